@@ -124,7 +124,8 @@ def test_fp8():
     fine("one thread", *CALIBRATE, "FP8", *activations("a0.safetensors", "a1.safetensors", "a2.safetensors"),
          "--threads", "1")
     equal(outputs(), want, "one thread: the same")
-    table = fine("a table", *[w for w in CALIBRATE if w != "--quiet"], "FP8", *activations("a0.safetensors"))
+    table = fine("a table", "calibrate", "model.safetensors", "-o", "out.safetensors", "--scheme", "FP8",
+                 "--table", *activations("a0.safetensors"))
     check(all(f"{m} " in table for m in MODULES) and "input: 14 of 14 modules recorded" in table, "the table tells it",
           table)
 
@@ -253,9 +254,12 @@ def test_nothing_needed():
         equal(report()["inputs"], inputs, f"{scheme}: inputs are {inputs}")
     table = fine("W8A8's table", *[w for w in CALIBRATE if w != "--quiet"], "W8A8")
     check("while the model runs" in table, "the table says that scales are dynamic", table)
-    table = fine("FP8's table", *[w for w in CALIBRATE if w != "--quiet"], "FP8")
-    check("--activations" in table and "input_scale" in table, "the table says that FP8 needs activations", table)
+    p = run(*CALIBRATE, "FP8")
+    check(p.returncode == 3 and "--activations" in p.stderr and "input_scale" in p.stderr and
+          len(p.stderr.splitlines()) == 1, "FP8 without activations: a warning and exit status 3", p.stderr)
+    equal(len(st_read("out.safetensors")[0]), 14, "FP8 without activations: the scales of weights are written")
     equal(report()["inputs"], "static", "FP8's report without activations")
+    fine("no other scales are wanted", *CALIBRATE, "FP8", "--preset", "input=none")
     fine("states of no use", *CALIBRATE, "W8A8", *activations("a.safetensors"), "--preset", "kv=none")
     equal(outputs(), {}, "nothing requested, nothing written")
 
@@ -267,7 +271,7 @@ def test_missing():
     write("some.safetensors", packed({n: t for n, t in tensors.items() if n not in gone}))
     p = run(*CALIBRATE, "FP8", *activations("some.safetensors"))
     lines = p.stderr.splitlines()
-    check(p.returncode == 0 and len(lines) == 2 and "4 of 14" in lines[0] and "1 of 2" in lines[1]
+    check(p.returncode == 3 and len(lines) == 2 and "4 of 14" in lines[0] and "1 of 2" in lines[1]
           and LAYER % 0 + QKV[0] in lines[0],
           "missing inputs: a warning for each base", p.stderr)
     missing = [m for m in MODULES if recorded_for(m) in gone]
@@ -335,9 +339,9 @@ def test_refused():
     refused("settings without activations", ["input", "--activations"], *CALIBRATE, "FP8", "--set", "input.num_bits=8")
     refused("a preset that cannot", ["--preset", "torch.MinMaxObserver", "FP8"], *good, "--preset",
             "input=torch.MinMaxObserver")
-    for option in ("--out", "--json"):
-        refused(f"{option} onto the activations", [option, "a.safetensors", "activations"], *good, option,
-                "a.safetensors")
+    for option, old in (("--out", "out.safetensors"), ("--json", "report.json")):
+        refused(f"{option} onto the activations", [option, "a.safetensors", "activations"],
+                *["a.safetensors" if word == old else word for word in good])
 
 
 def test_same_everywhere():

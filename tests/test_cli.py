@@ -7,7 +7,7 @@
 
 Needs the standard library only. Ends with `N passed, N failed`; exit status 1 if any failed.
 """
-import json, math, os, random, signal, struct, subprocess, sys, time
+import json, math, os, random, re, signal, struct, subprocess, sys, time
 
 from cli import *
 
@@ -22,7 +22,7 @@ def test_help():
     check("W4A16_ASYM" in fine("calibrate --help", "calibrate", "--help"), "calibrate --help lists the schemes")
     check(fine("--version", "--version").startswith("qobs 0."), "--version")
     info = fine("info", "info")
-    for word in ("CPU", "scalar", "active", "llmc.minmax", "torch.MinMaxObserver", "averaging_constant"):
+    for word in ("CPU", "scalar", "active", "llmc.minmax", "torch.MinMaxObserver"):
         check(word in info, f"info tells {word}")
     for isa in instruction_sets():
         check(any(isa in line and "asked for" in line for line in fine(f"info --isa {isa}", "info", "--isa",
@@ -31,9 +31,187 @@ def test_help():
     p = run()
     check(p.returncode == 2 and p.stderr.startswith("usage: qobs"), "without a command: usage")
     refused("unknown command", ["'prune'", "calibrate, observe, merge, show, info"], "prune")
-    refused("info with a file", ["'x'"], "info", "x")
-    p = run("calibrate", "--bits", "8")
-    check(p.returncode == 2 and "--bits" in p.stderr and len(p.stderr.splitlines()) == 1, "unknown option", p.stderr)
+    refused("info of nothing", ["'x'", "preset", "file"], "info", "x")
+    refused("unknown option", ["calibrate", "'--bits'", "qobs calibrate -h"], "calibrate", "--bits", "8")
+    refused("unknown short option", ["merge", "'-x'"], "merge", "-x")
+    refused("no argument", ["--scheme", "argument"], "calibrate", "--scheme")
+    refused("an argument too many", ["--quiet", "no argument"], "calibrate", "--quiet=3")
+    refused("an option twice", ["--scheme", "twice", "'W8A8'", "'W4A16'"], "calibrate", "--scheme", "W8A8", "--scheme",
+            "W4A16")
+    equal(fine("-V", "-V"), fine("--version", "--version"), "-V")
+
+
+def test_help_of_commands():
+    """Every option has a line in -h and --help, and no line is longer than 80 columns."""
+    commands = fine("commands", "info", "--list", "commands").split()
+    check("bench" in commands and all(c in fine("--help", "--help") for c in commands), "--help lists all commands")
+    for command in commands:
+        options = fine(f"options of {command}", "info", "--list", "options", command).split()
+        short, full = (fine(f"{command} {option}", command, option) for option in ("-h", "--help"))
+        for option in options:
+            check(option in short and option in full, f"{command}: {option} in -h and --help")
+        check(len(short) < len(full) and short.startswith("usage: "), f"{command}: -h is shorter than --help")
+        check("example: qobs " + command in full, f"{command}: --help has an example")
+        for line in (short + full).splitlines():
+            check(len(line) <= 80, f"{command}: help fits 80 columns", line)
+    for line in fine("info", "info").splitlines() + fine("--help", "--help").splitlines():
+        check(len(line) <= 80, "info and help fit 80 columns", line)
+
+
+def test_did_you_mean():
+    tensors, _ = model()
+    write("model.safetensors", st_bytes(tensors))
+    os.mkdir("in")
+    write("in/model.safetensors", st_bytes(tensors))
+    write("in/config.json", b"{}")
+    calibrate = ("calibrate", "-o", "out.safetensors", "model.safetensors")
+    quantize = ("quantize", "in", "-o", "out")
+    for what, near, arguments in (
+            ("a command", "calibrate", ("calibate",)), ("the start of a command", "quantize", ("quant",)),
+            ("an option", "--scheme", (*calibrate, "--shceme", "W8A8")),
+            ("an option with =", "--threads", (*calibrate, "--treads=3")),
+            ("a scheme", "W4A16", (*calibrate, "--scheme", "W4A61")),
+            ("a scheme of quantize", "W4A16", (*quantize, "--scheme", "W4A61")),
+            ("a preset without its family", "llmc.memoryless_mse", (*calibrate, "--scheme", "W8A8", "--preset",
+                                                                    "memoryless_mse")),
+            ("a preset of quantize", "llmc.memoryless_mse", (*quantize, "--scheme", "W8A8", "--preset",
+                                                             "memoryless_mse")),
+            ("a preset of observe", "torch.MinMaxObserver", ("observe", "--preset", "torch.minmaxobserver", "x.npy")),
+            ("a preset of show", "llmc.minmax", ("show", "--preset", "llmc.minmx", "x.npy")),
+            ("a setting", "group_size", (*calibrate, "--scheme", "W8A8", "--set", "groupsize=32")),
+            ("a setting of quantize", "group_size", (*quantize, "--scheme", "W8A8", "--set", "group-size=32")),
+            ("a setting of observe", "num_bits", ("observe", "--preset", "llmc.minmax", "--set", "numbits=4", "x.npy")),
+            ("a preset of info", "llmc.minmax", ("info", "llmc.minimax"))):
+        refused(what, [f"did you mean '{near}'?"], *arguments)
+    for what, arguments in (("a word far from all", ("observe", "--preset", "entropy", "x.npy")),
+                            ("an option far from all", ("observe", "--zzz"))):
+        p = run(*arguments)
+        check("did you mean" not in p.stderr and p.returncode == 2, f"{what}: no suggestion", p.stderr)
+    fine("a scheme in another case", *calibrate, "--scheme", "w4a16", "--quiet")
+
+
+def test_info_preset():
+    text = fine("a preset", "info", "llmc.memoryless_mse")
+    blocks = {b.split("\n")[0]: b for b in re.split(r"\n(?=\w+\n {4})", text)}
+    for key, words in (("num_bits", ["integer, 2 to 16", "default: 8"]), ("maxshrink", ["number, 0 to 1", "0.2"]),
+                       ("strategy", ["tensor | channel | group", "default: none"]), ("norm", ["default: 2.4"]),
+                       ("symmetric", ["true | false", "default: true"])):
+        check(all(w in blocks.get(key, "") for w in words), f"info of a preset explains {key}", blocks.get(key, text))
+    for preset in fine("presets", "info", "--list", "presets").split():
+        keys = fine(f"settings of {preset}", "info", "--list", "settings", preset).split()
+        text = fine(preset, "info", preset)
+        check(all(f"\n{key}\n" in text for key in keys) and text.count("    default: ") == len(keys),
+              f"info {preset} explains every setting", text)
+        check(max(map(len, text.splitlines())) <= 80, f"info {preset} fits 80 columns")
+    equal(fine("values", "info", "--list", "values", "llmc.minmax", "type").split(), ["int", "float"], "values")
+    equal(fine("isas", "info", "--list", "isas").split(), instruction_sets(), "instruction sets")
+    check("W4A16" in fine("schemes", "info", "--list", "schemes").split(), "schemes")
+    refused("a list of nothing", ["--list", "'colours'", "presets"], "info", "--list", "colours")
+    refused("values of an unknown setting", ["num_bits"], "info", "--list", "values", "llmc.minmax", "num_bit")
+
+
+def test_info_file():
+    tensors, rows = model()
+    os.mkdir("in")
+    write("in/model.safetensors", st_bytes(tensors))
+    write("in/config.json", json.dumps({"quantization_config": {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}}).encode())
+    text = fine("a checkpoint", "info", "in")
+    for word in (f"{len(tensors)} tensors in 1 files", "compressed-tensors", "pack-quantized", '"num_bits":4', "BF16"):
+        check(word in text, f"info of a checkpoint says {word}", text)
+    fine("scales", "calibrate", "--quiet", "--scheme", "W8A8", "-o", "s.safetensors", "in")
+    text = fine("scales", "info", "s.safetensors")
+    check("scheme: W8A8" in text and "preset: llmc.memoryless_minmax" in text, "info of scales: their metadata", text)
+    for m, r in rows.items():
+        scales = [qparams(LINEAR[m][0], row, 8, True)[0] for row in r]
+        check(f"{min(scales):.5g} to {max(scales):.5g}" in text, f"info of scales: those of {m}", text)
+    fine("a state", "observe", "--preset", "llmc.minmax", "--set", "num_bits=4", "--state", "s.state",
+         "in:lm_head.weight")
+    text = fine("a state", "info", "s.state")
+    check("llmc.minmax num_bits=4" in text and "1 tensors observed with 1280 elements" in text and "scale" in text,
+          "info of a state", text)
+    many = {f"t{i:02}": ("F32", [1], bytes(4)) for i in range(30)}
+    write("many.safetensors", st_bytes(many))
+    equal([fine("many", "info", "many.safetensors", *o).count(" F32  ") for o in ([], ["--table"])], [11, 31],
+          "ten tensors, all with --table")
+    write("bad.safetensors", b"no tensors in here, only words")
+    refused("info of another file", ["bad.safetensors"], "info", "bad.safetensors")
+    write("bad.state", b"qobs" + bytes(50))
+    refused("info of a damaged state", ["bad.state"], "info", "bad.state")
+
+
+def test_table():
+    """Ten rows by default, the worst first, in 80 columns."""
+    tensors = {f"model.language_model.layers.{i}.mlp.experts.{i}.down_proj.weight":
+               ("F32", [2, 128], pack("F32", [float(i + 1)] * 256)) for i in range(30)}
+    write("model.safetensors", st_bytes(tensors))
+    for preset in ("llmc.memoryless_minmax", "llmc.memoryless_mse", "qobs.mse_optimal"):
+        command = ("calibrate", "--scheme", "W4A16", "-o", "out.safetensors", "--preset", preset, "model.safetensors")
+        lines = fine(preset, *command).splitlines()
+        check(all(len(line) <= 80 for line in lines), f"{preset}: the table fits 80 columns", "\n".join(lines))
+        equal(sum(".down_proj " in line for line in lines), 10, f"{preset}: ten layers")
+        if preset == "llmc.memoryless_minmax":
+            check("29.mlp.experts.29.down_proj" in lines[3] and "20.mlp.experts.20.down_proj" in lines[12],
+                  "the layers with the largest scales, the largest first", "\n".join(lines[:12]))
+        check(any("20 more layers" in line for line in lines), f"{preset}: says how many more")
+        whole = fine(preset, *command, "--table")
+        check(all(name[:-7] in whole for name in tensors), f"{preset}: --table lists all, with whole names", whole)
+
+
+def test_bench():
+    isas = instruction_sets()
+    got = json.loads(fine("bench --json", "bench", "--seconds", "1", "--megabytes", "2", "--json"))
+    equal([got["bytes"], got["instruction_sets"]], [2 << 20, isas], "bench: what is measured")
+    check(all(got["limits_gb_s"][k] > 0 for k in ("read_loop", "count_loop")), "bench: the limits")
+    equal([w["name"] for w in got["works"]], ["minmax", "minmax_groups", "histogram", "quantize", "search"],
+          "bench: works")
+    for work in got["works"]:
+        if "missing" in work:
+            check("SLEEF" in work["missing"], "bench: why a work is missing", work["missing"])
+            continue
+        check(sorted(work["gb_s"]) == sorted(isas) and all(v > 0 for v in work["gb_s"].values()),
+              f"bench: {work['name']} on each instruction set", str(work))
+        if "limit" in work:
+            limit = got["limits_gb_s"][work["limit"]]
+            check(abs(work["share"] * limit / max(work["gb_s"].values()) - 1) < 1e-9, f"bench: {work['name']}: share",
+                  str(work))
+    lines = fine("bench", "bench", "--seconds", "1", "--megabytes", "1", "--threads", "1").splitlines()
+    check(all(len(line) <= 80 for line in lines), "bench: the table fits 80 columns", "\n".join(lines))
+    check(all(any(line.startswith(w) for line in lines) for w in ("read loop", "min/max, f32", "MSE search")),
+          "bench: rows", "\n".join(lines))
+    for option in ("--seconds", "--megabytes"):
+        for value in ("0", "x", "100000"):
+            refused(f"bench {option} {value}", [option, f"'{value}'"], "bench", option, value)
+    refused("bench of a file", ["'x.npy'"], "bench", "x.npy")
+
+
+def test_progress():
+    """The bar: on a terminal only, by time, with speed, elapsed time and time left; nothing of it stays."""
+    rows, columns = 1 << 15, 1 << 13
+    with open("model.safetensors", "wb") as f:  # half a GB of zeros in a sparse file
+        text = json.dumps({"a.weight": {"dtype": "BF16", "shape": [rows, columns],
+                                        "data_offsets": [0, 2 * rows * columns]}}).encode()
+        f.write(struct.pack("<Q", len(text)) + text)
+        f.truncate(8 + len(text) + 2 * rows * columns)
+    terminal, side = os.openpty()
+    start = time.monotonic()
+    p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors", "--isa", "scalar", "--threads", "1"], stderr=side)
+    os.close(side)
+    shown = b""
+    try:
+        while part := os.read(terminal, 4096):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    equal(p.wait(timeout=300), 0, "progress: success")
+    seconds, drawn = time.monotonic() - start, shown.count(b"%")
+    os.close(terminal)
+    if seconds > 0.5:
+        check(re.search(rb"\[#* *\] +\d+ %  +[\d.]+ [MG]B/s  \d+ s, \d[\d:]*( s)? left", shown) is not None,
+              "progress: share, speed, elapsed time, time left", shown[:200])
+    check(drawn <= seconds * 10 + 1, "progress: at most ten drawings a second", f"{drawn} in {seconds}")
+    check(not drawn or shown.endswith(b"\r\x1b[K"), "progress: the bar is removed", shown[-60:])
 
 
 CALIBRATE = ("calibrate", "--quiet", "--scheme", "W8A8", "-o", "out.safetensors")
@@ -301,6 +479,9 @@ def test_schemes():
         metadata = st_read("out.safetensors")[1]
         equal([metadata.get(k) for k in ("format", "scheme", "preset")], ["pt", scheme, "llmc.memoryless_minmax"],
               f"{scheme}: metadata")
+        own = metadata.get("settings", "").split()
+        check(own[:1] == ["llmc.memoryless_minmax"] and (bits == 8 or f"num_bits={bits}" in own) and
+              symmetric != ("symmetric=false" in own), f"{scheme}: settings in the metadata", str(own))
     table = fine("the table", "calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "model.safetensors")
     check(all(m in table for m in LINEAR) and "4 layers" in table, "the table has every module", table)
 
@@ -396,7 +577,13 @@ def test_selection():
     equal(chosen("--ignore", ".*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
     equal(chosen("--targets", "model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
     equal(chosen("--targets", ".*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "a pattern to the end")
-    refused("a pattern that begins in the middle", ["--targets"], *CALIBRATE, "model.safetensors", "--targets", "mlp")
+    equal(chosen("--targets", "Linear"), everything, "Linear is the default")
+    equal(chosen("--targets", "Linear", "--targets", "lm_head"), ["lm_head"] + everything, "Linear and another target")
+    refused("a pattern that begins in the middle", ["--targets", ".*mlp"], *CALIBRATE, "model.safetensors", "--targets",
+            "mlp")
+    for command in (CALIBRATE, ("quantize", "--scheme", "W8A8", "-o", "out")):
+        refused("a name of Hugging Face", ["hf download meta-llama/Llama-3.1-8B"], *command, "meta-llama/Llama-3.1-8B")
+        refused("no model", ["none: No such file or directory"], *command, "none")
 
 
 def test_json():
@@ -416,6 +603,8 @@ def test_json():
               [LINEAR[m][0], LINEAR[m][1], [len(r), 1], min(scales), max(scales)], f"the report on {m}")
     text = fine("--json -", *CALIBRATE, "model.safetensors", "--json", "-")
     equal(json.loads(text)["layers"], report["layers"], "--json - with --quiet is JSON alone")
+    text = fine("--json - alone", *[w for w in CALIBRATE if w != "--quiet"], "model.safetensors", "--json", "-")
+    equal(json.loads(text)["layers"], report["layers"], "--json - is JSON alone")
 
 
 def test_nonfinite_weights():
@@ -438,7 +627,8 @@ def test_nonfinite_weights():
               f"ignore, {threads} threads: counted")
     table = fine("the table", *[w for w in CALIBRATE if w != "--quiet"], *ignore)
     check("3 NaN, 6 infinite" in table and "1 layers hold 3 NaN and 6 infinite" in table, "the table tells them", table)
-    fine("under a global scale", "calibrate", "--quiet", "--scheme", "NVFP4", "-o", "out.safetensors", *ignore)
+    fine("under a global scale", "calibrate", "--quiet", "--scheme", "NVFP4", "--preset", "input=none", "-o",
+         "out.safetensors", *ignore)
     equal(st_read("out.safetensors")[0]["a.weight_global_scale"][2], [f32(f32(1 / 5) * 2688)],
           "the global scale of finite numbers")
     equal([l["nan"] for l in json.loads(read("report.json"))["layers"]], [3, 0], "under a global scale: counted once")
@@ -589,7 +779,7 @@ def test_nonfinite():
     equal([got[k]["values"] for k in ("min_vals", "max_vals")], [[-2], [4]], "ignore: the finite numbers' range")
     p = run("observe", "--json", "--preset", "torch.MinMaxObserver", "--nonfinite", "propagate", "--out",
             "out.safetensors", "x.npy")
-    check(p.returncode == 0 and p.stderr.startswith("qobs: warning: scale and zero_point are left out") and
+    check(p.returncode == 3 and p.stderr.startswith("qobs: warning: scale and zero_point are left out") and
           len(p.stderr.splitlines()) == 1, "propagate: a warning where upstream raises", p.stderr)
     got = st_read("out.safetensors")[0]
     check(sorted(got) == ["max_val", "min_val"] and math.isnan(got["min_val"][2][0]), "propagate: the range alone",

@@ -23,9 +23,9 @@ EXPERTS = "model.layers.0.mlp.experts"
 E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
 
 
-def quantize(source, out, *options):
+def quantize(source, out, *options, scheme="W8A8"):
     shutil.rmtree(out, ignore_errors=True)
-    return subprocess.run([QOBS, "quantize", source, "--scheme", "W8A8", "--quiet", "-o", out, *options],
+    return subprocess.run([QOBS, "quantize", source, "--scheme", scheme, "--quiet", "-o", out, *options],
                           capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -107,9 +107,9 @@ def same(what, tensors, wanted, **config):
     make("in", tensors, **config)
     make("one", wanted)
     for scheme in ("W8A8", "MXFP4"):
-        run = quantize("in", "out", "--scheme", scheme)
+        run = quantize("in", "out", scheme=scheme)
         equal(run.returncode, 0, f"{what}: {scheme} {run.stderr}")
-        quantize("one", "expected", "--scheme", scheme)
+        quantize("one", "expected", scheme=scheme)
         equal(without_config("out"), without_config("expected"), f"{what}: {scheme}")
 
 

@@ -320,10 +320,10 @@ def completions(shell, *words):
 
 
 def test_completion():
-    info = fine("info", "info")
-    presets = set(re.findall(r"^(?:presets)? +(\w+\.\w+) ", info.split("\npresets")[1].replace("\n", "\n  "), re.M))
-    presets.add(re.search(r"^presets +(\S+)", info, re.M)[1])
-    settings = set(w for line in re.findall(r"^ {17}(\S.*)$", info, re.M) for w in line.split())
+    presets = set(fine("presets", "info", "--list", "presets").split())
+    settings = set(fine("settings", "info", "--list", "settings").split())
+    own = set(fine("own settings", "info", "--list", "settings", "torch.MinMaxObserver").split())
+    check(len(presets) > 50 and own < settings, "names for completion")
     write("tensor.npy", "")
     for shell in ["bash", "zsh"]:
         equal(completions(shell, ""), {*commands(), "--help", "--version"}, f"{shell}: commands")
@@ -332,10 +332,21 @@ def test_completion():
             equal(completions(shell, command, "-"), options(fine(command, command, "--help")),
                   f"{shell}: options of {command}")
         equal(completions(shell, "calibrate", "--scheme", "NV"), {"NVFP4", "NVFP4A16"}, f"{shell}: schemes")
+        equal(completions(shell, "quantize", "--scheme", "W7"), {"W7A16", "W7A8"}, f"{shell}: schemes of quantize")
         equal(completions(shell, "observe", "--preset", ""), presets, f"{shell}: presets")
         equal(completions(shell, "observe", "--set", ""), settings, f"{shell}: settings")
+        equal(completions(shell, "observe", "--preset", "torch.MinMaxObserver", "--set", ""), own,
+              f"{shell}: settings of a preset")
+        equal(completions(shell, "observe", "--nonfinite", "i"), {"ignore"}, f"{shell}: words of an option")
         equal(completions(shell, "info", "--isa", ""), set(cli.instruction_sets()), f"{shell}: instruction sets")
+        equal(completions(shell, "info", "llmc.imatrix"), {"llmc.imatrix_mse"}, f"{shell}: a preset to explain")
         equal(completions(shell, "observe", "--preset", "llmc.minmax", "ten"), {"tensor.npy"}, f"{shell}: files")
+    equal(completions("bash", "observe", "--preset", "=", "torch.MinMax"), {"torch.MinMaxObserver"}, "bash: --preset=")
+    check(os.path.isfile(f"{PREFIX}/share/fish/vendor_completions.d/qobs.fish"), "completion of fish is installed")
+    if shutil.which("fish"):
+        p = subprocess.run(["fish", "-c", f"source {PREFIX}/share/fish/vendor_completions.d/qobs.fish; "
+                            f"complete -C '{PREFIX}/bin/qobs calibrate --scheme NV'"], capture_output=True, text=True)
+        equal(p.stdout.split(), ["NVFP4", "NVFP4A16"], "fish: schemes")
 
 
 if __name__ == "__main__":

@@ -201,6 +201,87 @@ def test_text():
           "text: bars by the logarithm")
 
 
+def compare(what, *arguments):
+    return json.loads(fine(what, "show", "--json", *arguments))
+
+
+def int4(values, scale, zero_point=0):
+    return [(min(max(round(v / scale) + zero_point, -8), 7) - zero_point) * scale for v in values]
+
+
+def relative(values, quantized, weights=None):
+    weights = weights or [1.0] * len(values)
+    return math.sqrt(sum(w * (q - v) ** 2 for w, v, q in zip(weights, values, quantized)) /
+                     sum(w * v * v for w, v in zip(weights, values)))
+
+
+def test_compare():
+    """Ranges, scales, grids and errors of several observers, recomputed from those of qobs observe."""
+    rows, columns = 6, 64
+    values = [f32(source.gauss(0, 1) ** 3) for _ in range(rows * columns)]
+    acts = [f32(source.gauss(0, 1 + c % 5)) for _ in range(50) for c in range(columns)]
+    write("w.safetensors", st_bytes({"w": ("F32", [rows, columns], pack("F32", values)),
+                                     "x": ("F32", [50, columns], pack("F32", acts))}))
+    weights = [sum(v * v for v in acts[c::columns]) / 50 for c in range(columns)] * rows
+    names = ["llmc.memoryless_minmax", "llmc.memoryless_mse norm=2", "torch.MinMaxObserver dtype=qint8"]
+    settings = ["--set", "num_bits=4", "--set", "strategy=channel"]
+    got = compare("three observers", "--compare", ", ".join(names), *settings, "w.safetensors:w", "--importance",
+                  "w.safetensors:x")
+    equal([c["observer"].split()[0] for c in got["compared"]], [n.split()[0] for n in names], "compare: observers")
+    low, high = min(values), max(values)
+    reach = max(-low, high)
+    equal([got["elements"], got["first_edge"], got["last_edge"]], [len(values), -reach, reach],
+          "compare: the bins cover data and ranges")
+    equal(sum(got["counts"]), len(values), "compare: all elements are counted")
+    for item, name in zip(got["compared"][:2], names):
+        observer, *own = name.split()
+        o = json.loads(fine(name, "observe", "--json", "--preset", observer, *[w for k in own for w in ("--set", k)],
+                            *settings, "w.safetensors:w"))
+        scales = o["scale"]["values"]
+        quantized = sum((int4(values[r * columns:(r + 1) * columns], scales[r]) for r in range(rows)), [])
+        ranges = symmetric(list(zip(o["min_vals"]["values"], o["max_vals"]["values"])))
+        widest = max(range(rows), key=lambda r: ranges[r][1])
+        equal([item["scale"], item["range"], item["qparams"]], [[min(scales), max(scales)], list(ranges[widest]), rows],
+              f"{name}: scales and range")
+        equal(item["grid"], [k * scales[widest] for k in range(-8, 8)], f"{name}: grid")
+        clipped = sum(not ranges[k // columns][0] <= v <= ranges[k // columns][1] for k, v in enumerate(values))
+        check(abs(item["clipped_share"] - clipped / len(values)) < 1e-12, f"{name}: clipped share")
+        for key, want in (("error", relative(values, quantized)),
+                          ("weighted_error", relative(values, quantized, weights))):
+            check(abs(item[key] - want) < 1e-5 * want, f"{name}: {key}", f"got {item[key]}, expected {want}")
+    last = got["compared"][2]
+    equal([last["range"], len(last["grid"])], [[low, high], 256], "torch: range and grid, without the settings of llmc")
+    check(last["error"] < got["compared"][1]["error"] < got["compared"][0]["error"], "compare: errors in their order")
+    text = fine("a table", "show", "--compare", ",".join(names), *settings, "w.safetensors:w")
+    check(all(n.split()[0] in text for n in names) and all(len(l) <= 80 for l in text.splitlines()), "compare: the table",
+          text)
+    for i, item in enumerate(got["compared"]):
+        row = next(l for l in text.splitlines() if l.startswith("ABC"[i] + "  ") and " to " in l)
+        check(f"{100 * item['error']:.3g} %" in row, f"compare: the error in row {i}", row)
+    one = compare("one qparam", "--compare", names[0], *settings, "--qparam", "2", "w.safetensors:w")["compared"][0]
+    row = values[2 * columns:3 * columns]
+    check(abs(one["error"] - relative(row, int4(row, one["scale"][0]))) < 1e-5, "one qparam: its error")
+    # qobs presets find the scale: the grid is that of the scale, and the error is below that of the others.
+    best = compare("optimal", "--compare", f"{names[1]},qobs.mse_optimal", *settings, "w.safetensors:w")["compared"]
+    check(0 < best[1]["error"] <= best[0]["error"] and best[1]["grid"], "compare: the optimum is best")
+    # Calibrators without a scale: amax over the largest number of the format.
+    amax = compare("amax", "--compare", "modelopt.MaxCalibrator,quark.PerTensorMinMaxObserver", "w.safetensors:w")
+    equal(amax["compared"][0]["scale"][0], f32(reach / 127), "amax: the scale")
+    check(all(0 < c["error"] < 0.1 for c in amax["compared"]), "amax: errors")
+    refused("an unknown observer", ["--compare", "did you mean 'llmc.minmax'"], "show", "--compare", "llmc.minmx",
+            "w.safetensors:w")
+    refused("a setting that none has", ["num_bots"], "show", "--compare", names[0], "--set", "num_bots=4",
+            "w.safetensors:w")
+    refused("preset and compare", ["--preset", "--compare"], "show", "--compare", names[0], "--preset", "llmc.minmax",
+            "w.safetensors:w")
+    refused("nothing to compare", ["--compare"], "show", "--compare", "", "w.safetensors:w")
+    refused("importance alone", ["--importance", "--compare"], "show", "--preset", "llmc.minmax", "--importance",
+            "w.safetensors:x", "w.safetensors:w")
+    write("y.npy", npy_bytes("<f4", [2, 3], bytes(24)))
+    refused("importance of other columns", ["--importance", "3 columns"], "show", "--compare", names[0], "--importance",
+            "y.npy", "w.safetensors:w")
+
+
 BLUE, ORANGE = "rgb(20%,45%,70%)", "rgb(84%,37%,5%)"
 
 
@@ -251,13 +332,28 @@ def test_pictures():
     equal(fine("SVG", *draw, "x.svg"), "", "SVG: prints nothing")
     text = read("x.svg").decode()
     equal(xml.etree.ElementTree.fromstring(text).tag.split("}")[1], "svg", "SVG: well-formed")
-    equal([text.replace(" ", "").count(colour) for colour in (BLUE, ORANGE)], want,
-          "SVG: a bar for each bin that is not empty")
+    equal([text.replace(" ", "").count(colour) - 1 for colour in (BLUE, ORANGE)], want,
+          "SVG: a bar for each bin that is not empty, and one in the legend")
     fine("PNG", *draw, "x.PNG")
     rows = pixels(read("x.PNG"))
     equal((len(rows), len(rows[0])), (540, 960), "PNG: size")
     for colour, what in (((51, 115, 179), "bars"), ((214, 94, 13), "clipped bars"), ((255, 255, 255), "background")):
         check(sum(max(abs(a - b) for a, b in zip(p, colour)) <= 1 for row in rows for p in row) > 5, f"PNG: {what}")
+    # A range beyond the data is drawn: two red lines, the right one far from the last bar.
+    write("s.npy", npy_bytes("<f4", [4], pack("F32", [-40, -1, 0, 20])))
+    fine("symmetric", "show", "--preset", "llmc.memoryless_minmax", "s.npy", "--out", "s.png")
+    rows = pixels(read("s.png"))
+    red = {x for row in rows for x, p in enumerate(row) if max(abs(a - b) for a, b in zip(p, (178, 26, 26))) <= 70}
+    blue = {x for row in rows[150:] for x, p in enumerate(row) if max(abs(a - b) for a, b in zip(p, (51, 115, 179))) <= 1}
+    check(min(red) < 100 and max(red) > 920 and max(blue) < 750, "a range beyond the data is drawn",
+          f"red {min(red)} to {max(red)}, blue {min(blue)} to {max(blue)}")
+    compare = ("show", "--compare", "llmc.memoryless_minmax,llmc.memoryless_mse", "x.safetensors:a")
+    for path in ("c.svg", "c.png"):
+        equal(fine(path, *compare, "--out", path), "", f"compare, {path}: prints nothing")
+    rows = pixels(read("c.png"))
+    for colour in ((0, 115, 178), (214, 94, 0)):
+        check(sum(max(abs(a - b) for a, b in zip(p, colour)) <= 1 for row in rows for p in row) > 500,
+              f"compare: a line in {colour}")
     files = sorted(os.listdir("."))
     for path, words, status in (("x.jpg", [".svg", ".png"], 2), ("none/x.svg", ["No such file"], 1),
                                 (".svg", [".svg", ".png"], 2)):

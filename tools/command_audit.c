@@ -8,67 +8,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands.h"
 #include "files/fail.h"
 #include "program.h"
 #include "qobs/checkpoint.h"
 
-static const char help[] =
-    "usage: qobs audit DIR [OPTION]...\n"
-    "\n"
-    "Checks a quantized checkpoint of anybody in the format of compressed-tensors: tensors that are missing or do not "
-    "fit\n"
-    "quantization_config, scales that are no scales, global scales that differ within what vLLM runs as one matrix,\n"
-    "modules that are claimed but not quantized, and codes that use less than half of their range.\n"
-    "\n"
-    "  --against MODEL_DIR  the model before it was quantized: prints the error of each layer, the largest first\n"
-    "  --json               print the report as JSON\n"
-    "  --table              list all layers, not the ten with the largest errors\n"
-    "  --isa NAME           use this instruction set (qobs info lists them)\n"
-    "  --threads N          number of threads (default: one for each processor)\n"
-    "  --help               print this and exit\n"
-    "\n"
-    "Exit status: 0 nothing found, 3 something found, 1 system failure, 2 wrong options or input.\n";
-
-enum { EXIT_FOUND = 3, AUDIT_WORST = 10 };
+enum { AUDIT_WORST = 10 };
 
 struct audit_options {
     qobs_checkpoint_audit_args args;
     const char *isa, *threads;
-    bool json, table, help;
+    bool json, table;
 };
 
-enum audit_option { AGAINST = 256, JSON, TABLE, ISA, THREADS };
+#define AT(member) offsetof(struct audit_options, member)
+static const struct option_row rows[] = {
+    {.name = "against",
+     .argument = "MODEL_DIR",
+     .kind = OPTION_TEXT,
+     .offset = AT(args.against),
+     .help = "the model before it was quantized",
+     .more = "prints the error of each layer, the largest first"},
+    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print the report as JSON"},
+    {.name = "table",
+     .kind = OPTION_FLAG,
+     .offset = AT(table),
+     .help = "list all layers, not the ten with the largest errors"},
+    ISA_ROW(struct audit_options),
+    THREADS_ROW(struct audit_options),
+};
 
-static const struct option long_options[] = {{"against", required_argument, NULL, AGAINST},
-                                             {"json", no_argument, NULL, JSON},
-                                             {"table", no_argument, NULL, TABLE},
-                                             {"isa", required_argument, NULL, ISA},
-                                             {"threads", required_argument, NULL, THREADS},
-                                             {"help", no_argument, NULL, 'h'},
-                                             {0}};
-
-static int parse(struct audit_options *o, int argc, char **argv)
+static int parse(struct audit_options *o, int argc, char **argv, bool *done)
 {
     o->args.struct_size = sizeof o->args;
-    for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
-        if (c == AGAINST)
-            o->args.against = optarg;
-        else if (c == ISA)
-            o->isa = optarg;
-        else if (c == THREADS)
-            o->threads = optarg;
-        else if (c == JSON)
-            o->json = true;
-        else if (c == TABLE)
-            o->table = true;
-        else if (c != 'h')
-            return EXIT_USAGE;
-        else
-            o->help = true;
-    }
-    if (!o->help && optind + 1 != argc)
-        return print_error(EXIT_USAGE, "audit: expected one directory, got %d (see qobs audit --help)", argc - optind);
-    o->args.checkpoint = o->help ? NULL : argv[optind];
+    const int code = options_parse(&command_audit, o, argc, argv, done);
+    if (code != EXIT_OK || *done)
+        return code;
+    if (optind + 1 != argc)
+        return print_error(EXIT_USAGE, "audit: expected one directory, got %d (see qobs audit -h)", argc - optind);
+    o->args.checkpoint = argv[optind];
     return EXIT_OK;
 }
 
@@ -159,22 +137,34 @@ static int run(struct audit_options *o, struct threads *threads)
     free(report);
     o->args.report = NULL;
     o->args.findings = NULL;
-    return code == EXIT_OK && findings > 0 ? EXIT_FOUND : code;
+    return code == EXIT_OK && findings > 0 ? EXIT_INCOMPLETE : code;
 }
 
-int command_audit(int argc, char **argv)
+static int audit(int argc, char **argv)
 {
     struct audit_options o = {0};
     struct threads threads = {0};
-    int code = parse(&o, argc, argv);
-    if (code == EXIT_OK && o.help) {
-        fputs(help, stdout);
-        return EXIT_OK;
-    }
-    if (code == EXIT_OK)
-        code = threads_start(&threads, o.threads);
+    bool done;
+    int code = parse(&o, argc, argv, &done);
+    if (code != EXIT_OK || done)
+        return code;
+    code = threads_start(&threads, o.threads);
     if (code == EXIT_OK)
         code = run(&o, &threads);
     threads_stop(&threads);
     return code;
 }
+
+const struct command command_audit = {
+    .name = "audit",
+    .run = audit,
+    .summary = "what is wrong with a quantized model, and the error of its layers",
+    .usage = "DIR [OPTION]...",
+    .description =
+        "Checks a quantized checkpoint of anybody in the format of compressed-tensors: tensors that are missing or do "
+        "not fit quantization_config, scales that are no scales, global scales that differ within what vLLM runs as "
+        "one matrix, modules that are claimed but not quantized, and codes that use less than half of their range.\n"
+        "Exit status: 0 nothing found, 3 something found, 1 system failure, 2 wrong options or input.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs audit model-W4A16 --against model"};

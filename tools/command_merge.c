@@ -6,20 +6,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "commands.h"
 #include "program.h"
 #include "results.h"
 #include "state_file.h"
 
-static const char help[] =
-    "usage: qobs merge [OPTION]... STATE...\n"
-    "\n"
-    "Merges the states of several runs of qobs observe --state as if one observer had observed all batches: extrema\n"
-    "of running ranges, mean of moving averages. The states must come from the same settings.\n"
-    "\n"
-    "  --out FILE.safetensors   write the results there\n"
-    "  --state FILE             write the merged state there\n"
-    "  --json                   print the results as JSON\n"
-    "  --help                   print this and exit\n";
+struct merge_options {
+    const char *out, *state;
+    bool json;
+};
+
+#define AT(member) offsetof(struct merge_options, member)
+static const struct option_row rows[] = {
+    {.name = "out",
+     .letter = 'o',
+     .argument = "FILE.safetensors",
+     .kind = OPTION_TEXT,
+     .offset = AT(out),
+     .help = "write the results there"},
+    {.name = "state",
+     .argument = "FILE",
+     .kind = OPTION_TEXT,
+     .offset = AT(state),
+     .help = "write the merged state there"},
+    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print the results as JSON"},
+};
 
 static int merge(qobs_observer **observers, int count, char **paths)
 {
@@ -33,42 +44,21 @@ static int merge(qobs_observer **observers, int count, char **paths)
     return code;
 }
 
-int command_merge(int argc, char **argv)
+static int run_merge(int argc, char **argv)
 {
-    enum { OUT = 256, STATE, JSON };
-    static const struct option options[] = {{"out", required_argument, NULL, OUT},
-                                            {"state", required_argument, NULL, STATE},
-                                            {"json", no_argument, NULL, JSON},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
-    const char *out = NULL, *state = NULL;
-    bool json = false;
-    for (int c; (c = getopt_long(argc, argv, "ho:", options, NULL)) != -1;)
-        switch (c) {
-        case OUT:
-        case 'o':
-            out = optarg;
-            break;
-        case STATE:
-            state = optarg;
-            break;
-        case JSON:
-            json = true;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return EXIT_OK;
-        default:
-            return EXIT_USAGE;
-        }
+    struct merge_options options = {0};
+    bool done;
+    const int parsed = options_parse(&command_merge, &options, argc, argv, &done);
+    if (parsed != EXIT_OK || done)
+        return parsed;
     const int count = argc - optind;
     if (count == 0)
-        return print_error(EXIT_USAGE, "merge: no state given (see qobs merge --help)");
+        return print_error(EXIT_USAGE, "merge: no state given (see qobs merge -h)");
     qobs_observer **observers = calloc((size_t)count, sizeof *observers);
     if (!observers)
         return print_error(EXIT_SYSTEM, "no memory");
     struct results results = {0};
-    int code = out ? check_output(out) : EXIT_OK;
+    int code = options.out ? check_output(options.out) : EXIT_OK;
     if (code == EXIT_OK)
         code = merge(observers, count, argv + optind);
     if (code == EXIT_OK)
@@ -77,13 +67,13 @@ int command_merge(int argc, char **argv)
         code = check_inputs();
     if (code == EXIT_OK)
         warn_if_ignored(observers[0]);
-    if (code == EXIT_OK && state)
-        code = state_write(observers[0], state);
-    if (code == EXIT_OK && out)
-        code = results_write_safetensors(&results, out);
-    if (code == EXIT_OK && json)
+    if (code == EXIT_OK && options.state)
+        code = state_write(observers[0], options.state);
+    if (code == EXIT_OK && options.out)
+        code = results_write_safetensors(&results, options.out);
+    if (code == EXIT_OK && options.json)
         code = results_print_json(&results);
-    else if (code == EXIT_OK && !out && !state)
+    else if (code == EXIT_OK && !options.out && !options.state)
         results_print(&results);
     results_free(&results);
     for (int i = 0; i < count; i++)
@@ -91,3 +81,15 @@ int command_merge(int argc, char **argv)
     free(observers);
     return code;
 }
+
+const struct command command_merge = {
+    .name = "merge",
+    .run = run_merge,
+    .summary = "merge the states of several runs of observe",
+    .usage = "[OPTION]... STATE...",
+    .description = "Merges the states of several runs of qobs observe --state as if one observer had observed all "
+                   "batches: extrema of running ranges, mean of moving averages. The states must come from the same "
+                   "settings.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs merge run0.state run1.state --out r.safetensors"};

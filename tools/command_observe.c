@@ -9,46 +9,17 @@
 #include <string.h>
 
 #include "activations/recordings.h"
+#include "commands.h"
 #include "program.h"
 #include "results.h"
 #include "state_file.h"
 #include "files/tensor_files.h"
 
-static const char help[] =
-    "usage: qobs observe --preset NAME [OPTION]... FILE[:TENSOR]...\n"
-    "\n"
-    "Runs an observer over tensors, batch by batch in the order given, and prints or writes every result.\n"
-    "FILE is .safetensors, *.safetensors.index.json, a model's directory, or .npy. TENSOR may be left out if FILE\n"
-    "holds only one.\n"
-    "\n"
-    "  --preset NAME            the observer; qobs info lists them with their settings\n"
-    "  --set KEY=VALUE          a setting, under upstream's own name: num_bits=4, group_size=128, dtype=qint8\n"
-    "  --base-name NAME         kind of the tensors: weight, input, output, q, k, v (default: input for\n"
-    "                           llmc.static_minmax, llmc.minmax and llmc.mse, else weight)\n"
-    "  --strategy NAME          short for --set strategy=NAME\n"
-    "  --g-idx FILE[:TENSOR]    group of each column, int32 or int64\n"
-    "  --importance FILE[:TENSOR]  activations that weigh the columns, for presets that support it\n"
-    "                           (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian); may be\n"
-    "                           repeated\n"
-    "  --global-scale NUMBER|FILE[:TENSOR]  compute scales under this global scale, not the observer's own\n"
-    "                           (llmc presets)\n"
-    "  --nonfinite MODE         NaN and infinity: refuse (default), ignore, propagate\n"
-    "  --each                   every result after each batch as NAME_0, NAME_1, ..., the last also as NAME\n"
-    "  --out FILE.safetensors   write the results there\n"
-    "  --state FILE             write the observer's state there, for qobs merge\n"
-    "  --json                   print the results as JSON\n"
-    "  --isa NAME               use this instruction set (qobs info lists them)\n"
-    "  --threads N              number of threads (default: one for each processor)\n"
-    "  --help                   print this and exit\n";
-
 struct observe_options {
     const char *preset, *base_name, *strategy, *nonfinite; /* NULL: not given, as in all strings here */
     const char *g_idx, *global_scale, *out, *state, *threads, *isa;
-    bool each, json, help;
-    const char **assignments; /* arguments of --set, in the order given */
-    int assignment_count;
-    const char **importance; /* FILE[:TENSOR] arguments, in the order given */
-    int importance_count;
+    bool each, json;
+    struct option_list settings, importance;
 };
 
 /* ---- Observation ------------------------------------------------------------------------------------------------- */
@@ -135,8 +106,8 @@ static int observe_all(struct observation *o, int count, char **specs)
 {
     const struct observe_options *const options = o->options;
     int code = options->global_scale ? read_global_scale(&o->files, options->global_scale, &o->global_scale) : EXIT_OK;
-    for (int i = 0; code == EXIT_OK && i < options->importance_count; i++)
-        code = observe_importance(o->observer, &o->files, options->importance[i]);
+    for (size_t i = 0; code == EXIT_OK && i < options->importance.count; i++)
+        code = observe_importance(o->observer, &o->files, options->importance.items[i]);
     for (int i = 0; code == EXIT_OK && i < count; i++) {
         const bool last = i == count - 1;
         code = observe_tensor(o->observer, &o->files, options, specs[i]);
@@ -160,8 +131,8 @@ static void warn_if_unweighted(const qobs_observer *observer)
         print_warning("importance is not used: %s", report.fallback);
 }
 
-/* Warns if there are ranges but no scale, and says why. */
-static void warn_if_no_scale(const qobs_observer *observer)
+/* Warns if there are ranges but no scale, and says why. Returns EXIT_INCOMPLETE then. */
+static int warn_if_no_scale(const qobs_observer *observer)
 {
     qobs_counts counts = {.struct_size = sizeof counts};
     qobs_result result = {.struct_size = sizeof result};
@@ -169,16 +140,19 @@ static void warn_if_no_scale(const qobs_observer *observer)
     qobs_observer_counts(observer, &counts, NULL);
     /* INVALID_ARGUMENT means that the preset has no such result. */
     if (counts.batches > 0 && qobs_observer_result_find(observer, "scale", &result, &error) != QOBS_OK &&
-        error.status != QOBS_ERROR_INVALID_ARGUMENT)
+        error.status != QOBS_ERROR_INVALID_ARGUMENT) {
         print_warning("scale and zero_point are left out: %s", error.message);
+        return EXIT_INCOMPLETE;
+    }
+    return EXIT_OK;
 }
 
 static int write_outputs(const qobs_observer *observer, const struct results *results,
                          const struct observe_options *options)
 {
+    const int complete = warn_if_no_scale(observer);
     if (results->count == 0)
         print_warning("%s has no results", options->preset);
-    warn_if_no_scale(observer);
     warn_if_ignored(observer);
     warn_if_unweighted(observer);
     int code = options->state ? state_write(observer, options->state) : EXIT_OK;
@@ -188,7 +162,7 @@ static int write_outputs(const qobs_observer *observer, const struct results *re
         code = results_print_json(results);
     else if (code == EXIT_OK && !options->out && !options->state)
         results_print(results);
-    return code;
+    return code == EXIT_OK ? complete : code;
 }
 
 static int observe(const qobs_config *config, struct threads *threads, const struct observe_options *options, int count,
@@ -209,109 +183,74 @@ static int observe(const qobs_config *config, struct threads *threads, const str
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-enum observe_option {
-    PRESET = 256,
-    SET,
-    BASE,
-    STRATEGY,
-    G_IDX,
-    IMPORTANCE,
-    GLOBAL_SCALE,
-    EACH,
-    NONFINITE,
-    OUT,
-    STATE,
-    JSON,
-    ISA,
-    THREADS
+#define AT(member) offsetof(struct observe_options, member)
+static const struct option_row rows[] = {
+    {.name = "preset",
+     .argument = "NAME",
+     .kind = OPTION_TEXT,
+     .offset = AT(preset),
+     .help = "the observer",
+     .more = "qobs info lists them, qobs info NAME explains its settings"},
+    {.name = "set",
+     .argument = "KEY=VALUE",
+     .kind = OPTION_LIST,
+     .offset = AT(settings),
+     .help = "a setting, under upstream's own name",
+     .more = "num_bits=4, group_size=128, dtype=qint8; may be repeated"},
+    {.name = "base-name",
+     .argument = "NAME",
+     .kind = OPTION_TEXT,
+     .offset = AT(base_name),
+     .help = "kind of the tensors: weight, input, output, q, k, v",
+     .more = "default: input for llmc.static_minmax, llmc.minmax and llmc.mse, else weight"},
+    {.name = "strategy",
+     .argument = "NAME",
+     .kind = OPTION_TEXT,
+     .offset = AT(strategy),
+     .help = "short for --set strategy=NAME"},
+    {.name = "g-idx",
+     .argument = "FILE[:TENSOR]",
+     .kind = OPTION_TEXT,
+     .offset = AT(g_idx),
+     .help = "group of each column, int32 or int64"},
+    {.name = "importance",
+     .argument = "FILE[:TENSOR]",
+     .kind = OPTION_LIST,
+     .offset = AT(importance),
+     .help = "activations that weigh the columns",
+     .more =
+         "for presets that support it (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian); may be repeated"},
+    {.name = "global-scale",
+     .argument = "NUMBER|FILE[:TENSOR]",
+     .kind = OPTION_TEXT,
+     .offset = AT(global_scale),
+     .help = "compute scales under this global scale",
+     .more = "not under the observer's own; llmc presets"},
+    {.name = "nonfinite",
+     .argument = "MODE",
+     .kind = OPTION_TEXT,
+     .offset = AT(nonfinite),
+     .help = "NaN and infinity: refuse (default), ignore, propagate"},
+    {.name = "each",
+     .kind = OPTION_FLAG,
+     .offset = AT(each),
+     .help = "every result after each batch",
+     .more = "as NAME_0, NAME_1, ..., the last also as NAME"},
+    {.name = "out",
+     .letter = 'o',
+     .argument = "FILE.safetensors",
+     .kind = OPTION_TEXT,
+     .offset = AT(out),
+     .help = "write the results there"},
+    {.name = "state",
+     .argument = "FILE",
+     .kind = OPTION_TEXT,
+     .offset = AT(state),
+     .help = "write the observer's state there, for qobs merge"},
+    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print the results as JSON"},
+    ISA_ROW(struct observe_options),
+    THREADS_ROW(struct observe_options),
 };
-
-static const struct option long_options[] = {{"preset", required_argument, NULL, PRESET},
-                                             {"set", required_argument, NULL, SET},
-                                             {"base-name", required_argument, NULL, BASE},
-                                             {"strategy", required_argument, NULL, STRATEGY},
-                                             {"g-idx", required_argument, NULL, G_IDX},
-                                             {"importance", required_argument, NULL, IMPORTANCE},
-                                             {"global-scale", required_argument, NULL, GLOBAL_SCALE},
-                                             {"each", no_argument, NULL, EACH},
-                                             {"nonfinite", required_argument, NULL, NONFINITE},
-                                             {"out", required_argument, NULL, OUT},
-                                             {"state", required_argument, NULL, STATE},
-                                             {"json", no_argument, NULL, JSON},
-                                             {"isa", required_argument, NULL, ISA},
-                                             {"threads", required_argument, NULL, THREADS},
-                                             {"help", no_argument, NULL, 'h'},
-                                             {0}};
-
-/* Stores one option. Returns false for an option that getopt_long has already reported as wrong. */
-static bool store_option(struct observe_options *o, int code)
-{
-    switch (code) {
-    case PRESET:
-        o->preset = optarg;
-        break;
-    case SET:
-        o->assignments[o->assignment_count++] = optarg;
-        break;
-    case BASE:
-        o->base_name = optarg;
-        break;
-    case STRATEGY:
-        o->strategy = optarg;
-        break;
-    case G_IDX:
-        o->g_idx = optarg;
-        break;
-    case IMPORTANCE:
-        o->importance[o->importance_count++] = optarg;
-        break;
-    case GLOBAL_SCALE:
-        o->global_scale = optarg;
-        break;
-    case EACH:
-        o->each = true;
-        break;
-    case NONFINITE:
-        o->nonfinite = optarg;
-        break;
-    case OUT:
-    case 'o':
-        o->out = optarg;
-        break;
-    case STATE:
-        o->state = optarg;
-        break;
-    case JSON:
-        o->json = true;
-        break;
-    case ISA:
-        o->isa = optarg;
-        break;
-    case THREADS:
-        o->threads = optarg;
-        break;
-    case 'h':
-        o->help = true;
-        break;
-    default:
-        return false;
-    }
-    return true;
-}
-
-static int parse_options(struct observe_options *o, int argc, char **argv)
-{
-    o->assignments = calloc((size_t)argc, sizeof *o->assignments);
-    o->importance = calloc((size_t)argc, sizeof *o->importance);
-    if (!o->assignments || !o->importance)
-        return print_error(EXIT_SYSTEM, "no memory");
-    for (int c; !o->help && (c = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1;)
-        if (!store_option(o, c))
-            return EXIT_USAGE;
-    if (!o->help && !o->preset)
-        return print_error(EXIT_USAGE, "observe: --preset is missing (see qobs observe --help)");
-    return EXIT_OK;
-}
 
 /* Checks the options that depend on the preset. */
 static int check_options(const struct observe_options *o, const qobs_config *config, int tensor_count)
@@ -321,7 +260,7 @@ static int check_options(const struct observe_options *o, const qobs_config *con
         return print_error(EXIT_USAGE, "observe: no tensor given");
     if (o->out && check_output(o->out) != EXIT_OK)
         return EXIT_USAGE;
-    if (o->importance_count > 0 && !config_has(config, "strict"))
+    if (o->importance.count > 0 && !config_has(config, "strict"))
         return print_error(EXIT_USAGE, "--importance: %s does not weigh columns", o->preset);
     if (o->global_scale && strncmp(o->preset, "llmc.", 5) != 0)
         return print_error(EXIT_USAGE, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", o->preset);
@@ -341,8 +280,8 @@ static int set(qobs_config *config, const char *key, const char *value)
 static int configure(const struct observe_options *o, qobs_config *config)
 {
     int code = EXIT_OK;
-    for (int i = 0; code == EXIT_OK && i < o->assignment_count; i++)
-        code = set_option(config, o->assignments[i]);
+    for (size_t i = 0; code == EXIT_OK && i < o->settings.count; i++)
+        code = set_option(config, o->settings.items[i]);
     if (code == EXIT_OK)
         code = set(config, "base_name", o->base_name);
     if (code == EXIT_OK)
@@ -358,7 +297,7 @@ static int run(const struct observe_options *o, int tensor_count, char **specs)
     qobs_config *config = NULL;
     qobs_error error;
     if (qobs_config_create(&config, o->preset, NULL, &error) != QOBS_OK)
-        return print_status_error(&error, "--preset");
+        return print_preset_error(&error, "--preset", o->preset);
     int code = check_options(o, config, tensor_count);
     if (code == EXIT_OK)
         code = configure(o, config);
@@ -371,15 +310,29 @@ static int run(const struct observe_options *o, int tensor_count, char **specs)
     return code;
 }
 
-int command_observe(int argc, char **argv)
+static int run_observe(int argc, char **argv)
 {
     struct observe_options options = {0};
-    int code = parse_options(&options, argc, argv);
-    if (code == EXIT_OK && options.help)
-        fputs(help, stdout);
-    else if (code == EXIT_OK)
+    bool done;
+    int code = options_parse(&command_observe, &options, argc, argv, &done);
+    if (code == EXIT_OK && !done && !options.preset)
+        code = print_error(EXIT_USAGE, "observe: --preset is missing (see qobs observe -h)");
+    else if (code == EXIT_OK && !done)
         code = run(&options, argc - optind, argv + optind);
-    free(options.assignments);
-    free(options.importance);
+    free(options.settings.items);
+    free(options.importance.items);
     return code;
 }
+
+const struct command command_observe = {
+    .name = "observe",
+    .run = run_observe,
+    .summary = "run one observer over tensors and write every result",
+    .usage = "--preset NAME [OPTION]... FILE[:TENSOR]...",
+    .description =
+        "Runs an observer over tensors, batch by batch in the order given, and prints or writes every result. FILE is "
+        ".safetensors, *.safetensors.index.json, a model's directory, or .npy. TENSOR may be left out if FILE holds "
+        "only one.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs observe --preset llmc.minmax x.safetensors:x0 x.safetensors:x1"};

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "files/mapped.h"
+#include "suggest.h"
 
 #ifdef HAVE_PTHREADPOOL
 #include "qobs/pthreadpool.h"
@@ -69,6 +70,24 @@ int(print_status_error)(const qobs_error *error, const char *about)
 {
     const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE;
     return about ? print_error(code, "%s: %s", about, error->message) : print_error(code, "%s", error->message);
+}
+
+int(print_preset_error)(const qobs_error *error, const char *option, const char *preset)
+{
+    const char *near = suggest(preset, suggest_preset, NULL);
+    if (near && error->status == QOBS_ERROR_INVALID_ARGUMENT)
+        return print_error(EXIT_USAGE, "%s: '%s' is no preset; did you mean '%s'? (qobs info lists all)", option,
+                           preset, near);
+    return print_status_error(error, option);
+}
+
+int(print_key_error)(const qobs_error *error, const char *option, const qobs_config *config, const char *key)
+{
+    const char *near = config_has(config, key) ? NULL : suggest(key, suggest_key, config);
+    if (near && error->status == QOBS_ERROR_INVALID_ARGUMENT)
+        return print_error(EXIT_USAGE, "%s: '%s' is no setting of %s; did you mean '%s'? (qobs info %s explains all)",
+                           option, key, qobs_config_preset(config), near, qobs_config_preset(config));
+    return print_status_error(error, option);
 }
 
 #ifdef HAVE_PTHREADPOOL
@@ -138,6 +157,18 @@ void threads_run(struct threads *threads, void (*task)(void *, size_t), void *ar
         task(argument, i);
 }
 
+int check_model(const char *path)
+{
+    struct stat status;
+    const char *slash = strchr(path, '/');
+    if (stat(path, &status) == 0 || errno != ENOENT)
+        return EXIT_OK; /* whoever opens it says what is wrong with it */
+    const bool is_name = slash && slash != path && slash[1] && !strchr(slash + 1, '/') && *path != '.' && *path != '~';
+    return print_error(EXIT_USAGE, "%s: No such file or directory%s%s%s", path,
+                       is_name ? "; if it is a model on Hugging Face: hf download " : "", is_name ? path : "",
+                       is_name ? " --local-dir DIR" : "");
+}
+
 int check_output(const char *path)
 {
     struct stat status;
@@ -157,7 +188,7 @@ int set_option(qobs_config *config, const char *assignment)
     key[equals - assignment] = '\0';
     qobs_error error;
     if (qobs_config_set(config, key, equals + 1, &error) != QOBS_OK)
-        return print_status_error(&error, "--set");
+        return print_key_error(&error, "--set", config, key);
     return EXIT_OK;
 }
 

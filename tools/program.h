@@ -15,8 +15,9 @@
 
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_SYSTEM = 1, /* system failure: no memory, disk full */
-    EXIT_USAGE = 2   /* wrong options, settings or input */
+    EXIT_SYSTEM = 1,    /* system failure: no memory, disk full */
+    EXIT_USAGE = 2,     /* wrong options, settings or input */
+    EXIT_INCOMPLETE = 3 /* the result lacks something, as a warning says; audit: something is found */
 };
 
 /* Opens /dev/null as each of standard input, output and error that is closed: else a file of ours gets its number, and
@@ -40,6 +41,15 @@ int print_status_error(const qobs_error *error, const char *about);
 #define print_status_error(error, about) (print_status_error(error, about), EXIT_SYSTEM)
 #endif
 
+/* Prints the message of a library error about a preset or a setting that is unknown. If a known one is near, the
+ * message names that one and not all. `option` precedes the message. */
+int print_preset_error(const qobs_error *error, const char *option, const char *preset);
+int print_key_error(const qobs_error *error, const char *option, const qobs_config *config, const char *key);
+#ifdef __clang_analyzer__
+#define print_preset_error(error, option, preset) (print_preset_error(error, option, preset), EXIT_USAGE)
+#define print_key_error(error, option, config, key) (print_key_error(error, option, config, key), EXIT_USAGE)
+#endif
+
 /* Threads for the library: an executor over pthreadpool, or no executor if `count` is 1. */
 struct threads {
     void *pool;
@@ -58,6 +68,9 @@ void threads_run(struct threads *threads, void (*task)(void *, size_t), void *ar
 /* Fails if an input file has changed while it was read. Call it before results are printed. */
 int check_inputs(void);
 
+/* Fails if there is nothing at the path of a model; a name such as org/model gets a hint. */
+int check_model(const char *path);
+
 /* Fails if `path` exists and is not a regular file. */
 int check_output(const char *path);
 
@@ -70,14 +83,5 @@ bool config_has(const qobs_config *config, const char *key);
 
 /* Returns `length` bytes of `start` followed by `end`, to be freed by the caller. NULL: no memory. */
 char *join(const char *start, size_t length, const char *end);
-
-/* The commands. argv[0] is the command's name. They return the exit code of the program. */
-int command_audit(int argc, char **argv);
-int command_calibrate(int argc, char **argv);
-int command_info(int argc, char **argv);
-int command_merge(int argc, char **argv);
-int command_observe(int argc, char **argv);
-int command_quantize(int argc, char **argv);
-int command_show(int argc, char **argv);
 
 #endif

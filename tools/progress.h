@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A progress bar on standard error. It is shown only if standard error is a terminal. */
+/* A progress bar on standard error with speed, elapsed time and the time that is left. It is shown only if standard
+ * error is a terminal. */
 #ifndef QOBS_TOOLS_PROGRESS_H
 #define QOBS_TOOLS_PROGRESS_H
 
@@ -13,7 +14,7 @@ struct progress {
     bool shown;
     uint64_t total;
     _Atomic uint64_t done;
-    _Atomic uint64_t drawn; /* thousandths of the total that were last drawn */
+    _Atomic uint64_t drawn; /* time of the last drawing, in milliseconds since the start */
     double started;
 };
 

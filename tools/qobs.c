@@ -5,40 +5,53 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "commands.h"
 #include "files/output.h"
 #include "program.h"
+#include "suggest.h"
 
-static const char help[] =
-    "usage: qobs COMMAND [OPTION]... [FILE]...\n"
-    "\n"
-    "Quantizes models, and computes scales and zero points as the observers of llm-compressor and torch.ao do.\n"
-    "\n"
-    "  quantize    a quantized copy of a model, which vLLM loads\n"
-    "  audit       what is wrong with a quantized model, and the error of its layers\n"
-    "  calibrate   scales and zero points for the weights of a checkpoint\n"
-    "  observe     run one observer over tensors and write every result\n"
-    "  merge       merge the states of several runs of observe\n"
-    "  show        the histogram of a tensor and the range an observer chooses in it\n"
-    "  info        this CPU's instruction sets, the presets and their settings\n"
-    "\n"
-    "  qobs COMMAND --help explains a command, qobs --version prints the version.\n"
-    "\n"
-    "Exit status: 0 success, 1 system failure (memory, disk), 2 wrong options or input, 3 audit has found something.\n";
-
-static const struct {
-    const char *name;
-    int (*run)(int, char **);
-} commands[] = {
-    {"audit", command_audit},     {"calibrate", command_calibrate}, {"info", command_info}, {"merge", command_merge},
-    {"observe", command_observe}, {"quantize", command_quantize},   {"show", command_show},
-};
+static void print_help(FILE *file)
+{
+    fputs("usage: qobs COMMAND [OPTION]... [FILE]...\n"
+          "\n"
+          "Quantizes models, and computes scales and zero points as the observers of\n"
+          "llm-compressor, torch.ao and others do.\n"
+          "\n",
+          file);
+    for (size_t i = 0; command_at(i); i++)
+        fprintf(file, "  %-11s %s\n", command_at(i)->name, command_at(i)->summary);
+    fputs("\n"
+          "qobs COMMAND -h lists the options of a command, qobs COMMAND --help explains\n"
+          "them, qobs -V prints the version, man qobs is the manual.\n"
+          "\n"
+          "Exit status: 0 success; 1 system failure (memory, disk); 2 wrong options or\n"
+          "input; 3 the result is incomplete and a warning says what is missing, or audit\n"
+          "has found something.\n"
+          "\n"
+          "example: qobs quantize MODEL_DIR --scheme W4A16 -o OUT_DIR\n",
+          file);
+}
 
 /* Reports a failed write to standard output, which may show only when its buffer is flushed. */
 static int finish(int code)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return code == EXIT_OK ? print_error(EXIT_SYSTEM, "standard output: cannot write") : code;
+        return code == EXIT_OK || code == EXIT_INCOMPLETE ? print_error(EXIT_SYSTEM, "standard output: cannot write")
+                                                          : code;
     return code;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *near = suggest(name, suggest_command, NULL);
+    if (near)
+        return print_error(EXIT_USAGE, "'%s' is no command; did you mean '%s'? (see qobs --help)", name, near);
+    char known[256] = "";
+    for (size_t i = 0; command_at(i); i++) {
+        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
+        strncat(known, command_at(i)->name, sizeof known - strlen(known) - 1);
+    }
+    return print_error(EXIT_USAGE, "'%s' is no command; known are %s (see qobs --help)", name, known);
 }
 
 int main(int argc, char **argv)
@@ -46,22 +59,19 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     open_standard_descriptors();
     output_clean_on_signals();
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return finish(commands[i].run(argc - 1, argv + 1));
+    for (size_t i = 0; command_at(i); i++)
+        if (strcmp(command_at(i)->name, name) == 0)
+            return finish(command_at(i)->run(argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        fputs(help, stdout);
+        print_help(stdout);
         return finish(EXIT_OK);
     }
-    if (strcmp(name, "--version") == 0) {
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         printf("qobs %s\n", qobs_version());
         return finish(EXIT_OK);
     }
     if (*name)
-        return print_error(
-            EXIT_USAGE,
-            "'%s' is no command; known are quantize, audit, calibrate, observe, merge, show, info (see qobs --help)",
-            name);
-    fputs(help, stderr);
+        return unknown_command(name);
+    print_help(stderr);
     return EXIT_USAGE;
 }

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs info: prints the CPU, the instruction sets and the presets, or explains a preset or a file. */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "commands.h"
+#include "cpu.h"
+#include "info/info.h"
+#include "program.h"
+#include "suggest.h"
+
+struct info_options {
+    const char *isa;
+    bool table, list;
+};
+
+#define AT(member) offsetof(struct info_options, member)
+static const struct option_row rows[] = {
+    ISA_ROW(struct info_options),
+    {.name = "table", .kind = OPTION_FLAG, .offset = AT(table), .help = "list all tensors of FILE, not the first ten"},
+    {.name = "list",
+     .kind = OPTION_FLAG,
+     .offset = AT(list),
+     .help = "print names alone, a line each",
+     .more = "of what follows: commands; options COMMAND; schemes [COMMAND]; presets; isas; settings [PRESET]; values "
+             "PRESET SETTING"},
+};
+
+static void print_isas(bool limited)
+{
+    const char *active = qobs_isa_active();
+    for (size_t i = 0; i < qobs_isa_count(); i++) {
+        const bool is_active = strcmp(qobs_isa_name(i), active) == 0;
+        const bool delegates = is_active && strcmp(active, "avx512") == 0;
+        printf("%-14s %-8s %-22s %s\n", i == 0 ? "instructions" : "", qobs_isa_name(i), qobs_isa_summary(i),
+               !qobs_isa_usable(i) ? "not usable by this CPU or system"
+               : !is_active        ? "usable"
+               : limited           ? "active: asked for with --isa"
+               : delegates         ? "active: the fastest (calls avx2)"
+                                   : "active: the fastest");
+    }
+}
+
+static void print_presets(void)
+{
+    enum { SUMMARY_COLUMN = 40 };
+    printf("%-14s qobs info NAME explains its settings\n", "presets");
+    for (size_t i = 0; i < qobs_preset_count(); i++) {
+        const int column = printf("  %-*s ", SUMMARY_COLUMN - 3, qobs_preset_name(i));
+        if (column > SUMMARY_COLUMN)
+            printf("\n%*s", SUMMARY_COLUMN, "");
+        print_wrapped(qobs_preset_summary(i), SUMMARY_COLUMN, SUMMARY_COLUMN);
+    }
+}
+
+static int print_all(const char *isa)
+{
+    char name[128];
+    qobs_error error;
+    if (isa && qobs_isa_select(isa, &error) != QOBS_OK)
+        return print_status_error(&error, "--isa");
+    cpu_name(name, sizeof name);
+    printf("qobs           %s\nCPU            %s\n", qobs_version(), name);
+    print_isas(isa != NULL);
+    print_presets();
+    return EXIT_OK;
+}
+
+static int explain(const char *word, bool all)
+{
+    struct stat status;
+    for (size_t i = 0; i < qobs_preset_count(); i++)
+        if (strcmp(qobs_preset_name(i), word) == 0)
+            return info_preset(word);
+    if (stat(word, &status) == 0)
+        return info_file(word, all);
+    const char *near = suggest(word, suggest_preset, NULL);
+    if (near)
+        return print_error(EXIT_USAGE, "info: '%s' is neither a preset nor a file; did you mean '%s'?", word, near);
+    return print_error(EXIT_USAGE, "info: '%s' is neither a preset nor a file (qobs info lists the presets)", word);
+}
+
+static int run(int argc, char **argv)
+{
+    struct info_options options = {0};
+    bool done;
+    const int code = options_parse(&command_info, &options, argc, argv, &done);
+    if (code != EXIT_OK || done)
+        return code;
+    const int count = argc - optind;
+    if (options.list)
+        return info_list((const char *const *)argv + optind, (size_t)count);
+    if (count > 1)
+        return print_error(EXIT_USAGE, "info: expected one preset or file, got %d (see qobs info -h)", count);
+    if (count == 1 && options.isa)
+        return print_error(EXIT_USAGE, "info: --isa and '%s' exclude each other", argv[optind]);
+    return count == 1 ? explain(argv[optind], options.table) : print_all(options.isa);
+}
+
+const struct command command_info = {
+    .name = "info",
+    .run = run,
+    .summary = "this CPU's instruction sets; the presets; a preset; a file",
+    .usage = "[--isa NAME]\nPRESET\nFILE|DIR [--table]\n--list KIND [NAME]...",
+    .description =
+        "Prints the CPU, the instruction sets, which one is active and why, and the presets.\n"
+        "With the name of a preset: each of its settings with kind, limits, default and meaning.\n"
+        "With a file: the observer in a saved state with its settings, counts and results; the tensors of scales with "
+        "their smallest and largest number; dtypes, sizes and quantization_config of a checkpoint.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs info llmc.memoryless_mse"};

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Says what a file holds. The first bytes tell a saved state from tensors. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "files/json.h"
+#include "files/safetensors.h"
+#include "files/tensors.h"
+#include "info/info.h"
+#include "names.h"
+#include "options.h"
+#include "program.h"
+#include "qobs/format.h"
+#include "results.h"
+#include "state_file.h"
+
+enum { FIRST_TENSORS = 10, MAX_DTYPES = 16 };
+
+/* ---- State ------------------------------------------------------------------------------------------------------- */
+
+static bool is_state(const char *path)
+{
+    char bytes[4] = "";
+    FILE *f = fopen(path, "rb");
+    const bool state = f && fread(bytes, 1, sizeof bytes, f) == sizeof bytes && memcmp(bytes, "qobs", 4) == 0;
+    if (f)
+        fclose(f);
+    return state;
+}
+
+static int print_state(const char *path)
+{
+    qobs_observer *observer = NULL;
+    int code = state_read(&observer, path, NULL);
+    if (code != EXIT_OK)
+        return code;
+    const qobs_config *config = qobs_observer_config(observer);
+    struct results results = {0};
+    qobs_counts counts = {.struct_size = sizeof counts};
+    size_t needed = 0;
+    qobs_config_text(config, NULL, 0, &needed, NULL);
+    char *text = malloc(needed + 1);
+    if (!text || qobs_config_text(config, text, needed, NULL, NULL) != QOBS_OK)
+        code = print_error(EXIT_SYSTEM, "no memory");
+    if (code == EXIT_OK)
+        code = results_read(&results, observer, "");
+    if (code == EXIT_OK && qobs_observer_counts(observer, &counts, NULL) == QOBS_OK) {
+        printf("state of an observer: ");
+        print_wrapped(text, 22, 4);
+        printf("%llu tensors observed with %llu elements, %llu NaN, %llu infinite\n",
+               (unsigned long long)counts.batches, (unsigned long long)counts.elements, (unsigned long long)counts.nan,
+               (unsigned long long)counts.inf);
+        results_print(&results);
+        printf("qobs merge %s --out FILE.safetensors writes these results\n", path);
+    }
+    free(text);
+    results_free(&results);
+    qobs_observer_destroy(observer);
+    return code;
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+/* Returns element i of a tensor of any dtype that scales and zero points have; NaN for other dtypes. */
+static double element(const struct tensor_ref *ref, uint64_t i)
+{
+    static const struct {
+        const char *name;
+        qobs_dtype dtype;
+    } dtypes[] = {{"F32", QOBS_F32}, {"BF16", QOBS_BF16}, {"F16", QOBS_F16}, {"F64", QOBS_F64},
+                  {"I8", QOBS_I8},   {"I32", QOBS_I32},   {"I64", QOBS_I64}};
+    const unsigned char *at = (const unsigned char *)ref->data + i * dtype_size(ref->dtype);
+    if (strcmp(ref->dtype, "F8_E4M3") == 0)
+        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), *at);
+    if (strcmp(ref->dtype, "U8") == 0) /* the exponents of MX formats */
+        return (double)qobs_format_decode(qobs_format_find("e8m0"), *at);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        if (strcmp(dtypes[d].name, ref->dtype) == 0)
+            return result_value(&(struct result){.dtype = dtypes[d].dtype, .data = (void *)(uintptr_t)at}, 0);
+    return (double)NAN;
+}
+
+static bool ends_with(const char *name, const char *ending)
+{
+    const size_t length = strlen(name), end = strlen(ending);
+    return length >= end && strcmp(name + length - end, ending) == 0;
+}
+
+static bool is_scale(const struct tensor_ref *ref)
+{
+    return ends_with(ref->name, "scale") || ends_with(ref->name, "zero_point") || ends_with(ref->name, "scale_inv");
+}
+
+/* Prints one tensor. Scales get their smallest and largest number. */
+static void print_tensor(const struct tensor_ref *ref, struct label label, int width)
+{
+    char name[MAX_NAME + 1], shape[128] = "";
+    size_t used = 0;
+    for (int d = 0; d < ref->ndim && used < sizeof shape; d++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)ref->shape[d]);
+    printf("%-*s %-7s %-12s", width, clean_name(label, width, name), ref->dtype, ref->ndim ? shape : "scalar");
+    double least = (double)INFINITY, greatest = -(double)INFINITY;
+    const uint64_t count = is_scale(ref) && dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
+    for (uint64_t i = 0; i < count; i++) {
+        least = fmin(least, element(ref, i));
+        greatest = fmax(greatest, element(ref, i));
+    }
+    if (least < greatest)
+        printf(" %.5g to %.5g", least, greatest);
+    else if (least <= greatest)
+        printf(" %.5g", least);
+    printf("\n");
+}
+
+/* Prints numbers of tensors and bytes for each dtype. */
+static void print_dtypes(const struct tensor_set *set)
+{
+    struct {
+        const char *name;
+        size_t tensors;
+        uint64_t bytes;
+    } dtypes[MAX_DTYPES] = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < tensors_count(set); i++) {
+        const struct tensor_ref *ref = tensors_at(set, i);
+        size_t d = 0;
+        while (d < count && strcmp(dtypes[d].name, ref->dtype) != 0)
+            d++;
+        if (d == MAX_DTYPES)
+            continue;
+        count += d == count;
+        dtypes[d].name = ref->dtype;
+        dtypes[d].tensors++;
+        dtypes[d].bytes += ref->bytes;
+    }
+    for (size_t d = 0; d < count; d++)
+        printf("  %-8s %8zu tensors %12.3f MB\n", dtypes[d].name, dtypes[d].tensors, (double)dtypes[d].bytes * 1e-6);
+}
+
+static void print_metadata(const char *path)
+{
+    struct st_file file;
+    if (!ends_with(path, ".safetensors") || st_open(&file, path, NULL) != 0)
+        return;
+    for (size_t i = 0; i < file.metadata_count; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "%s: %s", file.metadata[i].name, file.metadata[i].value);
+        make_printable(line);
+        printf("  ");
+        print_wrapped(line, 2, 6);
+    }
+    st_close(&file);
+}
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+/* Prints the method, the format and the groups of a quantization_config. */
+static void print_quantization(const cJSON *config)
+{
+    const cJSON *quantization = cJSON_GetObjectItemCaseSensitive(config, "quantization_config"), *group;
+    if (!cJSON_IsObject(quantization)) {
+        printf("not quantized: config.json has no quantization_config\n");
+        return;
+    }
+    char line[512];
+    snprintf(line, sizeof line, "quantized: %s, format %s", text_of(quantization, "quant_method"),
+             text_of(quantization, "format"));
+    make_printable(line);
+    printf("%s\n", line);
+    cJSON_ArrayForEach(group, cJSON_GetObjectItemCaseSensitive(quantization, "config_groups"))
+    {
+        const cJSON *weights = cJSON_GetObjectItemCaseSensitive(group, "weights");
+        char *text = cJSON_IsObject(weights) ? cJSON_PrintUnformatted(weights) : NULL;
+        snprintf(line, sizeof line, "%s: weights %s", group->string, text ? text : "none");
+        make_printable(line);
+        printf("  ");
+        print_wrapped(line, 2, 6);
+        cJSON_free(text);
+    }
+}
+
+/* Reads config.json of a model's directory. */
+static void print_config(const char *directory)
+{
+    char path[4096];
+    struct mapped map;
+    cJSON *config = NULL;
+    if (snprintf(path, sizeof path, "%s/config.json", directory) >= (int)sizeof path || mapped_open(&map, path, NULL))
+        return;
+    if (json_parse(&config, path, "file", map.data, map.size, NULL) == 0)
+        print_quantization(config);
+    cJSON_Delete(config);
+    mapped_close(&map);
+}
+
+/* Lists ten tensors or all; only scales if there are any, unless all are wanted. */
+static int list_tensors(const struct tensor_set *set, bool only_scales, bool all)
+{
+    const size_t count = tensors_count(set);
+    const struct tensor_ref **chosen = malloc((count + 1) * sizeof *chosen);
+    struct label *names = malloc((count + 1) * sizeof *names);
+    size_t listed = 0;
+    for (size_t i = 0; chosen && names && i < count; i++)
+        if (all || !only_scales || is_scale(tensors_at(set, i))) {
+            names[listed] = (struct label){tensors_at(set, i)->name, strlen(tensors_at(set, i)->name)};
+            chosen[listed++] = tensors_at(set, i);
+        }
+    const size_t printed = all || listed < FIRST_TENSORS ? listed : FIRST_TENSORS;
+    const int code = chosen && names ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for %zu names", count);
+    const int width = code == EXIT_OK ? fit_names(names, printed, 42, all) : 0;
+    for (size_t i = 0; code == EXIT_OK && i < printed; i++)
+        print_tensor(chosen[i], names[i], width);
+    if (code == EXIT_OK && printed < listed)
+        printf("... %zu more%s; --table lists all tensors\n", listed - printed, only_scales ? " scales" : "");
+    free(chosen);
+    free(names);
+    return code;
+}
+
+static int print_tensors(const char *path, bool all)
+{
+    struct tensor_set set;
+    struct stat status;
+    struct fail f;
+    if (tensors_open(&set, path, &f) != 0)
+        return print_error(EXIT_USAGE, "%s", f.message);
+    size_t scales = 0;
+    uint64_t bytes = 0;
+    const size_t count = tensors_count(&set);
+    for (size_t i = 0; i < count; i++) {
+        scales += is_scale(tensors_at(&set, i));
+        bytes += tensors_at(&set, i)->bytes;
+    }
+    printf("%s: %zu tensors in %zu files, %.3f MB, %zu of them scales and zero points\n", set.path, count,
+           set.file_count, (double)bytes * 1e-6, scales);
+    print_metadata(set.path);
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        print_config(path);
+    print_dtypes(&set);
+    const int code = list_tensors(&set, scales > 0, all);
+    tensors_close(&set);
+    return code == EXIT_OK ? check_inputs() : code;
+}
+
+int info_file(const char *path, bool all) { return is_state(path) ? print_state(path) : print_tensors(path, all); }

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Parses with getopt_long and prints help from the same table. */
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "program.h"
+#include "suggest.h"
+
+/* ---- Lines ------------------------------------------------------------------------------------------------------- */
+
+int output_columns(void)
+{
+    enum { LEAST = 80, MOST = 200 };
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < LEAST)
+        return LEAST;
+    return size.ws_col < MOST ? size.ws_col : MOST;
+}
+
+void print_wrapped(const char *text, int column, int indent)
+{
+    enum { WIDTH = 80 }; /* longer lines are harder to read, in wide terminals, too */
+    for (bool first = true; *text; first = false) {
+        const int length = (int)strcspn(text, " \n");
+        if (!first && column + 1 + length > WIDTH) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        } else if (!first && column > indent) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", length, text);
+        column += length;
+        text += length;
+        if (*text == '\n') {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        text += *text != '\0';
+    }
+    putchar('\n');
+}
+
+/* ---- Help -------------------------------------------------------------------------------------------------------- */
+
+static const struct option_row help_row = {
+    .name = "help", .letter = 'h', .kind = OPTION_FLAG, .help = "-h prints a summary, --help explains all"};
+
+static void print_row(const struct option_row *row, bool all)
+{
+    enum { TEXT_COLUMN = 24 };
+    char letter[8] = "", text[2048];
+    if (row->letter)
+        snprintf(letter, sizeof letter, "-%c, ", row->letter);
+    const int column =
+        printf("  %s--%s%s%s", letter, row->name, row->argument ? " " : "", row->argument ? row->argument : "");
+    if (column + 2 > TEXT_COLUMN)
+        printf("\n%*s", TEXT_COLUMN, "");
+    else
+        printf("%*s", TEXT_COLUMN - column, "");
+    snprintf(text, sizeof text, "%s%s%s", row->help, all && row->more ? "; " : "", all && row->more ? row->more : "");
+    print_wrapped(text, TEXT_COLUMN, TEXT_COLUMN);
+}
+
+static void print_help(const struct command *command, bool all)
+{
+    const char *usage = command->usage;
+    for (const char *before = "usage:"; *usage; before = "      ") {
+        const int length = (int)strcspn(usage, "\n");
+        printf("%s qobs %s %.*s\n", before, command->name, length, usage);
+        usage += length + (usage[length] != '\0');
+    }
+    putchar('\n');
+    if (all) {
+        print_wrapped(command->description, 0, 0);
+        putchar('\n');
+    }
+    for (size_t i = 0; i < command->option_count; i++)
+        print_row(&command->options[i], all);
+    print_row(&help_row, all);
+    if (all && command->print_more) {
+        putchar('\n');
+        command->print_more();
+    }
+    if (command->example)
+        printf("\nexample: %s\n", command->example);
+}
+
+/* ---- Parser ------------------------------------------------------------------------------------------------------ */
+
+int option_list_add(struct option_list *list, const char *text)
+{
+    const char **grown = realloc(list->items, (list->count + 1) * sizeof *grown);
+    if (!grown)
+        return print_error(EXIT_SYSTEM, "no memory for the options");
+    list->items = grown;
+    grown[list->count++] = text;
+    return EXIT_OK;
+}
+
+int option_integer(const char *option, const char *text, long long min, long long max, long long *value)
+{
+    char *end;
+    *value = strtoll(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || *value < min || *value > max)
+        return print_error(EXIT_USAGE, "%s: is '%s', allowed are %lld to %lld", option, text, min, max);
+    return EXIT_OK;
+}
+
+static int store(const struct command *command, const struct option_row *row, void *options, const char *argument)
+{
+    void *member = (char *)options + row->offset;
+    switch (row->kind) {
+    case OPTION_TEXT: {
+        const char **text = member;
+        if (*text && strcmp(*text, argument) != 0)
+            return print_error(EXIT_USAGE, "%s: --%s is given twice, as '%s' and as '%s'", command->name, row->name,
+                               *text, argument);
+        *text = argument;
+        return EXIT_OK;
+    }
+    case OPTION_FLAG:
+        *(bool *)member = true;
+        return EXIT_OK;
+    case OPTION_LIST:
+        return option_list_add(member, argument);
+    case OPTION_CALL:
+        return row->call(options, argument);
+    }
+    return EXIT_USAGE;
+}
+
+static const char *row_name(const void *context, size_t index)
+{
+    const struct command *command = context;
+    return index < command->option_count    ? command->options[index].name
+           : index == command->option_count ? "help"
+                                            : NULL;
+}
+
+/* Reports what getopt_long has refused. `missing`: the argument of an option is missing. */
+static int refuse(const struct command *command, char **argv, bool missing)
+{
+    char word[128] = "", near[160] = "";
+    const char *given = argv[optind - 1];
+    const bool is_long = strncmp(given, "--", 2) == 0;
+    if (missing)
+        return print_error(EXIT_USAGE, "%s: %s needs an argument (see qobs %s -h)", command->name, given,
+                           command->name);
+    if (!is_long)
+        return print_error(EXIT_USAGE, "%s: unknown option '-%c' (see qobs %s -h)", command->name, optopt,
+                           command->name);
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(given + 2, "="), given + 2);
+    const char *name = suggest(word, row_name, command);
+    if (optopt != 0) /* a known option */
+        return print_error(EXIT_USAGE, "%s: --%s takes no argument, got '%s'", command->name, word, given);
+    if (name)
+        snprintf(near, sizeof near, "; did you mean '--%s'?", name);
+    return print_error(EXIT_USAGE, "%s: unknown option '--%s'%s (see qobs %s -h)", command->name, word, near,
+                       command->name);
+}
+
+enum { MAX_OPTIONS = 40, FIRST_CODE = 256, HELP_CODE = FIRST_CODE + MAX_OPTIONS };
+
+int options_parse(const struct command *command, void *options, int argc, char **argv, bool *done)
+{
+    struct option table[MAX_OPTIONS + 2] = {0};
+    char letters[2 * MAX_OPTIONS + 4] = ":h";
+    size_t used = strlen(letters);
+    for (size_t i = 0; i < command->option_count && i < MAX_OPTIONS; i++) {
+        const struct option_row *row = &command->options[i];
+        table[i] =
+            (struct option){row->name, row->argument ? required_argument : no_argument, NULL, FIRST_CODE + (int)i};
+        if (row->letter)
+            letters[used++] = row->letter;
+        if (row->letter && row->argument)
+            letters[used++] = ':';
+    }
+    letters[used] = '\0';
+    table[command->option_count] = (struct option){"help", no_argument, NULL, HELP_CODE};
+    opterr = 0;
+    *done = false;
+    for (int c; (c = getopt_long(argc, argv, letters, table, NULL)) != -1;) {
+        if (c == 'h' || c == HELP_CODE) {
+            *done = true;
+            print_help(command, c == HELP_CODE);
+            return EXIT_OK;
+        }
+        if (c == '?' || c == ':')
+            return refuse(command, argv, c == ':');
+        size_t row = c >= FIRST_CODE ? (size_t)(c - FIRST_CODE) : 0;
+        while (c < FIRST_CODE && command->options[row].letter != c)
+            row++;
+        const int code = store(command, &command->options[row], options, optarg);
+        if (code != EXIT_OK)
+            return code;
+    }
+    return EXIT_OK;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Prints a chart as text, with horizontal bars of one or several bins each, or as JSON. */
+#include <math.h>
+#include <stdio.h>
+
+#include "show/chart.h"
+#include "files/json.h"
+#include "options.h"
+#include "program.h"
+
+enum { MAX_LINES = 40, MAX_COLUMNS = 200, LEFT = 14, RIGHT = 14 };
+
+/* Returns a mark if the range begins or ends in these bins. */
+static const char *range_mark(const struct chart *c, double low, double high)
+{
+    const bool begins = c->widest.low >= low && c->widest.low < high;
+    const bool ends = c->widest.high > low && c->widest.high <= high;
+    return begins && ends ? "<> range" : begins ? "> range" : ends ? "< range" : "";
+}
+
+static void print_bar(const struct chart *c, double low, double high, uint64_t count, uint64_t max_count, int bar_width)
+{
+    const int length = (int)floor(chart_bar(c, count, max_count) * bar_width);
+    const bool clipped = high <= c->widest.low || low >= c->widest.high;
+    char bar[MAX_COLUMNS + 1];
+    int n = 0;
+    for (; n < length; n++)
+        bar[n] = clipped ? 'x' : '#';
+    if (count > 0 && length == 0)
+        bar[n++] = '.';
+    bar[n] = '\0';
+    printf("%*.5g |%-*s %s\n", LEFT - 2, low, bar_width, bar, range_mark(c, low, high));
+}
+
+static void print_summary(const struct chart *c)
+{
+    if (c->qparams == 1)
+        printf("range %.9g to %.9g\n", c->widest.low, c->widest.high);
+    else
+        printf("%zu ranges, the widest %.9g to %.9g, the narrowest %.9g to %.9g\n", c->qparams, c->widest.low,
+               c->widest.high, c->narrowest.low, c->narrowest.high);
+    printf("%llu of %llu elements are clipped, %.4g %% (%llu below, %llu above)\n",
+           (unsigned long long)c->below + (unsigned long long)c->above, (unsigned long long)c->elements,
+           100 * chart_clipped(c), (unsigned long long)c->below, (unsigned long long)c->above);
+    if (c->nan + c->inf > 0)
+        printf("left out: %llu NaN, %llu infinite\n", (unsigned long long)c->nan, (unsigned long long)c->inf);
+}
+
+void chart_print(const struct chart *c)
+{
+    const size_t bins_per_line = (c->bins + MAX_LINES - 1) / MAX_LINES; /* the last line may have fewer */
+    const double width = (c->last - c->first) / (double)c->bins;
+    const int bar_width = output_columns() - LEFT - RIGHT;
+    uint64_t lines[MAX_LINES] = {0}, max_count = 1;
+    for (size_t i = 0; i < c->bins; i++)
+        lines[i / bins_per_line] += c->counts[i];
+    for (int i = 0; i < MAX_LINES; i++)
+        max_count = lines[i] > max_count ? lines[i] : max_count;
+    printf("%s, %s\n", c->title, c->preset);
+    if (c->widest.low < c->first) /* a range may begin and end where no elements are */
+        printf("%*.5g |%-*s > range\n", LEFT - 2, c->widest.low, bar_width, "");
+    for (size_t i = 0; i < c->bins; i += bins_per_line) {
+        const size_t end = i + bins_per_line < c->bins ? i + bins_per_line : c->bins;
+        const double high = end == c->bins ? c->last : c->first + width * (double)end;
+        print_bar(c, c->first + width * (double)i, high, lines[i / bins_per_line], max_count, bar_width);
+    }
+    printf("%*.5g |\n", LEFT - 2, c->last);
+    if (c->widest.high > c->last)
+        printf("%*.5g |%-*s < range\n", LEFT - 2, c->widest.high, bar_width, "");
+    printf("# elements, x clipped elements, . few; > < where the range begins and ends\n");
+    print_summary(c);
+}
+
+static void add_span(cJSON *object, const char *name, const struct span *span)
+{
+    cJSON *array = cJSON_AddArrayToObject(object, name);
+    cJSON_AddItemToArray(array, json_number(span->low));
+    cJSON_AddItemToArray(array, json_number(span->high));
+}
+
+int chart_print_json(const struct chart *c)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "title", c->title);
+    cJSON_AddStringToObject(root, "preset", c->preset);
+    cJSON_AddNumberToObject(root, "qparams", (double)c->qparams);
+    add_span(root, c->qparams == 1 ? "range" : "widest_range", &c->widest);
+    if (c->qparams != 1)
+        add_span(root, "narrowest_range", &c->narrowest);
+    cJSON_AddNumberToObject(root, "elements", (double)c->elements);
+    cJSON_AddNumberToObject(root, "clipped_below", (double)c->below);
+    cJSON_AddNumberToObject(root, "clipped_above", (double)c->above);
+    cJSON_AddItemToObject(root, "clipped_share", json_number(chart_clipped(c)));
+    cJSON_AddNumberToObject(root, "nan", (double)c->nan);
+    cJSON_AddNumberToObject(root, "inf", (double)c->inf);
+    cJSON_AddItemToObject(root, "first_edge", json_number(c->first));
+    cJSON_AddItemToObject(root, "last_edge", json_number(c->last));
+    cJSON *counts = cJSON_AddArrayToObject(root, "counts");
+    for (size_t i = 0; i < c->bins; i++)
+        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)c->counts[i]));
+    return print_json(root);
+}

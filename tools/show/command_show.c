@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs show: shows the histogram of tensors and the range that an observer chooses for them. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "activations/recordings.h"
+#include "files/tensor_files.h"
+#include "commands.h"
+#include "program.h"
+#include "show/chart.h"
+#include "show/compare.h"
+
+struct show_options {
+    const char *base, *out, *isa, *threads, *preset, *compare;
+    struct option_list settings, importance;
+    int64_t qparam;
+    bool json, logarithmic;
+    size_t bins;
+};
+
+static int set_qparam(void *options, const char *argument)
+{
+    long long number = 0;
+    const int code = option_integer("--qparam", argument, 0, INT32_MAX, &number);
+    ((struct show_options *)options)->qparam = number;
+    return code;
+}
+
+static int set_bins(void *options, const char *argument)
+{
+    long long number = 0;
+    const int code = option_integer("--bins", argument, 1, 65536, &number);
+    ((struct show_options *)options)->bins = (size_t)number;
+    return code;
+}
+
+#define AT(member) offsetof(struct show_options, member)
+static const struct option_row rows[] = {
+    {.name = "preset",
+     .argument = "NAME",
+     .kind = OPTION_TEXT,
+     .offset = AT(preset),
+     .help = "the observer",
+     .more = "qobs info lists them, qobs info NAME explains its settings"},
+    {.name = "compare",
+     .argument = "A,B,C",
+     .kind = OPTION_TEXT,
+     .offset = AT(compare),
+     .help = "compare the ranges and grids of several observers",
+     .more = "in one picture, with a table of range, scale, clipped share and errors; each may have settings: "
+             "\"llmc.memoryless_mse norm=2, torch.MinMaxObserver\""},
+    {.name = "set",
+     .argument = "KEY=VALUE",
+     .kind = OPTION_LIST,
+     .offset = AT(settings),
+     .help = "a setting, under upstream's own name",
+     .more = "num_bits=4, group_size=128, dtype=qint8; may be repeated. With --compare, observers without it go "
+             "without"},
+    {.name = "importance",
+     .argument = "FILE[:TENSOR]",
+     .kind = OPTION_LIST,
+     .offset = AT(importance),
+     .help = "activations that weigh the columns, with --compare",
+     .more = "for observers that support it and for the column of weighted errors; may be repeated"},
+    {.name = "base-name",
+     .argument = "NAME",
+     .kind = OPTION_TEXT,
+     .offset = AT(base),
+     .help = "kind of the tensors: weight, input, output, q, k, v",
+     .more = "default: input for llmc.static_minmax, llmc.minmax and llmc.mse, else weight"},
+    {.name = "qparam",
+     .argument = "INDEX",
+     .kind = OPTION_CALL,
+     .call = set_qparam,
+     .help = "only the elements that share scale INDEX",
+     .more = "counted from 0 (default: all elements)"},
+    {.name = "bins",
+     .argument = "N",
+     .kind = OPTION_CALL,
+     .call = set_bins,
+     .help = "number of bins, 1 to 65536",
+     .more = "default 240; in the terminal several share a line"},
+    {.name = "log", .kind = OPTION_FLAG, .offset = AT(logarithmic), .help = "bars follow the logarithm"},
+    {.name = "out",
+     .letter = 'o',
+     .argument = "FILE",
+     .kind = OPTION_TEXT,
+     .offset = AT(out),
+     .help = "draw a picture instead: .svg or .png"},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = AT(json),
+     .help = "print the numbers as JSON instead",
+     .more = "edges, counts, ranges, clipped share"},
+    ISA_ROW(struct show_options),
+    THREADS_ROW(struct show_options),
+};
+
+static int parse(struct show_options *r, int argc, char **argv, bool *done)
+{
+    const int code = options_parse(&command_show, r, argc, argv, done);
+    if (code != EXIT_OK || *done)
+        return code;
+    if (!r->preset && !r->compare)
+        return print_error(EXIT_USAGE, "show: --preset or --compare is missing (see qobs show -h)");
+    if (r->preset && r->compare)
+        return print_error(EXIT_USAGE, "show: --preset and --compare exclude each other");
+    if (!r->compare && r->importance.count > 0)
+        return print_error(EXIT_USAGE, "show: --importance needs --compare");
+    if (optind == argc)
+        return print_error(EXIT_USAGE, "show: no tensor given");
+    if (r->out && r->json)
+        return print_error(EXIT_USAGE, "show: --out and --json exclude each other");
+    return r->out ? chart_check_picture(r->out) : EXIT_OK;
+}
+
+static int configure(const struct show_options *r, qobs_config **config)
+{
+    qobs_error error;
+    if (qobs_config_create(config, r->preset, NULL, &error) != QOBS_OK)
+        return print_preset_error(&error, "--preset", r->preset);
+    for (size_t i = 0; i < r->settings.count; i++)
+        if (set_option(*config, r->settings.items[i]) != EXIT_OK)
+            return EXIT_USAGE;
+    if (r->base && qobs_config_set(*config, "base_name", r->base, &error) != QOBS_OK)
+        return print_status_error(&error, "--base-name");
+    return EXIT_OK;
+}
+
+/* Makes the title: name, dtype and shape of the first tensor, shortened. */
+static void make_title(char *title, size_t size, const struct tensor_ref *ref, int count, int64_t qparam)
+{
+    struct shape_words words;
+    struct fail clean;
+    char more[64] = "", part[64] = "";
+    if (count > 1)
+        snprintf(more, sizeof more, " and %d more", count - 1);
+    if (qparam >= 0)
+        snprintf(part, sizeof part, ", qparam %lld", (long long)qparam);
+    fail(&clean, "%.90s%s %s %s%s%s", ref->name, strlen(ref->name) > 90 ? "..." : "", ref->dtype,
+         shape_describe(ref->ndim, ref->shape, &words), more, part);
+    snprintf(title, size, "%s", clean.message);
+}
+
+/* Opens tensors. Sets *title to that of the first. */
+static int open_tensors(struct tensor_files *files, qobs_tensor *tensors, char *const *specs, size_t count,
+                        int64_t qparam, char *title, size_t title_size)
+{
+    const struct tensor_ref *ref;
+    struct fail f;
+    for (size_t i = 0; i < count; i++) {
+        if (tensors_spec(files, specs[i], &ref, &f) || tensor_of_ref(ref, &tensors[i], &f))
+            return print_error(EXIT_USAGE, "%s", f.message);
+        if (i == 0 && title)
+            make_title(title, title_size, ref, (int)count, qparam);
+    }
+    return EXIT_OK;
+}
+
+/* Shows one observer. */
+static int show_one(const struct show_options *r, const struct chart_source *source, struct chart chart)
+{
+    struct spans spans = {0};
+    struct results results = {0};
+    chart.preset = r->preset;
+    int code = spans_observe(&spans, &results, source);
+    if (code == EXIT_OK)
+        code = chart_make(&chart, source, &spans);
+    if (code == EXIT_OK)
+        code = check_inputs();
+    if (code == EXIT_OK && r->out)
+        code = chart_draw(&chart, r->out);
+    else if (code == EXIT_OK && r->json)
+        code = chart_print_json(&chart);
+    else if (code == EXIT_OK)
+        chart_print(&chart);
+    chart_free(&chart);
+    spans_free(&spans);
+    results_free(&results);
+    return code;
+}
+
+static int show_several(const struct show_options *r, const struct chart_source *tensors, struct chart chart)
+{
+    const struct compare_request request = {
+        .presets = r->compare, .settings = &r->settings, .base = r->base, .source = tensors, .chart = chart};
+    struct comparison *comparison = calloc(1, sizeof *comparison);
+    int code = comparison ? compare_make(comparison, &request) : print_error(EXIT_SYSTEM, "no memory");
+    if (code == EXIT_OK)
+        code = check_inputs();
+    if (code == EXIT_OK && r->out)
+        code = compare_draw(comparison, r->out);
+    else if (code == EXIT_OK && r->json)
+        code = compare_print_json(comparison);
+    else if (code == EXIT_OK)
+        compare_print(comparison);
+    if (comparison)
+        compare_free(comparison);
+    free(comparison);
+    return code;
+}
+
+static int show(const struct show_options *r, char **specs, size_t count, struct threads *threads)
+{
+    struct tensor_files files = {0};
+    char title[512] = "";
+    const size_t others = r->importance.count;
+    qobs_tensor *tensors = calloc(count + others, sizeof *tensors);
+    qobs_config *config = NULL;
+    qobs_error error;
+    int code = tensors ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory");
+    if (code == EXIT_OK && r->isa && qobs_isa_select(r->isa, &error) != QOBS_OK)
+        code = print_status_error(&error, "--isa");
+    if (code == EXIT_OK && r->preset)
+        code = configure(r, &config);
+    if (code == EXIT_OK)
+        code = open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title);
+    if (code == EXIT_OK && others > 0)
+        code = open_tensors(&files, tensors + count, (char *const *)r->importance.items, others, -1, NULL, 0);
+    if (code == EXIT_OK) {
+        const struct chart chart = {.title = title, .bins = r->bins, .logarithmic = r->logarithmic};
+        const struct chart_source source = {.config = config,
+                                            .runtime = &threads->runtime,
+                                            .tensors = tensors,
+                                            .names = specs,
+                                            .count = count,
+                                            .qparam = r->qparam,
+                                            .importance = tensors + count,
+                                            .importance_count = others};
+        code = (r->compare ? show_several : show_one)(r, &source, chart);
+    }
+    qobs_config_destroy(config);
+    tensor_files_close(&files);
+    free(tensors);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct show_options r = {.qparam = -1, .bins = 240};
+    struct threads threads = {0};
+    bool done;
+    int code = parse(&r, argc, argv, &done);
+    if (code == EXIT_OK && !done)
+        code = threads_start(&threads, r.threads);
+    if (code == EXIT_OK && !done)
+        code = show(&r, argv + optind, (size_t)(argc - optind), &threads);
+    threads_stop(&threads);
+    free(r.settings.items);
+    free(r.importance.items);
+    return code;
+}
+
+const struct command command_show = {
+    .name = "show",
+    .run = run,
+    .summary = "the histogram of a tensor and the range an observer chooses in it",
+    .usage = "--preset NAME [OPTION]... FILE[:TENSOR]...\n--compare A,B,C [OPTION]... FILE[:TENSOR]...",
+    .description =
+        "Draws one histogram of all tensors and the range the observer chooses after it has observed them in this "
+        "order. Elements outside their range are clipped by quantization. Ranges of symmetric settings are symmetric. "
+        "For scales that are powers of two, the range is that of the number format.\n"
+        "With --compare, several observers choose: their ranges and grids stand beside the histogram, and a table has "
+        "range, scale, clipped share and errors of each.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs show --preset torch.HistogramObserver x.safetensors:x0 --log"};

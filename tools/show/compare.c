@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Observes with each candidate, quantizes with its qparams, and adds up the errors in double. */
+#include "show/compare.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
+
+/* ---- Candidates -------------------------------------------------------------------------------------------------- */
+
+/* Returns the length of the first item of a list: commas within brackets belong to values. */
+static size_t item_length(const char *list)
+{
+    size_t n = 0;
+    for (int depth = 0; list[n] && (list[n] != ',' || depth > 0); n++)
+        depth += (list[n] == '[') - (list[n] == ']');
+    return n;
+}
+
+/* Creates the configuration of "NAME [KEY=VALUE]...". */
+static int parse_candidate(struct compared *candidate, const char *text, size_t length)
+{
+    char *copy = strndup(text, length), *name = copy;
+    qobs_error error;
+    if (!copy)
+        return print_error(EXIT_SYSTEM, "no memory");
+    name += strspn(name, " ");
+    const size_t end = strcspn(name, " ");
+    char *settings = name[end] ? name + end + 1 : name + end;
+    name[end] = '\0';
+    int code = EXIT_OK;
+    if (qobs_config_create(&candidate->config, name, NULL, &error) != QOBS_OK)
+        code = print_preset_error(&error, "--compare", name);
+    else if (qobs_config_set_all(candidate->config, settings, &error) != QOBS_OK)
+        code = print_status_error(&error, "--compare");
+    free(copy);
+    return code;
+}
+
+/* Applies --set to the candidates that have the setting. One must have it. */
+static int apply_setting(struct comparison *c, const char *assignment)
+{
+    char key[64];
+    bool known = false;
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(assignment, "="), assignment);
+    for (size_t i = 0; i < c->count; i++)
+        if (config_has(c->items[i].config, key)) {
+            known = true;
+            if (set_option(c->items[i].config, assignment) != EXIT_OK)
+                return EXIT_USAGE;
+        }
+    return known ? EXIT_OK : set_option(c->items[0].config, assignment); /* says what is wrong */
+}
+
+static int name_candidate(struct compared *candidate)
+{
+    size_t needed = 0;
+    qobs_error error;
+    qobs_config_text(candidate->config, NULL, 0, &needed, NULL);
+    candidate->name = malloc(needed + 1);
+    if (!candidate->name)
+        return print_error(EXIT_SYSTEM, "no memory");
+    if (qobs_config_text(candidate->config, candidate->name, needed, NULL, &error) != QOBS_OK)
+        return print_status_error(&error, "--compare");
+    return EXIT_OK;
+}
+
+static int make_candidates(struct comparison *c, const struct compare_request *request)
+{
+    qobs_error error;
+    int code = EXIT_OK;
+    for (const char *text = request->presets; code == EXIT_OK && *text;) {
+        const size_t length = item_length(text);
+        if (c->count == MAX_CANDIDATES)
+            return print_error(EXIT_USAGE, "--compare: names more than %d observers", MAX_CANDIDATES);
+        code = parse_candidate(&c->items[c->count++], text, length);
+        text += length + (text[length] == ',');
+    }
+    if (code == EXIT_OK && c->count == 0)
+        code = print_error(EXIT_USAGE, "--compare: names no observer");
+    for (size_t i = 0; code == EXIT_OK && i < request->settings->count; i++)
+        code = apply_setting(c, request->settings->items[i]);
+    for (size_t i = 0; code == EXIT_OK && i < c->count; i++)
+        if (request->base && qobs_config_set(c->items[i].config, "base_name", request->base, &error) != QOBS_OK)
+            code = print_status_error(&error, "--base-name");
+    for (size_t i = 0; code == EXIT_OK && i < c->count; i++)
+        code = name_candidate(&c->items[i]);
+    return code;
+}
+
+/* ---- Measures ---------------------------------------------------------------------------------------------------- */
+
+static void include(struct span *sum, const struct span *span)
+{
+    if (!(sum->low < sum->high))
+        *sum = *span;
+    sum->low = fmin(sum->low, span->low);
+    sum->high = fmax(sum->high, span->high);
+}
+
+/* The observed results of one candidate. */
+struct observed {
+    struct spans spans;
+    struct results results;
+    struct chart_source source;
+};
+
+static int observe_all(struct comparison *c, const struct compare_request *request, struct observed *observed,
+                       struct span *all)
+{
+    int code = EXIT_OK;
+    for (size_t i = 0; code == EXIT_OK && i < c->count; i++) {
+        struct observed *o = &observed[i];
+        o->source = *request->source;
+        o->source.config = c->items[i].config;
+        code = spans_observe(&o->spans, &o->results, &o->source);
+        if (code == EXIT_OK && o->source.qparam >= (int64_t)o->spans.count)
+            code = print_error(EXIT_USAGE, "--qparam: is %lld, %s has %zu", (long long)o->source.qparam,
+                               c->items[i].name, o->spans.count);
+        for (size_t k = 0; code == EXIT_OK && k < o->spans.count; k++)
+            if (o->source.qparam < 0 || o->source.qparam == (int64_t)k)
+                include(all, &o->spans.items[k]);
+    }
+    return code;
+}
+
+int compare_make(struct comparison *c, const struct compare_request *request)
+{
+    struct observed *observed = calloc(MAX_CANDIDATES, sizeof *observed);
+    struct column_weights weights = {0};
+    struct span all = {0};
+    int code = observed ? make_candidates(c, request) : print_error(EXIT_SYSTEM, "no memory");
+    c->weighted = request->source->importance_count > 0;
+    if (code == EXIT_OK)
+        code = column_weights_make(&weights, request->source);
+    if (code == EXIT_OK)
+        code = observe_all(c, request, observed, &all);
+    for (size_t i = 0; code == EXIT_OK && i < c->count; i++) {
+        struct compared *candidate = &c->items[i];
+        candidate->chart = request->chart;
+        candidate->chart.preset = qobs_config_preset(candidate->config);
+        candidate->chart.whole_axis = true;
+        candidate->chart.include = all;
+        code = chart_make(&candidate->chart, &observed[i].source, &observed[i].spans);
+        if (code == EXIT_OK)
+            code = measure_candidate(candidate, &observed[i].source, &observed[i].results, &weights);
+    }
+    for (size_t i = 0; observed && i < MAX_CANDIDATES; i++) {
+        spans_free(&observed[i].spans);
+        results_free(&observed[i].results);
+    }
+    free(observed);
+    column_weights_free(&weights);
+    return code;
+}
+
+void compare_free(struct comparison *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        chart_free(&c->items[i].chart);
+        qobs_config_destroy(c->items[i].config);
+        free(c->items[i].name);
+    }
+}
+
+double compare_error(const struct compared *candidate)
+{
+    return candidate->energy > 0 ? sqrt(candidate->squared_error / candidate->energy) : (double)NAN;
+}
+
+double compare_weighted_error(const struct compared *candidate)
+{
+    return candidate->weighted_energy > 0 ? sqrt(candidate->weighted_error / candidate->weighted_energy) : (double)NAN;
+}
+
+/* ---- Table ------------------------------------------------------------------------------------------------------- */
+
+const char *const compare_headings[COMPARE_COLUMNS] = {"range", "scale", "clipped", "error", "weighted"};
+
+static void percent_text(double share, char text[COMPARE_TEXT])
+{
+    if (isnan(share))
+        snprintf(text, COMPARE_TEXT, "-");
+    else
+        snprintf(text, COMPARE_TEXT, "%.3g %%", 100 * share);
+}
+
+void compare_texts(const struct compared *candidate, char texts[COMPARE_COLUMNS][COMPARE_TEXT])
+{
+    const struct chart *chart = &candidate->chart;
+    snprintf(texts[0], COMPARE_TEXT, "%.4g to %.4g", chart->widest.low, chart->widest.high);
+    if (isnan(candidate->max_scale))
+        snprintf(texts[1], COMPARE_TEXT, "-");
+    else if (candidate->min_scale == candidate->max_scale)
+        snprintf(texts[1], COMPARE_TEXT, "%.4g", candidate->max_scale);
+    else
+        snprintf(texts[1], COMPARE_TEXT, "%.3g to %.3g", candidate->min_scale, candidate->max_scale);
+    percent_text(chart_clipped(chart), texts[2]);
+    percent_text(compare_error(candidate), texts[3]);
+    percent_text(compare_weighted_error(candidate), texts[4]);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Prints a comparison as text, one histogram with a column for each observer, or as JSON. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "files/json.h"
+#include "program.h"
+#include "show/compare.h"
+
+enum { MAX_LINES = 40, LEFT = 14, MAX_BAR = 200 };
+
+static char letter_of(size_t i) { return (char)('A' + i); }
+
+/* Returns what a candidate has between two numbers: nothing, its range, or numbers of its grid. */
+static char mark(const struct compared *c, double low, double high)
+{
+    const struct span *range = &c->chart.widest;
+    if (high <= range->low || low >= range->high)
+        return ' ';
+    for (size_t i = 0; i < c->level_count; i++)
+        if (c->levels[i] >= low && c->levels[i] < high)
+            return '+';
+    return '|';
+}
+
+static void print_line(const struct comparison *c, double low, double high, uint64_t count, uint64_t max_count)
+{
+    const int width = output_columns() - LEFT - 3 * (int)c->count - 2;
+    const int length = (int)floor(chart_bar(&c->items[0].chart, count, max_count) * width);
+    char bar[MAX_BAR + 1] = "";
+    for (int n = 0; n < length && n < MAX_BAR; n++)
+        bar[n] = '#';
+    if (count > 0 && length == 0)
+        bar[0] = '.';
+    printf("%*.5g |%-*s", LEFT - 2, low, width, bar);
+    for (size_t i = 0; i < c->count; i++)
+        printf("  %c", mark(&c->items[i], low, high));
+    putchar('\n');
+}
+
+static void print_table(const struct comparison *c)
+{
+    char texts[COMPARE_COLUMNS][COMPARE_TEXT];
+    printf("\n   %-24s %-20s %8s %8s %8s\n", compare_headings[0], compare_headings[1], compare_headings[2],
+           compare_headings[3], compare_headings[4]);
+    for (size_t i = 0; i < c->count; i++) {
+        compare_texts(&c->items[i], texts);
+        printf("%c  %-24s %-20s %8s %8s %8s\n", letter_of(i), texts[0], texts[1], texts[2], texts[3], texts[4]);
+    }
+    putchar('\n');
+    for (size_t i = 0; i < c->count; i++) {
+        printf("%c  ", letter_of(i));
+        print_wrapped(c->items[i].name, 3, 5);
+        if (c->items[i].chart.qparams > 1)
+            printf("     %zu ranges, of which the widest is shown\n", c->items[i].chart.qparams);
+    }
+    print_wrapped("| range, + with numbers of its grid. clipped: elements outside of their range. error: root of the "
+                  "squared error over the root of the squares; weighted: columns by the mean squares of --importance.",
+                  0, 0);
+}
+
+void compare_print(const struct comparison *c)
+{
+    const struct chart *chart = &c->items[0].chart;
+    const size_t bins_per_line = (chart->bins + MAX_LINES - 1) / MAX_LINES;
+    const double width = (chart->last - chart->first) / (double)chart->bins;
+    const int bar = output_columns() - LEFT - 3 * (int)c->count - 2;
+    uint64_t lines[MAX_LINES] = {0}, max_count = 1;
+    for (size_t i = 0; i < chart->bins; i++)
+        lines[i / bins_per_line] += chart->counts[i];
+    for (int i = 0; i < MAX_LINES; i++)
+        max_count = lines[i] > max_count ? lines[i] : max_count;
+    printf("%s\n%*s", chart->title, LEFT + bar, "");
+    for (size_t i = 0; i < c->count; i++)
+        printf("  %c", letter_of(i));
+    putchar('\n');
+    for (size_t i = 0; i < chart->bins; i += bins_per_line) {
+        const size_t end = i + bins_per_line < chart->bins ? i + bins_per_line : chart->bins;
+        const double low = chart->first + width * (double)i;
+        print_line(c, low, end == chart->bins ? chart->last : chart->first + width * (double)end,
+                   lines[i / bins_per_line], max_count);
+    }
+    printf("%*.5g |\n", LEFT - 2, chart->last);
+    print_table(c);
+}
+
+static void add_span(cJSON *object, const char *name, double low, double high)
+{
+    cJSON *array = cJSON_AddArrayToObject(object, name);
+    cJSON_AddItemToArray(array, json_number(low));
+    cJSON_AddItemToArray(array, json_number(high));
+}
+
+static cJSON *candidate_json(const struct compared *c)
+{
+    cJSON *item = cJSON_CreateObject();
+    cJSON_AddStringToObject(item, "observer", c->name);
+    cJSON_AddNumberToObject(item, "qparams", (double)c->chart.qparams);
+    add_span(item, "range", c->chart.widest.low, c->chart.widest.high);
+    if (c->chart.qparams > 1)
+        add_span(item, "narrowest_range", c->chart.narrowest.low, c->chart.narrowest.high);
+    add_span(item, "scale", c->min_scale, c->max_scale);
+    cJSON *grid = cJSON_AddArrayToObject(item, "grid");
+    for (size_t i = 0; i < c->level_count; i++)
+        cJSON_AddItemToArray(grid, json_number(c->levels[i]));
+    cJSON_AddItemToObject(item, "clipped_share", json_number(chart_clipped(&c->chart)));
+    cJSON_AddItemToObject(item, "error", json_number(compare_error(c)));
+    cJSON_AddItemToObject(item, "weighted_error", json_number(compare_weighted_error(c)));
+    return item;
+}
+
+int compare_print_json(const struct comparison *c)
+{
+    const struct chart *chart = &c->items[0].chart;
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "title", chart->title);
+    cJSON_AddNumberToObject(root, "elements", (double)chart->elements);
+    cJSON_AddItemToObject(root, "first_edge", json_number(chart->first));
+    cJSON_AddItemToObject(root, "last_edge", json_number(chart->last));
+    cJSON *counts = cJSON_AddArrayToObject(root, "counts"), *items = cJSON_AddArrayToObject(root, "compared");
+    for (size_t i = 0; i < chart->bins; i++)
+        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)chart->counts[i]));
+    for (size_t i = 0; i < c->count; i++)
+        cJSON_AddItemToArray(items, candidate_json(&c->items[i]));
+    return print_json(root);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The ranges that an observer chooses for tensors. */
+#ifndef QOBS_TOOLS_SHOW_SPANS_H
+#define QOBS_TOOLS_SHOW_SPANS_H
+
+#include "results.h"
+
+struct span {
+    double low, high;
+};
+
+/* The range of each qparam. Zero-initialize it. */
+struct spans {
+    struct span *items;
+    size_t count;
+};
+
+/* The tensors that are shown, and an observer for them. Tensors are observed in this order. */
+struct chart_source {
+    const qobs_config *config;
+    const qobs_runtime *runtime;
+    const qobs_tensor *tensors;
+    char **names; /* names of the tensors, for messages */
+    size_t count;
+    int64_t qparam;                /* index of the qparam whose elements are shown; -1: all elements */
+    const qobs_tensor *importance; /* activations that weigh the columns, for observers that use them */
+    size_t importance_count;
+};
+
+/* Observes the tensors. Gives the ranges and all results. Returns an exit code. */
+int spans_observe(struct spans *spans, struct results *results, const struct chart_source *source);
+void spans_free(struct spans *spans);
+
+/* Returns the result of that name, or NULL. */
+const struct result *result_named(const struct results *results, const char *name);
+
+#endif
