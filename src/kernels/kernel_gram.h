@@ -2,14 +2,14 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Kernels of the Gram statistic and of the search that minimises e^T H e. Matrices are row after row. Every entry has
- * a sum of its own in a fixed order, so that vectors along a row keep the bits. No product and sum are fused. */
+ * a sum of its own in a fixed order, so that vectors along a row keep the bits. Only the Gram fuses products and sums. */
 #pragma once
 
 #include "kernels/kernel_optimal.h"
 
 /* The Gram of columns of floats: sum[j * sum_stride + k] += sum over tokens of a[j] * b[k], for j < rows and
- * k < columns. Token t starts at a + t * stride and b + t * stride. Products and their sums, in the order of the tokens
- * from +0, are float; the total is added to the double. upper: only entries with j <= k change; a is then b.
+ * k < columns. Token t starts at a + t * stride and b + t * stride. Sums are float, in the order of the tokens from +0,
+ * each fused with its product; the total is added to the double. upper: only entries with j <= k change; a is then b.
  * b is aligned to 64 bytes, stride is a multiple of 16, and b has zeros up to a multiple of 16 columns. */
 #define QOBS_GRAM(name)                                                                                                \
     void name(const float *a, const float *b, size_t stride, size_t tokens, size_t rows, size_t columns, bool upper,   \
