@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Kernels of the Gram statistic and of the search that minimises e^T H e. Matrices are row after row. Every entry has
- * a sum of its own in a fixed order, so that vectors along a row keep the bits. Only the Gram fuses products and sums. */
-#pragma once
+ * a sum of its own in a fixed order, so that vectors along a row keep the bits. Only the Gram fuses products and
+ * sums. */
 
 #include "kernels/kernel_optimal.h"
 
