@@ -4,6 +4,7 @@
 /* Kernels of the Gram statistic and of the search that minimises e^T H e. Matrices are row after row. Every entry has
  * a sum of its own in a fixed order, so that vectors along a row keep the bits. Only the Gram fuses products and
  * sums. */
+#pragma once
 
 #include "kernels/kernel_optimal.h"
 
