@@ -32,7 +32,8 @@ static void multiply_outside(struct hessian_tile *t, const double *e, int64_t k)
 }
 
 /* Twice the product of the errors of group k with what other groups add to H e. */
-static double cross(const struct hessian_tile *t, const double *e, const double *others, int64_t r, int64_t k, int64_t n)
+static double cross(const struct hessian_tile *t, const double *e, const double *others, int64_t r, int64_t k,
+                    int64_t n)
 {
     const int64_t at = r * qobs_hessian_span(t->block) + k * t->block->padded;
     return 2 * qobs_hessian_dot(e + at, others + at, n);
