@@ -52,8 +52,7 @@ struct hessian_lattice {
 
 /* bucket[i] = the largest k at which element i has taken the step, for n elements, a multiple of 16: w / candidate
  * reaches the middle. `even`: a tie goes away from 0. At most last; any number below 0 for those that never take it.
- * QOBS_HESSIAN_UNDECIDED: the middle is so near to a candidate that roundings decide. Returns the largest bucket, or
- * last if there are undecided ones. */
+ * QOBS_HESSIAN_UNDECIDED: the middle is so near to a candidate that roundings decide. Returns the largest of these. */
 #define QOBS_HESSIAN_UNDECIDED INT32_MAX
 #define QOBS_HESSIAN_BUCKETS(name)                                                                                     \
     int32_t name(const struct hessian_lattice *lattice, const struct hessian_step *step, bool even, const float *w,    \
