@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Compares the search for optimal scales with the searches of AutoRound and Model-Optimizer in one process, on one thread
-each, in turns. Each is measured if its package is installed: auto-round 0.16, nvidia-modelopt 0.47.
+"""Compares the search for optimal scales with the searches of AutoRound and Model-Optimizer in one process, on one
+thread each, in turns. Each is measured if its package is installed: auto-round 0.16, nvidia-modelopt 0.47.
 
     beside_optimal.py LIBQOBS.SO [--repetitions N] [--rows N] [--their-rows N]
 

@@ -132,7 +132,8 @@ def record(model, sequences, path):
     """Writes the inputs of the linear layers in bfloat16."""
     seen = {}
     for batch in sequences.split(4):
-        model.hidden_states(model.weights, batch, lambda name, x: seen.setdefault(name + ".input", []).append(x.bfloat16()))
+        model.hidden_states(model.weights, batch,
+                            lambda name, x: seen.setdefault(name + ".input", []).append(x.bfloat16()))
     save_file({name: torch.cat(parts).contiguous() for name, parts in seen.items()}, path)
 
 

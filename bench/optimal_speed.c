@@ -6,8 +6,8 @@
  *   optimal_speed [ROWS [ISA]]     rows of a bf16 weight of 4096 columns (default 256), 0: only the Gram
  *
  * The Gram is compared with the peak of fused float multiply-adds that the same run measures in registers alone.
- * Multiply-adds are those of entries j <= k, as H is symmetric; tiles of registers do up to a quarter more. Searches are
- * compared with each other.
+ * Multiply-adds are those of entries j <= k, as H is symmetric; tiles of registers do up to a quarter more. Searches
+ * are compared with each other.
  */
 #define _POSIX_C_SOURCE 200809L
 

@@ -386,7 +386,8 @@ int main(int argc, char **argv)
     if (argc > 2)
         cmocka_set_test_filter(argv[2]);
     for (size_t i = 0; i < KINDS; i++)
-        tests[i] = (struct CMUnitTest){.name = kinds[i].name, .test_func = test_kind, .initial_state = (void *)&kinds[i]};
+        tests[i] = (struct CMUnitTest){
+            .name = kinds[i].name, .test_func = test_kind, .initial_state = (void *)&kinds[i]};
     tests[KINDS] = (struct CMUnitTest){.name = "kernels", .test_func = test_kernels};
     return _cmocka_run_group_tests("optimal", tests, KINDS + 1, NULL, NULL) != 0;
 }

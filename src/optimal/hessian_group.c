@@ -265,8 +265,8 @@ size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_
         if (linear)
             memcpy(&z, linear + i, sizeof z);
         const four_doubles x = __builtin_convertvector(f, four_doubles);
-        const four_masks turned = (x < 0) & INT64_MIN;
-        const four_doubles a = (four_doubles)((four_masks)y ^ turned), b = -(four_doubles)((four_masks)z ^ turned);
+        const four_masks sign = (x < 0) & INT64_MIN;
+        const four_doubles a = (four_doubles)((four_masks)y ^ sign), b = -(four_doubles)((four_masks)z ^ sign);
         sum[0] += (four_doubles)((four_masks)a & (a > 0));
         sum[1] += (four_doubles)((four_masks)b & (b > 0));
         sum[2] += x * x;
