@@ -126,8 +126,8 @@ static bool descend_group(struct hessian_tile *t, int64_t k, struct row_errors *
 {
     const struct hessian_block *b = t->block;
     const int64_t n = qobs_hessian_group_width(b, k), first = k * b->padded;
-    struct proposal proposal[HESSIAN_TILE];
-    double present[HESSIAN_TILE], share[HESSIAN_TILE];
+    struct proposal proposal[HESSIAN_TILE] = {{0}};
+    double present[HESSIAN_TILE] = {0}, share[HESSIAN_TILE] = {0};
     bool changed = false;
     qobs_hessian_set_largest(t, inside(b, k), n);
     multiply_outside(t, t->e, k);
@@ -161,7 +161,7 @@ static bool descend_group(struct hessian_tile *t, int64_t k, struct row_errors *
 
 void qobs_hessian_descend(struct hessian_tile *t)
 {
-    struct row_errors rows[2]; /* of the first and of the last pass */
+    struct row_errors rows[2] = {{{0}, {0}}, {{0}, {0}}}; /* of the first and of the last pass */
     bool changed = true;
     find_minmax_shares(t);
     for (int pass = 0; pass < t->params->passes && changed; pass++) {
