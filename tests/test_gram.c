@@ -73,10 +73,8 @@ static double add_pair(double sum, const float *x, int64_t tokens, int64_t colum
 {
     for (int64_t first = 0; first < tokens; first += CHUNK) {
         float chunk = 0;
-        for (int64_t t = first; t < tokens && t < first + CHUNK; t++) {
-            const float product = x[t * columns + j] * x[t * columns + k];
-            chunk += product;
-        }
+        for (int64_t t = first; t < tokens && t < first + CHUNK; t++)
+            chunk = fmaf(x[t * columns + j], x[t * columns + k], chunk);
         sum += (double)chunk;
     }
     return sum;

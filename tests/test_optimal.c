@@ -4,9 +4,9 @@
 /* The search for optimal scales against a slow one that tries every candidate, on random groups and every usable
  * instruction set: the same scale, zero point and bits of the error.
  *
- *     test_optimal [GROUPS]
+ *     test_optimal [GROUPS [KIND]]
  *
- * GROUPS of each kind; the default is for a quick run. */
+ * GROUPS of each kind; the default is for a quick run. KIND is the name of one, where * and ? stand for others. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -383,8 +383,11 @@ int main(int argc, char **argv)
     struct CMUnitTest tests[KINDS + 1];
     if (argc > 1)
         groups_of_a_kind = strtoull(argv[1], NULL, 10);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
     for (size_t i = 0; i < KINDS; i++)
-        tests[i] = (struct CMUnitTest){.name = kinds[i].name, .test_func = test_kind, .initial_state = (void *)&kinds[i]};
+        tests[i] = (struct CMUnitTest){
+            .name = kinds[i].name, .test_func = test_kind, .initial_state = (void *)&kinds[i]};
     tests[KINDS] = (struct CMUnitTest){.name = "kernels", .test_func = test_kernels};
     return _cmocka_run_group_tests("optimal", tests, KINDS + 1, NULL, NULL) != 0;
 }

@@ -2,14 +2,15 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Kernels of the Gram statistic and of the search that minimises e^T H e. Matrices are row after row. Every entry has
- * a sum of its own in a fixed order, so that vectors along a row keep the bits. No product and sum are fused. */
+ * a sum of its own in a fixed order, so that vectors along a row keep the bits. Only the Gram fuses products and
+ * sums. */
 #pragma once
 
 #include "kernels/kernel_optimal.h"
 
 /* The Gram of columns of floats: sum[j * sum_stride + k] += sum over tokens of a[j] * b[k], for j < rows and
- * k < columns. Token t starts at a + t * stride and b + t * stride. Products and their sums, in the order of the tokens
- * from +0, are float; the total is added to the double. upper: only entries with j <= k change; a is then b.
+ * k < columns. Token t starts at a + t * stride and b + t * stride. Sums are float, in the order of the tokens from +0,
+ * each fused with its product; the total is added to the double. upper: only entries with j <= k change; a is then b.
  * b is aligned to 64 bytes, stride is a multiple of 16, and b has zeros up to a multiple of 16 columns. */
 #define QOBS_GRAM(name)                                                                                                \
     void name(const float *a, const float *b, size_t stride, size_t tokens, size_t rows, size_t columns, bool upper,   \
@@ -51,8 +52,7 @@ struct hessian_lattice {
 
 /* bucket[i] = the largest k at which element i has taken the step, for n elements, a multiple of 16: w / candidate
  * reaches the middle. `even`: a tie goes away from 0. At most last; any number below 0 for those that never take it.
- * QOBS_HESSIAN_UNDECIDED: the middle is so near to a candidate that roundings decide. Returns the largest bucket, or
- * last if there are undecided ones. */
+ * QOBS_HESSIAN_UNDECIDED: the middle is so near to a candidate that roundings decide. Returns the largest of these. */
 #define QOBS_HESSIAN_UNDECIDED INT32_MAX
 #define QOBS_HESSIAN_BUCKETS(name)                                                                                     \
     int32_t name(const struct hessian_lattice *lattice, const struct hessian_step *step, bool even, const float *w,    \

@@ -143,17 +143,28 @@ static void add_units(void *argument, int64_t part, int64_t from, int64_t to)
 }
 
 /* The entries below the diagonal are those above it. The bits of a NaN depend on the kernel, and a saved state shows
- * them. */
+ * them. In squares, because the lines of a column would push each other out of a cache. */
+static void make_block_symmetric(double *sum, int64_t stride, int64_t width)
+{
+    enum { SQUARE = 16 };
+    for (int64_t row = 0; row < width; row += SQUARE)
+        for (int64_t column = row; column < width; column += SQUARE) {
+            const int64_t end = row + SQUARE < width ? row + SQUARE : width;
+            const int64_t most = column + SQUARE < width ? column + SQUARE : width;
+            for (int64_t j = row; j < end; j++)
+                for (int64_t k = column > j ? column : j; k < most; k++) {
+                    double *const s = &sum[j * stride + k];
+                    *s = isnan(*s) ? (double)NAN : *s;
+                    sum[k * stride + j] = *s;
+                }
+        }
+}
+
 static void make_symmetric(const struct gram *g)
 {
     for (int64_t i = 0; i < qobs_gram_blocks(g); i++) {
         const struct gram_block block = qobs_gram_block(g, i);
-        for (int64_t j = 0; j < block.width; j++)
-            for (int64_t k = j; k < block.width; k++) {
-                double *const s = block.sum + j * g->block + k;
-                *s = isnan(*s) ? (double)NAN : *s;
-                block.sum[k * g->block + j] = *s;
-            }
+        make_block_symmetric(block.sum, g->block, block.width);
     }
 }
 

@@ -7,7 +7,8 @@
 #include "optimal/group_search.h"
 
 /* The index of a candidate from which on none can win: twice a scale that clips nothing, or all elements become 0.
- * Halves of e4m3 numbers are candidates from number 16 on. */
+ * Halves of e4m3 numbers are candidates from number 16 on. After 6, e2m1 would have 8: up to 7 nothing is clipped. Its
+ * numbers at the double scale have even codes, to which ties go, so that rounded quotients change nothing. */
 static size_t direct_end(const struct group_search *s)
 {
     const struct optimal_params *p = s->params;
@@ -16,12 +17,15 @@ static size_t direct_end(const struct group_search *s)
     size_t end = zero < s->count ? zero : s->count;
     if (p->scales != OPTIMAL_E4M3 && p->scales != OPTIMAL_E8M0)
         return end;
-    const double unclipped = !p->symmetric ? amax
-                                           : optimal_larger((double)s->range.hi / optimal_limit_of(p, 0),
-                                                    -(double)s->range.lo / optimal_limit_of(p, 1));
+    double unclipped = amax;
+    if (p->e2m1)
+        unclipped = amax / 7;
+    else if (p->symmetric)
+        unclipped = optimal_larger((double)s->range.hi / optimal_limit_of(p, 0),
+                                   -(double)s->range.lo / optimal_limit_of(p, 1));
     const size_t k = qobs_candidate_below(s, unclipped) + 1, step = p->scales == OPTIMAL_E8M0 ? 1 : 8;
-    const size_t doubled = k < step ? 2 * step : k + step;
-    return doubled + 1 < end ? doubled + 1 : end;
+    const size_t doubled = (k < step ? 2 * step : k + step) + (p->e2m1 ? 0 : 1);
+    return doubled < end ? doubled : end;
 }
 
 /* True if a scale clips more than the bound, whatever the zero point. Smaller scales do, too. */
@@ -60,20 +64,43 @@ static double narrow(const struct group_search *s, float *w, float *h)
     return factor;
 }
 
-/* Enters QOBS_OPTIMAL_SCALES scales from number k on, with their errors in float. */
+/* A share of the errors in float and of the energy. Rounding of (q * scale - w)^2 is in proportion to
+ * sqrt(error * energy), which is below their mean. */
+#define NARROW_SLACK 0x1p-19
+
+/* Enters a scale with its error in float. */
+static void enter_scale(struct group_search *s, float scale, double nearly)
+{
+    const double rounding = (nearly + s->moments.energy) / 2;
+    const double slack = qobs_curve_slack(s, (double)scale) + NARROW_SLACK * (nearly + rounding);
+    if (nearly - slack <= s->contest->bound)
+        qobs_contest_enter(s->contest, scale, 0, nearly, slack);
+}
+
+/* Errors in float above it belong to scales up to `largest` that cannot win. */
+static float largest_error(const struct group_search *s, float largest, double factor)
+{
+    const double slack = qobs_curve_slack(s, (double)largest) + NARROW_SLACK / 2 * s->moments.energy;
+    return (float)((s->contest->bound + slack) * (1 + 2 * NARROW_SLACK) * factor * (1 + 0x1p-20));
+}
+
+/* Enters QOBS_OPTIMAL_SCALES scales from number k on, with their errors in float; the best of them goes first, because
+ * it leaves out most of the others. */
 static void enter_scales(struct group_search *s, size_t k, const float *w, const float *h, double factor)
 {
+    const size_t n = s->count - k < QOBS_OPTIMAL_SCALES ? s->count - k : QOBS_OPTIMAL_SCALES;
     float scale[QOBS_OPTIMAL_SCALES], error[QOBS_OPTIMAL_SCALES];
+    size_t best = 0;
     for (size_t i = 0; i < QOBS_OPTIMAL_SCALES; i++)
-        scale[i] = s->arrays.scale[k + i < s->count ? k + i : s->count - 1];
+        scale[i] = s->arrays.scale[i < n ? k + i : s->count - 1];
     s->kernels->optimal_nearly(w, h, s->group->n, scale, error);
-    for (size_t i = 0; i < QOBS_OPTIMAL_SCALES && k + i < s->count; i++) {
-        /* rounding of (q * scale - w)^2 is in proportion to sqrt(error * energy), which is below their mean */
-        const double nearly = (double)error[i] / factor, rounding = (nearly + s->moments.energy) / 2;
-        const double slack = qobs_curve_slack(s, (double)scale[i]) + 0x1p-19 * (nearly + rounding);
-        if (nearly - slack <= s->contest->bound)
-            qobs_contest_enter(s->contest, scale[i], 0, nearly, slack);
-    }
+    for (size_t i = 1; i < n; i++)
+        best = error[i] < error[best] ? i : best;
+    enter_scale(s, scale[best], (double)error[best] / factor);
+    const float most = largest_error(s, scale[n - 1], factor);
+    for (size_t i = 0; i < n; i++)
+        if (i != best && error[i] <= most)
+            enter_scale(s, scale[i], (double)error[i] / factor);
 }
 
 /* e2m1 has one zero point and, under e4m3, few scales. */

@@ -3,43 +3,61 @@
 
 /* Blocks of several groups: coordinate descent over the scales of a row. Errors of different groups may cancel, as in
  * GPTQ, but weights stay rounded to nearest. */
-#include "optimal/hessian_search.h"
+#include <string.h>
 
-/* H e of group k from the columns outside it, in ascending order; or only from those before it. */
-static void multiply_outside(struct hessian_tile *t, const double *e, int64_t k, bool after, double *out)
-{
-    const struct hessian_block *b = t->block;
-    const int64_t first = k * b->padded, end = first + b->padded;
-    const double *const h = qobs_hessian_joint(b, k);
-    qobs_hessian_multiply(t, e, 0, h, first, k, false, out);
-    if (after)
-        qobs_hessian_multiply(t, e, end, h + end * b->padded, qobs_hessian_span(b) - end, k, true, out);
-}
+#include "optimal/hessian_search.h"
 
 static const double *inside(const struct hessian_block *b, int64_t k)
 {
     return qobs_hessian_joint(b, k) + k * b->padded * b->padded;
 }
 
-/* The shares of groups in e^T H e: with H of their own columns and twice that of the columns before. Writes each to
- * `shares` and adds them to rows; either may be NULL. */
-static void add_shares(struct hessian_tile *t, const double *e, double *shares, double *rows)
+/* H e of group k from the columns before it, to `before`. */
+static void multiply_before(struct hessian_tile *t, const double *e, int64_t k)
+{
+    const int64_t n = k * t->block->padded;
+    qobs_hessian_multiply(t, e, 0, qobs_hessian_joint(t->block, k), n, k, false, t->before);
+}
+
+/* The same from all columns outside it in ascending order, to `linear`. */
+static void multiply_outside(struct hessian_tile *t, const double *e, int64_t k)
 {
     const struct hessian_block *b = t->block;
-    const int64_t span = qobs_hessian_span(b);
+    const int64_t span = qobs_hessian_span(b), first = k * b->padded, end = first + b->padded;
+    const double *const h = qobs_hessian_joint(b, k);
+    multiply_before(t, e, k);
+    for (int64_t r = 0; r < t->rows; r++)
+        memcpy(t->linear + r * span + first, t->before + r * span + first, (size_t)b->padded * sizeof *t->linear);
+    qobs_hessian_multiply(t, e, end, h + end * b->padded, span - end, k, true, t->linear);
+}
+
+/* Twice the product of the errors of group k with what other groups add to H e. */
+static double cross(const struct hessian_tile *t, const double *e, const double *others, int64_t r, int64_t k,
+                    int64_t n)
+{
+    const int64_t at = r * qobs_hessian_span(t->block) + k * t->block->padded;
+    return 2 * qobs_hessian_dot(e + at, others + at, n);
+}
+
+/* e^T H e of the columns of group k; product is H e of these. */
+static double own(const struct hessian_tile *t, const double *e, int64_t r, int64_t k, int64_t n)
+{
+    return cross(t, e, t->product, r, k, n) / 2;
+}
+
+/* The shares of groups in e^T H e for the scales of the range: with H of their own columns and twice that of the
+ * columns before. */
+static void find_minmax_shares(struct hessian_tile *t)
+{
+    const struct hessian_block *b = t->block;
     for (int64_t k = 0; k < b->groups; k++) {
-        const int64_t n = qobs_hessian_group_width(b, k), first = k * b->padded;
-        multiply_outside(t, e, k, false, t->linear);
-        qobs_hessian_multiply(t, e, first, inside(b, k), n, k, false, t->product);
-        for (int64_t r = 0; r < t->rows; r++) {
-            const int64_t at = r * span + first;
-            const double share =
-                qobs_hessian_dot(e + at, t->product + at, n) + 2 * qobs_hessian_dot(e + at, t->linear + at, n);
-            if (shares && t->live[r * b->groups + k])
-                shares[t->qparam + r * t->stride + k] = share;
-            if (rows)
-                rows[t->row + r] += share;
-        }
+        const int64_t n = qobs_hessian_group_width(b, k);
+        multiply_before(t, t->other, k);
+        qobs_hessian_multiply(t, t->other, k * b->padded, inside(b, k), n, k, false, t->product);
+        for (int64_t r = 0; r < t->rows; r++)
+            if (t->live[r * b->groups + k])
+                t->result->minmax_error[t->qparam + r * t->stride + k] =
+                    own(t, t->other, r, k, n) + cross(t, t->other, t->before, r, k, n);
     }
 }
 
@@ -97,48 +115,65 @@ static void take(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, const 
     t->result->zero_point[q] = proposal->zero_point;
 }
 
-/* The part of a row's error that depends on the errors e of group k; product is H e of the group. */
-static double group_error(const struct hessian_tile *t, const double *e, int64_t r, int64_t k, int64_t n)
-{
-    const int64_t at = r * qobs_hessian_span(t->block) + k * t->block->padded;
-    return qobs_hessian_dot(e + at, t->product + at, n) + 2 * qobs_hessian_dot(e + at, t->linear + at, n);
-}
+/* The errors of rows: before the descent, as the sum over groups of what they share with the columns after them, and
+ * after a pass, in which the columns before a group are decided. */
+struct row_errors {
+    double start[HESSIAN_TILE], end[HESSIAN_TILE];
+};
 
-static bool descend_group(struct hessian_tile *t, int64_t k)
+/* Returns true if a row has changed. */
+static bool descend_group(struct hessian_tile *t, int64_t k, struct row_errors *rows)
 {
     const struct hessian_block *b = t->block;
     const int64_t n = qobs_hessian_group_width(b, k), first = k * b->padded;
-    struct proposal proposal[HESSIAN_TILE];
-    double present[HESSIAN_TILE] = {0};
+    struct proposal proposal[HESSIAN_TILE] = {{0}};
+    double present[HESSIAN_TILE] = {0}, share[HESSIAN_TILE] = {0};
     bool changed = false;
     qobs_hessian_set_largest(t, inside(b, k), n);
-    multiply_outside(t, t->e, k, true, t->linear);
+    multiply_outside(t, t->e, k);
     qobs_hessian_multiply(t, t->x, first, inside(b, k), n, k, false, t->g);
     qobs_hessian_multiply(t, t->e, first, inside(b, k), n, k, false, t->product);
-    for (int64_t r = 0; r < t->rows; r++)
-        if (t->live[r * b->groups + k]) {
-            present[r] = group_error(t, t->e, r, k, n);
+    for (int64_t r = 0; r < t->rows; r++) {
+        const double alone = own(t, t->e, r, k, n), outside = cross(t, t->e, t->linear, r, k, n);
+        const double before = cross(t, t->e, t->before, r, k, n);
+        present[r] = alone + outside;
+        share[r] = alone + before;
+        rows->start[r] += alone + (outside - before);
+        if (t->live[r * b->groups + k])
             proposal[r] = propose(t, r, k, n, present[r]);
-        }
+    }
     qobs_hessian_multiply(t, t->other, first, inside(b, k), n, k, false, t->product);
-    for (int64_t r = 0; r < t->rows; r++)
-        if (t->live[r * b->groups + k] && group_error(t, t->other, r, k, n) < present[r]) {
-            take(t, r, k, n, &proposal[r]);
-            changed = true;
+    for (int64_t r = 0; r < t->rows; r++) {
+        const bool live = t->live[r * b->groups + k];
+        if (live) {
+            const double alone = own(t, t->other, r, k, n);
+            if (alone + cross(t, t->other, t->linear, r, k, n) < present[r]) {
+                take(t, r, k, n, &proposal[r]);
+                share[r] = alone + cross(t, t->e, t->before, r, k, n);
+                changed = true;
+            }
+            t->result->error[t->qparam + r * t->stride + k] = share[r];
         }
+        rows->end[r] += share[r];
+    }
     return changed;
 }
 
 void qobs_hessian_descend(struct hessian_tile *t)
 {
-    struct optimal_result *result = t->result;
+    struct row_errors rows[2] = {{{0}, {0}}, {{0}, {0}}}; /* of the first and of the last pass */
     bool changed = true;
-    add_shares(t, t->other, result->minmax_error, NULL);
-    add_shares(t, t->e, NULL, result->start_row_error);
+    find_minmax_shares(t);
     for (int pass = 0; pass < t->params->passes && changed; pass++) {
+        struct row_errors *const of_pass = &rows[pass > 0];
+        *of_pass = (struct row_errors){{0}, {0}};
         changed = false;
         for (int64_t k = 0; k < t->block->groups; k++)
-            changed |= descend_group(t, k);
+            changed |= descend_group(t, k, of_pass);
+        rows[1] = *of_pass;
     }
-    add_shares(t, t->e, result->error, result->row_error);
+    for (int64_t r = 0; r < t->rows; r++) { /* there are blocks before */
+        t->result->start_row_error[t->row + r] += rows[0].start[r];
+        t->result->row_error[t->row + r] += rows[1].end[r];
+    }
 }

@@ -180,13 +180,20 @@ static int find_buckets(const struct kernel_table *kernels, const struct sweep *
     const int down = p->e2m1 ? l->count : s->zero_point - p->quant_min;
     const int all = up > down ? up : down, both = up < down ? up : down;
     const bool negative_goes_on = (up > down) == s->negative; /* beyond the steps that both have */
-    int32_t most = last;
+    int32_t most = last; /* bucket of a step, or undecided */
     int taken = 0;
     memset(count, 0, (size_t)(last + 2 - lowest) * sizeof *count);
     for (; taken < all && most >= lowest; taken++) {
         int32_t *const bucket = w->buckets + (size_t)taken * padded;
         most = kernels->hessian_buckets(&s->scales->lattice, &l->step[taken], ((taken + 1 + s->zero_point) & 1) == 0, x,
                                         padded, bucket);
+        if (most < QOBS_HESSIAN_UNDECIDED && taken < both) {
+            for (size_t i = 0; i < padded; i++)
+                bucket[i] = bucket_index(bucket[i], lowest);
+            for (size_t i = 0; i < n; i++)
+                count[bucket[i]]++;
+            continue;
+        }
         for (size_t i = 0; i < n; i++) {
             int32_t k = bucket[i];
             if (k == QOBS_HESSIAN_UNDECIDED)
@@ -238,18 +245,31 @@ static void choose(const struct sweep *s, const struct hessian_workspace *w, str
     }
 }
 
+/* An extension of both compilers. */
+typedef double four_doubles __attribute__((vector_size(32)));
+typedef int64_t four_masks __attribute__((vector_size(32)));
+typedef float four_floats __attribute__((vector_size(16)));
+
 size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_scales *scales, const float *w,
                            size_t n, const double *hw, const double *linear, double largest, double energy,
                            double known, int first, int last)
 {
     const int above = p->quant_max - first, below = last - p->quant_min;
     const double step = p->e2m1 ? 6 : (double)(above > below ? above : below);
-    double sum[3][4] = {{0}};
-    for (size_t i = 0; i < n; i++) {
-        const double side = w[i] < 0 ? -1 : 1, a = side * hw[i], b = linear ? -side * linear[i] : 0;
-        sum[0][i % 4] += a > 0 ? a : 0;
-        sum[1][i % 4] += b > 0 ? b : 0;
-        sum[2][i % 4] += (double)w[i] * (double)w[i];
+    four_doubles sum[3] = {{0}};
+    for (size_t i = 0; i < n; i += 4) { /* rows end with zeros */
+        four_floats f;
+        four_doubles y, z = {0};
+        memcpy(&f, w + i, sizeof f);
+        memcpy(&y, hw + i, sizeof y);
+        if (linear)
+            memcpy(&z, linear + i, sizeof z);
+        const four_doubles x = __builtin_convertvector(f, four_doubles);
+        const four_masks sign = (x < 0) & INT64_MIN;
+        const four_doubles a = (four_doubles)((four_masks)y ^ sign), b = -(four_doubles)((four_masks)z ^ sign);
+        sum[0] += (four_doubles)((four_masks)a & (a > 0));
+        sum[1] += (four_doubles)((four_masks)b & (b > 0));
+        sum[2] += x * x;
     }
     double along = (sum[0][0] + sum[0][1]) + (sum[0][2] + sum[0][3]);
     double against = (sum[1][0] + sum[1][1]) + (sum[1][2] + sum[1][3]);

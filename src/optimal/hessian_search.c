@@ -123,6 +123,7 @@ static size_t place(const struct hessian_run *run, unsigned char *memory, struct
                             doubles,
                             doubles,
                             doubles,
+                            doubles,
                             OPTIMAL_MOST_SCALES * sizeof *t->scales,
                             padded * sizeof *t->ones,
                             qobs_optimal_scratch(run->params, padded),
@@ -144,15 +145,16 @@ static size_t place(const struct hessian_run *run, unsigned char *memory, struct
     t->g = at[6];
     t->product = at[7];
     t->linear = at[8];
-    t->scales = at[9];
-    t->ones = at[10];
-    t->scratch = at[11];
+    t->before = at[9];
+    t->scales = at[10];
+    t->ones = at[11];
+    t->scratch = at[12];
     for (size_t i = 0; i < padded; i++)
         t->ones[i] = 1;
     memset(t->w, 0, numbers * sizeof *t->w);
-    memset(t->x, 0, 6 * in_lines(doubles));
+    memset(t->x, 0, 7 * in_lines(doubles));
     qobs_optimal_prepare(run->params, run->global_scale, padded, t->scratch);
-    qobs_hessian_workspace_place(run->params, padded, at[12], &t->workspace);
+    qobs_hessian_workspace_place(run->params, padded, at[13], &t->workspace);
     return offset;
 }
 

@@ -71,7 +71,7 @@ struct hessian_tile {
     bool *live;     /* [rows][groups]: decided by H */
     double *x, *e; /* [rows][span]: w, and the errors of the result */
     double *other; /* [rows][span]: errors of the range's scale, then of a new choice */
-    double *g, *product, *linear; /* [rows][span] */
+    double *g, *product, *linear, *before; /* [rows][span] */
     float *scales;  /* candidates */
     double *ones;   /* [padded up to a multiple of OPTIMAL_PADDING] */
     void *scratch;  /* of qobs_optimal_group */

@@ -4,7 +4,7 @@
 /* The Gram of columns; included by src/ISA/gram.c after f32x16.h and tuning.h of that folder.
  *
  * Accumulators: a tile of GRAM_ROWS x GRAM_VECTORS * 16 floats in registers; each lane is one entry, so that tiles of
- *   any size give the same bits. A product is rounded before it is added. Doubles are the caller's.
+ *   any size give the same bits. Products and sums are fused, rounded once. Doubles are the caller's.
  * Overflow: an infinite product or sum makes its entry infinite or NaN; the bits of a NaN are not defined.
  * Tails: rows one at a time; columns in vectors that reach into the zeros behind b, whose entries are not stored.
  * In flight: GRAM_ROWS * GRAM_VECTORS sums.
@@ -13,6 +13,11 @@
 #include "templates/inline.h"
 
 enum { GRAM_LANES = 16 };
+
+/* a * b + c; an instruction set may have its own. */
+#ifndef GRAM_MULTIPLY_ADD
+#define GRAM_MULTIPLY_ADD f32x16_fma
+#endif
 
 DEEP_INLINE void gram_tile(size_t rows, size_t vectors, const float *a, const float *b, size_t stride, size_t tokens,
                            float *out)
@@ -27,18 +32,22 @@ DEEP_INLINE void gram_tile(size_t rows, size_t vectors, const float *a, const fl
         for (size_t r = 0; r < rows; r++) {
             const f32x16 x = f32x16_splat(a[r]);
             for (size_t v = 0; v < vectors; v++)
-                s[r * vectors + v] = f32x16_add(s[r * vectors + v], f32x16_mul(x, y[v]));
+                s[r * vectors + v] = GRAM_MULTIPLY_ADD(x, y[v], s[r * vectors + v]);
         }
     }
     for (size_t i = 0; i < rows * vectors; i++)
         f32x16_store(out + i * GRAM_LANES, s[i]);
 }
 
-/* Adds rows of a tile to the doubles: columns [from, to), of which the tile starts at `first`. */
-static inline void gram_add(const float *tile, size_t first, size_t from, size_t to, double *sum)
+/* Adds a row of a tile to the doubles: columns [from, to), of which the tile starts at `first` and has `width`. */
+ALWAYS_INLINE void gram_add(const float *tile, size_t width, size_t first, size_t from, size_t to, double *sum)
 {
-    for (size_t k = from; k < to; k++)
-        sum[k] += (double)tile[k - first];
+    if (from == first && to == first + width)
+        for (size_t k = 0; k < width; k++)
+            sum[first + k] += (double)tile[k];
+    else
+        for (size_t k = from; k < to; k++)
+            sum[k] += (double)tile[k - first];
 }
 
 QOBS_GRAM(ENTRY(qobs_gram))
@@ -62,7 +71,10 @@ QOBS_GRAM(ENTRY(qobs_gram))
                 gram_tile(1, 1, a + j, b + k, stride, tokens, tile);
             for (size_t r = 0; r < n; r++) {
                 const size_t from = upper && j + r > k ? j + r : k, to = k + w < columns ? k + w : columns;
-                gram_add(tile + r * w, k, from, to, sum + (j + r) * sum_stride);
+                if (w == WIDTH)
+                    gram_add(tile + r * WIDTH, WIDTH, k, from, to, sum + (j + r) * sum_stride);
+                else
+                    gram_add(tile + r * GRAM_LANES, GRAM_LANES, k, from, to, sum + (j + r) * sum_stride);
             }
         }
     }

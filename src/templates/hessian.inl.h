@@ -181,5 +181,5 @@ QOBS_HESSIAN_BUCKETS(ENTRY(qobs_hessian_buckets))
         bucket[i] = k;
         most = k > most ? k : most;
     }
-    return most < last ? most : last;
+    return most;
 }

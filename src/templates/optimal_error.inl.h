@@ -74,6 +74,9 @@ ALWAYS_INLINE double error_sum(bool e2m1, const struct optimal_number *number, c
 
 QOBS_OPTIMAL_ERROR(ENTRY(qobs_optimal_error))
 {
+#ifdef OPTIMAL_ERROR_OF_FEW
+    OPTIMAL_ERROR_OF_FEW(n, number, w, h, n, scale, zero_point)
+#endif
     return number->e2m1 ? error_sum(true, number, w, h, n, scale, 0)
                         : error_sum(false, number, w, h, n, scale, zero_point);
 }
