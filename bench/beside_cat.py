@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Compares qobs calibrate with `cat FILE >/dev/null` from a warm cache, and measures its memory beyond the mapped file.
 
-    beside_cat.py QOBS MODEL.safetensors OUT.json [--repetitions N]
+    beside_cat.py QOBS MODEL.safetensors OUT.json [--repetitions N] [--isa NAME]
 """
 import argparse
 import json
@@ -18,6 +18,7 @@ parser.add_argument("qobs")
 parser.add_argument("model")
 parser.add_argument("out")
 parser.add_argument("--repetitions", type=int, default=15)
+parser.add_argument("--isa", help="instruction set of qobs (the best)")
 arguments = parser.parse_args()
 
 
@@ -30,7 +31,8 @@ def seconds(*command):
 
 size = os.path.getsize(arguments.model)
 with tempfile.TemporaryDirectory() as directory:
-    calibrate = (arguments.qobs, "calibrate", arguments.model, "--scheme", "W4A16", "--quiet", "-o", f"{directory}/scales.safetensors")
+    calibrate = (arguments.qobs, "calibrate", arguments.model, "--scheme", "W4A16", "--quiet", "-o", f"{directory}/scales.safetensors",
+                 *(("--isa", arguments.isa) if arguments.isa else ()))
     cat = ("cat", arguments.model)
     # Resident pages of the mapped file count in ru_maxrss, which is that of the largest child. cat is small.
     seconds(*calibrate)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Growth of cost: an exponent for each repetition, fitted to the times of growth/<variable>/<work>/<value>."""
+"""Growth of cost: exponents fitted to the times of growth/<variable>/<work>/<value> and of scale/<work>/<variable>."""
 import statistics
 
 import rules
@@ -52,3 +52,45 @@ def fits(results):
         excess = max(0, statistics.median(read) - 1)
         exponents[f"{variable}, {work}{', ' + level if level else ''}"] = [e - excess for e in of_repetitions]
     return exponents
+
+
+# ---- The program and whole observers (scale.py) ----
+
+FLAT = "shards"  # the same bytes in more files: cost is to stay; elsewhere it is to grow in proportion
+FIXED = 3  # a measurement counts if it takes that many times the cost of the smallest value
+
+
+def scales(results):
+    """Returns {(work, variable): [(value, seconds, bytes of private memory)]}, ascending; medians of the rounds."""
+    found = {}
+    for name, rows in results["values"].items():
+        parts = name.split("/")
+        if parts[0] != "scale":
+            continue
+        by_value = {}
+        for value, processor, _, memory in rows:
+            by_value.setdefault(value, []).append((processor, memory))
+        found[parts[1], parts[2]] = [(value, statistics.median(t for t, _ in of), statistics.median(m for _, m in of))
+                                     for value, of in sorted(by_value.items())]
+    return found
+
+
+def scale_exponent(variable, points):
+    """Returns the exponent of the seconds, for counts without the cost that the smallest value has, too.
+
+    Bytes have no such cost: the smallest model is far larger than nothing."""
+    if variable in ("bytes", FLAT):
+        return rules.exponent([(value, t) for value, t, _ in points])
+    fixed = points[0][1]
+    above = [(value, t - fixed) for value, t, _ in points[1:] if t >= FIXED * fixed]
+    return rules.exponent(above) if len(above) > 1 else None
+
+
+def scale_rows(results):
+    """Returns (work, variable, smallest, largest, seconds of both, exponent, memory of both)."""
+    rows = []
+    for (work, variable), points in scales(results).items():
+        (smallest, t0, m0), (largest, t1, m1) = points[0], points[-1]
+        if len(points) >= LEAST_POINTS:
+            rows.append((work, variable, smallest, largest, t0, t1, scale_exponent(variable, points), m0, m1))
+    return rows

@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 import collect
+import growth
 import targets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -54,6 +55,27 @@ class Collect(unittest.TestCase):
         self.assertEqual(results, {"torch": "1.13", "values": {"a": [1], "b": [3.0]},
                                    "pairs": {"pair/torch/x": {"ratio": [1.0, 2.0, 3.0], "speed": [1.0, 2.0, 3.0]}}})
 
+    def test_figures_measured_again_take_the_place_of_the_first(self):
+        path, _ = self.collect("avx2", [("calibrate-cat", 0.5), ("a", 1.0)])
+        again = self.write("again.json", json.dumps({"pairs": {"pair/a": {"upstream": "torch 2.13.0", "ratio": [2.0, 3.0]}}}))
+        subprocess.run([sys.executable, "-B", os.path.join(HERE, "collect.py"), self.path("cpu"), "again=" + path, "date=today", again],
+                       check=True, stdout=subprocess.DEVNULL)
+        with open(path, encoding="utf-8") as file:
+            results = json.load(file)
+        self.assertEqual(results["pairs"]["pair/a"], {"upstream": "torch 2.13.0", "ratio": [2.0, 3.0]})
+        self.assertEqual(results["pairs"]["pair/calibrate-cat"]["ratio"], [0.5])
+        self.assertEqual((results["cpu"], results["again"]), ("a", {"date": "today", "names": ["pair/a"]}))
+
+    def test_growth_of_counts_is_that_beyond_the_smallest(self):
+        def rows(cost):
+            return [[n, cost(n), 0, 100] for n in (1, 10, 100, 1000, 10000)]
+        values = {"scale/quantize/tensors": rows(lambda n: 1 + 0.1 * n), "scale/x/batches": rows(lambda n: 1e-6 * n**1.5),
+                  "scale/quantize/shards": rows(lambda n: 3)}
+        found = {row[1]: row[6] for row in growth.scale_rows({"values": values})}
+        self.assertAlmostEqual(found["tensors"], 1.0, delta=0.02)
+        self.assertAlmostEqual(found["batches"], 1.5, delta=0.02)
+        self.assertEqual(found["shards"], 0)
+
     def test_two_threads_count_in_turns_with_a_quiet_machine(self):
         name = "search-2-threads/int8-channel"
         for machine, reached, where in (([1.95] * 9, True, "5 turns of 9 with a quiet machine; all turns 1.91, multiply-adds 1.95"),
@@ -67,12 +89,12 @@ class Collect(unittest.TestCase):
             self.assertEqual([(r[4], r[5]) for r in row], [(reached, where)])
 
     def test_targets_are_those_of_the_instruction_set(self):
-        search = "torch/search/norm-2"
+        search = "llmcompressor/memoryless_mse/f32-int4-group-128-norm-2"
         for isa, reached in (("avx2", True), ("avx512", False)):
             _, results = self.collect(isa, [(search, 100.0)] * 9)
             rows = {t.what: answer for t, _, _, _, answer, _ in targets.measured(results)}
             self.assertEqual(any("AVX-512: of AVX2" in what for what in rows), isa == "avx512")
-            self.assertEqual(rows["search, int4, groups of 128, norm 2: times torch"], reached)
+            self.assertEqual(rows["memoryless_mse, int4, groups of 128, f32, norm 2: times llm-compressor"], reached)
 
 
 if __name__ == "__main__":
