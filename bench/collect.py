@@ -3,11 +3,11 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Joins the results of the parts of a run into one file.
 
-    collect.py OUT [again=RESULTS.json] KEY=VALUE... PART.json...
+    collect.py OUT [into=RESULTS.json] KEY=VALUE... PART.json...
 
 Writes OUT-ISA.json and prints that path. ISA is the best instruction set, because different processors may share a name.
-again: the parts take the place of what these results have under the same names; KEY=VALUE are kept as `again`, beside
-the names. Times are nanoseconds per call, one figure for each repetition. They are CPU time, or wall-clock time with threads.
+into: the parts take the place of what these results have under the same names, and KEY=VALUE become one of `runs`, in
+the place of an earlier run of the same command. Times are nanoseconds per call, one figure for each repetition. They are CPU time, or wall-clock time with threads.
 """
 import json
 import os
@@ -56,19 +56,21 @@ def add_figures(results, part):
             results[key] = results[key] | value if key == "values" else value
 
 
-def put_again(base, results, heads):
+def put_into(base, results, heads):
     """Returns the base with the figures of results in the place of its own."""
-    names = sorted(n for kind in ("pairs", "values") for n in results[kind])
-    for kind in ("pairs", "values"):
+    kinds = ("benchmarks", "pairs", "values")
+    figures = sum(len(results[kind]) for kind in kinds)
+    for kind in kinds:
         base[kind] |= results[kind]
-    return base | {"again": heads | {"names": names}}
+    runs = [run for run in base.get("runs", []) if run["command"] != heads["command"]]
+    return base | {"runs": runs + [heads | {"figures": figures}]}
 
 
 def main():
     results = {"benchmarks": {}, "pairs": {}, "values": {}}
     base, heads = None, {}
     for argument in sys.argv[2:]:
-        if argument.startswith("again="):
+        if argument.startswith("into="):
             with open(argument.split("=", 1)[1], encoding="utf-8") as file:
                 base = json.load(file)
             continue
@@ -84,7 +86,7 @@ def main():
             add_google(results, part)
         else:
             add_figures(results, part)
-    results = put_again(base, results, heads) if base else heads | results
+    results = put_into(base, results, heads) if base else heads | results
     for b in results["benchmarks"].values():
         b["time"] = shortened(b["time"])
     for p in results["pairs"].values():

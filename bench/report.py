@@ -62,10 +62,9 @@ class Report:
         for key, text in (("conditions", "Conditions: {}."), ("restricted", "Restricted: {}."), ("without", "Not measured: {}.")):
             if r.get(key):
                 self.write("", text.format(r[key]))
-        if "again" in r:
-            a = r["again"]
-            self.write("", f"{len(a['names'])} figures, those of README, were measured again on {a['date']}, commit {a['commit']}, load "
-                       f"average {a['load']} when it began. `{a['command']}` {a.get('conditions', '')}".rstrip())
+        for run in r.get("runs", []):
+            self.write("", f"{run['figures']} figures were measured on {run['date']}, commit {run['commit']}, load average {run['load']} "
+                       f"when that began. `{run['command']}` {run.get('conditions', '')}".rstrip())
 
     def targets(self):
         rows, missed, unmeasured = [], [], 0

@@ -58,13 +58,13 @@ class Collect(unittest.TestCase):
     def test_figures_measured_again_take_the_place_of_the_first(self):
         path, _ = self.collect("avx2", [("calibrate-cat", 0.5), ("a", 1.0)])
         again = self.write("again.json", json.dumps({"pairs": {"pair/a": {"upstream": "torch 2.13.0", "ratio": [2.0, 3.0]}}}))
-        subprocess.run([sys.executable, "-B", os.path.join(HERE, "collect.py"), self.path("cpu"), "again=" + path, "date=today", again],
+        subprocess.run([sys.executable, "-B", os.path.join(HERE, "collect.py"), self.path("cpu"), "into=" + path, "command=b", again],
                        check=True, stdout=subprocess.DEVNULL)
         with open(path, encoding="utf-8") as file:
             results = json.load(file)
         self.assertEqual(results["pairs"]["pair/a"], {"upstream": "torch 2.13.0", "ratio": [2.0, 3.0]})
         self.assertEqual(results["pairs"]["pair/calibrate-cat"]["ratio"], [0.5])
-        self.assertEqual((results["cpu"], results["again"]), ("a", {"date": "today", "names": ["pair/a"]}))
+        self.assertEqual((results["cpu"], results["runs"]), ("a", [{"command": "b", "figures": 1}]))
 
     def test_growth_of_counts_is_that_beyond_the_smallest(self):
         def rows(cost):

@@ -9,6 +9,7 @@
 #
 #   --quick            one repetition of small sizes in half a minute: shows that everything runs, not how fast
 #   --again            only the figures of README, in some ten minutes; they take the place of those of the last report
+#   --add              figures of these --parts take the place of those of the last report, if there is one
 #   --repetitions N    of every benchmark (3); pairs run 2 N + 1, growth within caches 14 N of a tenth of the time
 #   --min-time SECONDS minimum time of a repetition (0.005)
 #   --parts NAMES      separated by blanks: kernels functions growth pairs (with small inputs) torch observers optimal
@@ -33,12 +34,13 @@ usage() {
 }
 { # bash reads the block to its end first, so the file may change meanwhile
 command="scripts/bench.sh $*"
-quick='' again='' repetitions=3 min_time=0.005 out=bench/results build='' run_with='' isa='' gigabytes=16 conditions='' readme=()
+quick='' again='' add='' repetitions=3 min_time=0.005 out=bench/results build='' run_with='' isa='' gigabytes=16 conditions='' readme=()
 parts='kernels functions growth pairs torch observers optimal checkpoint python calibrate scale'
 while [[ $# -gt 0 ]]; do
     case $1 in
     --readme) readme=(README.md) && shift ;;
-    --again) again=1 parts='pairs torch observers optimal checkpoint python calibrate' && shift ;;
+    --again) again=1 add=1 parts='pairs torch observers optimal checkpoint python calibrate' && shift ;;
+    --add) add=1 && shift ;;
     --quick) quick=1 repetitions=1 min_time=0.001 parts=${parts/ scale/} && shift ;;
     --repetitions | --min-time | --parts | --isa | --gigabytes | --conditions | --out | --build | --run-with)
         [[ $# -ge 2 ]] || usage
@@ -198,7 +200,7 @@ fi
 some=$((repetitions + 1))
 few=()
 [[ -z $quick ]] || few=(--rows 64)
-processes=${quick:+1} processes=${processes:-3} rounds=${again:+2} rounds=${rounds:-$some}
+processes=$((repetitions < 3 ? repetitions : 3)) rounds=${again:+2} rounds=${rounds:-$some}
 ! wanted torch || beside torch beside_torch.py "$torch" "$processes" "$library" "${few[@]}" --repetitions "$some"
 measure_doubtful 1
 ! wanted observers || {
@@ -242,7 +244,9 @@ name=$(tr -cs '[:alnum:]' - <<<"${cpu,,}")
 name=${name%-}
 mkdir -p "$out"
 best=$($python -c 'import json, sys; print(json.load(open(sys.argv[1]))["context"]["isa"])' "$work/limits.json")
-results=$(collect "$out/$name" ${again:+"again=$out/$name-$best.json"})
+last=$out/$name-$best.json
+[[ $add && -e $last ]] || last=''
+results=$(collect "$out/$name" ${last:+"into=$last"})
 $python -B bench/report.py "$results" "${readme[@]}"
 echo "wrote ${results%.json}.md"
 exit
