@@ -86,13 +86,22 @@ environment() {
         echo "not measured: beside ${*:3}: not installed${quick:+, and a quick run installs nothing}" >&2
     fi
 }
-torch=$(environment torch QOBS_PYTHON_TORCH torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 onnxruntime==1.32.0 onnx)
-modelopt=$(environment modelopt QOBS_PYTHON_MODELOPT torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 transformers==5.17.0)
-autoround=$(environment autoround QOBS_PYTHON_AUTOROUND torch==2.13.0 auto-round==0.16.1)
-without=''
-[[ $torch ]] || without+=', torch, llm-compressor, torchao, ONNX Runtime'
-[[ $modelopt ]] || without+=', Model-Optimizer, Quark'
-[[ $autoround ]] || without+=', AutoRound'
+wanted() {
+    [[ " $parts " == *" $1 "* ]]
+}
+torch='' modelopt='' autoround='' without=''
+if wanted torch || wanted observers || wanted checkpoint || wanted python; then
+    torch=$(environment torch QOBS_PYTHON_TORCH torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 onnxruntime==1.32.0 onnx)
+    [[ $torch ]] || without+=', torch, llm-compressor, torchao, ONNX Runtime'
+fi
+if wanted observers || wanted optimal || wanted python; then
+    modelopt=$(environment modelopt QOBS_PYTHON_MODELOPT torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 transformers==5.17.0)
+    [[ $modelopt ]] || without+=', Model-Optimizer, Quark'
+fi
+if wanted optimal || wanted checkpoint; then
+    autoround=$(environment autoround QOBS_PYTHON_AUTOROUND torch==2.13.0 auto-round==0.16.1)
+    [[ $autoround ]] || without+=', AutoRound'
+fi
 
 # ---- How parts run ----
 
@@ -103,9 +112,6 @@ measure() {
     printf '%s %s\n' "$(date +%H:%M:%S)" "$name"
     # shellcheck disable=SC2086 # a command and its arguments
     $run_with "$@" >"$work/log" 2>&1 </dev/null || { tail -n 30 "$work/log" && exit 1; }
-}
-wanted() {
-    [[ " $parts " == *" $1 "* ]]
 }
 # benchmarks NAME REPETITIONS FILTER
 benchmarks() {
