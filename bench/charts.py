@@ -93,7 +93,7 @@ def scale(results, path):
         for i, (work, points) in enumerate(works.items()):
             colour = (OURS, THEIRS)[i] if len(works) < 3 else None
             plots.append(f"'-' with linespoints lw 1.5 pt 7 ps 0.4 {f'lc rgb {chr(34)}{colour}{chr(34)}' if colour else ''} title '{work}' noenhanced")
-            data += [f"{value} {t:.6g}" for value, t, _ in points] + ["e"]
+            data += [f"{value} {t:.6g}" for value, t, *_ in points] + ["e"]
         out += [f'set xlabel "{variable}"', 'set ylabel "seconds"', "plot " + ", ".join(plots), *data]
     gnuplot(out + ["unset multiplot"])
     return True

@@ -61,36 +61,43 @@ FIXED = 3  # a measurement counts if it takes that many times the cost of the sm
 
 
 def scales(results):
-    """Returns {(work, variable): [(value, seconds, bytes of private memory)]}, ascending; medians of the rounds."""
+    """Returns {(work, variable): [(value, seconds, bytes of private memory, seconds without the system's)]}, ascending;
+    medians of the rounds."""
     found = {}
     for name, rows in results["values"].items():
         parts = name.split("/")
         if parts[0] != "scale":
             continue
         by_value = {}
-        for value, processor, _, memory in rows:
-            by_value.setdefault(value, []).append((processor, memory))
-        found[parts[1], parts[2]] = [(value, statistics.median(t for t, _ in of), statistics.median(m for _, m in of))
-                                     for value, of in sorted(by_value.items())]
+        for value, processor, _, memory, own in rows:
+            by_value.setdefault(value, []).append((processor, memory, own))
+        found[parts[1], parts[2]] = [(value, *(statistics.median(column) for column in zip(*of))) for value, of in sorted(by_value.items())]
     return found
 
 
 def scale_exponent(variable, points):
-    """Returns the exponent of the seconds, for counts without the cost that the smallest value has, too.
+    """Returns the exponent of points (value, seconds), for counts without the cost that the smallest value has, too.
 
     Bytes have no such cost: the smallest model is far larger than nothing."""
     if variable in ("bytes", FLAT):
-        return rules.exponent([(value, t) for value, t, _ in points])
+        return rules.exponent(points)
     fixed = points[0][1]
-    above = [(value, t - fixed) for value, t, _ in points[1:] if t >= FIXED * fixed]
+    above = [(value, t - fixed) for value, t in points[1:] if t >= FIXED * fixed]
     return rules.exponent(above) if len(above) > 1 else None
 
 
+class Scale:
+    """How one work grows with one variable. exponent: of all processor time, for models that fit half of the memory,
+    so that files come from the page cache; own_exponent: of the program's own, for all."""
+
+    def __init__(self, work, variable, points, memory):
+        self.work, self.variable, self.points = work, variable, points
+        cached = [p for p in points if variable != "bytes" or p[0] <= memory / 2]
+        self.exponent = scale_exponent(variable, [(p[0], p[1]) for p in cached])
+        self.own_exponent = scale_exponent(variable, [(p[0], p[3]) for p in points])
+
+
 def scale_rows(results):
-    """Returns (work, variable, smallest, largest, seconds of both, exponent, memory of both)."""
-    rows = []
-    for (work, variable), points in scales(results).items():
-        (smallest, t0, m0), (largest, t1, m1) = points[0], points[-1]
-        if len(points) >= LEAST_POINTS:
-            rows.append((work, variable, smallest, largest, t0, t1, scale_exponent(variable, points), m0, m1))
-    return rows
+    """Returns a Scale for each work and variable with enough points."""
+    memory = results["values"].get("memory", float("inf"))
+    return [Scale(work, variable, points, memory) for (work, variable), points in scales(results).items() if len(points) >= LEAST_POINTS]

@@ -83,7 +83,7 @@ def table(results, rows, header, cells):
 def source(results):
     """Where the figures come from: the last run of --again, or the first of all."""
     run = ([r for r in results.get("runs", []) if "--again" in r["command"].split()] or [results])[-1]
-    conditions = f" {run['conditions']}." if run.get("conditions") else ""
+    conditions = f" {run['conditions'].rstrip('.')}." if run.get("conditions") else ""
     return (f"{results['cpu']}, {results['isa']}, one thread unless a row says more, {run['date']}, commit {run['commit']}, "
             f"`{run['command']}`.{conditions} Medians and extremes of runs that take turns.")
 

@@ -61,7 +61,7 @@ class Report:
                    "interval that holds the median with 95 % whatever the distribution.")
         for key, text in (("conditions", "Conditions: {}."), ("restricted", "Restricted: {}."), ("without", "Not measured: {}.")):
             if r.get(key):
-                self.write("", text.format(r[key]))
+                self.write("", text.format(r[key].rstrip(".")))
         for run in r.get("runs", []):
             self.write("", f"{run['figures']} figures were measured on {run['date']}, commit {run['commit']}, load average {run['load']} "
                        f"when that began. `{run['command']}` {run.get('conditions', '')}".rstrip())
@@ -151,10 +151,12 @@ class Report:
             return
         self.write("", "## How the program and observers grow", "", "Processor time on one thread and private memory; W4A16. Exponents: the "
                    "median log-log slope of all pairs of values (Theil and Sen); for counts, of what exceeds the cost of the smallest. "
-                   "1: in proportion; shards split the same bytes: 0.")
-        self.table(["work", "variable", "from", "to", "seconds", "exponent", "private memory, MB"],
-                   [[work, variable, f"{low:.3g}", f"{high:.3g}", f"{t0:.3g} to {t1:.3g}", "-" if e is None else f"{e:.3f}",
-                     f"{m0 / 1e6:.1f} to {m1 / 1e6:.1f}"] for work, variable, low, high, t0, t1, e, m0, m1 in rows])
+                   "1: in proportion; shards split the same bytes: 0. `exponent`: with the system's time, for models that fit half of "
+                   "the memory, so that they come from the page cache. `own`: without it, for all.")
+        self.table(["work", "variable", "from", "to", "seconds", "exponent", "own", "private memory, MB"],
+                   [[r.work, r.variable, f"{r.points[0][0]:.3g}", f"{r.points[-1][0]:.3g}", f"{r.points[0][1]:.3g} to {r.points[-1][1]:.3g}",
+                     *("-" if e is None else f"{e:.3f}" for e in (r.exponent, r.own_exponent)),
+                     f"{r.points[0][2] / 1e6:.1f} to {r.points[-1][2] / 1e6:.1f}"] for r in rows])
 
     def growth(self):
         fits = growth.fits(self.results)

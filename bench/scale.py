@@ -7,7 +7,8 @@
 
 DIRECTORY takes 1.3 times the largest model (16 GB); everything is removed at the end. Models of more than 1 GB share
 their shards, which are hard links to files of one repeated Gaussian matrix. Writes the values scale/<work>/<variable>:
-[value, processor seconds, wall-clock seconds, bytes of private memory] for each measurement.
+[value, processor seconds, wall-clock seconds, bytes of private memory, processor seconds without those of the system]
+for each measurement, and the memory of the machine.
 """
 import argparse
 import ctypes as c
@@ -99,7 +100,8 @@ class Models:
 
 class Scale:
     def __init__(self, arguments):
-        self.arguments, self.values = arguments, {}
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.arguments, self.values = arguments, {"memory": memory}
         self.directory = pathlib.Path(arguments.directory) / "scale"
         self.directory.mkdir(parents=True)
         self.models = Models(self.directory)
@@ -107,8 +109,8 @@ class Scale:
     def wanted(self, name):
         return re.search(self.arguments.only, name)
 
-    def add(self, name, value, processor, wall, memory):
-        self.values.setdefault(name, []).append([value, processor, wall, memory])
+    def add(self, name, value, processor, wall, memory, own):
+        self.values.setdefault(name, []).append([value, processor, wall, memory, own])
         print(f"{name:50} {value:14.6g} {processor:9.4f} s {wall:9.4f} s {memory / 1e6:8.1f} MB", flush=True)
 
     def program(self, variable, value, model, rounds):
@@ -119,9 +121,9 @@ class Scale:
                 continue
             for _ in range(rounds):
                 shutil.rmtree(out, ignore_errors=True)
-                wall, processor, memory = run(self.arguments.qobs, work, model, "--scheme", "W4A16", "--threads", 1, "--quiet", "-o", result,
+                wall, processor, memory, own = run(self.arguments.qobs, work, model, "--scheme", "W4A16", "--threads", 1, "--quiet", "-o", result,
                                               *(("--isa", self.arguments.isa) if self.arguments.isa else ()))
-                self.add(f"scale/{work}/{variable}", value, processor, wall, memory)
+                self.add(f"scale/{work}/{variable}", value, processor, wall, memory, own)
             shutil.rmtree(out, ignore_errors=True)
             (self.directory / "out.safetensors").unlink(missing_ok=True)
 
@@ -169,7 +171,7 @@ class Scale:
                     processor, wall = time.process_time() - begin, time.monotonic() - wall
                     memory = max(0, private_memory() - before)
                     library.functions.qobs_observer_destroy(observer)
-                    self.values.setdefault(f"scale/{preset}/batches", []).append([count, processor, wall, memory])
+                    self.values.setdefault(f"scale/{preset}/batches", []).append([count, processor, wall, memory, processor])
                 print(f"{preset:50} {count:14} {processor:9.4f} s {wall:9.4f} s {memory / 1e6:8.1f} MB", flush=True)
 
 

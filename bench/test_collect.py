@@ -68,10 +68,10 @@ class Collect(unittest.TestCase):
 
     def test_growth_of_counts_is_that_beyond_the_smallest(self):
         def rows(cost):
-            return [[n, cost(n), 0, 100] for n in (1, 10, 100, 1000, 10000)]
+            return [[n, cost(n), 0, 100, cost(n)] for n in (1, 10, 100, 1000, 10000)]
         values = {"scale/quantize/tensors": rows(lambda n: 1 + 0.1 * n), "scale/x/batches": rows(lambda n: 1e-6 * n**1.5),
                   "scale/quantize/shards": rows(lambda n: 3)}
-        found = {row[1]: row[6] for row in growth.scale_rows({"values": values})}
+        found = {row.variable: row.exponent for row in growth.scale_rows({"values": values})}
         self.assertAlmostEqual(found["tensors"], 1.0, delta=0.02)
         self.assertAlmostEqual(found["batches"], 1.5, delta=0.02)
         self.assertEqual(found["shards"], 0)
