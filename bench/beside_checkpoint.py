@@ -5,11 +5,12 @@
 
     beside_checkpoint.py QOBS OUT.json --directory DIRECTORY [OPTION]...
 
-DIRECTORY holds the models and outputs, several times their size; in memory (tmpfs) no disk has a say. The model has N MB
-of bf16 in 3 shards, from the page cache. --llmcompressor and --autoround name a Python that has these packages; their
+DIRECTORY holds the models and outputs, several times their size; in memory (tmpfs) no disk has a say. The model has N
+MB of bf16 in 3 shards, from the page cache. --llmcompressor and --autoround name a Python that has these packages; their
 processor time is that of the work, without imports. Searched models are a quarter as large. All processes of a
 comparison take turns. cat has two threads of ours beside it, by the wall clock; upstream has one, by processor time.
 """
+
 import argparse
 import json
 import os
@@ -30,8 +31,14 @@ from pairs import Pairs
 SCHEMES = ("W4A16", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4")
 MSE = "memoryless_mse"
 # Rows of one layer of a llama: fused sets, wide and narrow layers.
-ROWS = {"self_attn.q_proj": 4096, "self_attn.k_proj": 1024, "self_attn.v_proj": 1024, "self_attn.o_proj": 4096,
-        "mlp.gate_proj": 4096, "mlp.up_proj": 4096}
+ROWS = {
+    "self_attn.q_proj": 4096,
+    "self_attn.k_proj": 1024,
+    "self_attn.v_proj": 1024,
+    "self_attn.o_proj": 4096,
+    "mlp.gate_proj": 4096,
+    "mlp.up_proj": 4096,
+}
 COLUMNS, SHARDS = 4096, 3
 
 # Run in the other Python: package, version and processor time of the work on one thread, as JSON.
@@ -91,19 +98,30 @@ def make_model(path, megabytes, part=1):
         for i in mine:
             for module, rows in heights.items():
                 size = 2 * rows * COLUMNS
-                header[f"model.layers.{i}.{module}.weight"] = {"dtype": "BF16", "shape": [rows, COLUMNS],
-                                                               "data_offsets": [offset, offset + size]}
+                header[f"model.layers.{i}.{module}.weight"] = {
+                    "dtype": "BF16",
+                    "shape": [rows, COLUMNS],
+                    "data_offsets": [offset, offset + size],
+                }
                 offset += size
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with open(path / name, "wb") as f:
             f.write(struct.pack("<Q", len(text)) + text)
             for k, entry in enumerate(header.values()):
-                f.write(np.roll(base, 977 * k + shard)[:entry["shape"][0] * COLUMNS].tobytes())
+                f.write(np.roll(base, 977 * k + shard)[: entry["shape"][0] * COLUMNS].tobytes())
         weight_map |= dict.fromkeys(header, name)
     (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    (path / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
-                                                  "num_hidden_layers": layers, "hidden_size": COLUMNS}))
+    (path / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "architectures": ["LlamaForCausalLM"],
+                "num_hidden_layers": layers,
+                "hidden_size": COLUMNS,
+            }
+        )
+    )
     return layers * layer
 
 
@@ -122,6 +140,7 @@ def run(*command):
             except (OSError, TypeError):
                 pass
             time.sleep(0.005)
+
     watcher = threading.Thread(target=watch)
     watcher.start()
     process.wait()
@@ -142,8 +161,20 @@ class Bench:
 
     def quantize(self, model, scheme, threads, *options):
         shutil.rmtree(self.out, ignore_errors=True)
-        found = run(self.qobs, "quantize", model, "--scheme", scheme, "--threads", threads, "--quiet", "-o", self.out,
-                    *(("--isa", self.isa) if self.isa else ()), *options)
+        found = run(
+            self.qobs,
+            "quantize",
+            model,
+            "--scheme",
+            scheme,
+            "--threads",
+            threads,
+            "--quiet",
+            "-o",
+            self.out,
+            *(("--isa", self.isa) if self.isa else ()),
+            *options,
+        )
         self.memory = max(self.memory, found[2])
         return found
 
@@ -158,7 +189,9 @@ class Bench:
         for scheme in SCHEMES:
             for name, flush in (("cat", False), ("cat-and-sync", True)):
                 if self.pairs.wanted(f"checkpoint/{name}/{scheme}"):
-                    times = [(self.cat(model, flush)[0], self.quantize(model, scheme, 2)[0]) for _ in range(self.repetitions)]
+                    times = [
+                        (self.cat(model, flush)[0], self.quantize(model, scheme, 2)[0]) for _ in range(self.repetitions)
+                    ]
                     self.pairs.add(f"checkpoint/{name}/{scheme}", "cat", times, size)
 
     def beside_upstream(self, name, python, script, model, size, scheme, observer, *options):
@@ -169,9 +202,15 @@ class Bench:
         times, package = [], None
         for _ in range(self.repetitions):
             shutil.rmtree(self.out, ignore_errors=True)
-            answer = subprocess.run([python, "-B", "-c", script, model, self.out, scheme, observer], check=False,
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-                                    env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
+            answer = subprocess.run(
+                [python, "-B", "-c", script, model, self.out, scheme, observer],
+                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            )
             if answer.returncode:
                 sys.exit(f"{name}: {answer.stderr[-2000:]}")
             package, theirs = json.loads(answer.stdout.splitlines()[-1])
@@ -193,14 +232,36 @@ def main():
     models = bench.directory / "models"
     models.mkdir(parents=True)
     try:
-        size, small = make_model(models / "model", arguments.megabytes), make_model(models / "small", arguments.megabytes // 4, 4)
+        size, small = make_model(models / "model", arguments.megabytes), make_model(
+            models / "small", arguments.megabytes // 4, 4
+        )
         bench.cat(models / "model", False)
         bench.beside_cat(models / "model", size)
         for scheme in SCHEMES:
-            bench.beside_upstream("model_free_ptq", arguments.llmcompressor, PTQ, models / "model", size, scheme, "",
-                                  "--compat", "llm-compressor")
-        bench.beside_upstream("model_free_ptq", arguments.llmcompressor, PTQ, models / "small", small, "W4A16", MSE,
-                              "--compat", "llm-compressor", "--preset", "llmc." + MSE)
+            bench.beside_upstream(
+                "model_free_ptq",
+                arguments.llmcompressor,
+                PTQ,
+                models / "model",
+                size,
+                scheme,
+                "",
+                "--compat",
+                "llm-compressor",
+            )
+        bench.beside_upstream(
+            "model_free_ptq",
+            arguments.llmcompressor,
+            PTQ,
+            models / "small",
+            small,
+            "W4A16",
+            MSE,
+            "--compat",
+            "llm-compressor",
+            "--preset",
+            "llmc." + MSE,
+        )
         bench.beside_upstream("model-free", arguments.autoround, AUTOROUND, models / "model", size, "W4A16", "")
     finally:
         shutil.rmtree(models, ignore_errors=True)

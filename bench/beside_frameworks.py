@@ -9,6 +9,7 @@ turns in one process, on one thread; small calls beside the bare C function.
 Needs the package qobs and torch. Cases of frameworks that are not installed are left out. Small calls are microseconds
 more than the bare call. ATEN_CPU_CAPABILITY in the environment is the instruction set of torch, --isa that of qobs.
 """
+
 import argparse
 import ctypes
 import importlib.util
@@ -65,10 +66,21 @@ def llmcompressor():
         weight = (torch.randn(arguments.rows, 4096, generator=GENERATOR) * 0.02).to(dtype)
 
         def run():
-            made = Observer.load_from_registry(observer, base_name="weight", args=QuantizationArgs(observer=observer, **W4))
+            made = Observer.load_from_registry(
+                observer, base_name="weight", args=QuantizationArgs(observer=observer, **W4)
+            )
             made(weight)
             made.get_qparams()
-        beside(f"dropin/llmcompressor/{observer}/{label}", installed("llmcompressor"), dropin, run, weight.numel() * work, repetitions)
+
+        beside(
+            f"dropin/llmcompressor/{observer}/{label}",
+            installed("llmcompressor"),
+            dropin,
+            run,
+            weight.numel() * work,
+            repetitions,
+        )
+
     case("memoryless_minmax", torch.bfloat16, "bf16-int4-group-128")
     few = max(1, arguments.repetitions // 2)  # a call of upstream takes seconds
     case("memoryless_mse", torch.float32, "f32-int4-group-128", few, 20)
@@ -78,6 +90,7 @@ def llmcompressor():
 def torch_ao():
     from qobs import torch_ao as dropin
     from torch.ao.quantization import HistogramObserver, PerChannelMinMaxObserver
+
     upstream = installed("torch")
     for label, growing in (("growing", True), ("steady", False)):
         values = batches(growing)
@@ -93,6 +106,7 @@ def torch_ao():
             for x in values:
                 observer.observe(x)
             return observer.qparams()
+
         beside(f"dropin/torch/HistogramObserver-{label}", upstream, dropin, theirs, 10 << 20)
         if pairs.wanted(f"python/torch/HistogramObserver-{label}") and theirs()[0] != ours().scale:
             raise SystemExit("HistogramObserver: the scales differ")
@@ -104,25 +118,32 @@ def torch_ao():
 def modelopt():
     from modelopt.torch.quantization.calib import HistogramCalibrator
     from qobs import modelopt as dropin
+
     upstream, values = installed("nvidia-modelopt"), batches(True, 5)
 
     def collect():
         calibrator = HistogramCalibrator()
         for x in values:
             calibrator.collect(x)
+
     beside("dropin/modelopt/HistogramCalibrator-5-batches", upstream, dropin, collect, 5 << 20)
     calibrator = HistogramCalibrator()
     calibrator.collect(values[0])
-    beside("dropin/modelopt/entropy-stride-8", upstream, dropin, lambda: calibrator.compute_amax("entropy", stride=8), 1)
+    beside(
+        "dropin/modelopt/entropy-stride-8", upstream, dropin, lambda: calibrator.compute_amax("entropy", stride=8), 1
+    )
 
 
 # ---- Small calls ----
 
+
 def small(function):
     """Microseconds of a call, the median of many medians."""
+
     def some():
         for _ in range(2000):
             function()
+
     return statistics.median(seconds(some) for _ in range(15)) / 2000 * 1e6
 
 
@@ -132,8 +153,17 @@ def above_bare():
     shape = (ctypes.c_int64 * 1)(768)
     tensor = c.Tensor(ctypes.sizeof(c.Tensor), x.data_ptr(), c.F32, 1, ctypes.addressof(shape), None)
     axes, error = (ctypes.c_int * 1)(), c.ErrorText()
-    args = c.MinmaxArgs(ctypes.sizeof(c.MinmaxArgs), None, ctypes.addressof(tensor), None, ctypes.addressof(axes), 0,
-                        low.data_ptr(), high.data_ptr(), 4)
+    args = c.MinmaxArgs(
+        ctypes.sizeof(c.MinmaxArgs),
+        None,
+        ctypes.addressof(tensor),
+        None,
+        ctypes.addressof(axes),
+        0,
+        low.data_ptr(),
+        high.data_ptr(),
+        4,
+    )
     pointers = ctypes.byref(args), ctypes.byref(error)
     bare, whole = small(lambda: c.lib.minmax(*pointers)), small(lambda: qobs.minmax(x))
     if (low, high) != tuple(qobs.minmax(x)):
@@ -145,6 +175,7 @@ def declined():
     """MinMaxObserver of 768 floats without and with the drop-in, which declines."""
     from qobs import torch_ao as dropin
     from torch.ao.quantization import MinMaxObserver
+
     x, observer = torch.randn(768), MinMaxObserver()
     without = small(lambda: observer(x))
     dropin.install()

@@ -5,9 +5,10 @@
 
     beside_observers.py LIBQOBS.SO OUT.json [--repetitions N] [--only REGEX] [--isa NAME]
 
-A call makes an observer, gives it a weight or ten batches, and reads scale and zero point. Scales are compared. Cases of
-frameworks that are not installed are left out: llm-compressor, torchao, ONNX Runtime, Model-Optimizer, AMD Quark.
+A call makes an observer, gives it a weight or ten batches, and reads scale and zero point. Scales are compared. Cases
+of frameworks that are not installed are left out: llm-compressor, torchao, ONNX Runtime, Model-Optimizer, AMD Quark.
 """
+
 import argparse
 import contextlib
 import ctypes as c
@@ -57,19 +58,28 @@ def ours(preset, settings, values, result="scale"):
             qobs("qobs_observer_observe", observer, c.byref(v), None)
         if room[0] is None:
             room[0] = np.zeros(qobs.size(observer, result), np.uint8)
-        qobs("qobs_observer_read", observer, result.encode(), room[0].ctypes.data_as(c.c_void_p), c.c_size_t(room[0].nbytes))
+        qobs(
+            "qobs_observer_read",
+            observer,
+            result.encode(),
+            room[0].ctypes.data_as(c.c_void_p),
+            c.c_size_t(room[0].nbytes),
+        )
         qobs.functions.qobs_observer_destroy(observer)
         return room[0]
+
     return run
 
 
 def compare(name, upstream, theirs, mine, work, repetitions=None, within=0):
-    """theirs returns the scale, which must have the bits of ours. within: relative difference, where docs/differences.md
-    has one."""
+    """theirs returns the scale, which must have the bits of ours. within: relative difference, where
+    docs/differences.md has one."""
     if not pairs.wanted(name):
         return
     wanted, got = theirs(), mine().copy()
-    wanted = wanted.detach().contiguous().flatten() if torch.is_tensor(wanted) else torch.from_numpy(np.atleast_1d(wanted))
+    wanted = (
+        wanted.detach().contiguous().flatten() if torch.is_tensor(wanted) else torch.from_numpy(np.atleast_1d(wanted))
+    )
     got = torch.from_numpy(got).view(wanted.dtype)
     if wanted.shape != got.shape:
         raise SystemExit(f"{name}: {wanted.numel()} results, ours are {got.numel()}")
@@ -89,6 +99,7 @@ NVFP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size
 def llmcompressor():
     from compressed_tensors.quantization import QuantizationArgs
     from llmcompressor.observers import Observer
+
     upstream = installed("llmcompressor")
 
     def case(label, observer, values, args, work, base_name="weight", **search):
@@ -97,9 +108,16 @@ def llmcompressor():
             for x in values:
                 made(x)
             return next(v for name, v in made.get_qparams().items() if name.endswith("scale") and v is not None)
+
         settings = {k: str(v).lower() for k, v in (args | search | {"base_name": base_name}).items()}
-        compare(f"llmcompressor/{observer}/{label}", upstream, theirs, ours("llmc." + observer, settings, values), work,
-                repetitions=max(2, arguments.repetitions // 2) if search else None)
+        compare(
+            f"llmcompressor/{observer}/{label}",
+            upstream,
+            theirs,
+            ours("llmc." + observer, settings, values),
+            work,
+            repetitions=max(2, arguments.repetitions // 2) if search else None,
+        )
 
     for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
         x = [weight(dtype)]
@@ -116,6 +134,7 @@ def torchao():
     from torchao.quantization import observer
     from torchao.quantization.granularity import PerGroup, PerTensor
     from torchao.quantization.quant_primitives import MappingType
+
     upstream = installed("torchao")
 
     def case(label, granularity, settings, values):
@@ -124,14 +143,23 @@ def torchao():
             for x in values:
                 made(x)
             return made.calculate_qparams()[0]
-        mine = ours("torchao.AffineQuantizedMinMaxObserver", {"mapping_type": "SYMMETRIC", "target_dtype": "int8"} | settings, values)
-        compare(f"torchao/AffineQuantizedMinMaxObserver/{label}", upstream, theirs, mine, sum(x.numel() for x in values))
+
+        mine = ours(
+            "torchao.AffineQuantizedMinMaxObserver",
+            {"mapping_type": "SYMMETRIC", "target_dtype": "int8"} | settings,
+            values,
+        )
+        compare(
+            f"torchao/AffineQuantizedMinMaxObserver/{label}", upstream, theirs, mine, sum(x.numel() for x in values)
+        )
+
     case("int8-group-128", PerGroup(128), {"granularity": "PerGroup", "group_size": "128"}, [weight(torch.float32)])
     case("int8-tensor-10-batches", PerTensor(), {"granularity": "PerTensor"}, batches())
 
 
 def onnxruntime():
     from onnxruntime.quantization.calibrate import HistogramCollector
+
     upstream, values = installed("onnxruntime"), batches(5, 1 << 18)
     arrays = [x.numpy() for x in values]
 
@@ -142,13 +170,22 @@ def onnxruntime():
                 for x in arrays:
                     made.collect({"t": [x]})
                 return np.float32(made.compute_collection_result()["t"][1])
-        compare(f"onnxruntime/{preset}/5-batches", upstream, theirs, ours("ort." + preset, settings, values, "highest"), 5 << 18)
+
+        compare(
+            f"onnxruntime/{preset}/5-batches",
+            upstream,
+            theirs,
+            ours("ort." + preset, settings, values, "highest"),
+            5 << 18,
+        )
+
     case("entropy", "EntropyCalibrater", 512, {"num_bins": "512"})
     case("percentile", "PercentileCalibrater", 2048, {"num_bins": "2048", "symmetric": "true", "percentile": "99.999"})
 
 
 def modelopt():
     from modelopt.torch.quantization import calib
+
     upstream, values = installed("nvidia-modelopt"), batches(5)
 
     def case(label, preset, make, settings, repetitions=None, **compute):
@@ -157,22 +194,50 @@ def modelopt():
             for x in values:
                 made.collect(x)
             return made.compute_amax(**compute)
-        compare(f"modelopt/{preset}/{label}", upstream, theirs, ours("modelopt." + preset, settings, values, "amax"), 5 << 20, repetitions,
-                within=1e-6 if compute else 0)  # edges of histograms that grow
+
+        compare(
+            f"modelopt/{preset}/{label}",
+            upstream,
+            theirs,
+            ours("modelopt." + preset, settings, values, "amax"),
+            5 << 20,
+            repetitions,
+            within=1e-6 if compute else 0,
+        )  # edges of histograms that grow
+
     case("axis-0", "MaxCalibrator", lambda: calib.MaxCalibrator(8, (0,), False), {"axis": "[0]"})
-    case("percentile", "HistogramCalibrator", calib.HistogramCalibrator, {"method": "percentile", "percentile": "99.99"},
-         method="percentile")
-    case("entropy-stride-8", "HistogramCalibrator", calib.HistogramCalibrator, {"method": "entropy", "stride": "8"},
-         3, method="entropy", stride=8)
+    case(
+        "percentile",
+        "HistogramCalibrator",
+        calib.HistogramCalibrator,
+        {"method": "percentile", "percentile": "99.99"},
+        method="percentile",
+    )
+    case(
+        "entropy-stride-8",
+        "HistogramCalibrator",
+        calib.HistogramCalibrator,
+        {"method": "entropy", "stride": "8"},
+        3,
+        method="entropy",
+        stride=8,
+    )
 
 
 def quark():
     from quark.torch.quantization.config.config import QTensorConfig
     from quark.torch.quantization.config.type import Dtype, QSchemeType, RoundType, ScaleType
     from quark.torch.quantization.observer import observer
+
     upstream = installed("amd-quark")
-    common = {"dtype": Dtype.int8, "symmetric": True, "round_method": RoundType.half_even, "is_dynamic": False,
-              "scale_type": ScaleType.float, "qscheme": QSchemeType.per_tensor}
+    common = {
+        "dtype": Dtype.int8,
+        "symmetric": True,
+        "round_method": RoundType.half_even,
+        "is_dynamic": False,
+        "scale_type": ScaleType.float,
+        "qscheme": QSchemeType.per_tensor,
+    }
     plain = {"dtype": "int8", "symmetric": "true", "qscheme": "per_tensor"}
 
     def case(label, name, more, settings, values):
@@ -181,16 +246,34 @@ def quark():
             for x in values:
                 made(x)
             return made._calculate_qparams()[0]
-        compare(f"quark/{name}/{label}", upstream, theirs, ours("quark." + name, plain | settings, values), sum(x.numel() for x in values))
+
+        compare(
+            f"quark/{name}/{label}",
+            upstream,
+            theirs,
+            ours("quark." + name, plain | settings, values),
+            sum(x.numel() for x in values),
+        )
+
     values = batches(5)
-    case("int4-group-128", "PerGroupMinMaxObserver", {"dtype": Dtype.int4, "qscheme": QSchemeType.per_group, "ch_axis": -1,
-                                                     "group_size": 128},
-         {"dtype": "int4", "qscheme": "per_group", "ch_axis": "-1", "group_size": "128"}, [weight(torch.float32)])
+    case(
+        "int4-group-128",
+        "PerGroupMinMaxObserver",
+        {"dtype": Dtype.int4, "qscheme": QSchemeType.per_group, "ch_axis": -1, "group_size": 128},
+        {"dtype": "int4", "qscheme": "per_group", "ch_axis": "-1", "group_size": "128"},
+        [weight(torch.float32)],
+    )
     case("5-batches", "PerTensorPercentileObserver", {}, {}, values)
     case("5-batches", "PerTensorMSEObserver", {}, {}, values)
 
 
-FRAMEWORKS = {"llmcompressor": llmcompressor, "torchao": torchao, "onnxruntime": onnxruntime, "modelopt": modelopt, "quark": quark}
+FRAMEWORKS = {
+    "llmcompressor": llmcompressor,
+    "torchao": torchao,
+    "onnxruntime": onnxruntime,
+    "modelopt": modelopt,
+    "quark": quark,
+}
 
 if __name__ == "__main__":
     for package, cases in FRAMEWORKS.items():

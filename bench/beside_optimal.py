@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Compares the search for optimal scales with the searches of AutoRound and Model-Optimizer in one process, on one thread
-each, in turns. Each is measured if its package is installed: auto-round 0.16, nvidia-modelopt 0.47.
+"""Compares the search for optimal scales with the searches of AutoRound and Model-Optimizer in one process, on one
+thread each, in turns. Each is measured if its package is installed: auto-round 0.16, nvidia-modelopt 0.47.
 
     beside_optimal.py LIBQOBS.SO OUT.json [--repetitions N] [--only REGEX] [--isa NAME] [--rows N] [--their-rows N]
 
-The weights are bf16 with 4096 columns. Theirs is measured on fewer rows and scaled. Model-Optimizer quantizes with Triton,
-which a CPU does not have: its place takes a rounding to e2m1 by torch.
+The weights are bf16 with 4096 columns. Theirs is measured on fewer rows and scaled. Model-Optimizer quantizes with
+Triton, which a CPU does not have: its place takes a rounding to e2m1 by torch.
 """
+
 import argparse
 import ctypes as c
 import time
@@ -49,6 +50,7 @@ def ours(preset, settings):
         qobs("qobs_observer_observe", observer, c.byref(value), None)
         run.seconds = time.process_time() - begin
         qobs.functions.qobs_observer_destroy(observer)
+
     return run
 
 
@@ -79,19 +81,33 @@ def weights(rows):
 def auto_round():
     from auto_round.data_type.int import search_scales
     from auto_round.data_type.neuqi import neuqi_search_scale_zero
+
     upstream = installed("auto-round")
     int4 = {"num_bits": "4", "group_size": str(GROUP)}
     asymmetric = {**int4, "symmetric": "false"}
-    pair("optimal/int4-asymmetric-neuqi", upstream, lambda rows: neuqi_search_scale_zero(groups(rows), 4, weights(rows)),
-         ours("qobs.imatrix_optimal", asymmetric))
-    pair("optimal/int4-opt_rtn", upstream, lambda rows: search_scales(groups(rows), 4, weights(rows)),
-         ours("qobs.imatrix_optimal", int4))
-    pair("optimal/int4-signed-opt_rtn", upstream, lambda rows: search_scales(groups(rows), 4, weights(rows)),
-         ours("qobs.imatrix_optimal", {**int4, "signed_scale": "true"}))
+    pair(
+        "optimal/int4-asymmetric-neuqi",
+        upstream,
+        lambda rows: neuqi_search_scale_zero(groups(rows), 4, weights(rows)),
+        ours("qobs.imatrix_optimal", asymmetric),
+    )
+    pair(
+        "optimal/int4-opt_rtn",
+        upstream,
+        lambda rows: search_scales(groups(rows), 4, weights(rows)),
+        ours("qobs.imatrix_optimal", int4),
+    )
+    pair(
+        "optimal/int4-signed-opt_rtn",
+        upstream,
+        lambda rows: search_scales(groups(rows), 4, weights(rows)),
+        ours("qobs.imatrix_optimal", {**int4, "signed_scale": "true"}),
+    )
 
 
 def model_optimizer():
     from modelopt.torch.quantization.calib.mse import NVFP4MSECalibrator
+
     edges = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
     numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
@@ -103,12 +119,26 @@ def model_optimizer():
         def quantize(value, of):
             s = (of.reshape(-1, 1) / 6).clamp(min=1e-30)
             return torch.sign(value) * numbers[torch.bucketize((value / s).abs(), edges)] * s
+
         calibrator = NVFP4MSECalibrator(amax, most, axis=0, quant_func=quantize)
         calibrator.collect(x)
         return calibrator.compute_amax()
-    pair("optimal/nvfp4-sweep", installed("nvidia-modelopt"), sweep,
-         ours("qobs.mse_optimal", {"num_bits": "4", "type": "float", "strategy": "tensor_group", "group_size": "16",
-                                   "scale_dtype": "float8_e4m3fn"}))
+
+    pair(
+        "optimal/nvfp4-sweep",
+        installed("nvidia-modelopt"),
+        sweep,
+        ours(
+            "qobs.mse_optimal",
+            {
+                "num_bits": "4",
+                "type": "float",
+                "strategy": "tensor_group",
+                "group_size": "16",
+                "scale_dtype": "float8_e4m3fn",
+            },
+        ),
+    )
 
 
 for suite in auto_round, model_optimizer:

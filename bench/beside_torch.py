@@ -7,6 +7,7 @@
 
 Writes pairs in the form of bench-qobs: the ratios of torch's time to ours. Results are compared, too.
 """
+
 import argparse
 import ctypes as c
 import warnings
@@ -54,14 +55,19 @@ def minmax():
     reductions = {
         "tensor": ({"strategy": "tensor"}, torch.aminmax),
         "channel": ({"strategy": "channel"}, lambda x: (torch.amin(x, 1), torch.amax(x, 1))),
-        "group-128": ({"group_size": "128"}, lambda x: (torch.amin(x.view(-1, GROUP), 1), torch.amax(x.view(-1, GROUP), 1))),
+        "group-128": (
+            {"group_size": "128"},
+            lambda x: (torch.amin(x.view(-1, GROUP), 1), torch.amax(x.view(-1, GROUP), 1)),
+        ),
     }
     for dtype, (x, value, kind) in tensors.items():
         for name, (settings, theirs) in reductions.items():
             config = qobs.config("llmc.memoryless_minmax", settings)
             count = {"tensor": 1, "channel": arguments.rows, "group-128": x.numel() // GROUP}[name]
             low, high = np.zeros(count, kind), np.zeros(count, kind)
-            call = MinmaxArgs(config=config, value=c.addressof(value), min=low.ctypes.data, max=high.ctypes.data, size=low.nbytes)
+            call = MinmaxArgs(
+                config=config, value=c.addressof(value), min=low.ctypes.data, max=high.ctypes.data, size=low.nbytes
+            )
 
             def ours():
                 qobs("qobs_minmax", c.byref(call))
@@ -76,17 +82,26 @@ def observers():
     cases = {
         "MinMaxObserver": ({}, ao.MinMaxObserver()),
         "MovingAverageMinMaxObserver": ({}, ao.MovingAverageMinMaxObserver()),
-        "PerChannelMinMaxObserver": ({"ch_axis": "0", **per_channel},
-                                     ao.PerChannelMinMaxObserver(0, torch.qint8, torch.per_channel_symmetric)),
-        "PerChannelMinMaxObserver-ch_axis-1": ({"ch_axis": "1", **per_channel},
-                                               ao.PerChannelMinMaxObserver(1, torch.qint8, torch.per_channel_symmetric)),
+        "PerChannelMinMaxObserver": (
+            {"ch_axis": "0", **per_channel},
+            ao.PerChannelMinMaxObserver(0, torch.qint8, torch.per_channel_symmetric),
+        ),
+        "PerChannelMinMaxObserver-ch_axis-1": (
+            {"ch_axis": "1", **per_channel},
+            ao.PerChannelMinMaxObserver(1, torch.qint8, torch.per_channel_symmetric),
+        ),
     }
     x, value, _ = tensors["f32"]
     for name, (settings, theirs) in cases.items():
         mine = qobs.observer("torch." + name.split("-")[0], settings)
         if not pairs.wanted(f"torch/observer/{name}"):
             continue
-        pair(f"observer/{name}", lambda: theirs(x), lambda: qobs("qobs_observer_observe", mine, c.byref(value), None), x.numel())
+        pair(
+            f"observer/{name}",
+            lambda: theirs(x),
+            lambda: qobs("qobs_observer_observe", mine, c.byref(value), None),
+            x.numel(),
+        )
         scale = theirs.calculate_qparams()[0].flatten()
         got = np.zeros(scale.numel(), np.float32)
         qobs("qobs_observer_read", mine, b"scale", c.c_void_p(got.ctypes.data), c.c_size_t(got.nbytes))
@@ -95,9 +110,12 @@ def observers():
 
 # ---- Histograms ----
 
+
 def histogram(value, lo, hi, counts):
     bins = Bins(c.sizeof(Bins), BINS, lo, hi, False, False)
-    call = HistogramArgs(value=c.addressof(value), options=c.addressof(bins), counts=counts.ctypes.data, counts_size=counts.nbytes)
+    call = HistogramArgs(
+        value=c.addressof(value), options=c.addressof(bins), counts=counts.ctypes.data, counts_size=counts.nbytes
+    )
     qobs("qobs_histogram", c.byref(call))
 
 
@@ -107,7 +125,10 @@ def histc():
     n = 16 << 20
     gaussian = torch.randn(n, generator=generator)
     counts = np.empty(BINS, np.uint64)
-    for name, x in {"gaussian": gaussian, "99-percent-zeros": gaussian * (torch.rand(n, generator=generator) < 0.01)}.items():
+    for name, x in {
+        "gaussian": gaussian,
+        "99-percent-zeros": gaussian * (torch.rand(n, generator=generator) < 0.01),
+    }.items():
         lo, hi = x.min().item(), x.max().item()
         bits = (x.numpy().view(np.uint32) >> 16).astype(np.uint16)
         value, half = view(x.data_ptr(), F32, x.shape), view(bits.ctypes.data, BF16, x.shape)
@@ -137,7 +158,12 @@ def histogram_observer():
         batches = [torch.randn(n, generator=generator) * (1 + growth * i) for i in range(10)]
         views = [view(x.data_ptr(), F32, x.shape) for x in batches]
         ours = lambda: qobs.functions.qobs_observer_destroy(forward(views, qobs.observer("torch.HistogramObserver")))
-        pair(f"HistogramObserver/forward-{name}", lambda: torch_forward(batches, ao.HistogramObserver(bins=BINS)), ours, 10 * n)
+        pair(
+            f"HistogramObserver/forward-{name}",
+            lambda: torch_forward(batches, ao.HistogramObserver(bins=BINS)),
+            ours,
+            10 * n,
+        )
     upstream, own = ao.HistogramObserver(bins=BINS), qobs.observer("torch.HistogramObserver")
     torch_forward(batches[:2], upstream)
     forward(views[:2], own)
@@ -145,7 +171,12 @@ def histogram_observer():
     out = QparamBuffers(scale=c.addressof(scale), scale_size=4, zero_point=c.addressof(zero_point), zero_point_size=4)
     qobs("qobs_observer_qparams", own, c.byref(out))
     same("HistogramObserver", scale.value, upstream.calculate_qparams()[0].item())
-    pair("HistogramObserver/calculate_qparams", upstream.calculate_qparams, lambda: qobs("qobs_observer_qparams", own, c.byref(out)), 1)
+    pair(
+        "HistogramObserver/calculate_qparams",
+        upstream.calculate_qparams,
+        lambda: qobs("qobs_observer_qparams", own, c.byref(out)),
+        1,
+    )
 
 
 minmax()

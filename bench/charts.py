@@ -3,6 +3,7 @@
 """Charts by gnuplot, legible on light and dark pages: transparent, with lines and letters of medium brightness.
 
 Speed against size: a line for each instruction set, and the limit. Observers beside upstream's. Growth of cost."""
+
 import shutil
 import statistics
 import subprocess
@@ -10,9 +11,12 @@ import subprocess
 import growth
 
 TITLES = {
-    "minmax-row": "Minimum and maximum, f32, contiguous", "minmax-group-128": "Minimum and maximum, f32, groups of 128",
-    "minmax-columns": "Minimum and maximum, f32, columns", "histogram": "Histogram of 2048 bins, f32, gaussian",
-    "squares": "Sums of squares, f32, columns", "fake-quantize": "Fake-quantize to int8, f32",
+    "minmax-row": "Minimum and maximum, f32, contiguous",
+    "minmax-group-128": "Minimum and maximum, f32, groups of 128",
+    "minmax-columns": "Minimum and maximum, f32, columns",
+    "histogram": "Histogram of 2048 bins, f32, gaussian",
+    "squares": "Sums of squares, f32, columns",
+    "fake-quantize": "Fake-quantize to int8, f32",
     "search": "Search, int4, groups of 128, norm 2.4",
 }
 INK = "#7d8590"
@@ -28,30 +32,51 @@ def lines_of(results, of):
         parts = name.split("/")
         if parts[:2] == ["growth", "elements"]:
             work, isa = parts[2], parts[3] if len(parts) == 5 else "read loop"
-            lines.setdefault(work, {}).setdefault(isa, []).append((b["bytes"], b[of(work)] / statistics.median(b["time"])))
+            lines.setdefault(work, {}).setdefault(isa, []).append(
+                (b["bytes"], b[of(work)] / statistics.median(b["time"]))
+            )
     return lines
 
 
 def head(path, size, title):
     """Returns the first lines of a script."""
-    return [f'set terminal svg size {size} font "sans,12"', f'set output "{path}"', f'set title "{title}" textcolor rgb "{INK}"',
-            f'set border lc rgb "{INK}"', f'set tics textcolor rgb "{INK}"', f'set key textcolor rgb "{INK}"',
-            f'set xlabel textcolor rgb "{INK}"', f'set ylabel textcolor rgb "{INK}"', f"set grid lc rgb '{INK}' lw 0.3 dt 3"]
+    return [
+        f'set terminal svg size {size} font "sans,12"',
+        f'set output "{path}"',
+        f'set title "{title}" textcolor rgb "{INK}"',
+        f'set border lc rgb "{INK}"',
+        f'set tics textcolor rgb "{INK}"',
+        f'set key textcolor rgb "{INK}"',
+        f'set xlabel textcolor rgb "{INK}"',
+        f'set ylabel textcolor rgb "{INK}"',
+        f"set grid lc rgb '{INK}' lw 0.3 dt 3",
+    ]
 
 
 def script(work, lines, limit, caches, path):
     """Returns the gnuplot script."""
     unit = ITEMS.get(work, "GB/s")
     out = head(path, "760,420", TITLES[work]) + [
-           "set logscale x 2", 'set xlabel "bytes"', 'set format x "%.0b %B"', f'set ylabel "{unit}"', "set yrange [0:*]",
-           "set key top right",
-           "set xtics (" + ", ".join(f'"{n >> 10} KB" {n}' if n < 1 << 20 else f'"{n >> 20} MB" {n}' for n in
-                                     (4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 128 << 20, 1 << 30)) + ")"]
+        "set logscale x 2",
+        'set xlabel "bytes"',
+        'set format x "%.0b %B"',
+        f'set ylabel "{unit}"',
+        "set yrange [0:*]",
+        "set key top right",
+        "set xtics ("
+        + ", ".join(
+            f'"{n >> 10} KB" {n}' if n < 1 << 20 else f'"{n >> 20} MB" {n}'
+            for n in (4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 128 << 20, 1 << 30)
+        )
+        + ")",
+    ]
     for cache in caches:
         out.append(f"set arrow from {cache}, graph 0 to {cache}, graph 1 nohead dt 3 lc rgb '{INK}'")
     plots, data = [], []
     for isa, points in lines.items():
-        style = f"lw 2 dt 2 lc rgb '{INK}'" if isa == "read loop" else f"lw 2 pt 7 ps 0.4 lc rgb '{COLOURS.get(isa, OURS)}'"
+        style = (
+            f"lw 2 dt 2 lc rgb '{INK}'" if isa == "read loop" else f"lw 2 pt 7 ps 0.4 lc rgb '{COLOURS.get(isa, OURS)}'"
+        )
         plots.append(f"'-' with {'lines' if isa == 'read loop' else 'linespoints'} {style} title '{isa}'")
         data += [f"{x} {y:.6g}" for x, y in sorted(points)] + ["e"]
     if limit:
@@ -63,18 +88,35 @@ def gnuplot(lines):
     subprocess.run(["gnuplot"], input="\n".join(lines) + "\n", text=True, check=True)
 
 
-def beside(rows, path, title):
+def beside(rows, path):
     """Speed of both sides for each row (label, theirs, ours) in elements a second, on a log axis."""
-    out = head(path, f"820,{70 + 24 * len(rows)}", title)
-    out += ["set logscale x 10", 'set xlabel "elements a second"', "set format x '10^{%L}'", f"set yrange [{len(rows) - 0.5}:-0.5]",
-            "set key at screen 0.98, screen 0.985 right top horizontal", "unset grid", f"set grid xtics lc rgb '{INK}' lw 0.3 dt 3",
-            "set ytics nomirror scale 0 noenhanced", "set xrange [*:*]", "set offsets graph 0.02, graph 0.12, 0, 0", "set lmargin 46"]
-    data = [f'{i} {theirs:.6g} {ours:.6g} "{label}" "{ours / theirs:.3g}x"' for i, (label, theirs, ours) in enumerate(rows)]
-    out += ["$rows << EOD", *data, "EOD",
-            f"plot $rows using 2:1:($3-$2):(0) with vectors nohead lw 2 lc rgb '{INK}' notitle, "
-            f"$rows using 2:1:ytic(4) with points pt 7 ps 0.9 lc rgb '{THEIRS}' title 'theirs', "
-            f"$rows using 3:1 with points pt 7 ps 0.9 lc rgb '{OURS}' title 'qobs', "
-            f"$rows using 3:1:5 with labels left offset 0.9,0 textcolor rgb '{INK}' font 'sans,11' notitle"]
+    out = head(path, f"820,{70 + 24 * len(rows)}", "")
+    out += [
+        "set logscale x 10",
+        'set xlabel "elements a second"',
+        "set format x '10^{%L}'",
+        f"set yrange [{len(rows) - 0.5}:-0.5]",
+        "set key outside top center horizontal",
+        "unset grid",
+        f"set grid xtics lc rgb '{INK}' lw 0.3 dt 3",
+        "set ytics nomirror scale 0 noenhanced",
+        "set xrange [*:*]",
+        "set offsets graph 0.02, graph 0.12, 0, 0",
+        "set lmargin 46",
+    ]
+    data = [
+        f'{i} {theirs:.6g} {ours:.6g} "{label}" "{ours / theirs:.3g}x" {max(theirs, ours):.6g}'
+        for i, (label, theirs, ours) in enumerate(rows)
+    ]
+    out += [
+        "$rows << EOD",
+        *data,
+        "EOD",
+        f"plot $rows using 2:1:($3-$2):(0) with vectors nohead lw 2 lc rgb '{INK}' notitle, "
+        f"$rows using 2:1:ytic(4) with points pt 7 ps 0.9 lc rgb '{THEIRS}' title 'theirs', "
+        f"$rows using 3:1 with points pt 7 ps 0.9 lc rgb '{OURS}' title 'qobs', "
+        f"$rows using 6:1:5 with labels left offset 0.9,0 textcolor rgb '{INK}' font 'sans,11' notitle",
+    ]
     gnuplot(out)
 
 
@@ -85,16 +127,29 @@ def scale(results, path):
     if not variables:
         return False
     out = head(path, f"{410 * min(2, len(variables))},{330 * ((len(variables) + 1) // 2)}", "")
-    out += ["unset title", "set logscale xy 10", "set format x '10^{%L}'", "set format y '10^{%L}'", "set key left top font ',10'",
-            f"set multiplot layout {(len(variables) + 1) // 2},{min(2, len(variables))}"]
+    out += [
+        "unset title",
+        "set logscale xy 10",
+        "set format x '10^{%L}'",
+        "set format y '10^{%L}'",
+        f"set multiplot layout {(len(variables) + 1) // 2},{min(2, len(variables))}",
+    ]
     for variable in variables:
         works = {work: points for (work, name), points in found.items() if name == variable}
         plots, data = [], []
         for i, (work, points) in enumerate(works.items()):
-            colour = (OURS, THEIRS)[i] if len(works) < 3 else None
-            plots.append(f"'-' with linespoints lw 1.5 pt 7 ps 0.4 {f'lc rgb {chr(34)}{colour}{chr(34)}' if colour else ''} title '{work}' noenhanced")
+            colour = f"lc rgb '{(OURS, THEIRS)[i]}'" if len(works) < 3 else ""
+            plots.append(
+                f"'-' with linespoints lw 1.5 pt 7 ps 0.4 {colour} title '{work}' noenhanced"
+            )
             data += [f"{value} {t:.6g}" for value, t, *_ in points] + ["e"]
-        out += [f'set xlabel "{variable}"', 'set ylabel "seconds"', "plot " + ", ".join(plots), *data]
+        out += [
+            "set key left top inside font ',9'" if len(works) > 2 else "set key outside top center horizontal",
+            f'set xlabel "{variable}"',
+            'set ylabel "seconds"',
+            "plot " + ", ".join(plots),
+            *data,
+        ]
     gnuplot(out + ["unset multiplot"])
     return True
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Growth of cost: exponents fitted to the times of growth/<variable>/<work>/<value> and of scale/<work>/<variable>."""
+
 import statistics
 
 import rules
@@ -44,8 +45,9 @@ def fits(results):
         for level, of_level in groups.items():
             if len(of_level) >= (2 if variable == "threads" else LEAST_POINTS):
                 values = [value for value, _ in of_level]
-                found[variable, work, level] = [rules.exponent(list(zip(values, times)))
-                                                for times in zip(*(times for _, times in of_level))]
+                found[variable, work, level] = [
+                    rules.exponent(list(zip(values, times))) for times in zip(*(times for _, times in of_level))
+                ]
     exponents = {}
     for (variable, work, level), of_repetitions in found.items():
         read = found.get((variable, READ_LOOP, level), [1])
@@ -71,7 +73,9 @@ def scales(results):
         by_value = {}
         for value, processor, _, memory, own in rows:
             by_value.setdefault(value, []).append((processor, memory, own))
-        found[parts[1], parts[2]] = [(value, *(statistics.median(column) for column in zip(*of))) for value, of in sorted(by_value.items())]
+        found[parts[1], parts[2]] = [
+            (value, *(statistics.median(column) for column in zip(*of))) for value, of in sorted(by_value.items())
+        ]
     return found
 
 
@@ -100,4 +104,8 @@ class Scale:
 def scale_rows(results):
     """Returns a Scale for each work and variable with enough points."""
     memory = results["values"].get("memory", float("inf"))
-    return [Scale(work, variable, points, memory) for (work, variable), points in scales(results).items() if len(points) >= LEAST_POINTS]
+    return [
+        Scale(work, variable, points, memory)
+        for (work, variable), points in scales(results).items()
+        if len(points) >= LEAST_POINTS
+    ]

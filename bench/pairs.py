@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Two functions in turns, theirs and ours, and a file of their ratios for collect.py."""
+
 import importlib.metadata
 import json
 import os
@@ -51,12 +52,19 @@ class Pairs:
 
     def add(self, name, upstream, times, work=1):
         """times: seconds of theirs and of ours for the same work, a pair for each turn."""
-        self.pairs[f"pair/{name}"] = {"upstream": upstream, "ratio": [t / o for t, o in times],
-                                      "speed": [work / o for _, o in times], "other_speed": [work / t for t, _ in times]}
+        self.pairs[f"pair/{name}"] = {
+            "upstream": upstream,
+            "ratio": [t / o for t, o in times],
+            "speed": [work / o for _, o in times],
+            "other_speed": [work / t for t, _ in times],
+        }
         t, o = (sorted(side)[len(times) // 2] for side in zip(*times))
         ratios = sorted(t / o for t, o in times)
-        print(f"{name:52} {t * 1e3:10.2f} ms {o * 1e3:9.3f} ms {ratios[len(ratios) // 2]:8.1f} "
-              f"({ratios[0]:.1f} to {ratios[-1]:.1f}) {upstream}", flush=True)
+        print(
+            f"{name:52} {t * 1e3:10.2f} ms {o * 1e3:9.3f} ms {ratios[len(ratios) // 2]:8.1f} "
+            f"({ratios[0]:.1f} to {ratios[-1]:.1f}) {upstream}",
+            flush=True,
+        )
 
     def write(self, **more):
         with open(self.out + ".part", "w", encoding="utf-8") as out:

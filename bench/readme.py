@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """The tables and the picture of README: what they show, and from which pairs."""
+
 import os
 import shutil
 import statistics
@@ -76,7 +77,11 @@ def table(results, rows, header, cells):
     for what, pair in found:
         ratios = figures(pair)
         if ratios:
-            lines.append(f"| {' | '.join(cells(what, pair))} | {statistics.median(ratios):.3g} | {min(ratios):.3g} | {max(ratios):.3g} |")
+            lines.append(
+                f"| {' | '.join(cells(what, pair))} | "
+                + " | ".join(f"{f:.3g}" for f in (statistics.median(ratios), min(ratios), max(ratios)))
+                + " |"
+            )
     return [f"| {header} | from | to |", "|" + "---|" * (header.count("|") + 3), *lines] if lines else []
 
 
@@ -84,8 +89,11 @@ def source(results):
     """Where the figures come from: the last run of --again, or the first of all."""
     run = ([r for r in results.get("runs", []) if "--again" in r["command"].split()] or [results])[-1]
     conditions = f" {run['conditions'].rstrip('.')}." if run.get("conditions") else ""
-    return (f"{results['cpu']}, {results['isa']}, one thread unless a row says more, {run['date']}, commit {run['commit']}, "
-            f"`{run['command']}`.{conditions} Medians and extremes of runs that take turns.")
+    return (
+        f"{results['cpu']}, {results['isa']}, one thread unless a row says more, "
+        f"{run['date']}, commit {run['commit']}, "
+        f"`{run['command']}`.{conditions} Medians and extremes of runs that take turns."
+    )
 
 
 def picture(results, path):
@@ -96,12 +104,17 @@ def picture(results, path):
             rows.append((label, statistics.median(pair["other_speed"]), statistics.median(pair["speed"])))
     if not rows or not shutil.which("gnuplot"):
         return False
-    charts.beside(rows, path, "Observers, theirs and ours")
+    charts.beside(rows, path)
     return True
 
 
 def blocks(results, directory):
-    users = table(results, USERS, "beside what users run, one thread | version | times as fast", lambda what, pair: (what, pair["upstream"]))
+    users = table(
+        results,
+        USERS,
+        "beside what users run, one thread | version | times as fast",
+        lambda what, pair: (what, pair["upstream"]),
+    )
     machine = table(results, MACHINE, "beside the limit of the machine | ratio", lambda what, _: (what,))
     found = {"headline": users, "measured": [*machine, "", source(results)]}
     if picture(results, os.path.join(directory, OBSERVERS)):
@@ -125,7 +138,9 @@ def write(path, results):
 
 def pattern(*tables):
     """The names of the pairs of README as a part of a regular expression, for scripts/bench.sh --again."""
-    return "|".join(sorted({name.removeprefix("pair/").replace(".", "[.]") for rows in tables for name in rows.values()}))
+    return "|".join(
+        sorted({name.removeprefix("pair/").replace(".", "[.]") for rows in tables for name in rows.values()})
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ their shards, which are hard links to files of one repeated Gaussian matrix. Wri
 [value, processor seconds, wall-clock seconds, bytes of private memory, processor seconds without those of the system]
 for each measurement, and the memory of the machine.
 """
+
 import argparse
 import ctypes as c
 import json
@@ -36,8 +37,12 @@ OBSERVERS = {
     "llmc.static_minmax": {"base_name": "input", "num_bits": 8, "symmetric": "false", "strategy": "tensor"},
     "llmc.minmax": {"base_name": "input", "num_bits": 8, "symmetric": "false", "strategy": "tensor"},
     "llmc.mse": {"base_name": "input", "num_bits": 8, "symmetric": "false", "strategy": "tensor"},
-    "torch.PerChannelMinMaxObserver": {}, "torch.HistogramObserver": {}, "ort.PercentileCalibrater": {},
-    "quark.PerTensorPercentileObserver": {}, "modelopt.HistogramCalibrator": {}, "modelopt.MaxCalibrator": {},
+    "torch.PerChannelMinMaxObserver": {},
+    "torch.HistogramObserver": {},
+    "ort.PercentileCalibrater": {},
+    "quark.PerTensorPercentileObserver": {},
+    "modelopt.HistogramCalibrator": {},
+    "modelopt.MaxCalibrator": {},
 }
 
 
@@ -49,7 +54,10 @@ def gaussian(count):
 def write_shard(path, names, shape, base):
     """Writes bf16 tensors of one shape; base is repeated."""
     size = 2 * shape[0] * shape[1]
-    header = {name: {"dtype": "BF16", "shape": list(shape), "data_offsets": [i * size, (i + 1) * size]} for i, name in enumerate(names)}
+    header = {
+        name: {"dtype": "BF16", "shape": list(shape), "data_offsets": [i * size, (i + 1) * size]}
+        for i, name in enumerate(names)
+    }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     bytes_ = base.tobytes()
@@ -121,8 +129,19 @@ class Scale:
                 continue
             for _ in range(rounds):
                 shutil.rmtree(out, ignore_errors=True)
-                wall, processor, memory, own = run(self.arguments.qobs, work, model, "--scheme", "W4A16", "--threads", 1, "--quiet", "-o", result,
-                                              *(("--isa", self.arguments.isa) if self.arguments.isa else ()))
+                wall, processor, memory, own = run(
+                    self.arguments.qobs,
+                    work,
+                    model,
+                    "--scheme",
+                    "W4A16",
+                    "--threads",
+                    1,
+                    "--quiet",
+                    "-o",
+                    result,
+                    *(("--isa", self.arguments.isa) if self.arguments.isa else ()),
+                )
                 self.add(f"scale/{work}/{variable}", value, processor, wall, memory, own)
             shutil.rmtree(out, ignore_errors=True)
             (self.directory / "out.safetensors").unlink(missing_ok=True)
@@ -171,7 +190,9 @@ class Scale:
                     processor, wall = time.process_time() - begin, time.monotonic() - wall
                     memory = max(0, private_memory() - before)
                     library.functions.qobs_observer_destroy(observer)
-                    self.values.setdefault(f"scale/{preset}/batches", []).append([count, processor, wall, memory, processor])
+                    self.values.setdefault(f"scale/{preset}/batches", []).append(
+                        [count, processor, wall, memory, processor]
+                    )
                 print(f"{preset:50} {count:14} {processor:9.4f} s {wall:9.4f} s {memory / 1e6:8.1f} MB", flush=True)
 
 
