@@ -6,8 +6,8 @@
     beside_checkpoint.py QOBS OUT.json --directory DIRECTORY [OPTION]...
 
 DIRECTORY holds the models and outputs, several times their size; in memory (tmpfs) no disk has a say. The model has N
-MB of bf16 in 3 shards, from the page cache. --llmcompressor and --autoround name a Python that has these packages; their
-processor time is that of the work, without imports. Searched models are a quarter as large. All processes of a
+MB of bf16 in 3 shards, from the page cache. --llmcompressor and --autoround name a Python that has these packages;
+their processor time is that of the work, without imports. Searched models are a quarter as large. All processes of a
 comparison take turns. cat has two threads of ours beside it, by the wall clock; upstream has one, by processor time.
 """
 

@@ -6,9 +6,9 @@
     collect.py OUT [into=RESULTS.json] KEY=VALUE... PART.json...
 
 Writes OUT-ISA.json and prints that path. ISA is the best instruction set, because different processors may share a
-name. into: the parts take the place of what these results have under the same names, and KEY=VALUE become one of `runs`, in
-the place of an earlier run of the same command. Times are nanoseconds per call, one figure for each repetition. They are
-CPU time, or wall-clock time with threads.
+name. into: the parts take the place of what these results have under the same names, and KEY=VALUE become one of
+`runs`, in the place of an earlier run of the same command. Times are nanoseconds per call, one figure for each
+repetition. They are CPU time, or wall-clock time with threads.
 """
 
 import json

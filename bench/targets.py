@@ -181,8 +181,8 @@ def beside(row, avx512):
 
 # Minimum and maximum, where 0.95 of the read loop is not to be had (notes/minmax-groups.md, notes/minmax-columns.md):
 # from L2 the operations that a vector needs are the limit, and L2 of new processors reads 64 bytes a cycle. Groups of
-# 32 need 122 operations (f32) or 154 (bf16) for 2 KB, columns three a vector; a cycle has two of 512 bits. From L3 fewer
-# loads are in flight between these operations, and prefetching helps on one processor and costs on another.
+# 32 need 122 operations (f32) or 154 (bf16) for 2 KB, columns three a vector; a cycle has two of 512 bits. From L3
+# fewer loads are in flight between these operations, and prefetching helps on one processor and costs on another.
 RESTATED = {
     ("bf16", "row", "L2"): 0.4,
     ("f32", "row", "L2"): 0.4,
