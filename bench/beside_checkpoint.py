@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Compares `qobs quantize` with cat, with a larger model and with llm-compressor's model_free_ptq.
+"""Compares `qobs quantize` with cat, with llm-compressor's model_free_ptq and with AutoRound's model-free mode.
 
-    beside_checkpoint.py QOBS DIRECTORY [OPTION]...
+    beside_checkpoint.py QOBS OUT.json --directory DIRECTORY [OPTION]...
 
-DIRECTORY holds the models and outputs, several times their size; in memory (tmpfs) no disk has a say. The model has N MB
-of bf16 in 3 shards, from the page cache. With --growth a model N times as large is quantized, too. --upstream names a
-Python that has llmcompressor; its processor time is that of the work, without imports. All processes of a comparison
-take turns. Prints a table of medians.
+DIRECTORY holds the models and outputs, several times their size; in memory (tmpfs) no disk has a say. The model has N
+MB of bf16 in 3 shards, from the page cache. --llmcompressor and --autoround name a Python that has these packages;
+their processor time is that of the work, without imports. Searched models are a quarter as large. All processes of a
+comparison take turns. cat has two threads of ours beside it, by the wall clock; upstream has one, by processor time.
 """
+
 import argparse
 import json
 import os
@@ -17,7 +18,6 @@ import pathlib
 import re
 import resource
 import shutil
-import statistics
 import struct
 import subprocess
 import sys
@@ -26,37 +26,69 @@ import time
 
 import numpy as np
 
+from pairs import Pairs
+
 SCHEMES = ("W4A16", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4")
 MSE = "memoryless_mse"
 # Rows of one layer of a llama: fused sets, wide and narrow layers.
-ROWS = {"self_attn.q_proj": 4096, "self_attn.k_proj": 1024, "self_attn.v_proj": 1024, "self_attn.o_proj": 4096,
-        "mlp.gate_proj": 4096, "mlp.up_proj": 4096}
+ROWS = {
+    "self_attn.q_proj": 4096,
+    "self_attn.k_proj": 1024,
+    "self_attn.v_proj": 1024,
+    "self_attn.o_proj": 4096,
+    "mlp.gate_proj": 4096,
+    "mlp.up_proj": 4096,
+}
 COLUMNS, SHARDS = 4096, 3
 
-# Runs in the other Python: the processor time of model_free_ptq on one thread, as JSON.
-UPSTREAM = """
-import sys, time, json, warnings, os
+# Run in the other Python: package, version and processor time of the work on one thread, as JSON.
+PTQ = """
+import sys, time, json, warnings, importlib.metadata
 warnings.filterwarnings("ignore")
 import torch
 torch.set_num_threads(1)
 from llmcompressor import model_free_ptq
-from compressed_tensors.quantization import QuantizationScheme, preset_name_to_scheme
+from compressed_tensors.quantization import preset_name_to_scheme
 source, out, scheme, observer = sys.argv[1:5]
 if observer:
     scheme = preset_name_to_scheme(scheme, ["Linear"])
     scheme.weights.observer = observer
 begin = time.process_time()
 model_free_ptq(source, out, scheme=scheme, ignore=[], device="cpu", max_workers=1)
-print(json.dumps(time.process_time() - begin))
+print(json.dumps(["llmcompressor " + importlib.metadata.version("llmcompressor"), time.process_time() - begin]))
+"""
+# AutoRound starts a process for its work; here the work is done at once in this one.
+AUTOROUND = """
+import sys, json, time, importlib.metadata
+from concurrent.futures import Future
+import torch
+torch.set_num_threads(1)
+from auto_round import AutoRound
+from auto_round.compressors import model_free
+class Here:
+    def __init__(self, **_):
+        pass
+    def submit(self, function, *arguments, **named):
+        future = Future()
+        future.set_result(function(*arguments, **named))
+        return future
+model_free.ProcessPoolExecutor, model_free._force_cleanup_process_pool = Here, lambda pool: None
+source, out, scheme, observer = sys.argv[1:5]
+begin = time.process_time()
+AutoRound(source, scheme=scheme, model_free=True, iters=0, disable_opt_rtn=True, device_map="cpu",
+          enable_torch_compile=False).quantize_and_save(out, format="auto_round")
+print(json.dumps(["auto-round " + importlib.metadata.version("auto-round"), time.process_time() - begin]))
 """
 
 
-def make_model(path, megabytes):
-    """Writes bf16 layers in SHARDS shards. One Gaussian matrix, rolled along for each tensor, makes them."""
+def make_model(path, megabytes, part=1):
+    """Writes bf16 layers of 1 / part of the rows in SHARDS shards. One Gaussian matrix, rolled along for each tensor,
+    makes them."""
     rng = np.random.default_rng(1)
     base = (rng.standard_normal(4096 * COLUMNS, dtype=np.float32) * np.float32(0.02)).view(np.uint32)
     base = ((base + 0x8000) >> 16).astype("<u2")
-    layer = 2 * COLUMNS * sum(ROWS.values())
+    heights = {module: rows // part for module, rows in ROWS.items()}
+    layer = 2 * COLUMNS * sum(heights.values())
     layers = max(SHARDS, megabytes * 1024 * 1024 // layer)
     path.mkdir()
     weight_map = {}
@@ -64,25 +96,38 @@ def make_model(path, megabytes):
         name, header, offset = f"model-{shard + 1:05}-of-{SHARDS:05}.safetensors", {}, 0
         mine = [i for i in range(layers) if i * SHARDS // layers == shard]
         for i in mine:
-            for module, rows in ROWS.items():
+            for module, rows in heights.items():
                 size = 2 * rows * COLUMNS
-                header[f"model.layers.{i}.{module}.weight"] = {"dtype": "BF16", "shape": [rows, COLUMNS],
-                                                               "data_offsets": [offset, offset + size]}
+                header[f"model.layers.{i}.{module}.weight"] = {
+                    "dtype": "BF16",
+                    "shape": [rows, COLUMNS],
+                    "data_offsets": [offset, offset + size],
+                }
                 offset += size
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with open(path / name, "wb") as f:
             f.write(struct.pack("<Q", len(text)) + text)
             for k, entry in enumerate(header.values()):
-                f.write(np.roll(base, 977 * k + shard)[:entry["shape"][0] * COLUMNS].tobytes())
+                f.write(np.roll(base, 977 * k + shard)[: entry["shape"][0] * COLUMNS].tobytes())
         weight_map |= dict.fromkeys(header, name)
     (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    (path / "config.json").write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}')
+    (path / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "architectures": ["LlamaForCausalLM"],
+                "num_hidden_layers": layers,
+                "hidden_size": COLUMNS,
+            }
+        )
+    )
     return layers * layer
 
 
 def run(*command):
-    """Returns wall-clock seconds, processor seconds and the largest private memory in bytes."""
+    """Returns wall-clock seconds, processor seconds, the largest private memory in bytes, and the seconds of the
+    processor that are the program's own."""
     before, begin, peak = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), 0
     process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL)
 
@@ -95,6 +140,7 @@ def run(*command):
             except (OSError, TypeError):
                 pass
             time.sleep(0.005)
+
     watcher = threading.Thread(target=watch)
     watcher.start()
     process.wait()
@@ -103,19 +149,34 @@ def run(*command):
     if process.returncode:
         sys.exit(f"{command}: exit status {process.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak
+    own = after.ru_utime - before.ru_utime
+    return seconds, own + after.ru_stime - before.ru_stime, peak, own
 
 
 class Bench:
     def __init__(self, arguments):
-        self.qobs, self.directory = arguments.qobs, pathlib.Path(arguments.directory)
-        self.repetitions = arguments.repetitions
-        self.out = self.directory / "out"
+        self.qobs, self.directory, self.isa = arguments.qobs, pathlib.Path(arguments.directory), arguments.isa
+        self.pairs, self.repetitions = Pairs(arguments), arguments.repetitions
+        self.out, self.memory = self.directory / "out", 0
 
     def quantize(self, model, scheme, threads, *options):
         shutil.rmtree(self.out, ignore_errors=True)
-        return run(self.qobs, "quantize", model, "--scheme", scheme, "--threads", threads, "--quiet", "-o", self.out,
-                   *options)
+        found = run(
+            self.qobs,
+            "quantize",
+            model,
+            "--scheme",
+            scheme,
+            "--threads",
+            threads,
+            "--quiet",
+            "-o",
+            self.out,
+            *(("--isa", self.isa) if self.isa else ()),
+            *options,
+        )
+        self.memory = max(self.memory, found[2])
+        return found
 
     def cat(self, model, flush):
         target = self.directory / "cat.out"
@@ -123,85 +184,91 @@ class Bench:
         flushed = f" && sync {target}" if flush else ""
         return run("sh", "-c", f"cat {model}/*.safetensors > {target}{flushed}")
 
-    def beside_cat(self, model):
-        """Returns the ratios of two threads to cat, and of cat with its output flushed, as quantize flushes it."""
-        ratios = {}
+    def beside_cat(self, model, size):
+        """Two threads beside cat, and beside cat with its output flushed, as quantize flushes it."""
         for scheme in SCHEMES:
-            plain, flushed, memory = [], [], 0
-            for _ in range(self.repetitions):
-                cat, synced = self.cat(model, False)[0], self.cat(model, True)[0]
-                seconds, _, peak = self.quantize(model, scheme, 2)
-                plain.append(seconds / cat)
-                flushed.append(seconds / synced)
-                memory = max(memory, peak)
-            ratios[scheme] = {"cat": plain, "cat and sync": flushed, "memory": memory}
-        return ratios
+            for name, flush in (("cat", False), ("cat-and-sync", True)):
+                if self.pairs.wanted(f"checkpoint/{name}/{scheme}"):
+                    times = [
+                        (self.cat(model, flush)[0], self.quantize(model, scheme, 2)[0]) for _ in range(self.repetitions)
+                    ]
+                    self.pairs.add(f"checkpoint/{name}/{scheme}", "cat", times, size)
 
-    def growth(self, small, large):
-        """Returns seconds and memory of both models."""
-        times = [(self.quantize(small, "W4A16", 2), self.quantize(large, "W4A16", 2)) for _ in range(self.repetitions)]
-        return {"ratio": [b[0] / a[0] for a, b in times], "processor ratio": [b[1] / a[1] for a, b in times],
-                "memory": [max(a[2] for a, _ in times), max(b[2] for _, b in times)]}
-
-    def beside_upstream(self, python, model, scheme, observer, repetitions):
-        """Returns how often qobs's processor time fits into that of model_free_ptq."""
-        ratios = []
-        options = ("--preset", "llmc." + observer) if observer else ()
-        for _ in range(repetitions):
+    def beside_upstream(self, name, python, script, model, size, scheme, observer, *options):
+        """One thread beside one of upstream, by processor time."""
+        name = f"checkpoint/{name}/{scheme}{'-' + observer if observer else ''}"
+        if not python or not self.pairs.wanted(name):
+            return
+        times, package = [], None
+        for _ in range(self.repetitions):
             shutil.rmtree(self.out, ignore_errors=True)
-            answer = subprocess.run([python, "-B", "-c", UPSTREAM, model, self.out, scheme, observer], check=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                    env=os.environ | {"OMP_NUM_THREADS": "1"})
-            theirs = json.loads(answer.stdout.splitlines()[-1])
-            ours = self.quantize(model, scheme, 1, "--compat", "llm-compressor", *options)[1]
-            ratios.append(theirs / ours)
-        return ratios
+            answer = subprocess.run(
+                [python, "-B", "-c", script, model, self.out, scheme, observer],
+                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            )
+            if answer.returncode:
+                sys.exit(f"{name}: {answer.stderr[-2000:]}")
+            package, theirs = json.loads(answer.stdout.splitlines()[-1])
+            times.append((theirs, self.quantize(model, scheme, 1, *options)[1]))
+        self.pairs.add(name, package, times, size)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("qobs", type=os.path.abspath)
-    parser.add_argument("directory", type=os.path.abspath)
+    Pairs.add_arguments(parser, 3)
+    parser.add_argument("--directory", type=os.path.abspath, required=True)
     parser.add_argument("--megabytes", type=int, default=1024)
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--growth", type=int)
-    parser.add_argument("--upstream")
-    parser.add_argument("--upstream-repetitions", type=int, default=1)
-    parser.add_argument("--out")
+    parser.add_argument("--llmcompressor", metavar="PYTHON")
+    parser.add_argument("--autoround", metavar="PYTHON")
+    parser.add_argument("--isa", help="instruction set of qobs")
     arguments = parser.parse_args()
     bench = Bench(arguments)
-    results, median = {}, statistics.median
     models = bench.directory / "models"
     models.mkdir(parents=True)
     try:
-        size = make_model(models / "model", arguments.megabytes)
+        size, small = make_model(models / "model", arguments.megabytes), make_model(
+            models / "small", arguments.megabytes // 4, 4
+        )
         bench.cat(models / "model", False)
-        print(f"{size / 1e9:.2f} GB of bf16 in {SHARDS} shards")
-        results["cat"] = bench.beside_cat(models / "model")
-        for scheme, r in results["cat"].items():
-            print(f"{scheme:12} {median(r['cat']):5.2f} times cat ({min(r['cat']):.2f} to {max(r['cat']):.2f}), "
-                  f"{median(r['cat and sync']):5.2f} times cat and sync, {r['memory'] / 1e6:.0f} MB")
-        if arguments.growth:
-            make_model(models / "large", arguments.megabytes * arguments.growth)
-            results["growth"] = r = bench.growth(models / "model", models / "large")
-            shutil.rmtree(models / "large")
-            print(f"{arguments.growth} times as large: {median(r['ratio']):.2f} times as long, "
-                  f"{median(r['processor ratio']):.2f} times the processor time, {r['memory'][0] / 1e6:.0f} and "
-                  f"{r['memory'][1] / 1e6:.0f} MB")
-        if arguments.upstream:
-            make_model(models / "small", arguments.megabytes // 6)
-            cases = [(s, "", "model") for s in SCHEMES] + [("W4A16", MSE, "small")]
-            for scheme, observer, model in cases:
-                r = bench.beside_upstream(arguments.upstream, models / model, scheme, observer,
-                                          arguments.upstream_repetitions)
-                results.setdefault("upstream", {})[f"{scheme} {observer}".strip()] = r
-                print(f"{scheme:12} {observer:15} {median(r):6.1f} times as fast as model_free_ptq", flush=True)
+        bench.beside_cat(models / "model", size)
+        for scheme in SCHEMES:
+            bench.beside_upstream(
+                "model_free_ptq",
+                arguments.llmcompressor,
+                PTQ,
+                models / "model",
+                size,
+                scheme,
+                "",
+                "--compat",
+                "llm-compressor",
+            )
+        bench.beside_upstream(
+            "model_free_ptq",
+            arguments.llmcompressor,
+            PTQ,
+            models / "small",
+            small,
+            "W4A16",
+            MSE,
+            "--compat",
+            "llm-compressor",
+            "--preset",
+            "llmc." + MSE,
+        )
+        bench.beside_upstream("model-free", arguments.autoround, AUTOROUND, models / "model", size, "W4A16", "")
     finally:
         shutil.rmtree(models, ignore_errors=True)
         shutil.rmtree(bench.out, ignore_errors=True)
         (bench.directory / "cat.out").unlink(missing_ok=True)
-    if arguments.out:
-        pathlib.Path(arguments.out).write_text(json.dumps(results))
+    bench.pairs.values["quantize-memory"] = [bench.memory / 1e6]
+    bench.pairs.write()
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Joins the results of the parts of a run into one file.
 
-    collect.py OUT KEY=VALUE... PART.json...
+    collect.py OUT [into=RESULTS.json] KEY=VALUE... PART.json...
 
-Writes OUT-ISA.json and prints that path. ISA is the best instruction set, because different processors may share a name.
-Times are nanoseconds per call, one figure for each repetition. They are CPU time, or wall-clock time with threads.
+Writes OUT-ISA.json and prints that path. ISA is the best instruction set, because different processors may share a
+name. into: the parts take the place of what these results have under the same names, and KEY=VALUE become one of
+`runs`, in the place of an earlier run of the same command. Times are nanoseconds per call, one figure for each
+repetition. They are CPU time, or wall-clock time with threads.
 """
+
 import json
 import os
 import re
@@ -50,17 +53,32 @@ def add_figures(results, part):
             for name, figures in value.items():
                 into = results["pairs"].setdefault(name, {kind: [] for kind in figures})
                 for kind in figures:
-                    into[kind] += figures[kind]
+                    into[kind] = figures[kind] if kind == "upstream" else into[kind] + figures[kind]
         else:
             results[key] = results[key] | value if key == "values" else value
 
 
+def put_into(base, results, heads):
+    """Returns the base with the figures of results in the place of its own."""
+    kinds = ("benchmarks", "pairs", "values")
+    figures = sum(len(results[kind]) for kind in kinds)
+    for kind in kinds:
+        base[kind] |= results[kind]
+    runs = [run for run in base.get("runs", []) if run["command"] != heads["command"]]
+    return base | {"runs": runs + [heads | {"figures": figures}]}
+
+
 def main():
     results = {"benchmarks": {}, "pairs": {}, "values": {}}
+    base, heads = None, {}
     for argument in sys.argv[2:]:
+        if argument.startswith("into="):
+            with open(argument.split("=", 1)[1], encoding="utf-8") as file:
+                base = json.load(file)
+            continue
         if not argument.endswith(".json"):
             key, value = argument.split("=", 1)
-            results[key] = value
+            heads[key] = value
             continue
         if not os.path.exists(argument) or not os.path.getsize(argument):
             continue  # Google Benchmark leaves an empty file if no benchmark matches the filter
@@ -70,14 +88,15 @@ def main():
             add_google(results, part)
         else:
             add_figures(results, part)
+    results = put_into(base, results, heads) if base else heads | results
     for b in results["benchmarks"].values():
         b["time"] = shortened(b["time"])
     for p in results["pairs"].values():
         for key in p:
-            p[key] = shortened(p[key])
+            p[key] = p[key] if key == "upstream" else shortened(p[key])
     path = f"{sys.argv[1]}-{results['isa']}.json"
     with open(path, "w", encoding="utf-8") as out:
-        heads = {key: value for key, value in results.items() if not isinstance(value, dict)}
+        heads = {key: value for key, value in results.items() if key not in ("benchmarks", "pairs", "values")}
         lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in heads.items()]
         for key in ("benchmarks", "pairs", "values"):
             entries = ",\n".join(f"{json.dumps(n)}: {json.dumps(v)}" for n, v in results[key].items())

@@ -39,7 +39,7 @@ const std::vector<Level> &Levels()
             return power;
         };
         return std::vector<Level>{
-            {"L1", half(size[1])}, {"L2", half(size[2])}, {"L3", half(size[3])}, {"memory", 8 * half(size[3])}};
+            {"L1", half(size[1])}, {"L2", half(size[2])}, {"L3", half(size[3])}, {"memory", std::min(8 * half(size[3]), kMostBytes)}};
     }();
     return levels;
 }
@@ -52,12 +52,18 @@ const Level &LevelNamed(const std::string &name)
     std::abort();
 }
 
+std::string widest_isa;
+
 static std::vector<const kernel_table *> Usable(const kernel_table *const *tables)
 {
     std::vector<const kernel_table *> usable;
-    for (size_t i = 0; tables[i]; i++)
-        if (tables[i]->usable())
+    for (size_t i = 0; tables[i]; i++) {
+        const bool native = std::strcmp(tables[i]->isa, "plain-native") == 0;  // the compiler's choice of vectors
+        if (tables[i]->usable() && (widest_isa.empty() || !native))
             usable.push_back(tables[i]);
+        if (widest_isa == tables[i]->isa)
+            break;
+    }
     return usable;
 }
 
@@ -109,7 +115,7 @@ unsigned char *Pages(size_t bytes)
 
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes)
 {
-    constexpr size_t kMost = size_t{1} << 30, kDrawn = size_t{1} << 20;
+    constexpr size_t kMost = kMostBytes, kDrawn = size_t{1} << 20;
     static struct {
         unsigned char *data;
         size_t filled;
@@ -137,7 +143,7 @@ const unsigned char *Gaussian(const Dtype &dtype, size_t bytes)
 
 unsigned char *Results(size_t bytes)
 {
-    constexpr size_t kMost = size_t{1} << 30;
+    constexpr size_t kMost = kMostBytes;
     static unsigned char *const results = Pages(kMost);
     if (bytes > kMost)
         std::abort();

@@ -32,11 +32,13 @@ struct Dtype {
 extern const Dtype kDtypes[QOBS_KERNEL_DTYPES];
 extern const Dtype &kF32, &kBf16;
 
-// A level of memory and the bytes of data that stay in it: half of a cache of this CPU, or four times the last one.
+// A level of memory and the bytes of data that stay in it: half of a cache of this CPU, or four times the last one, but
+// at most kMostBytes.
 struct Level {
     std::string name;
     size_t bytes;
 };
+constexpr size_t kMostBytes = size_t{1} << 30;
 const std::vector<Level> &Levels();
 const Level &LevelNamed(const std::string &name);
 
@@ -45,6 +47,9 @@ const std::vector<const kernel_table *> &Isas();
 const std::vector<const kernel_table *> &PlainTables();
 const kernel_table *TableNamed(const std::string &isa); // NULL: not here
 const limits &Limits();                                 // of the widest
+
+// The widest instruction set to use; empty: the best that runs here. Set before any function asks for tables.
+extern std::string widest_isa;
 
 // Data lie in pages of 2 MB. Set before any are made.
 extern bool huge_pages;

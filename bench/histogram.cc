@@ -43,7 +43,7 @@ const Data &Drawn(const Distribution &distribution, const Dtype &dtype, size_t b
 {
     static std::map<std::tuple<const char *, const char *>, Data> made;
     Data &data = made[{distribution.name, dtype.name}];
-    constexpr size_t kMost = size_t{1} << 30;
+    constexpr size_t kMost = kMostBytes;
     if (bytes > kMost)
         std::abort();
     const size_t stretch = dtype.size << 20;

@@ -9,7 +9,9 @@
 //   growth/<variable>/<work>/<value>           how cost grows
 //   pair/...                                   two things in turns and the ratio of their speeds
 // --huge-pages: data in pages of 2 MB. There is less noise, as it does not matter where pages lie, and reading is faster.
+// --isa=NAME: the widest instruction set to use (the best).
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "harness.h"
@@ -55,7 +57,8 @@ void RegisterKernels()
                 Pair("avx2-plain/" + c.family + "/" + c.Rest(), c.Of(avx2), c.Of(haswell), Unit::kItems);
             const bool common = c.dtype == &kF32 || c.dtype == &kBf16;
             if (common && c.family == "minmax" && c.level != "L1") {
-                const size_t bytes = static_cast<size_t>(c.bytes) * (c.level == "memory" ? 2 : 1);  // nothing of it is in a cache
+                // Twice, so that nothing of it is in a cache.
+                const size_t bytes = std::min(static_cast<size_t>(c.bytes) * (c.level == "memory" ? 2 : 1), kMostBytes);
                 Pair("minmax-read/" + c.Rest(), MinmaxCase(c.variant, *c.dtype, c.level, bytes).Of(Isas().back()),
                      ReadLoop(*c.dtype, bytes), Unit::kBytes);
             }
@@ -73,6 +76,20 @@ void RegisterKernels()
 
 int main(int argc, char **argv)
 {
+    const auto take = [](const std::string &argument) {
+        if (argument == "--huge-pages")
+            huge_pages = true;
+        else if (argument.rfind("--isa=", 0) == 0)
+            widest_isa = argument.substr(6);
+        else
+            return false;
+        return true;
+    };
+    argc = static_cast<int>(std::remove_if(argv + 1, argv + argc, take) - argv);
+    if (!widest_isa.empty() && (Isas().empty() || widest_isa != Isas().back()->isa)) {
+        std::fprintf(stderr, "--isa: %s does not run here\n", widest_isa.c_str());
+        return 1;
+    }
     RegisterLimits();
     RegisterKernels();
     RegisterGranularities();
@@ -81,10 +98,6 @@ int main(int argc, char **argv)
     RegisterObservers();
     RegisterSmall();
     RegisterGrowth();
-    const auto is_ours = [](const char *argument) { return std::strcmp(argument, "--huge-pages") == 0; };
-    char **end = std::remove_if(argv + 1, argv + argc, is_ours);
-    huge_pages = end != argv + argc;
-    argc = static_cast<int>(end - argv);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv))
         return 1;

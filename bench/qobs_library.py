@@ -59,12 +59,15 @@ class Error(c.Structure):
 class Library:
     """Functions of the library by name. An error status raises RuntimeError."""
 
-    def __init__(self, path):
+    def __init__(self, path, isa=None):
+        """isa: the instruction set to use (the best)."""
         self.functions = c.CDLL(path)
         self.functions.qobs_isa_active.restype = c.c_char_p
         self.functions.qobs_isa_name.restype = c.c_char_p
         self.functions.qobs_config_destroy.argtypes = self.functions.qobs_observer_destroy.argtypes = [c.c_void_p]
         self.error = Error()
+        if isa:
+            self("qobs_isa_select", isa.encode())
 
     def __call__(self, name, *arguments):
         if getattr(self.functions, name)(*arguments, c.byref(self.error)) != 0:

@@ -5,9 +5,10 @@
 
     report.py RESULTS.json [README.md]
 
-Writes RESULTS.md and RESULTS-<work>.svg beside it, and short tables and a chart between the marks in the README.
+Writes RESULTS.md and RESULTS-<work>.svg beside it, and short tables and a picture between the marks in the README.
 Prints the targets that are not reached.
 """
+
 import json
 import os
 import re
@@ -16,29 +17,21 @@ import sys
 
 import charts
 import growth
+import readme
 import rules
 import targets
 
 # Minimum of multiply-adds, additions and multiplications per element and candidate; they occupy the same units.
-OPERATIONS = {"int4-norm-1": 2, "int4-norm-2": 3, "int4-norm-3": 4, "int4-norm-2.4": 7, "fp8-norm-2": 4, "fp8-norm-2.4": 8,
-              "fp4-16-norm-2.4": 8, "int4-1024-norm-2": 3, "int4-1024-norm-2.4": 7}
-
-
-# Tables of the README by block between marks; each row names the pair that measures it.
-USERS = {
-    "`torch.PerChannelMinMaxObserver`": "pair/torch/observer/PerChannelMinMaxObserver",
-    "`torch.HistogramObserver`, ten batches": "pair/torch/HistogramObserver/forward-steady",
-    "`torch.histc`, 2048 bins, Gaussian": "pair/torch/histc/f32/gaussian",
-    "MSE search, int4, groups of 128, norm 2.4": "pair/torch/search/norm-2.4",
-}
-MACHINE = {
-    "min/max, f32 4096x4096, whole tensor / read loop": "pair/minmax-read/f32/row/4096x4096",
-    "min/max, f32, groups of 128 / read loop": "pair/minmax-read/f32/group-128/4096x4096",
-    "min/max, f32, groups of 32 / read loop": "pair/minmax-read/f32/group-32/4096x4096",
-    "min/max, f32, columns / read loop": "pair/minmax-read/f32/columns/4096x4096",
-    "min/max, bf16, groups of 128 / read loop": "pair/minmax-read/bf16/group-128/4096x4096",
-    "MSE search, norm 2.4, two threads / one": "pair/search-2-threads/int4-group-128-norm-2.4",
-    "`qobs calibrate`, 1 GB bf16 / `cat`": "pair/calibrate-cat",
+OPERATIONS = {
+    "int4-norm-1": 2,
+    "int4-norm-2": 3,
+    "int4-norm-3": 4,
+    "int4-norm-2.4": 7,
+    "fp8-norm-2": 4,
+    "fp8-norm-2.4": 8,
+    "fp4-16-norm-2.4": 8,
+    "int4-1024-norm-2": 3,
+    "int4-1024-norm-2.4": 7,
 }
 
 
@@ -71,13 +64,32 @@ class Report:
     def head(self):
         r = self.results
         caches = ", ".join(f"L{i + 1} {size >> 10} KB" for i, size in enumerate(r["caches"]))
-        self.write(f"# Benchmarks: {r['cpu']}", "",
-                   f"{r['cpu']}, {caches}; {r['date']}, commit {r['commit']}, load average {r['load']} when it began. `{r['command']}`", "",
-                   "Figures are medians of repetitions in random order, ± half the distance between the extremes; CPU time, of the wall "
-                   "clock where there are threads. Ratios of pairs come from runs that take turns in one process: medians, with the "
-                   "interval that holds the median with 95 % whatever the distribution.")
-        if "torch" in r:
-            self.write(f"torch {r['torch']} on {r['threads']} thread beside qobs on one, in one process.")
+        self.write(
+            f"# Benchmarks: {r['cpu']}",
+            "",
+            f"{r['cpu']}, {caches}; {r['date']}, commit {r['commit']}, load average {r['load']} "
+            f"when it began. `{r['command']}`",
+            "",
+            "Figures are medians of repetitions in random order, ± half the distance between the extremes; CPU "
+            "time, of the wall "
+            "clock where there are threads. Ratios of pairs come from runs that take turns in one process: "
+            "medians, with the "
+            "interval that holds the median with 95 % whatever the distribution.",
+        )
+        for key, text in (
+            ("conditions", "Conditions: {}."),
+            ("restricted", "Restricted: {}."),
+            ("without", "Not measured: {}."),
+        ):
+            if r.get(key):
+                self.write("", text.format(r[key].rstrip(".")))
+        for run in r.get("runs", []):
+            self.write(
+                "",
+                f"{run['figures']} figures were measured on {run['date']}, commit {run['commit']}, "
+                f"load average {run['load']} "
+                f"when that began. `{run['command']}` {run.get('conditions', '')}".rstrip(),
+            )
 
     def targets(self):
         rows, missed, unmeasured = [], [], 0
@@ -86,31 +98,67 @@ class Report:
             bound = f"{sign} {t.bound:.3g} {t.unit}".strip()
             figure = "-" if median is None else f"{median:.3g} {t.unit}".strip()
             interval = "-" if median is None else f"{low:.3g} to {high:.3g}"
-            rows.append([t.what, bound, figure, interval, "yes" if answer else "**no**", where if where != t.source else ""])
+            rows.append(
+                [t.what, bound, figure, interval, "yes" if answer else "**no**", where if where != t.source else ""]
+            )
             if median is None:
                 rows[-1][-2] = "not measured"
                 unmeasured += 1
             elif not answer:
                 missed.append(f"{t.what}: {figure}, wanted {bound} ({interval}) {rows[-1][-1]}")
-        self.write("", "## Targets", "", f"{len(rows) - len(missed) - unmeasured} of {len(rows)} are reached, {len(missed)} are not, "
-                   f"{unmeasured} were not measured.")
+        self.write(
+            "",
+            "## Targets",
+            "",
+            f"{len(rows) - len(missed) - unmeasured} of {len(rows)} are reached, {len(missed)} are not, "
+            f"{unmeasured} were not measured.",
+        )
         self.table(["target", "wanted", "measured", "interval", "reached", "where"], rows)
         print("\n".join(missed), f"{len(missed)} targets are not reached, {unmeasured} were not measured", sep="\n")
 
-    def torch(self):
-        pairs = {n: p for n, p in self.results["pairs"].items() if n.startswith("pair/torch/")}
+    def upstream(self):
+        pairs = {n: p for n, p in self.results["pairs"].items() if "upstream" in p}
         if not pairs:
             return
-        self.write("", "## Beside torch", "", "G elements a second; of searches, elements times candidates.")
-        self.table(["work", "torch", "qobs", "times faster", "from", "to"],
-                   [[n.removeprefix("pair/torch/"), f"{statistics.median(p['other_speed']) * 1e-9:.3g}",
-                     f"{statistics.median(p['speed']) * 1e-9:.3g}", f"{statistics.median(p['ratio']):.1f}", f"{min(p['ratio']):.1f}",
-                     f"{max(p['ratio']):.1f}"] for n, p in pairs.items()])
+        self.write(
+            "",
+            "## Beside what users run",
+            "",
+            "Elements a second; of searches, elements times candidates; of checkpoints, "
+            "bytes. Both sides on one thread, by processor time; `cat` by the wall clock, beside two threads.",
+        )
+        self.table(
+            ["work", "beside", "theirs", "qobs", "times as fast", "from", "to"],
+            [
+                [
+                    n.removeprefix("pair/"),
+                    p["upstream"],
+                    f"{statistics.median(p['other_speed']):.3g}",
+                    f"{statistics.median(p['speed']):.3g}",
+                    f"{statistics.median(p['ratio']):.3g}",
+                    f"{min(p['ratio']):.3g}",
+                    f"{max(p['ratio']):.3g}",
+                ]
+                for n, p in pairs.items()
+            ],
+        )
 
     def limits(self):
-        rows = [[n.removeprefix("limit/"), f"{self.rate(n, 'bytes'):.1f} GB/s" if b["bytes"] else f"{self.rate(n, 'items'):.2f} G/s",
-                 f"± {100 * spread(b['time']):.0f} %"] for n, b in self.benchmarks.items() if n.startswith("limit/")]
-        self.write("", "## Limits", "", "The widest loads that do nothing else; one counter after the other; multiply-adds of floats.")
+        rows = [
+            [
+                n.removeprefix("limit/"),
+                f"{self.rate(n, 'bytes'):.1f} GB/s" if b["bytes"] else f"{self.rate(n, 'items'):.2f} G/s",
+                f"± {100 * spread(b['time']):.0f} %",
+            ]
+            for n, b in self.benchmarks.items()
+            if n.startswith("limit/")
+        ]
+        self.write(
+            "",
+            "## Limits",
+            "",
+            "The widest loads that do nothing else; one counter after the other; multiply-adds of floats.",
+        )
         self.table(["limit", "figure", "spread"], rows)
 
     def family(self, family, title, of, limit_of):
@@ -144,7 +192,9 @@ class Report:
         rows = []
         for name in names:
             figure = f"{self.rate(name, of):.3g}" if of else f"{self.time(name):.1f}"
-            rows.append([name.removeprefix(prefix + "/"), figure, f"± {100 * spread(self.benchmarks[name]['time']):.0f} %"])
+            rows.append(
+                [name.removeprefix(prefix + "/"), figure, f"± {100 * spread(self.benchmarks[name]['time']):.0f} %"]
+            )
         self.write("", f"## {title}")
         self.table(["what", unit, "spread"], rows)
 
@@ -153,49 +203,62 @@ class Report:
         if not found:
             return
         self.write("", f"## {title}")
-        self.table(["what", "ratio", "from", "to"],
-                   [[n.removeprefix(prefix), f"{statistics.median(r):.2f}", f"{min(r):.2f}", f"{max(r):.2f}"]
-                    for n, r in found.items()])
+        self.table(
+            ["what", "ratio", "from", "to"],
+            [
+                [n.removeprefix(prefix), f"{statistics.median(r):.2f}", f"{min(r):.2f}", f"{max(r):.2f}"]
+                for n, r in found.items()
+            ],
+        )
+
+    def scale(self):
+        rows = growth.scale_rows(self.results)
+        if not rows:
+            return
+        self.write(
+            "",
+            "## How the program and observers grow",
+            "",
+            "Processor time on one thread and private memory; W4A16. Exponents: the "
+            "median log-log slope of all pairs of values (Theil and Sen); for counts, of what exceeds the cost "
+            "of the smallest. "
+            "1: in proportion; shards split the same bytes: 0. `exponent`: with the system's time, for models "
+            "that fit half of "
+            "the memory, so that they come from the page cache. `own`: without it, for all.",
+        )
+        self.table(
+            ["work", "variable", "from", "to", "seconds", "exponent", "own", "private memory, MB"],
+            [
+                [
+                    r.work,
+                    r.variable,
+                    f"{r.points[0][0]:.3g}",
+                    f"{r.points[-1][0]:.3g}",
+                    f"{r.points[0][1]:.3g} to {r.points[-1][1]:.3g}",
+                    *("-" if e is None else f"{e:.3f}" for e in (r.exponent, r.own_exponent)),
+                    f"{r.points[0][2] / 1e6:.1f} to {r.points[-1][2] / 1e6:.1f}",
+                ]
+                for r in rows
+            ],
+        )
 
     def growth(self):
         fits = growth.fits(self.results)
         if fits:
-            self.write("", "## How cost grows", "", "Exponents of the time a call takes, fitted within a cache level (elements; less what the read "
-                       "loop's is above 1 there) or over all values (Theil and Sen) for each repetition; medians. 1: in proportion; "
-                       "0: not at all; threads: -1 is perfect.")
+            self.write(
+                "",
+                "## How cost grows",
+                "",
+                "Exponents of the time a call takes, fitted within a cache level (elements; less what the read "
+                "loop's is above 1 there) or over all values (Theil and Sen) for each repetition; medians. "
+                "1: in proportion; "
+                "0: not at all; threads: -1 is perfect.",
+            )
             rows = [(name, rules.reached(e, 1, "not above")) for name, e in fits.items()]
-            self.table(["growth with", "exponent", "interval"], [[name, f"{r[0]:.2f}", f"{r[1]:.2f} to {r[2]:.2f}"] for name, r in rows])
-
-
-def readme_table(results, title, unit, pairs):
-    """The median and the extremes of each pair that was measured."""
-    found = {what: results["pairs"][pair] for what, pair in pairs.items() if pair in results["pairs"]}
-    rows = [(what, rules.quiet(pair) if "machine_before" in pair else pair["ratio"]) for what, pair in found.items()]
-    return [f"| {title} | {unit} | from | to |", "|---|---|---|---|",
-            *(f"| {what} | {statistics.median(r):.3g} | {min(r):.3g} | {max(r):.3g} |" for what, r in rows if r), ""]
-
-
-def readme_blocks(results):
-    source = (f"{results['cpu']}, {results['isa']}, one thread unless a row says more, {results['date']}, commit {results['commit']}, "
-              f"`{results['command']}`.")
-    torch = f"torch {results['torch']}" if "torch" in results else "torch"
-    users = readme_table(results, f"beside {torch}, same process, one thread", "times as fast", USERS)
-    machine = readme_table(results, "beside the limit of the machine", "ratio", MACHINE)
-    return {"headline": users[:-1], "measured": [*machine, source + " Medians and extremes of runs that take turns in one process."]}
-
-
-def write_readme(readme, results):
-    with open(readme, encoding="utf-8") as file:
-        text = file.read()
-    for name, lines in readme_blocks(results).items():
-        marks = f"<!-- {name}: written by bench/report.py -->", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(marks[0])
-        _, found, after = rest.partition(marks[1])
-        if not found:
-            raise SystemExit(f"{readme}: the marks of {name} are missing")
-        text = "\n".join([before + marks[0], "", *lines, "", marks[1]]) + after
-    with open(readme, "w", encoding="utf-8") as file:
-        file.write(text)
+            self.table(
+                ["growth with", "exponent", "interval"],
+                [[name, f"{r[0]:.2f}", f"{r[1]:.2f} to {r[2]:.2f}"] for name, r in rows],
+            )
 
 
 def main():
@@ -216,7 +279,7 @@ def main():
 
     report.head()
     report.targets()
-    report.torch()
+    report.upstream()
     stem = os.path.splitext(path)[0]
     pictures = charts.draw(results, stem)
     if pictures:
@@ -228,18 +291,21 @@ def main():
     report.family("histogram", "Histograms of 2048 bins: G elements/s (share of one counter a time)", "items", count)
     report.family("fake-quantize", "Fake-quantize: GB/s read and written (share of the read loop)", "bytes", read)
     report.family("squares", "Sums of squares: GB/s (share of the read loop)", "bytes", read)
-    report.family("search", "Errors of candidates: G elements x candidates/s (share of the multiply-adds)", "items", multiply_add)
+    report.family(
+        "search", "Errors of candidates: G elements x candidates/s (share of the multiply-adds)", "items", multiply_add
+    )
     report.flat("granularity", "qobs_minmax of 4096x4096", "bytes", "GB/s")
     report.flat("search-whole", "qobs_search of 128x4096", "items", "G elements x candidates/s")
     report.flat("observer", "Observers as a whole: reset, observe 64x4096, read scale and zero point", "bytes", "GB/s")
     report.flat("small", "Small inputs", None, "ns")
     report.growth()
+    report.scale()
     report.pairs("pair/granularity-contiguous/", "Granularities: of the contiguous minimum and maximum")
     report.pairs("pair/search-", "Searches in turns")
     report.pairs("pair/avx2-plain/", "AVX2: times plain C by gcc -O3 -march=haswell")
     report.pairs("pair/avx512-avx2/", "AVX-512: of AVX2")
     if len(sys.argv) > 2:
-        write_readme(sys.argv[2], results)
+        readme.write(sys.argv[2], results)
     with open(stem + ".md", "w", encoding="utf-8") as out:
         out.write(re.sub(r"\n{3,}", "\n\n", "\n".join(report.lines)) + "\n")
 

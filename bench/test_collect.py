@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Tests collect.py, which targets exist, and which are reached."""
+
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import unittest
 
 import collect
+import growth
 import targets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -17,9 +19,19 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def part(isa, pairs):
     """Returns a result in the form of Google Benchmark."""
-    return {"context": {"isa": isa, "caches": [{"type": "Data", "level": 1, "size": 32768}]},
-            "benchmarks": [{"run_type": "iteration", "run_name": "pair/" + name + "/iterations:1", "ratio": ratio, "speed": 1.0,
-                            "other_speed": 1.0} for name, ratio in pairs]}
+    return {
+        "context": {"isa": isa, "caches": [{"type": "Data", "level": 1, "size": 32768}]},
+        "benchmarks": [
+            {
+                "run_type": "iteration",
+                "run_name": "pair/" + name + "/iterations:1",
+                "ratio": ratio,
+                "speed": 1.0,
+                "other_speed": 1.0,
+            }
+            for name, ratio in pairs
+        ],
+    }
 
 
 class Collect(unittest.TestCase):
@@ -36,9 +48,17 @@ class Collect(unittest.TestCase):
         return os.path.join(self.directory.name, name)
 
     def collect(self, isa, pairs):
-        parts = [self.write("a.json", json.dumps(part(isa, pairs))), self.write("no-such-benchmark.json", ""), self.path("missing.json")]
-        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "collect.py"), self.path("cpu"), "cpu=a", *parts], check=True,
-                              stdout=subprocess.PIPE, text=True)
+        parts = [
+            self.write("a.json", json.dumps(part(isa, pairs))),
+            self.write("no-such-benchmark.json", ""),
+            self.path("missing.json"),
+        ]
+        done = subprocess.run(
+            [sys.executable, "-B", os.path.join(HERE, "collect.py"), self.path("cpu"), "cpu=a", *parts],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         with open(done.stdout.strip(), encoding="utf-8") as file:
             return done.stdout.strip(), json.load(file)
 
@@ -50,29 +70,80 @@ class Collect(unittest.TestCase):
     def test_figures_of_several_processes_count(self):
         results = {"pairs": {}, "values": {"a": [1]}}
         for ratio in ([1.0, 2.0], [3.0]):
-            collect.add_figures(results, {"torch": "1.13", "values": {"b": ratio}, "pairs": {"pair/torch/x": {"ratio": ratio, "speed": ratio}}})
-        self.assertEqual(results, {"torch": "1.13", "values": {"a": [1], "b": [3.0]},
-                                   "pairs": {"pair/torch/x": {"ratio": [1.0, 2.0, 3.0], "speed": [1.0, 2.0, 3.0]}}})
+            collect.add_figures(
+                results,
+                {"torch": "1.13", "values": {"b": ratio}, "pairs": {"pair/torch/x": {"ratio": ratio, "speed": ratio}}},
+            )
+        self.assertEqual(
+            results,
+            {
+                "torch": "1.13",
+                "values": {"a": [1], "b": [3.0]},
+                "pairs": {"pair/torch/x": {"ratio": [1.0, 2.0, 3.0], "speed": [1.0, 2.0, 3.0]}},
+            },
+        )
+
+    def test_figures_measured_again_take_the_place_of_the_first(self):
+        path, _ = self.collect("avx2", [("calibrate-cat", 0.5), ("a", 1.0)])
+        again = self.write(
+            "again.json", json.dumps({"pairs": {"pair/a": {"upstream": "torch 2.13.0", "ratio": [2.0, 3.0]}}})
+        )
+        subprocess.run(
+            [
+                sys.executable,
+                "-B",
+                os.path.join(HERE, "collect.py"),
+                self.path("cpu"),
+                "into=" + path,
+                "command=b",
+                again,
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        with open(path, encoding="utf-8") as file:
+            results = json.load(file)
+        self.assertEqual(results["pairs"]["pair/a"], {"upstream": "torch 2.13.0", "ratio": [2.0, 3.0]})
+        self.assertEqual(results["pairs"]["pair/calibrate-cat"]["ratio"], [0.5])
+        self.assertEqual((results["cpu"], results["runs"]), ("a", [{"command": "b", "figures": 1}]))
+
+    def test_growth_of_counts_is_that_beyond_the_smallest(self):
+        def rows(cost):
+            return [[n, cost(n), 0, 100, cost(n)] for n in (1, 10, 100, 1000, 10000)]
+
+        values = {
+            "scale/quantize/tensors": rows(lambda n: 1 + 0.1 * n),
+            "scale/x/batches": rows(lambda n: 1e-6 * n**1.5),
+            "scale/quantize/shards": rows(lambda n: 3),
+        }
+        found = {row.variable: row.exponent for row in growth.scale_rows({"values": values})}
+        self.assertAlmostEqual(found["tensors"], 1.0, delta=0.02)
+        self.assertAlmostEqual(found["batches"], 1.5, delta=0.02)
+        self.assertEqual(found["shards"], 0)
 
     def test_two_threads_count_in_turns_with_a_quiet_machine(self):
         name = "search-2-threads/int8-channel"
-        for machine, reached, where in (([1.95] * 9, True, "5 turns of 9 with a quiet machine; all turns 1.91, multiply-adds 1.95"),
-                                        ([1.5] * 9, False, "not measured")):
+        for machine, reached, where in (
+            ([1.95] * 9, True, "5 turns of 9 with a quiet machine; all turns 1.91, multiply-adds 1.95"),
+            ([1.5] * 9, False, "not measured"),
+        ):
             p = part("avx2", [(name, ratio) for ratio in [1.91] * 5 + [1.0] * 4])
             for b, before, after in zip(p["benchmarks"], machine, machine[:5] + [1.0] * 4):
-                b.update(run_name="pair/" + name + "/iterations:1/repeats:9", machine_before=before, machine_after=after)
+                b.update(
+                    run_name="pair/" + name + "/iterations:1/repeats:9", machine_before=before, machine_after=after
+                )
             results = {"benchmarks": {}, "pairs": {}, "values": {}}
             collect.add_google(results, p)
             row = [r for r in targets.measured(results) if r[0].what == "search, int8-channel, 2 threads: times one"]
             self.assertEqual([(r[4], r[5]) for r in row], [(reached, where)])
 
     def test_targets_are_those_of_the_instruction_set(self):
-        search = "torch/search/norm-2"
+        search = "llmcompressor/memoryless_mse/f32-int4-group-128-norm-2"
         for isa, reached in (("avx2", True), ("avx512", False)):
             _, results = self.collect(isa, [(search, 100.0)] * 9)
             rows = {t.what: answer for t, _, _, _, answer, _ in targets.measured(results)}
             self.assertEqual(any("AVX-512: of AVX2" in what for what in rows), isa == "avx512")
-            self.assertEqual(rows["search, int4, groups of 128, norm 2: times torch"], reached)
+            self.assertEqual(rows["memoryless_mse, int4, groups of 128, f32, norm 2: times llm-compressor"], reached)
 
 
 if __name__ == "__main__":

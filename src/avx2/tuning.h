@@ -19,6 +19,7 @@
 #define ROW_PANEL_PREFETCH_BYTES ((size_t)16 << 20)
 #define ROW_PANEL_PREFETCH_END_BYTES ((size_t)32 << 20)
 #define SEARCH_UNROLLED 2 /* candidates whose sums fit the registers beside what they need */
+#define SEARCH_TABLE_UNROLLED 1 /* the same for norms by a table, which need more registers */
 #define GRAM_ROWS 6       /* a tile of sums in registers: rows */
 #define GRAM_VECTORS 1    /* and vectors of 16 columns */
 #define HESSIAN_ROWS 3      /* a tile of doubles in registers: rows, */

@@ -19,6 +19,7 @@
 #define ROW_PANEL_PREFETCH_BYTES ((size_t)16 << 20)
 #define ROW_PANEL_PREFETCH_END_BYTES ((size_t)32 << 20)
 #define SEARCH_UNROLLED 4    /* candidates whose sums fit the registers beside what they need */
+#define SEARCH_TABLE_UNROLLED 4 /* the same for norms by a table, which need more registers */
 #define GRAM_ROWS 8          /* a tile of sums in registers: rows */
 #define GRAM_VECTORS 2       /* and vectors of 16 columns */
 #define HESSIAN_ROWS 4      /* a tile of doubles in registers: rows, */

@@ -18,6 +18,7 @@
 #define ROW_PANEL_PREFETCH_BYTES ((size_t)32 << 20)
 #define ROW_PANEL_PREFETCH_END_BYTES ROW_PANEL_PREFETCH_BYTES
 #define SEARCH_UNROLLED 2 /* candidates whose sums fit the registers beside what they need */
+#define SEARCH_TABLE_UNROLLED 2 /* the same for norms by a table, which need more registers */
 #define GRAM_ROWS 4       /* a tile of sums in registers: rows */
 #define GRAM_VECTORS 1    /* and vectors of 16 columns */
 #define HESSIAN_ROWS 2      /* a tile of doubles in registers: rows, */

@@ -8,6 +8,7 @@
 #define SQUARES_UNROLLED_ROWS 8
 #define SEARCH_MAX_LINES 16 /* cache lines prefetched a step of the search */
 #define SEARCH_UNROLLED 1   /* candidates at a time */
+#define SEARCH_TABLE_UNROLLED 1 /* the same for norms by a table, which need more registers */
 #define GRAM_ROWS 1         /* a tile of sums: rows */
 #define GRAM_VECTORS 1      /* and vectors of 16 columns */
 #define HESSIAN_ROWS 1      /* a tile of doubles in registers: rows, */

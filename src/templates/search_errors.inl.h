@@ -13,9 +13,10 @@
  *   negligible are normal. The table takes an |e| below 2^-32 as 0: a 2^-14th of the error of rounding to 16 bits.
  * Tails: the last 16 elements may include padding, whose error is 0. If a shift is not itself representable (float
  *   formats, or a zero point beyond the integers), errors are always weighted, and the weight of padding is 0.
- * In flight: SEARCH_UNROLLED candidates, or the iterations that the processor overlaps; SEARCH_MAX_LINES prefetched
- * lines.
+ * In flight: SEARCH_UNROLLED or SEARCH_TABLE_UNROLLED candidates, or the iterations that the processor overlaps;
+ *   SEARCH_MAX_LINES prefetched lines.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
+#include <float.h>
 #include <math.h>
 
 #include "kernels/kernel_search.h"
@@ -67,9 +68,9 @@ DEEP_INLINE f32x16 round_floats(const struct constants *k, f32x16 y)
 }
 
 /* x - (q - shift) * scale. INTEGERS and FLOATS have no shift, and x is a magnitude; `limit` limits the magnitudes of
- * INTEGERS. in_unit: x in the unit of scale and of the difference. */
-DEEP_INLINE f32x16 difference(enum target target, const struct constants *k, f32x16 x, f32x16 limit, f32x16 in_unit,
-                              f32x16 scale, f32x16 inverse, f32x16 shift)
+ * INTEGERS. x and scale are in the unit of the norm, inverse in its inverse. */
+DEEP_INLINE f32x16 difference(enum target target, const struct constants *k, f32x16 x, f32x16 limit, f32x16 scale,
+                              f32x16 inverse, f32x16 shift)
 {
     f32x16 q;
     if (target == INTEGERS) {
@@ -85,37 +86,51 @@ DEEP_INLINE f32x16 difference(enum target target, const struct constants *k, f32
         const f32x16 y = f32x16_fma(x, inverse, shift);
         q = f32x16_sub(f32x16_copy_sign(round_floats(k, f32x16_abs(y)), y), shift);
     }
-    return f32x16_fnma(q, scale, in_unit);
+    return f32x16_fnma(q, scale, x);
 }
 
-/* Converts to the unit that the norm takes. */
+/* Converts elements and scales to the unit that the norm takes, a power of two. Magnitudes below it lose bits, but they
+ * are far below the table, and so is their error. */
 DEEP_INLINE f32x16 to_unit(enum norm_kind kind, f32x16 a)
 {
     return kind == QOBS_NORM_TABLE ? f32x16_mul(a, f32x16_splat(QOBS_NORM_UNIT)) : a;
 }
 
-enum { UNROLLED = SEARCH_UNROLLED, LINE = 64 };
+/* Converts an inverse to the inverse unit, so that products with elements stay the same bits. It stays finite, because
+ * an element may be 0. */
+DEEP_INLINE f32x16 inverse_to_unit(enum norm_kind kind, f32x16 a)
+{
+    return kind == QOBS_NORM_TABLE
+               ? f32x16_min_bits(f32x16_mul(a, f32x16_splat(1 / QOBS_NORM_UNIT)), f32x16_splat(FLT_MAX))
+               : a;
+}
+
+enum { UNROLLED = SEARCH_UNROLLED, TABLE_UNROLLED = SEARCH_TABLE_UNROLLED, LINE = 64 };
+
+/* The candidates in flight: at most UNROLLED. */
+DEEP_INLINE int unrolled(enum norm_kind kind) { return kind == QOBS_NORM_TABLE ? TABLE_UNROLLED : UNROLLED; }
 
 /* |e|^norm = a * b, each step for all vectors, so that none waits for the one before. */
 DEEP_INLINE void abs_pow(enum norm_kind kind, const struct constants *k, const f32x16 e[UNROLLED], f32x16 a[UNROLLED],
                          f32x16 b[UNROLLED])
 {
+    const int n = unrolled(kind);
     f32x16 m[UNROLLED];
-    for (int j = 0; j < UNROLLED; j++)
+    for (int j = 0; j < n; j++)
         b[j] = kind == QOBS_NORM_2 ? e[j] : kind == QOBS_NORM_TABLE ? f32x16_look_up(k->table, e[j]) : f32x16_abs(e[j]);
-    for (int j = 0; j < UNROLLED && kind == QOBS_NORM_2; j++)
+    for (int j = 0; j < n && kind == QOBS_NORM_2; j++)
         a[j] = e[j];
-    for (int j = 0; j < UNROLLED && kind == QOBS_NORM_3; j++)
+    for (int j = 0; j < n && kind == QOBS_NORM_3; j++)
         a[j] = f32x16_mul(e[j], e[j]);
-    for (int j = 0; j < UNROLLED && kind == QOBS_NORM_TABLE; j++) {
+    for (int j = 0; j < n && kind == QOBS_NORM_TABLE; j++) {
         m[j] = f32x16_minus_mantissa(e[j]);
         a[j] = f32x16_add(m[j], k->polynomial[4]);
     }
     for (int i = 3; i >= 0 && kind == QOBS_NORM_TABLE; i--)
-        for (int j = 0; j < UNROLLED; j++)
+        for (int j = 0; j < n; j++)
             a[j] = f32x16_fma(a[j], m[j], k->polynomial[i]);
 #ifdef QOBS_SLEEF
-    for (int j = 0; j < UNROLLED && kind == QOBS_NORM_POW; j++)
+    for (int j = 0; j < n && kind == QOBS_NORM_POW; j++)
         b[j] = f32x16_pow(f32x16_mul(b[j], f32x16_splat(k->prescale)), k->exponent);
 #endif
 }
@@ -137,12 +152,11 @@ struct unrolled {
 DEEP_INLINE void add_errors(enum target target, enum norm_kind kind, bool weighted, const struct constants *k, f32x16 x,
                             f32x16 limit, f32x16 weight, struct unrolled *c)
 {
-    const f32x16 in_unit = to_unit(kind, x);
     f32x16 e[UNROLLED], a[UNROLLED], b[UNROLLED];
-    for (int j = 0; j < UNROLLED; j++)
-        e[j] = difference(target, k, x, limit, in_unit, c->scale[j], c->inverse[j], c->shift[j]);
+    for (int j = 0; j < unrolled(kind); j++)
+        e[j] = difference(target, k, x, limit, c->scale[j], c->inverse[j], c->shift[j]);
     abs_pow(kind, k, e, a, b);
-    for (int j = 0; j < UNROLLED; j++)
+    for (int j = 0; j < unrolled(kind); j++)
         c->sum[j] = add_error(kind, weighted, c->sum[j], a[j], b[j], weight);
 }
 
@@ -188,35 +202,36 @@ DEEP_INLINE void by_elements(enum target target, enum norm_kind kind, bool weigh
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
     const float *const x = a->x, *const weight = a->weight;
     const size_t n = a->n;
-    struct prefetching prefetch = prefetching_of(a->count / UNROLLED, a->prefetch);
+    struct prefetching prefetch = prefetching_of(a->count / (size_t)unrolled(kind), a->prefetch);
     _Alignas(64) float limited[2 * QOBS_SEARCH_MOST]; /* a vector of magnitudes, a vector of limits, and so on */
     if (target == INTEGERS) {
         const f32x16 below = f32x16_sub(k.middle, f32x16_sub(k.quant_min, k.middle));
         for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
             const f32x16 v = f32x16_load(x + i);
-            f32x16_store(limited + 2 * i, f32x16_abs(v));
+            f32x16_store(limited + 2 * i, to_unit(kind, f32x16_abs(v)));
             f32x16_store(limited + 2 * i + QOBS_SEARCH_LANES, f32x16_by_sign(v, below, k.quant_max));
         }
     }
     for (size_t c = 0; c < a->count; c += 4) {
         f32x16 total[4];
-        for (size_t first = 0; first < 4; first += UNROLLED) {
+        for (size_t first = 0; first < 4; first += (size_t)unrolled(kind)) {
             struct unrolled some;
             prefetch_some(&prefetch);
-            for (int j = 0; j < UNROLLED; j++) {
+            for (int j = 0; j < unrolled(kind); j++) {
                 const size_t at = (c + first + (size_t)j) * a->candidates->step;
                 some.scale[j] = to_unit(kind, f32x16_splat(a->candidates->scale[at]));
-                some.inverse[j] = f32x16_splat(a->candidates->inverse[at]);
+                some.inverse[j] = inverse_to_unit(kind, f32x16_splat(a->candidates->inverse[at]));
                 some.shift[j] = f32x16_splat(a->candidates->shift[at]);
                 some.sum[j] = f32x16_splat(0);
             }
             for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-                const f32x16 given = f32x16_load(target == INTEGERS ? limited + 2 * i : x + i);
+                const f32x16 given =
+                    target == INTEGERS ? f32x16_load(limited + 2 * i) : to_unit(kind, f32x16_load(x + i));
                 const f32x16 limit = target == INTEGERS ? f32x16_load(limited + 2 * i + QOBS_SEARCH_LANES) : given;
                 add_errors(target, kind, weighted, &k, target == FLOATS ? f32x16_abs(given) : given, limit,
                            weighted ? f32x16_load(weight + i) : given, &some);
             }
-            for (int j = 0; j < UNROLLED; j++)
+            for (int j = 0; j < unrolled(kind); j++)
                 total[first + (size_t)j] = some.sum[j];
         }
         f32x16_sum_4(total, a->sum + c);
@@ -231,7 +246,7 @@ DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weight
     const size_t n = a->n, each = L * (1 + (target == INTEGERS) +
                                        weighted); /* floats of an element: magnitude or value, limit, weight */
     struct prefetching prefetch =
-        prefetching_of(a->count / UNROLLED * ((n + BETWEEN_TOTALS - 1) / BETWEEN_TOTALS), a->prefetch);
+        prefetching_of(a->count / (size_t)unrolled(kind) * ((n + BETWEEN_TOTALS - 1) / BETWEEN_TOTALS), a->prefetch);
     _Alignas(64) float transposed[3 * L * QOBS_SEARCH_FEW], tile[L * L];
     const f32x16 below = target == INTEGERS ? f32x16_sub(k.middle, f32x16_sub(k.quant_min, k.middle)) : f32x16_splat(0);
     for (size_t first = 0; first < n; first += L) {
@@ -239,7 +254,8 @@ DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weight
         f32x16_transpose(a->x + first, a->row, tile);
         for (size_t i = 0; i < L; i++) {
             const f32x16 v = f32x16_load(tile + i * L);
-            f32x16_store(to + i * each, target == INTEGERS || target == FLOATS ? f32x16_abs(v) : v);
+            f32x16_store(to + i * each,
+                         to_unit(kind, target == INTEGERS || target == FLOATS ? f32x16_abs(v) : v));
             if (target == INTEGERS)
                 f32x16_store(to + i * each + L, f32x16_by_sign(v, below, k.quant_max));
         }
@@ -249,13 +265,13 @@ DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weight
                 f32x16_store(to + i * each + each - L, f32x16_load(tile + i * L));
         }
     }
-    for (size_t c = 0; c < a->count; c += UNROLLED) {
+    for (size_t c = 0; c < a->count; c += (size_t)unrolled(kind)) {
         struct unrolled some;
         f32x16 total[UNROLLED];
-        for (int j = 0; j < UNROLLED; j++) {
+        for (int j = 0; j < unrolled(kind); j++) {
             const size_t at = (c + (size_t)j) * L;
             some.scale[j] = to_unit(kind, f32x16_load(a->candidates->scale + at));
-            some.inverse[j] = f32x16_load(a->candidates->inverse + at);
+            some.inverse[j] = inverse_to_unit(kind, f32x16_load(a->candidates->inverse + at));
             some.shift[j] = f32x16_load(a->candidates->shift + at);
             total[j] = f32x16_splat(0);
         }
@@ -265,17 +281,17 @@ DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weight
                                                             (n - first < BETWEEN_TOTALS ? n : first + BETWEEN_TOTALS) *
                                                                 each;
             prefetch_some(&prefetch);
-            for (int j = 0; j < UNROLLED; j++)
+            for (int j = 0; j < unrolled(kind); j++)
                 some.sum[j] = f32x16_splat(0);
             for (; x < end; x += each) {
                 const f32x16 v = f32x16_load(x);
                 add_errors(target, kind, weighted, &k, v, target == INTEGERS ? f32x16_load(x + L) : v,
                            weighted ? f32x16_load(x + each - L) : v, &some);
             }
-            for (int j = 0; j < UNROLLED; j++)
+            for (int j = 0; j < unrolled(kind); j++)
                 total[j] = f32x16_add(total[j], some.sum[j]);
         }
-        for (int j = 0; j < UNROLLED; j++)
+        for (int j = 0; j < unrolled(kind); j++)
             f32x16_store(a->sum + (c + (size_t)j) * L, total[j]);
     }
 }

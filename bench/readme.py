@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""The tables and the picture of README: what they show, and from which pairs."""
+
+import os
+import shutil
+import statistics
+
+import charts
+import rules
+
+OBSERVERS = "bench/results/beside-observers.svg"  # beside README
+
+# Beside what users run: each row names the pair that measures it.
+USERS = {
+    "`PerChannelMinMaxObserver`, f32 4096x4096": "pair/torch/observer/PerChannelMinMaxObserver",
+    "`HistogramObserver`, ten batches of 2 M": "pair/torch/HistogramObserver/forward-steady",
+    "`memoryless_minmax`, int4, groups of 128, bf16": "pair/llmcompressor/memoryless_minmax/bf16-int4-group-128",
+    "`memoryless_mse`, int4, groups of 128, f32": "pair/llmcompressor/memoryless_mse/f32-int4-group-128-norm-2.4",
+    "the same in bf16": "pair/llmcompressor/memoryless_mse/bf16-int4-group-128-norm-2.4",
+    "`model_free_ptq`, W4A16": "pair/checkpoint/model_free_ptq/W4A16",
+    "`model_free_ptq`, FP8_DYNAMIC": "pair/checkpoint/model_free_ptq/FP8_DYNAMIC",
+    "`model_free_ptq`, NVFP4A16": "pair/checkpoint/model_free_ptq/NVFP4A16",
+    "model-free W4A16": "pair/checkpoint/model-free/W4A16",
+    "NeUQI, int4 asymmetric": "pair/optimal/int4-asymmetric-neuqi",
+    "entropy, 2048 bins, stride 8": "pair/modelopt/HistogramCalibrator/entropy-stride-8",
+    "NVFP4 sweep of all e4m3 scales": "pair/optimal/nvfp4-sweep",
+    "`EntropyCalibrater`, five batches": "pair/onnxruntime/EntropyCalibrater/5-batches",
+    "`PerTensorPercentileObserver`, five batches": "pair/quark/PerTensorPercentileObserver/5-batches",
+}
+# Beside the limit of the machine.
+MACHINE = {
+    "min/max, f32 4096x4096, whole tensor / read loop": "pair/minmax-read/f32/row/4096x4096",
+    "min/max, f32, groups of 128 / read loop": "pair/minmax-read/f32/group-128/4096x4096",
+    "min/max, f32, groups of 32 / read loop": "pair/minmax-read/f32/group-32/4096x4096",
+    "min/max, f32, columns / read loop": "pair/minmax-read/f32/columns/4096x4096",
+    "min/max, bf16, groups of 128 / read loop": "pair/minmax-read/bf16/group-128/4096x4096",
+    "MSE search, norm 2.4, two threads / one": "pair/search-2-threads/int4-group-128-norm-2.4",
+    "`qobs calibrate`, 1 GB bf16, two threads / `cat`": "pair/calibrate-cat",
+    "`qobs quantize --scheme W4A16`, two threads / `cat`": "pair/checkpoint/cat/W4A16",
+}
+# The picture: a row for each observer.
+PICTURE = {
+    "torch MinMaxObserver": "pair/torch/observer/MinMaxObserver",
+    "torch MovingAverageMinMaxObserver": "pair/torch/observer/MovingAverageMinMaxObserver",
+    "torch PerChannelMinMaxObserver": "pair/torch/observer/PerChannelMinMaxObserver",
+    "torch PerChannelMinMaxObserver, ch_axis 1": "pair/torch/observer/PerChannelMinMaxObserver-ch_axis-1",
+    "torch HistogramObserver": "pair/torch/HistogramObserver/forward-steady",
+    "torchao AffineQuantizedMinMax, groups": "pair/torchao/AffineQuantizedMinMaxObserver/int8-group-128",
+    "llm-compressor memoryless_minmax, bf16": "pair/llmcompressor/memoryless_minmax/bf16-int4-group-128",
+    "llm-compressor static_minmax": "pair/llmcompressor/static_minmax/int8-tensor-10-batches",
+    "llm-compressor minmax": "pair/llmcompressor/minmax/int8-tensor-10-batches",
+    "llm-compressor memoryless_mse, f32": "pair/llmcompressor/memoryless_mse/f32-int4-group-128-norm-2.4",
+    "llm-compressor memoryless_mse, bf16": "pair/llmcompressor/memoryless_mse/bf16-int4-group-128-norm-2.4",
+    "AutoRound opt_rtn / qobs.imatrix_optimal": "pair/optimal/int4-opt_rtn",
+    "AutoRound NeUQI / qobs.imatrix_optimal": "pair/optimal/int4-asymmetric-neuqi",
+    "Model-Optimizer NVFP4 sweep": "pair/optimal/nvfp4-sweep",
+    "Model-Optimizer MaxCalibrator": "pair/modelopt/MaxCalibrator/axis-0",
+    "Model-Optimizer HistogramCalibrator, percentile": "pair/modelopt/HistogramCalibrator/percentile",
+    "Model-Optimizer HistogramCalibrator, entropy": "pair/modelopt/HistogramCalibrator/entropy-stride-8",
+    "ONNX Runtime EntropyCalibrater": "pair/onnxruntime/EntropyCalibrater/5-batches",
+    "ONNX Runtime PercentileCalibrater": "pair/onnxruntime/PercentileCalibrater/5-batches",
+    "Quark PerGroupMinMaxObserver": "pair/quark/PerGroupMinMaxObserver/int4-group-128",
+    "Quark PerTensorPercentileObserver": "pair/quark/PerTensorPercentileObserver/5-batches",
+    "Quark PerTensorMSEObserver": "pair/quark/PerTensorMSEObserver/5-batches",
+}
+
+
+def figures(pair):
+    return rules.quiet(pair) if "machine_before" in pair else pair["ratio"]
+
+
+def table(results, rows, header, cells):
+    """The median and the extremes of each pair that was measured."""
+    found = [(what, results["pairs"][pair]) for what, pair in rows.items() if pair in results["pairs"]]
+    lines = []
+    for what, pair in found:
+        ratios = figures(pair)
+        if ratios:
+            lines.append(
+                f"| {' | '.join(cells(what, pair))} | "
+                + " | ".join(f"{f:.3g}" for f in (statistics.median(ratios), min(ratios), max(ratios)))
+                + " |"
+            )
+    return [f"| {header} | from | to |", "|" + "---|" * (header.count("|") + 3), *lines] if lines else []
+
+
+def source(results):
+    """Where the figures come from: the last run of --again, or the first of all."""
+    run = ([r for r in results.get("runs", []) if "--again" in r["command"].split()] or [results])[-1]
+    conditions = f" {run['conditions'].rstrip('.')}." if run.get("conditions") else ""
+    return (
+        f"{results['cpu']}, {results['isa']}, one thread unless a row says more, "
+        f"{run['date']}, commit {run['commit']}, "
+        f"`{run['command']}`.{conditions} Medians and extremes of runs that take turns."
+    )
+
+
+def picture(results, path):
+    rows = []
+    for label, name in PICTURE.items():
+        if name in results["pairs"]:
+            pair = results["pairs"][name]
+            rows.append((label, statistics.median(pair["other_speed"]), statistics.median(pair["speed"])))
+    if not rows or not shutil.which("gnuplot"):
+        return False
+    charts.beside(rows, path)
+    return True
+
+
+def blocks(results, directory):
+    users = table(
+        results,
+        USERS,
+        "beside what users run, one thread | version | times as fast",
+        lambda what, pair: (what, pair["upstream"]),
+    )
+    machine = table(results, MACHINE, "beside the limit of the machine | ratio", lambda what, _: (what,))
+    found = {"headline": users, "measured": [*machine, "", source(results)]}
+    if picture(results, os.path.join(directory, OBSERVERS)):
+        found["measured"] += ["", f"![Elements a second of each observer, theirs and ours]({OBSERVERS})"]
+    return found
+
+
+def write(path, results):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for name, lines in blocks(results, os.path.dirname(path)).items():
+        marks = f"<!-- {name}: written by bench/report.py -->", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(marks[0])
+        _, found, after = rest.partition(marks[1])
+        if not found:
+            raise SystemExit(f"{path}: the marks of {name} are missing")
+        text = "\n".join([before + marks[0], "", *lines, "", marks[1]]) + after
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def pattern(*tables):
+    """The names of the pairs of README as a part of a regular expression, for scripts/bench.sh --again."""
+    return "|".join(
+        sorted({name.removeprefix("pair/").replace(".", "[.]") for rows in tables for name in rows.values()})
+    )
+
+
+if __name__ == "__main__":
+    print(pattern(USERS, PICTURE, MACHINE))
