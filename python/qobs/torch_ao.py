@@ -163,12 +163,16 @@ def _buffers(module: Any) -> tuple[Any, Any, Any]:
 class _State:
     """A qobs.Observer with the state of a HistogramObserver, and that state as it was written to its buffers."""
 
-    __slots__ = ("high", "histogram", "low", "most", "observer")
+    __slots__ = ("high", "histogram", "low", "most", "observer", "results")
 
     def __init__(self, low: Any, high: Any, histogram: Any):
         self.observer = Observer("torch.HistogramObserver", bins=histogram.shape[0], qscheme="per_tensor_affine",
                                  nonfinite="refuse")
-        self.low, self.high, self.histogram, self.most = low, high, histogram, 0
+        self.low, self.high, self.histogram, self.most = low.new_empty(()), low.new_empty(()), histogram.clone(), 0
+        self.low.copy_(low.reshape(()))
+        self.high.copy_(high.reshape(()))
+        self.results = tuple((name, out.data_ptr(), 4 * out.numel()) for name, out in (
+            (b"min_val", self.low), (b"max_val", self.high), (b"histogram", self.histogram)))
         if low != math.inf and high != -math.inf:
             self.observer.set_histogram(histogram, min=low.item(), max=high.item())
             self.most = int(histogram.max())
@@ -176,10 +180,9 @@ class _State:
     def observe(self, x: Any) -> None:
         """Adds a batch. most: no count is larger."""
         self.observer.observe(x)
-        new = self.low.new_empty
-        self.low, self.high, self.histogram = new(()), new(()), new(self.histogram.shape)
-        for name, result in ((b"min_val", self.low), (b"max_val", self.high), (b"histogram", self.histogram)):
-            call(lib.observer_read, self.observer._handle, name, result.data_ptr(), 4 * result.numel())
+        handle = self.observer._handle
+        for name, out, size in self.results:
+            call(lib.observer_read, handle, name, out, size)
         self.most += x.numel()
         if self.most >= EXACT:
             self.most = int(self.histogram.max())
