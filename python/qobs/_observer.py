@@ -177,17 +177,16 @@ class Observer:
         NoResultError."""
         out, done = c.QparamBuffers(sizeof(c.QparamBuffers)), []
         with self._lock:
-            names, factor = self._names(), None
+            names = self._names()
             for name in ("scale", "zero_point"):
                 if name == "scale" or name in names:
                     address, size, result = self._place(name)
                     setattr(out, name, address)
                     setattr(out, f"{name}_size", size)
                     done.append(result)
-            if "global_scale" in names:
-                out.global_scale, _, factor = self._place("global_scale")
-            call(lib.observer_qparams, self._handle, byref(out))  # one search in a histogram for all of them
-        return QParams(done[0](), done[1]() if len(done) > 1 else None, factor() if factor else None)
+            call(lib.observer_qparams, self._handle, byref(out))  # one search in a histogram for both
+            factor = self.read("global_scale") if "global_scale" in names else None
+        return QParams(done[0](), done[1]() if len(done) > 1 else None, factor)
 
     def _place(self, name: str) -> tuple[int, int, Any]:
         """Memory for a result: its address, its bytes, and the function that returns the array."""
