@@ -202,8 +202,8 @@ class Calibration:
         return self._means("imatrix_sum")
 
     def hessian(self) -> dict[str, Any]:
-        """Mean products of columns of the inputs, E[x x^T], float64 of shape (blocks, n, n), by name of the module; short
-        blocks end with zeros. Errors: NoDataError; InvalidArgumentError if none was collected."""
+        """Mean products of columns of the inputs, E[x x^T], float64 of shape (blocks, n, n), by name of the module;
+        short blocks end with zeros. Errors: NoDataError; InvalidArgumentError if none was collected."""
         if not self._importance.startswith(_HESSIAN):
             raise c.InvalidArgumentError(f"importance: is not {_HESSIAN}, so that there is no Hessian")
         return self._means("hessian_sum")

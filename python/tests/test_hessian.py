@@ -41,12 +41,14 @@ def files(directory):
     return {name: (directory / name).read_bytes() for name in names}
 
 
-@pytest.mark.parametrize("settings, size", [("", 128), (" group_size=32", 32), (" group_size=32 hessian_block_size=64", 64),
-                                            (" group_size=64 hessian_block_size=24", 24)])
+@pytest.mark.parametrize("settings, size", [
+    ("", 128), (" group_size=32", 32), (" group_size=32 hessian_block_size=64", 64),
+    (" group_size=64 hessian_block_size=24", 24)])
 def test_a_hessian_is_the_mean_product(model, settings, size):
     inputs = []
     name = "model.layers.0.mlp.down_proj"
-    hook = model.get_submodule(name).register_forward_pre_hook(lambda m, a: inputs.append(a[0].double().reshape(-1, 256)))
+    layer = model.get_submodule(name)
+    hook = layer.register_forward_pre_hook(lambda m, a: inputs.append(a[0].double().reshape(-1, 256)))
     c = observe(model, SAMPLES, "W4A16", importance="qobs.local_hessian" + settings)
     hook.remove()
     x = torch.cat(inputs)
@@ -81,9 +83,10 @@ def test_files_are_those_of_recorded_activations(folder, model, scheme, settings
 
 
 def test_saved_states_merge(folder, model, tmp_path):
-    """Two machines see half of the tokens each. Chunks of 64 tokens start anew, so that sums differ in their last bits."""
+    """Two machines see half of the tokens each. Sums of several batches differ in their last bits."""
     for i in range(2):
-        observe(model, SAMPLES[4 * i:4 * i + 4], "W4A16", importance="qobs.local_hessian").save(tmp_path / f"states-{i}")
+        half = observe(model, SAMPLES[4 * i:4 * i + 4], "W4A16", importance="qobs.local_hessian")
+        half.save(tmp_path / f"states-{i}")
     report = qobs.quantize(folder, tmp_path / "merged", "W4A16", preset="qobs.local_hessian",
                            states=[tmp_path / "states-0", tmp_path / "states-1"])
     once = observe(model, SAMPLES, "W4A16", importance="qobs.local_hessian").quantize(folder, tmp_path / "once")
