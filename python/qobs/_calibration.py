@@ -60,7 +60,8 @@ def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_m
     scheme says the format and the groups of the weights; settings change them: "qobs.local_hessian group_size=64".
 
     Memory: one state for each observer: some 200 bytes for min/max, 8 bytes a column for importance, 8 bytes for each
-    pair of columns of a block for a Hessian. The model computes what it computes without. Tensors on a GPU are copied to the CPU one by one. One thread at a time may run the model.
+    pair of columns of a block for a Hessian. The model computes what it computes without. Tensors on a GPU are copied to
+    the CPU one by one. One thread at a time may run the model.
     Errors: InvalidArgumentError. Reproduces the calibration of oneshot of llm-compressor and, for importance, the hook
     of IMatrixMSEObserver.attach."""
     states = "q" * queries + "kv" * kv_cache
@@ -220,7 +221,8 @@ class Calibration:
         """Quantizes the directory of the model with what was observed: qobs.quantize with scheme and states.
 
         options: those of qobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
-        is that preset with the settings of importance. Returns the report of quantize. Errors: those of qobs.quantize, NoDataError."""
+        is that preset with the settings of importance. Returns the report of quantize. Errors: those of qobs.quantize,
+        NoDataError."""
         if any(name.endswith(".importance") for name in self.observers):
             preset, *settings = self._importance.split()
             if options.setdefault("preset", preset) == _HESSIAN:

@@ -247,7 +247,8 @@ def line_search(x, granularity, values, cls=None, **arguments):
     cls = cls or module("torchao.quantization.observer").AffineQuantizedMSEObserver
     kinds = importlib.import_module("torchao.quantization.granularity")
     mappings = importlib.import_module("torchao.quantization.quant_primitives").MappingType
-    arguments = {"mapping_type": mappings[arguments.pop("mapping", "SYMMETRIC")], "target_dtype": torch.int8, **arguments}
+    mapping = mappings[arguments.pop("mapping", "SYMMETRIC")]
+    arguments = {"mapping_type": mapping, "target_dtype": torch.int8, **arguments}
     observer = cls(granularity=getattr(kinds, granularity)(*values), **arguments)
     observer(x)
     return bits([observer.min_val, observer.max_val, observer.calculate_qparams()])

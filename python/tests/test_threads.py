@@ -48,8 +48,9 @@ def test_one_observer_sees_every_batch():
     assert (observer.read("min_val"), observer.read("max_val")) == (everything.min(), everything.max())
 
 
-@pytest.mark.parametrize("preset", ["torch.HistogramObserver", "llmc.memoryless_minmax num_bits=4 group_size=16 base_name=weight",
-                                    "modelopt.HistogramCalibrator"])
+@pytest.mark.parametrize("preset", [
+    "torch.HistogramObserver", "llmc.memoryless_minmax num_bits=4 group_size=16 base_name=weight",
+    "modelopt.HistogramCalibrator"])
 def test_observers_are_independent(preset):
     def work(i):
         observer = qobs.Observer(preset)
