@@ -222,7 +222,7 @@ ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *qu
                                const struct search_candidates *candidates, size_t count, double *sum)
 {
     struct native_how by_inverse = how;
-    _Alignas(64) float number[QOBS_SEARCH_LANES];
+    _Alignas(64) float number[QOBS_SEARCH_LANES] = {0};
     by_inverse.inverse = true;
 #ifdef F32X16_PERMUTES
     if (how.levels)
