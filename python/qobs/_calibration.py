@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -25,14 +26,22 @@ _INPUTS = {
     "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",
 }
 _STATES = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
-_IMPORTANCE = "llmc.imatrix_mse base_name=weight"
+_IMPORTANCE = "llmc.imatrix_mse"
+_HESSIAN = "qobs.local_hessian"
+# The same of weights, for a Hessian: its blocks are the groups of the weight.
+_WEIGHTS = {
+    "W8A8": "num_bits=8 strategy=channel",
+    "INT8": "num_bits=8 strategy=channel",
+    "NVFP4": "num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
+    "MXFP4": "num_bits=4 type=float strategy=group group_size=32 scale_dtype=uint8",
+}
 # Layers with one input that vLLM runs as one matrix, and which therefore share a global scale.
 _FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("w1", "w3"))
 
 
 def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_minmax",
                 targets: Iterable[str] = ("Linear",), ignore: Iterable[str] = ("lm_head",), kv_cache: bool = False,
-                queries: bool = False, importance: bool = False, settings: str = "") -> Calibration:
+                queries: bool = False, importance: bool | str = False, settings: str = "") -> Calibration:
     """Observes the activations of a torch model while it runs:
 
         with qobs.calibration(model, scheme="FP8") as c:
@@ -44,12 +53,15 @@ def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_m
     layers; other schemes need kv_cache, queries or importance. preset: observer of the inputs; settings: more of it,
     "averaging_constant=0.05". targets, ignore: names of modules, "re:" patterns that match from the start, or names of
     classes: "Linear" means torch.nn.Linear and its subclasses. kv_cache: also observes keys and values of attention for
-    an e4m3 cache; the model must be one of transformers. queries: the same of queries. importance: also collects the
-    mean square of each column of the inputs, which weighs the columns of weights in searches (llmc.imatrix_mse and
-    other presets with mse).
+    an e4m3 cache; the model must be one of transformers. queries: the same of queries. importance: True also collects
+    the mean square of each column of the inputs, which weighs the columns of weights in searches (llmc.imatrix_mse and
+    other presets with mse, qobs.imatrix_optimal). "qobs.local_hessian", with settings of that preset after it, collects
+    the products of columns instead: the Hessian of each group of columns, or of each hessian_block_size columns. The
+    scheme says the format and the groups of the weights; settings change them: "qobs.local_hessian group_size=64".
 
-    Memory: one state for each observer: some 200 bytes for min/max, 8 bytes a column for importance. The model computes
-    what it computes without. Tensors on a GPU are copied to the CPU one by one. One thread at a time may run the model.
+    Memory: one state for each observer: some 200 bytes for min/max, 8 bytes a column for importance, 8 bytes for each
+    pair of columns of a block for a Hessian. The model computes what it computes without. Tensors on a GPU are copied to
+    the CPU one by one. One thread at a time may run the model.
     Errors: InvalidArgumentError. Reproduces the calibration of oneshot of llm-compressor and, for importance, the hook
     of IMatrixMSEObserver.attach."""
     states = "q" * queries + "kv" * kv_cache
@@ -90,8 +102,9 @@ class Calibration:
     up."""
 
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
-                 states: str, importance: bool, settings: str):
+                 states: str, importance: bool | str, settings: str):
         self.scheme = scheme.upper()
+        self._importance = _importance_config(self.scheme, importance)
         self.observers: dict[str, Observer] = {}
         if self.scheme not in _INPUTS and not states and not importance:
             raise c.InvalidArgumentError(f"scheme: is {scheme!r}; those with stored scales of activations are "
@@ -105,7 +118,7 @@ class Calibration:
                 config = f"{preset} base_name=input {_INPUTS[self.scheme]} {settings}"
                 self.observers[f"{name}.input"] = Observer(config)
             if importance:
-                self.observers[f"{name}.importance"] = Observer(_IMPORTANCE)
+                self.observers[f"{name}.importance"] = Observer(self._importance)
         for name in attention:
             for k in states:
                 self.observers[f"{name}.{k}_states"] = Observer(f"{_STATES} base_name={k}")
@@ -135,8 +148,7 @@ class Calibration:
         """The observers that have data. Modules that have not run are missing, such as experts without tokens. Errors:
         NoDataError if there is none."""
         found = {name: o for name, o in self.observers.items()
-                 if (o.results["imatrix_count"].item() if name.endswith(".importance") and "imatrix_count" in o.results
-                     else o.counts().batches) > 0}
+                 if (_tokens(o) if name.endswith(".importance") else o.counts().batches) > 0}
         if not found:
             raise c.NoDataError("calibration: no layer has run")
         return found
@@ -185,10 +197,21 @@ class Calibration:
 
     def importance(self) -> dict[str, Any]:
         """Mean square of each column of the inputs, float32 of shape (columns,), by name of the module: importance of
-        search. Errors: NoDataError."""
+        search. Errors: NoDataError; InvalidArgumentError if a Hessian was collected."""
+        if self._importance.startswith(_HESSIAN):
+            raise c.InvalidArgumentError(f"importance: was collected for {_HESSIAN}, see hessian()")
+        return self._means("imatrix_sum")
+
+    def hessian(self) -> dict[str, Any]:
+        """Mean products of columns of the inputs, E[x x^T], float64 of shape (blocks, n, n), by name of the module;
+        short blocks end with zeros. Errors: NoDataError; InvalidArgumentError if none was collected."""
+        if not self._importance.startswith(_HESSIAN):
+            raise c.InvalidArgumentError(f"importance: is not {_HESSIAN}, so that there is no Hessian")
+        return self._means("hessian_sum")
+
+    def _means(self, name: str) -> dict[str, Any]:
         observers = {name: o for name, o in self.observed().items() if name.endswith(".importance")}
-        return {name.removesuffix(".importance"): o.read("imatrix_sum") / o.read("imatrix_count").item()
-                for name, o in observers.items()}
+        return {module.removesuffix(".importance"): o.read(name) / _tokens(o) for module, o in observers.items()}
 
     def write_scales(self, path: Any) -> None:
         """Writes scales() to a safetensors file, which appears when it is complete. Errors: NoDataError, OSError."""
@@ -197,14 +220,43 @@ class Calibration:
     def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> dict[str, Any]:
         """Quantizes the directory of the model with what was observed: qobs.quantize with scheme and states.
 
-        options: those of qobs.quantize. With importance the default of preset is "llmc.imatrix_mse". Returns its
-        report. Errors: those of qobs.quantize, NoDataError."""
+        options: those of qobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
+        is that preset with the settings of importance. Returns the report of quantize. Errors: those of qobs.quantize,
+        NoDataError."""
         if any(name.endswith(".importance") for name in self.observers):
-            options.setdefault("preset", "llmc.imatrix_mse")
+            preset, *settings = self._importance.split()
+            if options.setdefault("preset", preset) == _HESSIAN:
+                own = dict(setting.split("=", 1) for setting in settings[settings.index("base_name=weight") + 1:])
+                options["settings"] = {**own, **(options.get("settings") or {})}
         with tempfile.TemporaryDirectory() as folder:
             states = os.path.join(folder, "states")
             self.save(states)
             return quantize(model_dir, out_dir, self.scheme, states=[states], **options)
+
+
+def _importance_config(scheme: str, importance: bool | str) -> str:
+    """The observer of importance: preset, settings of the scheme, "base_name=weight", settings of the caller."""
+    if isinstance(importance, bool):
+        return f"{_IMPORTANCE} base_name=weight"
+    preset, _, settings = importance.partition(" ")
+    if preset != _HESSIAN:
+        raise c.InvalidArgumentError(f"importance: is {preset!r}, allowed are True, False and {_HESSIAN!r}")
+    integers = re.fullmatch(r"W([2-8])A(?:4|8|16|FP8)(_ASYM)?", scheme)
+    weights = _WEIGHTS.get(scheme.removesuffix("A16"))
+    if weights is None and integers:
+        symmetric = "false" if integers[2] else "true"
+        weights = f"num_bits={integers[1]} symmetric={symmetric} strategy=group group_size=128"
+    if weights is None:
+        raise c.InvalidArgumentError(f"importance: {_HESSIAN} is for integers and 4-bit floats with a scale for each "
+                                     f"group or channel of the weight, not for {scheme}")
+    return f"{preset} {weights} base_name=weight {settings}".strip()
+
+
+def _tokens(importance: Observer) -> int:
+    """Activations that an observer of importance has seen."""
+    results = importance.results
+    names = [name for name in ("imatrix_count", "hessian_count") if name in results]
+    return int(results[names[0]].item()) if names else 0
 
 
 def _fused_inputs(observers: dict[str, Observer]) -> Iterable[list[Observer]]:

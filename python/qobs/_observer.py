@@ -175,20 +175,33 @@ class Observer:
     def qparams(self) -> QParams:
         """Scale, zero point and global scale; None for those the preset does not have. Errors: NoDataError,
         NoResultError."""
+        out, done = c.QparamBuffers(sizeof(c.QparamBuffers)), []
         with self._lock:
             names = self._names()
-            return QParams(self.read("scale"), self.read("zero_point") if "zero_point" in names else None,
-                           self.read("global_scale") if "global_scale" in names else None)
+            for name in ("scale", "zero_point"):
+                if name == "scale" or name in names:
+                    address, size, result = self._place(name)
+                    setattr(out, name, address)
+                    setattr(out, f"{name}_size", size)
+                    done.append(result)
+            call(lib.observer_qparams, self._handle, byref(out))  # one search in a histogram for both
+            factor = self.read("global_scale") if "global_scale" in names else None
+        return QParams(done[0](), done[1]() if len(done) > 1 else None, factor)
+
+    def _place(self, name: str) -> tuple[int, int, Any]:
+        """Memory for a result: its address, its bytes, and the function that returns the array."""
+        result = c.Result(sizeof(c.Result))
+        call(lib.observer_result_find, self._handle, name.encode(), byref(result))
+        framework = self._framework or default_framework()
+        address, done = framework.empty(tuple(result.shape[:result.ndim]), result.dtype)
+        return address, result.size, done
 
     def read(self, name: str) -> Any:
         """One result, with its dtype and shape. bfloat16 and float8_e4m3fn become float32 where numpy has no
         ml_dtypes."""
-        result = c.Result(sizeof(c.Result))
         with self._lock:
-            call(lib.observer_result_find, self._handle, name.encode(), byref(result))
-            framework = self._framework or default_framework()
-            address, done = framework.empty(tuple(result.shape[:result.ndim]), result.dtype)
-            call(lib.observer_read, self._handle, result.name, address, result.size)
+            address, size, done = self._place(name)
+            call(lib.observer_read, self._handle, name.encode(), address, size)
         return done()
 
     def _names(self) -> list[str]:

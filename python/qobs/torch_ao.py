@@ -29,6 +29,7 @@ from ._observer import Observer
 _core = Dropin("torch.ao", "2.13")
 _torchao = Dropin("torchao", "0.18")
 _combines: set[Any] = set()  # upstream's _combine_histograms, which qobs reproduces; subclasses may have another
+_losses: set[Any] = set()  # the same of loss_fn and mse
 
 
 def install(*, strict: bool = False) -> None:
@@ -56,6 +57,8 @@ def install_torchao(*, strict: bool = False) -> None:
     if _torchao.begin(strict, torchao.__version__):
         _replace_observers(_torchao, pt2e, "torchao.pt2e")
         _replace(_torchao, affine.AffineQuantizedMinMaxObserver, "forward", "torchao", _affine)
+        _replace(_torchao, affine.AffineQuantizedMSEObserver, "line_search", "torchao", _line_search)
+        _losses.update((affine.AffineQuantizedMSEObserver.loss_fn, affine.AffineQuantizedMSEObserver.mse))
         _replace(_torchao, affine_pt2e.AffineQuantizedMinMaxObserver, "forward", "torchao.pt2e", _affine_pt2e)
         _replace(_torchao, affine_pt2e.AffineQuantizedMovingAverageMinMaxObserver, "forward", "torchao.pt2e",
                  _affine_average)
@@ -163,12 +166,16 @@ def _buffers(module: Any) -> tuple[Any, Any, Any]:
 class _State:
     """A qobs.Observer with the state of a HistogramObserver, and that state as it was written to its buffers."""
 
-    __slots__ = ("high", "histogram", "low", "most", "observer")
+    __slots__ = ("high", "histogram", "low", "most", "observer", "results")
 
     def __init__(self, low: Any, high: Any, histogram: Any):
         self.observer = Observer("torch.HistogramObserver", bins=histogram.shape[0], qscheme="per_tensor_affine",
                                  nonfinite="refuse")
-        self.low, self.high, self.histogram, self.most = low, high, histogram, 0
+        self.low, self.high, self.histogram, self.most = low.new_empty(()), low.new_empty(()), histogram.clone(), 0
+        self.low.copy_(low.reshape(()))
+        self.high.copy_(high.reshape(()))
+        self.results = tuple((name, out.data_ptr(), 4 * out.numel()) for name, out in (
+            (b"min_val", self.low), (b"max_val", self.high), (b"histogram", self.histogram)))
         if low != math.inf and high != -math.inf:
             self.observer.set_histogram(histogram, min=low.item(), max=high.item())
             self.most = int(histogram.max())
@@ -176,10 +183,9 @@ class _State:
     def observe(self, x: Any) -> None:
         """Adds a batch. most: no count is larger."""
         self.observer.observe(x)
-        new = self.low.new_empty
-        self.low, self.high, self.histogram = new(()), new(()), new(self.histogram.shape)
-        for name, result in ((b"min_val", self.low), (b"max_val", self.high), (b"histogram", self.histogram)):
-            call(lib.observer_read, self.observer._handle, name, result.data_ptr(), 4 * result.numel())
+        handle = self.observer._handle
+        for name, out, size in self.results:
+            call(lib.observer_read, handle, name, out, size)
         self.most += x.numel()
         if self.most >= EXACT:
             self.most = int(self.histogram.max())
@@ -282,3 +288,38 @@ def _affine_pt2e(self: Any, input: Any) -> Any:
 
 def _affine_average(self: Any, input: Any) -> Any:
     return _affine_of_pt2e(self, input, _average)
+
+
+def _reduces(x: Any, granularity: Any) -> bool:
+    from torchao.quantization.quant_primitives import _get_reduction_params
+    from torchao.quantization.utils import get_block_size
+    return bool(_get_reduction_params(get_block_size(x.shape, granularity), x.size())[1])
+
+
+_GRANULARITIES = {"PerTensor": None, "PerAxis": "axis", "PerGroup": "group_size", "PerRow": "dim", "PerToken": None}
+_INTEGERS = ("int8", "uint8", *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)))
+
+
+def _line_search(self: Any, input: Any) -> tuple[Any, Any]:
+    """The threshold with the smallest squared error. Errors are added up in double, upstream's in float32."""
+    import torch
+    granularity, cls = type(self.granularity).__name__, type(self)
+    dtype = str(self.target_dtype).rpartition(".")[2]
+    if input.dtype != torch.float32 or not eligible(input) or granularity not in _GRANULARITIES or \
+            dtype not in _INTEGERS or self.zero_point_domain.name != "INT" or cls.loss_fn not in _losses or \
+            cls.mse not in _losses or self.steps < 1 or not _reduces(input, self.granularity):
+        raise Declined
+    settings = {"mapping_type": self.mapping_type.name, "target_dtype": dtype, "granularity": granularity,
+                "steps": self.steps, "nonfinite": "refuse"}
+    argument = _GRANULARITIES[granularity]
+    if argument is not None:
+        settings[argument] = getattr(self.granularity, argument)
+    for name in ("quant_min", "quant_max", "eps", "scale_dtype", "zero_point_dtype"):
+        value = getattr(self, name)
+        if value is not None:
+            settings[name] = value
+    try:
+        found = Observer("torchao.AffineQuantizedMSEObserver", **settings).observe(input.detach())
+    except NonfiniteError:
+        raise Declined from None
+    return found.read("min_val"), found.read("max_val")

@@ -243,6 +243,62 @@ def test_affine(source, name, granularity, values, dtype):
     assert found == wanted
 
 
+def line_search(x, granularity, values, cls=None, **arguments):
+    cls = cls or module("torchao.quantization.observer").AffineQuantizedMSEObserver
+    kinds = importlib.import_module("torchao.quantization.granularity")
+    mappings = importlib.import_module("torchao.quantization.quant_primitives").MappingType
+    mapping = mappings[arguments.pop("mapping", "SYMMETRIC")]
+    arguments = {"mapping_type": mapping, "target_dtype": torch.int8, **arguments}
+    observer = cls(granularity=getattr(kinds, granularity)(*values), **arguments)
+    observer(x)
+    return bits([observer.min_val, observer.max_val, observer.calculate_qparams()])
+
+
+TYPED = {"eps": 2.0 ** -23, "scale_dtype": torch.float32, "zero_point_dtype": torch.int32}
+
+
+@pytest.mark.parametrize("arguments", [
+    {"steps": 17}, {**TYPED, "quant_min": -8, "quant_max": 7},
+    {**TYPED, "target_dtype": torch.uint8, "mapping": "ASYMMETRIC"}], ids=lambda a: "-".join(a) or "plain")
+@pytest.mark.parametrize("granularity, values", [g for g in GRANULARITIES if g[0] != "PerBlock"])
+def test_line_search(granularity, values, arguments):
+    for x in batches(shape=(16, 96), count=1):
+        wanted = line_search(x, granularity, values, **arguments)
+        with served(dropin) as calls:
+            assert line_search(x, granularity, values, **arguments) == wanted
+        assert calls == {"torchao.AffineQuantizedMSEObserver.line_search": 1}
+
+
+@pytest.mark.parametrize("case", ["bfloat16", "infinite", "PerBlock", "float8", "one element", "loss"])
+def test_line_search_declined(case):
+    x, arguments, granularity = batches(shape=(16, 32), count=1)[0], {}, ("PerTensor", ())
+    if case == "bfloat16":
+        x = x.bfloat16()
+    elif case == "infinite":
+        x[3, 5] = float("inf")
+    elif case == "PerBlock":
+        granularity = ("PerBlock", ((4, 8),))
+    elif case == "float8":
+        arguments = {"target_dtype": torch.float8_e4m3fn, "zero_point_domain":
+                     importlib.import_module("torchao.quantization.quant_primitives").ZeroPointDomain.NONE}
+    elif case == "one element":
+        granularity = ("PerGroup", (1,))
+    elif case == "loss":
+        base = module("torchao.quantization.observer").AffineQuantizedMSEObserver
+        arguments = {"cls": type("Absolute", (base,), {"mse": lambda self, a, b, block: (a - b).abs().mean()})}
+    try:
+        wanted = line_search(x, *granularity, **arguments)
+    except (RuntimeError, ValueError, AssertionError) as e:
+        wanted = type(e)
+    with served(dropin) as calls:
+        if isinstance(wanted, type):
+            with pytest.raises(wanted):
+                line_search(x, *granularity, **arguments)
+        else:
+            assert line_search(x, *granularity, **arguments) == wanted
+    assert calls == {"torchao.AffineQuantizedMSEObserver.line_search declined": 1}
+
+
 def test_install_and_uninstall():
     before = [c.__dict__.get("forward") for c in (core.MinMaxObserver, core.HistogramObserver)]
     dropin.install()

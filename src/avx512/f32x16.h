@@ -81,6 +81,19 @@ DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
     return _mm512_maskz_permutex2var_ps(there, t.low, _mm512_srli_epi32(bits, 23), t.high);
 }
 
+/* a[k % 16] for the bits k of every lane of `at`. */
+#define F32X16_PERMUTES
+static inline f32x16 f32x16_permute(f32x16 a, f32x16 at)
+{
+    return _mm512_permutexvar_ps(_mm512_castps_si512(at), a);
+}
+
+/* NaN stays. */
+static inline f32x16 f32x16_limit(f32x16 a, f32x16 min, f32x16 max)
+{
+    return _mm512_min_ps(max, _mm512_max_ps(min, a));
+}
+
 #ifdef QOBS_SLEEF
 DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent)
 {
