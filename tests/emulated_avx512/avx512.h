@@ -171,6 +171,7 @@ SET1(_mm512_set1_ps, s, float, f32, 16)
 #define _mm512_set_epi16(...) EMULATED_SET(int16_t, i16, 32, 31 - n, __VA_ARGS__)
 #define _mm512_set_epi32(...) EMULATED_SET(int32_t, i32, 16, 15 - n, __VA_ARGS__)
 #define _mm512_set_epi64(...) EMULATED_SET(int64_t, i64, 8, 7 - n, __VA_ARGS__)
+#define _mm512_setr_epi32(...) EMULATED_SET(int32_t, i32, 16, n, __VA_ARGS__)
 #define _mm512_setr_epi64(...) EMULATED_SET(int64_t, i64, 8, n, __VA_ARGS__)
 
 static inline __m512i _mm512_castps_si512(__m512 a) { return (__m512i)a; }
@@ -363,6 +364,7 @@ UNARY(_mm512_abs_ps, s, u32, 16, a.u32[n] & INT32_MAX)
 BINARY(_mm512_and_ps, s, u32, 16, a.u32[n] & b.u32[n])
 BINARY(_mm512_or_ps, s, u32, 16, a.u32[n] | b.u32[n])
 BINARY(_mm512_and_si512, i, u64, 8, a.u64[n] & b.u64[n])
+BINARY(_mm512_or_si512, i, u64, 8, a.u64[n] | b.u64[n])
 BINARY(_mm512_xor_si512, i, u64, 8, a.u64[n] ^ b.u64[n])
 BINARY(_mm512_min_epi16, i, i16, 32, MIN(i16))
 BINARY(_mm512_max_epi16, i, i16, 32, MAX(i16))
@@ -409,6 +411,7 @@ COMPARE(_mm512_cmpge_epi16_mask, __mmask32, 32, a.i16[n] >= b.i16[n])
 COMPARE(_mm512_cmpge_epi32_mask, __mmask16, 16, a.i32[n] >= b.i32[n])
 COMPARE(_mm512_cmpge_epi64_mask, __mmask8, 8, a.i64[n] >= b.i64[n])
 COMPARE(_mm512_cmple_epu16_mask, __mmask32, 32, a.u16[n] <= b.u16[n])
+COMPARE(_mm512_cmplt_epu32_mask, __mmask16, 16, a.u32[n] < b.u32[n])
 COMPARE(_mm512_cmpneq_epi16_mask, __mmask32, 32, a.i16[n] != b.i16[n])
 COMPARE(_mm512_cmpneq_epi32_mask, __mmask16, 16, a.i32[n] != b.i32[n])
 COMPARE(_mm512_cmpneq_epi64_mask, __mmask8, 8, a.i64[n] != b.i64[n])
@@ -443,6 +446,10 @@ static inline __m512i _mm512_mask_mov_epi16(__m512i old, __mmask32 k, __m512i a)
 }
 
 static inline __m512 _mm512_mask_mov_ps(__m512 old, __mmask16 k, __m512 a) { return _mm512_mask_blend_ps(k, old, a); }
+static inline __m512i _mm512_mask_add_epi32(__m512i old, __mmask16 k, __m512i a, __m512i b)
+{
+    return _mm512_mask_blend_epi32(k, old, _mm512_add_epi32(a, b));
+}
 static inline __m512i _mm512_maskz_mov_epi16(__mmask32 k, __m512i a) { return _mm512_mask_blend_epi16(k, a ^ a, a); }
 static inline __m512i _mm512_maskz_mov_epi32(__mmask16 k, __m512i a) { return _mm512_mask_blend_epi32(k, a ^ a, a); }
 static inline __m512i _mm512_maskz_mov_epi64(__mmask8 k, __m512i a) { return _mm512_mask_blend_epi64(k, a ^ a, a); }

@@ -65,6 +65,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
       4, 3, 2, 1, 0);
     I(set_epi32, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     I(set_epi64, 7, 6, 5, 4, 3, 2, 1, 0);
+    I(setr_epi32, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     I(setr_epi64, 7, 6, 5, 4, 3, 2, 1, 0);
     I(castsi512_si256, i);
     I(castps512_ps128, s);
@@ -108,6 +109,8 @@ size_t RESULTS(const struct operands *operands, struct result *results)
 
     I(abs_ps, s);
     I(add_epi32, i, j);
+    I(mask_add_epi32, l, k16, i, j);
+    I(or_si512, i, j);
     I(sub_epi32, i, j);
     I(and_ps, s, t);
     I(or_ps, s, t);
@@ -150,6 +153,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(cmpneq_epi32_mask, i, j);
     I(cmpneq_epi64_mask, i, j);
     I(test_epi32_mask, i, j);
+    I(cmplt_epu32_mask, i, j);
     I(movepi32_mask, i);
     I(mask_blend_epi64, k8, i, j);
     I(mask_blend_ps, k16, s, t);
