@@ -111,10 +111,8 @@ static void try_gram(struct trial *t)
     for (size_t j = 0; j < t->rows; j++)
         for (size_t k = t->upper ? j : 0; k < t->columns; k++) {
             float s = 0;
-            for (size_t i = 0; i < t->tokens; i++) {
-                const float product = t->a[i * t->stride + j] * b[i * t->stride + k];
-                s += product;
-            }
+            for (size_t i = 0; i < t->tokens; i++)
+                s = fmaf(t->a[i * t->stride + j], b[i * t->stride + k], s);
             expected[j * t->sum_stride + k] += (double)s;
         }
     run(t, call_gram);
@@ -296,7 +294,7 @@ static void try_buckets(struct trial *t)
         if (t->failed)
             printf("FAIL %s %s: bucket of %.9g is %d, expected %d\n", t->table->isa, t->kernel, a, got, k);
     }
-    if (!t->failed && t->most != (most < t->lattice.last ? most : t->lattice.last)) {
+    if (!t->failed && t->most != most) {
         t->failed = true;
         printf("FAIL %s %s: the largest bucket is %d, expected %d\n", t->table->isa, t->kernel, t->most, most);
     }
