@@ -185,16 +185,14 @@ def beside(row, avx512):
 # 32 need 122 operations (f32) or 154 (bf16) for 2 KB, columns three a vector; a cycle has two of 512 bits. From L3
 # fewer loads are in flight between these operations, and prefetching helps on one processor and costs on another.
 RESTATED = {
-    ("bf16", "row", "L2"): 0.4,
-    ("f32", "row", "L2"): 0.4,
     ("f32", "group-32", "L2"): 0.5,
     ("bf16", "group-32", "L2"): 0.4,
     ("f32", "group-32", "L3"): 0.6,
     ("bf16", "group-32", "L3"): 0.6,
     ("f32", "columns", "L2"): 0.35,
     ("bf16", "columns", "L2"): 0.35,
-    ("f32", "columns", "L3"): 0.7,
-    ("bf16", "columns", "L3"): 0.7,
+    ("f32", "columns", "L3"): 0.85,
+    ("bf16", "columns", "L3"): 0.85,
 }
 
 
