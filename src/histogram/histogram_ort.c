@@ -63,6 +63,7 @@ struct counting_ort {
     const struct batch *batch;
     const struct histogram *histogram;
     const float *edges;
+    float per_unit; /* bins, on average */
     bool magnitude;
     bool uniform; /* bins by numpy's rule for a range and a number of bins, else between the edges */
     uint64_t *counts; /* [parts][bins] */
@@ -82,16 +83,25 @@ static size_t uniform_bin(const struct counting_ort *c, float x)
     return k;
 }
 
-/* The last bin whose left edge is not above x. */
+/* The last bin whose left edge is not above x. Edges are nearly equidistant, unless they came from outside: the bin is
+ * at the quotient or next to it. */
 static size_t bin_between(const struct counting_ort *c, float x)
 {
-    size_t low = 0, high = c->histogram->bins;
-    while (high - low > 1) {
-        const size_t middle = low + (high - low) / 2;
-        if (c->edges[middle] <= x)
-            low = middle;
+    const float *edges = c->edges;
+    const size_t n = c->histogram->bins;
+    const float quotient = (x - edges[0]) * c->per_unit;
+    size_t low = quotient < (float)n ? (size_t)quotient : n - 1, high = n;
+    for (int i = 0; i < 4; i++) {
+        if (low + 1 < n && edges[low + 1] <= x)
+            low++;
+        else if (edges[low] > x && low > 0)
+            low--;
         else
-            high = middle;
+            return low;
+    }
+    for (low = 0; high - low > 1;) {
+        const size_t middle = low + (high - low) / 2;
+        *(edges[middle] <= x ? &low : &high) = middle;
     }
     return low;
 }
@@ -134,6 +144,7 @@ static int count(const struct histogram_params *params, const struct batch *batc
     struct counting_ort c = {.batch = batch,
                              .histogram = h,
                              .edges = edges,
+                             .per_unit = (float)h->bins / (edges[h->bins] - edges[0]),
                              .magnitude = params->magnitude,
                              .uniform = uniform,
                              .counts = memory};
