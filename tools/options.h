@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What an option does with the structure that options_parse fills. */
+/* The effect of an option on the structure that options_parse fills. */
 enum option_kind {
     OPTION_TEXT, /* stores its argument in a const char *; refused if two differ */
     OPTION_FLAG, /* stores true in a bool */

@@ -270,8 +270,8 @@ typedef struct qobs_fake_quantize_args {
  * torch presets reproduce torch.fake_quantize_per_tensor_affine, which maps NaN to the smallest integer. In other
  * presets NaN stays NaN.
  * With amax, modelopt presets reproduce fake_tensor_quant and scaled_e4m3 of Model-Optimizer 0.47 for the numbers of
- * num_bits, unsigned and, in modelopt.MseCalibrator, narrow_range. The computation is in float. Where amax is at most
- * 2^-24, integers are 0, and e4m3 numbers those of amax 1. Negative elements are an error with unsigned integers.
+ * num_bits, unsigned and, in modelopt.MseCalibrator, narrow_range. The computation is in float. If amax is at most
+ * 2^-24, integers are 0, and e4m3 numbers are those of amax 1. Negative elements are an error with unsigned integers.
  * @since 0.2.0 */
 QOBS_API int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error);
 
@@ -356,9 +356,10 @@ typedef struct qobs_calibrate_args {
 } qobs_calibrate_args;
 
 /** Finds the amax of a weight tensor, or of each of its channels (setting axis), in a histogram of magnitudes from 0 to
- * the largest one. `method` is percentile or mse. Magnitudes are floats; bins are those of numpy.histogram. Uses 208
- * bytes of memory for each bin and thread, at most 3,328 for each bin. Several threads may call it at the same time.
- * After NONFINITE and OUT_OF_MEMORY, amax is undefined.
+ * the largest one. `method` is percentile or mse; entropy is an error. Magnitudes are floats; bins are those of
+ * numpy.histogram. amax is in units of value. The call uses 208 bytes of memory for each bin and thread, at most 3,328
+ * for each bin. Several threads may call it at the same time. Fails with NO_DATA if there are no elements. After
+ * NONFINITE and OUT_OF_MEMORY, amax is undefined.
  * Reproduces calibrate_weights of Model-Optimizer for F32; its method max is qobs_minmax. Upstream's mse passes its
  * arguments in the wrong order, as in compute_amax.
  * @since 0.2.0 */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What templates/codes_lanes.inl.h needs of 16 floats beyond f32x16.h: elements, bits and codes. Everything is static,
- * as in vec.h. */
+/* Operations on 16 floats that templates/codes_lanes.inl.h needs beyond f32x16.h: elements, bits and codes. Everything
+ * is static, as in vec.h. */
 #pragma once
 
 #include "avx2/f32x16.h"

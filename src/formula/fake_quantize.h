@@ -63,7 +63,7 @@ static inline float qobs_over_amax(float number, float amax)
     return 1 / (amax <= SMALLEST_AMAX ? 1 : amax) * number;
 }
 
-/* What elements are multiplied by; 0: integers that are all 0. For those upstream divides two tensors. */
+/* The factor of the elements; 0: integers that are all 0. For those upstream divides two tensors. */
 static inline float qobs_amax_factor(bool e4m3, float quant_max, float amax)
 {
     return e4m3 ? qobs_over_amax(448, amax) : amax <= SMALLEST_AMAX ? 0 : quant_max / amax;

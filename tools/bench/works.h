@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What qobs bench measures: calls of the public library on a tensor that does not fit the caches of a core, and loops
- * that do nothing but what bounds them. */
+/* The work that qobs bench measures: calls of the public library on a tensor that does not fit the caches of a core,
+ * and loops that do nothing but what bounds them. */
 #ifndef QOBS_TOOLS_BENCH_WORKS_H
 #define QOBS_TOOLS_BENCH_WORKS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What qobs info prints. All functions return exit codes. */
+/* The output of qobs info. All functions return exit codes. */
 #ifndef QOBS_TOOLS_INFO_H
 #define QOBS_TOOLS_INFO_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the pictures of charts and comparisons share: axes, bars, legends, the file. Only with cairo. */
+/* The parts that pictures of charts and comparisons share: axes, bars, legends, the file. Only with cairo. */
 #ifndef QOBS_TOOLS_SHOW_CANVAS_H
 #define QOBS_TOOLS_SHOW_CANVAS_H
 

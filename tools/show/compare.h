@@ -16,7 +16,8 @@ struct comparison {
     bool weighted; /* there are activations */
 };
 
-/* What is compared: the arguments of --compare, --set and --base-name, and the tensors; source->config is not used. */
+/* Input of a comparison: the arguments of --compare, --set and --base-name, and the tensors. It does not use
+ * source->config. */
 struct compare_request {
     const char *presets; /* "NAME [KEY=VALUE]..., ..." */
     const struct option_list *settings;
