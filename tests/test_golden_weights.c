@@ -187,10 +187,11 @@ static void test_refused(void **state)
         {"method=percentile", &none, 1, QOBS_ERROR_NO_DATA, "value"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        float amax[2];
+        float amax[2] = {7, 7};
         qobs_config *config = calibrator(cases[i].settings);
         assert_int_equal(calibrate(config, cases[i].value, amax, cases[i].count, NULL), cases[i].status);
         assert_has(error.message, cases[i].word);
+        assert_true(amax[0] == 7 && amax[1] == 7);
         qobs_config_destroy(config);
     }
     qobs_config *other = NULL;

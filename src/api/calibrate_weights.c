@@ -66,7 +66,8 @@ static int calibrate(const struct weight_histograms *w, size_t index, double *wo
         found.amax = qobs_percentile_modelopt(&view, w->rule.params.bins.percentile);
     else
         status = qobs_amax_by_mse(&w->rule.params.bins, &w->formula, &view, scratch, &found, error);
-    w->args->amax[block.qparam] = found.amax;
+    if (status == QOBS_OK)
+        w->args->amax[block.qparam] = found.amax;
     return status;
 }
 
