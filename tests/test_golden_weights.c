@@ -171,6 +171,8 @@ static void test_refused(void **state)
     const int64_t shape[] = {2, 2}, empty[] = {0, 2};
     const qobs_tensor finite = {sizeof finite, value, QOBS_F32, 1, shape, NULL};
     const qobs_tensor nan = {sizeof nan, value, QOBS_F32, 2, shape, NULL};
+    static double beyond[] = {1, 1e300};
+    const qobs_tensor wide = {sizeof wide, beyond, QOBS_F64, 1, shape, NULL};
     const qobs_tensor none = {sizeof none, value, QOBS_F32, 2, empty, NULL};
     const struct {
         const char *settings;
@@ -184,6 +186,7 @@ static void test_refused(void **state)
         {"method=percentile axis=3", &finite, 1, QOBS_ERROR_INVALID_ARGUMENT, "axis"},
         {"method=mse num_bins=100", &finite, 1, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is 128"},
         {"method=percentile axis=0", &nan, 2, QOBS_ERROR_NONFINITE, "value"},
+        {"method=percentile", &wide, 1, QOBS_ERROR_NONFINITE, "value"},
         {"method=percentile", &none, 1, QOBS_ERROR_NO_DATA, "value"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

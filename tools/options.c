@@ -146,12 +146,14 @@ static const char *row_name(const void *context, size_t index)
                                             : NULL;
 }
 
+enum { MAX_OPTIONS = 40, FIRST_CODE = 256, HELP_CODE = FIRST_CODE + MAX_OPTIONS };
+
 /* Reports what getopt_long has refused. `missing`: the argument of an option is missing. */
 static int refuse(const struct command *command, char **argv, bool missing)
 {
     char word[128] = "", near[160] = "";
-    const char *given = argv[optind - 1];
-    const bool is_long = strncmp(given, "--", 2) == 0;
+    const char *given = argv[optind - 1]; /* within a cluster of letters it is the word before */
+    const bool is_long = optopt == 0 || optopt >= FIRST_CODE;
     if (missing)
         return print_error(EXIT_USAGE, "%s: %s needs an argument (see qobs %s -h)", command->name, given,
                            command->name);
@@ -167,8 +169,6 @@ static int refuse(const struct command *command, char **argv, bool missing)
     return print_error(EXIT_USAGE, "%s: unknown option '--%s'%s (see qobs %s -h)", command->name, word, near,
                        command->name);
 }
-
-enum { MAX_OPTIONS = 40, FIRST_CODE = 256, HELP_CODE = FIRST_CODE + MAX_OPTIONS };
 
 int options_parse(const struct command *command, void *options, int argc, char **argv, bool *done)
 {

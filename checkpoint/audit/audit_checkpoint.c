@@ -21,7 +21,7 @@ char *audit_report(const struct audit *audit)
         cJSON_AddStringToObject(layer, "name", m->name);
         cJSON_AddStringToObject(layer, "format", quant_format_name(m->group->format));
         cJSON_AddItemToObject(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
-        if (m->energy > 0)
+        if (m->energy > 0 && isfinite(m->energy))
             cJSON_AddItemToObject(layer, "relative_error", json_number(sqrt(m->error / m->energy)));
         cJSON_AddItemToArray(layers, layer);
     }

@@ -39,7 +39,9 @@ static void add_layers(cJSON *layers, const struct quantize_run *run)
         cJSON_AddItemToObject(layer, "bytes_before", cJSON_CreateNumber((double)job->weight->bytes));
         cJSON_AddItemToObject(layer, "bytes_after", cJSON_CreateNumber((double)bytes));
         cJSON_AddItemToObject(layer, "relative_error",
-                              json_number(job->energy > 0 ? sqrt(job->error / job->energy) : 0));
+                              json_number(!isfinite(job->energy) ? (double)NAN
+                                          : job->energy > 0      ? sqrt(job->error / job->energy)
+                                                                 : 0));
         if (job->plan->optimal) {
             cJSON *search = cJSON_AddObjectToObject(layer, "search");
             cJSON_AddItemToObject(search, "error_before", json_number(job->search_error_before));

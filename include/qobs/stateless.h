@@ -349,7 +349,7 @@ QOBS_API int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *rang
 typedef struct qobs_calibrate_args {
     size_t struct_size;          /**< sizeof(qobs_calibrate_args) */
     const qobs_config *config;   /**< modelopt.HistogramCalibrator: axis, method, num_bins and those of the method */
-    const qobs_tensor *value;    /**< F32, BF16, F16 or F64, all elements finite */
+    const qobs_tensor *value;    /**< F32, BF16, F16 or F64, all elements finite as floats */
     float *amax;                 /**< receives one number for each index of the kept axes, in C order */
     size_t amax_size;            /**< bytes of amax */
     const qobs_runtime *runtime; /**< NULL: the defaults */

@@ -128,6 +128,7 @@ int qobs_calibrate_weights(const qobs_calibrate_args *args, qobs_error *error)
     RETURN_IF_FAILED(qobs_runtime_resolve(&w.runtime, a.runtime, error));
     granularity.params.axes = a.config->axes;
     RETURN_IF_FAILED(qobs_plan_make(&w.plan, &granularity, a.value, NULL, &w.runtime, error));
+    w.plan.as_f32 = w.plan.dtype == QOBS_F64; /* bins are floats: what is beyond them is infinite */
     qobs_resolve_range(a.config, &w.rule);
     qobs_resolve_formula(a.config, &w.formula);
     w.bins = (size_t)a.config->num_bins;

@@ -180,7 +180,7 @@ static void print_quantization(const cJSON *config)
     {
         const cJSON *weights = cJSON_GetObjectItemCaseSensitive(group, "weights");
         char *text = cJSON_IsObject(weights) ? cJSON_PrintUnformatted(weights) : NULL;
-        snprintf(line, sizeof line, "%s: weights %s", group->string, text ? text : "none");
+        snprintf(line, sizeof line, "%s: weights %s", group->string ? group->string : "group", text ? text : "none");
         make_printable(line);
         printf("  ");
         print_wrapped(line, 2, 6);

@@ -65,8 +65,11 @@ static int run(struct quantize_options *o, struct threads *threads)
     const bool to_stdout = o->report && strcmp(o->report, "-") == 0;
     if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
         return print_status_error(&error, "--isa");
-    if ((!o->finish && check_model(o->args.model) != EXIT_OK) || report_open(&report, o->report) != EXIT_OK)
-        return EXIT_USAGE;
+    int code = o->finish ? EXIT_OK : check_model(o->args.model);
+    if (code == EXIT_OK)
+        code = report_open(&report, o->report);
+    if (code != EXIT_OK)
+        return code;
     o->args.runtime = &threads->runtime;
     o->args.progress = show_progress;
     o->args.context = o;
@@ -76,7 +79,7 @@ static int run(struct quantize_options *o, struct threads *threads)
         .struct_size = sizeof finish, .out = o->finish, .replace = o->args.replace, .report = &text};
     const int status = o->finish ? qobs_checkpoint_finish(&finish, &error) : qobs_checkpoint_quantize(&o->args, &error);
     progress_stop(&o->progress);
-    int code = exit_code_of(status);
+    code = exit_code_of(status);
     if (status == QOBS_ERROR_CANCELLED)
         code = EXIT_SYSTEM;
     else if (status != QOBS_OK)

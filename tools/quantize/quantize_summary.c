@@ -5,6 +5,7 @@
 #include "quantize_summary.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +28,16 @@ static const char *text_of(const cJSON *object, const char *key)
     return cJSON_IsString(item) ? item->valuestring : "";
 }
 
+/* Sums of squares that are no floats give no error: null in the report, and first in the table. */
+static double error_of(const cJSON *layer)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(layer, "relative_error");
+    return cJSON_IsNumber(item) ? item->valuedouble : (double)INFINITY;
+}
+
 static int compare_errors(const void *a, const void *b)
 {
-    const double x = number_of(*(const cJSON *const *)a, "relative_error");
-    const double y = number_of(*(const cJSON *const *)b, "relative_error");
+    const double x = error_of(*(const cJSON *const *)a), y = error_of(*(const cJSON *const *)b);
     return (x < y) - (x > y);
 }
 
@@ -46,8 +53,11 @@ static void print_search(const cJSON *search)
 static void print_layer(const cJSON *layer, struct label label, int width)
 {
     char name[MAX_NAME + 1];
-    printf("%-*s %-20s %6.3f %%", width, clean_name(label, width, name), text_of(layer, "format"),
-           100 * number_of(layer, "relative_error"));
+    printf("%-*s %-20s ", width, clean_name(label, width, name), text_of(layer, "format"));
+    if (isfinite(error_of(layer)))
+        printf("%6.3f %%", 100 * error_of(layer));
+    else
+        printf("%6s %%", "-");
     print_search(cJSON_GetObjectItemCaseSensitive(layer, "search"));
 }
 
