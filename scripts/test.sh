@@ -493,8 +493,8 @@ python_wheel() {
 
 # sound_wheel DIRECTORY: for every Python, with one manylinux policy, and small.
 sound_wheel() {
-    local wheel=$1/repaired/libqobs-*.whl
-    wheel=$(echo $wheel)
+    local wheels=("$1"/repaired/libqobs-*.whl)
+    local wheel=${wheels[0]}
     [[ $wheel =~ -py3-none-manylinux_2_[0-9]+_[a-z0-9_]+\.whl$ && $wheel != *.manylinux* && $(wc -c <"$wheel") -lt 4000000 ]]
 }
 
@@ -546,7 +546,7 @@ upstream_packages() {
     local directory=$top/upstream/$1
     [[ -f $directory/installed ]] && return
     mkdir -p $top/upstream
-    { python3 -m venv $directory && timeout 1800 $directory/bin/pip install "${@:2}" && touch $directory/installed; } >>"$log" 2>&1
+    { python3 -m venv "$directory" && timeout 1800 "$directory/bin/pip" install "${@:2}" && touch "$directory/installed"; } >>"$log" 2>&1
 }
 
 stage_upstream() {
