@@ -74,7 +74,7 @@ DEEP_INLINE f32x16 f32x16_round_bf16(f32x16 a)
 }
 DEEP_INLINE f32x16 f32x16_round_f16(f32x16 a)
 {
-    f32x16 r;
+    f32x16 r = {0};
     for (int i = 0; i < 16; i++)
         r[i] = float_of_f16(f16_of_float(a[i]));
     return r;
@@ -102,7 +102,7 @@ DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a) { return (f32x16)((u32x16)a >
 /* a in lanes in which v is a number, `other` in those in which it is NaN. */
 DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)
 {
-    return choose_lanes((u32x16)(v == v), a, other);
+    return choose_lanes((u32x16)(((u32x16)v & 0x7fffffff) <= 0x7f800000), a, other);
 }
 
 /* The bits of b in lanes in which v is below 0, none in the others. */
