@@ -280,7 +280,7 @@ def test_line_search_declined(case):
         granularity = ("PerBlock", ((4, 8),))
     elif case == "float8":
         arguments = {"target_dtype": torch.float8_e4m3fn, "zero_point_domain":
-                     importlib.import_module("torchao.quantization.quant_primitives").ZeroPointDomain.NONE}
+                     module("torchao.quantization.quant_primitives").ZeroPointDomain.NONE}
     elif case == "one element":
         granularity = ("PerGroup", (1,))
     elif case == "loss":
