@@ -93,7 +93,7 @@ class Llama:
         return inner @ weights[prefix + "down_proj.weight"].T
 
     def hidden_states(self, weights, tokens, see=lambda name, x: None):
-        """What the head sees."""
+        """The input of the head."""
         h = weights["model.embed_tokens.weight"][tokens]
         for i in range(self.layers):
             p = f"model.layers.{i}."
@@ -102,7 +102,7 @@ class Llama:
         return self.norm(h, weights["model.norm.weight"])
 
     def log_probabilities(self, hidden_states):
-        """Of the next token. The head is never quantized."""
+        """The logits of the next token. The head is never quantized."""
         head = self.weights.get("lm_head.weight", self.weights["model.embed_tokens.weight"])
         return (hidden_states @ head.T).log_softmax(-1)
 

@@ -86,7 +86,7 @@ def table(results, rows, header, cells):
 
 
 def source(results):
-    """Where the figures come from: the last run of --again, or the first of all."""
+    """The run that the figures come from: the last one of --again, or the first of all."""
     run = ([r for r in results.get("runs", []) if "--again" in r["command"].split()] or [results])[-1]
     conditions = f" {run['conditions'].rstrip('.')}." if run.get("conditions") else ""
     return (

@@ -123,8 +123,8 @@ static int measure_all(struct measured *m, struct bench_data *data, const struct
     for (size_t i = 0; i < qobs_isa_count() && m->isa_count < MAX_ISAS; i++)
         if (qobs_isa_usable(i))
             m->isa_names[m->isa_count++] = qobs_isa_name(i);
-    const size_t cells = works * (m->isa_count + (threads->runtime.executor ? 1 : 0)) + BENCH_LIMITS - 1;
-    const double share = seconds / (double)cells;
+    const size_t measurements = works * (m->isa_count + (threads->runtime.executor ? 1 : 0)) + BENCH_LIMITS - 1;
+    const double share = seconds / (double)measurements;
     int code = EXIT_OK;
     for (int limit = BENCH_READ; limit < BENCH_LIMITS; limit++)
         measure(bench_limit_loop((enum bench_limit)limit), data, NULL, share, &m->limits[limit], &error);

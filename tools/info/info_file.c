@@ -104,16 +104,16 @@ static void print_tensor(const struct tensor_ref *ref, struct label label, int w
     for (int d = 0; d < ref->ndim && used < sizeof shape; d++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)ref->shape[d]);
     printf("%-*s %-7s %-12s", width, clean_name(label, width, name), ref->dtype, ref->ndim ? shape : "scalar");
-    double least = (double)INFINITY, greatest = -(double)INFINITY;
+    double smallest = (double)INFINITY, largest = -(double)INFINITY;
     const uint64_t count = is_scale(ref) && dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
     for (uint64_t i = 0; i < count; i++) {
-        least = fmin(least, element(ref, i));
-        greatest = fmax(greatest, element(ref, i));
+        smallest = fmin(smallest, element(ref, i));
+        largest = fmax(largest, element(ref, i));
     }
-    if (least < greatest)
-        printf(" %.5g to %.5g", least, greatest);
-    else if (least <= greatest)
-        printf(" %.5g", least);
+    if (smallest < largest)
+        printf(" %.5g to %.5g", smallest, largest);
+    else if (smallest <= largest)
+        printf(" %.5g", smallest);
     printf("\n");
 }
 

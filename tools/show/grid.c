@@ -56,16 +56,16 @@ const qobs_format *grid_format(const qobs_config *config)
 }
 
 /* Numbers of integers that the settings allow. */
-static void narrow(const qobs_config *config, double *least, double *greatest)
+static void narrow(const qobs_config *config, double *smallest, double *largest)
 {
     char text[QOBS_SETTING_VALUE];
     if (read_setting(config, "quant_min", text))
-        *least = strtod(text, NULL);
+        *smallest = strtod(text, NULL);
     if (read_setting(config, "quant_max", text))
-        *greatest = strtod(text, NULL);
+        *largest = strtod(text, NULL);
     if (read_setting(config, "reduce_range", text) && strcmp(text, "true") == 0) {
-        *least = floor(*least / 2);
-        *greatest = floor(*greatest / 2);
+        *smallest = floor(*smallest / 2);
+        *largest = floor(*largest / 2);
     }
 }
 
@@ -79,14 +79,14 @@ size_t grid_levels(const qobs_config *config, double scale, double zero_point, d
 {
     const qobs_format *format = grid_format(config);
     const int bits = qobs_format_bits(format);
-    double least = qobs_format_min(format), greatest = qobs_format_max(format);
+    double smallest = qobs_format_min(format), largest = qobs_format_max(format);
     size_t count = 0, kept = 0;
     if (!format || bits > 8)
         return 0;
-    narrow(config, &least, &greatest);
+    narrow(config, &smallest, &largest);
     for (uint32_t code = 0; code < 1u << bits; code++) {
         const double number = (double)qobs_format_decode(format, code);
-        if (number >= least && number <= greatest) /* not NaN, not infinite */
+        if (number >= smallest && number <= largest) /* not NaN, not infinite */
             levels[count++] = (number - zero_point) * scale + 0.0;
     }
     qsort(levels, count, sizeof *levels, compare);
