@@ -99,7 +99,7 @@ struct native_norm {
     const double *table; /* 2^15 numbers of the dtype, as doubles to be added; or NULL */
     int exponent;
     const float *fine; /* 2^15 entries, or NULL */
-    float series[4];    /* factors of d to d^4 */
+    float series[4];   /* factors of d to d^4 */
 };
 
 /* Adds to sum[c] the sum over i of weight[i] * |fake_quantize_c(x[i]) - x[i]|^norm, with one rounding to BF16 or F16
@@ -110,11 +110,30 @@ struct native_norm {
               const float *x, const float *weight, size_t n, const struct search_candidates *candidates, size_t count, \
               double *sum)
 
+/* Numbers that are not above |e|^norm, for a norm from 2 to 3. Tangents: |e| * max over k of (slope[k] * |e| -
+ * offset[k]). Chords: |e|^2 * (value[k] + slope[k] * |e|), k being the lower five bits of |e| from bit 22 on, for an
+ * |e| of at least `floor` and below 2^16 * floor; surplus is a chord's number for the floor. */
+enum { QOBS_CHORDS = 2 * QOBS_SEARCH_LANES };
+struct native_bound {
+    float chord_value[QOBS_CHORDS], chord_slope[QOBS_CHORDS];
+    float chord_floor, chord_surplus;
+    float tangent_slope[2], tangent_offset[2];
+    float limit; /* a candidate whose errors may reach it has no bound */
+};
+
+/* bound[c]: a number that is not above sum[c] of QOBS_SEARCH_NATIVE for BF16, as far as numbers of `rule` are not above
+ * powers; it may be negative. 0: there is none. It differs between instruction sets. count: a multiple of 4. Otherwise
+ * arguments are those of QOBS_SEARCH_NATIVE. */
+#define QOBS_SEARCH_NATIVE_BOUND(name)                                                                                 \
+    void name(const struct quantizer *quantizer, const struct native_bound *rule, bool with_shift, const float *x,     \
+              size_t n, const struct search_candidates *candidates, size_t count, float *bound)
+
 #define QOBS_SEARCH_SLOTS(EACH, with)                                                                                  \
     EACH(ONE, search_errors, QOBS_SEARCH_ERRORS, with)                                                                 \
     EACH(ONE, search_batch, QOBS_SEARCH_BATCH, with)                                                                   \
     EACH(ONE, search_improved, QOBS_SEARCH_IMPROVED, with)                                                             \
     EACH(ONE, search_native, QOBS_SEARCH_NATIVE, with)                                                                 \
+    EACH(ONE, search_native_bound, QOBS_SEARCH_NATIVE_BOUND, with)                                                     \
     EACH(EACH_DTYPE, search_load, QOBS_SEARCH_LOAD, with)                                                              \
     EACH(EACH_NARROW, search_shrink, QOBS_SEARCH_SHRINK, with)
 

@@ -246,6 +246,7 @@ static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
     s->find = g->find_ranges && s->tiles.axis >= 0 && !g->each_global_scale;
     const size_t row = ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     s->q.row = most > QOBS_SEARCH_FEW || s->q.native.active ? 0 : row;
+    s->q.bounded = s->blocks == 1 && !s->q.weighted && qobs_native_has_bounds(&s->q.native);
     return parts_per_thread;
 }
 
@@ -289,9 +290,25 @@ static unsigned char *allocate(struct grid_run *s, size_t *bytes, qobs_error *er
     return memory;
 }
 
-static void run(struct grid_run *s)
+static void forget_improvements(struct grid_run *s)
 {
     memset(s->improved, 0, (size_t)s->split.parts * s->words * sizeof *s->improved);
+}
+
+/* With bounds it is known of some steps only that a qparam improved there, but the last one is among them. If upstream
+ * seems to stop before it, the others have to be known. */
+static void search_without_bounds(struct grid_run *s)
+{
+    forget_improvements(s);
+    s->q.bounded = s->find = false;
+    s->q.stop = s->params->steps;
+    qobs_split_run(s->runtime, &s->split, search_part, s);
+    s->q.stop = stop_of(s);
+}
+
+static void run(struct grid_run *s)
+{
+    forget_improvements(s);
     s->q.stop = s->params->steps;
     if (s->blocks > 1) {
         qobs_split_run(s->runtime, &s->split, sum_blocks_of_part, s);
@@ -300,6 +317,8 @@ static void run(struct grid_run *s)
         qobs_split_run(s->runtime, &s->split, search_part, s);
     }
     s->q.stop = stop_of(s);
+    if (s->q.bounded && improved_after_stop(s))
+        search_without_bounds(s);
     if (!improved_after_stop(s))
         return;
     struct split again = s->split;

@@ -56,9 +56,10 @@ struct native_search {
     bool active; /* false: the search is in float */
     bool is_bf16;
     struct native_norm norm;
-    double largest; /* the error that the first candidate has to be below */
-    double *table;  /* owned; NULL: none */
-    float *fine;    /* owned; NULL: none */
+    double exponent; /* norm as the dtype has it */
+    double largest;  /* the error that the first candidate has to be below */
+    double *table;   /* owned; NULL: none */
+    float *fine;     /* owned; NULL: none */
 };
 
 /* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. */
@@ -68,3 +69,12 @@ void qobs_native_search_release(struct native_search *n, const struct runtime *r
 
 /* Rounds the sum of a qparam as upstream does. */
 double qobs_native_error(const struct native_search *n, double sum);
+
+/* Whether the kernel search_native_bound has bounds for this search. */
+bool qobs_native_has_bounds(const struct native_search *n);
+
+/* The rule for candidates whose scales are about `scale`. A bound by it is not above the rounded sum, if it is above
+ * QOBS_NATIVE_BOUND_MIN. */
+#define QOBS_NATIVE_BOUND_MIN 0x1p-80f
+void qobs_native_bound_rule(const struct native_search *n, const struct quantizer *quantizer, float scale,
+                            struct native_bound *rule);

@@ -185,13 +185,12 @@ static void make_series(double norm, float series[4])
 }
 
 /* The powers of all magnitudes of the dtype, rounded to it. */
-static void fill_rounded(const struct native_search *n, double norm)
+static void fill_rounded(const struct native_search *n)
 {
-    const double exponent = (double)round_to_half(n->is_bf16, (float)norm);
     for (unsigned i = 0; i < POWERS; i++) {
         const uint16_t bits = (uint16_t)i;
         const float magnitude = n->is_bf16 ? float_of_bf16(bits) : float_of_f16(bits);
-        n->table[i] = (double)round_to_half(n->is_bf16, power(magnitude, exponent));
+        n->table[i] = (double)round_to_half(n->is_bf16, power(magnitude, n->exponent));
     }
 }
 
@@ -211,6 +210,7 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
     if (!n->active)
         return QOBS_OK;
     n->norm.exponent = product ? (int)params->norm : 0;
+    n->exponent = params->rounded ? (double)round_to_half(n->is_bf16, (float)params->norm) : params->norm;
     n->largest = !params->rounded ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
     if (product && !params->rounded)
         return QOBS_OK;
@@ -222,7 +222,7 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
     if (!n->table && !n->fine)
         return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
     if (params->rounded)
-        fill_rounded(n, params->norm);
+        fill_rounded(n);
     else
         fill_fine(n, params->norm);
     return QOBS_OK;
@@ -241,4 +241,54 @@ void qobs_native_search_release(struct native_search *n, const struct runtime *r
 double qobs_native_error(const struct native_search *n, double sum)
 {
     return (double)(n->norm.table ? round_to_half(n->is_bf16, (float)sum) : (float)sum);
+}
+
+/* ---- Bounds ------------------------------------------------------------------------------------------------------ */
+
+bool qobs_native_has_bounds(const struct native_search *n)
+{
+    return n->active && n->is_bf16 && n->table && n->exponent >= 2 && n->exponent <= 3;
+}
+
+/* Tangents of t^(p - 1), which is convex, at the errors that are best for normal weights and int4. */
+static void make_tangents(double p, double rounding, double scale, struct native_bound *rule)
+{
+    static const double at[2] = {0.2, 0.42};
+    for (int i = 0; i < 2; i++) {
+        const double t = at[i] * scale, power = rounding * pow(t, p - 2);
+        rule->tangent_slope[i] = (float)((p - 1) * power);
+        rule->tangent_offset[i] = (float)((p - 2) * power * t);
+    }
+}
+
+/* Chords of t^(p - 2), which is concave, over half binades from 2^exponent to 2^(exponent + 16). */
+static void make_chords(double p, double rounding, int exponent, struct native_bound *rule)
+{
+    for (int i = 0; i < QOBS_CHORDS; i++) {
+        const double from = ldexp(i % 2 ? 1.5 : 1, exponent + i / 2), to = ldexp(i % 2 ? 2 : 1.5, exponent + i / 2);
+        const double low = rounding * pow(from, p - 2), high = rounding * pow(to, p - 2);
+        const unsigned k = bits_of_float((float)from) >> 22 & (QOBS_CHORDS - 1);
+        rule->chord_slope[k] = (float)((high - low) / (to - from));
+        rule->chord_value[k] = (float)(low - (high - low) / (to - from) * from);
+    }
+    rule->chord_floor = (float)ldexp(1, exponent);
+    rule->chord_surplus = (float)(pow(ldexp(1, exponent), p) * (1 + 0x1p-12));
+}
+
+/* An error, its power and the sum are each rounded by a factor of at least 1 - 2^-8, if they are normal. Subnormal ones
+ * are too small to matter to a bound above QOBS_NATIVE_BOUND_MIN. The rest is for the rounding of the bound itself. */
+void qobs_native_bound_rule(const struct native_search *n, const struct quantizer *quantizer, float scale,
+                            struct native_bound *rule)
+{
+    const bool integers = (double)quantizer->min_normal >= quantizer->quant_max;
+    const float large = (float)quantizer->quant_max / 8, largest_step = large > 1 ? scale * large : scale;
+    const double p = n->exponent, rounding = pow(1 - 0x1p-8, p + 2) * (1 - 0x1p-12);
+    int exponent; /* largest_step is below 2^exponent */
+    frexpf(largest_step, &exponent);
+    *rule = (struct native_bound){.chord_floor = 1};
+    if (!(scale >= 0x1p-40f && scale <= 0x1p40f))
+        return; /* no bounds */
+    rule->limit = ldexpf(1, exponent + 6);
+    make_tangents(p, rounding, (double)(integers ? scale : largest_step), rule);
+    make_chords(p, rounding, exponent + 6 - 16, rule);
 }

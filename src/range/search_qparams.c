@@ -9,6 +9,7 @@
 #include <float.h>
 
 #include "number/convert.h"
+#include "number/number.h"
 
 enum { WORKSPACE_ELEMENTS = QOBS_SEARCH_LANES * QOBS_SEARCH_FEW };
 
@@ -28,6 +29,8 @@ void qobs_qparam_workspace_place(const struct qparam_search *s, unsigned char *m
     qobs_shrunk_place(&s->shrink, behind, &w->shrunk);
     w->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
     w->prefetch = (struct prefetch_ahead){NULL, NULL};
+    for (int i = 0; i < RULE_ENTRIES; i++)
+        w->rules[i].key = 0;
 }
 
 static void load_range(const struct qparam_search *s, size_t qparam, double *min, double *max)
@@ -113,6 +116,84 @@ static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w
     }
 }
 
+/* ---- Bounds of upstream's own arithmetic ------------------------------------------------------------------------- */
+
+static const struct native_bound *rule_of(const struct qparam_search *s, struct qparam_workspace *w, float scale)
+{
+    const uint32_t key = bits_of_float(scale) >> RULE_SHIFT;
+    struct rule_entry *const entry = &w->rules[key % RULE_ENTRIES];
+    if (entry->key != key || key == 0) {
+        entry->key = key;
+        qobs_native_bound_rule(&s->native, &s->quantizer, float_of_bits(key << RULE_SHIFT), &entry->rule);
+    }
+    return &entry->rule;
+}
+
+/* Loads the next block, from `first` on, unless it is all of the qparam and there already; returns its size. */
+static size_t load_block(const struct qparam_search *s, struct qparam_workspace *w, const struct elements *e,
+                         int64_t first, bool there)
+{
+    const size_t n = e->count - first < QOBS_SEARCH_MOST ? (size_t)(e->count - first) : QOBS_SEARCH_MOST;
+    if (!there || e->count > QOBS_SEARCH_MOST)
+        e->gather->load(&s->source, e, first, n, 1, w->x);
+    return n;
+}
+
+/* Writes bounds of all candidates of qparam i of the batch to w->sum. */
+static void find_bounds(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e)
+{
+    const struct search_candidates candidates = candidates_of(w, i);
+    const struct native_bound *const rule = rule_of(s, w, candidates.scale[0]);
+    float *const bound = w->sum, *const some = w->sum + s->shrink.padded;
+    for (size_t c = 0; c < s->shrink.padded; c++)
+        bound[c] = 0;
+    for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST) {
+        const size_t n = load_block(s, w, e, first, false);
+        s->kernels->search_native_bound(&s->quantizer, rule, s->shifted, w->x, n, &candidates, s->shrink.padded, some);
+        for (size_t c = 0; c < s->shrink.padded; c++)
+            bound[c] += some[c];
+    }
+}
+
+/* Writes the sums of n candidates from `from` on, after find_bounds. */
+static void sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i,
+                           const struct elements *e, size_t from, size_t n)
+{
+    const size_t at = from * QOBS_SEARCH_LANES + i;
+    const struct search_candidates candidates = {w->shrunk.scale + at, w->shrunk.inverse + at, w->shrunk.offset + at,
+                                                 QOBS_SEARCH_LANES};
+    for (size_t c = from; c < from + n; c++)
+        w->total[c] = 0;
+    for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST)
+        s->kernels->search_native(&s->quantizer, &s->native.norm, true, s->shifted, w->x, NULL,
+                                  load_block(s, w, e, first, true), &candidates, n, w->total + from);
+}
+
+/* The sums that are needed to choose; others are infinite. The candidate with the smallest bound comes first. A bound
+ * that is NaN decides nothing. */
+static void sum_bounded(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e)
+{
+    const size_t candidates = s->shrink.candidates;
+    const float *const bound = w->sum;
+    size_t least = 0;
+    find_bounds(s, w, i, e);
+    for (size_t c = 0; c < candidates; c++) {
+        w->total[c] = (double)INFINITY;
+        least = bound[c] < bound[least] ? c : least;
+    }
+    sum_candidates(s, w, i, e, least, 1);
+    if (s->error_before && s->shrink.before != least)
+        sum_candidates(s, w, i, e, s->shrink.before, 1);
+    const double best = qobs_native_error(&s->native, w->total[least]);
+    const float limit = best > (double)QOBS_NATIVE_BOUND_MIN ? (float)best : QOBS_NATIVE_BOUND_MIN;
+    for (size_t c = 0, end; c < candidates; c = end + 1) {
+        for (end = c; end < candidates && !(bound[end] > limit) && isinf(w->total[end]);)
+            end++;
+        if (end > c)
+            sum_candidates(s, w, i, e, c, end - c);
+    }
+}
+
 static void record(struct qparam_search *s, size_t qparam, int32_t step, double best, double before, double unit)
 {
     s->best_step[qparam] = step;
@@ -128,15 +209,18 @@ static void choose(struct qparam_search *s, size_t qparam, double *total, double
 {
     double best = s->native.active ? s->native.largest : (double)FLT_MAX / unit;
     for (size_t c = 0; c < s->shrink.candidates && s->native.active; c++)
-        total[c] = qobs_native_error(&s->native, total[c]);
+        total[c] = isinf(total[c]) ? total[c] : qobs_native_error(&s->native, total[c]);
     int32_t step = -1;
     unit = s->native.active ? 1 : unit;
     for (int32_t i = 0; i < s->stop; i++)
         if (total[i] < best) {
             best = total[i];
             step = i;
-            improved[i / 64] |= UINT64_C(1) << i % 64;
+            if (!s->bounded)
+                improved[i / 64] |= UINT64_C(1) << i % 64;
         }
+    if (s->bounded && step >= 0)
+        improved[step / 64] |= UINT64_C(1) << step % 64;
     record(s, qparam, step, best, total[s->shrink.before], unit);
 }
 
@@ -220,7 +304,10 @@ void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, st
         if (s->row > 0) {
             load(s, w, i, e);
         } else if (w->ranges.finite[i]) {
-            sum_blocks(s, w, i, e, 0, e->count);
+            if (s->bounded)
+                sum_bounded(s, w, i, e);
+            else
+                sum_blocks(s, w, i, e, 0, e->count);
             choose(s, first + i, w->total, qobs_search_error_unit(&s->norm, w->ranges.prescale_exp[i]), improved);
         } else {
             record_nonfinite(s, first + i);

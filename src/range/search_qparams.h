@@ -20,6 +20,7 @@ struct qparam_search {
     struct native_search native;
     bool shifted;  /* zero points may be other than 0 */
     bool weighted; /* kernels need weights */
+    bool bounded;  /* candidates whose bound is above the best error get no sum */
     size_t row;    /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: too many for a batch */
     unsigned char *min, *max;           /* ranges to search */
     unsigned char *best_min, *best_max; /* results */
@@ -27,6 +28,13 @@ struct qparam_search {
     int32_t *best_step;
     double *error, *error_before; /* may be NULL */
     int32_t stop;                 /* only steps below it count */
+};
+
+/* Rules of bounds by the upper bits of the scale. */
+enum { RULE_ENTRIES = 16, RULE_SHIFT = 20 };
+struct rule_entry {
+    uint32_t key; /* 0: none */
+    struct native_bound rule;
 };
 
 /* Private to a thread. */
@@ -38,6 +46,7 @@ struct qparam_workspace {
     struct prefetch_ahead prefetch; /* memory to prefetch during the search */
     struct range_batch ranges;
     struct shrunk shrunk;
+    struct rule_entry rules[RULE_ENTRIES];
 };
 
 /* Bytes of a workspace's arrays, at any address, and their places in it. */
@@ -47,7 +56,7 @@ void qobs_qparam_workspace_place(const struct qparam_search *search, unsigned ch
 
 /* Searches n <= QOBS_SEARCH_LANES qparams from `first` on. `e` has the elements of the first one, afterwards those of
  * the last one. Writes best_step, range and errors, and sets a bit in `improved` for each step at which one of the
- * qparams improved. */
+ * qparams improved. If bounded, only the last step at which a qparam improved gets a bit. */
 void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e,
                          size_t first, size_t n, uint64_t *improved);
 

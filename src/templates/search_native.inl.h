@@ -71,8 +71,7 @@ ALWAYS_INLINE double add_power(double sum, double power, const float *weight, si
 }
 
 #define EACH_LANE(DO)                                                                                                  \
-    DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)                                                                    \
-    DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+    DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
 
 /* Adds powers from the table. Compilers make a vector of 16 loads, which takes longer than 16 scalar additions; their
  * vector gathers take longer still on CPUs with the mitigation of gather data sampling. */
@@ -95,17 +94,31 @@ ALWAYS_INLINE void add_powers(const double *table, const uint16_t *index, const 
 
 /* A quotient of BF16 numbers is no midpoint of two BF16 numbers, and at least 2^-17 of it away from one: its
  * significand is a fraction of 8-bit integers. So a product with the inverse, wrong by less than 2^-22, is rounded to
- * the same number. The limits keep the inverse normal; what underflows rounds to 0 in every grid. */
-ALWAYS_INLINE bool inverse_is_exact(struct native_how how, float scale)
+ * the same number, and so is its Veltkamp splitting, whose ties may go either way. The limits keep the inverse normal
+ * and the splitting finite; what underflows rounds to 0 in every grid. `most`: the largest |x|. */
+ALWAYS_INLINE bool inverse_is_exact(struct native_how how, float scale, float most)
 {
-    return how.bf16 && scale >= 0x1p-96f && scale <= 0x1p96f;
+    return how.bf16 && scale >= 0x1p-96f && scale <= 0x1p96f && most * (1 / scale) <= 0x1p100f;
 }
 
-/* The place of x among the quantized numbers, not limited to them. `inverse`: 1 / scale if how.inverse. */
-ALWAYS_INLINE float native_quotient(struct native_how how, float x, float scale, float inverse, float zero_point)
+#define BF16_SPLIT 0x1.0001p16f
+
+/* A candidate. inverse and split are for how.inverse: 1 / scale, and that times BF16_SPLIT. */
+struct native_candidate {
+    float scale, zero_point, inverse, split;
+};
+
+/* The place of x among the quantized numbers, not limited to them. */
+ALWAYS_INLINE float native_quotient(struct native_how how, float x, struct native_candidate c)
 {
-    const float v = round_half(how.bf16, how.inverse ? x * inverse : x / scale);
-    return how.shifted ? round_half(how.bf16, v + zero_point) : v;
+    float v;
+    if (how.inverse) {
+        const float spread = x * c.split;
+        v = spread - (spread - x * c.inverse);
+    } else {
+        v = round_half(how.bf16, x / c.scale);
+    }
+    return how.shifted ? round_half(how.bf16, v + c.zero_point) : v;
 }
 
 /* The number that v, a quantized number, stands for. */
@@ -117,52 +130,22 @@ ALWAYS_INLINE float native_level(struct native_how how, float v, float scale, fl
 }
 
 ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, float quant_min, float quant_max,
-                                 float x, float scale, float inverse, float zero_point)
+                                 float x, struct native_candidate c)
 {
-    float v = native_quotient(how, x, scale, inverse, zero_point);
+    float v = native_quotient(how, x, c);
     v = v < quant_min ? quant_min : v;
     v = v > quant_max ? quant_max : v;
     v = how.integers ? grid_round_integer_float(v) : grid_round_float(grid, v);
-    return native_level(how, v, scale, zero_point) - x;
+    return native_level(how, v, c.scale, c.zero_point) - x;
 }
 
-/* Levels of integers in a vector: entry k % 16 is that of k. The range has at most 16 integers. */
+#include "templates/search_native_levels.inl.h"
+
+/* gcc makes vectors of 256 bits of a loop over lanes only if it stays a loop, and shorter code for 512 bits if not. */
 #ifdef F32X16_PERMUTES
-ALWAYS_INLINE bool has_levels(struct native_how how, float quant_min, float quant_max)
-{
-    return how.integers && how.rounded && quant_max - quant_min < QOBS_SEARCH_LANES;
-}
-
-ALWAYS_INLINE void quantized_numbers(float quant_min, float *number)
-{
-    const int first = (int)quant_min;
-    for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-        number[j] = (float)(first + ((j - first) & (QOBS_SEARCH_LANES - 1)));
-}
-
-ALWAYS_INLINE f32x16 native_levels(struct native_how how, const float *number, float scale, float zero_point)
-{
-    _Alignas(64) float level[QOBS_SEARCH_LANES];
-    for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-        level[j] = how.shifted ? round_half(how.bf16, number[j] - zero_point) : number[j];
-    f32x16_store(level, f32x16_mul(f32x16_load(level), f32x16_splat(scale)));
-    for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-        level[j] = round_half(how.bf16, level[j]);
-    return f32x16_load(level);
-}
-
-/* native_error of 16 elements. The low bits of a float that adds 1.5 * 2^23 are those of the nearest integer. */
-ALWAYS_INLINE void errors_of_levels(struct native_how how, f32x16 level, float quant_min, float quant_max,
-                                    const float *x, float scale, float inverse, float zero_point, float *error)
-{
-    _Alignas(64) float v[QOBS_SEARCH_LANES];
-    for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-        v[j] = native_quotient(how, x[j], scale, inverse, zero_point);
-    const f32x16 limited = f32x16_limit(f32x16_load(v), f32x16_splat(quant_min), f32x16_splat(quant_max));
-    f32x16_store(v, f32x16_permute(level, f32x16_add(limited, f32x16_splat(0x1.8p23f))));
-    for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-        error[j] = v[j] - x[j];
-}
+#define AS_VECTORS
+#else
+#define AS_VECTORS KEEP_LOOP
 #endif
 
 /* The lanes 8 apart are added first, then those 4, 2 and 1 apart. Constant lengths: compilers make much of a loop whose
@@ -179,7 +162,7 @@ ALWAYS_INLINE double fold_lanes(const double *lane)
 
 ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *quantizer,
                                 const struct native_norm *norm, const float *x, const float *weight, size_t n,
-                                const float *number, float scale, float inverse, float zero_point)
+                                const float *number, struct native_candidate c)
 {
     const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
     (void)number; /* for levels */
@@ -187,7 +170,9 @@ ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *q
     double lane[QOBS_SEARCH_LANES] = {0};
     enum { CHUNK = 256 };
 #ifdef F32X16_PERMUTES
-    const f32x16 level = how.levels ? native_levels(how, number, scale, zero_point) : f32x16_splat(0);
+    struct native_levels levels;
+    if (how.levels)
+        levels = native_levels(how, number, c);
 #endif
     for (size_t first = 0; first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
@@ -195,21 +180,26 @@ ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *q
         for (size_t i = 0; i < count; i += QOBS_SEARCH_LANES) {
             float error[QOBS_SEARCH_LANES];
 #ifdef F32X16_PERMUTES
+            if (how.levels && how.bf16) {
+                f32x16_store_bf16_magnitudes(index + i, errors_of_levels(how, levels, x + first + i, c));
+                continue;
+            }
             if (how.levels)
-                errors_of_levels(how, level, quant_min, quant_max, x + first + i, scale, inverse, zero_point, error);
+                f32x16_store(error, errors_of_levels(how, levels, x + first + i, c));
             else
 #endif
-                for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-                    error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], scale, inverse,
-                                            zero_point);
+                AS_VECTORS
+            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
             if (how.rounded)
-                for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-                    index[i + (size_t)j] = half_bits(how.bf16, error[j]);
-            else
-                for (int j = 0; j < QOBS_SEARCH_LANES; j++) {
-                    const float power = power_of(how, norm, error[j]);
-                    lane[j] += (double)(how.weighted ? power * weight[first + i + (size_t)j] : power);
-                }
+                AS_VECTORS
+            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                index[i + (size_t)j] = half_bits(how.bf16, error[j]);
+            else for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+            {
+                const float power = power_of(how, norm, error[j]);
+                lane[j] += (double)(how.weighted ? power * weight[first + i + (size_t)j] : power);
+            }
         }
         if (how.rounded)
             add_powers(norm->table, index, how.weighted ? weight + first : NULL, count, lane);
@@ -217,39 +207,58 @@ ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *q
     return fold_lanes(lane);
 }
 
+/* The largest magnitude of n elements and the padding. NaN may be ignored: its error is NaN anyway. */
+DEEP_INLINE float largest_magnitude(const float *x, size_t n)
+{
+    _Alignas(64) float lane[QOBS_SEARCH_LANES];
+    f32x16 so_far = f32x16_splat(0);
+    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES)
+        so_far = f32x16_max_bits(so_far, f32x16_abs(f32x16_load(x + i)));
+    f32x16_store(lane, so_far);
+    for (int half = QOBS_SEARCH_LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] = lane[j + half] > lane[j] ? lane[j + half] : lane[j];
+    return lane[0];
+}
+
+ALWAYS_INLINE struct native_candidate candidate_at(struct native_how how, const struct search_candidates *candidates,
+                                                   size_t c)
+{
+    const float scale = candidates->scale[c * candidates->step], shift = candidates->shift[c * candidates->step];
+    return (struct native_candidate){scale, how.integers ? shift - 0x1.8p23f : shift, 1 / scale,
+                                     1 / scale * BF16_SPLIT};
+}
+
 ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *quantizer, const struct native_norm *norm,
                                const float *x, const float *weight, size_t n,
                                const struct search_candidates *candidates, size_t count, double *sum)
 {
     struct native_how by_inverse = how;
-    _Alignas(64) float number[QOBS_SEARCH_LANES] = {0};
+    _Alignas(64) float number[LEVELS] = {0};
+    const float most = largest_magnitude(x, n);
     by_inverse.inverse = true;
 #ifdef F32X16_PERMUTES
-    if (how.levels)
-        quantized_numbers((float)quantizer->quant_min, number);
+    struct native_how by_levels = by_inverse;
+    const bool levels = has_levels(how, (float)quantizer->quant_min, (float)quantizer->quant_max);
+    by_levels.levels = true;
+    by_levels.inverse = how.bf16;
+    if (levels)
+        quantized_numbers((float)quantizer->quant_min, (float)quantizer->quant_max, number);
 #endif
-    for (size_t c = 0; c < count; c++) {
-        const float shift = candidates->shift[c * candidates->step], scale = candidates->scale[c * candidates->step],
-                    zero_point = how.integers ? shift - 0x1.8p23f : shift;
-        if (inverse_is_exact(how, scale))
-            sum[c] += native_sum(by_inverse, quantizer, norm, x, weight, n, number, scale, 1 / scale, zero_point);
-        else
-            sum[c] += native_sum(how, quantizer, norm, x, weight, n, number, scale, 0, zero_point);
-    }
-}
-
-ALWAYS_INLINE void with_levels(struct native_how how, const struct quantizer *quantizer, const struct native_norm *norm,
-                               const float *x, const float *weight, size_t n,
-                               const struct search_candidates *candidates, size_t count, double *sum)
-{
+    for (size_t i = 0; i < count; i++) {
+        const struct native_candidate c = candidate_at(how, candidates, i);
+        const bool is_exact = inverse_is_exact(how, c.scale, most);
 #ifdef F32X16_PERMUTES
-    if (has_levels(how, (float)quantizer->quant_min, (float)quantizer->quant_max)) {
-        how.levels = true;
-        native_sums(how, quantizer, norm, x, weight, n, candidates, count, sum);
-        return;
-    }
+        if (levels && is_exact == how.bf16 && are_near(c, (float)quantizer->quant_min, most)) {
+            sum[i] += native_sum(by_levels, quantizer, norm, x, weight, n, number, c);
+            continue;
+        }
 #endif
-    native_sums(how, quantizer, norm, x, weight, n, candidates, count, sum);
+        if (is_exact)
+            sum[i] += native_sum(by_inverse, quantizer, norm, x, weight, n, number, c);
+        else
+            sum[i] += native_sum(how, quantizer, norm, x, weight, n, number, c);
+    }
 }
 
 /* Every combination is a loop of its own. */
@@ -261,7 +270,7 @@ ALWAYS_INLINE void with_levels(struct native_how how, const struct quantizer *qu
             CALL(__VA_ARGS__, false);                                                                                  \
     } while (0)
 #define NATIVE_SUMS(bf16, integers, weighted, rounded, fine, shifted)                                                  \
-    with_levels((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false}, quantizer, norm,  \
+    native_sums((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false}, quantizer, norm,  \
                 x, weight, n, candidates, count, sum)
 #define NATIVE_ROUNDED(bf16, integers, weighted)                                                                       \
     do {                                                                                                               \

@@ -507,6 +507,11 @@ static inline __m512 _mm512_maskz_permutex2var_ps(__mmask16 k, __m512 x, __m512i
     return r.s;
 }
 
+static inline __m512 _mm512_permutex2var_ps(__m512 x, __m512i index, __m512 y)
+{
+    return _mm512_maskz_permutex2var_ps(0xffff, x, index, y);
+}
+
 /* Within lanes of 128 bits: 16-byte shuffles by an index whose top bit makes 0, and by two bits of a constant for
  * each lane of 32 bits. */
 static inline __m512i _mm512_mask_shuffle_epi8(__m512i old, __mmask64 k, __m512i x, __m512i y)
