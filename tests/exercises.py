@@ -25,7 +25,7 @@ PATCHES = os.path.join(ROOT, "tests", "exercises")
 TESTS = {
     "instruction-set": ["kernels portable", "functions", "minmax_layouts", "saved_states"],
     "number-format": ["format", "fake_quantize", "saved_states"],
-    "observer": ["exchange", "memory", "observer", "state", "tensors", "untrusted", "saved_states"],
+    "observer": ["exchange", "memory", "observer", "state", "tensors", "untrusted", "preset pages", "saved_states"],
 }
 OPTIONS = ["-Dtests=enabled", "-Dprogram=disabled", "-Dbench=disabled", "-Dreference=disabled", "-Ddefault_library=static", "--werror"]
 
