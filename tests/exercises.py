@@ -55,7 +55,8 @@ def files():
 
 
 def copy_tree(target):
-    """Files that have not changed keep their time, so that they are not built again. What the tree no longer has goes."""
+    """Files that have not changed keep their time, so that they are not built again. Files that the tree no longer
+    has go."""
     wanted = set(files())
     for directory, _, names in os.walk(target):
         for name in names:
