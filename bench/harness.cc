@@ -205,7 +205,7 @@ static size_t CallsOf(const std::function<void()> &call, clockid_t clock)
     return calls;
 }
 
-// What is compared, a over b, and how often a turn calls each.
+// Two sides, a over b, and how often a turn calls each.
 struct Sides {
     std::function<void()> a, b;
     double work_a, work_b;

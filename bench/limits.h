@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What a core can do at best, as loops that do nothing else. */
+/* Loops that do nothing but what a core can do at best. */
 #ifndef QOBS_BENCH_LIMITS_H
 #define QOBS_BENCH_LIMITS_H
 

@@ -61,7 +61,7 @@ Call Indexed(const kernel_table &table, const Dtype &dtype, const unsigned char 
     };
 }
 
-// Of a run or a row. Of a small matrix there would be one row else.
+// Elements of a run or a row. Rows of a matrix are shorter if it is small, because it would have one row else.
 size_t LengthOf(const Layout &layout, size_t n)
 {
     return layout.length == 0 ? n : layout.kind == Layout::kColumns ? std::min(layout.length, n / 16) : std::min(layout.length, n);

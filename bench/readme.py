@@ -3,12 +3,15 @@
 """The tables and the picture of README: what they show, and from which pairs."""
 
 import os
+import re
 import shutil
 import statistics
+import textwrap
 
 import charts
 import rules
 
+WIDTH = 120  # of lines
 OBSERVERS = "bench/results/beside-observers.svg"  # beside README
 
 # Beside what users run: each row names the pair that measures it.
@@ -85,15 +88,20 @@ def table(results, rows, header, cells):
     return [f"| {header} | from | to |", "|" + "---|" * (header.count("|") + 3), *lines] if lines else []
 
 
+def command(run):
+    """The command of a run without its conditions, which are said in words beside it."""
+    return re.sub(r" --conditions .*?(?= --|$)", "", run["command"])
+
+
 def source(results):
-    """The run that the figures come from: the last one of --again, or the first of all."""
+    """Lines about the run that the figures come from: the last one of --again, or the first of all."""
     run = ([r for r in results.get("runs", []) if "--again" in r["command"].split()] or [results])[-1]
     conditions = f" {run['conditions'].rstrip('.')}." if run.get("conditions") else ""
-    return (
-        f"{results['cpu']}, {results['isa']}, one thread unless a row says more, "
-        f"{run['date']}, commit {run['commit']}, "
-        f"`{run['command']}`.{conditions} Medians and extremes of runs that take turns."
+    text = (
+        f"{results['cpu']} with {results['isa']}, {run['date']}, commit {run['commit']}.{conditions} One thread unless a "
+        f"row says more. Medians and extremes of runs that take turns: `{command(run)}`"
     )
+    return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def picture(results, path):
@@ -116,7 +124,7 @@ def blocks(results, directory):
         lambda what, pair: (what, pair["upstream"]),
     )
     machine = table(results, MACHINE, "beside the limit of the machine | ratio", lambda what, _: (what,))
-    found = {"headline": users, "measured": [*machine, "", source(results)]}
+    found = {"headline": users, "measured": [*machine, "", *source(results)]}
     if picture(results, os.path.join(directory, OBSERVERS)):
         found["measured"] += ["", f"![Elements a second of each observer, theirs and ours]({OBSERVERS})"]
     return found

@@ -68,7 +68,7 @@ class Report:
             f"# Benchmarks: {r['cpu']}",
             "",
             f"{r['cpu']}, {caches}; {r['date']}, commit {r['commit']}, load average {r['load']} "
-            f"when it began. `{r['command']}`",
+            f"when it began. `{readme.command(r)}`",
             "",
             "Figures are medians of repetitions in random order, ± half the distance between the extremes; CPU "
             "time, of the wall "
@@ -88,7 +88,7 @@ class Report:
                 "",
                 f"{run['figures']} figures were measured on {run['date']}, commit {run['commit']}, "
                 f"load average {run['load']} "
-                f"when that began. `{run['command']}` {run.get('conditions', '')}".rstrip(),
+                f"when that began. `{readme.command(run)}` {run.get('conditions', '')}".rstrip(),
             )
 
     def targets(self):

@@ -190,7 +190,7 @@ void RegisterSearches()
                       MultiplyAdds(2), MultiplyAdds(1), Unit::kItems);
     Pair("search-nvfp4-expanded-int4", Search(best, kF32, Kind("nvfp4-expanded"), 1),
          Search(best, kF32, Kind("int4-group-128-norm-2.4"), 1), Unit::kItems);
-    // What the table of powers saves.
+    // A norm with a table of powers beside one without.
     Pair("search-table-pow", Search(best, kF32, Kind("int4-group-128-norm-2.4"), 1, 256),
          Search(best, kF32, Kind("int4-group-128-norm-6.5"), 1, 256), Unit::kItems);
 }

@@ -81,7 +81,7 @@ Case Minmax(const char *isa, const Dtype &dtype, const std::string &settings, co
 
 // ---- Observers -------------------------------------------------------------------------------------------------------------
 
-// What presets need beside their defaults.
+// Settings that presets need beside their defaults.
 std::string SettingsOf(const std::string &preset)
 {
     if (preset == "llmc.nvfp4_expanded_mse")

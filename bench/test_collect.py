@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests collect.py, which targets exist, and which are reached."""
+"""Tests collect.py, which targets exist, which are reached, and the tables of README."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import unittest
 
 import collect
 import growth
+import readme
 import targets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -144,6 +145,32 @@ class Collect(unittest.TestCase):
             rows = {t.what: answer for t, _, _, _, answer, _ in targets.measured(results)}
             self.assertEqual(any("AVX-512: of AVX2" in what for what in rows), isa == "avx512")
             self.assertEqual(rows["memoryless_mse, int4, groups of 128, f32, norm 2: times llm-compressor"], reached)
+
+    def test_readme_has_rows_of_checkpoints_and_short_lines(self):
+        pairs = {
+            "pair/checkpoint/cat/W4A16": {"upstream": "cat", "ratio": [0.5, 0.7, 0.6]},
+            "pair/checkpoint/model_free_ptq/W4A16": {"upstream": "llmcompressor 0.14.0", "ratio": [20.0, 30.0]},
+            "pair/checkpoint/model-free/W4A16": {"upstream": "auto-round 0.16.1", "ratio": [28.0]},
+        }
+        quiet = "Nothing else ran, and the sentence is long enough to need two lines together with the others here"
+        first = {"command": "scripts/bench.sh", "conditions": "Others ran", "date": "2026-01-01", "commit": "a"}
+        again = {
+            "command": f"scripts/bench.sh --again --conditions '{quiet}' --run-with 'chrt -r 10'",
+            "conditions": quiet,
+            "date": "2026-01-02",
+            "commit": "b",
+        }
+        results = {"cpu": "A Processor", "isa": "avx2", "pairs": pairs, **first, "runs": [again]}
+        lines = readme.source(results)
+        self.assertLessEqual(max(map(len, lines)), 120)
+        text = " ".join(lines)
+        self.assertEqual((text.count(quiet), text.count("Others"), text.count("commit b")), (1, 0, 1))
+        self.assertIn("`scripts/bench.sh --again --run-with 'chrt -r 10'`", text)
+        with tempfile.TemporaryDirectory() as directory:
+            found = readme.blocks(results, directory)
+        self.assertIn("| `model_free_ptq`, W4A16 | llmcompressor 0.14.0 | 25 | 20 | 30 |", found["headline"])
+        self.assertIn("| model-free W4A16 | auto-round 0.16.1 | 28 | 28 | 28 |", found["headline"])
+        self.assertIn("| `qobs quantize --scheme W4A16`, two threads / `cat` | 0.6 | 0.5 | 0.7 |", found["measured"])
 
 
 if __name__ == "__main__":

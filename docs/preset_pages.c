@@ -278,7 +278,10 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < qobs_preset_count(); i++)
         if (!described[i]) {
-            fprintf(stderr, "%s: has no block on any page\n", qobs_preset_name(i));
+            fprintf(stderr,
+                    "%s: has no block on any page; put the lines \"<!-- preset %s -->\" and \"<!-- end -->\" on one, "
+                    "then run with --write\n",
+                    qobs_preset_name(i), qobs_preset_name(i));
             result = 1;
         }
     free(described);

@@ -22,7 +22,7 @@
 #   --build DIRECTORY  an existing build with the program and the benchmarks (default: builds build-bench)
 #   --run-with COMMAND prefix of each measured command, e.g. "chrt -r 10"
 #
-# Frameworks are installed into virtual environments of the build folder, 3 GB each. These variables name a Python that
+# Frameworks are installed into virtual environments of the build folder, 2 GB each. These variables name a Python that
 # has them already: QOBS_PYTHON_TORCH (torch, llmcompressor, torchao, onnxruntime), QOBS_PYTHON_MODELOPT (torch,
 # nvidia-modelopt, amd-quark), QOBS_PYTHON_AUTOROUND (torch, auto-round).
 set -euo pipefail
@@ -33,7 +33,11 @@ usage() {
     exit 2
 }
 { # bash reads the block to its end first, so the file may change meanwhile
-command="scripts/bench.sh $*"
+command=scripts/bench.sh
+for argument; do
+    [[ $argument != *[!a-zA-Z0-9_./=-]* ]] || argument=${argument@Q}
+    command+=" $argument"
+done
 quick='' again='' add='' repetitions=3 min_time=0.005 out=bench/results build='' run_with='' isa='' gigabytes=16 conditions='' readme=()
 parts='kernels functions growth pairs torch observers optimal checkpoint python calibrate scale'
 while [[ $# -gt 0 ]]; do
@@ -60,6 +64,9 @@ if [[ -z $build ]]; then
 fi
 python=/usr/bin/python3
 library=$build/src/libqobs.so
+for file in "$build/bench/bench-qobs" "$build/tools/qobs" "$library"; do # before frameworks are installed for minutes
+    [[ -e $file ]] || { echo "--build $build: $file is missing; meson setup -Dprogram=enabled -Dbench=enabled makes it" >&2 && exit 2; }
+done
 pair_repetitions=$((2 * repetitions + 1))
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -77,13 +84,15 @@ environment() {
         echo "${!2}"
     elif [[ -e $directory/packages && $(<"$directory/packages") == "${*:3}" ]]; then
         echo "$directory/bin/python"
-    elif [[ -z $quick ]] && rm -rf "$directory" && { python3 -m venv "$directory" &&
+    elif [[ $quick ]]; then
+        echo "not measured: beside ${*:3}: not installed, and a quick run installs nothing" >&2
+    elif rm -rf "$directory" && { python3 -m venv "$directory" &&
         timeout 1800 "$directory/bin/pip" install --quiet "${@:3}"; } \
         >"$build/python-$1.log" 2>&1; then
         echo "${*:3}" >"$directory/packages"
         echo "$directory/bin/python"
     else
-        echo "not measured: beside ${*:3}: not installed${quick:+, and a quick run installs nothing}" >&2
+        echo "not measured: beside ${*:3}: not installed; $build/python-$1.log says why" >&2
     fi
 }
 wanted() {
@@ -148,7 +157,7 @@ beside() {
 
 collect() {
     $python -B bench/collect.py "$1" "${@:2}" "cpu=$cpu" "date=$(date +%F)" "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" \
-        "load=$load" "command=${command% }" "conditions=$conditions" "without=${without#, }" ${isa:+"restricted=$restricted"} "$work"/*.json
+        "load=$load" "command=$command" "conditions=$conditions" "without=${without#, }" ${isa:+"restricted=$restricted"} "$work"/*.json
 }
 restricted="qobs and torch use nothing wider than $isa, on a processor that has more; no processor without it was at hand"
 # Doubtful pairs are measured again later, because a disturbance may last for minutes. All figures count.

@@ -50,7 +50,7 @@ mkdir -p "$top/findings"
 rm -rf "$top/seeds"
 "$top/build/tests/fuzz/fuzz_seeds" "$top/seeds"
 
-# What is between the limit of a single input and that of the run is for a machine that is busy.
+# The run may take longer than its inputs, because the machine may be busy.
 run() {
     mkdir -p "$top/corpus/$1"
     UBSAN_OPTIONS=print_stacktrace=1 timeout $((seconds * 2 + 120)) "$top/build/tests/fuzz/fuzz_$1" -seed="$seed" -max_total_time="$seconds" \

@@ -53,7 +53,7 @@ named=${stages[*]}
 [[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live
     python ${full:+upstream races memory})
 
-# What the program has of the golden suites, as options of run_cli.py.
+# Golden suites that run through the program, as options of run_cli.py.
 golden=(
     "--suite torch_minmax"
     "--suite torch_histogram"
@@ -70,17 +70,17 @@ golden=(
     "--suite ort_static"
     "--suite trt_2026_11"
 )
-# What of them is not run through the program, and why.
+# Golden suites that do not run through the program, and why.
 left_out=(
     "llmc_flatten, ct_qparams, ct_quantize, torch_histc, trt, fused_names: functions and calibrators that C tests call"
     "trt_2026_11: C tests of searches (golden_search), fake_tensor_quant and scaled_e4m3 (golden_quantize), calibrate_weights (golden_weights)"
     "quark_2026_11: the realignment of two-level fp4 is a C test (qparams)"
     "fused observers and cases without a batch: C tests (qparams, golden_observers)"
 )
-# What of the tests runs under an emulator in seconds, and those that read golden suites.
+# Tests that run under an emulator in seconds, and those that read golden suites.
 quick=(arguments exchange format functions hooks observer quark saved_states settings stability stand-in state versions)
 golden_tests=(flatten golden_histogram golden_mse golden_observers golden_quantize golden_search golden_weights qparams ranges)
-# What of them calls kernels, and is run with emulated ones.
+# Tests that call kernels and run with emulated ones.
 emulated=(absmax candidates concurrency fake_quantize format functions grown histogram memory minmax_layouts mse observer observer_in
     quantize quark search_kernels untrusted 'emulated intrinsics' 'kernels avx512')
 
@@ -227,7 +227,7 @@ build_gcc() {
     build $top/gcc --werror --prefix "$PWD/$top/installed" -Dprogram=enabled -Dtests=enabled -Dreference=enabled
 }
 
-# What is there may be of another state of the tree.
+# The build that is there may be of another state of the tree.
 update_gcc() {
     if [[ ! -e $top/gcc/tools/qobs ]] || ! ninja -C $top/gcc >>"$log"; then
         build_gcc

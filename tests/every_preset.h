@@ -114,7 +114,7 @@ static inline void fill_matrix(float *data, size_t n, uint32_t seed)
     }
 }
 
-/* What an observer holds, as bytes to be freed. */
+/* The saved state of an observer, to be freed. */
 static inline unsigned char *saved_state(const qobs_observer *o, size_t *size)
 {
     *size = qobs_observer_save_size(o);

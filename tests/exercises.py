@@ -25,7 +25,7 @@ PATCHES = os.path.join(ROOT, "tests", "exercises")
 TESTS = {
     "instruction-set": ["kernels portable", "functions", "minmax_layouts", "saved_states"],
     "number-format": ["format", "fake_quantize", "saved_states"],
-    "observer": ["exchange", "memory", "observer", "state", "tensors", "untrusted", "saved_states"],
+    "observer": ["exchange", "memory", "observer", "state", "tensors", "untrusted", "preset pages", "saved_states"],
 }
 OPTIONS = ["-Dtests=enabled", "-Dprogram=disabled", "-Dbench=disabled", "-Dreference=disabled", "-Ddefault_library=static", "--werror"]
 
@@ -55,7 +55,8 @@ def files():
 
 
 def copy_tree(target):
-    """Files that have not changed keep their time, so that they are not built again. What the tree no longer has goes."""
+    """Files that have not changed keep their time, so that they are not built again. Files that the tree no longer
+    has go."""
     wanted = set(files())
     for directory, _, names in os.walk(target):
         for name in names:

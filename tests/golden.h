@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What tests that read golden suites share. */
+/* Shared by tests that read golden suites. */
 #ifndef QOBS_TEST_GOLDEN_H
 #define QOBS_TEST_GOLDEN_H
 

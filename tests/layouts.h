@@ -130,7 +130,7 @@ static inline unsigned char *address(const struct tensor *t, const int64_t *inde
 }
 
 /* Strides for t->shape: any order of the dimensions, gaps, both directions, repetition, garbage where there is one
- * index only. What lies between the elements is NaN, so that reading it does not go unnoticed. */
+ * index only. Gaps between the elements are NaN, so that reading them shows. */
 static inline void lay_out(struct rng *r, struct tensor *t)
 {
     const bool permute = chance(r, 40), gaps = chance(r, 40), flip = chance(r, 40), repeat = chance(r, 20);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What tests of the public functions share: short ways to make objects, and to say what a call must answer. */
+/* Shared by tests of the public functions: short ways to make objects and to say what a call must answer. */
 #ifndef QOBS_TEST_OBSERVING_H
 #define QOBS_TEST_OBSERVING_H
 
@@ -17,7 +17,7 @@
 
 #include "qobs/qobs.h"
 
-/* Of the last call. */
+/* The error of the last call. */
 static qobs_error error;
 
 #define assert_ok(call)                                                                                                \
@@ -48,8 +48,8 @@ static inline qobs_config *make_config(const char *preset, const char *settings,
     qobs_config *config = NULL;
     assert_ok(qobs_config_create(&config, preset, runtime, &error));
 #ifndef QOBS_SLEEF
-    /* llm-compressor's default norm needs SLEEF. Where nothing else is asked for, its presets are tested with one that
-     * does not. */
+    /* llm-compressor's default norm needs SLEEF. Its presets are tested with a norm that does
+     * not, unless a test sets another. */
     qobs_config_set(config, "norm", "2", NULL);
 #endif
     assert_ok(qobs_config_set_all(config, settings, &error));

@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The largest magnitude along any axes of tensors in every layout, on every usable instruction set, in one piece and
- * cut for threads: modelopt.MaxCalibrator against a loop over the elements. Of two batches; what is not finite is
- * refused, left out, or propagated.
+ * cut for threads: modelopt.MaxCalibrator against a loop over the elements. Two batches follow each other;
+ * NaN and infinities are refused, left out, or propagated.
  *
  *   test_absmax [SEED [CASE]] */
 #include <setjmp.h>
@@ -21,7 +21,7 @@ enum { SMALL_CASES = 1500, BIG_CASES = 20, BATCHES = 2 };
 static uint64_t seed = 1;
 static int64_t only = -1;
 
-/* What is kept of the tensors, and what is left of their magnitudes. */
+/* The dimensions that are kept, and the largest magnitudes. */
 struct wanted {
     bool kept[DIMS];
     int64_t qparams;

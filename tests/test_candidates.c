@@ -211,7 +211,7 @@ static void test_reloaded(void **state)
     }
 }
 
-/* What is given before the first batch is saved, too. */
+/* The reference amax and the error weights are saved if they are set before the first batch. */
 static void test_given(void **state)
 {
     (void)state;

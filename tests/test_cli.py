@@ -87,6 +87,9 @@ def test_did_you_mean():
                             ("an option far from all", ("observe", "--zzz"))):
         p = run(*arguments)
         check("did you mean" not in p.stderr and p.returncode == 2, f"{what}: no suggestion", p.stderr)
+    for short, words in (("--st", "--strategy or --state"), ("--s=1", "--set, --strategy or --state")):
+        given = short.partition("=")[0]
+        refused("an ambiguous option", [f"'{given}' is ambiguous; it may be {words}"], "observe", short)
     fine("a scheme in another case", *calibrate, "--scheme", "w4a16", "--quiet")
 
 

@@ -468,7 +468,7 @@ static void test_modes(void **state)
 }
 #endif
 
-/* What the casts of torch give, as facts beside the definition. */
+/* Results of torch's casts, as facts beside the definition. */
 static void test_known(void **state)
 {
     (void)state;

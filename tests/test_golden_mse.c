@@ -216,7 +216,7 @@ struct progress {
     double *min, *max; /* the ranges there should be */
 };
 
-/* What is reported of the search: errors are those of unrounded numbers. */
+/* Checks the report of the search: errors are those of unrounded numbers. */
 static void expect_report(const cJSON *c, const struct reference *r, const qobs_observer *o)
 {
     qobs_result result;

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The presets with optimal scales against a brute force over every candidate: golden suite search2, on every usable
- * instruction set, which must give the same bits. Where several candidates are as good as equal, ours may be any of
+ * instruction set, which must give the same bits. If several candidates are as good as equal, ours may be any of
  * them. */
 #include "golden.h"
 

@@ -187,7 +187,7 @@ static void set_mode(int mode)
 #endif
 }
 
-/* What a pool's threads might have set for themselves. */
+/* Runs tasks under floating-point modes that a pool's threads might have set. */
 static void serial_with_modes(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
     fenv_t before;

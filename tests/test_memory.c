@@ -288,7 +288,7 @@ enum { BATCH_ROWS = 2048, BATCH_COLUMNS = 96 }; /* f32: 768 KB, so that threads 
 
 static float batches[3][BATCH_ROWS * BATCH_COLUMNS];
 
-/* What may happen to an observer, in this order. */
+/* Steps in the life of an observer, in this order. */
 enum step { IMPORTANCE, AMAX, WEIGHT, INTO_EMPTY, FIRST, WIDER, OTHER_SHAPE, READ, MERGE, LOAD, STEPS };
 
 static int read_all(const qobs_observer *o)

@@ -53,7 +53,7 @@ struct granularity {
 
 static bool grouped(const struct granularity *g) { return g->strategy == GROUP || g->strategy == TENSOR_GROUP; }
 
-/* What may be combined, and with how many dimensions. */
+/* Draws a granularity and a number of dimensions that go together. */
 static void draw_granularity(struct rng *r, struct granularity *g, int *ndim)
 {
     static const char *const presets[] = {"llmc.memoryless_minmax", "llmc.static_minmax", "llmc.minmax",

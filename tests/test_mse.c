@@ -447,7 +447,7 @@ static struct trial draw_trial(struct rng *r, struct subject *s)
     return t;
 }
 
-/* What one way of running the search gives. */
+/* The results of one way of running the search. */
 struct outcome {
     unsigned char min[8 * 600], max[8 * 600];
     int32_t step[600];

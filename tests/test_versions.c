@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* llm-compressor's observers of September and October 2025: random settings, shapes, strides and batches against a slow
- * computation of the same, which takes the values one by one as doubles and rounds every operation itself. What is
- * compared is exact. Fusion in the present form is checked the same way.
+ * computation of the same, which takes the values one by one as doubles and rounds every operation itself. Results
+ * must be equal. Fusion in the present form is checked the same way.
  *
  *     test_versions [SEED [CASE]]     only that case of each test
  */

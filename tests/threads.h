@@ -28,7 +28,7 @@ static void *take_tasks(void *argument)
     return NULL;
 }
 
-/* What musl gives a thread, which has to do, and no memory behind it that a larger frame could reach. */
+/* The stack that musl gives a thread must suffice. A larger frame reaches no memory behind it. */
 enum { STACK_BYTES = 128 << 10, GUARD_BYTES = 1 << 20 };
 
 /* context: the number of threads, a size_t, at most 17. */

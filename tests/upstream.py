@@ -42,7 +42,7 @@ def is_no_fusion(case):
 
 
 def is_current(case):
-    """What does not depend on memory that is shared between observers, or on a mode for debugging."""
+    """True if the case depends neither on memory that observers share nor on a mode for debugging."""
     return not case.get("optional")
 
 

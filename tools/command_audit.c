@@ -29,11 +29,8 @@ static const struct option_row rows[] = {
      .offset = AT(args.against),
      .help = "the model before it was quantized",
      .more = "prints the error of each layer, the largest first"},
-    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print the report as JSON"},
-    {.name = "table",
-     .kind = OPTION_FLAG,
-     .offset = AT(table),
-     .help = "list all layers, not the ten with the largest errors"},
+    JSON_ROW(struct audit_options, "the report", NULL),
+    TABLE_ROW(struct audit_options),
     ISA_ROW(struct audit_options),
     THREADS_ROW(struct audit_options),
 };

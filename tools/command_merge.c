@@ -18,18 +18,13 @@ struct merge_options {
 
 #define AT(member) offsetof(struct merge_options, member)
 static const struct option_row rows[] = {
-    {.name = "out",
-     .letter = 'o',
-     .argument = "FILE.safetensors",
-     .kind = OPTION_TEXT,
-     .offset = AT(out),
-     .help = "write the results there"},
+    RESULTS_ROW(struct merge_options),
     {.name = "state",
      .argument = "FILE",
      .kind = OPTION_TEXT,
      .offset = AT(state),
      .help = "write the merged state there"},
-    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print the results as JSON"},
+    JSON_ROW(struct merge_options, "the results", NULL),
 };
 
 static int merge(qobs_observer **observers, int count, char **paths)

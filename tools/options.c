@@ -148,10 +148,31 @@ static const char *row_name(const void *context, size_t index)
 
 enum { MAX_OPTIONS = 40, FIRST_CODE = 256, HELP_CODE = FIRST_CODE + MAX_OPTIONS };
 
+/* Lists the long options that begin with `word`: "--set or --state". Returns how many there are. */
+static size_t list_options(const struct command *command, const char *word, char *list, size_t size)
+{
+    size_t found = 0, used = 0, last = 0;
+    const char *name;
+    list[0] = '\0';
+    for (size_t i = 0; (name = row_name(command, i)) != NULL; i++)
+        if (strncmp(name, word, strlen(word)) == 0) {
+            found++;
+            last = i;
+        }
+    for (size_t i = 0; found > 1 && (name = row_name(command, i)) != NULL && used < size; i++)
+        if (strncmp(name, word, strlen(word)) == 0)
+            used += (size_t)snprintf(list + used, size - used, "%s--%s",
+                                     used == 0   ? ""
+                                     : i == last ? " or "
+                                                 : ", ",
+                                     name);
+    return found;
+}
+
 /* Reports what getopt_long has refused. `missing`: the argument of an option is missing. */
 static int refuse(const struct command *command, char **argv, bool missing)
 {
-    char word[128] = "", near[160] = "";
+    char word[128] = "", near[160] = "", list[512];
     const char *given = argv[optind - 1]; /* within a cluster of letters it is the word before */
     const bool is_long = optopt == 0 || optopt >= FIRST_CODE;
     if (missing)
@@ -161,9 +182,11 @@ static int refuse(const struct command *command, char **argv, bool missing)
         return print_error(EXIT_USAGE, "%s: unknown option '-%c' (see qobs %s -h)", command->name, optopt,
                            command->name);
     snprintf(word, sizeof word, "%.*s", (int)strcspn(given + 2, "="), given + 2);
-    const char *name = suggest(word, row_name, command);
     if (optopt != 0) /* a known option */
         return print_error(EXIT_USAGE, "%s: --%s takes no argument, got '%s'", command->name, word, given);
+    if (word[0] && list_options(command, word, list, sizeof list) > 1)
+        return print_error(EXIT_USAGE, "%s: '--%s' is ambiguous; it may be %s", command->name, word, list);
+    const char *name = suggest(word, row_name, command);
     if (name)
         snprintf(near, sizeof near, "; did you mean '--%s'?", name);
     return print_error(EXIT_USAGE, "%s: unknown option '--%s'%s (see qobs %s -h)", command->name, word, near,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Where an output directory may be. Parts of output_directory.h. */
+/* Checks the place of an output directory. A part of output_directory.h. */
 #pragma once
 
 #include <stdbool.h>

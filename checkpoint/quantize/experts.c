@@ -12,7 +12,7 @@
 
 #include "quantize/names.h"
 
-/* Where the rows of one part (gate_proj, up_proj) lie in the tensor of all. */
+/* The place of the rows of one part (gate_proj, up_proj) in the tensor of all. */
 struct expert_layout {
     bool transposed;  /* [E, in, out], as Llama 4 and gpt-oss have them; else [E, out, in] */
     bool interleaved; /* rows of gate_proj and up_proj alternate */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the output holds: which tensors, of which dtypes and shapes, in which shard and at which offset, as safetensors
+/* The tensors of the output: dtypes and shapes, shards and offsets, as safetensors
  * and compressed-tensors write them (compressed_tensors/compressors, safetensors' serialize_file). */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "activations/activation_scales.h"
 #include "quantize/choose.h"
 
-/* What a tensor of the output holds. PART_SAME: the tensor of the input as it is, or dequantized. */
+/* The contents of a tensor of the output. PART_SAME: the tensor of the input as it is, or dequantized. */
 enum output_part {
     PART_SAME,
     PART_CODES,

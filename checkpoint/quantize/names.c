@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What names say about tensors. */
+/* Names tell the kind of a tensor. */
 #include "quantize/names.h"
 
 #include <ctype.h>

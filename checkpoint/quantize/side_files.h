@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What an output holds besides its shards: index, config.json and copies of all other files. */
+/* The files of an output besides its shards: index, config.json and copies of all other files. */
 #pragma once
 
 #include "quantize/run.h"

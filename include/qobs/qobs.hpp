@@ -3,8 +3,8 @@
 
 /** @file
  * The C interface for C++17: objects destroy themselves, failures are exceptions, results are vectors. Everything is
- * inline, so a program links the C library alone. What a function does is documented at the C function it calls; every
- * object returns its C object by handle().
+ * inline, so a program links the C library alone. The C function that a function calls has its documentation;
+ * every object returns its C object by handle().
  * @since 0.2.0 */
 #ifndef QOBS_QOBS_HPP
 #define QOBS_QOBS_HPP

@@ -50,8 +50,8 @@ def unpack(packed: bytes) -> list[Observer]:
 
 
 def merge_packed(observers: Iterable[Observer], packed: Iterable[bytes]) -> None:
-    """Gives observers the states that several processes have packed, merged in this order. What the observers hold
-    themselves is replaced."""
+    """Gives observers the states that several processes have packed, merged in this order. They replace
+    the states of the observers."""
     observers, ranks = list(observers), [unpack(blob) for blob in packed]
     for rank in ranks:
         if len(rank) != len(observers):

@@ -197,7 +197,8 @@ _states: weakref.WeakKeyDictionary[Any, _State] = weakref.WeakKeyDictionary()
 
 
 def _histogram(self: Any, x_orig: Any) -> Any:
-    """The state is in upstream's buffers after every batch. That of the observer is used as long as they are equal."""
+    """The state is in upstream's buffers after every batch. The observer's own state is used
+    as long as they are equal."""
     import torch
     x = x_orig.detach()
     if x.dtype != torch.float32 or not eligible(x) or self.upsample_rate != 16 or \

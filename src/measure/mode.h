@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The mode, or most frequent value, of the scales and zero points of all batches: the result of Quark's power-of-two
- * observers. Of equally frequent candidates the earliest is the mode. All channels of a batch together are one
+ * observers. The earliest of equally frequent candidates is the mode. All channels of a batch together are one
  * candidate. */
 #pragma once
 

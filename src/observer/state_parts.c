@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The parts of a saved state, each in one function for both directions. What is read is checked before it is used: a
- * state may come from anywhere. */
+/* The parts of a saved state, each in one function for both directions. Numbers are checked before they are used,
+ * because a state may come from anywhere. */
 #include "observer/observe_hessian.h"
 #include "observer/observe_optimal.h"
 #include "observer/saved_state.h"

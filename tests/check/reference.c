@@ -9,8 +9,8 @@ static void count(const struct dtype *dtype, int64_t magnitude, struct nonfinite
     nonfinite->inf += magnitude == (int64_t)dtype->infinity;
 }
 
-/* Of a size known here. By order_of_bits, which is checked against decoded values: decoding
- * here would take most of the time. */
+/* Merges elements of a size that the compiler knows. order_of_bits orders them, and is checked against decoded values:
+ * decoding here would take most of the time. */
 static inline void merge_sized(const struct dtype *dtype, size_t size, const unsigned char *x, ptrdiff_t step, size_t n,
                                unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {

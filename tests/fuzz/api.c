@@ -30,7 +30,7 @@ bool record_status(struct record *r, int status, const qobs_error *error)
     return status == QOBS_OK;
 }
 
-/* What a record has around a byte: text as it is, other bytes as numbers. */
+/* Prints a record around a byte: text as it is, other bytes as numbers. */
 static void show(const char *name, const struct record *r, size_t at)
 {
     const size_t first = at > 120 ? at - 120 : 0;

@@ -11,7 +11,7 @@
 #include "qobs/stateless.h"
 #include "calls.h"
 
-/* What a call writes: exact in size, and of known contents where it writes nothing. */
+/* Memory for the results of a call: exact in size, with known contents that stay if nothing is written. */
 static void *results(size_t size) { return memset(workspace(size), 0x5a, size); }
 
 static size_t qparams_of(const qobs_plan *plan)

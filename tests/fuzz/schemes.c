@@ -32,7 +32,7 @@ static bool match_names(const struct quant_config *config)
     return true;
 }
 
-/* What is printed is read again and prints the same. */
+/* The printed scheme is read again and prints the same. */
 static void check_again(const struct quant_config *config)
 {
     struct quant_config again = {0};

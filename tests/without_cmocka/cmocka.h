@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What these tests use of cmocka's interface, for machines nobody packages it for (meson -Dcmocka=false). A test ends at its
- * first failed assertion; the status is the number of failed tests. test_stand_in.c tests it. */
+/* The part of cmocka's interface that these tests use, for machines without a package (meson -Dcmocka=false). A test
+ * ends at its first failed assertion; the status is the number of failed tests. test_stand_in.c tests it. */
 #ifndef QOBS_TEST_WITHOUT_CMOCKA_H
 #define QOBS_TEST_WITHOUT_CMOCKA_H
 

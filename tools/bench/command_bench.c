@@ -17,6 +17,8 @@
 #include "results.h"
 
 enum { MAX_ISAS = 4, MAX_WORKS = 8, DEFAULT_SECONDS = 10, DEFAULT_MEGABYTES = 64 };
+/* A 32-bit system has no larger array. */
+enum { MAX_MEGABYTES = (SIZE_MAX >> 21) < 16384 ? 2047 : 16384 };
 
 struct bench_options {
     const char *threads;
@@ -31,7 +33,7 @@ static int set_seconds(void *options, const char *argument)
 
 static int set_megabytes(void *options, const char *argument)
 {
-    return option_integer("--megabytes", argument, 1, 16384, &((struct bench_options *)options)->megabytes);
+    return option_integer("--megabytes", argument, 1, MAX_MEGABYTES, &((struct bench_options *)options)->megabytes);
 }
 
 static const struct option_row rows[] = {
@@ -47,7 +49,7 @@ static const struct option_row rows[] = {
      .call = set_megabytes,
      .help = "size of the tensor (default 64)",
      .more = "smaller ones stay in caches"},
-    {.name = "json", .kind = OPTION_FLAG, .offset = offsetof(struct bench_options, json), .help = "print JSON instead"},
+    JSON_ROW(struct bench_options, "the figures", NULL),
     THREADS_ROW(struct bench_options),
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What qobs quantize prints at the end. */
+/* The summary that qobs quantize prints at the end. */
 #ifndef QOBS_TOOLS_QUANTIZE_SUMMARY_H
 #define QOBS_TOOLS_QUANTIZE_SUMMARY_H
 

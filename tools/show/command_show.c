@@ -15,7 +15,7 @@
 #include "show/compare.h"
 
 struct show_options {
-    const char *base, *out, *isa, *threads, *preset, *compare;
+    const char *base_name, *out, *isa, *threads, *preset, *compare;
     struct option_list settings, importance;
     int64_t qparam;
     bool json, logarithmic;
@@ -40,12 +40,7 @@ static int set_bins(void *options, const char *argument)
 
 #define AT(member) offsetof(struct show_options, member)
 static const struct option_row rows[] = {
-    {.name = "preset",
-     .argument = "NAME",
-     .kind = OPTION_TEXT,
-     .offset = AT(preset),
-     .help = "the observer",
-     .more = "qobs info lists them, qobs info NAME explains its settings"},
+    PRESET_ROW(struct show_options),
     {.name = "compare",
      .argument = "A,B,C",
      .kind = OPTION_TEXT,
@@ -53,25 +48,14 @@ static const struct option_row rows[] = {
      .help = "compare the ranges and grids of several observers",
      .more = "in one picture, with a table of range, scale, clipped share and errors; each may have settings: "
              "\"llmc.memoryless_mse norm=2, torch.MinMaxObserver\""},
-    {.name = "set",
-     .argument = "KEY=VALUE",
-     .kind = OPTION_LIST,
-     .offset = AT(settings),
-     .help = "a setting, under upstream's own name",
-     .more = "num_bits=4, group_size=128, dtype=qint8; may be repeated. With --compare, observers without it go "
-             "without"},
+    SETTING_ROW(struct show_options, ". With --compare, observers without it go without"),
     {.name = "importance",
      .argument = "FILE[:TENSOR]",
      .kind = OPTION_LIST,
      .offset = AT(importance),
      .help = "activations that weigh the columns, with --compare",
      .more = "for observers that support it and for the column of weighted errors; may be repeated"},
-    {.name = "base-name",
-     .argument = "NAME",
-     .kind = OPTION_TEXT,
-     .offset = AT(base),
-     .help = "kind of the tensors: weight, input, output, q, k, v",
-     .more = "default: input for llmc.static_minmax, llmc.minmax and llmc.mse, else weight"},
+    BASE_NAME_ROW(struct show_options),
     {.name = "qparam",
      .argument = "INDEX",
      .kind = OPTION_CALL,
@@ -91,11 +75,7 @@ static const struct option_row rows[] = {
      .kind = OPTION_TEXT,
      .offset = AT(out),
      .help = "draw a picture instead: .svg or .png"},
-    {.name = "json",
-     .kind = OPTION_FLAG,
-     .offset = AT(json),
-     .help = "print the numbers as JSON instead",
-     .more = "edges, counts, ranges, clipped share"},
+    JSON_ROW(struct show_options, "the numbers", "edges, counts, ranges, clipped share"),
     ISA_ROW(struct show_options),
     THREADS_ROW(struct show_options),
 };
@@ -126,7 +106,7 @@ static int configure(const struct show_options *r, qobs_config **config)
     for (size_t i = 0; i < r->settings.count; i++)
         if (set_option(*config, r->settings.items[i]) != EXIT_OK)
             return EXIT_USAGE;
-    if (r->base && qobs_config_set(*config, "base_name", r->base, &error) != QOBS_OK)
+    if (r->base_name && qobs_config_set(*config, "base_name", r->base_name, &error) != QOBS_OK)
         return print_status_error(&error, "--base-name");
     return EXIT_OK;
 }
@@ -187,7 +167,7 @@ static int show_one(const struct show_options *r, const struct chart_source *sou
 static int show_several(const struct show_options *r, const struct chart_source *tensors, struct chart chart)
 {
     const struct compare_request request = {
-        .presets = r->compare, .settings = &r->settings, .base = r->base, .source = tensors, .chart = chart};
+        .presets = r->compare, .settings = &r->settings, .base = r->base_name, .source = tensors, .chart = chart};
     struct comparison *comparison = calloc(1, sizeof *comparison);
     int code = comparison ? compare_make(comparison, &request) : print_error(EXIT_SYSTEM, "no memory");
     if (code == EXIT_OK)
