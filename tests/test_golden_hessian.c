@@ -133,7 +133,7 @@ static void expect_sums(const qobs_observer *o, const qobs_tensor *errors)
 {
     const size_t steps = (size_t)errors->shape[0], n = (size_t)errors->shape[1];
     size_t all;
-    double *sum = result_of(o, "candidate_errors", QOBS_F64, &all);
+    double *sum = result_of(o, "error_sums", QOBS_F64, &all);
     assert_int_equal(all, n * steps);
     for (size_t q = 0; q < n; q++)
         for (size_t i = 0; i < steps; i++)

@@ -159,7 +159,8 @@ static void test_refused(void **state)
     qobs_observer_destroy(o);
     o = make("modelopt.MseCalibrator", "axis=0");
     const qobs_tensor x = tensor(QOBS_F32, activations, TOKENS, COLUMNS);
-    assert_refused(qobs_observer_observe_importance(o, &x, &error), QOBS_ERROR_INVALID_ARGUMENT, "modelopt.MseCalibrator");
+    assert_refused(qobs_observer_observe_importance(o, &x, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "modelopt.MseCalibrator|without hessian_block_size");
     qobs_observer_destroy(o);
 }
 

@@ -146,7 +146,7 @@ static void shorten(struct text *text, size_t start, const char *name)
 }
 
 /* Results that the released versions do not have. */
-static bool is_later(const char *name) { return strcmp(name, "candidate_errors") == 0; }
+static bool is_later(const char *name) { return strcmp(name, "error_sums") == 0; }
 
 static void put_result(struct text *text, const qobs_observer *o, size_t index)
 {

@@ -161,7 +161,7 @@ def _collect_errors(self: Any, x: Any) -> None:
                          num_bits=list(q._num_bits) if q._num_bits == (4, 3) else q._num_bits, unsigned=q._unsigned,
                          narrow_range=q._narrow_range, step_size=self._step_size,
                          start_multiplier=self._start_multiplier, stop_multiplier=self._stop_multiplier)
-    candidates, errors = self._generate_candidates(x.device), observer.read("candidate_errors")
+    candidates, errors = self._generate_candidates(x.device), observer.read("error_sums")
     if len(candidates) != errors.shape[1]:
         raise Declined
     losses = errors.T.float().reshape(-1, *(x.shape[d] for d in kept))

@@ -523,7 +523,7 @@ const struct result_row qobs_result_rows[] = {
     {"best_step", false, has_search, check_search, best_step_type, read_best_step},
     {"errors", false, has_search, check_search, errors_type, read_errors},
     {"errors_before", false, has_search, check_search, errors_type, read_errors_before},
-    {"candidate_errors", false, has_sums, check_search, sums_type, read_sums},
+    {"error_sums", false, has_sums, check_search, sums_type, read_sums},
     {"stop_step", false, has_search, check_search, stop_step_type, read_stop_step},
     {"error", false, qobs_is_optimal, check_optimal, errors_type, read_error},
     {"minmax_error", false, qobs_is_optimal, check_optimal, errors_type, read_minmax_error},
