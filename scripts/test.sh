@@ -73,15 +73,15 @@ golden=(
 # Golden suites that do not run through the program, and why.
 left_out=(
     "llmc_flatten, ct_qparams, ct_quantize, torch_histc, trt, fused_names: functions and calibrators that C tests call"
-    "trt_2026_11: C tests of searches (golden_search), fake_tensor_quant and scaled_e4m3 (golden_quantize), calibrate_weights (golden_weights)"
+    "trt_2026_11: C tests of searches (golden_search, golden_hessian), fake_tensor_quant and scaled_e4m3 (golden_quantize), calibrate_weights (golden_weights)"
     "quark_2026_11: the realignment of two-level fp4 is a C test (qparams)"
     "fused observers and cases without a batch: C tests (qparams, golden_observers)"
 )
 # Tests that run under an emulator in seconds, and those that read golden suites.
 quick=(arguments exchange format functions hooks observer quark saved_states settings stability stand-in state versions)
-golden_tests=(flatten golden_histogram golden_mse golden_observers golden_quantize golden_search golden_weights qparams ranges)
+golden_tests=(flatten golden_hessian golden_histogram golden_mse golden_observers golden_quantize golden_search golden_weights qparams ranges)
 # Tests that call kernels and run with emulated ones.
-emulated=(absmax candidates concurrency fake_quantize format functions grown histogram memory minmax_layouts mse observer observer_in
+emulated=(absmax candidates concurrency fake_quantize format functions grown histogram local_hessian memory minmax_layouts mse observer observer_in
     quantize quark search_kernels untrusted 'emulated intrinsics' 'kernels avx512')
 
 example=examples/tinylm

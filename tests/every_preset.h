@@ -69,7 +69,9 @@ static const struct every_preset {
     {"modelopt.HistogramCalibrator", "method=percentile"},
     {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},
     {"modelopt.MseCalibrator", "axis=0"},
+    {"modelopt.MseCalibrator", "axis=0;hessian_block_size=8"},
     {"modelopt.NVFP4MSECalibrator", ""},
+    {"modelopt.NVFP4MSECalibrator", "hessian_block_size=16"},
     {"qobs.mse_optimal", "strategy=tensor_group;group_size=16;type=float;num_bits=4;scale_dtype=float8_e4m3fn"},
     {"qobs.mse_optimal", "num_bits=3;signed_scale=true"},
     {"qobs.imatrix_optimal", "group_size=16;num_bits=4;symmetric=false"},
@@ -97,7 +99,7 @@ static inline const struct every_preset *preset_at(size_t i)
 
 static inline bool weighs_columns(const struct every_preset *p)
 {
-    return strstr(p->preset, "imatrix") != NULL;
+    return strstr(p->preset, "imatrix") || strstr(p->preset, "hessian") || strstr(p->settings, "hessian");
 }
 
 /* A matrix of normal-like numbers, the same for the same seed; one seed's reach further than those before it. */

@@ -171,7 +171,9 @@ static const struct saved_case {
     {"modelopt.MseCalibrator", "amax", "axis=0;narrow_range=true;num_bits=4", QOBS_BF16, AMAX},
     {"modelopt.MseCalibrator", "weight", "num_bits=[4, 3];start_multiplier=0.5;stop_multiplier=2", 0, WEIGHT},
     {"modelopt.MseCalibrator", "empty", "axis=0", 0, AMAX | WEIGHT | EMPTY},
+    {"modelopt.MseCalibrator", "hessian", "axis=0;num_bits=4;hessian_block_size=32", 0, IMPORTANCE | LATER},
     {"modelopt.NVFP4MSECalibrator", "", "", 0, 0},
+    {"modelopt.NVFP4MSECalibrator", "hessian", "hessian_block_size=8", QOBS_BF16, IMPORTANCE | LATER},
     {"modelopt.NVFP4MSECalibrator", "weight", "block_size=32", QOBS_BF16, AMAX | WEIGHT},
 };
 enum { CASES = sizeof cases / sizeof *cases };

@@ -17,7 +17,10 @@ static const struct {
     {"modelopt.MseCalibrator", "num_bits=4"},
     {"modelopt.MseCalibrator", "num_bits=[4, 3];axis=0"},
     {"modelopt.MseCalibrator", "num_bits=6;axis=-1;narrow_range=true"},
+    {"modelopt.MseCalibrator", "num_bits=4;axis=0;hessian_block_size=64"},
+    {"modelopt.MseCalibrator", "num_bits=[4, 3];hessian_block_size=128"},
     {"modelopt.NVFP4MSECalibrator", "block_size=16"},
+    {"modelopt.NVFP4MSECalibrator", "block_size=32;hessian_block_size=16"},
 };
 enum { SEARCHES = sizeof searches / sizeof *searches, ROWS = 96, COLUMNS = 1024 };
 
@@ -38,6 +41,21 @@ static void make_values(void)
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < COLUMNS; j++)
             transposed[j * ROWS + i] = values[0][i * COLUMNS + j];
+}
+
+/* Activations, if the search wants them. They are numbers also if values are not. */
+static void observe_activations(qobs_observer *o, size_t search)
+{
+    const qobs_tensor activations = tensor(QOBS_F32, values[1], ROWS, COLUMNS);
+    if (strstr(searches[search].settings, "hessian"))
+        assert_ok(qobs_observer_observe_importance(o, &activations, &error));
+}
+
+static qobs_observer *make_search(size_t search)
+{
+    qobs_observer *o = make(searches[search].preset, searches[search].settings);
+    observe_activations(o, search);
+    return o;
 }
 
 /* ---- Threads and strides ----------------------------------------------------------------------------------------- */
@@ -75,15 +93,17 @@ static void crew_for(void *context, void (*run)(void *, size_t), void *argument,
         pthread_join(threads[i], NULL);
 }
 
+enum { MOST_RESULTS = 1 << 21 };
+
 /* All results one after the other, to be freed. */
 static unsigned char *all_results(const qobs_observer *o, size_t *size)
 {
-    unsigned char *bytes = calloc(1, 1 << 20);
+    unsigned char *bytes = calloc(1, MOST_RESULTS);
     *size = 0;
     for (size_t i = 0; i < qobs_observer_result_count(o); i++) {
         qobs_result result = {.struct_size = sizeof result};
         assert_ok(qobs_observer_result_info(o, i, &result, &error));
-        assert_true(*size + result.size < 1 << 20);
+        assert_true(*size + result.size < MOST_RESULTS);
         assert_ok(qobs_observer_read(o, result.name, bytes + *size, result.size, &error));
         *size += result.size;
     }
@@ -109,6 +129,7 @@ static unsigned char *results_of(size_t search, const char *more_settings, size_
     qobs_config *config = make_config(searches[search].preset, settings, NULL);
     qobs_observer *o;
     assert_ok(qobs_observer_create(&o, config, &runtime, &error));
+    observe_activations(o, search);
     assert_ok(qobs_observer_observe(o, &value, NULL, &error));
     unsigned char *bytes = all_results(o, size);
     qobs_observer_destroy(o);
@@ -197,7 +218,7 @@ static void test_reloaded(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
-        qobs_observer *o = make(searches[i].preset, searches[i].settings);
+        qobs_observer *o = make_search(i);
         observe_batch(o, 0);
         qobs_observer *copy = reload(o);
         expect_same(o, copy);
@@ -253,18 +274,17 @@ static void test_merged(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
-        qobs_observer *a = make(searches[i].preset, searches[i].settings),
-                      *b = make(searches[i].preset, searches[i].settings);
+        qobs_observer *a = make_search(i), *b = make_search(i);
         qobs_observer *empty = make(searches[i].preset, searches[i].settings);
         observe_batch(a, 0);
         observe_batch(b, 0);
         assert_ok(qobs_observer_merge(empty, (const qobs_observer *const *)&a, 1, &error));
         expect_same(empty, a);
         if (strcmp(searches[i].preset, "modelopt.MseCalibrator") == 0) {
-            qobs_observer *both = make(searches[i].preset, searches[i].settings),
-                          *strange = make(searches[i].preset, searches[i].settings);
+            qobs_observer *both = make_search(i), *strange = make_search(i);
             observe_batch(both, 0);
             observe_batch(both, 0);
+            observe_activations(both, i);
             assert_ok(qobs_observer_merge(a, (const qobs_observer *const *)&b, 1, &error));
             expect_same(a, both);
             observe_batch(strange, 1);

@@ -259,6 +259,9 @@ def test_refused_options():
     refused("strategy that does not apply", ["attn_head", "weight"], *observe, "--strategy", "attn_head")
     refused("importance without use", ["--importance", "llmc.minmax"], *observe, "--importance",
             "model.safetensors:norm")
+    refused("importance without a Hessian", ["--importance", "modelopt.MseCalibrator", "without hessian_block_size"],
+            "observe", "--preset", "modelopt.MseCalibrator", "--importance", "model.safetensors:norm",
+            "model.safetensors:norm")
 
 
 def header(text, data=b""):

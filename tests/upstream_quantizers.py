@@ -94,7 +94,52 @@ def maximum(case, T):
     return dict(got, amax=of_torch(c.compute_amax()))
 
 
+E2M1 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
+
+
+def nvfp4(global_amax, norm_max):
+    """A static NVFP4 quantizer in torch: that of Model-Optimizer is a kernel of Triton, which needs CUDA."""
+    k = 448 * (1 / (global_amax * (448 / norm_max) / 6))
+    numbers = torch.tensor(E2M1)
+    middles = (numbers[1:] + numbers[:-1]) / 2
+
+    def quantize(x, amax):
+        scale = ((amax / 6 * k).clamp(-448, 448).to(torch.float8_e4m3fn).float() * (1 / k)).reshape(-1, 1)
+        ratio = (x / scale).abs()
+        low, high = torch.bucketize(ratio, middles), torch.bucketize(ratio, middles, right=True)
+        code = torch.where(low % 2 == 0, low, high)  # a tie has two neighbours, of which one is even
+        return torch.where(scale == 0, 0, torch.copysign(numbers[code], x) * scale)
+    return quantize
+
+
+def sweep(case, T):
+    """MseCalibrator and NVFP4MSECalibrator, with squared errors or those of a local Hessian."""
+    from modelopt.torch.quantization import calib, tensor_quant
+    from modelopt.torch.quantization.model_calib import _LocalHessianAccumulator
+    cfg, aux = case["config"], {k: to_torch(T[key]) for k, key in case["aux"].items()}
+    x, got, more = to_torch(T[case["inputs"][0]]), {}, {}
+    if "hessian" in case["expect"]:
+        helper = _LocalHessianAccumulator(*x.shape, cfg.get("hessian_block", cfg.get("block_size")))
+        for name in sorted(k for k in aux if k.startswith("act_")):
+            helper.accumulate(aux[name])
+        got["hessian"] = of_torch(helper.normalized_hessian())
+        more["error_func"] = helper.build_error_func()
+    if "NVFP4" in case["upstream"]:
+        c = calib.NVFP4MSECalibrator(aux["initial_amax"], aux["global_amax"], axis=cfg["axis"],
+                                     quant_func=nvfp4(aux["global_amax"], cfg["scale_norm_max"]), **more)
+        x = x.reshape(-1, cfg["block_size"])
+    else:
+        def quantize(x, amax):
+            return tensor_quant.fake_tensor_quant(x, amax, None, cfg["num_bits"], cfg["unsigned"], cfg["narrow_range"])
+        c = calib.MseCalibrator(aux["initial_amax"], axis=cfg["axis"], step_size=cfg["step_size"], quant_func=quantize,
+                                start_multiplier=cfg["start_multiplier"], stop_multiplier=cfg["stop_multiplier"], **more)
+    c.collect(x)
+    return dict(got, amax=of_torch(c.compute_amax()), candidates=of_torch(c._candidates))
+
+
 def modelopt(case, T):
+    if "MSECalibrator" in case["upstream"] or "MseCalibrator" in case["upstream"]:
+        return sweep(case, T)
     name = case["upstream"].split()[-1]
     calls = {"fake_tensor_quant": fake_quantized, "scaled_e4m3": fake_quantized, "calibrate_weights": calibrate_weights}
     return calls.get(name, calibrator)(case, T)

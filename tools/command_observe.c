@@ -233,15 +233,13 @@ static const struct option_row rows[] = {
 };
 
 /* Checks the options that depend on the preset. */
-static int check_options(const struct observe_options *o, const qobs_config *config, int tensor_count)
+static int check_options(const struct observe_options *o, int tensor_count)
 {
     qobs_error error;
     if (tensor_count == 0)
         return print_error(EXIT_USAGE, "observe: no tensor given");
     if (o->out && check_output(o->out) != EXIT_OK)
         return EXIT_USAGE;
-    if (o->importance.count > 0 && !config_has(config, "strict"))
-        return print_error(EXIT_USAGE, "--importance: %s does not weigh columns", o->preset);
     if (o->global_scale && strncmp(o->preset, "llmc.", 5) != 0)
         return print_error(EXIT_USAGE, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", o->preset);
     if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
@@ -278,9 +276,12 @@ static int run(const struct observe_options *o, int tensor_count, char **specs)
     qobs_error error;
     if (qobs_config_create(&config, o->preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "--preset", o->preset);
-    int code = check_options(o, config, tensor_count);
+    int code = check_options(o, tensor_count);
     if (code == EXIT_OK)
         code = configure(o, config);
+    if (code == EXIT_OK && o->importance.count > 0 && !config_weighs_columns(config))
+        code = print_error(EXIT_USAGE, "--importance: %s does not weigh columns%s", o->preset,
+                           config_has(config, "hessian_block_size") ? " without hessian_block_size" : "");
     if (code == EXIT_OK)
         code = threads_start(&threads, o->threads);
     if (code == EXIT_OK)

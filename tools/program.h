@@ -77,9 +77,11 @@ int check_output(const char *path);
 /* Applies the argument of --set: "KEY=VALUE". */
 int set_option(qobs_config *config, const char *assignment);
 
-/* config_is: true if setting `key` has exactly this value. config_has: true if the preset has setting `key`. */
+/* config_is: true if setting `key` has exactly this value. config_has: true if the preset has setting `key`.
+ * config_weighs_columns: true if observers accept importance. */
 bool config_is(const qobs_config *config, const char *key, const char *value);
 bool config_has(const qobs_config *config, const char *key);
+bool config_weighs_columns(const qobs_config *config);
 
 /* Returns `length` bytes of `start` followed by `end`, to be freed by the caller. NULL: no memory. */
 char *join(const char *start, size_t length, const char *end);

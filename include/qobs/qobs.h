@@ -477,15 +477,17 @@ QOBS_API int qobs_observer_update_qparams_along_dim(qobs_observer *observer, con
 QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_tensor *value, qobs_error *error);
 
 /** Observes activations that weight the columns of a weight tensor (llmc.imatrix_mse, qobs.imatrix_optimal,
- * qobs.local_hessian). Call it before the weight is observed. qobs.local_hessian also sums products of columns, for the
- * blocks that group_size and hessian_block_size say: 8 bytes for each column and column of a block.
+ * qobs.local_hessian; modelopt.MseCalibrator and modelopt.NVFP4MSECalibrator with hessian_block_size). Call it before
+ * the weight is observed. Presets with a Hessian also sum products of columns, for the blocks that group_size and
+ * hessian_block_size say: 8 bytes for each column and column of a block.
  * The last dimension of `activations` has one element for each column; all other dimensions count tokens. The error
  * of an element is weighted by the mean square of its column's activations, relative to the mean of all columns.
  * Sums are double; upstream has F32.
  * Importance cannot be used in these cases: activations are missing, all 0, NaN or infinite; the number of columns
  * differs; the strategy is not channel, group or tensor_group. The search is then unweighted and
- * qobs_observer_search_report states the reason; with strict=true, qobs_observer_observe fails. Reproduces the hook
- * of IMatrixMSEObserver.attach.
+ * qobs_observer_search_report states the reason; with strict=true, qobs_observer_observe fails. A Hessian needs columns
+ * in whole blocks, and activations may be 0. Reproduces the hook of IMatrixMSEObserver.attach, and
+ * Model-Optimizer's local Hessian.
  * @since 0.1.0 */
 QOBS_API int qobs_observer_observe_importance(qobs_observer *observer, const qobs_tensor *activations,
                                               qobs_error *error);
@@ -501,7 +503,7 @@ QOBS_API int qobs_observer_set_reference_amax(qobs_observer *observer, const qob
 
 /** Sets weights of the squared error before the first batch, for the same observers. One number for each index of the
  * last dimension (for NVFP4MSECalibrator, within a block), finite and not negative. Replaces upstream's error_func
- * if that is a weight.
+ * if that is a weight. Not with hessian_block_size.
  * @since 0.2.0 */
 QOBS_API int qobs_observer_set_error_weights(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
 

@@ -109,7 +109,8 @@ class Observer:
 
     def observe_importance(self, activations: Any) -> Observer:
         """Observes activations, shape (..., columns), that weight the columns of the weight that is observed later
-        (llmc.imatrix_mse). Reproduces the hook of IMatrixMSEObserver.attach."""
+        (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian; modelopt searches with hessian_block_size).
+        Reproduces the hook of IMatrixMSEObserver.attach, and Model-Optimizer's local Hessian."""
         self._give(lib.observer_observe_importance, activations)
         return self
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Drop-in for the calibrators of NVIDIA Model-Optimizer: largest magnitudes, histograms, entropy.
+"""Drop-in for the calibrators of NVIDIA Model-Optimizer: largest magnitudes, histograms, entropy, searches.
 
     import qobs.modelopt
     qobs.modelopt.install()
@@ -8,16 +8,19 @@
     print(qobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in nvidia-modelopt 0.47:
-modelopt/torch/quantization/utils/core_utils.py, calib/histogram.py."""
+modelopt/torch/quantization/utils/core_utils.py, calib/histogram.py, calib/mse.py."""
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
 from ._dropin import Declined, Dropin
-from ._dropin_torch import counts, eligible, plain, ranges
+from ._dropin_torch import counts, eligible, plain, ranges, small
 from ._functions import range_by_entropy
+from ._library import NonfiniteError
 from ._minmax import minmax
+from ._observer import Observer
 
 _dropin = Dropin("modelopt", "0.47")
 
@@ -25,12 +28,14 @@ _dropin = Dropin("modelopt", "0.47")
 def install(*, strict: bool = False) -> None:
     """Replaces the functions. A second call changes strict only. strict: a call that fails in qobs raises."""
     import modelopt
-    from modelopt.torch.quantization.calib import histogram
+    from modelopt.torch.quantization.calib import histogram, mse
     from modelopt.torch.quantization.utils import core_utils
     if _dropin.begin(strict, modelopt.__version__):
         _dropin.replace(core_utils, "reduce_amax", "modelopt.reduce_amax", _reduce_amax)
         _dropin.replace_method(histogram.HistogramCalibrator, "collect", "modelopt.HistogramCalibrator", _collect)
         _dropin.replace(histogram, "_compute_amax_entropy", "modelopt.entropy", _compute_amax_entropy)
+        _dropin.replace_method(mse.MseCalibrator, "collect", "modelopt.MseCalibrator", _collect_errors)
+        _dropin.replace_method(mse.NVFP4MSECalibrator, "_run_reference_collect", "modelopt.NVFP4MSECalibrator", _sweep)
 
 
 def uninstall() -> None:
@@ -100,3 +105,88 @@ def _compute_amax_entropy(calib_hist: Any, calib_bin_edges: Any, num_bits: Any, 
                              start_bin=start_bin)
     calib_hist[0] = calib_hist[1]
     return torch.tensor(found.max)
+
+
+def _quantizer(calibrator: Any) -> Any:
+    """The quantizer whose fake quantization is searched, if that is upstream's own and nothing else."""
+    from modelopt.torch.quantization import model_calib
+    from modelopt.torch.quantization.nn.modules import tensor_quantizer
+    function = calibrator._quant_func
+    if (calibrator._error_func is not None or type(function) is not functools.partial or function.args or
+            function.func is not model_calib._mse_quant_func or set(function.keywords) != {"quantizer"}):
+        raise Declined
+    q = function.keywords["quantizer"]
+    kinds = (tensor_quantizer.TensorQuantizer, tensor_quantizer.StaticBlockScaleQuantizer)
+    if (type(q) not in kinds or getattr(q, "_lsq", False) or q.backend is not None or q.pre_quant_scale is not None or
+            q.rotate_is_enabled or q.rotate_back_is_enabled or q.bias_calibrator is not None or q._dynamic or
+            q._use_constant_amax or q.is_mx_format or q._forward_hooks or q._forward_pre_hooks or
+            (q.block_sizes is not None and not q.is_static_block_quant)):
+        raise Declined
+    return q
+
+
+def _searched(calibrator: Any, x: Any, preset: str, amax: Any, **settings: Any) -> Observer:
+    """An observer that has searched x around an amax."""
+    x = x.detach()
+    if small(x, calibrator._axis) or not eligible(x) or not plain(amax, calibrator._initial_amax):
+        raise Declined
+    observer = Observer(preset, **settings)
+    observer.set_reference_amax(amax)
+    try:
+        return observer.observe(x)
+    except NonfiniteError:
+        raise Declined from None
+
+
+def _kept(calibrator: Any, x: Any) -> list[int]:
+    """The dimensions that have an amax for each index. That of upstream has the others as 1."""
+    axis, n = calibrator._axis, x.dim()
+    kept = [] if axis is None else sorted({a % n for a in ([axis] if isinstance(axis, int) else axis)})
+    shape = [x.shape[d] if d in kept else 1 for d in range(n)] if kept else []
+    if list(calibrator._initial_amax.shape) != shape or (kept and calibrator._initial_amax.numel() == 1) or \
+            len(kept) == n:
+        raise Declined
+    return kept
+
+
+def _collect_errors(self: Any, x: Any) -> None:
+    """Adds the errors of a batch to those of every candidate, tensors of float32."""
+    from modelopt.torch.quantization.calib import mse
+    if type(self) is not mse.MseCalibrator:
+        raise Declined
+    q, kept = _quantizer(self), _kept(self, x)
+    if q._num_bits != (4, 3) and type(q._num_bits) is not int:
+        raise Declined
+    observer = _searched(self, x, "modelopt.MseCalibrator", self._initial_amax, axis=kept or None,
+                         num_bits=list(q._num_bits) if q._num_bits == (4, 3) else q._num_bits, unsigned=q._unsigned,
+                         narrow_range=q._narrow_range, step_size=self._step_size,
+                         start_multiplier=self._start_multiplier, stop_multiplier=self._stop_multiplier)
+    candidates, errors = self._generate_candidates(x.device), observer.read("error_sums")
+    if len(candidates) != errors.shape[1]:
+        raise Declined
+    losses = errors.T.float().reshape(-1, *(x.shape[d] for d in kept))
+    if self._candidates is None:
+        self._candidates, self._num_steps, self._losses_sum = candidates, len(candidates), [None] * len(candidates)
+    for step, loss in enumerate(losses):
+        before = self._losses_sum[step]
+        self._losses_sum[step] = loss.clone() if before is None else before.add_(loss)
+
+
+def _sweep(self: Any, x: Any) -> None:
+    """The sweep of NVFP4 scales. Upstream's quantizer is a kernel of Triton: on CPUs it raises."""
+    import torch
+    from modelopt.torch.quantization.calib import mse
+    from modelopt.torch.quantization.utils.numeric_utils import fp8_max_for_normalization
+    amax = self._initial_amax
+    if type(self) is not mse.NVFP4MSECalibrator or self._hessian is not None or x.dim() != 2 or \
+            amax is None or amax.numel() != x.shape[0]:
+        raise Declined
+    q = _quantizer(self)
+    if not q.is_nvfp4_static or not plain(self._global_amax) or \
+            not torch.equal(self._global_amax.reshape(-1), q.global_amax.float().reshape(-1)):
+        raise Declined
+    observer = _searched(self, x, "modelopt.NVFP4MSECalibrator", self._global_amax, block_size=x.shape[1],
+                         four_over_six=fp8_max_for_normalization(q) == 256)
+    candidates = self._generate_candidates(x.device)
+    self._candidates, self._num_steps, self._losses_sum = candidates, len(candidates), None
+    self._best_amax = observer.read("amax").reshape(amax.shape)

@@ -145,3 +145,122 @@ def test_quantize(config, dtype):
     assert calls.get("modelopt.reduce_amax") and not calls.names(" failed"), calls
     assert config != "histogram" or calls["modelopt.HistogramCalibrator"] == 6, calls
     assert found == wanted
+
+
+def searched(net, algorithm, num_bits, dtype, block_sizes=None, **attributes):
+    """State of a network whose weights have been searched by mtq."""
+    quantizer = {"num_bits": num_bits, **({"block_sizes": block_sizes} if block_sizes else {"axis": 0}), **attributes}
+    config = {"quant_cfg": [{"quantizer_name": "*", "enable": False},
+                            {"quantizer_name": "*weight_quantizer", "cfg": quantizer}], "algorithm": algorithm}
+    x = batches(dtype, (256, 512), 2)
+    model = mtq.quantize(copy.deepcopy(net).to(dtype), config, lambda m: [m(v) for v in x])
+    return bits({k: v for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("num_bits,more", [
+    (8, {}), (4, {}), (4, {"narrow_range": True}), ((4, 3), {}), (8, {"axis": None}),
+    (4, {"block_sizes": {-1: 128}}), ((4, 3), {"block_sizes": {-1: 48}})], ids=str)
+def test_mse(num_bits, more, dtype):
+    """mse of mtq for weights: the same multiples of every amax."""
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(512, 256))
+    compare(lambda: searched(net, {"method": "mse"}, num_bits, dtype, **more), "modelopt.MseCalibrator")
+
+
+def test_mse_state():
+    """Errors of two batches, of upstream and of qobs in turn, and the choice."""
+    from functools import partial
+    from modelopt.torch.quantization.model_calib import _mse_quant_func
+    from modelopt.torch.quantization.nn import TensorQuantizer
+    quantizer = TensorQuantizer()
+    quantizer.num_bits, quantizer.axis = 4, 0
+    x = batches()
+    amax = x[0].abs().amax(1, keepdim=True)
+
+    def run(in_turn):
+        c = calib.MseCalibrator(amax, axis=0, quant_func=partial(_mse_quant_func, quantizer=quantizer))
+        with served(dropin) as calls:
+            c.collect(x[0])
+        if not in_turn:
+            dropin.install(strict=True)
+        try:
+            c.collect(x[1])
+        finally:
+            dropin.uninstall()
+        assert calls == {"modelopt.MseCalibrator": 1}
+        return c
+    for c in run(True), run(False):
+        wanted = calib.MseCalibrator(amax, axis=0, quant_func=c._quant_func)
+        for batch in x[:2]:
+            wanted.collect(batch)
+        assert bits([wanted.compute_amax(), wanted._candidates, wanted._num_steps]) == \
+            bits([c.compute_amax(), c._candidates, c._num_steps])
+        for a, b in zip(wanted._losses_sum, c._losses_sum, strict=True):
+            assert a.dtype == b.dtype and torch.allclose(a, b, rtol=1e-5)
+
+
+class Fp4:
+    """Upstream's kernel of Triton in torch, with its arguments."""
+    NUMBERS = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+    def __call__(self, x, amax, global_amax, quantize_scales, norm_max, dtype, pass_through):
+        assert quantize_scales
+        middles = (self.NUMBERS[1:] + self.NUMBERS[:-1]) / 2
+        k = 448 * (1 / (global_amax.float() * (448 / norm_max) / 6))
+        scale = ((amax.float() / 6 * k).clamp(-448, 448).to(torch.float8_e4m3fn).float() * (1 / k)).reshape(-1, 1)
+        ratio = (x.float() / scale).abs()
+        low, high = torch.bucketize(ratio, middles), torch.bucketize(ratio, middles, right=True)
+        code = torch.where(low % 2 == 0, low, high)
+        return torch.where(scale == 0, 0, torch.copysign(self.NUMBERS[code], x.float()) * scale).to(dtype)
+
+
+NVFP4 = {"num_bits": (2, 1), "block_sizes": {-1: 16, "type": "static", "scale_bits": (4, 3)}}
+
+
+@pytest.mark.parametrize("four_over_six", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_nvfp4(dtype, four_over_six, monkeypatch):
+    """The sweep of NVFP4 scales of mtq, which upstream does on CUDA alone."""
+    from modelopt.torch.quantization.nn.modules import tensor_quantizer
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(512, 256))
+    quantizer = copy.deepcopy(NVFP4)
+    if four_over_six:
+        quantizer["block_sizes"]["four_over_six"] = True
+    algorithm = {"method": "mse", "fp8_scale_sweep": True}
+    monkeypatch.setattr(tensor_quantizer, "static_blockwise_fp4_fake_quant", Fp4())
+    wanted = searched(net, algorithm, dtype=dtype, **quantizer)
+    with served(dropin) as calls:
+        found = searched(net, algorithm, dtype=dtype, **quantizer)
+    assert found == wanted
+    assert calls.get("modelopt.NVFP4MSECalibrator") == 1 and not calls.names(" failed"), calls
+
+
+@pytest.mark.parametrize("case", ["error", "function", "hook", "nan"])
+def test_mse_declined(case):
+    from functools import partial
+    from modelopt.torch.quantization.model_calib import _mse_quant_func
+    from modelopt.torch.quantization.nn import TensorQuantizer
+    quantizer = TensorQuantizer()
+    quantizer.num_bits, quantizer.axis = 8, 0
+    x = batches()[0]
+    function, more = partial(_mse_quant_func, quantizer=quantizer), {}
+    if case == "error":
+        more["error_func"] = lambda a, b: (a - b).abs()
+    elif case == "function":
+        def function(a, amax):
+            return (a / amax).round() * amax
+    elif case == "hook":
+        quantizer.register_forward_pre_hook(lambda *_: None)
+    else:
+        x[3, 3] = float("nan")
+
+    def run():
+        c = calib.MseCalibrator(batches()[0].abs().amax(1, keepdim=True), axis=0, quant_func=function, **more)
+        c.collect(x)
+        return bits([c._losses_sum, c.compute_amax()])
+    wanted = run()
+    with served(dropin) as calls:
+        found = run()
+    assert calls == {"modelopt.MseCalibrator declined": 1} and found == wanted, calls

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
+#include "config/settings.h"
 #include "observer/observe.h"
 #include "observer/observe_hessian.h"
 #include "observer/observe_search.h"
@@ -28,8 +29,10 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
     struct view view;
     if (!o)
         return no_observer(error);
+    const bool could = qobs_setting_find(o->config.preset, "hessian_block_size");
     if (!o->stages.range.params.importance)
-        return qobs_invalid(error, "observer: %s does not weigh columns", o->config.preset->name);
+        return qobs_invalid(error, "observer: %s does not weigh columns%s", o->config.preset->name,
+                            could ? " without hessian_block_size" : "");
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, activations, "activations", error));
     const fp_mode mode = fp_enter();
     const int status = qobs_observe_activations(o, &view, error);

@@ -163,6 +163,7 @@ struct qobs_config {
     /* optimal scales; multipliers as TensorRT's */
     bool signed_scale;
     double dampening_frac;
+    bool has_hessian_block; /* Model-Optimizer's searches without one have squared errors */
     int64_t hessian_block_size;
     int passes;
     int zero_point_radius;

@@ -166,6 +166,7 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
         .stop = config->stop_multiplier,
         .quant_min = (int64_t)numbers.quant_min,
         .quant_max = (int64_t)numbers.quant_max,
+        .hessian_block = config->has_hessian_block ? config->hessian_block_size : 0,
         .four_over_six = config->has_four_over_six && config->four_over_six,
         .format = numbers.e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
     };
@@ -264,6 +265,7 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
         break;
     case FAMILY_QOBS:
         rule->params.importance = rule->ops->importance;
+        rule->params.hessian = rule->ops->hessian;
         resolve_optimal(config, &rule->params.optimal);
         break;
     case FAMILY_TORCH:
@@ -289,6 +291,7 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
                                                          .log2_max = config->log2_max};
         resolve_bins(config, &rule->params.bins);
         resolve_multiplier(config, &rule->params.multiplier);
+        rule->params.importance = rule->params.hessian = rule->params.multiplier.hessian_block > 0;
         break;
     }
 }

@@ -50,6 +50,8 @@ static bool is_bias(const struct preset *preset) { return preset->granularity ==
 
 static bool is_no_bias(const struct preset *preset) { return !is_bias(preset); }
 
+static bool sweeps_amax(const struct preset *preset) { return preset->range->reference; }
+
 static bool sweeps_scales(const struct preset *preset) { return preset->range == &qobs_range_e4m3; }
 
 static bool has_headroom(const struct preset *preset) { return preset->range == &qobs_range_headroom; }
@@ -295,6 +297,8 @@ static const struct setting settings[] = {
     SWITCH("run_once", FAMILY_TORCHAO, searches_line, run_once, "later batches are ignored"),
     {"four_over_six", FAMILY_MODELOPT, sweeps_scales, KIND_BOOL, FIELD(four_over_six), FIELD(has_four_over_six),
      switch_words, 0, 0, "scales are normalised to 256 instead of 448; `null`: false", true},
+    ADDED("hessian_block_size", FAMILY_MODELOPT, sweeps_amax, KIND_LONG, hessian_block_size, has_hessian_block, 8, 512,
+          "columns of a block of the Hessian that weighs errors, a multiple of 8; `null`: squared errors"),
     OPTIONAL("axis", FAMILY_MODELOPT, is_bias, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
              "axes that are reduced; `null`: all"),
     WORD("method", FAMILY_MODELOPT, is_bias, bias_method, bias_methods, "mean, or middle of minimum and maximum"),

@@ -22,6 +22,7 @@ const char *qobs_importance_fault_text(enum importance_fault fault)
         [IMPORTANCE_ZERO] = "the activations are all 0",
         [IMPORTANCE_STRATEGY] = "the strategy is none of channel, group and tensor_group",
         [IMPORTANCE_COLUMNS] = "the activations have another number of columns than the weight",
+        [IMPORTANCE_BLOCKS] = "the columns are no multiple of hessian_block_size",
     };
     return texts[fault];
 }

@@ -27,6 +27,7 @@ enum importance_fault {
     IMPORTANCE_ZERO,
     IMPORTANCE_STRATEGY,
     IMPORTANCE_COLUMNS,
+    IMPORTANCE_BLOCKS, /* of Model-Optimizer's Hessian; not a check of the others */
     IMPORTANCE_FAULTS
 };
 const char *qobs_importance_fault_text(enum importance_fault fault); /* NULL for USABLE */

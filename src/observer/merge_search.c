@@ -12,6 +12,8 @@ static int copy_record(const struct runtime *runtime, struct search_record *to, 
     RETURN_IF_FAILED(qobs_search_record_reserve(runtime, to, from->qparams, error));
     to->steps = from->steps;
     to->stop_step = from->stop_step;
+    to->weighted = from->weighted;
+    to->fault = from->fault;
     memcpy(to->best_step, from->best_step, from->qparams * sizeof *from->best_step);
     memcpy(to->error, from->error, from->qparams * sizeof *from->error);
     memcpy(to->error_before, from->error_before, from->qparams * sizeof *from->error_before);
@@ -23,12 +25,19 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
 {
     const struct range_ops *ops = o->stages.range.ops;
     const struct state *m = &model->state;
-    for (size_t i = 0; ops->sums && i < count; i++)
-        if (!qobs_state_is_empty(&others[i]->state) &&
-            memcmp(others[i]->state.ranges.max, m->ranges.max, m->layout.qparams * sizeof(float)) != 0)
+    for (size_t i = 0; ops->sums && i < count; i++) {
+        const struct state *s = &others[i]->state;
+        if (qobs_state_is_empty(s))
+            continue;
+        if (memcmp(s->ranges.max, m->ranges.max, m->layout.qparams * sizeof(float)) != 0)
             return qobs_invalid(
                 error, "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers",
                 i);
+        if (s->record.weighted != m->record.weighted)
+            return qobs_invalid(error, "others[%zu]: its errors are %s by a Hessian, those before it are%s", i,
+                                s->record.weighted ? "weighted" : "not weighted",
+                                m->record.weighted ? "" : " not");
+    }
     if (ops->stage == SEARCH_STATE && state->record.qparams == 0)
         RETURN_IF_FAILED(copy_record(&o->runtime, &state->record, &m->record, error));
     if (ops->stage == SEARCH_OPTIMAL && state->optimal.qparams == 0)

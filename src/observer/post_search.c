@@ -28,7 +28,7 @@ struct search_state qobs_search_state(const qobs_observer *o)
 }
 
 static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
-                                    double *workspace)
+                                    bool weighted, double *workspace)
 {
     return (struct search_batch){.runtime = &o->runtime,
                                  .kernels = o->kernels,
@@ -36,7 +36,37 @@ static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *pla
                                  .plan = plan,
                                  .data = data,
                                  .batches = o->counts.batches,
+                                 .gram = weighted ? &o->gram : NULL,
                                  .workspace = workspace};
+}
+
+/* Why errors of such a value cannot be weighted by the Hessian. Upstream falls back to squared errors without samples,
+ * and if blocks do not divide the columns. */
+static enum importance_fault hessian_fault(const qobs_observer *o, const struct view *value)
+{
+    const struct gram *g = &o->gram;
+    return !g->sum                                                             ? IMPORTANCE_NOT_OBSERVED
+           : value->ndim == 0 || value->shape[value->ndim - 1] != g->columns ? IMPORTANCE_COLUMNS
+           : g->columns % o->stages.range.params.multiplier.hessian_block != 0 ? IMPORTANCE_BLOCKS
+           : !qobs_gram_is_finite(g)                                           ? IMPORTANCE_NOT_FINITE
+                                                                               : IMPORTANCE_USABLE;
+}
+
+/* Errors that are summed over batches are all weighted, or none. */
+static int weigh(const qobs_observer *o, const qobs_plan *plan, bool first, struct search_record *record,
+                 qobs_error *error)
+{
+    const struct search_record *before = &o->state.record;
+    if (!o->stages.range.params.hessian)
+        return QOBS_OK;
+    record->fault = hessian_fault(o, &plan->value);
+    record->weighted = record->fault == IMPORTANCE_USABLE;
+    if (o->stages.range.ops->sums && !first && record->weighted != before->weighted)
+        return qobs_invalid(error, "value: its errors are %s by a Hessian, those of the batches before are%s%s%s",
+                            record->weighted ? "weighted" : "not weighted", before->weighted ? "" : " not",
+                            record->weighted ? "" : ": ",
+                            record->weighted ? "" : qobs_importance_fault_text(record->fault));
+    return QOBS_OK;
 }
 
 int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
@@ -44,12 +74,13 @@ int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const str
                         qobs_error *error)
 {
     const struct range_rule *rule = &o->stages.range;
-    const struct search_batch batch = batch_of(o, plan, NULL, NULL);
+    RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, layout->qparams, error));
+    RETURN_IF_FAILED(weigh(o, plan, first, record, error));
+    const struct search_batch batch = batch_of(o, plan, NULL, record->weighted, NULL);
     const struct search_state searched = state_of(o, layout, state, record);
     RETURN_IF_FAILED(rule->ops->check
                          ? rule->ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error)
                          : QOBS_OK);
-    RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, layout->qparams, error));
     workspace->size = rule->ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
@@ -68,7 +99,7 @@ void qobs_search_workspace_release(const struct runtime *runtime, struct search_
 void qobs_search_accumulated(qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
                              const struct search_workspace *workspace)
 {
-    const struct search_batch batch = batch_of(o, plan, data, workspace->doubles);
+    const struct search_batch batch = batch_of(o, plan, data, o->state.record.weighted, workspace->doubles);
     const struct search_state state = qobs_search_state(o);
     o->state.record.steps = o->state.record.stop_step = (int32_t)qobs_range_steps(&o->stages.range);
     o->stages.range.ops->search(&batch, &state);

@@ -87,6 +87,9 @@ int qobs_observer_set_error_weights(qobs_observer *o, const qobs_tensor *weight,
 {
     struct view view;
     RETURN_IF_FAILED(check(o, weight, "weight", &view, error));
+    if (o->stages.range.params.hessian)
+        return qobs_invalid(error, "observer: its errors are weighted by a Hessian of hessian_block_size=%lld",
+                            (long long)o->stages.range.params.multiplier.hessian_block);
     if (view.ndim != 1)
         return qobs_invalid(error, "weight: has %d dimensions, must have 1", view.ndim);
     const int status = replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error);

@@ -12,7 +12,7 @@
  *     u32 number of counted scales; for each u64 count, scales, zero points
  *   - if the preset searches: u64 columns and u64 tokens of importance, f64 sums; u64 qparams searched; if any:
  *     u32 steps, u32 stop step, u32 weighted, u32 fault, i32 best steps, f64 errors, f64 errors before
- *   - if the preset has a Hessian: u64 tokens; if any: f64 sums of every block
+ *   - if errors are weighted by a Hessian: u64 tokens; if any: f64 sums of every block
  *   - if there are histograms: u64 bins; f32 first edge, last edge and step of each; f64 counts; numpy rule: f64 edges
  *   - if the preset takes a reference amax: u32 dtype, u64 elements, if any their shape and f32 amax
  *     u64 error weights, f32 weights; f64 error sums

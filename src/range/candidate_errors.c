@@ -10,6 +10,7 @@
 #include "base/split.h"
 #include "number/grid.h"
 #include "plan/gather_block.h"
+#include "range/hessian_errors.h"
 #include "range/search_errors.h"
 
 /* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */
@@ -17,7 +18,7 @@ enum { BLOCK_CANDIDATES = 1024 };
 
 /* A task is a block. With fewer than MIN_BLOCKS blocks, a task is a part of a block's elements. Its sums are private
  * and then added in an order that depends on the shape alone. */
-enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 * BLOCK_ELEMENTS };
+enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 /* times the elements that are read at a time */ };
 
 struct candidate_run {
     const struct search_batch *batch;
@@ -26,13 +27,19 @@ struct candidate_run {
     const float *weight; /* of the errors of elements; NULL: all 1 */
     struct gather_blocks blocks;
     struct search_norm norm;
+    int64_t chunk;   /* elements of each qparam that are read at a time: whole blocks of the Hessian */
     size_t parts;    /* of a block */
     int64_t part;    /* elements of each qparam in a part */
     double *partial; /* [parts][qparams][count] if parts > 1 */
 };
 
-static void choose_parts(const qobs_plan *plan, size_t count, struct gather_blocks *blocks, size_t *parts,
-                         int64_t *part)
+static int64_t chunk_of(int64_t hessian_block)
+{
+    return hessian_block > 0 ? BLOCK_ELEMENTS / hessian_block * hessian_block : BLOCK_ELEMENTS;
+}
+
+static void choose_parts(const qobs_plan *plan, size_t count, int64_t chunk, struct gather_blocks *blocks,
+                         size_t *parts, int64_t *part)
 {
     struct gather_block first;
     qobs_gather_blocks_of(blocks, plan,
@@ -40,16 +47,16 @@ static void choose_parts(const qobs_plan *plan, size_t count, struct gather_bloc
     qobs_gather_block_at(blocks, 0, &first);
     *part = first.elements; /* no block has more */
     if (blocks->count < MIN_BLOCKS)
-        *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART, BLOCK_ELEMENTS);
+        *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART * chunk, chunk);
     *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
 }
 
-size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count)
+size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count, int64_t hessian_block)
 {
     struct gather_blocks blocks;
     size_t parts;
     int64_t part;
-    choose_parts(plan, count, &blocks, &parts, &part);
+    choose_parts(plan, count, chunk_of(hessian_block), &blocks, &parts, &part);
     return parts > 1 ? parts * (size_t)plan->qparams * count : 0;
 }
 
@@ -163,6 +170,23 @@ static void add_errors(const struct candidate_run *s, struct block_candidates *b
         qobs_search_errors(s->batch->kernels, quantizer, &s->norm, x, weight, n, c->count, scale, NULL, error);
 }
 
+/* Elements first to first + n of qparam i. Qparams are in the order of the rows: of rows, or of blocks of them. */
+static void add_hessian_errors(const struct candidate_run *s, struct block_candidates *b, int i, int64_t first,
+                               const float *x, size_t n)
+{
+    const struct gram *gram = s->batch->gram;
+    const size_t at = (size_t)i * s->candidates->count;
+    const struct hessian_candidates candidates = {.quantizer = &b->quantizer[i],
+                                                  .count = s->candidates->count,
+                                                  .up = b->scale + at,
+                                                  .down = s->candidates->prepare_factors ? b->down + at : NULL};
+    const int64_t length = b->block.extent[b->block.axes - 1]; /* of the qparam's part of a row */
+    const int64_t start = (int64_t)qparam_of(b, i) % (gram->columns / length) * length;
+    for (int64_t j = 0; j < (int64_t)n; j += gram->block)
+        qobs_hessian_errors(s->batch->kernels, gram, (start + (first + j) % length) / gram->block, &candidates, x + j,
+                            b->error + at);
+}
+
 static void search_part(void *argument, size_t index)
 {
     const struct candidate_run *s = argument;
@@ -175,15 +199,18 @@ static void search_part(void *argument, size_t index)
     prepare(c, &b);
     const int64_t from = (int64_t)part * s->part, to = from + s->part;
     const int64_t end = to < b.block.elements ? to : b.block.elements;
-    for (int64_t first = from; first < end; first += BLOCK_ELEMENTS) {
-        const size_t n = (size_t)(end - first < BLOCK_ELEMENTS ? end - first : BLOCK_ELEMENTS);
+    for (int64_t first = from; first < end; first += s->chunk) {
+        const size_t n = (size_t)(end - first < s->chunk ? end - first : s->chunk);
         qobs_gather_block_read(&b.block, s->blocks.plan->dtype, s->batch->data, first, n, values);
         if (s->weight)
             load_weights(&b.block, s->weight, first, n, weight);
         for (int i = 0; i < b.block.qparams; i++) {
             if (s->ignore_nonfinite)
                 drop_nonfinite(n, values[i]);
-            add_errors(s, &b, i, values[i], s->weight ? weight : NULL, n);
+            if (s->batch->gram)
+                add_hessian_errors(s, &b, i, first, values[i], n);
+            else
+                add_errors(s, &b, i, values[i], s->weight ? weight : NULL, n);
         }
     }
     for (int i = 0; i < b.block.qparams; i++) {
@@ -206,7 +233,8 @@ void qobs_candidates_search(const struct search_batch *batch, const struct searc
     s.ignore_nonfinite = state->params->nonfinite == NONFINITE_IGNORE;
     s.weight = state->reference->weight;
     qobs_search_norm(&s.norm, 2, NULL);
-    choose_parts(batch->plan, count, &s.blocks, &s.parts, &s.part);
+    s.chunk = chunk_of(state->params->multiplier.hessian_block);
+    choose_parts(batch->plan, count, s.chunk, &s.blocks, &s.parts, &s.part);
     qobs_parallel_for(batch->runtime, search_part, &s, s.blocks.count * s.parts);
     for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
         double *sum = workspace + q * count;

@@ -16,7 +16,7 @@ static size_t steps(const struct range_params *params) { return (size_t)params->
 
 static size_t workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    return qobs_candidates_workspace(plan, steps(params));
+    return qobs_candidates_workspace(plan, steps(params), 0);
 }
 
 struct exponent_search {

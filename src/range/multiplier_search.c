@@ -23,13 +23,12 @@ static size_t e4m3_steps(const struct range_params *params)
 
 static size_t multiplier_workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    return qobs_candidates_workspace(plan, params->multiplier.count);
+    return qobs_candidates_workspace(plan, params->multiplier.count, params->multiplier.hessian_block);
 }
 
 static size_t e4m3_workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    (void)params;
-    return qobs_candidates_workspace(plan, E4M3_SCALES);
+    return qobs_candidates_workspace(plan, E4M3_SCALES, params->multiplier.hessian_block);
 }
 
 /* torch.linspace in float, from both ends and with fused multiply-add. */
@@ -65,6 +64,15 @@ static int check_weights(const struct search_batch *b, const struct search_refer
     return QOBS_OK;
 }
 
+/* A block of the Hessian lies in one qparam. */
+static int check_hessian(const struct search_batch *b, qobs_error *error)
+{
+    const struct shape *range = &b->plan->range;
+    if (b->gram && range->ndim > 1 && range->extent[range->ndim - 1] > 1)
+        return qobs_invalid(error, "value: axis keeps its last dimension, which hessian_block_size needs reduced");
+    return QOBS_OK;
+}
+
 static int check_multipliers(const struct search_batch *b, const struct search_state *s, const void *min,
                              const char *name, qobs_error *error)
 {
@@ -80,6 +88,7 @@ static int check_multipliers(const struct search_batch *b, const struct search_s
         return qobs_invalid(error,
                             "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
                             s->qparams, shape->ndim, r->count, r->shape.ndim);
+    RETURN_IF_FAILED(check_hessian(b, error));
     return check_weights(b, r, error);
 }
 
@@ -116,6 +125,7 @@ struct multiplier_search {
     const struct search_state *state;
     struct quantizer quantizer;
     size_t count;
+    double times;      /* upstream counts the error of a block of a Hessian for each of its elements */
     float global_amax; /* of e4m3 scales */
     float multiplier[QOBS_MAX_MULTIPLIERS];
 };
@@ -142,7 +152,7 @@ static void add_errors(void *argument, size_t qparam, const double *error)
 {
     const struct multiplier_search *m = argument;
     for (size_t i = 0; i < m->count; i++)
-        m->state->sums[qparam * m->count + i] += error[i];
+        m->state->sums[qparam * m->count + i] += m->times * error[i];
 }
 
 static void prepare_scales(void *argument, size_t qparam, struct quantizer *quantizer, float *scale)
@@ -193,7 +203,8 @@ static void set_amax(const struct search_batch *b, const struct search_state *s)
 static void search_multipliers(const struct search_batch *b, const struct search_state *s)
 {
     const struct multiplier_params *p = &s->params->multiplier;
-    struct multiplier_search m = {.state = s, .count = p->count};
+    struct multiplier_search m = {
+        .state = s, .count = p->count, .times = b->gram ? (double)p->hessian_block : 1};
     const struct candidates c = {
         .count = m.count, .argument = &m, .prepare_factors = prepare_factors, .store = add_errors};
     if (b->batches == 0)

@@ -21,7 +21,7 @@ static size_t steps(const struct range_params *params)
 static size_t workspace(const struct range_params *params, const qobs_plan *plan)
 {
     (void)params;
-    return (size_t)plan->qparams * SCALES + qobs_candidates_workspace(plan, SCALES);
+    return (size_t)plan->qparams * SCALES + qobs_candidates_workspace(plan, SCALES, 0);
 }
 
 struct power_search {

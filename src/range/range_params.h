@@ -48,6 +48,7 @@ struct multiplier_params {
     size_t count; /* at most QOBS_MAX_MULTIPLIERS */
     double start, stop;
     int64_t quant_min, quant_max;
+    int64_t hessian_block;     /* columns of a block of the Hessian that weighs errors; 0: squared errors */
     bool four_over_six;        /* NVFP4: scales are normalised to 256 instead of 448 */
     const qobs_format *format; /* floats instead, or NULL */
 };
@@ -122,6 +123,7 @@ struct optimal_params {
 struct range_params {
     enum nonfinite_mode nonfinite; /* treatment of NaN and infinite elements */
     bool importance;               /* errors are weighted by column importance */
+    bool hessian;                  /* errors of columns go together as the activations do; needs importance, too */
     struct optimal_params optimal;
     struct grid_params grid;
     struct exponent_params exponent;

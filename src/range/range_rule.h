@@ -14,6 +14,7 @@
 
 #include "formula/formula.h"
 #include "histogram/histogram.h"
+#include "measure/gram.h"
 #include "measure/mode.h"
 #include "plan/plan.h"
 #include "qobs/plan.h"
@@ -50,6 +51,7 @@ struct search_batch {
     const qobs_plan *plan;
     const unsigned char *data;
     uint64_t batches;  /* observed before it */
+    const struct gram *gram; /* of the activations that weigh errors, in whole blocks of a row; NULL: none */
     double *workspace; /* ops->workspace() doubles */
 };
 

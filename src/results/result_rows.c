@@ -261,6 +261,17 @@ static int read_stop_step(const qobs_observer *o, const struct reading *r)
     return copy(r, &o->state.record.stop_step);
 }
 
+/* The error of every candidate, summed over all batches: a row for each qparam. */
+static bool has_sums(const qobs_observer *o) { return o->stages.range.ops->sums; }
+
+static struct result_type sums_type(const qobs_observer *o)
+{
+    const int64_t qparams = (int64_t)o->state.layout.qparams, steps = (int64_t)qobs_range_steps(&o->stages.range);
+    return (struct result_type){QOBS_F64, {.ndim = 2, .extent = {qparams, steps}}};
+}
+
+static int read_sums(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.sums.sum); }
+
 static int check_optimal(const qobs_observer *o, const char *name, qobs_error *error)
 {
     return require(o->state.optimal.qparams > 0, name, error);
@@ -512,6 +523,7 @@ const struct result_row qobs_result_rows[] = {
     {"best_step", false, has_search, check_search, best_step_type, read_best_step},
     {"errors", false, has_search, check_search, errors_type, read_errors},
     {"errors_before", false, has_search, check_search, errors_type, read_errors_before},
+    {"error_sums", false, has_sums, check_search, sums_type, read_sums},
     {"stop_step", false, has_search, check_search, stop_step_type, read_stop_step},
     {"error", false, qobs_is_optimal, check_optimal, errors_type, read_error},
     {"minmax_error", false, qobs_is_optimal, check_optimal, errors_type, read_minmax_error},

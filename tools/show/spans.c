@@ -125,7 +125,7 @@ int spans_observe(struct spans *spans, struct results *results, const struct cha
     if (qobs_observer_create(&observer, s->config, s->runtime, &error) != QOBS_OK)
         return print_status_error(&error, NULL);
     int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && config_has(s->config, "strict") && i < s->importance_count; i++)
+    for (size_t i = 0; code == EXIT_OK && config_weighs_columns(s->config) && i < s->importance_count; i++)
         if (qobs_observer_observe_importance(observer, &s->importance[i], &error) != QOBS_OK)
             code = print_status_error(&error, "--importance");
     for (size_t i = 0; code == EXIT_OK && i < s->count; i++)

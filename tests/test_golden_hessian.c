@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Model-Optimizer's local Hessian against upstream, on every usable instruction set. Where errors of upstream's choice
+ * and another one are as good as equal, the other is right, too. */
+#include "golden.h"
+
+#include "observer/observer.h"
+
+static size_t compared, others;
+
+static qobs_tensor expectation(const cJSON *c, const char *key)
+{
+    return tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+}
+
+static bool is_setting(const cJSON *item)
+{
+    static const char *const settings[] = {"axis",      "num_bits",         "unsigned",        "narrow_range",
+                                           "step_size", "start_multiplier", "stop_multiplier", "block_size",
+                                           NULL};
+    for (size_t i = 0; settings[i]; i++)
+        if (strcmp(item->string, settings[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_nvfp4(const cJSON *c) { return strstr(text_of(c, "upstream"), "NVFP4") != NULL; }
+
+/* An observer of the activations of the case. */
+static qobs_observer *observer_of(const cJSON *c)
+{
+    const cJSON *aux = cJSON_GetObjectItemCaseSensitive(c, "aux"), *item;
+    const bool nvfp4 = is_nvfp4(c);
+    qobs_config *config;
+    qobs_observer *o;
+    qobs_error error;
+    if (configure(&config, nvfp4 ? "modelopt.NVFP4MSECalibrator" : "modelopt.MseCalibrator",
+                  cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) != QOBS_OK ||
+        qobs_config_set(config, "hessian_block_size", "16", &error) != QOBS_OK ||
+        qobs_observer_create(&o, config, NULL, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    qobs_config_destroy(config);
+    const qobs_tensor amax = tensor_named(text_of(aux, nvfp4 ? "global_amax" : "initial_amax"));
+    assert_int_equal(qobs_observer_set_reference_amax(o, &amax, &error), QOBS_OK);
+    cJSON_ArrayForEach(item, aux) if (strncmp(item->string, "act_", 4) == 0)
+    {
+        const qobs_tensor activations = tensor_named(item->valuestring);
+        if (qobs_observer_observe_importance(o, &activations, &error) != QOBS_OK)
+            fail_case("%s", error.message);
+    }
+    return o;
+}
+
+/* The result, which the caller frees, and its number of elements. */
+static void *result_of(const qobs_observer *o, const char *name, qobs_dtype dtype, size_t *n)
+{
+    qobs_result result = {.struct_size = sizeof result};
+    qobs_error error;
+    if (qobs_observer_result_find(o, name, &result, &error) != QOBS_OK)
+        fail_case("%s: %s", name, error.message);
+    assert_int_equal(result.dtype, dtype);
+    void *data = malloc(result.size);
+    assert_int_equal(qobs_observer_read(o, name, data, result.size, &error), QOBS_OK);
+    *n = result.size / qobs_dtype_size(dtype);
+    return data;
+}
+
+static float float_at(const qobs_tensor *t, size_t i)
+{
+    float f;
+    assert_int_equal(t->dtype, QOBS_F32);
+    memcpy(&f, (const unsigned char *)t->data + i * sizeof f, sizeof f);
+    return f;
+}
+
+/* The rule "rel 1e-5 + abs 1e-6*range". */
+static void expect_hessian(const cJSON *c, const qobs_observer *o)
+{
+    const qobs_tensor expected = expectation(c, "hessian");
+    size_t n, one;
+    double *sum = result_of(o, "hessian_sum", QOBS_F64, &n), low = INFINITY, high = -INFINITY;
+    int64_t *count = result_of(o, "hessian_count", QOBS_I64, &one);
+    assert_int_equal(n, expected.shape[0] * expected.shape[1] * expected.shape[2]);
+    for (size_t i = 0; i < n; i++) {
+        low = fmin(low, (double)float_at(&expected, i));
+        high = fmax(high, (double)float_at(&expected, i));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const double e = (double)float_at(&expected, i), g = sum[i] / (double)count[0];
+        if (!(fabs(g - e) <= 1e-5 * fabs(e) + 1e-6 * (high - low)))
+            fail_case("hessian[%d]: got %.9g, expected %.9g", (int)i, g, e);
+    }
+    free(sum);
+    free(count);
+}
+
+static void expect_close(double got, double expected, const char *what, size_t q)
+{
+    if (!(fabs(got - expected) <= 1e-4 * fabs(expected)))
+        fail_case("%s of qparam %d: got %.12g, expected %.12g", what, (int)q, got, expected);
+}
+
+/* Candidate `chosen` of qparam q is the best of upstream's errors[step][qparam], or as good. */
+static void expect_best(const qobs_tensor *errors, size_t steps, size_t n, size_t q, size_t chosen)
+{
+    double least = INFINITY;
+    for (size_t i = 0; i < steps; i++)
+        least = fmin(least, double_at(errors->data, i * n + q));
+    if (!(double_at(errors->data, chosen * n + q) <= least * (1 + 2e-6)))
+        fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen,
+                  double_at(errors->data, chosen * n + q), least);
+}
+
+static void expect_amax(const cJSON *c, const qobs_observer *o, const int32_t *best)
+{
+    const qobs_tensor errors = expectation(c, "errors"), index = expectation(c, "best_index"),
+                      amax = expectation(c, "amax");
+    const size_t steps = (size_t)errors.shape[0];
+    size_t n;
+    float *got = result_of(o, "amax", QOBS_F32, &n);
+    for (size_t q = 0; q < n; q++) {
+        compared++;
+        others += integer_at(&index, q) != best[q];
+        expect_best(&errors, steps, n, q, (size_t)best[q]);
+        if (integer_at(&index, q) == best[q] && !same_number((double)got[q], (double)float_at(&amax, q)))
+            fail_case("amax[%d]: got %.9g, expected %.9g", (int)q, (double)got[q], (double)float_at(&amax, q));
+    }
+    free(got);
+}
+
+static void expect_sums(const qobs_observer *o, const qobs_tensor *errors)
+{
+    const size_t steps = (size_t)errors->shape[0], n = (size_t)errors->shape[1];
+    size_t all;
+    double *sum = result_of(o, "error_sums", QOBS_F64, &all);
+    assert_int_equal(all, n * steps);
+    for (size_t q = 0; q < n; q++)
+        for (size_t i = 0; i < steps; i++)
+            expect_close(sum[q * steps + i], double_at(errors->data, i * n + q), "sum of errors", q);
+    free(sum);
+}
+
+static void run(const cJSON *c)
+{
+    const qobs_tensor errors = expectation(c, "errors");
+    const size_t steps = (size_t)errors.shape[0];
+    qobs_observer *o = observer_of(c);
+    qobs_error error;
+    size_t n;
+    const qobs_tensor value =
+        tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    assert_int_equal(qobs_range_steps(&o->stages.range), steps);
+    int32_t *best = result_of(o, "best_step", QOBS_I32, &n);
+    double *least = result_of(o, "errors", QOBS_F64, &n), *before = result_of(o, "errors_before", QOBS_F64, &n);
+    assert_int_equal(n, errors.shape[1]);
+    qobs_search_report report = {.struct_size = sizeof report};
+    assert_int_equal(qobs_observer_search_report(o, &report, &error), QOBS_OK);
+    assert_true(report.weighted && !report.fallback);
+    for (size_t q = 0; q < n; q++) {
+        expect_close(least[q], double_at(errors.data, (size_t)best[q] * n + q), "error", q);
+        expect_close(before[q], double_at(errors.data, (steps - 1) * n + q), "error before", q);
+    }
+    if (!is_nvfp4(c))
+        expect_sums(o, &errors);
+    expect_hessian(c, o);
+    expect_amax(c, o, best);
+    free(best);
+    free(least);
+    free(before);
+    qobs_observer_destroy(o);
+}
+
+static void test_hessian(void **state)
+{
+    for (size_t i = 0; i < qobs_isa_count(); i++)
+        if (qobs_isa_usable(i)) {
+            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+            run(*state);
+        }
+    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
+}
+
+int main(void)
+{
+    int failed = run_suite("trt_2026_11", "now_hessian_", 8, test_hessian);
+    failed += run_suite("trt_2026_11", "now_mse_hessian_", 2, test_hessian);
+    printf("%zu of %zu qparams took another candidate than upstream\n", others, compared);
+    return failed != 0 || compared == 0;
+}
