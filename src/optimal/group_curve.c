@@ -85,7 +85,7 @@ static double lowest_of(const double *error, size_t n)
 void qobs_search_curve(struct group_search *s)
 {
     const struct optimal_params *p = s->params;
-    for (int side = 0; side < 2; side++)
+    for (int side = 0; side < 2 && (!p->symmetric || p->signed_scale); side++)
         qobs_find_threshold(s, side);
     const size_t from = qobs_candidate_below(s, qobs_min_scale(s)), count = s->count - from;
     const float *const scale = s->arrays.scale + from;

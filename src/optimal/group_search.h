@@ -59,7 +59,7 @@ size_t qobs_candidate_below(const struct group_search *s, double scale);
  * has the elements above it, or all, from the largest down. */
 void qobs_find_threshold(struct group_search *s, int side);
 
-/* No scale below it can win. Needs the thresholds. */
+/* No scale below it can win. Needs the thresholds, but for symmetric integers of one sign. */
 double qobs_min_scale(const struct group_search *s);
 
 /* The largest error of a point of the curve: elements that round differently, and rounding of the sums. */

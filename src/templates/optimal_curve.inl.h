@@ -48,16 +48,19 @@ ALWAYS_INLINE size_t find_events(const struct curve *c, const float *w, uint32_t
     const struct optimal_steps *s = c->steps;
     const size_t both = s->positive < s->negative ? s->positive : s->negative;
     const size_t all = s->positive > s->negative ? s->positive : s->negative;
-    const float sign = s->negative > s->positive ? -1 : 1, smallest = float_of_bits(c->first << 16);
-    float one_side[BLOCK], largest = 0;
+    const float smallest = float_of_bits(c->first << 16);
+    const mask32x8 zero = {0}, one_sign = zero - (s->negative > s->positive ? 0 : 1); /* of elements with more steps */
+    _Alignas(32) float one_side[BLOCK];
+    mask32x8 most = {0};
     size_t n = 0;
-    for (int l = 0; l < BLOCK; l++) {
-        const float x = w[l], a = float_of_bits(bits_of_float(x) & 0x7fffffff); /* -0 is 0 */
-        c->magnitude[at + (uint32_t)l] = a;
-        one_side[l] = x * sign > 0 ? a : 0;
-        largest = a > largest ? a : largest;
-        passed[l] = 0;
+    for (size_t l = 0; l < BLOCK; l += LANES) {
+        const mask32x8 x = *(const mask32x8 *)(const void *)(w + l), a = x & INT32_MAX; /* -0 is 0 */
+        *(mask32x8 *)(void *)(c->magnitude + at + l) = a;
+        *(mask32x8 *)(void *)(one_side + l) = a & ((x ^ one_sign) >> 31);
+        *(mask32x8 *)(void *)(passed + l) = zero;
+        most = MOST_OF(a, most);
     }
+    const float largest = largest_of(&most);
     for (size_t j = 0; j < all; j++) {
         const float *const a = j < both ? c->magnitude + at : one_side;
         const float factor = s->inverse_mid[j];
@@ -74,7 +77,7 @@ ALWAYS_INLINE size_t find_events(const struct curve *c, const float *w, uint32_t
 /* Adds the steps of a chunk of elements to the buckets; those that all candidates take to bucket `count`. */
 ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double *h, size_t n)
 {
-    int32_t passed[QOBS_OPTIMAL_CHUNK];
+    _Alignas(32) int32_t passed[QOBS_OPTIMAL_CHUNK];
     size_t events = 0;
     for (size_t i = 0; i < n; i += BLOCK)
         events += find_events(c, w + i, (uint32_t)i, c->events + events, passed + i);
