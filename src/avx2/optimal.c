@@ -11,8 +11,7 @@
 #define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
 #define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 
-#define LEAST_FLOAT(a, b) ((f32x8)_mm256_min_ps((__m256)(a), (__m256)(b)))
-#define MOST_FLOAT(a, b) ((f32x8)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define GREATER(x, y) ((f64x4)_mm256_max_pd((__m256d)(x), (__m256d)(y)))
 
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)

@@ -16,8 +16,7 @@
     if ((n) <= 32)                                                                                                     \
         return qobs_optimal_error_avx2(__VA_ARGS__);
 
-#define LEAST_FLOAT(a, b) ((f32x8)_mm256_min_ps((__m256)(a), (__m256)(b)))
-#define MOST_FLOAT(a, b) ((f32x8)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define GREATER(x, y) ((f64x4)_mm256_max_pd((__m256d)(x), (__m256d)(y)))
 
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)

@@ -29,12 +29,6 @@ enum { QOBS_OPTIMAL_SCALES = 8 };
     void name(const float *w, const float *h, size_t n, const float scale[QOBS_OPTIMAL_SCALES],                        \
               float error[QOBS_OPTIMAL_SCALES])
 
-/* Errors of integers for 8 scales at once, in float: w * (1 / scale), limited to quant_min and quant_max, is rounded. The
- * limits are below 2^22. h are floats, padded as w. */
-#define QOBS_OPTIMAL_SKETCH(name)                                                                                      \
-    void name(const struct optimal_number *number, const float *w, const float *h, size_t n,                           \
-              const float scale[QOBS_OPTIMAL_SCALES], float error[QOBS_OPTIMAL_SCALES])
-
 /* lo = min(0, w), hi = max(0, w); sums of h * w * w, h * |w| and h. */
 struct optimal_moments {
     float lo, hi;
@@ -44,10 +38,9 @@ struct optimal_moments {
 #define QOBS_OPTIMAL_MOMENTS(name)                                                                                     \
     void name(const float *w, const double *h, size_t n, struct optimal_moments *moments)
 
-/* beyond[0] = sum h * max(0, w - above)^2 and beyond[1] = sum h * max(0, -w - below)^2, with above, below >= 0. The
- * other two are sum h * max(0, w - above) and sum h * max(0, -w - below). */
+/* beyond[0] = sum h * x * x and beyond[1] = sum h * x with x = max(0, w - above, -w - below), above, below >= 0. */
 #define QOBS_OPTIMAL_BEYOND(name)                                                                                      \
-    void name(const float *w, const double *h, size_t n, float above, float below, double beyond[4])
+    void name(const float *w, const double *h, size_t n, float above, float below, double beyond[2])
 
 /* Writes the indices of elements of one sign, in ascending order, whose magnitudes are at least those of a positive
  * number, `lower`, without its low 16 bits, and returns how many. n: at most 4096. index has capacity for
@@ -94,7 +87,6 @@ struct optimal_steps {
     EACH(ONE, optimal_error, QOBS_OPTIMAL_ERROR, with)                                                                 \
     EACH(ONE, optimal_narrow, QOBS_OPTIMAL_NARROW, with)                                                               \
     EACH(ONE, optimal_nearly, QOBS_OPTIMAL_NEARLY, with)                                                               \
-    EACH(ONE, optimal_sketch, QOBS_OPTIMAL_SKETCH, with)                                                               \
     EACH(ONE, optimal_large, QOBS_OPTIMAL_LARGE, with)                                                                 \
     EACH(ONE, optimal_moments, QOBS_OPTIMAL_MOMENTS, with)                                                             \
     EACH(ONE, optimal_beyond, QOBS_OPTIMAL_BEYOND, with)                                                               \

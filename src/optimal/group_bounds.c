@@ -3,6 +3,7 @@
 
 #include "optimal/group_search.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "number/number.h"
@@ -19,9 +20,20 @@ static size_t e4m3_near(const struct group_search *s, double scale)
     return (double)s->arrays.scale[index + 1] <= scale ? index + 1 : index;
 }
 
+static size_t dense_below(const struct group_search *s, double scale)
+{
+    const float nearest = scale < (double)FLT_MAX ? (float)scale : FLT_MAX;
+    const uint32_t first = bits_of_float(s->arrays.scale[0]) >> 16, k = bits_of_float(nearest) >> 16;
+    size_t index = k > first ? k - first : 0;
+    index = index < s->count ? index : s->count - 1;
+    return index > 0 && (double)s->arrays.scale[index] > scale ? index - 1 : index;
+}
+
 /* The index of the largest candidate that is not above s, or 0. */
 size_t qobs_candidate_below(const struct group_search *s, double scale)
 {
+    if (s->without_gaps)
+        return dense_below(s, scale);
     size_t low = 0, high = s->count;
     if (s->params->scales == OPTIMAL_E4M3) {
         low = e4m3_near(s, scale);
@@ -100,7 +112,7 @@ void qobs_find_threshold(struct group_search *s, int side)
 {
     const float top = side ? -s->range.lo : s->range.hi;
     float *const w = s->arrays.large[side], low = top * low_share(s->params);
-    double *const h = s->arrays.large_weight[side], beyond[4];
+    double *const h = s->arrays.large_weight[side], beyond[2];
     s->threshold[side] = 0;
     s->large[side] = gather_large(s, side, low, w, h);
     s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
@@ -114,7 +126,7 @@ void qobs_find_threshold(struct group_search *s, int side)
         return;
     }
     for (int i = 0; i < TANGENTS && is_above(beyond[0], s); i++) {
-        low += (float)to_bound(beyond[0], beyond[2], s->contest->bound);
+        low += (float)to_bound(beyond[0], beyond[1], s->contest->bound);
         if (i + 1 < TANGENTS)
             s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
     }
@@ -133,19 +145,17 @@ void qobs_find_threshold(struct group_search *s, int side)
     sort(w, h, n);
 }
 
-/* Of both sides, for one sign and no zero point. */
+/* Of both sides, for one sign and no zero point. The slope is at most that of the larger limit. */
 static double min_symmetric_scale(const struct group_search *s)
 {
     const double up = optimal_limit_of(s->params, 0), down = optimal_limit_of(s->params, 1);
-    double scale = (double)(s->range.scale * low_share(s->params)), clipped = 0, half_slope = 0;
+    double scale = (double)(s->range.scale * low_share(s->params));
     for (int i = 0; i < TANGENTS; i++) {
-        double beyond[4];
+        double beyond[2];
         s->kernels->optimal_beyond(s->group->w, s->group->h, s->group->n, (float)(up * scale), (float)(down * scale),
                                    beyond);
-        clipped = beyond[0] + beyond[1];
-        half_slope = up * beyond[2] + down * beyond[3];
-        if (is_above(clipped, s))
-            scale += to_bound(clipped, half_slope, s->contest->bound);
+        if (is_above(beyond[0], s))
+            scale += to_bound(beyond[0], optimal_larger(up, down) * beyond[1], s->contest->bound);
         else if (i > 0)
             break;
         else

@@ -25,6 +25,7 @@ struct group_search {
     struct optimal_range range;
     struct group_arrays arrays;
     size_t count;              /* of candidates */
+    bool without_gaps;         /* these are numbers with 8 significant bits, without a gap */
     size_t large[2];           /* elements above the thresholds */
     double threshold[2];       /* a scale whose limit is below this magnitude of one side costs more than the bound */
     double steps;              /* from the smallest to the largest integer */

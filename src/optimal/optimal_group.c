@@ -43,7 +43,7 @@ static size_t lay_out(const struct optimal_params *p, size_t n, void *scratch, s
     const size_t capacity = optimal_padded(n);
     a->count = take(&b, sizeof *a->count);
     a->scale = take(&b, OPTIMAL_MOST_SCALES * sizeof *a->scale);
-    a->error = take(&b, (OPTIMAL_MOST_SCALES + 8) * sizeof *a->error);
+    a->error = take(&b, (OPTIMAL_MOST_SCALES + 16) * sizeof *a->error);
     a->steps = take(&b, sizeof *a->steps);
     for (int side = 0; side < 2; side++) {
         a->large[side] = take(&b, capacity * sizeof(float));
@@ -130,12 +130,12 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
     s.contest = &contest;
     if (s.count == 0) /* f16 has no number there */
         s.arrays.scale[s.count++] = s.range.scale < 1 ? 0x1p-24f : 65504;
-    const bool curve = is_without_gaps(&s);
-    if (!p->e2m1 || curve)
+    s.without_gaps = is_without_gaps(&s);
+    if (!p->e2m1 || s.without_gaps)
         decide_guess(&s);
-    if (p->e2m1 && !curve)
+    if (p->e2m1 && !s.without_gaps)
         qobs_search_e2m1(&s);
-    else if (curve)
+    else if (s.without_gaps)
         qobs_search_curve(&s);
     else
         qobs_search_scales(&s);

@@ -21,6 +21,9 @@ typedef float f32x4 __attribute__((vector_size(16), may_alias));
 #define WIDE(p, part) __builtin_convertvector(((const f32x4 *)(const void *)(p))[part], f64x4)
 #define FOUR(p, part) (((const f64x4 *)(const void *)(p))[part])
 #define POSITIVE(x) ((f64x4)((mask64x4)(x) & ((x) > 0)))
+#ifndef GREATER
+#define GREATER(x, y) ((f64x4)(((mask64x4)(x) & ((x) > (y))) | ((mask64x4)(y) & ((x) <= (y)))))
+#endif
 #define LESSER(x, y) ((f64x4)(((mask64x4)(x) & ((x) < (y))) | ((mask64x4)(y) & ((x) >= (y)))))
 #define MAGNITUDE(x) ((f64x4)((mask64x4)(x) & INT64_MAX))
 
@@ -90,11 +93,6 @@ typedef int32_t mask32x8 __attribute__((vector_size(32), may_alias));
 #define MOST_OF(a, b) (((a) & ((a) > (b))) | ((b) & ((a) <= (b))))
 #endif
 
-#ifndef LEAST_FLOAT
-#define LEAST_FLOAT(a, b) ((f32x8)(((mask32x8)(a) & ((a) < (b))) | ((mask32x8)(b) & ((a) >= (b)))))
-#define MOST_FLOAT(a, b) ((f32x8)(((mask32x8)(a) & ((a) > (b))) | ((mask32x8)(b) & ((a) <= (b)))))
-#endif
-
 QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
 {
     f32x8 s, inverse, sum[2] = {{0}};
@@ -106,22 +104,6 @@ QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
             const mask32x8 x = (mask32x8)(w[i + l] * inverse), limited = LEAST_OF(x, six), power = limited & exponent;
             const f32x8 rounder = (f32x8)(MOST_OF(power, one) + (22 << 23));
             const f32x8 e = ((f32x8)limited + rounder - rounder) * s - w[i + l];
-            sum[l] += h[i + l] * (e * e);
-        }
-    const f32x8 total = sum[0] + sum[1];
-    memcpy(error, &total, sizeof total);
-}
-
-QOBS_OPTIMAL_SKETCH(ENTRY(qobs_optimal_sketch))
-{
-    f32x8 s, sum[2] = {{0}};
-    memcpy(&s, scale, sizeof s);
-    const f32x8 zero = {0}, inverse = 1 / s, low = zero + number->quant_min, high = zero + number->quant_max;
-    const f32x8 rounder = zero + 0x1.8p23f;
-    for (size_t i = 0; i < n; i += 2)
-        for (size_t l = 0; l < 2; l++) {
-            const f32x8 x = LEAST_FLOAT(MOST_FLOAT(w[i + l] * inverse, low), high);
-            const f32x8 e = (x + rounder - rounder) * s - w[i + l];
             sum[l] += h[i + l] * (e * e);
         }
     const f32x8 total = sum[0] + sum[1];
@@ -174,21 +156,17 @@ QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 
 QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
 {
-    f64x4 up[2] = {{0}}, down[2] = {{0}}, linear_up[2] = {{0}}, linear_down[2] = {{0}};
-    const double high = (double)above, low = (double)below;
+    f64x4 square[2] = {{0}}, linear[2] = {{0}};
+    const double high = (double)above, low = -(double)below;
     for (size_t i = 0; i < n; i += LANES)
         for (int part = 0; part < 2; part++) {
-            const f64x4 x = WIDE(w + i, part), g = FOUR(h + i, part), a = x - high, b = -x - low;
-            const f64x4 over = POSITIVE(a), under = POSITIVE(b), weighted_over = g * over, weighted_under = g * under;
-            up[part] += weighted_over * over;
-            down[part] += weighted_under * under;
-            linear_up[part] += weighted_over;
-            linear_down[part] += weighted_under;
+            const f64x4 x = WIDE(w + i, part), over = x - high, under = low - x, clipped = POSITIVE(GREATER(over, under));
+            const f64x4 weighted = FOUR(h + i, part) * clipped;
+            square[part] += weighted * clipped;
+            linear[part] += weighted;
         }
-    beyond[0] = SUM_OF(up);
-    beyond[1] = SUM_OF(down);
-    beyond[2] = SUM_OF(linear_up);
-    beyond[3] = SUM_OF(linear_down);
+    beyond[0] = SUM_OF(square);
+    beyond[1] = SUM_OF(linear);
 }
 
 QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
