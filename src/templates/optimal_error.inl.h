@@ -160,7 +160,8 @@ QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
     const double high = (double)above, low = -(double)below;
     for (size_t i = 0; i < n; i += LANES)
         for (int part = 0; part < 2; part++) {
-            const f64x4 x = WIDE(w + i, part), over = x - high, under = low - x, clipped = POSITIVE(GREATER(over, under));
+            const f64x4 x = WIDE(w + i, part), over = x - high, under = low - x;
+            const f64x4 clipped = POSITIVE(GREATER(over, under));
             const f64x4 weighted = FOUR(h + i, part) * clipped;
             square[part] += weighted * clipped;
             linear[part] += weighted;
