@@ -110,12 +110,14 @@ QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
     memcpy(error, &total, sizeof total);
 }
 
+typedef int32_t mask32x4 __attribute__((vector_size(16), may_alias));
+
 ALWAYS_INLINE float largest_of(const mask32x8 *bits)
 {
-    int32_t largest = 0;
-    for (int l = 0; l < LANES; l++)
-        largest = (*bits)[l] > largest ? (*bits)[l] : largest;
-    return float_of_bits((uint32_t)largest);
+    const mask32x4 *const half = (const mask32x4 *)(const void *)bits;
+    const mask32x4 first = half[0] > half[1], four = (half[0] & first) | (half[1] & ~first);
+    const int32_t even = four[0] > four[2] ? four[0] : four[2], odd = four[1] > four[3] ? four[1] : four[3];
+    return float_of_bits((uint32_t)(even > odd ? even : odd));
 }
 
 QOBS_OPTIMAL_NARROW(ENTRY(qobs_optimal_narrow))
