@@ -47,13 +47,13 @@ ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t f
     size_t n = 0;
     for (int half = 0; half < 2; half++) {
         __m256i *const taken = (__m256i *)(void *)(passed + 8 * half);
-        const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        const __m256i lanes = _mm256_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112);
         const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)(t + 8 * half));
         const __m256i k = _mm256_sub_epi32(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32((int32_t)first));
         const __m256i beyond = _mm256_cmpgt_epi32(k, most),
                       inside = _mm256_andnot_si256(beyond, _mm256_cmpgt_epi32(k, none));
         const __m256i event = _mm256_or_si256(
-            _mm256_slli_epi32(k, 20), _mm256_add_epi32(_mm256_set1_epi32((int32_t)tag + 8 * half), lanes));
+            _mm256_slli_epi32(k, 20), _mm256_add_epi32(_mm256_set1_epi32((int32_t)tag + 128 * half), lanes));
         const int mask = _mm256_movemask_ps(_mm256_castsi256_ps(inside));
         n += pack_eight(events + n, event, mask);
         _mm256_storeu_si256(taken, _mm256_sub_epi32(_mm256_loadu_si256(taken), beyond));

@@ -28,7 +28,7 @@
 ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
                                  int32_t passed[16])
 {
-    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i lanes = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
     const __m512i bits = _mm512_loadu_si512(t), most = _mm512_set1_epi32((int32_t)count);
     const __m512i k = _mm512_sub_epi32(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32((int32_t)first));
     const __mmask16 inside = _mm512_cmplt_epu32_mask(k, most), beyond = _mm512_cmpge_epi32_mask(k, most);
