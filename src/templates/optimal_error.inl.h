@@ -20,10 +20,10 @@ typedef float f32x4 __attribute__((vector_size(16), may_alias));
 /* Four of eight lanes of aligned arrays: part 0 or 1. */
 #define WIDE(p, part) __builtin_convertvector(((const f32x4 *)(const void *)(p))[part], f64x4)
 #define FOUR(p, part) (((const f64x4 *)(const void *)(p))[part])
-#define POSITIVE(x) ((f64x4)((mask64x4)(x) & ((x) > 0)))
 #ifndef GREATER
 #define GREATER(x, y) ((f64x4)(((mask64x4)(x) & ((x) > (y))) | ((mask64x4)(y) & ((x) <= (y)))))
 #endif
+#define POSITIVE(x) GREATER(x, (f64x4){0})
 #define LESSER(x, y) ((f64x4)(((mask64x4)(x) & ((x) < (y))) | ((mask64x4)(y) & ((x) >= (y)))))
 #define MAGNITUDE(x) ((f64x4)((mask64x4)(x) & INT64_MAX))
 
