@@ -4,8 +4,9 @@
 /* Errors of all candidates for a scale at once; included by src/ISA/optimal.c after PACKED_EVENTS and
  *   size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
  *                      int32_t passed[16])
- * which appends (k << 20 | tag + 16 * lane) for lanes with k = (bits of t >> 16) - first below count, in the order of lanes,
- * returns how many it appended, and adds 1 to `passed` in lanes in which k is at least count. It may write 16 events.
+ * which appends (k << 20 | tag + 16 * lane) for lanes with k = (bits of t >> 16) - first below count, in the order of
+ * lanes, returns how many it appended, and adds 1 to `passed` in lanes in which k is at least count. It may write 16
+ * events.
  *
  * As the scale falls, every element only takes steps up. Each step is dropped into the bucket of the largest candidate
  * that takes it. Sums from the largest candidate down are then those of each candidate.
@@ -29,8 +30,8 @@ ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t f
 }
 #endif
 
-/* An event: bucket (12 bits), step (8 bits), 16 times the element of the chunk (12 bits). Tables have entries of 16 bytes,
- * so that a shift and a mask make an offset in bytes. */
+/* An event: bucket (12 bits), step (8 bits), 16 times the element of the chunk (12 bits). Tables have entries of 16
+ * bytes, so that a shift and a mask make an offset in bytes. */
 enum { BLOCK = 16, STEP_BITS = 12, OFFSETS = 255 << 4 };
 
 typedef double f64x2 __attribute__((vector_size(16), may_alias));
