@@ -11,17 +11,30 @@
 #define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
 #define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 
+#define GREATER(x, y) ((f64x4)_mm256_max_pd((__m256d)(x), (__m256d)(y)))
+
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
 #include "templates/optimal_error.inl.h"
 
-#include "templates/left_pack.h"
+/* For each mask of eight lanes the indices of its lanes, a byte each, first those of the lowest lanes. */
+#define HAS(m, i) ((uint64_t)(m) >> (i) & 1)
+#define BEFORE(m, i)                                                                                                   \
+    (((i) > 0) * HAS(m, 0) + ((i) > 1) * HAS(m, 1) + ((i) > 2) * HAS(m, 2) + ((i) > 3) * HAS(m, 3) +                   \
+     ((i) > 4) * HAS(m, 4) + ((i) > 5) * HAS(m, 5) + ((i) > 6) * HAS(m, 6))
+#define LANE(m, i) (HAS(m, i) * (i) << 8 * BEFORE(m, i))
+#define ORDER(m)                                                                                                       \
+    (LANE(m, 1) | LANE(m, 2) | LANE(m, 3) | LANE(m, 4) | LANE(m, 5) | LANE(m, 6) | LANE(m, 7))
+#define ORDER_4(m) ORDER(m), ORDER((m) + 1), ORDER((m) + 2), ORDER((m) + 3)
+#define ORDER_16(m) ORDER_4(m), ORDER_4((m) + 4), ORDER_4((m) + 8), ORDER_4((m) + 12)
+#define ORDER_64(m) ORDER_16(m), ORDER_16((m) + 16), ORDER_16((m) + 32), ORDER_16((m) + 48)
+static const uint64_t lane_order[256] = {ORDER_64(0), ORDER_64(64), ORDER_64(128), ORDER_64(192)};
 
-/* Appends the lanes of a mask; may write four. */
-ALWAYS_INLINE size_t pack_four(uint32_t *events, __m128i event, int mask)
+/* Appends the lanes of a mask; writes eight. */
+ALWAYS_INLINE size_t pack_eight(uint32_t *events, __m256i event, int mask)
 {
-    const __m128i order = _mm_loadu_si128((const __m128i *)(const void *)left_pack_lanes[mask]);
-    _mm_storeu_si128((__m128i *)(void *)events, _mm_shuffle_epi8(event, order));
+    const __m256i order = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)&lane_order[mask]));
+    _mm256_storeu_si256((__m256i *)(void *)events, _mm256_permutevar8x32_epi32(event, order));
     return (size_t)__builtin_popcount((unsigned)mask);
 }
 
@@ -34,16 +47,15 @@ ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t f
     size_t n = 0;
     for (int half = 0; half < 2; half++) {
         __m256i *const taken = (__m256i *)(void *)(passed + 8 * half);
-        const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        const __m256i lanes = _mm256_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112);
         const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)(t + 8 * half));
         const __m256i k = _mm256_sub_epi32(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32((int32_t)first));
         const __m256i beyond = _mm256_cmpgt_epi32(k, most),
                       inside = _mm256_andnot_si256(beyond, _mm256_cmpgt_epi32(k, none));
         const __m256i event = _mm256_or_si256(
-            _mm256_slli_epi32(k, 20), _mm256_add_epi32(_mm256_set1_epi32((int32_t)tag + 8 * half), lanes));
+            _mm256_slli_epi32(k, 20), _mm256_add_epi32(_mm256_set1_epi32((int32_t)tag + 128 * half), lanes));
         const int mask = _mm256_movemask_ps(_mm256_castsi256_ps(inside));
-        n += pack_four(events + n, _mm256_castsi256_si128(event), mask & 15);
-        n += pack_four(events + n, _mm256_extracti128_si256(event, 1), mask >> 4);
+        n += pack_eight(events + n, event, mask);
         _mm256_storeu_si256(taken, _mm256_sub_epi32(_mm256_loadu_si256(taken), beyond));
     }
     return n;

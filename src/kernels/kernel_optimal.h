@@ -38,7 +38,7 @@ struct optimal_moments {
 #define QOBS_OPTIMAL_MOMENTS(name)                                                                                     \
     void name(const float *w, const double *h, size_t n, struct optimal_moments *moments)
 
-/* beyond[0] = sum h * max(0, w - above)^2 and beyond[1] = sum h * max(0, -w - below)^2, with above, below >= 0. */
+/* beyond[0] = sum h * x * x and beyond[1] = sum h * x with x = max(0, w - above, -w - below), above, below >= 0. */
 #define QOBS_OPTIMAL_BEYOND(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, float above, float below, double beyond[2])
 

@@ -78,7 +78,7 @@ struct gram_addition {
     float *workspace;     /* two panels for each part */
 };
 
-enum { WORKSPACE = 2 * CHUNK * PANEL }; /* floats */
+enum { WORKSPACE = 2 * CHUNK * PANEL, TOGETHER = 4 }; /* floats; units that take a chunk of tokens in turns */
 
 static void load_chunk(const struct gram_addition *a, int64_t token, int64_t tokens, int64_t first, int64_t n,
                        float *out)
@@ -87,7 +87,37 @@ static void load_chunk(const struct gram_addition *a, int64_t token, int64_t tok
         row_load(&a->tokens, row_at(&a->tokens, token + t), first, n, false, out + t * PANEL);
 }
 
-/* Blocks [first, end), one behind the other in the workspace, each aligned. */
+/* Asks for the columns of tokens [from, to), which are in memory that is far away. */
+static void prefetch(const struct gram_addition *a, int64_t from, int64_t to, const struct gram_block *block)
+{
+    enum { LINE = 64, NEAR_CACHE = 2 };
+    const size_t element = qobs_dtype_size(a->tokens.view->dtype), size = (size_t)block->width * element;
+    if (a->tokens.view->strides[a->tokens.view->ndim - 1] != (int64_t)element)
+        return;
+    for (int64_t t = from; t < to && t < a->tokens.count; t++) {
+        const unsigned char *const row = row_at(&a->tokens, t) + (size_t)block->start * element;
+        for (size_t at = 0; at < size; at += LINE)
+            __builtin_prefetch(row + at, 0, NEAR_CACHE);
+    }
+}
+
+/* Adds a chunk that is in the workspace to a block. Strips of it alternate with requests for the next chunk, which then
+ * arrives while sums are computed. */
+static void add_chunk(const struct gram_addition *a, const float *x, int64_t token, int64_t tokens,
+                      const struct gram_block *block)
+{
+    enum { STRIP = 48 }; /* rows: whole tiles of the kernels, and of whole vectors */
+    const int64_t strips = ceil_of(block->width, STRIP), stride = a->gram->block;
+    for (int64_t s = 0; s < strips; s++) {
+        const int64_t at = s * STRIP, left = block->width - at;
+        prefetch(a, token + CHUNK + s * CHUNK / strips, token + CHUNK + (s + 1) * CHUNK / strips, block);
+        const size_t rows = (size_t)(left < STRIP ? left : STRIP);
+        a->kernels->gram(x + at, x + at, PANEL, (size_t)tokens, rows, (size_t)left, true,
+                         block->sum + at * (stride + 1), (size_t)stride);
+    }
+}
+
+/* Blocks [first, end), one behind the other in the workspace, each aligned; from its start again where it ends. */
 static void add_blocks(const struct gram_addition *a, int64_t first, int64_t end, float *workspace)
 {
     const struct gram *g = a->gram;
@@ -95,11 +125,12 @@ static void add_blocks(const struct gram_addition *a, int64_t first, int64_t end
         const int64_t left = a->tokens.count - token, tokens = left < CHUNK ? left : CHUNK;
         for (int64_t i = first, at = 0; i < end; i++) {
             const struct gram_block block = qobs_gram_block(g, i);
+            const int64_t padded = ceil_of(block.width, LANES) * LANES;
+            at = at + padded > PANEL ? 0 : at;
             float *const x = workspace + at;
             load_chunk(a, token, tokens, block.start, block.width, x);
-            a->kernels->gram(x, x, PANEL, (size_t)tokens, (size_t)block.width, (size_t)block.width, true, block.sum,
-                             (size_t)g->block);
-            at += ceil_of(block.width, LANES) * LANES;
+            add_chunk(a, x, token, tokens, &block);
+            at += padded;
         }
     }
 }
@@ -129,12 +160,11 @@ static void add_units(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct gram_addition *a = argument;
     float *const workspace = a->workspace + part * WORKSPACE;
-    for (int64_t unit = from; unit < to; unit++) {
-        if (a->each > 0) {
-            const int64_t end = (unit + 1) * a->each;
-            add_blocks(a, unit * a->each, end < a->blocks ? end : a->blocks, workspace);
-            continue;
-        }
+    for (int64_t unit = from; unit < to && a->each > 0; unit += TOGETHER) {
+        const int64_t last = to - unit < TOGETHER ? to : unit + TOGETHER, end = last * a->each;
+        add_blocks(a, unit * a->each, end < a->blocks ? end : a->blocks, workspace);
+    }
+    for (int64_t unit = from; unit < to && a->each == 0; unit++) {
         int64_t p = 0, q = unit % a->pairs; /* pairs (0, 0), (0, 1), ..., (1, 1), ... */
         for (int64_t row = ceil_of(a->gram->block, PANEL); q >= row; row--, p++)
             q -= row;

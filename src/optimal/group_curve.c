@@ -66,50 +66,63 @@ static void enter_zero_points(struct group_search *s, float scale, double free, 
                            free + excess[0][caps - 1 - c] + excess[1][c], slack);
 }
 
-static double lowest_of(const double *error, size_t n)
+enum { STRETCH = 16 };
+
+/* The lowest error of every STRETCH points of a curve; returns the lowest of all. Room for a multiple of STRETCH is
+ * filled. */
+static double find_lowest(double *error, size_t n, double *lowest)
 {
-    enum { LANES = 4 }; /* so that no comparison waits for the one before */
-    double lowest[LANES];
-    for (size_t l = 0; l < LANES; l++)
-        lowest[l] = error[0];
-    for (size_t i = 0; i + LANES <= n; i += LANES)
+    double least = INFINITY;
+    for (size_t i = n; i % STRETCH != 0; i++)
+        error[i] = INFINITY;
+    for (size_t i = 0; i < n; i += STRETCH) {
+        enum { LANES = 4 }; /* so that no comparison waits for the one before */
+        double lane[LANES];
         for (size_t l = 0; l < LANES; l++)
-            lowest[l] = error[i + l] < lowest[l] ? error[i + l] : lowest[l];
-    for (size_t i = n / LANES * LANES; i < n; i++)
-        lowest[0] = error[i] < lowest[0] ? error[i] : lowest[0];
-    for (size_t l = 1; l < LANES; l++)
-        lowest[0] = lowest[l] < lowest[0] ? lowest[l] : lowest[0];
-    return lowest[0];
+            lane[l] = error[i + l];
+        for (size_t k = LANES; k < STRETCH; k += LANES)
+            for (size_t l = 0; l < LANES; l++)
+                lane[l] = error[i + k + l] < lane[l] ? error[i + k + l] : lane[l];
+        const double one = lane[0] < lane[1] ? lane[0] : lane[1], other = lane[2] < lane[3] ? lane[2] : lane[3];
+        lowest[i / STRETCH] = one < other ? one : other;
+        least = lowest[i / STRETCH] < least ? lowest[i / STRETCH] : least;
+    }
+    return least;
+}
+
+static void enter(struct group_search *s, float scale, double error)
+{
+    const double slack = qobs_curve_slack(s, (double)scale);
+    if (error - slack > s->contest->bound)
+        return;
+    if (!s->params->symmetric)
+        enter_zero_points(s, scale, error, slack);
+    else if (s->params->signed_scale)
+        enter_signs(s, scale, error, slack);
+    else
+        qobs_contest_enter(s->contest, scale, 0, error, slack);
 }
 
 void qobs_search_curve(struct group_search *s)
 {
     const struct optimal_params *p = s->params;
-    for (int side = 0; side < 2; side++)
+    for (int side = 0; side < 2 && (!p->symmetric || p->signed_scale); side++)
         qobs_find_threshold(s, side);
     const size_t from = qobs_candidate_below(s, qobs_min_scale(s)), count = s->count - from;
     const float *const scale = s->arrays.scale + from;
+    double *const error = s->arrays.error, lowest[OPTIMAL_MOST_SCALES / STRETCH + 1];
     s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16,
-                              count, s->moments.energy, s->arrays.error, s->arrays.curve);
+                              count, s->moments.energy, error, s->arrays.curve);
     const double most = qobs_curve_slack(s, (double)scale[count - 1]); /* no slack is larger */
+    const double least = find_lowest(error, count, lowest) + 2 * most;
     double limit = s->contest->bound + most;
-    if (p->symmetric && !p->signed_scale) { /* these errors are not bounds: the lowest of them leaves few others */
-        const double lowest = lowest_of(s->arrays.error, count) + 2 * most;
-        limit = lowest < limit ? lowest : limit;
-    }
+    if (p->symmetric && !p->signed_scale) /* these errors are not bounds: the lowest of them leaves few others */
+        limit = least < limit ? least : limit;
     const size_t stride = p->symmetric ? 1 : 4; /* the first scales lower the bound for the others */
-    for (size_t first = 0, k = 0; first < stride && k < count; k = k + stride < count ? k + stride : ++first) {
-        if (s->arrays.error[k] > limit)
-            continue;
-        const double slack = qobs_curve_slack(s, (double)scale[k]);
-        if (s->arrays.error[k] - slack > s->contest->bound)
-            continue;
-        if (!p->symmetric)
-            enter_zero_points(s, scale[k], s->arrays.error[k], slack);
-        else if (p->signed_scale)
-            enter_signs(s, scale[k], s->arrays.error[k], slack);
-        else
-            qobs_contest_enter(s->contest, scale[k], 0, s->arrays.error[k], slack);
-    }
+    for (size_t first = 0; first < stride; first++)
+        for (size_t at = 0; at < count; at += STRETCH)
+            for (size_t k = at + first; lowest[at / STRETCH] <= limit && k < at + STRETCH; k += stride)
+                if (error[k] <= limit)
+                    enter(s, scale[k], error[k]);
     qobs_contest_finish(s->contest);
 }

@@ -38,7 +38,7 @@ static bool clips_too_much(const struct group_search *s, float scale)
     double beyond[2];
     s->kernels->optimal_beyond(s->group->w, s->group->h, s->group->n, above * (float)optimal_limit_of(p, 0),
                                above * (float)optimal_limit_of(p, 1), beyond);
-    return beyond[0] + beyond[1] > s->contest->bound;
+    return beyond[0] > s->contest->bound;
 }
 
 static void try_scale(struct group_search *s, float scale)

@@ -25,6 +25,7 @@ struct group_search {
     struct optimal_range range;
     struct group_arrays arrays;
     size_t count;              /* of candidates */
+    bool without_gaps;         /* these are numbers with 8 significant bits, without a gap */
     size_t large[2];           /* elements above the thresholds */
     double threshold[2];       /* a scale whose limit is below this magnitude of one side costs more than the bound */
     double steps;              /* from the smallest to the largest integer */
@@ -59,7 +60,7 @@ size_t qobs_candidate_below(const struct group_search *s, double scale);
  * has the elements above it, or all, from the largest down. */
 void qobs_find_threshold(struct group_search *s, int side);
 
-/* No scale below it can win. Needs the thresholds. */
+/* No scale below it can win. Needs the thresholds, but for symmetric integers of one sign. */
 double qobs_min_scale(const struct group_search *s);
 
 /* The largest error of a point of the curve: elements that round differently, and rounding of the sums. */

@@ -43,7 +43,7 @@ static size_t lay_out(const struct optimal_params *p, size_t n, void *scratch, s
     const size_t capacity = optimal_padded(n);
     a->count = take(&b, sizeof *a->count);
     a->scale = take(&b, OPTIMAL_MOST_SCALES * sizeof *a->scale);
-    a->error = take(&b, (OPTIMAL_MOST_SCALES + 8) * sizeof *a->error);
+    a->error = take(&b, (OPTIMAL_MOST_SCALES + 16) * sizeof *a->error);
     a->steps = take(&b, sizeof *a->steps);
     for (int side = 0; side < 2; side++) {
         a->large[side] = take(&b, capacity * sizeof(float));
@@ -102,6 +102,20 @@ static void decide_guess(struct group_search *s)
     qobs_contest_decide(s->contest, scale, (int32_t)z);
 }
 
+/* A bound from the error of the range's scale, without a candidate that has been decided. At the nearest candidate,
+ * errors with the same quantized numbers are larger by the difference of the scales times these numbers, whose norm
+ * times the scale is at most sqrt(energy) + sqrt(error). */
+static void bound_by_range(struct group_search *s, double error)
+{
+    const float scale = s->range.scale;
+    const size_t below = qobs_candidate_below(s, (double)scale), next = below + 1 < s->count ? below + 1 : below;
+    const double down = fabs((double)(s->arrays.scale[below] - scale)), up = (double)(s->arrays.scale[next] - scale);
+    const float nearest = s->arrays.scale[up >= 0 && up < down ? next : below];
+    const double share = fabs((double)(nearest - scale)) / (double)scale * (1 + 0x1p-20);
+    const double root = sqrt(error) + share * (sqrt(s->moments.energy) + sqrt(error));
+    s->contest->bound = root * root * (1 + 0x1p-20) + qobs_curve_slack(s, (double)nearest);
+}
+
 /* True if candidates are numbers with 8 significant bits without a gap. */
 static bool is_without_gaps(const struct group_search *s)
 {
@@ -130,17 +144,21 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
     s.contest = &contest;
     if (s.count == 0) /* f16 has no number there */
         s.arrays.scale[s.count++] = s.range.scale < 1 ? 0x1p-24f : 65504;
-    const bool curve = is_without_gaps(&s);
-    if (!p->e2m1 || curve)
+    s.without_gaps = is_without_gaps(&s);
+    const double minmax_error =
+        kernels->optimal_error(&contest.number, g->w, g->h, g->n, s.range.scale,
+                               (float)qobs_optimal_zero_point(p, &s.range));
+    if (s.without_gaps && p->symmetric && !p->signed_scale)
+        bound_by_range(&s, minmax_error);
+    else if (!p->e2m1 || s.without_gaps)
         decide_guess(&s);
-    if (p->e2m1 && !curve)
+    if (p->e2m1 && !s.without_gaps)
         qobs_search_e2m1(&s);
-    else if (curve)
+    else if (s.without_gaps)
         qobs_search_curve(&s);
     else
         qobs_search_scales(&s);
     *choice = contest.best;
-    choice->minmax_error = kernels->optimal_error(&contest.number, g->w, g->h, g->n, s.range.scale,
-                                                  (float)qobs_optimal_zero_point(p, &s.range));
+    choice->minmax_error = minmax_error;
     choice->energy = s.moments.energy;
 }

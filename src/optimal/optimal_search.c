@@ -10,6 +10,7 @@
 #include "plan/gather.h"
 #include "optimal/hessian_search.h"
 #include "optimal/optimal_group.h"
+#include "number/number.h"
 #include "range/range_rule.h"
 
 const struct range_ops qobs_range_mse_optimal = {.stage = SEARCH_OPTIMAL};
@@ -138,10 +139,11 @@ static void load(const struct group_run *r, const struct elements *e, const stru
 
 static bool is_finite(const float *w, size_t n)
 {
-    bool finite = true;
+    const uint32_t infinite = 0x7f800000;
+    uint32_t all = 0; /* compilers make vectors of this */
     for (size_t i = 0; i < n; i++)
-        finite &= isfinite(w[i]) != 0;
-    return finite;
+        all |= (bits_of_float(w[i]) & infinite) == infinite ? UINT32_MAX : 0;
+    return all == 0;
 }
 
 static size_t padded(size_t n) { return (n + OPTIMAL_PADDING - 1) / OPTIMAL_PADDING * OPTIMAL_PADDING; }

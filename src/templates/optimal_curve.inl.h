@@ -4,8 +4,9 @@
 /* Errors of all candidates for a scale at once; included by src/ISA/optimal.c after PACKED_EVENTS and
  *   size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
  *                      int32_t passed[16])
- * which appends (k << 20 | tag + lane) for lanes with k = (bits of t >> 16) - first below count, in the order of lanes,
- * returns how many it appended, and adds 1 to `passed` in lanes in which k is at least count. It may write 16 events.
+ * which appends (k << 20 | tag + 16 * lane) for lanes with k = (bits of t >> 16) - first below count, in the order of
+ * lanes, returns how many it appended, and adds 1 to `passed` in lanes in which k is at least count. It may write 16
+ * events.
  *
  * As the scale falls, every element only takes steps up. Each step is dropped into the bucket of the largest candidate
  * that takes it. Sums from the largest candidate down are then those of each candidate.
@@ -21,7 +22,7 @@ ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t f
     size_t n = 0;
     for (uint32_t l = 0; l < 16; l++) {
         const int32_t k = (int32_t)(bits_of_float(t[l]) >> 16) - (int32_t)first;
-        events[n] = (uint32_t)k << 20 | (tag + l);
+        events[n] = (uint32_t)k << 20 | (tag + 16 * l);
         n += (uint32_t)k < count;
         passed[l] += k >= (int32_t)count;
     }
@@ -29,7 +30,9 @@ ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t f
 }
 #endif
 
-enum { BLOCK = 16, STEP_BITS = 12 }; /* an event: bucket (12 bits), step (8 bits), element of the chunk (12 bits) */
+/* An event: bucket (12 bits), step (8 bits), 16 times the element of the chunk (12 bits). Tables have entries of 16
+ * bytes, so that a shift and a mask make an offset in bytes. */
+enum { BLOCK = 16, STEP_BITS = 12, OFFSETS = 255 << 4 };
 
 typedef double f64x2 __attribute__((vector_size(16), may_alias));
 
@@ -48,16 +51,19 @@ ALWAYS_INLINE size_t find_events(const struct curve *c, const float *w, uint32_t
     const struct optimal_steps *s = c->steps;
     const size_t both = s->positive < s->negative ? s->positive : s->negative;
     const size_t all = s->positive > s->negative ? s->positive : s->negative;
-    const float sign = s->negative > s->positive ? -1 : 1, smallest = float_of_bits(c->first << 16);
-    float one_side[BLOCK], largest = 0;
+    const float smallest = float_of_bits(c->first << 16);
+    const mask32x8 zero = {0}, one_sign = zero - (s->negative > s->positive ? 0 : 1); /* of elements with more steps */
+    _Alignas(32) float one_side[BLOCK];
+    mask32x8 most = {0};
     size_t n = 0;
-    for (int l = 0; l < BLOCK; l++) {
-        const float x = w[l], a = float_of_bits(bits_of_float(x) & 0x7fffffff); /* -0 is 0 */
-        c->magnitude[at + (uint32_t)l] = a;
-        one_side[l] = x * sign > 0 ? a : 0;
-        largest = a > largest ? a : largest;
-        passed[l] = 0;
+    for (size_t l = 0; l < BLOCK; l += LANES) {
+        const mask32x8 x = *(const mask32x8 *)(const void *)(w + l), a = x & INT32_MAX; /* -0 is 0 */
+        *(mask32x8 *)(void *)(c->magnitude + at + l) = a;
+        *(mask32x8 *)(void *)(one_side + l) = a & ((x ^ one_sign) >> 31);
+        *(mask32x8 *)(void *)(passed + l) = zero;
+        most = MOST_OF(a, most);
     }
+    const float largest = largest_of(&most);
     for (size_t j = 0; j < all; j++) {
         const float *const a = j < both ? c->magnitude + at : one_side;
         const float factor = s->inverse_mid[j];
@@ -66,15 +72,20 @@ ALWAYS_INLINE size_t find_events(const struct curve *c, const float *w, uint32_t
             break;
         for (int l = 0; l < BLOCK; l++)
             t[l] = a[l] * factor;
-        n += pack_events(events + n, t, c->first, c->count, (uint32_t)(j << STEP_BITS) + at, passed);
+        n += pack_events(events + n, t, c->first, c->count, (uint32_t)(j << STEP_BITS) + 16 * at, passed);
     }
     return n;
+}
+
+ALWAYS_INLINE const f64x2 *at_offset(const void *table, size_t bytes)
+{
+    return (const f64x2 *)(const void *)((const unsigned char *)table + bytes);
 }
 
 /* Adds the steps of a chunk of elements to the buckets; those that all candidates take to bucket `count`. */
 ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double *h, size_t n)
 {
-    int32_t passed[QOBS_OPTIMAL_CHUNK];
+    _Alignas(32) int32_t passed[QOBS_OPTIMAL_CHUNK];
     size_t events = 0;
     for (size_t i = 0; i < n; i += BLOCK)
         events += find_events(c, w + i, (uint32_t)i, c->events + events, passed + i);
@@ -83,8 +94,10 @@ ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double
         ((double *)(void *)c->pair)[2 * i + 1] = h[i];
     }
     for (size_t e = 0; e < events; e++) {
-        const uint32_t event = c->events[e], i = event & ((1 << STEP_BITS) - 1), j = event >> STEP_BITS & 255;
-        c->bucket[event >> 20] += c->pair[i] * *(const f64x2 *)(const void *)c->steps->gain[j];
+        const uint32_t event = c->events[e];
+        const f64x2 pair = *at_offset(c->pair, event & OFFSETS);
+        *(f64x2 *)(void *)((unsigned char *)c->bucket + (event >> 16 & ~15U)) +=
+            pair * *at_offset(c->steps->gain, event >> (STEP_BITS - 4) & OFFSETS);
     }
     f64x2 first[4] = {{0}};
     for (size_t i = 0; i < n; i += 4)
@@ -107,10 +120,10 @@ QOBS_OPTIMAL_LARGE(ENTRY(qobs_optimal_large))
         int32_t unused[BLOCK] = {0};
         for (size_t l = 0; l < BLOCK; l++)
             t[l] = negative ? -w[i + l] : w[i + l];
-        found += pack_events(index + found, t, first, count, (uint32_t)i, unused);
+        found += pack_events(index + found, t, first, count, (uint32_t)(16 * i), unused);
     }
     for (size_t i = 0; i < found; i++)
-        index[i] &= (1 << STEP_BITS) - 1;
+        index[i] = index[i] >> 4 & 4095;
     return found;
 }
 

@@ -20,7 +20,10 @@ typedef float f32x4 __attribute__((vector_size(16), may_alias));
 /* Four of eight lanes of aligned arrays: part 0 or 1. */
 #define WIDE(p, part) __builtin_convertvector(((const f32x4 *)(const void *)(p))[part], f64x4)
 #define FOUR(p, part) (((const f64x4 *)(const void *)(p))[part])
-#define POSITIVE(x) ((f64x4)((mask64x4)(x) & ((x) > 0)))
+#ifndef GREATER
+#define GREATER(x, y) ((f64x4)(((mask64x4)(x) & ((x) > (y))) | ((mask64x4)(y) & ((x) <= (y)))))
+#endif
+#define POSITIVE(x) GREATER(x, (f64x4){0})
 #define LESSER(x, y) ((f64x4)(((mask64x4)(x) & ((x) < (y))) | ((mask64x4)(y) & ((x) >= (y)))))
 #define MAGNITUDE(x) ((f64x4)((mask64x4)(x) & INT64_MAX))
 
@@ -107,12 +110,14 @@ QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
     memcpy(error, &total, sizeof total);
 }
 
+typedef int32_t mask32x4 __attribute__((vector_size(16), may_alias));
+
 ALWAYS_INLINE float largest_of(const mask32x8 *bits)
 {
-    int32_t largest = 0;
-    for (int l = 0; l < LANES; l++)
-        largest = (*bits)[l] > largest ? (*bits)[l] : largest;
-    return float_of_bits((uint32_t)largest);
+    const mask32x4 *const half = (const mask32x4 *)(const void *)bits;
+    const mask32x4 first = half[0] > half[1], four = (half[0] & first) | (half[1] & ~first);
+    const int32_t even = four[0] > four[2] ? four[0] : four[2], odd = four[1] > four[3] ? four[1] : four[3];
+    return float_of_bits((uint32_t)(even > odd ? even : odd));
 }
 
 QOBS_OPTIMAL_NARROW(ENTRY(qobs_optimal_narrow))
@@ -153,17 +158,18 @@ QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 
 QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
 {
-    f64x4 up[2] = {{0}}, down[2] = {{0}};
-    const double high = (double)above, low = (double)below;
+    f64x4 square[2] = {{0}}, linear[2] = {{0}};
+    const double high = (double)above, low = -(double)below;
     for (size_t i = 0; i < n; i += LANES)
         for (int part = 0; part < 2; part++) {
-            const f64x4 x = WIDE(w + i, part), g = FOUR(h + i, part), a = x - high, b = -x - low;
-            const f64x4 over = POSITIVE(a), under = POSITIVE(b);
-            up[part] += g * (over * over);
-            down[part] += g * (under * under);
+            const f64x4 x = WIDE(w + i, part), over = x - high, under = low - x;
+            const f64x4 clipped = POSITIVE(GREATER(over, under));
+            const f64x4 weighted = FOUR(h + i, part) * clipped;
+            square[part] += weighted * clipped;
+            linear[part] += weighted;
         }
-    beyond[0] = SUM_OF(up);
-    beyond[1] = SUM_OF(down);
+    beyond[0] = SUM_OF(square);
+    beyond[1] = SUM_OF(linear);
 }
 
 QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
