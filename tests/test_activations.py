@@ -326,6 +326,9 @@ def test_refused():
     refused("states of three dimensions", ["states.safetensors", "k_states"], *CALIBRATE, "FP8",
             *activations("states.safetensors"))
     good = CALIBRATE + ("FP8", "--activations", "a.safetensors")
+    os.makedirs("empty", exist_ok=True)
+    refused("a directory without recordings", ["--activations", "empty", "is a directory"], *CALIBRATE, "FP8",
+            *activations("empty"))
     refused("missing file", ["--activations", "gone.safetensors"], *CALIBRATE, "FP8", "--activations",
             "gone.safetensors")
     for option in ("--preset", "--set"):
@@ -342,6 +345,23 @@ def test_refused():
     for option, old in (("--out", "out.safetensors"), ("--json", "report.json")):
         refused(f"{option} onto the activations", [option, "a.safetensors", "activations"],
                 *["a.safetensors" if word == old else word for word in good])
+
+
+def test_directory():
+    """A directory of recordings is its files in the order of their names; nothing else in it counts."""
+    make_model()
+    os.makedirs("batches")
+    names = ["batches/%05d.safetensors" % i for i in (2, 0, 10, 1)]
+    for i, name in enumerate(names):
+        record(name, spread=1 + i)
+    write("batches/notes.txt", b"text")
+    average = ("--preset", "input=llmc.minmax")  # the order of the batches decides
+    found = {}
+    for what, paths in (("directory", ["batches"]), ("files", sorted(names)), ("another order", names)):
+        fine(what, *CALIBRATE, "FP8", *average, *activations(*paths))
+        found[what] = outputs()
+    equal(found["directory"], found["files"], "a directory gives what its files give")
+    check(found["another order"] != found["files"], "the order of the batches decides")
 
 
 def test_same_everywhere():

@@ -4,10 +4,13 @@
 /* Finds recorded tensors by name and remembers which were used. */
 #include "activations/recordings.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-int recordings_add(struct recordings *r, const char *path, struct fail *f)
+static int add_file(struct recordings *r, const char *path, struct fail *f)
 {
     const struct tensor_set *set;
     if (tensor_files_open(&r->files, path, &set, f) != 0)
@@ -25,6 +28,63 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
     grown[r->count++] = (struct recording){.set = set, .used = used, .user_values = user_values};
     return 0;
 }
+
+/* ---- Directories ------------------------------------------------------------------------------------------------- */
+
+static char *path_in(const char *directory, const char *file)
+{
+    const size_t size = strlen(directory) + strlen(file) + 2;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", directory, file);
+    return path;
+}
+
+static int is_recording(const struct dirent *entry)
+{
+    static const char extension[] = ".safetensors";
+    const size_t length = strlen(entry->d_name), tail = sizeof extension - 1;
+    return length > tail && entry->d_name[0] != '.' && strcmp(entry->d_name + length - tail, extension) == 0;
+}
+
+/* Not alphasort, whose order is that of the locale. */
+static int compare_entries(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* True for a path that tensor_files_open takes as one checkpoint. A directory without access counts as one, so that
+ * tensor_files_open reports it. */
+static bool is_checkpoint(const char *path, struct dirent ***entries, int *count)
+{
+    *count = scandir(path, entries, is_recording, compare_entries); /* -1 for a file */
+    char *index = path_in(path, "model.safetensors.index.json"), *single = path_in(path, "model.safetensors");
+    const bool found = !index || !single || access(index, F_OK) == 0 || access(single, F_OK) == 0;
+    free(index);
+    free(single);
+    return *count <= 0 || found;
+}
+
+int recordings_add(struct recordings *r, const char *path, struct fail *f)
+{
+    struct dirent **entries = NULL;
+    int count = 0;
+    const bool whole = is_checkpoint(path, &entries, &count);
+    int result = whole ? add_file(r, path, f) : 0;
+    for (int i = 0; i < count; i++) {
+        char *file = whole || result != 0 ? NULL : path_in(path, entries[i]->d_name);
+        if (file)
+            result = add_file(r, file, f);
+        else if (!whole && result == 0)
+            result = fail(f, "%s: out of memory", path);
+        free(file);
+        free(entries[i]);
+    }
+    free(entries);
+    return result;
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
 int recordings_find(const struct recordings *r, const char *module, size_t length, const char *suffix,
                     const struct tensor_ref **found, struct fail *f)

@@ -20,7 +20,8 @@ struct recordings {
     size_t count;
 };
 
-/* Opens a file and adds it as the next batch. */
+/* Opens a file or checkpoint and adds it as the next batch. A directory that is no checkpoint: each of its
+ * *.safetensors, in the order of the bytes of their names. */
 int recordings_add(struct recordings *recordings, const char *path, struct fail *f);
 
 /* Finds the recording <module><suffix> and returns its first batch, which stands for all batches. NULL: there is

@@ -47,10 +47,11 @@ typedef struct qobs_checkpoint_quantize_args {
     const char *preset;          /**< observer of the weights: "llmc.memoryless_mse" */
     const char *const *settings; /**< "key=value": members of the scheme's weights, or settings of the observer */
     size_t setting_count;        /**< number of settings */
-    /** Files with recorded activations, each a batch: safetensors with tensors "<module>.input", "<module>.output",
-     * "<attention>.k_states" and "<attention>.v_states". Needed for schemes that store scales of activations. */
+    /** Files with recorded activations, each a batch, or directories of such files, in the order of their names:
+     * safetensors with tensors "<module>.input", "<module>.output", "<attention>.k_states" and "<attention>.v_states".
+     * Needed for schemes that store scales of activations. */
     const char *const *activations;
-    size_t activation_count; /**< number of files */
+    size_t activation_count; /**< number of files and directories */
     /** Directories with saved observers of such activations, in place of files: "<module>.input.qobs", or the files
      * that states.json names: {"states": {"<module>.input": "FILE"}}. States of one name in several directories merge.
      */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Records the activations of a model on disk, for qobs quantize --activations:
+"""Records the activations of a model on disk, for qobs quantize --activations ACTIVATIONS_DIR:
 
     python -m qobs.record MODEL_DIR --text FILE -o ACTIVATIONS_DIR [--samples 64] [--length 512] [--kv-cache]
 

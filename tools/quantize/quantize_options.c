@@ -90,7 +90,8 @@ static const struct option_row rows[] = {
      .offset = AT(activations),
      .help = "recorded activations",
      .more = "for FP8, NVFP4 and the key/value cache: safetensors with tensors <module>.input, <attention>.k_states, "
-             "<attention>.v_states; may be repeated, a batch each"},
+             "<attention>.v_states; may be repeated, a batch each; or the directory that python -m qobs.record has "
+             "written"},
     {.name = "states",
      .argument = "DIR",
      .kind = OPTION_LIST,
