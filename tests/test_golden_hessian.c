@@ -32,8 +32,8 @@ static qobs_observer *observer_of(const cJSON *c)
 {
     const cJSON *aux = cJSON_GetObjectItemCaseSensitive(c, "aux"), *item;
     const bool nvfp4 = is_nvfp4(c);
-    qobs_config *config;
-    qobs_observer *o;
+    qobs_config *config = NULL;
+    qobs_observer *o = NULL;
     qobs_error error;
     if (configure(&config, nvfp4 ? "modelopt.NVFP4MSECalibrator" : "modelopt.MseCalibrator",
                   cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) != QOBS_OK ||

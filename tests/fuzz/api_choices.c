@@ -53,7 +53,8 @@ static const struct {
     {"step_size", "0.1|0.5|1"},
     {"start_multiplier", "0.1|0.25|1"},
     {"stop_multiplier", "1|2|4"},
-    {"block_size", "1|3|16|32"},
+    {"block_size", "1|3|8|16|32"},
+    {"hessian_block_size", "null|8|16|24|64"},
 };
 
 /* Writes one of the values between the bars. */

@@ -202,6 +202,11 @@ static void settings(void)
             set_if_known(config, "zero_point", "3");
         }
         states(config, preset, "");
+        if (strncmp(preset, "modelopt.", 9) == 0) {
+            set_if_known(config, "block_size", "8");
+            if (qobs_config_set(config, "hessian_block_size", "8", &error) == QOBS_OK)
+                states(config, preset, "-hessian");
+        }
         for (size_t i = 0; i < 3 && strncmp(preset, "llmc.", 5) == 0; i++) {
             qobs_config *other;
             check(qobs_config_create(&other, preset, NULL, &error), &error);
