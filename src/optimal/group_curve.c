@@ -72,9 +72,9 @@ enum { STRETCH = 16 };
  * filled. */
 static double find_lowest(double *error, size_t n, double *lowest)
 {
-    double least = INFINITY;
+    double least = HUGE_VAL;
     for (size_t i = n; i % STRETCH != 0; i++)
-        error[i] = INFINITY;
+        error[i] = HUGE_VAL;
     for (size_t i = 0; i < n; i += STRETCH) {
         enum { LANES = 4 }; /* so that no comparison waits for the one before */
         double lane[LANES];
