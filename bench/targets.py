@@ -193,7 +193,12 @@ RESTATED = {
     ("bf16", "columns", "L2"): 0.35,
     ("f32", "columns", "L3"): 0.85,
     ("bf16", "columns", "L3"): 0.85,
+    ("f32", "group-32", "4096x4096"): 0.6,  # 64 MB: from L3 on processors with a large one
 }
+
+# AVX2 of AVX-512 where a norm has a table: 16 operations for 8 errors on three ports, of which 0.88 is reached;
+# AVX-512 has 16 for 16 on two ports (notes/search.md).
+TABLE_AVX2 = 0.55
 
 
 def targets(isa):
@@ -221,7 +226,7 @@ def targets(isa):
             row(
                 f"minimum and maximum, {dtype}, {layout}, 4096x4096: of the read loop",
                 "at least",
-                0.9,
+                RESTATED.get((dtype, layout, "4096x4096"), 0.9),
                 f"pair/minmax-read/{dtype}/{layout}/4096x4096",
             )
     row("qobs calibrate of 1 GB bf16, groups of 128, 2 threads: of cat", "at least", 0.8, "pair/calibrate-cat")
@@ -239,7 +244,7 @@ def targets(isa):
         row(
             f"search, norm {norm}, AVX2: of AVX-512",
             "at least",
-            0.65,
+            0.65 if norm == "2" else TABLE_AVX2,
             f"pair/search-avx2-avx512/int4-group-128-norm-{norm}",
         )
     for norm in ("2", "2.4", "2.7"):
