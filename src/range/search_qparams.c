@@ -169,25 +169,25 @@ static void sum_candidates(const struct qparam_search *s, struct qparam_workspac
                                   load_block(s, w, e, first, true), &candidates, n, w->total + from);
 }
 
-/* The sums that are needed to choose; others are infinite. The candidate with the smallest bound comes first. A bound
- * that is NaN decides nothing. */
+/* The sums that are needed to choose; others are infinite. The step with the smallest bound comes first. A bound that is
+ * NaN decides nothing. */
 static void sum_bounded(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e)
 {
-    const size_t candidates = s->shrink.candidates;
+    const size_t steps = (size_t)s->stop;
     const float *const bound = w->sum;
     size_t least = 0;
     find_bounds(s, w, i, e);
-    for (size_t c = 0; c < candidates; c++) {
+    for (size_t c = 0; c < s->shrink.candidates; c++)
         w->total[c] = (double)INFINITY;
+    for (size_t c = 1; c < steps; c++)
         least = bound[c] < bound[least] ? c : least;
-    }
     sum_candidates(s, w, i, e, least, 1);
+    const double best = qobs_native_error(&s->native, w->total[least]);
     if (s->error_before && s->shrink.before != least)
         sum_candidates(s, w, i, e, s->shrink.before, 1);
-    const double best = qobs_native_error(&s->native, w->total[least]);
     const float limit = best > (double)QOBS_NATIVE_BOUND_MIN ? (float)best : QOBS_NATIVE_BOUND_MIN;
-    for (size_t c = 0, end; c < candidates; c = end + 1) {
-        for (end = c; end < candidates && !(bound[end] > limit) && isinf(w->total[end]);)
+    for (size_t c = 0, end; c < steps; c = end + 1) {
+        for (end = c; end < steps && !(bound[end] > limit) && isinf(w->total[end]);)
             end++;
         if (end > c)
             sum_candidates(s, w, i, e, c, end - c);
