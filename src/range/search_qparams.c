@@ -169,8 +169,8 @@ static void sum_candidates(const struct qparam_search *s, struct qparam_workspac
                                   load_block(s, w, e, first, true), &candidates, n, w->total + from);
 }
 
-/* The sums that are needed to choose; others are infinite. The step with the smallest bound comes first. A bound that is
- * NaN decides nothing. */
+/* The sums that are needed to choose; others are infinite. The step with the smallest bound comes first. A bound that
+ * is NaN decides nothing. */
 static void sum_bounded(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e)
 {
     const size_t steps = (size_t)s->stop;
