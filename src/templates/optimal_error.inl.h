@@ -114,7 +114,8 @@ typedef int32_t mask32x4 __attribute__((vector_size(16), may_alias));
 
 ALWAYS_INLINE float largest_of(const mask32x8 *bits)
 {
-    const mask32x4 *const half = (const mask32x4 *)(const void *)bits;
+    mask32x4 half[2];
+    memcpy(half, bits, sizeof half);
     const mask32x4 first = half[0] > half[1], four = (half[0] & first) | (half[1] & ~first);
     const int32_t even = four[0] > four[2] ? four[0] : four[2], odd = four[1] > four[3] ? four[1] : four[3];
     return float_of_bits((uint32_t)(even > odd ? even : odd));

@@ -184,21 +184,24 @@ ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *q
                 f32x16_store_bf16_magnitudes(index + i, errors_of_levels(how, levels, x + first + i, c));
                 continue;
             }
-            if (how.levels)
+            if (how.levels) {
                 f32x16_store(error, errors_of_levels(how, levels, x + first + i, c));
-            else
+            } else
 #endif
-                AS_VECTORS
-            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-                error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
-            if (how.rounded)
-                AS_VECTORS
-            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-                index[i + (size_t)j] = half_bits(how.bf16, error[j]);
-            else for (int j = 0; j < QOBS_SEARCH_LANES; j++)
             {
-                const float power = power_of(how, norm, error[j]);
-                lane[j] += (double)(how.weighted ? power * weight[first + i + (size_t)j] : power);
+                AS_VECTORS
+                for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                    error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
+            }
+            if (how.rounded) {
+                AS_VECTORS
+                for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                    index[i + (size_t)j] = half_bits(how.bf16, error[j]);
+            } else {
+                for (int j = 0; j < QOBS_SEARCH_LANES; j++) {
+                    const float power = power_of(how, norm, error[j]);
+                    lane[j] += (double)(how.weighted ? power * weight[first + i + (size_t)j] : power);
+                }
             }
         }
         if (how.rounded)

@@ -28,7 +28,8 @@ ALWAYS_INLINE f32x16 add_bound(const bound_vectors *v, f32x16 error, f32x16 sum)
 /* Errors below the floor count as the floor. */
 ALWAYS_INLINE float surplus(const struct native_bound *b, size_t n)
 {
-    return b->chord_surplus * (float)((n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES);
+    const size_t padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    return b->chord_surplus * (float)padded;
 }
 #else
 typedef struct {
