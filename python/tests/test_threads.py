@@ -89,7 +89,9 @@ def test_readers_beside_writers():
             if i % 4 == 0:
                 observer.observe(batch(k))
             elif i % 4 == 1:
-                assert qobs.Observer.load(observer.save()).read("histogram").sum() % batch(0).size == 0
+                loaded = qobs.Observer.load(observer.save())
+                total = loaded.read("histogram").sum(dtype="f8")  # growing spreads counts over bins in float
+                assert abs(total - loaded.counts().elements) < 1 and loaded.counts().elements % batch(0).size == 0
             elif i % 4 == 2:
                 assert copy.copy(observer).counts().elements % batch(0).size == 0
             else:
