@@ -104,12 +104,12 @@ static void expect_close(double got, double expected, const char *what, size_t q
 /* Candidate `chosen` of qparam q is the best of upstream's errors[step][qparam], or as good. */
 static void expect_best(const qobs_tensor *errors, size_t steps, size_t n, size_t q, size_t chosen)
 {
-    double least = INFINITY;
+    double min_error = INFINITY;
     for (size_t i = 0; i < steps; i++)
-        least = fmin(least, double_at(errors->data, i * n + q));
-    if (!(double_at(errors->data, chosen * n + q) <= least * (1 + 2e-6)))
-        fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen,
-                  double_at(errors->data, chosen * n + q), least);
+        min_error = fmin(min_error, double_at(errors->data, i * n + q));
+    if (!(double_at(errors->data, chosen * n + q) <= min_error * (1 + 2e-6)))
+        fail_case("qparam %d: took candidate %d with error %.12g, the smallest is %.12g", (int)q, (int)chosen,
+                  double_at(errors->data, chosen * n + q), min_error);
 }
 
 static void expect_amax(const cJSON *c, const qobs_observer *o, const int32_t *best)
@@ -154,13 +154,13 @@ static void run(const cJSON *c)
         fail_case("%s", error.message);
     assert_int_equal(qobs_range_steps(&o->stages.range), steps);
     int32_t *best = result_of(o, "best_step", QOBS_I32, &n);
-    double *least = result_of(o, "errors", QOBS_F64, &n), *before = result_of(o, "errors_before", QOBS_F64, &n);
+    double *min_error = result_of(o, "errors", QOBS_F64, &n), *before = result_of(o, "errors_before", QOBS_F64, &n);
     assert_int_equal(n, errors.shape[1]);
     qobs_search_report report = {.struct_size = sizeof report};
     assert_int_equal(qobs_observer_search_report(o, &report, &error), QOBS_OK);
     assert_true(report.weighted && !report.fallback);
     for (size_t q = 0; q < n; q++) {
-        expect_close(least[q], double_at(errors.data, (size_t)best[q] * n + q), "error", q);
+        expect_close(min_error[q], double_at(errors.data, (size_t)best[q] * n + q), "error", q);
         expect_close(before[q], double_at(errors.data, (steps - 1) * n + q), "error before", q);
     }
     if (!is_nvfp4(c))
@@ -168,7 +168,7 @@ static void run(const cJSON *c)
     expect_hessian(c, o);
     expect_amax(c, o, best);
     free(best);
-    free(least);
+    free(min_error);
     free(before);
     qobs_observer_destroy(o);
 }

@@ -69,13 +69,13 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
 {
     struct dirent **entries = NULL;
     int count = 0;
-    const bool whole = is_checkpoint(path, &entries, &count);
-    int result = whole ? add_file(r, path, f) : 0;
+    const bool is_one = is_checkpoint(path, &entries, &count);
+    int result = is_one ? add_file(r, path, f) : 0;
     for (int i = 0; i < count; i++) {
-        char *file = whole || result != 0 ? NULL : path_in(path, entries[i]->d_name);
+        char *file = is_one || result != 0 ? NULL : path_in(path, entries[i]->d_name);
         if (file)
             result = add_file(r, file, f);
-        else if (!whole && result == 0)
+        else if (!is_one && result == 0)
             result = fail(f, "%s: out of memory", path);
         free(file);
         free(entries[i]);

@@ -138,15 +138,15 @@ def _searched(calibrator: Any, x: Any, preset: str, amax: Any, **settings: Any) 
         raise Declined from None
 
 
-def _kept(calibrator: Any, x: Any) -> list[int]:
+def _channel_axes(calibrator: Any, x: Any) -> list[int]:
     """The dimensions that have an amax for each index. That of upstream has the others as 1."""
     axis, n = calibrator._axis, x.dim()
-    kept = [] if axis is None else sorted({a % n for a in ([axis] if isinstance(axis, int) else axis)})
-    shape = [x.shape[d] if d in kept else 1 for d in range(n)] if kept else []
-    if list(calibrator._initial_amax.shape) != shape or (kept and calibrator._initial_amax.numel() == 1) or \
-            len(kept) == n:
+    axes = [] if axis is None else sorted({a % n for a in ([axis] if isinstance(axis, int) else axis)})
+    shape = [x.shape[d] if d in axes else 1 for d in range(n)] if axes else []
+    if list(calibrator._initial_amax.shape) != shape or (axes and calibrator._initial_amax.numel() == 1) or \
+            len(axes) == n:
         raise Declined
-    return kept
+    return axes
 
 
 def _collect_errors(self: Any, x: Any) -> None:
@@ -154,17 +154,17 @@ def _collect_errors(self: Any, x: Any) -> None:
     from modelopt.torch.quantization.calib import mse
     if type(self) is not mse.MseCalibrator:
         raise Declined
-    q, kept = _quantizer(self), _kept(self, x)
+    q, axes = _quantizer(self), _channel_axes(self, x)
     if q._num_bits != (4, 3) and type(q._num_bits) is not int:
         raise Declined
-    observer = _searched(self, x, "modelopt.MseCalibrator", self._initial_amax, axis=kept or None,
+    observer = _searched(self, x, "modelopt.MseCalibrator", self._initial_amax, axis=axes or None,
                          num_bits=list(q._num_bits) if q._num_bits == (4, 3) else q._num_bits, unsigned=q._unsigned,
                          narrow_range=q._narrow_range, step_size=self._step_size,
                          start_multiplier=self._start_multiplier, stop_multiplier=self._stop_multiplier)
     candidates, errors = self._generate_candidates(x.device), observer.read("error_sums")
     if len(candidates) != errors.shape[1]:
         raise Declined
-    losses = errors.T.float().reshape(-1, *(x.shape[d] for d in kept))
+    losses = errors.T.float().reshape(-1, *(x.shape[d] for d in axes))
     if self._candidates is None:
         self._candidates, self._num_steps, self._losses_sum = candidates, len(candidates), [None] * len(candidates)
     for step, loss in enumerate(losses):

@@ -88,20 +88,20 @@ static inline f32x16 f32x16_permute_2(f32x16 low, f32x16 at, f32x16 high)
     return _mm512_permutex2var_ps(low, _mm512_castps_si512(at), high);
 }
 
-/* sum + e^2 * (value[k] + slope[k] * e) for e = max(|a|, floor), floor being positive; k is the lower five bits of e
+/* sum + e^2 * (value[k] + slope[k] * e) for e = max(|a|, min), min being positive; k is the lower five bits of e
  * from bit 22 on: the exponent and one bit of the mantissa. */
 struct f32x16_chords {
-    f32x16 value[2], slope[2], floor;
+    f32x16 value[2], slope[2], min;
 };
-static inline struct f32x16_chords f32x16_chords(const float value[32], const float slope[32], float floor)
+static inline struct f32x16_chords f32x16_chords(const float value[32], const float slope[32], float min)
 {
     return (struct f32x16_chords){{_mm512_loadu_ps(value), _mm512_loadu_ps(value + 16)},
                                   {_mm512_loadu_ps(slope), _mm512_loadu_ps(slope + 16)},
-                                  f32x16_splat(floor)};
+                                  f32x16_splat(min)};
 }
 static inline f32x16 f32x16_add_chords(const struct f32x16_chords *t, f32x16 a, f32x16 sum)
 {
-    const f32x16 e = _mm512_max_ps(_mm512_abs_ps(a), t->floor);
+    const f32x16 e = _mm512_max_ps(_mm512_abs_ps(a), t->min);
     const __m512i at = _mm512_srli_epi32(_mm512_castps_si512(e), 22);
     const f32x16 value = _mm512_permutex2var_ps(t->value[0], at, t->value[1]);
     const f32x16 slope = _mm512_permutex2var_ps(t->slope[0], at, t->slope[1]);

@@ -112,11 +112,11 @@ struct native_norm {
 
 /* Numbers that are not above |e|^norm, for a norm from 2 to 3. Tangents: |e| * max over k of (slope[k] * |e| -
  * offset[k]). Chords: |e|^2 * (value[k] + slope[k] * |e|), k being the lower five bits of |e| from bit 22 on, for an
- * |e| of at least `floor` and below 2^16 * floor; surplus is a chord's number for the floor. */
+ * |e| of at least chord_min and below 2^16 times that; chord_surplus is a chord's number for chord_min. */
 enum { QOBS_CHORDS = 2 * QOBS_SEARCH_LANES };
 struct native_bound {
     float chord_value[QOBS_CHORDS], chord_slope[QOBS_CHORDS];
-    float chord_floor, chord_surplus;
+    float chord_min, chord_surplus;
     float tangent_slope[2], tangent_offset[2];
     float limit; /* a candidate whose errors may reach it has no bound */
 };

@@ -101,17 +101,17 @@ static void prefetch(const struct gram_addition *a, int64_t from, int64_t to, co
     }
 }
 
-/* Adds a chunk that is in the workspace to a block. Strips of it alternate with requests for the next chunk, which then
- * arrives while sums are computed. */
+/* Adds a chunk that is in the workspace to a block. Row panels of it alternate with requests for the next chunk, which
+ * then arrives while sums are computed. */
 static void add_chunk(const struct gram_addition *a, const float *x, int64_t token, int64_t tokens,
                       const struct gram_block *block)
 {
-    enum { STRIP = 48 }; /* rows: whole tiles of the kernels, and of whole vectors */
-    const int64_t strips = ceil_of(block->width, STRIP), stride = a->gram->block;
-    for (int64_t s = 0; s < strips; s++) {
-        const int64_t at = s * STRIP, left = block->width - at;
-        prefetch(a, token + CHUNK + s * CHUNK / strips, token + CHUNK + (s + 1) * CHUNK / strips, block);
-        const size_t rows = (size_t)(left < STRIP ? left : STRIP);
+    enum { PANEL = 48 }; /* rows: whole tiles of the kernels, and of whole vectors */
+    const int64_t panels = ceil_of(block->width, PANEL), stride = a->gram->block;
+    for (int64_t s = 0; s < panels; s++) {
+        const int64_t at = s * PANEL, left = block->width - at;
+        prefetch(a, token + CHUNK + s * CHUNK / panels, token + CHUNK + (s + 1) * CHUNK / panels, block);
+        const size_t rows = (size_t)(left < PANEL ? left : PANEL);
         a->kernels->gram(x + at, x + at, PANEL, (size_t)tokens, rows, (size_t)left, true,
                          block->sum + at * (stride + 1), (size_t)stride);
     }

@@ -145,7 +145,7 @@ void qobs_find_threshold(struct group_search *s, int side)
     sort(w, h, n);
 }
 
-/* Of both sides, for one sign and no zero point. The slope is at most that of the larger limit. */
+/* A bound of both sides, for one sign and no zero point. The slope is at most that of the larger limit. */
 static double min_symmetric_scale(const struct group_search *s)
 {
     const double up = optimal_limit_of(s->params, 0), down = optimal_limit_of(s->params, 1);

@@ -68,11 +68,11 @@ static void enter_zero_points(struct group_search *s, float scale, double free, 
 
 enum { STRETCH = 16 };
 
-/* The lowest error of every STRETCH points of a curve; returns the lowest of all. Room for a multiple of STRETCH is
+/* The lowest error of every STRETCH points of a curve; returns the lowest of all. Capacity for a multiple of STRETCH is
  * filled. */
 static double find_lowest(double *error, size_t n, double *lowest)
 {
-    double least = HUGE_VAL;
+    double min_error = HUGE_VAL;
     for (size_t i = n; i % STRETCH != 0; i++)
         error[i] = HUGE_VAL;
     for (size_t i = 0; i < n; i += STRETCH) {
@@ -85,9 +85,9 @@ static double find_lowest(double *error, size_t n, double *lowest)
                 lane[l] = error[i + k + l] < lane[l] ? error[i + k + l] : lane[l];
         const double one = lane[0] < lane[1] ? lane[0] : lane[1], other = lane[2] < lane[3] ? lane[2] : lane[3];
         lowest[i / STRETCH] = one < other ? one : other;
-        least = lowest[i / STRETCH] < least ? lowest[i / STRETCH] : least;
+        min_error = lowest[i / STRETCH] < min_error ? lowest[i / STRETCH] : min_error;
     }
-    return least;
+    return min_error;
 }
 
 static void enter(struct group_search *s, float scale, double error)
@@ -114,10 +114,10 @@ void qobs_search_curve(struct group_search *s)
     s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16,
                               count, s->moments.energy, error, s->arrays.curve);
     const double most = qobs_curve_slack(s, (double)scale[count - 1]); /* no slack is larger */
-    const double least = find_lowest(error, count, lowest) + 2 * most;
+    const double min_error = find_lowest(error, count, lowest) + 2 * most;
     double limit = s->contest->bound + most;
     if (p->symmetric && !p->signed_scale) /* these errors are not bounds: the lowest of them leaves few others */
-        limit = least < limit ? least : limit;
+        limit = min_error < limit ? min_error : limit;
     const size_t stride = p->symmetric ? 1 : 4; /* the first scales lower the bound for the others */
     for (size_t first = 0; first < stride; first++)
         for (size_t at = 0; at < count; at += STRETCH)

@@ -70,7 +70,7 @@ void qobs_native_search_release(struct native_search *n, const struct runtime *r
 /* Rounds the sum of a qparam as upstream does. */
 double qobs_native_error(const struct native_search *n, double sum);
 
-/* Whether the kernel search_native_bound has bounds for this search. */
+/* Says whether the kernel search_native_bound has bounds for this search. */
 bool qobs_native_has_bounds(const struct native_search *n);
 
 /* The rule for candidates whose scales are about `scale`. A bound by it is not above the rounded sum, if it is above

@@ -271,7 +271,7 @@ static void make_chords(double p, double rounding, int exponent, struct native_b
         rule->chord_slope[k] = (float)((high - low) / (to - from));
         rule->chord_value[k] = (float)(low - (high - low) / (to - from) * from);
     }
-    rule->chord_floor = (float)ldexp(1, exponent);
+    rule->chord_min = (float)ldexp(1, exponent);
     rule->chord_surplus = (float)(pow(ldexp(1, exponent), p) * (1 + 0x1p-12));
 }
 
@@ -285,7 +285,7 @@ void qobs_native_bound_rule(const struct native_search *n, const struct quantize
     const double p = n->exponent, rounding = pow(1 - 0x1p-8, p + 2) * (1 - 0x1p-12);
     int exponent; /* largest_step is below 2^exponent */
     frexpf(largest_step, &exponent);
-    *rule = (struct native_bound){.chord_floor = 1};
+    *rule = (struct native_bound){.chord_min = 1};
     if (!(scale >= 0x1p-40f && scale <= 0x1p40f))
         return; /* no bounds */
     rule->limit = ldexpf(1, exponent + 6);

@@ -175,15 +175,15 @@ static void sum_bounded(const struct qparam_search *s, struct qparam_workspace *
 {
     const size_t steps = (size_t)s->stop;
     const float *const bound = w->sum;
-    size_t least = 0;
+    size_t lowest = 0;
     find_bounds(s, w, i, e);
     for (size_t c = 0; c < s->shrink.candidates; c++)
         w->total[c] = (double)INFINITY;
     for (size_t c = 1; c < steps; c++)
-        least = bound[c] < bound[least] ? c : least;
-    sum_candidates(s, w, i, e, least, 1);
-    const double best = qobs_native_error(&s->native, w->total[least]);
-    if (s->error_before && s->shrink.before != least)
+        lowest = bound[c] < bound[lowest] ? c : lowest;
+    sum_candidates(s, w, i, e, lowest, 1);
+    const double best = qobs_native_error(&s->native, w->total[lowest]);
+    if (s->error_before && s->shrink.before != lowest)
         sum_candidates(s, w, i, e, s->shrink.before, 1);
     const float limit = best > (double)QOBS_NATIVE_BOUND_MIN ? (float)best : QOBS_NATIVE_BOUND_MIN;
     for (size_t c = 0, end; c < steps; c = end + 1) {

@@ -17,7 +17,7 @@ typedef struct f32x16_chords bound_vectors;
 
 ALWAYS_INLINE void load_bound(const struct native_bound *b, bound_vectors *v)
 {
-    *v = f32x16_chords(b->chord_value, b->chord_slope, b->chord_floor);
+    *v = f32x16_chords(b->chord_value, b->chord_slope, b->chord_min);
 }
 
 ALWAYS_INLINE f32x16 add_bound(const bound_vectors *v, f32x16 error, f32x16 sum)
@@ -25,7 +25,7 @@ ALWAYS_INLINE f32x16 add_bound(const bound_vectors *v, f32x16 error, f32x16 sum)
     return f32x16_add_chords(v, error, sum);
 }
 
-/* Errors below the floor count as the floor. */
+/* Errors below chord_min count as chord_min. */
 ALWAYS_INLINE float surplus(const struct native_bound *b, size_t n)
 {
     const size_t padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
@@ -44,7 +44,7 @@ ALWAYS_INLINE void load_bound(const struct native_bound *b, bound_vectors *v)
     }
 }
 
-/* Of two negative numbers the smaller is taken, which is a bound as well. */
+/* The smaller of two negative numbers is taken, which is a bound as well. */
 DEEP_INLINE f32x16 add_bound(const bound_vectors *v, f32x16 error, f32x16 sum)
 {
     const f32x16 e = f32x16_abs(error);

@@ -12,7 +12,7 @@ ALWAYS_INLINE bool has_levels(struct native_how how, float quant_min, float quan
     return how.integers && how.rounded && quant_max - quant_min < QOBS_SEARCH_LANES;
 }
 
-/* Whether the quotients of all x up to `most` are near the range. */
+/* Says whether the quotients of all x up to `most` are near the range. */
 ALWAYS_INLINE bool are_near(struct native_candidate c, float quant_min, float most)
 {
     const float quotient = most / c.scale;
@@ -48,10 +48,10 @@ ALWAYS_INLINE f32x16 errors_of_levels(struct native_how how, struct native_level
                                       struct native_candidate c)
 {
     _Alignas(64) float v[QOBS_SEARCH_LANES];
-    const f32x16 given = f32x16_load(x);
+    const f32x16 elements = f32x16_load(x);
     if (how.inverse) {
-        const f32x16 spread = f32x16_mul(given, f32x16_splat(c.split));
-        f32x16_store(v, f32x16_sub(spread, f32x16_fnma(given, f32x16_splat(c.inverse), spread)));
+        const f32x16 spread = f32x16_mul(elements, f32x16_splat(c.split));
+        f32x16_store(v, f32x16_sub(spread, f32x16_fnma(elements, f32x16_splat(c.inverse), spread)));
     } else {
         for (int j = 0; j < QOBS_SEARCH_LANES; j++)
             v[j] = round_half(how.bf16, x[j] / c.scale);
@@ -59,6 +59,6 @@ ALWAYS_INLINE f32x16 errors_of_levels(struct native_how how, struct native_level
     for (int j = 0; j < QOBS_SEARCH_LANES && how.shifted; j++)
         v[j] = round_half(how.bf16, v[j] + c.zero_point);
     const f32x16 at = f32x16_add(f32x16_load(v), f32x16_splat(0x1.8p23f));
-    return f32x16_sub(f32x16_permute_2(levels.low, at, levels.high), given);
+    return f32x16_sub(f32x16_permute_2(levels.low, at, levels.high), elements);
 }
 #endif
