@@ -106,12 +106,12 @@ static void prefetch(const struct gram_addition *a, int64_t from, int64_t to, co
 static void add_chunk(const struct gram_addition *a, const float *x, int64_t token, int64_t tokens,
                       const struct gram_block *block)
 {
-    enum { PANEL = 48 }; /* rows: whole tiles of the kernels, and of whole vectors */
-    const int64_t panels = ceil_of(block->width, PANEL), stride = a->gram->block;
+    enum { ROW_PANEL = 48 }; /* rows: whole tiles of the kernels, and of whole vectors */
+    const int64_t panels = ceil_of(block->width, ROW_PANEL), stride = a->gram->block;
     for (int64_t s = 0; s < panels; s++) {
-        const int64_t at = s * PANEL, left = block->width - at;
+        const int64_t at = s * ROW_PANEL, left = block->width - at;
         prefetch(a, token + CHUNK + s * CHUNK / panels, token + CHUNK + (s + 1) * CHUNK / panels, block);
-        const size_t rows = (size_t)(left < PANEL ? left : PANEL);
+        const size_t rows = (size_t)(left < ROW_PANEL ? left : ROW_PANEL);
         a->kernels->gram(x + at, x + at, PANEL, (size_t)tokens, rows, (size_t)left, true,
                          block->sum + at * (stride + 1), (size_t)stride);
     }
