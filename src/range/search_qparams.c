@@ -181,6 +181,10 @@ static void sum_bounded(const struct qparam_search *s, struct qparam_workspace *
         w->total[c] = (double)INFINITY;
     for (size_t c = 1; c < steps; c++)
         lowest = bound[c] < bound[lowest] ? c : lowest;
+    if (!(bound[lowest] > 0)) { /* there are no bounds, or one that spares nothing */
+        sum_candidates(s, w, i, e, 0, s->shrink.candidates);
+        return;
+    }
     sum_candidates(s, w, i, e, lowest, 1);
     const double best = qobs_native_error(&s->native, w->total[lowest]);
     if (s->error_before && s->shrink.before != lowest)
