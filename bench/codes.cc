@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// Weights to packed codes as a checkpoint has them: qobs_quantize and qobs_pack on slices of rows. The limit reads and
+// Weights to packed codes as a checkpoint has them: qobs_quantize on slices of rows. The limit reads and
 // writes the same bytes, slice by slice.
 #include <algorithm>
 #include <cstring>
@@ -16,18 +16,18 @@ struct CodeKind {
     const char *name, *settings;
     int64_t group;  // columns that share a scale
     int bits;       // of a packed code
-    bool is_integer, global_scale;
+    bool global_scale;
 };
 
 const CodeKind kKinds[] = {
-    {"int4-group-128", "num_bits=4;group_size=128", 128, 4, true, false},
-    {"fp8-channel", "type=float;num_bits=8;strategy=channel", kColumns, 8, false, false},
-    {"nvfp4-group-16", "type=float;num_bits=4;strategy=tensor_group;group_size=16", 16, 4, false, true},
+    {"int4-group-128", "num_bits=4;group_size=128", 128, 4, false},
+    {"fp8-channel", "type=float;num_bits=8;strategy=channel", kColumns, 8, false},
+    {"nvfp4-group-16", "type=float;num_bits=4;strategy=tensor_group;group_size=16", 16, 4, true},
 };
 
-// The slice of `kSliceRows` rows at `data`; its codes go to `packed`, through `codes` if they have fewer than 8 bits.
+// The slice of `kSliceRows` rows at `data`; codes of 4 bits are packed.
 void QuantizeSlice(const CodeKind &kind, const qobs_config *config, const unsigned char *data, const Room &scale,
-                   unsigned char *codes, unsigned char *packed)
+                   unsigned char *codes)
 {
     static const float global = 10;
     const int64_t shape[] = {kSliceRows, kColumns}, scales = kSliceRows * kColumns / kind.group;
@@ -41,24 +41,10 @@ void QuantizeSlice(const CodeKind &kind, const qobs_config *config, const unsign
     args.value = &value;
     args.scale = &of_scale;
     args.global_scale = kind.global_scale ? &global : nullptr;
-    args.codes = kind.bits == 8 ? packed : codes;
-    args.codes_size = count;
+    args.codes = codes;
+    args.codes_size = count * static_cast<size_t>(kind.bits) / 8;
+    args.packed = kind.bits == 4;
     Check(qobs_quantize(&args, &error), error);
-    if (kind.bits == 8)
-        return;
-    qobs_pack_args pack = {};
-    pack.struct_size = sizeof pack;
-    pack.bits = kind.bits;
-    pack.dim = 1;
-    pack.rows = kSliceRows;
-    pack.columns = kColumns;
-    pack.word_bits = kind.is_integer ? 32 : 8;
-    pack.offset = kind.is_integer ? 1 << (kind.bits - 1) : 0;
-    pack.codes = codes;
-    pack.codes_size = count;
-    pack.packed = packed;
-    pack.packed_size = count * static_cast<size_t>(kind.bits) / 8;
-    Check(qobs_pack(&pack, &error), error);
 }
 
 // `bytes` of weights; read and written bytes count.
@@ -71,14 +57,14 @@ Case Codes(const char *isa, const CodeKind &kind, size_t bytes)
                 const auto config = Config("llmc.memoryless_minmax", kind.settings);
                 const unsigned char *data = Gaussian(kBf16, slices * slice);
                 unsigned char *packed = Results(slices * written);
-                const Room codes(slice / 2), scale(slice / 2 / static_cast<size_t>(kind.group) * 2);
+                const Room scale(slice / 2 / static_cast<size_t>(kind.group) * 2);
                 const uint16_t small = 0x3c00;  // 2^-7
                 for (size_t i = 0; i < slice / 2 / static_cast<size_t>(kind.group); i++)
                     scale.As<uint16_t>()[i] = small;
                 return [=, &kind] {
                     UseIsa(isa);
                     for (size_t i = 0; i < slices; i++)
-                        QuantizeSlice(kind, config.get(), data + i * slice, scale, codes.Bytes(), packed + i * written);
+                        QuantizeSlice(kind, config.get(), data + i * slice, scale, packed + i * written);
                 };
             }};
 }

@@ -281,7 +281,7 @@ static const struct function functions[] = {
                      A("scale", TENSOR, quantize_.scale) A("zero_point", MAY_TENSOR, quantize_.zero_point)
                      PLAIN("global_scale") A("codes", REQUIRED, quantize_.codes)
                      W("codes_size", ROOM, quantize_.codes_size, "codes") A("runtime", MAY_IN, quantize_.runtime)
-                     PLAIN("squared_error") PLAIN("energy"))
+                     PLAIN("squared_error") PLAIN("energy") PLAIN("packed"))
     F(qobs_dequantize, ARGS(v.dequantize) A("config", REQUIRED, dequantize_.config)
                        A("format", OPTIONAL, dequantize_.format) A("codes", TENSOR, dequantize_.codes)
                        A("g_idx", MAY_TENSOR, dequantize_.g_idx) A("scale", TENSOR, dequantize_.scale)

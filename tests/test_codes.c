@@ -79,7 +79,7 @@ struct sample {
     int64_t shape[2], strides[2], qparams;
     float global_scale;
     double squared_error, energy; /* up to rounding */
-    double first[2];              /* what the first call gave; 0 before it */
+    double first[2], packed[2];   /* the sums of the first calls; 0 before them */
 };
 
 static double global_of(const struct sample *s, double scale)
@@ -142,16 +142,55 @@ static void compare_numbers(const struct sample *s, const unsigned char *a, cons
 }
 
 /* Every call of a sample has the same bits. */
-static void check_sums(struct sample *s, double squared_error, double energy)
+static void check_sums(const struct sample *s, double squared_error, double energy, double *first)
 {
     if (fabs(squared_error - s->squared_error) > 1e-4 * s->squared_error || fabs(energy - s->energy) > 1e-4 * s->energy)
         fail_msg("%s %s: sums %g and %g, expected %g and %g", s->g->name, qobs_dtype_name(s->dtype), squared_error,
                  energy, s->squared_error, s->energy);
-    if (s->first[1] == 0) {
-        s->first[0] = squared_error;
-        s->first[1] = energy;
+    if (first[1] == 0) {
+        first[0] = squared_error;
+        first[1] = energy;
     }
-    assert_true(squared_error == s->first[0] && energy == s->first[1]);
+    assert_true(squared_error == first[0] && energy == first[1]);
+}
+
+/* Packed in the same pass, with and without sums, is the same as packed afterwards. */
+static void check_packed(struct sample *s, const qobs_quantize_args *args)
+{
+    const size_t n = (size_t)(s->shape[0] * s->shape[1]);
+    unsigned char *packed = malloc(n / 2 + 1), *expected = malloc(n / 2);
+    double squared_error = -1, energy = -1;
+    qobs_quantize_args to = *args;
+    const qobs_pack_args pack = {.struct_size = sizeof pack,
+                                 .bits = 4,
+                                 .dim = 1,
+                                 .rows = s->shape[0],
+                                 .columns = s->shape[1],
+                                 .word_bits = 8,
+                                 .offset = s->g->way.kind == QOBS_CODE_INTEGER ? 8 : 0,
+                                 .codes = s->codes,
+                                 .codes_size = n,
+                                 .packed = expected,
+                                 .packed_size = n / 2};
+    qobs_error error = {0};
+    assert_non_null(packed);
+    assert_non_null(expected);
+    assert_int_equal(qobs_pack(&pack, &error), QOBS_OK);
+    to.packed = 1;
+    to.codes = packed;
+    to.codes_size = n / 2;
+    for (int with_sums = 0; with_sums < 2; with_sums++) {
+        memset(packed, 0x5a, n / 2 + 1);
+        to.squared_error = with_sums ? &squared_error : NULL;
+        to.energy = with_sums ? &energy : NULL;
+        if (qobs_quantize(&to, &error) != QOBS_OK)
+            fail_msg("%s: %s", s->g->name, error.message);
+        assert_memory_equal(packed, expected, n / 2);
+        assert_int_equal(packed[n / 2], 0x5a);
+    }
+    check_sums(s, squared_error, energy, s->packed);
+    free(packed);
+    free(expected);
 }
 
 static void check_sample(struct sample *s, const qobs_config *config, const qobs_runtime *runtime)
@@ -166,12 +205,12 @@ static void check_sample(struct sample *s, const qobs_config *config, const qobs
     const qobs_tensor of_codes = {sizeof of_codes, codes, QOBS_I8, 2, s->shape, NULL};
     double squared_error = -1, energy = -1, energy_alone = -1;
     const qobs_quantize_args without = {sizeof without, config, NULL, &value,  NULL, &scale, zero_point,
-                                        global,         codes,  n,    runtime, NULL, NULL};
+                                        global,         codes,  n,    runtime, NULL, NULL,   0};
     qobs_quantize_args to = without;
     const qobs_dequantize_args from = {sizeof from, config,  NULL, &of_codes, NULL,     &scale, zero_point,
                                        global,      numbers, NULL, size,      s->dtype, runtime};
-    const qobs_fake_quantize_args both = {sizeof both, config, NULL,    &value, NULL, &scale,
-                                          zero_point,  global, numbers, NULL,   size, runtime, NULL};
+    const qobs_fake_quantize_args both = {sizeof both, config,  NULL, &value, NULL,    &scale, zero_point,
+                                          global,      numbers, NULL, size,   runtime, NULL};
     qobs_error error = {0};
     assert_non_null(codes);
     assert_non_null(numbers);
@@ -184,7 +223,9 @@ static void check_sample(struct sample *s, const qobs_config *config, const qobs
             for (size_t k = 0; k < n; k++)
                 assert_int_equal(codes[k], s->codes[k]);
     }
-    check_sums(s, squared_error, energy);
+    check_sums(s, squared_error, energy, s->first);
+    if (s->g->way.bits == 4 && s->shape[1] % 8 == 0)
+        check_packed(s, &to);
     assert_true(energy_alone == energy);
     for (size_t i = 0; i < n; i++)
         if (codes[i] != s->codes[i])
@@ -263,6 +304,12 @@ static void test_refusals(void **state)
     qobs_quantize_args q = to;
     q.codes_size = 5;
     REFUSED(qobs_quantize(&q, &refusal), "codes: has 5 bytes, value has 6 elements");
+    q.packed = 1;
+    REFUSED(qobs_quantize(&q, &refusal), "packed: is 1, but codes have 8 bits; packed are codes of 4");
+    q.format = qobs_format_find("fp4");
+    REFUSED(qobs_quantize(&q, &refusal), "packed: is 1, but the last dimension of value is 3, not a multiple of 8");
+    q.packed = 2;
+    REFUSED(qobs_quantize(&q, &refusal), "packed: is 2, allowed are 0 and 1");
     q = to;
     q.config = torch;
     REFUSED(qobs_quantize(&q, &refusal), "config: is torch.MinMaxObserver, codes are those of llmc and qobs presets");

@@ -252,9 +252,11 @@ static int write_codes(struct quantize_run *run, const struct rows *r, struct ro
     const struct quant_args *a = &job->plan->group->weights;
     const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
     const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
-    const size_t count = (size_t)(s->count * job->weight->shape[1]);
+    const bool pack = strcmp(job->plan->storage.codes, "weight_packed") == 0;
+    const bool in_one_pass = pack && a->num_bits == 4 && job->weight->shape[1] % 8 == 0;
+    const size_t count = (size_t)(s->count * job->weight->shape[1]), size_of_codes = in_one_pass ? count / 2 : count;
     qobs_error error = {0};
-    void *codes = workspace_reserve(work, WORK_CODES, count);
+    void *codes = workspace_reserve(work, WORK_CODES, size_of_codes);
     if (!codes)
         return NO_MEMORY(f, "codes");
     const qobs_quantize_args args = {.struct_size = sizeof args,
@@ -264,14 +266,15 @@ static int write_codes(struct quantize_run *run, const struct rows *r, struct ro
                                      .zero_point = q->has_zero_point ? &zero_point : NULL,
                                      .global_scale = a->strategy == QUANT_TENSOR_GROUP ? &job->global_scale : NULL,
                                      .codes = codes,
-                                     .codes_size = count,
+                                     .codes_size = size_of_codes,
+                                     .packed = in_one_pass,
                                      .squared_error = &s->error,
                                      .energy = &s->energy};
     if (qobs_quantize(&args, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
     const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][PART_CODES]];
     const size_t row = (size_t)(t->bytes / (uint64_t)job->weight->shape[0]), size = row * (size_t)s->count;
-    if (strcmp(job->plan->storage.codes, "weight_packed") == 0) {
+    if (pack && !in_one_pass) {
         void *packed = workspace_reserve(work, WORK_PACKED, size);
         if (!packed)
             return NO_MEMORY(f, "codes");

@@ -176,10 +176,11 @@ typedef struct qobs_quantize_args {
     const qobs_tensor *zero_point; /**< as many elements of any dtype; NULL: none */
     const float *global_scale;     /**< divides every scale; NULL: none */
     void *codes;                   /**< receives one byte for each element, in C order; must not overlap value */
-    size_t codes_size;             /**< bytes of codes, at least one for each element */
+    size_t codes_size;             /**< bytes of codes, at least one for each element; packed: for two */
     const qobs_runtime *runtime;   /**< NULL: the defaults */
     double *squared_error;         /**< receives the sum of squares of value - fake-quantized value; NULL: not wanted */
     double *energy;                /**< receives the sum of the squares of value; NULL: not wanted */
+    int packed;                    /**< 1: two codes of 4 bits in a byte, see below; 0: a byte each */
 } qobs_quantize_args;
 
 /** Quantizes every element of a tensor with its qparam to a code: a signed integer of 8 bits, the byte of fp8_e4m3, or
@@ -191,6 +192,10 @@ typedef struct qobs_quantize_args {
  * at most 1,024 elements, then in double. NaN and infinity spread into them, and so do squares above the largest float.
  * They have the same bits on every instruction set and for every number of threads. If the function fails, they are not
  * written.
+ * packed: codes has half as many bytes, and holds what qobs_pack makes of the codes with dim 1, and offset 8 for
+ * integers. Codes must have 4 bits, and the last dimension of value must be a multiple of 8. It saves a pass over the
+ * codes. If a group has an odd number of elements, or value is not contiguous, or there is a g_idx, the function
+ * allocates a byte for each element.
  * @since 0.2.0 */
 QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 

@@ -165,6 +165,25 @@ static int choose_kind(struct fake_quantize *f, const qobs_config *config, const
                         qobs_format_at(FORMAT_E2M1)->name, qobs_format_at(FORMAT_E4M3)->name);
 }
 
+static int choose_packing(struct fake_quantize *f, const qobs_quantize_args *a, qobs_error *error)
+{
+    const int ndim = a->value->ndim;
+    const bool is_integer = f->kind == QOBS_CODE_INTEGER;
+    if (a->packed != 0 && a->packed != 1)
+        return qobs_invalid(error, "packed: is %d, allowed are 0 and 1", a->packed);
+    if (!a->packed)
+        return QOBS_OK;
+    if (f->kind == QOBS_CODE_E4M3 || (is_integer && a->config->num_bits != 4))
+        return qobs_invalid(error, "packed: is 1, but codes have %d bits; packed are codes of 4",
+                            is_integer ? (int)a->config->num_bits : 8);
+    if (ndim == 0 || a->value->shape[ndim - 1] % 8 != 0)
+        return qobs_invalid(error, "packed: is 1, but the last dimension of value is %lld, not a multiple of 8",
+                            ndim == 0 ? 1LL : (long long)a->value->shape[ndim - 1]);
+    f->packed = true;
+    f->pack_offset = is_integer ? 8 : 0;
+    return QOBS_OK;
+}
+
 /* Fills strides of bytes in C order. */
 static void byte_strides(const qobs_tensor *value, int64_t *strides)
 {
@@ -181,9 +200,10 @@ static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const 
     const qobs_fake_quantize_args qparams = {.scale = a->scale, .zero_point = a->zero_point};
     int64_t strides[QOBS_PLAN_MAX_NDIM];
     qobs_plan *code_plan;
-    if (!a->codes || a->codes_size < (uint64_t)plan->value.elements)
-        return qobs_invalid(error, "codes: has %zu bytes%s, value has %lld elements", a->codes ? a->codes_size : 0,
-                            a->codes ? "" : " (NULL)", (long long)plan->value.elements);
+    if (!a->codes || a->codes_size < (uint64_t)plan->value.elements / (a->packed ? 2 : 1))
+        return qobs_invalid(error, "codes: has %zu bytes%s, value has %lld elements%s", a->codes ? a->codes_size : 0,
+                            a->codes ? "" : " (NULL)", (long long)plan->value.elements,
+                            a->packed ? ", two in a byte" : "");
     RETURN_IF_FAILED(open_qparams(f, &qparams, plan, error));
     byte_strides(a->value, strides);
     const qobs_tensor codes = {sizeof codes, a->codes, a->value->dtype, a->value->ndim, a->value->shape, strides};
@@ -208,6 +228,8 @@ int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
     int status = choose_kind(&f, a.config, a.format, error);
     if (status == QOBS_OK)
         status = choose_quantizer(&f.quantizer, a.config, a.format, error);
+    if (status == QOBS_OK)
+        status = choose_packing(&f, &a, error);
     if (status == QOBS_OK && plan->value.elements > 0)
         status = quantize(&f, &a, plan, error);
     qobs_plan_destroy(plan);

@@ -4,6 +4,7 @@
 /* qobs_pack and qobs_unpack: check their arguments. */
 #include "base/struct_size.h"
 #include "base/tensor.h"
+#include "kernels/dispatch.h"
 #include "number/pack.h"
 #include "qobs/stateless.h"
 
@@ -41,6 +42,15 @@ static int read_args(qobs_pack_args *a, const qobs_pack_args *args, int64_t *str
     return QOBS_OK;
 }
 
+/* A row. The kernel packs whole words of 4 bits. */
+static void pack_row(const qobs_pack_args *a, const unsigned char *codes, unsigned char *packed, size_t bytes)
+{
+    const size_t columns = (size_t)a->columns, by_kernel = a->bits == 4 ? columns / 8 * 8 : 0;
+    qobs_kernels_active()->pack_pairs(codes, by_kernel / 2, (unsigned)a->offset, packed);
+    qobs_pack_row(codes + by_kernel, columns - by_kernel, a->bits, a->offset, packed + by_kernel / 2,
+                  bytes - by_kernel / 2);
+}
+
 int qobs_pack(const qobs_pack_args *args, qobs_error *error)
 {
     qobs_pack_args a;
@@ -48,8 +58,8 @@ int qobs_pack(const qobs_pack_args *args, qobs_error *error)
     RETURN_IF_FAILED(read_args(&a, args, &stream, error));
     if (a.dim == 1)
         for (int64_t r = 0; r < a.rows; r++)
-            qobs_pack_row((unsigned char *)a.codes + r * a.columns, (size_t)a.columns, a.bits, a.offset,
-                          (unsigned char *)a.packed + r * stream, (size_t)stream);
+            pack_row(&a, (const unsigned char *)a.codes + r * a.columns, (unsigned char *)a.packed + r * stream,
+                     (size_t)stream);
     else
         qobs_pack_columns(a.codes, (size_t)a.rows, (size_t)a.columns, a.bits, a.offset, a.packed);
     return qobs_succeed(error);

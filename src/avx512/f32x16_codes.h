@@ -21,6 +21,13 @@ DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
+/* 32 elements: those at even places and those at odd ones. */
+DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd)
+{
+    const __m512i pairs = _mm512_loadu_si512(p);
+    *even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+    *odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
+}
 DEEP_INLINE f32x16 f32x16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
 DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return _mm512_div_ps(a, b); }
@@ -85,3 +92,20 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
 {
     _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
 }
+
+/* The low bytes of the lanes of both, in turns. */
+DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
+{
+    const __m512i high = _mm512_slli_epi32(_mm512_castps_si512(odd), 8);
+    const __m512i pairs = _mm512_ternarylogic_epi32(_mm512_set1_epi32(255), _mm512_castps_si512(even), high, 0xca);
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(pairs));
+}
+
+/* ---- Words ------------------------------------------------------------------------------------------------------- */
+
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+
+DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }
+
+/* a - b, or 0 if that is below 0; neither is below 0. */
+DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (i16x16)_mm256_subs_epu16((__m256i)a, (__m256i)b); }

@@ -23,6 +23,7 @@ struct quantization {
     qobs_quantize_columns_fn *code_columns;
     qobs_dequantize_rows_fn *number_rows;
     qobs_dequantize_columns_fn *number_columns;
+    bool pack;                    /* codes become pairs; strides of out but that of the elements are bytes of pairs */
     int64_t element, out_element; /* bytes; 1 for codes */
     double *sum;                  /* of the squared errors of codes, and of the elements; NULL: not wanted */
 };
@@ -96,6 +97,32 @@ static void quantize_columns(const struct quantization *job, const struct loop *
     }
 }
 
+enum { PACKED_CODES = 16384 }; /* codes on their way to pairs; they stay in L1 */
+
+/* Runs of codes, packed. If they are longer than PACKED_CODES, n is 1. */
+static void pack_runs(const struct quantization *job, const unsigned char *x, const struct loop *runs,
+                      unsigned char *out, int64_t n, int64_t length, const struct qparam_pair *qparams)
+{
+    unsigned char codes[PACKED_CODES];
+    for (int64_t j = 0; j < length; j += PACKED_CODES) {
+        const int64_t piece = length - j < PACKED_CODES ? length - j : PACKED_CODES;
+        const bool no_gaps = 2 * runs->out == piece;
+        job->code_rows(&job->quantizer, job->f->kind, x + j * job->element, runs->in, codes, piece, (size_t)n,
+                       (size_t)piece, qparams, runs->qparam != 0, job->sum);
+        for (int64_t i = 0; i < (no_gaps ? 1 : n); i++)
+            job->f->kernels->pack_pairs(codes + i * piece, (size_t)(no_gaps ? n * piece : piece) / 2,
+                                        job->f->pack_offset, out + i * runs->out + j / 2);
+    }
+}
+
+static int64_t most_runs(const struct quantization *job, const struct loop *runs, int64_t length)
+{
+    const int64_t most = runs->qparam ? PANEL : runs->extent;
+    if (!job->pack || length * most <= PACKED_CODES)
+        return most;
+    return length < PACKED_CODES ? PACKED_CODES / length : 1;
+}
+
 static void quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
                           const unsigned char *x, unsigned char *out, int64_t qparam)
 {
@@ -104,7 +131,7 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
     const bool zero_points = job->f->zero_point || job->f->positive_zero;
     const struct qparam_pair qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
                                         zero_points ? &panel.zero_point_sub : NULL};
-    const int64_t most = runs->qparam ? PANEL : runs->extent;
+    const int64_t most = most_runs(job, runs, inner->extent);
     if (!job->f->zero_point && zero_points)
         qobs_no_zero_points(&job->qparams, runs->qparam && runs->extent > 1 ? PANEL : 1, &panel);
     for (int64_t first = 0; first < runs->extent; first += most) {
@@ -112,7 +139,9 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
         const unsigned char *from = x + first * runs->in;
         unsigned char *to_run = out + first * runs->out;
-        if (job->f->direction == TO_CODES)
+        if (job->pack)
+            pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
+        else if (job->f->direction == TO_CODES)
             job->code_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
                            (size_t)inner->extent, &qparams, runs->qparam != 0, job->sum);
         else if (job->f->direction == FROM_CODES)
@@ -222,21 +251,19 @@ static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to
     close_part(&own, p->sums, part);
 }
 
-/* Splits the outermost of the loops that give the most parts. */
-static void quantize_tile(const struct quantization *job, struct loops *loops)
+/* Splits the outermost of the loops that give the most parts, but not elements that are packed. */
+static void quantize_tile(const struct quantization *job, const struct loops *loops)
 {
-    qobs_loops_normalise(loops, LOOPS_BY_OUTPUT);
     const int64_t bytes = qobs_loops_elements(loops) * job->element;
     struct quantized_parts p = {.job = job, .loops = loops};
-    struct split best = {.parts = 0};
-    for (int i = 0; i < loops->count; i++) {
+    struct split best = {.units = loops->count > 0 ? loops->loop[0].extent : 0, .parts = 1};
+    for (int i = 0; i < loops->count - job->pack; i++) {
         const struct split split = split_units(job, loops->loop[i].extent, bytes);
         if (split.parts > best.parts) {
             best = split;
             p.loop = i;
         }
     }
-    best.parts = best.parts > 0 ? best.parts : 1;
     qobs_split_run(job->f->runtime, &best, quantize_part, &p);
     add_parts(job, &best, p.sums);
 }
@@ -318,6 +345,63 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     return QOBS_OK;
 }
 
+static int quantize_elements(struct quantization *job, const qobs_plan *plan, const unsigned char *x,
+                             const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
+{
+    if (plan->order)
+        return quantize_ordered(job, plan, x, out_plan, out, error);
+    for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n; tails++) {
+        struct loops loops;
+        if (qobs_loops_of_tile(plan, tails, x, out_plan, out, &loops)) {
+            qobs_loops_normalise(&loops, LOOPS_BY_OUTPUT);
+            quantize_tile(job, &loops);
+        }
+    }
+    return QOBS_OK;
+}
+
+/* ---- Packed codes ---------------------------------------------------------------------------------------------- */
+
+/* Turns strides of codes into those of pairs. False: there is an element that has no neighbour in its run. */
+static bool stride_by_pairs(struct loops *loops, int64_t element)
+{
+    if (loops->count == 0)
+        return false;
+    const struct loop *inner = &loops->loop[loops->count - 1];
+    if (inner->in != element || inner->out != 1 || inner->qparam != 0 || inner->extent % 2 != 0)
+        return false;
+    for (int i = 0; i < loops->count - 1; i++) {
+        if (loops->loop[i].out % 2 != 0)
+            return false;
+        loops->loop[i].out /= 2;
+    }
+    return true;
+}
+
+/* Packs run by run if every run is whole pairs, otherwise all codes at the end. */
+static int quantize_to_pairs(struct quantization *job, const qobs_plan *plan, const unsigned char *x,
+                             const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
+{
+    const size_t count = (size_t)plan->value.elements;
+    struct loops loops;
+    if (!plan->order && qobs_plan_tiles(plan) == 1 && qobs_loops_of_tile(plan, 0, x, out_plan, out, &loops)) {
+        qobs_loops_normalise(&loops, LOOPS_BY_OUTPUT);
+        job->pack = stride_by_pairs(&loops, job->element);
+        if (job->pack) {
+            quantize_tile(job, &loops);
+            return QOBS_OK;
+        }
+    }
+    unsigned char *codes = qobs_allocate(job->f->runtime, count);
+    if (!codes)
+        return qobs_no_memory(error, "codes: no memory for %zu bytes before they are packed", count);
+    const int status = quantize_elements(job, plan, x, out_plan, codes, error);
+    if (status == QOBS_OK)
+        job->f->kernels->pack_pairs(codes, count / 2, job->f->pack_offset, out);
+    qobs_release(job->f->runtime, codes, count);
+    return status;
+}
+
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error)
 {
@@ -343,12 +427,5 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     job.code_columns = f->kernels->quantize_columns[dtype];
     job.number_rows = f->kernels->dequantize_rows[dtype];
     job.number_columns = f->kernels->dequantize_columns[dtype];
-    if (plan->order)
-        return quantize_ordered(&job, plan, x, out_plan, out, error);
-    for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n; tails++) {
-        struct loops loops;
-        if (qobs_loops_of_tile(plan, tails, x, out_plan, out, &loops))
-            quantize_tile(&job, &loops);
-    }
-    return QOBS_OK;
+    return (f->packed ? quantize_to_pairs : quantize_elements)(&job, plan, x, out_plan, out, error);
 }

@@ -33,13 +33,16 @@ struct fake_quantize {
     const struct fake_quantize_by_amax *by_amax; /* in place of the kernels; NULL: they are used */
     enum quantize_direction direction;
     enum code_kind kind; /* of the codes */
-    double *sum;         /* TO_CODES: two sums to add to, as kernel_quantize.h has them; NULL: none */
+    bool packed;          /* TO_CODES: the codes have 4 bits, and two are in a byte, as kernel pack_pairs has them */
+    unsigned pack_offset; /* is added to packed codes */
+    double *sum;          /* TO_CODES: two sums to add to, as kernel_quantize.h has them; NULL: none */
 };
 
 /* Reads x, laid out as the value of plan, and writes out, laid out as the value of out_plan. The plans have one shape
  * and granularity and differ in strides at most. If the strides are equal, out may be x; otherwise the memory must not
  * overlap. g_idx is that of `plan`. Runs on the runtime's executor. Fails only if memory runs out, which only g_idx
- * needs. Codes are laid out as numbers of one byte; both plans have the dtype of the numbers. */
+ * needs. Codes are laid out as numbers of one byte; both plans have the dtype of the numbers.
+ * Packed codes have C order, and rows of an even number of elements; memory may run out for them, too. */
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);
 

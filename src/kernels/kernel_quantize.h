@@ -62,6 +62,11 @@ enum { QOBS_CODE_SUM_VECTORS = 64 };
               ptrdiff_t code_stride, void *out, ptrdiff_t out_stride, size_t rows, size_t columns,                     \
               const struct qparam_pair *qparams)
 
+/* Codes of 4 bits, each plus `offset`, in pairs: the first of a pair in the low half of the byte. packed must not
+ * overlap codes. */
+#define QOBS_PACK_PAIRS(name)                                                                                          \
+    void name(const unsigned char *codes, size_t pairs, unsigned offset, unsigned char *packed)
+
 #define QOBS_FAKE_QUANTIZE_SLOTS(EACH, with)                                                                           \
     EACH(EACH_DTYPE, fake_quantize_rows, QOBS_FAKE_QUANTIZE_ROWS, with)                                                \
     EACH(EACH_DTYPE, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)
@@ -69,7 +74,8 @@ enum { QOBS_CODE_SUM_VECTORS = 64 };
     EACH(EACH_DTYPE, quantize_rows, QOBS_QUANTIZE_ROWS, with)                                                          \
     EACH(EACH_DTYPE, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)                                                    \
     EACH(EACH_DTYPE, dequantize_rows, QOBS_DEQUANTIZE_ROWS, with)                                                      \
-    EACH(EACH_DTYPE, dequantize_columns, QOBS_DEQUANTIZE_COLUMNS, with)
+    EACH(EACH_DTYPE, dequantize_columns, QOBS_DEQUANTIZE_COLUMNS, with)                                                \
+    EACH(ONE, pack_pairs, QOBS_PACK_PAIRS, with)
 #define QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_FAKE_QUANTIZE_SLOTS(EACH, with) QOBS_CODE_SLOTS(EACH, with)
 
 QOBS_QUANTIZE_SLOTS(QOBS_SLOT_TYPE, )

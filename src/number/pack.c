@@ -79,13 +79,6 @@ static inline void unpack_words(const unsigned char *packed, size_t words, int b
 /* Constant widths, because shifts and stores of a known size are single instructions. */
 #define EACH_WIDTH(WIDTH) WIDTH(1) WIDTH(2) WIDTH(3) WIDTH(5) WIDTH(6) WIDTH(7)
 
-/* 4 bits: pairs of bytes become a byte, in a loop that a compiler can vectorize. */
-static void pack_nibbles(const unsigned char *codes, size_t pairs, unsigned offset, unsigned char *packed)
-{
-    for (size_t i = 0; i < pairs; i++)
-        packed[i] = (unsigned char)(((codes[2 * i] + offset) & 15) | ((codes[2 * i + 1] + offset) & 15) << 4);
-}
-
 static void pack_whole(const unsigned char *codes, size_t words, int bits, unsigned offset, unsigned char *packed)
 {
     switch (bits) {
@@ -94,10 +87,8 @@ static void pack_whole(const unsigned char *codes, size_t words, int bits, unsig
         pack_words(codes, words, bits, offset, packed);                                                                \
         break;
         EACH_WIDTH(WIDTH)
+        WIDTH(4)
 #undef WIDTH
-    case 4:
-        pack_nibbles(codes, 4 * words, offset, packed);
-        break;
     default:
         for (size_t i = 0; i < 8 * words; i++)
             packed[i] = (unsigned char)(codes[i] + offset);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Streams of codes of 1 to 8 bits: code k is at bits [k * bits, (k + 1) * bits), low bits first. Plain C: packing moves
- * bytes and is bound by memory. */
+/* Streams of codes of 1 to 8 bits: code k is at bits [k * bits, (k + 1) * bits), low bits first. Plain C; long rows
+ * of 4 bits have a kernel, pack_pairs. */
 #pragma once
 
 #include <stddef.h>

@@ -44,15 +44,30 @@ struct NATIVE(lane_qparams) {
 
 ALWAYS_INLINE f32x16 NATIVE(lanes_native)(int how, f32x16 v) { return how & IN_FLOAT ? v : lanes_round(v); }
 
-/* x / scale + zero point, clamped; the operations of NATIVE(scaled). */
+ALWAYS_INLINE f32x16 NATIVE(lanes_clamped)(const struct NATIVE(lane_constants) * c, f32x16 v)
+{
+    return f32x16_lower(f32x16_raise(v, c->quant_min), c->quant_max);
+}
+
+/* v, not in the middle of two numbers of BF16 and below 2^111, rounded to BF16; Veltkamp's splitting. */
+ALWAYS_INLINE f32x16 NATIVE(lanes_split)(f32x16 v)
+{
+    const f32x16 wide = f32x16_mul(v, f32x16_splat(0x1.0001p16f));
+    return f32x16_sub(wide, f32x16_sub(wide, v));
+}
+
+/* x / scale + zero point, clamped; the operations of NATIVE(scaled). The limits are numbers of the dtype, so that
+ * clamping may come before rounding. */
 ALWAYS_INLINE f32x16 NATIVE(lanes_scaled)(const struct NATIVE(lane_constants) * c, int how, f32x16 x,
                                           const struct NATIVE(lane_qparams) * p)
 {
+    if (how & BY_RECIPROCAL && !(how & ZERO_POINT))
+        return NATIVE(lanes_split)(NATIVE(lanes_clamped)(c, f32x16_mul(x, p->divide)));
     const f32x16 quotient = how & BY_RECIPROCAL ? f32x16_mul(x, p->divide) : f32x16_div(x, p->divide);
     f32x16 v = NATIVE(lanes_native)(how, quotient);
     if (how & ZERO_POINT)
         v = NATIVE(lanes_native)(how, f32x16_add(v, p->zero_point_add));
-    return f32x16_lower(f32x16_raise(v, c->quant_min), c->quant_max);
+    return NATIVE(lanes_clamped)(c, v);
 }
 
 /* The codes of v in the low bytes of the lanes, and the numbers that they stand for. The sum of v and a power of two
@@ -110,11 +125,33 @@ ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, i
         memcpy(to, bytes, left);
 }
 
+#if MANTISSA_BITS == 7
+#include "templates/codes_e2m1.inl.h"
+
+/* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
+ * that of whole vectors. */
+ALWAYS_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
+                                       unsigned char *to, const struct NATIVE(lane_qparams) * p)
+{
+    f32x16 even, odd, unused;
+    __builtin_prefetch((const unsigned char *)from + CODE_PREFETCH_BYTES);
+    f32x16_load_bf16_pairs(from, &even, &odd);
+    even = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, even, p), &unused);
+    odd = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, odd, p), &unused);
+    f32x16_store_byte_pairs(to, even, odd);
+}
+#endif
+
 ALWAYS_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
                                      unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
                                      struct code_sums *sums)
 {
-    for (size_t j = 0; j < length; j += 16)
+    size_t j = 0;
+#if MANTISSA_BITS == 7
+    for (; !(how & WITH_SUM) && length - j >= 32; j += 32)
+        NATIVE(lanes_pairs)(c, how, kind, from + j, to + j, p);
+#endif
+    for (; j < length; j += 16)
         NATIVE(lanes_step)(c, how, kind, from + j, to + j, length - j, p, sums);
 }
 
@@ -142,6 +179,16 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
         const element *from = (const element *)(x + i * x_stride);
         unsigned char *to = codes + i * code_stride;
         const ptrdiff_t at = i * qparam_stride;
+#if MANTISSA_BITS == 7
+        if (kind == QOBS_CODE_E2M1 && !(how & (WITH_SUM | ZERO_POINT))) {
+            const size_t done = threshold_rows(how, x + i * x_stride, x_stride, to, code_stride, runs - (size_t)i,
+                                               length, scale + at, qparam_stride);
+            i += (ptrdiff_t)done - 1;
+            if (done > 0)
+                continue;
+            i++;
+        }
+#endif
         const real s = scale[at];
         struct NATIVE(lane_qparams) p = {.scale = f32x16_splat(s)};
         if (how & ZERO_POINT) {

@@ -43,3 +43,31 @@ enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops 
 
 #define NATIVE_BODY "templates/quantize_native.inl.h"
 #include "number/native_each.inl.h"
+
+/* A pair as a number of 16 bits, the first code in the low byte. Sums of two low halves do not carry into another byte.
+ */
+ALWAYS_INLINE void pack_run(const unsigned char *codes, size_t pairs, unsigned add, unsigned char *packed)
+{
+    const unsigned low_halves = 0x0f0f;
+    NO_DEPENDENCE
+    for (size_t i = 0; i < pairs; i++) {
+        uint16_t pair;
+        memcpy(&pair, codes + 2 * i, sizeof pair);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        pair = __builtin_bswap16(pair);
+#endif
+        const unsigned sums = ((pair & low_halves) + add) & low_halves;
+        packed[i] = (unsigned char)(sums | sums >> 4);
+    }
+}
+
+QOBS_PACK_PAIRS(ENTRY(qobs_pack_pairs))
+{
+    enum { LINE = 64, PACK_PREFETCH_BYTES = 8192 }; /* what a caller writes before it packs on */
+    const unsigned add = (offset & 15) * 0x0101;
+    for (; pairs >= LINE; pairs -= LINE, codes += 2 * LINE, packed += LINE) {
+        __builtin_prefetch(packed + PACK_PREFETCH_BYTES, 1, 2);
+        pack_run(codes, LINE, add, packed);
+    }
+    pack_run(codes, pairs, add, packed);
+}

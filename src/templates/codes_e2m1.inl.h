@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Quantizes BF16 to e2m1 by comparisons instead of divisions; included by codes_lanes.inl.h, whose contract holds. A
+ * code is the number of thresholds that |x| exceeds: the least quotients that become 0.5, 1, 1.5, 2, 3, 4 and 6, times
+ * the scale. A threshold is the largest BF16 whose quotient, rounded as the arithmetic does, is still below. So it is
+ * exact, and BF16 are compared as integers of 16 bits.
+ *
+ * Limits: scales from 2^-100 to 2^16, without IN_FLOAT to 1. Then thresholds are normal numbers, and no quotient but
+ * that of 0 is 0. */
+
+enum { THRESHOLD_RUNS = 8, THRESHOLD_LANES = 16 }; /* of a u32_runs, of an i16x16 */
+
+typedef uint16_t u16_lanes __attribute__((vector_size(32)));
+typedef uint8_t u8_lanes __attribute__((vector_size(16)));
+typedef uint32_t u32_runs __attribute__((vector_size(32)));
+typedef int32_t i32_runs __attribute__((vector_size(32)));
+typedef float f32_runs __attribute__((vector_size(32)));
+
+/* Thresholds of THRESHOLD_RUNS runs, each number twice, as two lanes. The quotients 2.5 and 5 are 1.25 and a power of
+ * two, and so are their thresholds: a step is 0x80. t125 is less by a step but 1, and so is t175, with 3.5. most: a
+ * magnitude of 3 steps above t125, and of 2 above t175, that stands for all that are larger. */
+struct thresholds {
+    u32_runs t025, t075, t125, t175, most;
+};
+
+/* The BF16 at or below q quarters of the last digit of a number with the exponent field `exponent`, twice. The low 8
+ * bits of q are below the last digit of the result. */
+ALWAYS_INLINE u32_runs threshold_of(u32_runs q, u32_runs exponent, uint32_t less)
+{
+    const f32_runs number = __builtin_convertvector((i32_runs)(q & ~255u), f32_runs);
+    const u32_runs bits = ((u32_runs)number >> 16) + ((exponent - 152) << 7) - less;
+    return bits | bits << 16;
+}
+
+/* False if a scale is beyond the limits. The quotient 1.25 becomes 1, so that the threshold is 1.25 and half of its
+ * last digit, times the scale; 1.75 becomes 2 and is half a digit too much. */
+ALWAYS_INLINE bool make_thresholds(struct thresholds *t, int how, const float scale[THRESHOLD_RUNS])
+{
+    const int half = how & IN_FLOAT ? 22 : 6; /* quarters of the scale's last digits in half a digit of 1, as a shift */
+    const uint32_t least = 27u << 23, most = how & IN_FLOAT ? 143u << 23 : 127u << 23;
+    u32_runs bits;
+    memcpy(&bits, scale, sizeof bits);
+    const u32_runs exponent = bits >> 23, s = (bits & 0x7fffff) | 0x800000;
+    const u32_runs beyond = (u32_runs)((bits < least) | (bits > most));
+    t->t025 = threshold_of(s + (s >> (half + 2)), exponent, 0);
+    t->t075 = threshold_of(3 * s - (s >> (half + 1)) - 1, exponent, 0);
+    t->t125 = threshold_of(5 * s + (s >> half), exponent, 0x7f);
+    t->most = t->t125 + 0x180 * 0x10001;
+    t->t175 = threshold_of(7 * s - (s >> half) - 1, exponent, 0x7f);
+    uint64_t parts[4];
+    memcpy(parts, &beyond, sizeof parts);
+    return (parts[0] | parts[1] | parts[2] | parts[3]) == 0;
+}
+
+ALWAYS_INLINE i16x16 threshold_lanes(const u32_runs *t, size_t run)
+{
+    return (i16x16)((u32_runs){0} + ((const uint32_t *)t)[run]);
+}
+
+ALWAYS_INLINE u16_lanes threshold_codes(const struct thresholds *t, size_t run, const uint16_t *from)
+{
+    u16_lanes x;
+    memcpy(&x, from, sizeof x);
+    i16x16 magnitude = (i16x16)(x & 0x7fff);
+    magnitude &= ~(magnitude > 0x7f80); /* NaN: the code of +0 */
+    const i16x16 limited = i16x16_min(magnitude, threshold_lanes(&t->most, run));
+    const i16x16 large = (i16x16_excess(limited, threshold_lanes(&t->t125, run)) >> 7) +
+                         (i16x16_excess(limited, threshold_lanes(&t->t175, run)) >> 7);
+    const i16x16 small = (magnitude > threshold_lanes(&t->t025, run)) + (magnitude > threshold_lanes(&t->t075, run));
+    const i16x16 sign = (magnitude > 0) & (i16x16)(x >> 12) & 8;
+    return (u16_lanes)((large - small) | sign);
+}
+
+/* Runs of whole vectors. Returns how many it has quantized: all of THRESHOLD_RUNS or `runs`, or none. */
+ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,
+                                    ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,
+                                    ptrdiff_t qparam_stride)
+{
+    float scales[THRESHOLD_RUNS];
+    struct thresholds t;
+    runs = runs < THRESHOLD_RUNS ? runs : THRESHOLD_RUNS;
+    if (runs < THRESHOLD_RUNS || qparam_stride != 1) { /* a load of single stores just made would wait for them */
+        for (size_t i = 0; i < THRESHOLD_RUNS; i++)
+            scales[i] = i < runs ? scale[(ptrdiff_t)i * qparam_stride] : 1;
+        scale = scales;
+    }
+    if (length % THRESHOLD_LANES != 0 || !make_thresholds(&t, how, scale))
+        return 0;
+    for (size_t i = 0; i < runs; i++) {
+        const uint16_t *from = (const uint16_t *)(x + (ptrdiff_t)i * x_stride);
+        unsigned char *to = codes + (ptrdiff_t)i * code_stride;
+        for (size_t j = 0; j < length; j += THRESHOLD_LANES) {
+            __builtin_prefetch((const unsigned char *)(from + j) + CODE_PREFETCH_BYTES);
+            const u8_lanes bytes = __builtin_convertvector(threshold_codes(&t, i, from + j), u8_lanes);
+            memcpy(to + j, &bytes, sizeof bytes);
+        }
+    }
+    return runs;
+}
