@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX2 search by a Hessian; contract and limits in the templates. */
+/* AVX2 search by a Hessian; contract and limits in templates/hessian.inl.h. */
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "this file needs -mavx2 -mfma -mf16c"
 #endif
@@ -12,4 +12,3 @@
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"
-#include "templates/hessian_nearly.inl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 search by a Hessian; contract and limits in the templates. */
+/* AVX-512 search by a Hessian; contract and limits in templates/hessian.inl.h. */
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
@@ -12,4 +12,3 @@
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"
-#include "templates/hessian_nearly.inl.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NEON search by a Hessian; contract and limits in the templates. */
+/* NEON search by a Hessian; contract and limits in templates/hessian.inl.h. */
 #include "neon/f32x16.h"
 #include "neon/tuning.h"
 
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"
-#include "templates/hessian_nearly.inl.h"

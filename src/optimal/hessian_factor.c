@@ -36,8 +36,8 @@ static bool drop_small_columns(struct matrix *m)
     return right;
 }
 
-/* T with H = T^T T, the last row first: each step takes the smallest of what is left of the diagonal, so that large ones
- * remain for the first rows. Columns of zeros come last. False: there is a pivot that is not positive. */
+/* T with H = T^T T, the last row first: each step takes the smallest of what is left of the diagonal, so that large
+ * ones remain for the first rows. Columns of zeros come last. False: there is a pivot that is not positive. */
 static bool decompose(struct hessian_factor *f, struct matrix rest, struct matrix *t)
 {
     const struct matrix whole = rest;

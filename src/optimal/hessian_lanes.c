@@ -36,9 +36,9 @@ struct lanes {
     _Alignas(64) float w[SIDE]; /* in the order of T */
     double squares;             /* sum weight * w^2 */
     double least;               /* no candidate has less than the winner, which has at most this */
-    size_t highest;             /* contender */
+    size_t highest;             /* candidate beside contenders */
     struct hessian_contenders *contenders;
-    float sum[HESSIAN_LANES_MOST]; /* of the contenders */
+    float sum[HESSIAN_LANES_MOST + 1]; /* of the contenders */
 };
 
 bool qobs_hessian_lanes_fit(const struct hessian_factor *f, const struct hessian_scales *s, float amax)
@@ -47,69 +47,87 @@ bool qobs_hessian_lanes_fit(const struct hessian_factor *f, const struct hessian
            s->scale[0] >= LEAST_SCALE && s->scale[s->count - 1] <= MOST_SCALE;
 }
 
-/* sum weight * (|w| + scale)^2, or more. */
-static double moment(const struct lanes *l, size_t k)
+/* What rounding may do to scales up to one: sum weight * (|w| + scale)^2, or more, and its root. */
+struct moment {
+    double square, root;
+};
+
+static struct moment moment_of(const struct lanes *l, size_t k)
 {
-    const double scale = (double)l->scales->scale[k];
-    return 2 * (l->squares + scale * scale * l->factor->total);
+    const double scale = (double)l->scales->scale[k], square = 2 * (l->squares + scale * scale * l->factor->total);
+    return (struct moment){square, sqrt(square)};
 }
 
-/* An error up to this one has |T e| at most the result, for scales of that moment. */
-static double root_of(const struct lanes *l, double error, double m)
+/* |T e| of an error is at most the result. */
+static double root_of(const struct lanes *l, double error, double moment)
 {
-    return sqrt(error + (l->factor->ridge + DOUBLE_ROUNDING) * m) * (1 + MARGIN);
+    return sqrt(error + (l->factor->ridge + DOUBLE_ROUNDING) * moment) * (1 + MARGIN);
 }
 
 /* Sums up to this one may belong to a winner. */
-static double most_sum(const struct lanes *l, double m)
+static double most_sum(const struct lanes *l, struct moment m)
 {
-    const double root = (root_of(l, l->least, m) + FLOAT_ROUNDING * sqrt(m)) * (1 + MARGIN);
+    const double root = (root_of(l, l->least, m.square) + FLOAT_ROUNDING * m.root) * (1 + MARGIN);
     return root * root;
 }
 
 /* The error of a candidate with that sum is not above the result. */
-static double most_error(double sum, double m)
+static double most_error(double sum, struct moment m)
 {
-    const double root = sqrt(sum) * (1 + MARGIN) + FLOAT_ROUNDING * sqrt(m);
-    return root * root * (1 + MARGIN) + DOUBLE_ROUNDING * m;
+    const double root = sqrt(sum) * (1 + MARGIN) + FLOAT_ROUNDING * m.root;
+    return root * root * (1 + MARGIN) + DOUBLE_ROUNDING * m.square;
 }
 
-/* Tries candidates [from, from + n), n <= 16. */
+static float least_of(const float sum[LANES])
+{
+    float least[8];
+    for (size_t k = 0; k < 8; k++)
+        least[k] = sum[k] < sum[k + 8] ? sum[k] : sum[k + 8];
+    for (size_t apart = 4; apart > 0; apart /= 2)
+        for (size_t k = 0; k < apart; k++)
+            least[k] = least[k] < least[k + apart] ? least[k] : least[k + apart];
+    return least[0];
+}
+
+/* Tries candidates [from, from + n), n <= 16. Lanes that are left repeat the last one. */
 static void try_lanes(const struct kernel_table *kernels, struct lanes *l, size_t from, size_t n)
 {
     float scale[LANES], sum[LANES];
-    for (size_t k = 0; k < LANES; k++)
-        scale[k] = l->scales->scale[from + (k < n ? k : n - 1)];
-    const double m = moment(l, from + n - 1);
+    const float *const in_place = l->scales->scale + from;
+    for (size_t k = 0; k < LANES && n < LANES; k++)
+        scale[k] = in_place[k < n ? k : n - 1];
+    const struct moment m = moment_of(l, from + n - 1);
     const double limit = l->least < INFINITY ? most_sum(l, m) : 1e38;
-    kernels->hessian_nearly(l->factor->rows, l->w, scale, (float)(limit * (1 + MARGIN)), sum);
-    float least = sum[0];
-    for (size_t k = 1; k < n; k++)
-        least = sum[k] < least ? sum[k] : least;
-    if ((double)least > limit)
+    kernels->hessian_nearly(l->factor->rows, l->w, n < LANES ? scale : in_place, (float)(limit * (1 + MARGIN)), sum);
+    const double least = (double)least_of(sum);
+    if (least > limit)
         return;
-    const double error = most_error((double)least, m);
+    const double error = most_error(least, m);
     l->least = error < l->least ? error : l->least;
-    const double most = most_sum(l, m);
-    struct hessian_contenders *const c = l->contenders;
-    for (size_t k = 0; k < n; k++)
-        if ((double)sum[k] <= most) {
-            l->sum[c->count] = sum[k];
-            c->index[c->count++] = (uint8_t)(from + k);
-            l->highest = from + k > l->highest ? from + k : l->highest;
-        }
+    const float most = (float)(most_sum(l, m) * (1 + MARGIN));
+    size_t count = l->contenders->count;
+    for (size_t k = 0; k < n; k++) { /* branches would be taken at random */
+        l->sum[count] = sum[k];
+        l->contenders->index[count] = (uint8_t)(from + k);
+        count += sum[k] <= most;
+    }
+    l->highest = from + n - 1 > l->highest ? from + n - 1 : l->highest;
+    l->contenders->count = count;
 }
 
 /* No smaller scale than the result can win if none from candidate k on has been left out. */
 static double smallest_scale(const struct lanes *l, size_t k)
 {
-    const double root = root_of(l, l->least, moment(l, k));
-    double most = 0;
-    for (size_t j = 0; j < SIDE; j++) {
-        const double over = fabs((double)l->w[j]) - l->factor->reach[j] * root;
-        most = over > most ? over : most;
-    }
-    return most / 6 * (1 - MARGIN);
+    const double root = root_of(l, l->least, moment_of(l, k).square);
+    double most[4] = {0};
+    for (size_t j = 0; j < SIDE; j += 4)
+        for (size_t i = 0; i < 4; i++) {
+            const double over = fabs((double)l->w[j + i]) - l->factor->reach[j + i] * root;
+            most[i] = over > most[i] ? over : most[i];
+        }
+    most[0] = most[0] > most[2] ? most[0] : most[2];
+    most[1] = most[1] > most[3] ? most[1] : most[3];
+    return (most[0] > most[1] ? most[0] : most[1]) / 6 * (1 - MARGIN);
 }
 
 /* An index near that of the largest candidate below a scale. */
@@ -126,7 +144,7 @@ static size_t near_index(const struct hessian_scales *s, float scale, float glob
 static void drop_losers(struct lanes *l)
 {
     struct hessian_contenders *const c = l->contenders;
-    const double most = most_sum(l, moment(l, l->highest));
+    const double most = most_sum(l, moment_of(l, l->highest));
     size_t n = 0;
     for (size_t i = 0; i < c->count; i++) {
         if ((double)l->sum[i] > most)
@@ -163,5 +181,6 @@ void qobs_hessian_lanes(const struct kernel_table *kernels, const struct hessian
         from -= n;
         try_lanes(kernels, &l, from, n);
     }
-    drop_losers(&l);
+    if (contenders->count > 1)
+        drop_losers(&l);
 }

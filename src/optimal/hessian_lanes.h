@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The search of a group of at most 16 e2m1 numbers under e4m3 scales, for errors e^T H e. Nearly all candidates are left
- * out by their errors in float, 16 at a time; each of these has a bound on its rounding. */
+/* The search of a group of at most 16 e2m1 numbers under e4m3 scales, for errors e^T H e. Nearly all candidates are
+ * left out by their errors in float, 16 at a time; each of these has a bound on its rounding. */
 #pragma once
 
 #include "optimal/hessian_factor.h"
@@ -12,7 +12,7 @@
 enum { HESSIAN_LANES_MOST = 126 };
 struct hessian_contenders {
     size_t count;
-    uint8_t index[HESSIAN_LANES_MOST];
+    uint8_t index[HESSIAN_LANES_MOST + 1]; /* room for one that is not counted */
 };
 
 /* True if it can search the group; amax is the largest magnitude. */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Portable search by a Hessian; contract and limits in the templates. */
+/* Portable search by a Hessian; contract and limits in templates/hessian.inl.h. */
 #include "scalar/f32x16.h"
 #include "scalar/tuning.h"
-
-#define ENTRY_(name) name##_scalar
-#define ENTRY(name) ENTRY_(name)
-#include "templates/hessian.inl.h"
 
 #ifndef FP_FAST_FMAF
 #define HESSIAN_MULTIPLY_ADD(a, b, c) f32x16_add(f32x16_mul(a, b), c)
 #endif
-#include "templates/hessian_nearly.inl.h"
+
+#define ENTRY_(name) name##_scalar
+#define ENTRY(name) ENTRY_(name)
+#include "templates/hessian.inl.h"
