@@ -162,8 +162,13 @@ void qobs_hessian_lanes(const struct kernel_table *kernels, const struct hessian
                         const struct hessian_scales *s, const float *w, float amax, float global_scale,
                         struct hessian_contenders *contenders)
 {
-    struct lanes l = {.factor = f, .scales = s, .least = INFINITY, .contenders = contenders};
+    struct lanes l; /* an initializer would clear its sums */
     double squares[4] = {0};
+    l.factor = f;
+    l.scales = s;
+    l.least = INFINITY;
+    l.highest = 0;
+    l.contenders = contenders;
     for (size_t j = 0; j < SIDE; j += 4)
         for (size_t i = 0; i < 4; i++) {
             l.w[j + i] = w[f->order[j + i]];
