@@ -47,7 +47,7 @@ static double gauss(void)
     return sum;
 }
 
-enum weights { PLAIN, NARROW, LATTICE, HEAVY, ONE_MAGNITUDE, ONE_SIDE, SPARSE, MANY_MAGNITUDES };
+enum weights { PLAIN, NARROW, LATTICE, HEAVY, ONE_MAGNITUDE, ONE_SIDE, SPARSE, MANY_MAGNITUDES, MIDDLE };
 
 struct kind {
     const char *name;
@@ -70,6 +70,7 @@ static const struct kind kinds[] = {
     {"one side", ONE_SIDE, 0, 1, 0.5},
     {"mostly zeros", SPARSE, 0, 0.5, 0.5},
     {"columns of very many sizes", PLAIN, 0, 0, 12},
+    {"two scales are nearly alike", MIDDLE, 64, 0, 0},
     {"weights of very many sizes", MANY_MAGNITUDES, 0, 0.5, 6},
 };
 
@@ -133,6 +134,23 @@ static void fill_hessian(struct sample *s, const struct kind *kind)
         s->h[i] = (double)sum[i] * mean;
 }
 
+/* One element in the middle between two neighbours of all numbers times scales: roundings of float would choose. */
+static void put_in_middle(struct sample *s)
+{
+    static const float magnitude[] = {0.5f, 1, 1.5f, 2, 3, 4, 6};
+    const double from = (double)s->scale[40 + below(80)] * (double)magnitude[below(7)];
+    double next = INFINITY;
+    for (size_t k = 0; k < s->scales.count; k++)
+        for (size_t j = 0; j < 7; j++) {
+            const double x = (double)s->scale[k] * (double)magnitude[j];
+            next = x > from && x < next ? x : next;
+        }
+    memset(s->w, 0, sizeof s->w);
+    if (next < INFINITY)
+        s->w[0] = (float)((from + next) / 2);
+    s->amax = s->w[0];
+}
+
 static bool make(struct sample *s, const struct kind *kind)
 {
     static const struct optimal_params params = {.scales = OPTIMAL_E4M3, .e2m1 = true, .symmetric = true, .num_bits = 4};
@@ -150,6 +168,8 @@ static bool make(struct sample *s, const struct kind *kind)
         s->global_scale = (float)exp2(rint(log2((double)s->global_scale)));
     const size_t count = qobs_optimal_scales(&params, 1, s->global_scale, s->scale);
     s->scales = qobs_hessian_scales(&params, s->scale, count);
+    if (kind->weights == MIDDLE)
+        put_in_middle(s);
     qobs_hessian_factor(s->h, s->n, SIDE, &s->factor);
     return s->amax > 0 && qobs_hessian_lanes_fit(&s->factor, &s->scales, s->amax);
 }

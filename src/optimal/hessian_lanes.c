@@ -21,7 +21,7 @@ enum { LANES = QOBS_HESSIAN_SCALES, SIDE = QOBS_HESSIAN_SIDE };
 #define LEAST_SCALE 1e-30f
 #define MOST_SCALE 1e30f
 
-/* Shares of sum weight * (|w| + scale)^2: rounding of |T e| in float, and of an error in double. */
+/* Shares of sums of weight * (|w| + scale)^2: rounding of |T e| in float, and of an error in double. */
 #define FLOAT_ROUNDING 0x1p-17
 #define DOUBLE_ROUNDING 1e-12
 /* Relative, of roots and of the sum of squares. */
@@ -47,14 +47,16 @@ bool qobs_hessian_lanes_fit(const struct hessian_factor *f, const struct hessian
            s->scale[0] >= LEAST_SCALE && s->scale[s->count - 1] <= MOST_SCALE;
 }
 
-/* What rounding may do to scales up to one: sum weight * (|w| + scale)^2, or more, and its root. */
+/* What rounding is in proportion to, of scales up to one: sum weight * (|w| + scale)^2, or more, and its root. Elements
+ * below scale / 4 become 0 without rounding, so that the sum is at most 25 times that of w^2. */
 struct moment {
     double square, root;
 };
 
 static struct moment moment_of(const struct lanes *l, size_t k)
 {
-    const double scale = (double)l->scales->scale[k], square = 2 * (l->squares + scale * scale * l->factor->total);
+    const double scale = (double)l->scales->scale[k], sum = 2 * (l->squares + scale * scale * l->factor->total);
+    const double most = 25 * l->squares, square = sum < most ? sum : most;
     return (struct moment){square, sqrt(square)};
 }
 

@@ -62,7 +62,7 @@ static double sum_of(const struct trial *t, float scale, size_t rows, double *sl
     }
     for (size_t j = 0; j < SIDE; j++)
         for (size_t row = 0; row < SIDE; row++) {
-            const double m = t->t[row][j] * (fabs((double)t->w[j]) + (double)scale);
+            const double a = fabs((double)t->w[j]), m = t->t[row][j] * (a / (double)scale < 0.25 ? a : a + (double)scale);
             moment += m * m;
         }
     *slack = 84 * 0x1p-24 * sqrt(moment) + 2e-22;
