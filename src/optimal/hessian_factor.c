@@ -8,8 +8,9 @@
 
 enum { SIDE = QOBS_HESSIAN_SIDE };
 
-#define LEAST_RIDGE 1e-8 /* far above the rounding of doubles */
-#define MOST_RIDGE 1e-3
+/* Far above the rounding of doubles. Sums in float may need more: up to 16^4 times that. */
+#define LEAST_RIDGE 1e-8
+enum { RIDGES = 5 };
 
 /* A column below this share of the largest does not enter T; weights that are larger by it make up for that and for
  * underflow of floats. */
@@ -20,6 +21,14 @@ enum { SIDE = QOBS_HESSIAN_SIDE };
 struct matrix {
     double entry[SIDE][SIDE];
 };
+
+static struct matrix with_ridge(const struct matrix *m, double ridge)
+{
+    struct matrix sum = *m;
+    for (size_t j = 0; j < SIDE; j++)
+        sum.entry[j][j] *= 1 + ridge;
+    return sum;
+}
 
 /* Clears columns that are too small. False: H is not positive semidefinite, as their other entries show. */
 static bool drop_small_columns(struct matrix *m)
@@ -36,6 +45,15 @@ static bool drop_small_columns(struct matrix *m)
     return right;
 }
 
+static size_t smallest(const struct matrix *m, const bool among[SIDE])
+{
+    size_t at = 0;
+    for (size_t j = 1; j < SIDE; j++)
+        if (among[j] && (!among[at] || m->entry[j][j] < m->entry[at][at]))
+            at = j;
+    return at;
+}
+
 /* T with H = T^T T, the last row first: each step takes the smallest of what is left of the diagonal, so that large
  * ones remain for the first rows. Columns of zeros come last. False: there is a pivot that is not positive. */
 static bool decompose(struct hessian_factor *f, struct matrix rest, struct matrix *t)
@@ -45,10 +63,7 @@ static bool decompose(struct hessian_factor *f, struct matrix rest, struct matri
     memset(t, 0, sizeof *t);
     memset(left, true, sizeof left);
     for (size_t row = SIDE; row-- > 0;) {
-        size_t at = SIDE;
-        for (size_t j = 0; j < SIDE; j++)
-            if (left[j] && (at == SIDE || rest.entry[j][j] < rest.entry[at][at]))
-                at = j;
+        const size_t at = smallest(&rest, left);
         left[at] = false;
         f->order[row] = (uint8_t)at;
         const double pivot = rest.entry[at][at];
@@ -115,12 +130,9 @@ void qobs_hessian_factor(const double *h, size_t n, size_t stride, struct hessia
     const struct matrix whole = m;
     if (!drop_small_columns(&m))
         return;
-    for (double ridge = LEAST_RIDGE; ridge <= MOST_RIDGE && !f->fits; ridge *= 16) {
-        struct matrix ridged = m;
-        for (size_t i = 0; i < n; i++)
-            ridged.entry[i][i] *= 1 + ridge;
-        f->ridge = ridge;
-        f->fits = decompose(f, ridged, &t);
+    for (int i = 0; i < RIDGES && !f->fits; i++) {
+        f->ridge = i == 0 ? LEAST_RIDGE : f->ridge * 16;
+        f->fits = decompose(f, with_ridge(&m, f->ridge), &t);
     }
     if (!f->fits)
         return;

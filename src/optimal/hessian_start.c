@@ -247,7 +247,7 @@ static void choose_groups(struct hessian_tile *t, int64_t k, int64_t n, struct p
 {
     const int64_t span = qobs_hessian_span(t->block), groups = t->block->groups, first = k * t->block->padded;
     const struct hessian_factor *const factor = t->block->factor ? &t->block->factor[k] : NULL;
-    bool left[HESSIAN_TILE], any = false;
+    bool left[HESSIAN_TILE] = {false}, any = false;
     for (int64_t r = 0; r < t->rows; r++) {
         left[r] = t->live[r * groups + k];
         if (!left[r])
