@@ -240,6 +240,11 @@ static void refused(void **state)
     static double h[SIDE * SIDE];
     qobs_hessian_factor(h, SIDE, SIDE, &f);
     assert_false(f.fits); /* nothing has been seen */
+    h[3 * SIDE + 3] = -1;
+    h[0] = 1;
+    qobs_hessian_factor(h, SIDE, SIDE, &f);
+    assert_false(f.fits); /* an entry of the diagonal is negative */
+    h[3 * SIDE + 3] = 0;
     h[0] = h[SIDE + 1] = 1;
     qobs_hessian_factor(h, SIDE, SIDE, &f);
     assert_true(f.fits);

@@ -34,12 +34,14 @@ static struct matrix with_ridge(const struct matrix *m, double ridge)
 static bool drop_small_columns(struct matrix *m)
 {
     bool right = true;
-    for (size_t j = 0; j < SIDE; j++)
+    for (size_t j = 0; j < SIDE; j++) {
+        right &= !(m->entry[j][j] < 0);
         for (size_t i = 0; i < SIDE && m->entry[j][j] <= LEAST_SHARE; i++) {
             right &= i == j || fabs(m->entry[i][j]) <= SMALL_ENTRY;
             if (i != j)
                 m->entry[i][j] = m->entry[j][i] = 0;
         }
+    }
     for (size_t j = 0; j < SIDE; j++)
         m->entry[j][j] = m->entry[j][j] <= LEAST_SHARE ? 0 : m->entry[j][j];
     return right;
@@ -126,7 +128,7 @@ void qobs_hessian_factor(const double *h, size_t n, size_t stride, struct hessia
         return;
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++)
-            m.entry[i][j] = h[i * stride + j] / f->largest;
+            m.entry[i][j] = (h[i * stride + j] + h[j * stride + i]) / 2 / f->largest;
     const struct matrix whole = m;
     if (!drop_small_columns(&m))
         return;
