@@ -28,7 +28,7 @@ enum { LANES = QOBS_HESSIAN_SCALES, SIDE = QOBS_HESSIAN_SIDE };
 #define MARGIN 0x1p-18
 
 /* Candidates begin so far below the scale of the range. */
-enum { BELOW_RANGE = 4 };
+enum { BELOW_RANGE = 2 };
 
 struct lanes {
     const struct hessian_factor *factor;

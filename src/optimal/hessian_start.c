@@ -78,8 +78,9 @@ static bool has_importance(const struct hessian_tile *t, int64_t k, int64_t n)
 }
 
 /* Decides groups without H: those that are not finite or all 0, and those that no activation has reached, whose errors
- * count alike. */
-static bool is_live(struct hessian_tile *t, int64_t r, int64_t k, float *w, int64_t n, bool reached)
+ * count alike. Writes the range of the others. */
+static bool is_live(struct hessian_tile *t, int64_t r, int64_t k, float *w, int64_t n, bool reached,
+                    struct optimal_range *range)
 {
     const struct optimal_group group = {w, t->ones, (size_t)n, t->global_scale};
     struct optimal_choice choice = {.scale = NAN, .error = NAN, .minmax_error = NAN, .energy = NAN};
@@ -88,8 +89,8 @@ static bool is_live(struct hessian_tile *t, int64_t r, int64_t k, float *w, int6
         memset(w, 0, (size_t)n * sizeof *w);
         return false;
     }
-    const struct optimal_range range = qobs_optimal_range(t->params, &group);
-    if (!qobs_optimal_is_searched(t->params, &range, &group, &choice)) {
+    *range = qobs_optimal_range(t->params, &group);
+    if (!qobs_optimal_is_searched(t->params, range, &group, &choice)) {
         store(t, r, k, &choice);
         return false;
     }
@@ -129,16 +130,14 @@ struct prospect {
     double known;            /* error of a candidate */
 };
 
-/* g is there. Writes the errors of the scale of the range. */
+/* g and the range are there. Writes the errors of the scale of the range. */
 static void look(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, struct prospect *look)
 {
     const struct optimal_params *p = t->params;
     const size_t at = (size_t)(r * qobs_hessian_span(t->block) + k * t->block->padded);
     const float *const w = t->w + at;
-    const struct optimal_group plain = {.w = w, .n = (size_t)n, .global_scale = t->global_scale};
     const int centre = p->symmetric ? 0 : centre_of(t, w, n, qobs_hessian_own(t->block, k));
     const int radius = p->symmetric ? 0 : p->zero_point_radius;
-    look->range = qobs_optimal_range(p, &plain);
     look->energy = dot_of_floats(w, t->g + at, n);
     look->first = p->symmetric ? 0 : limited(p, centre - radius);
     look->last = p->symmetric ? 0 : limited(p, centre + radius);
@@ -282,7 +281,7 @@ static void start_group(struct hessian_tile *t, int64_t k)
     qobs_hessian_set_largest(t, h, n);
     for (int64_t r = 0; r < t->rows; r++) {
         const int64_t at = r * span + first;
-        t->live[r * groups + k] = is_live(t, r, k, t->w + at, n, reached);
+        t->live[r * groups + k] = is_live(t, r, k, t->w + at, n, reached, &prospect[r].range);
         for (int64_t i = 0; i < n; i++)
             t->x[at + i] = (double)t->w[at + i];
     }
