@@ -194,8 +194,8 @@ QOBS_HESSIAN_BUCKETS(ENTRY(qobs_hessian_buckets))
 #endif
 
 /* Four elements from number `first` on: their errors to e, and the sum with the squares of their rows. */
-ALWAYS_INLINE f32x16 nearly_rows(size_t first, const float *factor, const float *w, const float *signed_scale,
-                                 f32x16 *e, f32x16 sum)
+DEEP_INLINE f32x16 nearly_rows(size_t first, const float *factor, const float *w, const float *signed_scale,
+                               f32x16 *e, f32x16 sum)
 {
     const f32x16 scale = f32x16_load(signed_scale), six = f32x16_splat(6), one = f32x16_splat(1);
     const f32x16 digits = f32x16_splat(0x1p22f), zero = f32x16_splat(0);
