@@ -34,6 +34,21 @@ DEEP_INLINE f32x16 f32x16_splat(float a) { return (f32x16){_mm256_set1_ps(a), _m
 DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { return (f32x16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
 DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { return (f32x16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
 DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { return (f32x16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
+DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return (f32x16){_mm256_div_ps(a.l, b.l), _mm256_div_ps(a.h, b.h)}; }
+
+/* The largest power of 2 that is not above a, which is positive and normal; less than 2^-126 becomes 0. */
+DEEP_INLINE f32x16 f32x16_power_of_2(f32x16 a)
+{
+    const __m256 exponent = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
+    return (f32x16){_mm256_and_ps(a.l, exponent), _mm256_and_ps(a.h, exponent)};
+}
+
+/* True if a <= b in a lane. */
+DEEP_INLINE bool f32x16_any_at_most(f32x16 a, f32x16 b)
+{
+    const __m256 low = _mm256_cmp_ps(a.l, b.l, _CMP_LE_OQ), high = _mm256_cmp_ps(a.h, b.h, _CMP_LE_OQ);
+    return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
+}
 
 /* a * b + c */
 DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)

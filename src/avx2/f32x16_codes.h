@@ -40,7 +40,6 @@ DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
     return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
 }
 
-DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return (f32x16){_mm256_div_ps(a.l, b.l), _mm256_div_ps(a.h, b.h)}; }
 
 /* a, or the limit if a is below or above it. NaN stays. */
 DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit)

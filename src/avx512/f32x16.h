@@ -28,7 +28,17 @@ DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { return _mm512_sub_ps(a, b); 
 DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { return _mm512_mul_ps(a, b); }
 DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
 DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
+DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return _mm512_div_ps(a, b); }
 DEEP_INLINE f32x16 f32x16_abs(f32x16 a) { return _mm512_abs_ps(a); }
+
+/* The largest power of 2 that is not above a, which is positive and normal; less than 2^-126 becomes 0. */
+DEEP_INLINE f32x16 f32x16_power_of_2(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7f800000)));
+}
+
+/* True if a <= b in a lane. */
+DEEP_INLINE bool f32x16_any_at_most(f32x16 a, f32x16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ) != 0; }
 
 /* `negative` in lanes in which x has a sign, `other` in the rest. */
 DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)

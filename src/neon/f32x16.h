@@ -48,7 +48,24 @@ DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
 {
     F32X16_EACH(vfmsq_f32(c.q[i], a.q[i], b.q[i]));
 } /* c - a * b */
+DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { F32X16_EACH(vdivq_f32(a.q[i], b.q[i])); }
 DEEP_INLINE f32x16 f32x16_abs(f32x16 a) { F32X16_EACH(vabsq_f32(a.q[i])); }
+
+/* The largest power of 2 that is not above a, which is positive and normal; less than 2^-126 becomes 0. */
+DEEP_INLINE f32x16 f32x16_power_of_2(f32x16 a)
+{
+    const uint32x4_t exponent = vdupq_n_u32(0x7f800000);
+    F32X16_EACH(vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a.q[i]), exponent)));
+}
+
+/* True if a <= b in a lane. */
+DEEP_INLINE bool f32x16_any_at_most(f32x16 a, f32x16 b)
+{
+    uint32x4_t any = vcleq_f32(a.q[0], b.q[0]);
+    for (int i = 1; i < 4; i++)
+        any = vorrq_u32(any, vcleq_f32(a.q[i], b.q[i]));
+    return vmaxvq_u32(any) != 0;
+}
 
 /* `negative` in lanes in which x has a sign, `other` in the rest. */
 DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)

@@ -43,7 +43,6 @@ DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
     F32X16_EACH(vcvt_f32_f16(vreinterpret_f16_u16(quarter_load(p, i))));
 }
 
-DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { F32X16_EACH(vdivq_f32(a.q[i], b.q[i])); }
 
 /* a, or the limit if a is below or above it. NaN stays. */
 DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit)

@@ -73,6 +73,8 @@ void qobs_hessian_block_fill(const struct gram *g, const struct optimal_params *
         const double mean = mean_of_diagonal(own, n, padded);
         trace += mean * (double)n;
         dampen(own, n, padded, p->dampening * mean);
+        if (b->factor)
+            qobs_hessian_factor(own, (size_t)n, (size_t)padded, &b->factor[k]);
     }
     if (!b->joint)
         return;
@@ -225,14 +227,18 @@ static int allocate_and_search(struct hessian_run *run, qobs_error *error)
     const size_t own = (size_t)(b->groups * b->group * b->padded);
     const size_t all = joint ? (size_t)(b->groups * b->padded * b->groups * b->padded) : 0;
     run->each = place(run, NULL, &(struct hessian_tile){0});
+    const bool factored = run->params->e2m1 && run->params->scales == OPTIMAL_E4M3 && b->group <= QOBS_HESSIAN_SIDE;
+    const size_t factors = factored ? (size_t)b->groups * sizeof *b->factor : 0;
     const size_t size = (own + all) * sizeof(double) + in_lines(OPTIMAL_MOST_SCALES * sizeof *run->fixed_scales) +
-                        (size_t)split.parts * run->each + 128;
+                        factors + (size_t)split.parts * run->each + 128;
     unsigned char *const memory = qobs_allocate(runtime, size);
     if (!memory)
         return qobs_no_memory(error, "search: no memory for %zu bytes", size);
     unsigned char *const aligned = memory + (64 - (uintptr_t)memory % 64) % 64;
     run->fixed_scales = (float *)(void *)aligned;
-    b->own = (double *)(void *)(aligned + in_lines(OPTIMAL_MOST_SCALES * sizeof *run->fixed_scales));
+    unsigned char *const after = aligned + in_lines(OPTIMAL_MOST_SCALES * sizeof *run->fixed_scales);
+    b->factor = factored ? (struct hessian_factor *)(void *)after : NULL;
+    b->own = (double *)(void *)(after + factors);
     b->joint = joint ? b->own + own : NULL;
     run->memory = (unsigned char *)b->own + in_lines((own + all) * sizeof(double));
     if (run->params->scales == OPTIMAL_E4M3 || run->params->scales == OPTIMAL_E8M0)

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "measure/gram.h"
-#include "optimal/hessian_group.h"
+#include "optimal/hessian_lanes.h"
 
 /* Searches every qparam of a plan of groups along the last dimension. `params` are those of the search with what
  * depends on the dtype resolved, importance[j] is E[x_j^2], usable. `result` has its arrays, with rows if blocks have
@@ -27,6 +27,7 @@ struct hessian_block {
     int64_t padded;        /* columns of a group, up to a multiple of 16 */
     double *own;           /* [groups][group][padded]: H of each group alone */
     double *joint;         /* [groups][span][padded]: columns of each group; NULL: there is one group */
+    struct hessian_factor *factor; /* [groups] of own; NULL: there are none */
 };
 
 static inline int64_t qobs_hessian_group_width(const struct hessian_block *b, int64_t k)

@@ -78,8 +78,9 @@ static bool has_importance(const struct hessian_tile *t, int64_t k, int64_t n)
 }
 
 /* Decides groups without H: those that are not finite or all 0, and those that no activation has reached, whose errors
- * count alike. */
-static bool is_live(struct hessian_tile *t, int64_t r, int64_t k, float *w, int64_t n, bool reached)
+ * count alike. Writes the range of the others. */
+static bool is_live(struct hessian_tile *t, int64_t r, int64_t k, float *w, int64_t n, bool reached,
+                    struct optimal_range *range)
 {
     const struct optimal_group group = {w, t->ones, (size_t)n, t->global_scale};
     struct optimal_choice choice = {.scale = NAN, .error = NAN, .minmax_error = NAN, .energy = NAN};
@@ -88,8 +89,8 @@ static bool is_live(struct hessian_tile *t, int64_t r, int64_t k, float *w, int6
         memset(w, 0, (size_t)n * sizeof *w);
         return false;
     }
-    const struct optimal_range range = qobs_optimal_range(t->params, &group);
-    if (!qobs_optimal_is_searched(t->params, &range, &group, &choice)) {
+    *range = qobs_optimal_range(t->params, &group);
+    if (!qobs_optimal_is_searched(t->params, range, &group, &choice)) {
         store(t, r, k, &choice);
         return false;
     }
@@ -119,31 +120,38 @@ static int limited(const struct optimal_params *p, int z)
     return z < p->quant_min ? p->quant_min : z > p->quant_max ? p->quant_max : z;
 }
 
+static float amax_of(const struct optimal_range *r) { return -r->lo > r->hi ? -r->lo : r->hi; }
+
 /* The facts about a group before its search. */
 struct prospect {
     struct optimal_range range;
     double energy;
-    int first, last; /* zero points */
-    double known;    /* error of a candidate */
+    int centre, first, last; /* zero points */
+    double known;            /* error of a candidate */
 };
 
-/* g is there. Writes the errors of the candidate next to the scale of the range, and those of that scale itself. */
+/* g and the range are there. Writes the errors of the scale of the range. */
 static void look(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, struct prospect *look)
 {
     const struct optimal_params *p = t->params;
     const size_t at = (size_t)(r * qobs_hessian_span(t->block) + k * t->block->padded);
     const float *const w = t->w + at;
-    const struct optimal_group plain = {.w = w, .n = (size_t)n, .global_scale = t->global_scale};
     const int centre = p->symmetric ? 0 : centre_of(t, w, n, qobs_hessian_own(t->block, k));
     const int radius = p->symmetric ? 0 : p->zero_point_radius;
-    look->range = qobs_optimal_range(p, &plain);
     look->energy = dot_of_floats(w, t->g + at, n);
     look->first = p->symmetric ? 0 : limited(p, centre - radius);
     look->last = p->symmetric ? 0 : limited(p, centre + radius);
-    const struct hessian_scales scales = qobs_hessian_scales_of(t, w, (size_t)n);
-    const size_t near = qobs_hessian_scale_below(&scales, (double)look->range.scale);
-    residual(t, w, n, scales.scale[near], centre, t->e + at);
+    look->centre = centre;
     residual(t, w, n, look->range.scale, qobs_optimal_zero_point(p, &look->range), t->other + at);
+}
+
+/* Writes the errors of the candidate next to the scale of the range. */
+static void look_near(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, const struct prospect *look)
+{
+    const size_t at = (size_t)(r * qobs_hessian_span(t->block) + k * t->block->padded);
+    const struct hessian_scales scales = qobs_hessian_scales_of(t, t->w + at, (size_t)n);
+    const size_t near = qobs_hessian_scale_below(&scales, (double)look->range.scale);
+    residual(t, t->w + at, n, scales.scale[near], look->centre, t->e + at);
 }
 
 /* Writes the errors of the choice. */
@@ -199,6 +207,70 @@ static double error_of(const struct hessian_tile *t, const double *e, int64_t r,
     return qobs_hessian_dot(e + at, t->product + at, n);
 }
 
+/* The error of a candidate of one row. */
+static double error_of_scale(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, float scale)
+{
+    const size_t span = (size_t)qobs_hessian_span(t->block), padded = (size_t)t->block->padded;
+    const size_t at = (size_t)r * span + (size_t)k * padded;
+    residual(t, t->w + at, n, scale, 0, t->e + at);
+    memset(t->product + at, 0, padded * sizeof *t->product);
+    t->search->kernels->hessian_product(t->e + at, span, 1, qobs_hessian_own(t->block, k), padded, (size_t)n, padded,
+                                        t->product + at, span);
+    return error_of(t, t->e, r, k, n);
+}
+
+/* The same choice by bounds: H has a factor. Contenders are ascending, and the first of equal errors wins. */
+static void choose_by_bounds(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, const struct prospect *look)
+{
+    const size_t at = (size_t)(r * qobs_hessian_span(t->block) + k * t->block->padded);
+    const struct hessian_scales scales = qobs_hessian_scales_of(t, t->w + at, (size_t)n);
+    struct hessian_contenders c;
+    qobs_hessian_lanes(t->search->kernels, &t->block->factor[k], &scales, t->w + at, amax_of(&look->range),
+                       t->global_scale, &c);
+    float scale = scales.scale[c.index[0]];
+    if (c.count > 1) {
+        double least = INFINITY;
+        for (size_t i = 0; i < c.count; i++) {
+            const double error = error_of_scale(t, r, k, n, scales.scale[c.index[i]]);
+            scale = error < least ? scales.scale[c.index[i]] : scale;
+            least = error < least ? error : least;
+        }
+    }
+    const struct optimal_choice choice = {.scale = scale, .energy = look->energy};
+    store(t, r, k, &choice);
+    residual(t, t->w + at, n, scale, 0, t->e + at);
+}
+
+/* Groups that bounds do not decide are compared with the error of a candidate that is known before. */
+static void choose_groups(struct hessian_tile *t, int64_t k, int64_t n, struct prospect prospect[HESSIAN_TILE])
+{
+    const int64_t span = qobs_hessian_span(t->block), groups = t->block->groups, first = k * t->block->padded;
+    const struct hessian_factor *const factor = t->block->factor ? &t->block->factor[k] : NULL;
+    bool left[HESSIAN_TILE] = {false}, any = false;
+    for (int64_t r = 0; r < t->rows; r++) {
+        left[r] = t->live[r * groups + k];
+        if (!left[r])
+            continue;
+        if (factor) {
+            const struct hessian_scales scales = qobs_hessian_scales_of(t, t->w + r * span + first, (size_t)n);
+            left[r] = !qobs_hessian_lanes_fit(factor, &scales, amax_of(&prospect[r].range));
+        }
+        if (left[r])
+            look_near(t, r, k, n, &prospect[r]);
+        else
+            choose_by_bounds(t, r, k, n, &prospect[r]);
+        any |= left[r];
+    }
+    if (!any)
+        return;
+    qobs_hessian_multiply(t, t->e, first, qobs_hessian_own(t->block, k), n, k, false, t->product);
+    for (int64_t r = 0; r < t->rows; r++)
+        if (left[r]) {
+            prospect[r].known = error_of(t, t->e, r, k, n);
+            choose(t, r, k, n, &prospect[r]);
+        }
+}
+
 static void start_group(struct hessian_tile *t, int64_t k)
 {
     const int64_t span = qobs_hessian_span(t->block), groups = t->block->groups;
@@ -209,7 +281,7 @@ static void start_group(struct hessian_tile *t, int64_t k)
     qobs_hessian_set_largest(t, h, n);
     for (int64_t r = 0; r < t->rows; r++) {
         const int64_t at = r * span + first;
-        t->live[r * groups + k] = is_live(t, r, k, t->w + at, n, reached);
+        t->live[r * groups + k] = is_live(t, r, k, t->w + at, n, reached, &prospect[r].range);
         for (int64_t i = 0; i < n; i++)
             t->x[at + i] = (double)t->w[at + i];
     }
@@ -220,12 +292,7 @@ static void start_group(struct hessian_tile *t, int64_t k)
         else
             leave(t, r, k, n);
     }
-    qobs_hessian_multiply(t, t->e, first, h, n, k, false, t->product);
-    for (int64_t r = 0; r < t->rows; r++)
-        if (t->live[r * groups + k]) {
-            prospect[r].known = error_of(t, t->e, r, k, n);
-            choose(t, r, k, n, &prospect[r]);
-        }
+    choose_groups(t, k, n, prospect);
     qobs_hessian_multiply(t, t->e, first, h, n, k, false, t->product);
     for (int64_t r = 0; r < t->rows; r++)
         if (t->live[r * groups + k])

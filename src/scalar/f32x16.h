@@ -35,6 +35,19 @@ DEEP_INLINE f32x16 f32x16_splat(float a) { F32X16_EACH(a); }
 DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] + b.f[i]); }
 DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] - b.f[i]); }
 DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] * b.f[i]); }
+DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] / b.f[i]); }
+
+/* The largest power of 2 that is not above a, which is positive and normal; less than 2^-126 becomes 0. */
+DEEP_INLINE f32x16 f32x16_power_of_2(f32x16 a) { F32X16_EACH(float_of_bits(bits_of_float(a.f[i]) & 0x7f800000)); }
+
+/* True if a <= b in a lane. */
+DEEP_INLINE bool f32x16_any_at_most(f32x16 a, f32x16 b)
+{
+    int any = 0;
+    for (int i = 0; i < 16; i++)
+        any |= a.f[i] <= b.f[i];
+    return any != 0;
+}
 DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
 {
     F32X16_EACH(fmaf(a.f[i], b.f[i], c.f[i]));

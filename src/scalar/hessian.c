@@ -2,7 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Portable search by a Hessian; contract and limits in templates/hessian.inl.h. */
+#include "scalar/f32x16.h"
 #include "scalar/tuning.h"
+
+#ifndef FP_FAST_FMAF
+#define HESSIAN_MULTIPLY_ADD(a, b, c) f32x16_add(f32x16_mul(a, b), c)
+#endif
 
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)

@@ -22,6 +22,7 @@
 #include "gram.h"
 #include "kernels/dispatch.h"
 #include "histogram.h"
+#include "nearly.h"
 #include "qobs/qobs.h"
 #include "squared_errors.h"
 #include "squares.h"
@@ -137,6 +138,7 @@ static struct tally check_table(const struct kernel_table *table, const struct o
     calls += check_squares(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_squared_errors(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_gram(table, options->seed, options->rounds, &tally.passed, &tally.failed);
+    calls += check_nearly(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     unsigned functions;
     const unsigned failed = slots_failed(table, CALLER_CHECK, &functions);
     tally.passed += functions - failed;
