@@ -10,4 +10,4 @@
 
 #define BLENDED_MAXIMA 1 /* a comparison and a blend instead of a part of the maxima */
 /* Prefetched into L1: costs nothing from L2. Nearer or further lines come later from L3 and memory. */
-#define BYTES_AHEAD 1024
+#define BYTES_AHEAD 4096
