@@ -3,8 +3,8 @@
 
 /* AVX-512 minimum and maximum for Intel processors; contract and limits in templates/minmax.inl.h. */
 #include "avx512/minmax_intel.h"
+#include "avx512/prefer_avx2_intel.h"
 #include "avx512/vec.h"
-#include "avx512/tuning_intel.h"
 
 #define WIDTH 16
 #include "templates/minmax.inl.h"

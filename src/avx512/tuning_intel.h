@@ -9,5 +9,4 @@
 #include "avx512/tuning.h"
 
 #define BLENDED_MAXIMA 1 /* a comparison and a blend instead of a part of the maxima */
-/* Prefetched into L1: costs nothing from L2. Nearer or further lines come later from L3 and memory. */
-#define BYTES_AHEAD 4096
+#define BYTES_AHEAD 4096 /* prefetched into L1, which costs little from L2 */
