@@ -197,12 +197,15 @@ static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t 
     struct K(bounds) b[SETS];
     for (int i = 0; i < SETS; i++)
         b[i] = K(bounds_of)(vec_load(two_pages ? last : x));
+    bool added = false;
 #if HAS_RAW && BLENDED_MAXIMA
-    if (n >= UNROLLED * LANES && K(begins_with_both_signs)(x))
+    added = n >= UNROLLED * LANES && K(begins_with_both_signs)(x);
+    if (added)
         x = K(signed_vectors)(&b[0], &b[1], x, last);
-    else
 #endif
-    if (two_pages) {
+    if (added) {
+        /* fewer than UNROLLED vectors are left */
+    } else if (two_pages) {
         x = K(pages)(b, x, last + VEC_BYTES);
     } else if (n * sizeof(BITS) >= TWO_STREAMS_BYTES) {
         const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
