@@ -180,11 +180,24 @@ def beside(row, avx512):
     row("a drop-in that declines 768 floats: more than without", "at most", 3, "python-declined-768", unit="us")
 
 
-# Minimum and maximum, where 0.95 of the read loop is not to be had (notes/minmax-groups.md, notes/minmax-columns.md):
-# from L2 the operations that a vector needs are the limit, and L2 of new processors reads 64 bytes a cycle. Groups of
-# 32 need 122 operations (f32) or 154 (bf16) for 2 KB, columns three a vector; a cycle has two of 512 bits. From L3
-# fewer loads are in flight between these operations, and prefetching helps on one processor and costs on another.
+# Minimum and maximum, where 0.95 of the read loop is not to be had (notes/minmax-rows.md, notes/minmax-groups.md,
+# notes/minmax-blocks.md, notes/minmax-columns.md): from L2 the operations that a vector needs are the limit, and L2 of
+# new processors reads 46 to 64 bytes a cycle. A vector needs two maxima of 512 bits; Intel has one a cycle, and one
+# comparison and a blend beside it, which makes 43 bytes a cycle at best. The horizontal reductions and the bounds of
+# blocks are added to that. Groups of 32 need 122 operations (f32) or 154 (bf16) for 2 KB, columns three a vector. From
+# L3 and memory fewer loads are in flight between these operations.
 RESTATED = {
+    ("f32", "row", "L2"): 0.75,
+    ("bf16", "row", "L2"): 0.75,
+    ("f32", "channel-4096", "L2"): 0.75,
+    ("bf16", "channel-4096", "L2"): 0.75,
+    ("f32", "head-128", "L2"): 0.75,
+    ("bf16", "head-128", "L2"): 0.75,
+    ("f32", "block-128x128", "L2"): 0.7,
+    ("bf16", "block-128x128", "L2"): 0.7,
+    ("f32", "group-128", "L2"): 0.6,
+    ("bf16", "group-128", "L2"): 0.6,
+    ("bf16", "group-32", "memory"): 0.8,
     ("f32", "group-32", "L2"): 0.5,
     ("bf16", "group-32", "L2"): 0.4,
     ("f32", "group-32", "L3"): 0.6,

@@ -42,6 +42,7 @@
 #define DELEGATED_VECTORS 512
 #define DELEGATED_ROW_PANELS_BYTES ((size_t)1 << 20)
 #define DELEGATED_COLUMNS_BYTES ((size_t)64 << 20)
+#define DELEGATED_INDEXED_BYTES ((size_t)16 << 20)
 /* Fake-quantize: distances from x to out, mod 4096, between which loads wait for unrelated stores. */
 #define ALIASED_ABOVE_BYTES 32
 #define ALIASED_BELOW_BYTES 256
@@ -62,6 +63,7 @@
     LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, DELEGATED_ROW_PANELS_BYTES)                                                    \
     LIMIT(QOBS_LIMITS_ROWS, COUNT, DELEGATED_VECTORS)                                                                  \
     LIMIT(QOBS_LIMITS_INDEXED, COUNT, PERMUTED_MIN_ROWS)                                                               \
+    LIMIT(QOBS_LIMITS_INDEXED, CALL, DELEGATED_INDEXED_BYTES)                                                          \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_ABOVE_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_BELOW_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_COLUMNS, CALL, DELEGATED_COLUMNS_BYTES)

@@ -18,6 +18,12 @@ DEEP_INLINE bool K(is_right)(enum bounds_form form, struct K(extent) e, BITS inf
     return !K(vec_any_ge)(form == AS_KEYS ? K(vec_max_s)(e.hi, vec_not(e.lo)) : e.hi, K(vec_splat)((KEY)inf));
 }
 
+/* True if there is no gap between runs. */
+static inline bool K(packed)(const struct K(runs) * r)
+{
+    return r->run_stride == (ptrdiff_t)(r->length * sizeof(BITS));
+}
+
 /* Reduces groups of LANES runs from `run` on while their bounds are right; returns the first run that is left. There
  * is no call in the loop: it would evict the constants from registers. */
 DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layout, const struct K(runs) * runs,
@@ -25,8 +31,10 @@ DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layou
 {
     const struct K(runs) r = *runs;
     const unsigned char *x = r.x + (ptrdiff_t)run * r.run_stride;
+    /* Nothing in gaps between runs; nearer if there are more operations to a byte. */
+    const ptrdiff_t ahead = !K(packed)(&r) ? 0 : layout == OVER_4_VECTORS ? BYTES_AHEAD : BYTES_AHEAD / 2;
     for (; end - run >= LANES; run += LANES, x += (ptrdiff_t)LANES * r.run_stride) {
-        const struct K(extent) e = K(reduce_runs)(form, layout, x, r.run_stride, r.length);
+        const struct K(extent) e = K(reduce_runs)(form, layout, x, r.run_stride, r.length, ahead);
         if (__builtin_expect(!K(is_right)(form, e, r.inf), 0))
             break;
         K(merge_extent)(form, e, &r, run);
@@ -81,12 +89,6 @@ DEEP_INLINE size_t K(short_runs)(enum run_layout layout, const struct K(runs) * 
             done = K(reduce_group_slowly)(layout, r, done, runs);
     }
     return done;
-}
-
-/* True if there is no gap between runs. */
-static inline bool K(packed)(const struct K(runs) * r)
-{
-    return r->run_stride == (ptrdiff_t)(r->length * sizeof(BITS));
 }
 
 /* Reduces the groups at the beginning that are short enough; returns the number of runs done. */

@@ -15,9 +15,29 @@ struct K(extent) {
     vec lo, hi;
 };
 
-DEEP_INLINE vec K(load_as)(enum bounds_form form, const void *p)
+#if HAS_RAW
+/* The maximum as unsigned integers, for one of two vectors that are compared side by side. */
+static inline vec K(max_u_beside)(vec a, vec b)
+{
+#if BLENDED_MAXIMA
+    return K(vec_blended_max_u)(a, b);
+#else
+    return K(vec_max_u)(a, b);
+#endif
+}
+#endif
+
+/* Prefetches the line `ahead` bytes after p into L1, if BYTES_AHEAD is not 0. */
+static inline void K(prefetch_ahead)(const unsigned char *p, ptrdiff_t ahead)
+{
+    if (BYTES_AHEAD > 0)
+        __builtin_prefetch(p + ahead, 0, 3);
+}
+
+DEEP_INLINE vec K(load_as)(enum bounds_form form, const unsigned char *p, ptrdiff_t ahead)
 {
     const vec v = vec_load_ordered(p);
+    K(prefetch_ahead)(p, ahead);
     return form == AS_RAW_BITS ? v : form == AS_KEYS ? K(vec_key)(v) : vec_and(v, K(vec_splat)(MOST_POSITIVE));
 }
 
@@ -28,6 +48,16 @@ DEEP_INLINE vec K(lower)(enum bounds_form form, vec a, vec b)
         return K(vec_max_u)(a, b);
 #endif
     return form == AS_KEYS ? K(vec_min_s)(a, b) : a;
+}
+
+/* The same for one of two vectors. */
+DEEP_INLINE vec K(lower_beside)(enum bounds_form form, vec a, vec b)
+{
+#if HAS_RAW
+    if (form == AS_RAW_BITS)
+        return K(max_u_beside)(a, b);
+#endif
+    return K(lower)(form, a, b);
 }
 
 DEEP_INLINE struct K(extent) K(extent_of)(enum bounds_form form, vec a, vec b)
@@ -41,28 +71,47 @@ DEEP_INLINE void K(add)(enum bounds_form form, struct K(extent) * e, vec v)
     e->hi = K(vec_max_s)(e->hi, v);
 }
 
+/* Adds to two extents; the lower bounds of the second are compared beside those of the first. */
+DEEP_INLINE void K(add_each)(enum bounds_form form, struct K(extent) * e, struct K(extent) * f, vec v, vec w)
+{
+    K(add)(form, e, v);
+    f->lo = K(lower_beside)(form, f->lo, w);
+    f->hi = K(vec_max_s)(f->hi, w);
+}
+
+/* Four vectors. Blended maxima take several cycles, so two vectors are compared before the accumulator. */
+DEEP_INLINE void K(add_four)(enum bounds_form form, struct K(extent) * e, struct K(extent) * f, const unsigned char *x,
+                             ptrdiff_t ahead)
+{
+    const vec p = K(load_as)(form, x, ahead), q = K(load_as)(form, x + VEC_BYTES, ahead);
+    const vec r = K(load_as)(form, x + 2 * VEC_BYTES, ahead), s = K(load_as)(form, x + 3 * VEC_BYTES, ahead);
+    K(add)(form, e, p);
+    K(add)(form, e, r);
+    f->hi = K(vec_max_s)(K(vec_max_s)(f->hi, q), s);
+    if (BLENDED_MAXIMA)
+        f->lo = K(lower_beside)(form, f->lo, K(lower_beside)(form, q, s));
+    else
+        f->lo = K(lower)(form, K(lower)(form, f->lo, q), s);
+}
+
 /* One run of more than 2 vectors. The last four may overlap: that changes no bound and needs no branch. */
 DEEP_INLINE struct K(extent)
-    K(run_extent)(enum bounds_form form, enum run_layout layout, const unsigned char *x, size_t n)
+    K(run_extent)(enum bounds_form form, enum run_layout layout, const unsigned char *x, size_t n, ptrdiff_t ahead)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
-#define UP_TO_LAST(p) K(load_as)(form, (p) < last ? (p) : last)
-    const vec v = K(load_as)(form, x), w = K(load_as)(form, x + VEC_BYTES);
+#define UP_TO_LAST(p) K(load_as)(form, (p) < last ? (p) : last, ahead)
+    const vec v = K(load_as)(form, x, ahead), w = K(load_as)(form, x + VEC_BYTES, ahead);
     struct K(extent) e = {v, v}, f = {w, w};
     if (layout == OVER_4_VECTORS) {
-        K(add)(form, &e, K(load_as)(form, x + 2 * VEC_BYTES));
-        K(add)(form, &f, K(load_as)(form, x + 3 * VEC_BYTES));
-        for (x += 4 * VEC_BYTES; x + 3 * VEC_BYTES < last; x += 4 * VEC_BYTES) {
-            K(add)(form, &e, K(load_as)(form, x));
-            K(add)(form, &f, K(load_as)(form, x + VEC_BYTES));
-            K(add)(form, &e, K(load_as)(form, x + 2 * VEC_BYTES));
-            K(add)(form, &f, K(load_as)(form, x + 3 * VEC_BYTES));
-        }
-        K(add)(form, &e, UP_TO_LAST(x));
-        K(add)(form, &f, UP_TO_LAST(x + VEC_BYTES));
+        const vec p = K(load_as)(form, x + 2 * VEC_BYTES, ahead);
+        K(add_each)(form, &e, &f, p, K(load_as)(form, x + 3 * VEC_BYTES, ahead));
+        for (x += 4 * VEC_BYTES; x + 3 * VEC_BYTES < last; x += 4 * VEC_BYTES)
+            K(add_four)(form, &e, &f, x, ahead);
+        const vec q = UP_TO_LAST(x);
+        K(add_each)(form, &e, &f, q, UP_TO_LAST(x + VEC_BYTES));
     }
-    K(add)(form, &e, UP_TO_LAST(x + 2 * VEC_BYTES));
-    K(add)(form, &f, K(load_as)(form, last));
+    const vec r = UP_TO_LAST(x + 2 * VEC_BYTES);
+    K(add_each)(form, &e, &f, r, K(load_as)(form, last, ahead));
 #undef UP_TO_LAST
     return (struct K(extent)){K(lower)(form, e.lo, f.lo), K(vec_max_s)(e.hi, f.hi)};
 }
@@ -89,32 +138,32 @@ DEEP_INLINE const unsigned char *K(next_run)(const unsigned char **x, ptrdiff_t 
 
 /* Two vectors of runs after the first step; *x advances by `stride` bytes for each. */
 DEEP_INLINE struct K(extent) K(reduce_2)(enum bounds_form form, enum run_layout layout, int first,
-                                         const unsigned char **x, ptrdiff_t stride, size_t length)
+                                         const unsigned char **x, ptrdiff_t stride, size_t length, ptrdiff_t ahead)
 {
     const unsigned char *const a = K(next_run)(x, stride), *const b = K(next_run)(x, stride);
     if (layout == OVER_4_VECTORS || layout == OVER_2_VECTORS) {
-        const struct K(extent) e = K(run_extent)(form, layout, a, length);
-        return K(reduce_step)(form, first, 0, e, K(run_extent)(form, layout, b, length));
+        const struct K(extent) e = K(run_extent)(form, layout, a, length, ahead);
+        return K(reduce_step)(form, first, 0, e, K(run_extent)(form, layout, b, length, ahead));
     }
-    const vec v = K(load_as)(form, a);
+    const vec v = K(load_as)(form, a, ahead);
     if (layout == OVER_1_VECTOR) {
         const size_t last = (length - LANES) * sizeof(BITS);
-        const struct K(extent) e = K(extent_of)(form, v, K(load_as)(form, a + last));
-        const vec w = K(load_as)(form, b);
-        return K(reduce_step)(form, first, 0, e, K(extent_of)(form, w, K(load_as)(form, b + last)));
+        const struct K(extent) e = K(extent_of)(form, v, K(load_as)(form, a + last, ahead));
+        const vec w = K(load_as)(form, b, ahead);
+        return K(reduce_step)(form, first, 0, e, K(extent_of)(form, w, K(load_as)(form, b + last, ahead)));
     }
     vec p, q; /* minima and maxima are the same vector up to here */
-    K(vec_pair)(first, 0, v, K(load_as)(form, b), &p, &q);
+    K(vec_pair)(first, 0, v, K(load_as)(form, b, ahead), &p, &q);
     return K(extent_of)(form, p, q);
 }
 
 /* Twice as many runs each. */
 #define REDUCE_TWICE(name, half, step)                                                                                 \
     DEEP_INLINE struct K(extent) name(enum bounds_form form, enum run_layout layout, int first,                        \
-                                      const unsigned char **x, ptrdiff_t stride, size_t length)                        \
+                                      const unsigned char **x, ptrdiff_t stride, size_t length, ptrdiff_t ahead)       \
     {                                                                                                                  \
-        const struct K(extent) e = half(form, layout, first, x, stride, length);                                       \
-        return K(reduce_step)(form, first, step, e, half(form, layout, first, x, stride, length));                     \
+        const struct K(extent) e = half(form, layout, first, x, stride, length, ahead);                                \
+        return K(reduce_step)(form, first, step, e, half(form, layout, first, x, stride, length, ahead));              \
     }
 REDUCE_TWICE(K(reduce_4), K(reduce_2), 1)
 REDUCE_TWICE(K(reduce_8), K(reduce_4), 2)
@@ -124,18 +173,18 @@ REDUCE_TWICE(K(reduce_32), K(reduce_16), 4)
 
 /* Bounds of LANES runs from x on, in the order of the runs. */
 DEEP_INLINE struct K(extent) K(reduce_runs)(enum bounds_form form, enum run_layout layout, const unsigned char *x,
-                                            ptrdiff_t run_stride, size_t length)
+                                            ptrdiff_t run_stride, size_t length, ptrdiff_t ahead)
 {
     const int first = layout == HALF_VECTORS ? 1 : layout == QUARTER_VECTORS ? 2 : 0, vectors = (int)LANES >> first;
     const ptrdiff_t stride = first > 0 ? VEC_BYTES : run_stride;
     struct K(extent) e;
     if (vectors == 4)
-        e = K(reduce_4)(form, layout, first, &x, stride, length);
+        e = K(reduce_4)(form, layout, first, &x, stride, length, ahead);
     else if (vectors == 8)
-        e = K(reduce_8)(form, layout, first, &x, stride, length);
+        e = K(reduce_8)(form, layout, first, &x, stride, length, ahead);
     else if (vectors == 16)
-        e = K(reduce_16)(form, layout, first, &x, stride, length);
+        e = K(reduce_16)(form, layout, first, &x, stride, length, ahead);
     else
-        e = K(reduce_32)(form, layout, first, &x, stride, length);
+        e = K(reduce_32)(form, layout, first, &x, stride, length, ahead);
     return (struct K(extent)){K(vec_order)(first, e.lo), K(vec_order)(first, e.hi)};
 }

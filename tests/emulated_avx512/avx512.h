@@ -47,6 +47,9 @@
 #define __AVX512DQ__ 1
 #define __AVX512VL__ 1
 
+/* Kernels that exist twice run as on the other processors: natively and emulated, one machine tests both kinds. */
+#define __builtin_cpu_is(vendor) (!__builtin_cpu_is(vendor))
+
 /* The kernels' only assembly keeps a vector in a register, which no CPU without AVX-512 has. The second macro is for
  * `__asm__ volatile`. */
 #define __asm__(...) __asm__("")
@@ -411,6 +414,7 @@ COMPARE(_mm512_cmpge_epi16_mask, __mmask32, 32, a.i16[n] >= b.i16[n])
 COMPARE(_mm512_cmpge_epi32_mask, __mmask16, 16, a.i32[n] >= b.i32[n])
 COMPARE(_mm512_cmpge_epi64_mask, __mmask8, 8, a.i64[n] >= b.i64[n])
 COMPARE(_mm512_cmple_epu16_mask, __mmask32, 32, a.u16[n] <= b.u16[n])
+COMPARE(_mm512_cmplt_epu16_mask, __mmask32, 32, a.u16[n] < b.u16[n])
 COMPARE(_mm512_cmplt_epu32_mask, __mmask16, 16, a.u32[n] < b.u32[n])
 COMPARE(_mm512_cmpneq_epi16_mask, __mmask32, 32, a.i16[n] != b.i16[n])
 COMPARE(_mm512_cmpneq_epi32_mask, __mmask16, 16, a.i32[n] != b.i32[n])
@@ -443,6 +447,11 @@ BLEND(_mm512_mask_blend_ps, s, u32, 16, __mmask16)
 static inline __m512i _mm512_mask_mov_epi16(__m512i old, __mmask32 k, __m512i a)
 {
     return _mm512_mask_blend_epi16(k, old, a);
+}
+
+static inline __m512i _mm512_mask_mov_epi32(__m512i old, __mmask16 k, __m512i a)
+{
+    return _mm512_mask_blend_epi32(k, old, a);
 }
 
 static inline __m512 _mm512_mask_mov_ps(__m512 old, __mmask16 k, __m512 a) { return _mm512_mask_blend_ps(k, old, a); }

@@ -153,11 +153,13 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(cmpneq_epi32_mask, i, j);
     I(cmpneq_epi64_mask, i, j);
     I(test_epi32_mask, i, j);
+    I(cmplt_epu16_mask, i, j);
     I(cmplt_epu32_mask, i, j);
     I(movepi32_mask, i);
     I(mask_blend_epi64, k8, i, j);
     I(mask_blend_ps, k16, s, t);
     I(mask_mov_epi16, i, k32, j);
+    I(mask_mov_epi32, i, k16, j);
     I(mask_mov_ps, s, k16, t);
     I(maskz_mov_epi16, k32, i);
     I(maskz_mov_epi32, k16, i);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* AVX-512 minimum and maximum for Intel processors; contract and limits in templates/minmax.inl.h. */
+#include "avx512/minmax_intel.h"
+#include "avx512/prefer_avx2_intel.h"
+#include "avx512/vec.h"
+
+#define WIDTH 16
+#include "templates/minmax.inl.h"
+#define WIDTH 32
+#include "templates/minmax.inl.h"
+#define WIDTH 64
+#include "templates/minmax.inl.h"
+
+#define ENTRY(name) name##_avx512_intel
+#include "templates/minmax_entries.inl.h"
