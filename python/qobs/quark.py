@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._dropin import Declined, Dropin
-from ._dropin_torch import counts, eligible, plain, ranges
+from ._dropin_torch import counts, eligible, plain, ranges, small
 from ._minmax import minmax
 
 _dropin = Dropin("quark", "0.13")
@@ -53,7 +53,7 @@ def _store(self: Any, low: Any, high: Any, dtype: Any) -> None:
 
 def _per_tensor(self: Any, x_orig: Any) -> Any:
     import torch
-    if not plain(self.min_val, self.max_val):
+    if small(x_orig) or not plain(self.min_val, self.max_val):  # reading buffers takes longer than declining
         raise Declined
     low, high = ranges(x_orig, None)
     if not self.is_dynamic:
@@ -66,7 +66,7 @@ def _per_tensor(self: Any, x_orig: Any) -> Any:
 
 def _per_channel(self: Any, x_orig: Any) -> Any:
     import torch
-    if not plain(self.min_val, self.max_val) or self.ch_axis is None or x_orig.dim() < 2:
+    if small(x_orig, self.ch_axis) or not plain(self.min_val, self.max_val) or self.ch_axis is None or x_orig.dim() < 2:
         raise Declined
     low, high = ranges(x_orig, self.ch_axis)
     low, high = low.to(self.min_val.dtype), high.to(self.max_val.dtype)
