@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# Builds a Python without a global interpreter lock from Debian's source package, for scripts/test.sh python. Takes ten minutes of a
-# processor and 700 MB; installs the headers it needs with apt-get.
+# Builds a Python without a global interpreter lock from Debian's source package, for scripts/test.sh python. Takes ten
+# minutes of a processor and 900 MB; installs the headers it needs with apt-get.
 #
 #   scripts/free-threaded.sh DIRECTORY
 #

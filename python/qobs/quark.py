@@ -215,7 +215,8 @@ def _shift(self: Any, low: Any, high: Any, cls: Any, granularity: str) -> Any:
     import torch
     x, start, dtype = self.original_tensor, cls.__mro__[1], self.dtype.value
     if type(self) is not cls or dtype not in ("int8", "uint8") or x is None or x.dtype != torch.float32 or \
-            small(x) or not eligible(x) or self.pos_range != 5 or torch.device(self.compute_device).type != "cpu" or not plain(low, high):
+            small(x) or not eligible(x) or self.pos_range != 5 or \
+            torch.device(self.compute_device).type != "cpu" or not plain(low, high):
         raise Declined
     scale, zero_point = start._calculate_one_batch_quant_param(self, low, high)
     position, errors, total = self._scale2pos(scale), [], c_double()

@@ -96,17 +96,20 @@ def test_squared_errors(dtype, scale_type, zero_point_type):
 @pytest.mark.parametrize("dtype", [Dtype.int8, Dtype.uint8], ids=str)
 @pytest.mark.parametrize("kind", ["PerTensor", "PerChannel"])
 def test_powers_of_two(kind, dtype, symmetric):
-    """Scales and zero points after every batch; uniform, normal and heavy-tailed batches choose other powers. A batch of
-    bfloat16 and one whose errors are all 0 are declined."""
+    """Scales and zero points after every batch; uniform, normal and heavy-tailed batches choose other powers. A batch
+    of bfloat16 and one whose errors are all 0 are declined."""
     name, generator = f"{kind}PowOf2MinMSEObserver", torch.Generator().manual_seed(3)
-    scheme = {"qscheme": QSchemeType.per_channel, "ch_axis": 1} if kind == "PerChannel" else {"qscheme": QSchemeType.per_tensor}
+    scheme = {"qscheme": QSchemeType.per_tensor}
+    if kind == "PerChannel":
+        scheme = {"qscheme": QSchemeType.per_channel, "ch_axis": 1}
     normal = torch.randn(256, 512, generator=generator) + (0 if symmetric else 1)
     values = [normal, torch.rand(256, 512, generator=generator), normal ** 5, normal.bfloat16(), (normal * 4).round()]
 
     def run():
         cls, found = getattr(upstream, name), []
         for x in values:
-            observer = cls(QTensorConfig(observer_cls=cls, **{**COMMON, "dtype": dtype, "symmetric": symmetric, **scheme}))
+            settings = {**COMMON, "dtype": dtype, "symmetric": symmetric, **scheme}
+            observer = cls(QTensorConfig(observer_cls=cls, **settings))
             for factor in (1, 3):
                 observer(x * factor)
                 found.append([observer._calculate_qparams(), vars(observer)["original_tensor"]])
