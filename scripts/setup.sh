@@ -4,7 +4,7 @@
 #
 # Installs what this machine lacks for building qobs, with apt-get (Debian 12 or later). Does nothing where all is there.
 #
-#   scripts/setup.sh [--clang] [--cross] [--bench] [--install] [--fuzz] [--portable]
+#   scripts/setup.sh [--clang] [--cross] [--bench] [--install] [--fuzz] [--portable] [--free-threaded]
 #
 #   --clang   the second compiler the tests use
 #   --cross   compiler, emulator and libraries for aarch64; the emulator for older x86-64 CPUs
@@ -12,6 +12,7 @@
 #   --install Doxygen, and what the tests of an installed copy use
 #   --portable compilers, emulators and libraries for s390x, riscv64, musl and Windows
 #   --fuzz    clang with libFuzzer and all sanitizers, valgrind, clang-tidy and cppcheck
+#   --free-threaded what scripts/free-threaded.sh needs
 set -euo pipefail
 
 # Recommended packages are not installed, so the C library's headers are named. python3-numpy compares golden cases; it
@@ -35,6 +36,7 @@ for option; do
         packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x libgomp1:s390x libsleef-dev:s390x libcjson-dev:s390x gcc-riscv64-linux-gnu
                    libc6-dev-riscv64-cross musl-tools gcc-mingw-w64-x86-64-posix qemu-user)
         ;;
+    --free-threaded) packages+=(make xz-utils libffi-dev libssl-dev zlib1g-dev) ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm-19 clang-tidy-19 cppcheck valgrind) ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2

@@ -5,7 +5,7 @@
 # Installs what is missing, builds qobs in every way and runs every test, in build-test. Ends with "N passed, N failed" and
 # exit status 1 if anything failed.
 #
-#   scripts/test.sh [--full] [STAGE]...
+#   scripts/test.sh [--full] [--free-threaded] [STAGE]...
 #
 #   gcc        release build without warnings, its tests
 #   golden     the program against upstream's results, on every instruction set of this CPU
@@ -30,17 +30,21 @@
 #   upstream   golden inputs through the newest packages of upstream; with --full, or by name
 #   live       qobs quantize beside llm-compressor of PyPI, whole directories; left out if it cannot be installed
 #   python     the Python package: its wheel, built in isolation, in an empty environment of every Python that is there; its tests with
-#              numpy alone, then with the frameworks of PyPI and their own tests; says what cannot be installed
+#              numpy alone, also in a free-threaded Python, then with the frameworks of PyPI and their own tests; says what cannot be
+#              installed
 #   (golden, clang, aarch64, cpus, bench, install, portable, analyse, live and memory use what gcc has built, which is built before)
 #   --full     all kernel checks at length, golden cases on more builds
+#   --free-threaded builds a free-threaded Python first if this machine has none
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 full=
+build_free_threaded=
 stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
+    --free-threaded) build_free_threaded=1 ;;
     gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | \
         races | memory | python | live | upstream) stages+=("$argument") ;;
     *)
@@ -454,15 +458,20 @@ stage_exercises() {
 
 # environment NAME PACKAGE...: a virtual environment with packages of PyPI, which take minutes to install; that of an earlier run serves.
 environment() {
-    local directory=$top/$1
-    if [[ -e $directory/packages && $(<"$directory/packages") == "${*:2}" ]]; then
+    environment_of python3 "$@"
+}
+
+# environment_of PYTHON NAME PACKAGE...
+environment_of() {
+    local directory=$top/$2
+    if [[ -x $directory/bin/python && -e $directory/packages && $(<"$directory/packages") == "${*:3}" ]]; then
         return
     fi
     rm -rf "$directory"
-    if { python3 -m venv "$directory" && timeout 900 "$directory/bin/pip" install "${@:2}"; } >>"$log" 2>&1; then
-        echo "${*:2}" >"$directory/packages"
+    if { "$1" -m venv "$directory" && timeout 900 "$directory/bin/pip" install "${@:3}"; } >>"$log" 2>&1; then
+        echo "${*:3}" >"$directory/packages"
     else
-        echo "    left out: cannot be installed here: ${*:2}"
+        echo "    left out: cannot be installed here: ${*:3}"
         return 1
     fi
 }
@@ -481,6 +490,17 @@ pythons() {
                 break
             fi
         done
+    done
+}
+
+# A free-threaded Python of this machine, or the one of scripts/free-threaded.sh.
+free_threaded() {
+    local python
+    for python in python3.{13,14,15}t "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*t/bin/python3 $top/free-threaded/bin/python3; do
+        if "$python" -c 'import sys, sysconfig, venv; sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))' 2>/dev/null; then
+            echo "$python"
+            break
+        fi
     done
 }
 
@@ -511,6 +531,23 @@ python_tests() {
     counted env HF_HUB_OFFLINE=1 "$top/$1/bin/python" -B -m pytest -q -p no:cacheprovider "${@:2}"
 }
 
+# The package and its tests without a global interpreter lock.
+python_free_threaded() {
+    local python
+    python=$(free_threaded)
+    if [[ ! $python && $build_free_threaded ]]; then
+        counted single scripts/free-threaded.sh $top/free-threaded
+        python=$(free_threaded)
+    fi
+    if [[ $python ]]; then
+        counted single plain_python "$python" $top/python-plain
+        # PYTHON_GIL=0: packages that do not declare that they need no lock would bring it back.
+        environment_of "$python" free --only-binary=:all: numpy ml_dtypes pytest && PYTHON_GIL=0 python_tests free python/tests
+    elif [[ ! $build_free_threaded ]]; then
+        echo "    left out: a free-threaded Python, without --free-threaded, which builds one"
+    fi
+}
+
 stage_python() {
     local directory=$top/python python
     # Without PyPI there is nothing to build the wheel with.
@@ -529,6 +566,7 @@ stage_python() {
         counted single plain_python "$python" $directory-plain
     done
     python_tests python python/tests
+    python_free_threaded
     if environment live "${live[@]}"; then
         python_tests live python/tests
         # Upstream's suites without and with the drop-ins; only llm-compressor's distribution on PyPI brings its tests.

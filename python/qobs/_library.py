@@ -413,7 +413,15 @@ def call(function, *arguments) -> None:
     if function(*arguments, _byref(error)) != OK:
         raise ERRORS.get(error.status, Error)(error.message.decode("utf-8", "replace"))
     if failures:
-        raise failures.pop()
+        _raise_failure()
+
+
+def _raise_failure() -> None:
+    try:
+        failure = failures.pop()
+    except IndexError:  # another thread has raised it
+        return
+    raise failure
 
 
 def create(function, *arguments) -> int:

@@ -70,6 +70,7 @@ class _Shared(Threads):
 
 _shared: dict[int, _Shared] = {1: _Shared(1)}  # never removed: observers keep their addresses
 _count = 1
+_change = threading.Lock()  # the number and the address change together
 
 
 def set_threads(count: int | None) -> int:
@@ -79,8 +80,8 @@ def set_threads(count: int | None) -> int:
     Many calls at the same time, such as one a layer, use processors better than many threads in one call. quantize and
     audit have threads of their own. Errors: InvalidArgumentError."""
     global _count
-    before, threads = _count, _Shared(count)
-    _shared.setdefault(threads.count, threads)
-    _count = threads.count
-    c.runtime = _shared[_count].address
+    threads = _Shared(count)
+    with _change:
+        before, _count = _count, threads.count
+        c.runtime = _shared.setdefault(_count, threads).address
     return before

@@ -15,7 +15,6 @@ import weakref
 from typing import Any
 
 from ._dropin import Declined, Dropin
-from ._functions import presets
 from ._library import NonfiniteError
 from ._observer import Observer
 
@@ -32,10 +31,9 @@ def install(*, strict: bool = False, streaming: bool = False) -> None:
     from onnxruntime.quantization import calibrate
     if _dropin.begin(strict, onnxruntime.__version__):
         collector = calibrate.HistogramCollector
-        if "ort.EntropyCalibrater" in presets():
-            _dropin.replace_method(collector, "collect_value", "onnxruntime.collect_value", _collect_value)
-            _dropin.replace_method(collector, "collect_absolute_value", "onnxruntime.collect_absolute_value",
-                                   _collect_absolute_value)
+        _dropin.replace_method(collector, "collect_value", "onnxruntime.collect_value", _collect_value)
+        _dropin.replace_method(collector, "collect_absolute_value", "onnxruntime.collect_absolute_value",
+                               _collect_absolute_value)
         _dropin.replace_method(collector, "get_entropy_threshold", "onnxruntime.entropy", _get_entropy_threshold)
         if streaming:
             original = calibrate.HistogramCalibrater.collect_data

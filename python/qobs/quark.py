@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Drop-in for the observers of AMD Quark: minima and maxima, magnitudes of MX blocks, histograms.
+"""Drop-in for the observers of AMD Quark: minima and maxima, magnitudes of MX blocks, histograms, squared errors.
 
     import qobs.quark
     qobs.quark.install()
@@ -11,11 +11,17 @@ docs/dropins.md lists what is served, what is declined and what differs. Read in
 quark/torch/quantization/observer/observer.py."""
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from ctypes import byref, c_double
 from typing import Any
 
 from ._dropin import Declined, Dropin
-from ._dropin_torch import counts, eligible, plain, ranges
+from ._dropin_torch import counts, eligible, plain, ranges, small
+from ._functions import fake_quantize, range_by_mse
+from ._library import call, lib
 from ._minmax import minmax
+from ._tensor import view
 
 _dropin = Dropin("quark", "0.13")
 
@@ -28,7 +34,10 @@ def install(*, strict: bool = False) -> None:
         for name, method, attempt in (
                 ("PerTensorMinMaxObserver", "forward", _per_tensor), ("PerChannelMinMaxObserver", "_forward", _per_channel),
                 ("PerGroupMinMaxObserver", "_forward", _per_group), ("PerBlockMXObserver", "forward", _mx),
-                ("PerTensorHistogramObserver", "forward", _histogram)):
+                ("PerTensorHistogramObserver", "forward", _histogram),
+                ("PerTensorMSEObserver", "get_min_max_by_mse", _by_mse),
+                ("PerTensorPowOf2MinMSEObserver", "_calculate_one_batch_quant_param", _power_of_two),
+                ("PerChannelPowOf2MinMSEObserver", "_calculate_one_batch_quant_param", _powers_of_two)):
             _dropin.replace_method(getattr(observer, name), method, f"quark.{name}", attempt)
 
 
@@ -53,7 +62,7 @@ def _store(self: Any, low: Any, high: Any, dtype: Any) -> None:
 
 def _per_tensor(self: Any, x_orig: Any) -> Any:
     import torch
-    if not plain(self.min_val, self.max_val):
+    if small(x_orig) or not plain(self.min_val, self.max_val):  # reading buffers takes longer than declining
         raise Declined
     low, high = ranges(x_orig, None)
     if not self.is_dynamic:
@@ -66,7 +75,7 @@ def _per_tensor(self: Any, x_orig: Any) -> Any:
 
 def _per_channel(self: Any, x_orig: Any) -> Any:
     import torch
-    if not plain(self.min_val, self.max_val) or self.ch_axis is None or x_orig.dim() < 2:
+    if small(x_orig, self.ch_axis) or not plain(self.min_val, self.max_val) or self.ch_axis is None or x_orig.dim() < 2:
         raise Declined
     low, high = ranges(x_orig, self.ch_axis)
     low, high = low.to(self.min_val.dtype), high.to(self.max_val.dtype)
@@ -142,3 +151,96 @@ def _histogram(self: Any, x_orig: Any) -> Any:
         heights[:self.calib_hist.numel()] += self.calib_hist
     self.device, self._num_bins, self.calib_bin_edges, self.calib_hist = x_orig.device, bins, edges, heights
     return x_orig
+
+
+_SEARCHED = ("int4", "uint4", "int8", "uint8", "fp8_e4m3", "fp8_e5m2")
+
+
+#: relative to the smallest error. torch adds up the errors of bins in float32, qobs in double; that differs by less.
+_TIE = 4e-6
+
+
+def _nearly_best(search: Callable[[int, int], Any], first: int, bins: int) -> list[int]:
+    """Every candidate whose error is the smallest one but for _TIE, in order. search(start, stride) finds the best of
+    start, start + stride, ...: classes that have none are left out, others are halved."""
+    stride = min(64, bins - first)
+    classes = [(start, stride, search(start, stride)) for start in range(first, first + stride)]
+    limit, found = min(best.score for _, _, best in classes) * (1 + _TIE), []
+    while classes:
+        start, stride, best = classes.pop()
+        if not best.score <= limit:
+            continue
+        if start + stride >= bins:
+            found.append(start)
+            continue
+        for half in (start, start + stride):
+            holds = (best.last_bin - half) % (2 * stride) == 0
+            classes.append((half, 2 * stride, best if holds else search(half, 2 * stride)))
+    return sorted(found)
+
+
+def _by_mse(self: Any, calib_hist: Any, calib_bin_edges: Any, stride: int = 1, start_bin: int = 2045) -> Any:
+    """The centre of a bin with the smallest mean squared error. Upstream's own float32 sums decide between candidates
+    that are nearly as good as the best."""
+    import torch
+    from quark.torch.quantization.observer import observer
+    dtype, edges, bins = self.dtype.value, calib_bin_edges, calib_hist.numel()
+    if type(self) is not observer.PerTensorMSEObserver or dtype not in _SEARCHED or not eligible(calib_hist) or \
+            not eligible(edges) or not calib_hist.dtype == edges.dtype == torch.float32 or edges.dim() != 1 or \
+            edges.shape[0] != bins + 1 or stride != 1 or start_bin < 0 or \
+            (self.device is not None and torch.device(self.device).type != "cpu") or \
+            self.eps != torch.finfo(torch.float32).eps or not torch.isfinite(edges).all() or \
+            edges[min(start_bin, bins - 1)] < 0:  # upstream raises
+        raise Declined
+    settings = {"dtype": dtype, "symmetric": bool(self.symmetric), "scale_type": self.scale_type.value,
+                "zero_point_type": self.zero_point_type.value}
+
+    def search(start: int, stride: int) -> Any:
+        return range_by_mse(calib_hist, edges, config="quark.PerTensorMSEObserver", start_bin=start, stride=stride,
+                            **settings)
+    centres, zero, errors = (edges[1:] + edges[:-1]) / 2, torch.tensor(0), []
+    candidates = _nearly_best(search, min(start_bin, bins - 1), bins)
+    if not candidates:
+        raise Declined  # infinite errors
+    for i in candidates if len(candidates) > 1 else ():
+        rounded = self.scaling_fp8(centres, centres[i]) if dtype.startswith("fp8") else \
+            self.int_fake_tensor_quant(centres, zero, centres[i])
+        errors.append(((rounded - centres) ** 2 * calib_hist).mean())
+    return zero, centres[candidates[torch.argmin(torch.stack(errors)) if errors else 0]]
+
+
+def _shift(self: Any, low: Any, high: Any, cls: Any, granularity: str) -> Any:
+    """The power of two, from four times to a quarter of the scale of the range, with the smallest squared error of the
+    last batch; all channels are shifted alike. Errors that differ by less than sums in float32 do are declined."""
+    import torch
+    x, start, dtype = self.original_tensor, cls.__mro__[1], self.dtype.value
+    if type(self) is not cls or dtype not in ("int8", "uint8") or x is None or x.dtype != torch.float32 or \
+            small(x) or not eligible(x) or self.pos_range != 5 or \
+            torch.device(self.compute_device).type != "cpu" or not plain(low, high):
+        raise Declined
+    scale, zero_point = start._calculate_one_batch_quant_param(self, low, high)
+    position, errors, total = self._scale2pos(scale), [], c_double()
+    scales = [self._pos2scale(position + i - 2) for i in range(5)]
+    value = view(x)
+    for candidate in scales:
+        rounded = view(fake_quantize(x, f"torch.{granularity}", candidate, zero_point, dtype=f"q{dtype}"))
+        call(lib.measure_error, value.address, rounded.address, byref(total), byref(c_double()))
+        errors.append(total.value)
+    best, second = sorted(errors)[:2]
+    if not sum(errors) < math.inf or second - best <= 1e-4 * second:
+        raise Declined
+    self.original_tensor = None
+    return scales[errors.index(best)], zero_point
+
+
+def _power_of_two(self: Any, min_val: Any, max_val: Any) -> Any:
+    from quark.torch.quantization.observer import observer
+    return _shift(self, min_val, max_val, observer.PerTensorPowOf2MinMSEObserver, "MinMaxObserver")
+
+
+def _powers_of_two(self: Any, min_val: Any, max_val: Any) -> Any:
+    from quark.torch.quantization.observer import observer
+    if self.ch_axis is None:
+        raise Declined
+    return _shift(self, min_val, max_val, observer.PerChannelPowOf2MinMSEObserver,
+                  f"PerChannelMinMaxObserver ch_axis={self.ch_axis}")

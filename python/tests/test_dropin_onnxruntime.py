@@ -2,7 +2,6 @@
 # SPDX-FileCopyrightText: The qobs authors
 """The drop-in for ONNX Runtime: the same histograms, thresholds and quantized models."""
 import pytest
-import qobs
 from dropin_tools import bits, served
 
 np = pytest.importorskip("numpy")
@@ -11,8 +10,6 @@ pytest.importorskip("onnxruntime.quantization")
 import qobs.onnxruntime as dropin  # noqa: E402
 from onnxruntime.quantization import CalibrationMethod, QuantFormat, quantize_static  # noqa: E402
 from onnxruntime.quantization import calibrate as upstream  # noqa: E402
-
-COUNTS = "ort.EntropyCalibrater" in qobs.presets()
 
 
 class Reader(upstream.CalibrationDataReader):
@@ -64,7 +61,7 @@ def test_collectors(method, symmetric, bins):
     assert found == wanted
     assert not calls.declined(), calls
     name = "collect_absolute_value" if (method, symmetric) == ("percentile", True) else "collect_value"
-    assert not COUNTS or calls[f"onnxruntime.{name}"] == len(values)
+    assert calls[f"onnxruntime.{name}"] == len(values)
     assert method != "entropy" or calls["onnxruntime.entropy"] == 2
 
 
@@ -84,7 +81,6 @@ def test_entropy(levels):
         assert calls == {"onnxruntime.entropy": 1}
 
 
-@pytest.mark.skipif(not COUNTS, reason="the library has no preset ort.EntropyCalibrater")
 @pytest.mark.parametrize("case", ["nan", "float16", "empty", "elsewhere"])
 def test_declined(case):
     def run(swap=lambda: None):
@@ -105,17 +101,51 @@ def test_declined(case):
     assert calls["onnxruntime.collect_value declined"] == 1 and found == wanted, calls
 
 
-@pytest.mark.parametrize("method", ["Entropy", "Percentile", "MinMax"])
-def test_quantize_static(method, model, tmp_path):
-    """Every byte of the quantized model."""
+def qparams(path):
+    """Name -> scale or zero point of every quantized tensor of a model."""
+    return {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer
+            if t.name.endswith(("_scale", "_zero_point"))}
+
+
+@pytest.mark.parametrize("method, options, calls_of", [
+    ("Entropy", {}, {"collect_value": 1, "entropy": 4}),
+    ("Entropy", {"ActivationSymmetric": True}, {"collect_value": 1, "entropy": 4}),
+    ("Percentile", {}, {"collect_absolute_value": 1}),
+    ("Percentile", {"CalibTensorRangeSymmetric": False, "CalibPercentile": 99}, {"collect_value": 1}),
+    ("Percentile", {"ActivationSymmetric": True, "CalibPercentile": 90}, {"collect_absolute_value": 1}),
+    ("MinMax", {}, {})])
+def test_quantize_static(method, options, calls_of, model, tmp_path):
+    """Scales, zero points and every byte of the quantized model, all batches in one collection. Every call is served."""
     def run(path):
         quantize_static(model, path, Reader(batches()), quant_format=QuantFormat.QDQ,
-                        calibrate_method=CalibrationMethod[method])
-        return path.read_bytes()
+                        calibrate_method=CalibrationMethod[method], extra_options=options)
+        return bits(qparams(path)), path.read_bytes()
     wanted = run(tmp_path / "without.onnx")
     with served(dropin) as calls:
         found = run(tmp_path / "with.onnx")
-    assert not calls.declined() and (method != "Entropy" or calls["onnxruntime.entropy"] >= 3), calls
+    assert {k.removeprefix("onnxruntime."): n for k, n in calls.items()} == calls_of
+    assert len(wanted[0]) >= 8 and found[0] == wanted[0]
+    assert found[1] == wanted[1]
+
+
+@pytest.mark.parametrize("method, options", [
+    ("Entropy", {"num_bins": 700, "num_quantized_bins": 100}), ("Entropy", {"symmetric": True, "num_bins": 300}),
+    ("Percentile", {"num_bins": 333, "percentile": 95}), ("Percentile", {"symmetric": False, "percentile": 95})])
+def test_collections(method, options, model, tmp_path):
+    """Calibraters that collect three times, two batches each: histograms and thresholds of every tensor."""
+    def run():
+        made = upstream.create_calibrator(model, augmented_model_path=str(tmp_path / "augmented.onnx"),
+                                          calibrate_method=CalibrationMethod[method], extra_options=options)
+        for i in range(3):
+            made.collect_data(Reader(batches(6)[2 * i:2 * i + 2]))
+        return bits({k: vars(v) for k, v in made.compute_data().items()})
+    wanted = run()
+    with served(dropin) as calls:
+        found = run()
+    assert not calls.declined(), calls
+    kind = "collect_absolute_value" if method == "Percentile" and options.get("symmetric", True) else "collect_value"
+    assert calls.get("onnxruntime.entropy", 0) == (len(wanted) if method == "Entropy" else 0) and len(wanted) >= 4
+    assert calls[f"onnxruntime.{kind}"] == 3
     assert found == wanted
 
 

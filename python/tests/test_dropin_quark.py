@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("quark.torch.quantization")
 import qobs.quark as dropin  # noqa: E402
 from quark.torch.quantization.config.config import QTensorConfig  # noqa: E402
-from quark.torch.quantization.config.type import Dtype, QSchemeType, RoundType, ScaleType  # noqa: E402
+from quark.torch.quantization.config.type import Dtype, QSchemeType, RoundType, ScaleType, ZeroPointType  # noqa: E402
 from quark.torch.quantization.observer import observer as upstream  # noqa: E402
 
 COMMON = {"dtype": Dtype.int8, "symmetric": True, "round_method": RoundType.half_even, "is_dynamic": False,
@@ -59,6 +59,102 @@ def test_observers(case, dtype):
     assert sum(n for k, n in calls.items() if not k.endswith("ed")) >= len(values) - (case == "MSE asymmetric"), calls
     assert not calls.names(" failed") and (not calls.declined() or case == "MSE asymmetric"), calls
     assert found == wanted
+
+
+def histogram(dtype, symmetric, scale_type, zero_point_type, seed):
+    """An observer of three batches whose range grows."""
+    settings = {**TENSOR, "dtype": Dtype[dtype], "symmetric": symmetric, "scale_type": scale_type,
+                "zero_point_type": zero_point_type}
+    observer = upstream.PerTensorMSEObserver(QTensorConfig(observer_cls=upstream.PerTensorMSEObserver, **settings))
+    generator = torch.Generator().manual_seed(seed)
+    for i in range(3):
+        observer(torch.randn(60_000, generator=generator) * (1 + 0.4 * i) + (0 if symmetric else 4))
+    return observer
+
+
+@pytest.mark.parametrize("zero_point_type", ZeroPointType, ids=str)
+@pytest.mark.parametrize("scale_type", [ScaleType.float, ScaleType.float16, ScaleType.pof2], ids=str)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int4", "uint4", "fp8_e4m3", "fp8_e5m2"])
+def test_squared_errors(dtype, scale_type, zero_point_type):
+    """The rule alone, from few and from thousands of candidates. A histogram whose edges do not fit raises upstream."""
+    tried = 0
+    for symmetric in (True, False):
+        observer = histogram(dtype, symmetric, scale_type, zero_point_type, len(dtype) + symmetric)
+        state, first = (observer.calib_hist, observer.calib_bin_edges), int((observer.calib_bin_edges < 0).sum())
+        if len(state[1]) != len(state[0]) + 1:
+            continue
+        for start_bin in (len(state[0]) - 1, len(state[0]) - 70, first + 300, 10**6):
+            wanted = bits(observer.get_min_max_by_mse(*state, start_bin=start_bin))
+            with served(dropin) as calls:
+                assert bits(observer.get_min_max_by_mse(*state, start_bin=start_bin)) == wanted
+            assert calls == {"quark.PerTensorMSEObserver": 1}
+            tried += 1
+    assert tried >= 4
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("dtype", [Dtype.int8, Dtype.uint8], ids=str)
+@pytest.mark.parametrize("kind", ["PerTensor", "PerChannel"])
+def test_powers_of_two(kind, dtype, symmetric):
+    """Scales and zero points after every batch; uniform, normal and heavy-tailed batches choose other powers. A batch
+    of bfloat16 and one whose errors are all 0 are declined."""
+    name, generator = f"{kind}PowOf2MinMSEObserver", torch.Generator().manual_seed(3)
+    scheme = {"qscheme": QSchemeType.per_tensor}
+    if kind == "PerChannel":
+        scheme = {"qscheme": QSchemeType.per_channel, "ch_axis": 1}
+    normal = torch.randn(256, 512, generator=generator) + (0 if symmetric else 1)
+    values = [normal, torch.rand(256, 512, generator=generator), normal ** 5, normal.bfloat16(), (normal * 4).round()]
+
+    def run():
+        cls, found = getattr(upstream, name), []
+        for x in values:
+            settings = {**COMMON, "dtype": dtype, "symmetric": symmetric, **scheme}
+            observer = cls(QTensorConfig(observer_cls=cls, **settings))
+            for factor in (1, 3):
+                observer(x * factor)
+                found.append([observer._calculate_qparams(), vars(observer)["original_tensor"]])
+        return bits(found)
+    wanted = run()
+    with served(dropin) as calls:
+        assert run() == wanted
+    assert len({repr(w[0]) for w in wanted}) >= 4
+    assert calls[f"quark.{name}"] >= 6 and calls[f"quark.{name} declined"] >= 2 and not calls.names(" failed"), calls
+
+
+def test_nearly_equal_errors():
+    """Two values with many bins between them: most candidates have the same error, or nearly so."""
+    observer = histogram("int8", True, ScaleType.float, ZeroPointType.int32, 0)
+    edges = torch.linspace(0, 3, 2049)
+    for seed in range(4):
+        counts = torch.zeros(2048)
+        counts[torch.randint(700, (4,), generator=torch.Generator().manual_seed(seed))] = 1000 + seed
+        wanted = bits(observer.get_min_max_by_mse(counts, edges, start_bin=128))
+        with served(dropin) as calls:
+            assert bits(observer.get_min_max_by_mse(counts, edges, start_bin=128)) == wanted, seed
+        assert calls == {"quark.PerTensorMSEObserver": 1}
+
+
+@pytest.mark.parametrize("case", ["edges", "negative", "stride", "subclass"])
+def test_declined_squared_errors(case):
+    def attempt():
+        observer = histogram("int8", True, ScaleType.float, ZeroPointType.int32, 0)
+        counts, edges, stride = observer.calib_hist, observer.calib_bin_edges, 1
+        if case == "edges":
+            edges = edges[:-1]
+        elif case == "negative":
+            edges = edges - 100
+        elif case == "stride":
+            stride = 3
+        else:
+            observer.__class__ = type("Sub", (upstream.PerTensorMSEObserver,), {})
+        try:
+            return bits(observer.get_min_max_by_mse(counts, edges, stride))
+        except Exception as e:
+            return type(e), str(e)
+    wanted = attempt()
+    with served(dropin) as calls:
+        assert attempt() == wanted
+    assert calls["quark.PerTensorMSEObserver declined"] == 1 and not calls.names(" failed"), calls
 
 
 @pytest.mark.parametrize("case", ["small", "subclass", "axis", "padding", "nan", "zeros"])
