@@ -189,7 +189,7 @@ class QuantizeArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", c_void_p),
                 ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
                 ("global_scale", c_void_p), ("codes", c_void_p), ("codes_size", c_size_t), ("runtime", c_void_p),
-                ("squared_error", c_void_p), ("energy", c_void_p)]
+                ("squared_error", c_void_p), ("energy", c_void_p), ("packed", c_int)]
 
 
 class DequantizeArgs(Structure):
