@@ -289,7 +289,7 @@ static void check_quotients(const struct code_way *way, double scale, size_t ste
             n++;
         }
     }
-    for (; n % 16 != 0; n++) { /* e2m1 has a way of its own for whole vectors */
+    for (; n % 16 != 0; n++) { /* full vectors of e2m1 have a loop of their own */
         x[n] = x[0];
         expected[n] = expected[0];
     }

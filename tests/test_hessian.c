@@ -19,33 +19,13 @@
 #include "kernels/dispatch.h"
 #include "number/number.h"
 #include "optimal/hessian_group.h"
+#include "random_groups.h"
 
 enum { MOST = 32, ISAS = 8 };
 
 static size_t groups_of_each_kind = 1500;
 
 /* ---- Random groups ----------------------------------------------------------------------------------------------- */
-
-static uint64_t rng = 1;
-
-static uint64_t next_random(void)
-{
-    rng ^= rng << 13;
-    rng ^= rng >> 7;
-    rng ^= rng << 17;
-    return rng;
-}
-
-static size_t below(size_t n) { return (size_t)(next_random() >> 11) % n; }
-static double unit(void) { return (double)(next_random() >> 11) * 0x1p-53; }
-
-static double gauss(void)
-{
-    double sum = -6;
-    for (int i = 0; i < 12; i++)
-        sum += unit();
-    return sum;
-}
 
 struct kind {
     const char *name;

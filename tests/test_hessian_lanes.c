@@ -19,33 +19,13 @@
 #include "kernels/dispatch.h"
 #include "number/number.h"
 #include "optimal/hessian_lanes.h"
+#include "random_groups.h"
 
 enum { SIDE = 16 };
 
 static size_t groups_of_each_kind = 1500;
 
 /* ---- Random groups ----------------------------------------------------------------------------------------------- */
-
-static uint64_t rng = 1;
-
-static uint64_t next_random(void)
-{
-    rng ^= rng << 13;
-    rng ^= rng >> 7;
-    rng ^= rng << 17;
-    return rng;
-}
-
-static size_t below(size_t n) { return (size_t)(next_random() >> 11) % n; }
-static double unit(void) { return (double)(next_random() >> 11) * 0x1p-53; }
-
-static double gauss(void)
-{
-    double sum = -6;
-    for (int i = 0; i < 12; i++)
-        sum += unit();
-    return sum;
-}
 
 enum weights { PLAIN, NARROW, LATTICE, HEAVY, ONE_MAGNITUDE, ONE_SIDE, SPARSE, MANY_MAGNITUDES, MIDDLE };
 
@@ -112,7 +92,7 @@ static float weight_of(enum weights how, double size)
     return how == NARROW || below(3) == 0 ? float_of_bf16(bf16_of_float((float)x)) : (float)x;
 }
 
-/* H = E[x x^T] as the statistic has it: products and sums have the rounding of float. */
+/* H = E[x x^T] as the Gram has it: products and sums have the rounding of float. */
 static void fill_hessian(struct sample *s, const struct kind *kind)
 {
     const size_t tokens = kind->tokens > 0 ? kind->tokens : 1 + below(100);
@@ -187,7 +167,7 @@ static double error_of(const struct kernel_table *kernels, const struct sample *
     return sum;
 }
 
-static size_t winner(const struct kernel_table *kernels, const struct sample *s)
+static size_t best_scale(const struct kernel_table *kernels, const struct sample *s)
 {
     size_t best = 0;
     double least = INFINITY;
@@ -210,7 +190,7 @@ static void contenders(void **state)
         if (!make(&s, kind))
             continue;
         searched++;
-        const size_t best = winner(&qobs_kernels_scalar, &s);
+        const size_t best = best_scale(&qobs_kernels_scalar, &s);
         for (size_t i = 0; qobs_kernel_tables[i]; i++) {
             if (!qobs_kernel_tables[i]->usable())
                 continue;

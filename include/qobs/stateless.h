@@ -194,8 +194,9 @@ typedef struct qobs_quantize_args {
  * written.
  * packed: codes has half as many bytes, and holds what qobs_pack makes of the codes with dim 1, and offset 8 for
  * integers. Codes must have 4 bits, and the last dimension of value must be a multiple of 8. It saves a pass over the
- * codes. If a group has an odd number of elements, or value is not contiguous, or there is a g_idx, the function
- * allocates a byte for each element.
+ * codes. The function allocates a byte for each element if groups are ragged or odd, if the last dimension of value is
+ * not contiguous or has a qparam for each element, or if there is a g_idx. The sums may differ in their last bits from
+ * those of codes that are not packed.
  * @since 0.2.0 */
 QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 

@@ -93,7 +93,7 @@ def _replace_observers(dropin: Dropin, module: Any, package: str) -> None:
 
 def _ranges(observer: Any, x: Any, axis: int | None) -> Any:
     """Minimum and maximum of a batch in the dtype of the state. Rounding keeps the order of numbers, so that it may
-    come last. Small tensors are declined first: reading the buffers of a module takes longer than the rest."""
+    come last. Small tensors are declined first: reading the buffers of a module takes longer than all other checks."""
     if small(x, axis) or not plain(observer.min_val, observer.max_val) or (axis is not None and x.dim() < 2):
         raise Declined
     low, high = ranges(x, axis)

@@ -127,7 +127,7 @@ def test_functions_of_every_kind_beside_each_other():
 
 
 def test_shapes_are_forgotten_meanwhile():
-    """Arrays of shapes are kept up to a number of them, then all are dropped, but for those of views in use."""
+    """The cache of shapes has a limit. If it is full, all arrays are dropped but those of views in use."""
     x = batch(0, 1024)
 
     def work(i):

@@ -117,7 +117,7 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     _mm_storeu_si128((__m128i *)to, _mm_shuffle_epi32(bytes, 0xd8));
 }
 
-/* The low bytes of the lanes of both, in turns. */
+/* The low bytes of the lanes of both, alternately. */
 DEEP_INLINE __m256i half_byte_pairs(__m256 even, __m256 odd)
 {
     const __m256i low = _mm256_and_si256(INTEGERS_(even), _mm256_set1_epi32(0xff));

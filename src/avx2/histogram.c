@@ -8,8 +8,8 @@
 
 #include <immintrin.h>
 
-#include "templates/left_pack.h"
 #include "kernels/kernel_histogram.h"
+#include "kernels/left_pack.h"
 
 enum { LANES = 8, ALL_LANES = 0xff };
 typedef __m256 hist_vec;

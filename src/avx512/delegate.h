@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* How an entry of the avx512 table hands a call to the avx2 table (templates/entries.h). */
+/* Entries of the avx512 table delegate calls to the avx2 table (templates/entries.h). */
 #pragma once
 
 #define DELEGATED_(function) function##_avx2

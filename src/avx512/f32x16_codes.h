@@ -92,7 +92,7 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
 }
 
-/* The low bytes of the lanes of both, in turns. */
+/* The low bytes of the lanes of both, alternately. */
 DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
 {
     const __m512i high = _mm512_slli_epi32(_mm512_castps_si512(odd), 8);

@@ -105,12 +105,12 @@ static void pack_runs(const struct quantization *job, const unsigned char *x, co
 {
     unsigned char codes[PACKED_CODES];
     for (int64_t j = 0; j < length; j += PACKED_CODES) {
-        const int64_t piece = length - j < PACKED_CODES ? length - j : PACKED_CODES;
-        const bool no_gaps = 2 * runs->out == piece;
-        job->code_rows(&job->quantizer, job->f->kind, x + j * job->element, runs->in, codes, piece, (size_t)n,
-                       (size_t)piece, qparams, runs->qparam != 0, job->sum);
+        const int64_t tile = length - j < PACKED_CODES ? length - j : PACKED_CODES;
+        const bool no_gaps = 2 * runs->out == tile;
+        job->code_rows(&job->quantizer, job->f->kind, x + j * job->element, runs->in, codes, tile, (size_t)n,
+                       (size_t)tile, qparams, runs->qparam != 0, job->sum);
         for (int64_t i = 0; i < (no_gaps ? 1 : n); i++)
-            job->f->kernels->pack_pairs(codes + i * piece, (size_t)(no_gaps ? n * piece : piece) / 2,
+            job->f->kernels->pack_pairs(codes + i * tile, (size_t)(no_gaps ? n * tile : tile) / 2,
                                         job->f->pack_offset, out + i * runs->out + j / 2);
     }
 }

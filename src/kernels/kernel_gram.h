@@ -66,7 +66,7 @@ struct hessian_lattice {
 /* e^T H e of a group of e2m1 numbers for 16 scales at once, in float: sum[k] = |T e|^2 for positive scale[k]. T is
  * lower triangular, with H = T^T T; its entries are at most 1. factor: four rows after each other, column after column
  * up to the last of the four, that is 4, 8, 12 and 16 columns of four entries. w: 16 elements in the order of T. Sums
- * stop after four rows if all are above `bound`: the rest only adds to them.
+ * stop after four rows if all are above `bound`: the remaining rows only add to them.
  * With u = 2^-24 and m = |w| + scale, or |w| if it becomes 0, |T e| is within 84 u sqrt(sum H_jj m_j^2) + 2e-22 of the
  * exact one, and its square has a relative error of 18 u more. Instruction sets may differ in what they round. */
 enum { QOBS_HESSIAN_SCALES = 16, QOBS_HESSIAN_SIDE = 16, QOBS_HESSIAN_FACTOR = 4 * (4 + 8 + 12 + 16) };

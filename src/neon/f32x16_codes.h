@@ -106,7 +106,7 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     vst1q_u8(to, vuzp1q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high)));
 }
 
-/* The low bytes of the lanes of both, in turns. */
+/* The low bytes of the lanes of both, alternately. */
 DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
 {
     uint16x8_t pairs[4];

@@ -4,8 +4,8 @@
 /* NEON histogram; contract and limits in templates/histogram.inl.h. */
 #include <arm_neon.h>
 
-#include "templates/left_pack.h"
 #include "kernels/kernel_histogram.h"
+#include "kernels/left_pack.h"
 
 enum { LANES = 4, ALL_LANES = 0xf };
 typedef float32x4_t hist_vec;

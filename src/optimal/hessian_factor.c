@@ -58,27 +58,27 @@ static size_t smallest(const struct matrix *m, const bool among[SIDE])
 
 /* T with H = T^T T, the last row first: each step takes the smallest of what is left of the diagonal, so that large
  * ones remain for the first rows. Columns of zeros come last. False: there is a pivot that is not positive. */
-static bool decompose(struct hessian_factor *f, struct matrix rest, struct matrix *t)
+static bool decompose(struct hessian_factor *f, struct matrix remainder, struct matrix *t)
 {
-    const struct matrix whole = rest;
+    const struct matrix original = remainder;
     bool left[SIDE];
     memset(t, 0, sizeof *t);
     memset(left, true, sizeof left);
     for (size_t row = SIDE; row-- > 0;) {
-        const size_t at = smallest(&rest, left);
+        const size_t at = smallest(&remainder, left);
         left[at] = false;
         f->order[row] = (uint8_t)at;
-        const double pivot = rest.entry[at][at];
-        if (whole.entry[at][at] == 0)
+        const double pivot = remainder.entry[at][at];
+        if (original.entry[at][at] == 0)
             continue;
-        if (!(pivot > f->ridge / 4 * whole.entry[at][at]))
+        if (!(pivot > f->ridge / 4 * original.entry[at][at]))
             return false;
         const double root = sqrt(pivot);
         for (size_t j = 0; j < SIDE; j++)
-            t->entry[row][j] = left[j] || j == at ? rest.entry[at][j] / root : 0;
+            t->entry[row][j] = left[j] || j == at ? remainder.entry[at][j] / root : 0;
         for (size_t i = 0; i < SIDE; i++)
             for (size_t j = 0; j < SIDE && left[i]; j++)
-                rest.entry[i][j] -= left[j] ? t->entry[row][i] * t->entry[row][j] : 0;
+                remainder.entry[i][j] -= left[j] ? t->entry[row][i] * t->entry[row][j] : 0;
     }
     return true;
 }
@@ -129,7 +129,7 @@ void qobs_hessian_factor(const double *h, size_t n, size_t stride, struct hessia
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n; j++)
             m.entry[i][j] = (h[i * stride + j] + h[j * stride + i]) / 2 / f->largest;
-    const struct matrix whole = m;
+    const struct matrix original = m;
     if (!drop_small_columns(&m))
         return;
     for (int i = 0; i < RIDGES && !f->fits; i++) {
@@ -142,7 +142,7 @@ void qobs_hessian_factor(const double *h, size_t n, size_t stride, struct hessia
     find_reach(f, &t);
     store_rows(f, &t);
     for (size_t j = 0; j < SIDE; j++) {
-        f->weight[j] = whole.entry[f->order[j]][f->order[j]] + ADDED_WEIGHT;
+        f->weight[j] = original.entry[f->order[j]][f->order[j]] + ADDED_WEIGHT;
         f->total += f->weight[j];
     }
 }

@@ -35,7 +35,7 @@ struct lanes {
     const struct hessian_scales *scales;
     _Alignas(64) float w[SIDE]; /* in the order of T */
     double squares;             /* sum weight * w^2 */
-    double least;               /* no candidate has less than the winner, which has at most this */
+    double least;               /* the least error of all candidates is at most this */
     size_t highest;             /* candidate beside contenders */
     struct hessian_contenders *contenders;
     float sum[HESSIAN_LANES_MOST + 1]; /* of the contenders */
@@ -47,8 +47,8 @@ bool qobs_hessian_lanes_fit(const struct hessian_factor *f, const struct hessian
            s->scale[0] >= LEAST_SCALE && s->scale[s->count - 1] <= MOST_SCALE;
 }
 
-/* What rounding is in proportion to, of scales up to one: sum weight * (|w| + scale)^2, or more, and its root. Elements
- * below scale / 4 become 0 without rounding, so that the sum is at most 25 times that of w^2. */
+/* Roundings are proportional to sum weight * (|w| + scale)^2 and to its root; the numbers hold for smaller scales, too.
+ * Elements below scale / 4 become 0 without rounding, so that the sum is at most 25 times that of w^2. */
 struct moment {
     double square, root;
 };
@@ -66,7 +66,7 @@ static double root_of(const struct lanes *l, double error, double moment)
     return sqrt(error + (l->factor->ridge + DOUBLE_ROUNDING) * moment) * (1 + MARGIN);
 }
 
-/* Sums up to this one may belong to a winner. */
+/* A candidate with a larger sum does not have the least error. */
 static double most_sum(const struct lanes *l, struct moment m)
 {
     const double root = (root_of(l, l->least, m.square) + FLOAT_ROUNDING * m.root) * (1 + MARGIN);

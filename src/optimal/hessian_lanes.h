@@ -12,7 +12,7 @@
 enum { HESSIAN_LANES_MOST = 126 };
 struct hessian_contenders {
     size_t count;
-    uint8_t index[HESSIAN_LANES_MOST + 1]; /* room for one that is not counted */
+    uint8_t index[HESSIAN_LANES_MOST + 1]; /* and one that is not counted */
 };
 
 /* True if it can search the group; amax is the largest magnitude. */

@@ -130,7 +130,7 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     memcpy(to, &bytes, sizeof bytes);
 }
 
-/* The low bytes of the lanes of both, in turns. */
+/* The low bytes of the lanes of both, alternately. */
 DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
 {
     const u32x16 low = (u32x16)(EVEN_IS_LOW ? even : odd) & 0xff, high = (u32x16)(EVEN_IS_LOW ? odd : even) & 0xff;

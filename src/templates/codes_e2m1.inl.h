@@ -9,7 +9,7 @@
  * Limits: scales from 2^-100 to 2^16, without IN_FLOAT to 1. Then thresholds are normal numbers, and no quotient but
  * that of 0 is 0. */
 
-enum { THRESHOLD_RUNS = 8, THRESHOLD_LANES = 16 }; /* of a u32_runs, of an i16x16 */
+enum { THRESHOLD_RUNS = 8, THRESHOLD_LANES = 16, STEP = 1 << 7 }; /* of a u32_runs, of an i16x16; of exponents */
 
 typedef uint16_t u16_lanes __attribute__((vector_size(32)));
 typedef uint8_t u8_lanes __attribute__((vector_size(16)));
@@ -17,9 +17,10 @@ typedef uint32_t u32_runs __attribute__((vector_size(32)));
 typedef int32_t i32_runs __attribute__((vector_size(32)));
 typedef float f32_runs __attribute__((vector_size(32)));
 
-/* Thresholds of THRESHOLD_RUNS runs, each number twice, as two lanes. The quotients 2.5 and 5 are 1.25 and a power of
- * two, and so are their thresholds: a step is 0x80. t125 is less by a step but 1, and so is t175, with 3.5. most: a
- * magnitude of 3 steps above t125, and of 2 above t175, that stands for all that are larger. */
+/* Thresholds of THRESHOLD_RUNS runs, each number twice, as two lanes. t025, t075: those of the quotients 0.25 and 0.75.
+ * Adding STEP to a BF16 doubles it. So the thresholds of 1.25, 2.5 and 5 are a STEP apart, and those of 1.75 and 3.5.
+ * t125, t175: the first of each, minus STEP - 1; a magnitude exceeds as many as it is STEPs above. most: magnitudes
+ * above it have the code of `most`, which exceeds 3 and 2. */
 struct thresholds {
     u32_runs t025, t075, t125, t175, most;
 };
@@ -45,9 +46,9 @@ ALWAYS_INLINE bool make_thresholds(struct thresholds *t, int how, const float sc
     const u32_runs beyond = (u32_runs)((bits < least) | (bits > most));
     t->t025 = threshold_of(s + (s >> (half + 2)), exponent, 0);
     t->t075 = threshold_of(3 * s - (s >> (half + 1)) - 1, exponent, 0);
-    t->t125 = threshold_of(5 * s + (s >> half), exponent, 0x7f);
-    t->most = t->t125 + 0x180 * 0x10001;
-    t->t175 = threshold_of(7 * s - (s >> half) - 1, exponent, 0x7f);
+    t->t125 = threshold_of(5 * s + (s >> half), exponent, STEP - 1);
+    t->most = t->t125 + 3 * STEP * 0x10001;
+    t->t175 = threshold_of(7 * s - (s >> half) - 1, exponent, STEP - 1);
     uint64_t parts[4];
     memcpy(parts, &beyond, sizeof parts);
     return (parts[0] | parts[1] | parts[2] | parts[3]) == 0;
@@ -72,7 +73,7 @@ ALWAYS_INLINE u16_lanes threshold_codes(const struct thresholds *t, size_t run, 
     return (u16_lanes)((large - small) | sign);
 }
 
-/* Runs of whole vectors. Returns how many it has quantized: all of THRESHOLD_RUNS or `runs`, or none. */
+/* Runs of full vectors. Returns how many it has quantized: all of THRESHOLD_RUNS or `runs`, or none. */
 ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,
                                     ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,
                                     ptrdiff_t qparam_stride)

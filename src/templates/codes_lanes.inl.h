@@ -129,7 +129,7 @@ ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, i
 #include "templates/codes_e2m1.inl.h"
 
 /* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
- * that of whole vectors. */
+ * that of 16 neighbours in a vector. */
 ALWAYS_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
                                        unsigned char *to, const struct NATIVE(lane_qparams) * p)
 {

@@ -79,17 +79,17 @@ static bool is_near(const struct trial *t, size_t k, size_t rows)
 /* True if sums are of all rows, or of some and all of them above the bound. */
 static bool is_right(const struct trial *t)
 {
-    bool whole = true, above = true;
+    bool complete = true, above = true;
     for (size_t k = 0; k < LANES; k++) {
-        whole &= is_near(t, k, SIDE);
+        complete &= is_near(t, k, SIDE);
         above &= t->sum[k] > t->bound;
     }
-    for (size_t rows = 4; rows < SIDE && !whole && above; rows += 4) {
-        whole = true;
+    for (size_t rows = 4; rows < SIDE && !complete && above; rows += 4) {
+        complete = true;
         for (size_t k = 0; k < LANES; k++)
-            whole &= is_near(t, k, rows);
+            complete &= is_near(t, k, rows);
     }
-    return whole;
+    return complete;
 }
 
 static void call(void *argument)
