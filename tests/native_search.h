@@ -81,7 +81,13 @@ static void check_native(qobs_dtype dtype, const qobs_format *format, int bits, 
                          bool rounded, bool shifted, size_t count)
 {
     _Alignas(64) static float x[NATIVE_MOST], weight[NATIVE_MOST], scale[NATIVE_CANDIDATES], shift[NATIVE_CANDIDATES];
-    const struct grid_params params = {.native = true, .norm = exponent, .importance = importance, .rounded = rounded};
+    const struct grid_params params = {.native = true,
+                                       .norm = exponent,
+                                       .importance = importance,
+                                       .rounded = rounded,
+                                       .quant_min = -(1 << (bits - 1)),
+                                       .quant_max = (1 << (bits - 1)) - 1,
+                                       .format = format};
     struct runtime runtime;
     struct native_search n;
     struct quantizer q;

@@ -3,6 +3,7 @@
 
 /* AVX-512 range search; contract and limits in templates/search_errors.inl.h. */
 #include "avx512/f32x16.h"
+#include "avx512/native_int4.h"
 #include "avx512/tuning.h"
 
 #define ENTRY_(name) name##_avx512

@@ -114,7 +114,28 @@ struct native_norm {
  * offset[k]). Chords: |e|^2 * (value[k] + slope[k] * |e|), k being the lower five bits of |e| from bit 22 on, for an
  * |e| of at least chord_min and below 2^16 times that; chord_surplus is a chord's number for chord_min. */
 enum { QOBS_CHORDS = 2 * QOBS_SEARCH_LANES };
+
+/* Tables for bounds of int4 errors in 16-bit integers, for scales that are (128 + m) * 2^(exponent - 7). Elements, levels
+ * and errors are in units of 2^(exponent - 10). Step k lies between level k and the next one; beyond a limit both are
+ * that limit. Its entry is k & 31. A power is at least slope[i] * e + offset[i] * offset_unit for each i, and i = e / 32
+ * fits best. If e is above `far`, it is at least far_slope * (e - far) more than the last tangent. Errors up to
+ * NATIVE_INT4_MOST do not overflow a sum of 8 in 32 bits. */
+enum {
+    NATIVE_INT4_SIGNIFICANDS = 128,
+    NATIVE_INT4_TANGENTS = 32,
+    NATIVE_INT4_MIN_EXPONENT = -40,
+    NATIVE_INT4_EXPONENTS = 81,
+    NATIVE_INT4_MOST = 6000
+};
+struct native_int4 {
+    int16_t middle[NATIVE_INT4_SIGNIFICANDS][32], half[NATIVE_INT4_SIGNIFICANDS][32];
+    int16_t slope[NATIVE_INT4_TANGENTS], offset[NATIVE_INT4_TANGENTS];
+    int16_t offset_unit, far, far_slope;
+    float unit[NATIVE_INT4_EXPONENTS]; /* of a sum, by exponent; with what rounding may take away */
+};
+
 struct native_bound {
+    const struct native_int4 *int4; /* NULL: the quantizer is not int4, or may have zero points */
     float chord_value[QOBS_CHORDS], chord_slope[QOBS_CHORDS];
     float chord_min, chord_surplus;
     float tangent_slope[2], tangent_offset[2];

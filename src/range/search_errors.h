@@ -60,6 +60,7 @@ struct native_search {
     double largest;  /* the error that the first candidate has to be below */
     double *table;   /* owned; NULL: none */
     float *fine;     /* owned; NULL: none */
+    struct native_int4 *int4; /* owned; NULL: none */
 };
 
 /* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. */
