@@ -190,8 +190,9 @@ static void sum_bounded(const struct qparam_search *s, struct qparam_workspace *
     if (s->error_before && s->shrink.before != lowest)
         sum_candidates(s, w, i, e, s->shrink.before, 1);
     const float limit = best > (double)QOBS_NATIVE_BOUND_MIN ? (float)best : QOBS_NATIVE_BOUND_MIN;
+    const float limit_behind = qobs_native_limit_behind(limit);
     for (size_t c = 0, end; c < steps; c = end + 1) {
-        for (end = c; end < steps && !(bound[end] > limit) && isinf(w->total[end]);)
+        for (end = c; end < steps && !(bound[end] > (end > lowest ? limit_behind : limit)) && isinf(w->total[end]);)
             end++;
         if (end > c)
             sum_candidates(s, w, i, e, c, end - c);

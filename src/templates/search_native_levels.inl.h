@@ -22,12 +22,12 @@ ALWAYS_INLINE bool are_near(struct native_candidate c, float quant_min, float mo
 ALWAYS_INLINE void quantized_numbers(float quant_min, float quant_max, float *number)
 {
     const int low = (int)quant_min, first = low - 8, last = (int)quant_max;
-    KEEP_LOOP
-    for (int j = 0; j < LEVELS; j++) {
-        int k = first + ((j - first) & (LEVELS - 1));
-        k = k < low ? low : k;
-        number[j] = (float)(k > last ? last : k);
-    }
+    for (int half = 0; half < LEVELS; half += QOBS_SEARCH_LANES) /* gcc does not vectorize a single loop */
+        for (int j = half; j < half + QOBS_SEARCH_LANES; j++) {
+            int k = first + ((j - first) & (LEVELS - 1));
+            k = k < low ? low : k;
+            number[j] = (float)(k > last ? last : k);
+        }
 }
 
 struct native_levels {
