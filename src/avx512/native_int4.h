@@ -46,20 +46,20 @@ DEEP_INLINE void load_int4_elements(const float *x, size_t n, float factor, __m5
     for (size_t i = 0; i < n; i += 32) {
         const __m512i low = _mm512_cvttps_epi32(_mm512_mul_ps(_mm512_load_ps(x + i), by));
         const __m512i high = i + 16 < n ? _mm512_cvttps_epi32(_mm512_mul_ps(_mm512_load_ps(x + i + 16), by))
-                                        : _mm512_setzero_si512();
+                                        : _mm512_set1_epi16(0);
         to[i / 32] = _mm512_packs_epi32(low, high);
     }
 }
 
 DEEP_INLINE __m512 int4_power_sum(struct int4_candidate c, struct int4_powers p, const __m512i *x, size_t vectors)
 {
-    __m512 total = _mm512_setzero_ps();
+    __m512 total = _mm512_set1_ps(0);
     for (; vectors >= 4; vectors -= 4, x += 4) {
-        const __m512i first = add_int4_powers(c, p, x[1], add_int4_powers(c, p, x[0], _mm512_setzero_si512()));
+        const __m512i first = add_int4_powers(c, p, x[1], add_int4_powers(c, p, x[0], _mm512_set1_epi16(0)));
         const __m512i sum = add_int4_powers(c, p, x[3], add_int4_powers(c, p, x[2], first));
         total = _mm512_add_ps(total, _mm512_cvtepi32_ps(sum));
     }
-    __m512i rest = _mm512_setzero_si512();
+    __m512i rest = _mm512_set1_epi16(0);
     for (; vectors > 0; vectors--, x++)
         rest = add_int4_powers(c, p, *x, rest);
     return _mm512_add_ps(total, _mm512_cvtepi32_ps(rest));

@@ -115,11 +115,11 @@ struct native_norm {
  * |e| of at least chord_min and below 2^16 times that; chord_surplus is a chord's number for chord_min. */
 enum { QOBS_CHORDS = 2 * QOBS_SEARCH_LANES };
 
-/* Tables for bounds of int4 errors in 16-bit integers, for scales that are (128 + m) * 2^(exponent - 7). Elements, levels
- * and errors are in units of 2^(exponent - 10). Step k lies between level k and the next one; beyond a limit both are
- * that limit. Its entry is k & 31. A power is at least slope[i] * e + offset[i] * offset_unit for each i, and i = e / 32
- * fits best. If e is above `far`, it is at least far_slope * (e - far) more than the last tangent. Errors up to
- * NATIVE_INT4_MOST do not overflow a sum of 8 in 32 bits. */
+/* Tables for bounds of int4 errors in 16-bit integers, for scales that are (128 + m) * 2^(exponent - 7). Elements,
+ * levels and errors are in units of 2^(exponent - 10). Step k lies between level k and the next one; beyond a limit
+ * both are that limit. Its entry is k & 31. A power is at least slope[i] * e + offset[i] * offset_unit for each i, and
+ * i = e / 32 fits best. If e is above `far`, it is at least far_slope * (e - far) more than the last tangent. Errors up
+ * to NATIVE_INT4_MOST do not overflow a sum of 8 in 32 bits. */
 enum {
     NATIVE_INT4_SIGNIFICANDS = 128,
     NATIVE_INT4_TANGENTS = 32,

@@ -255,6 +255,20 @@ static inline __m512i _mm512_cvttps_epi32(__m512 x)
     return (union emulated){.half_i = {_mm256_cvttps_epi32(a.half_s[0]), _mm256_cvttps_epi32(a.half_s[1])}}.i;
 }
 
+static inline __m512 _mm512_cvtepi32_ps(__m512i x)
+{
+    const union emulated a = {.i = x};
+    return (union emulated){.half_s = {_mm256_cvtepi32_ps(a.half_i[0]), _mm256_cvtepi32_ps(a.half_i[1])}}.s;
+}
+
+/* Within each quarter: four of x, then four of y. */
+static inline __m512i _mm512_packs_epi32(__m512i x, __m512i y)
+{
+    const union emulated a = {.i = x}, b = {.i = y};
+    return (union emulated){
+        .half_i = {_mm256_packs_epi32(a.half_i[0], b.half_i[0]), _mm256_packs_epi32(a.half_i[1], b.half_i[1])}}.i;
+}
+
 static inline __m256 _mm512_cvtpd_ps(__m512d x)
 {
     const union emulated a = {.d = x};
@@ -383,8 +397,15 @@ BINARY(_mm512_min_epu64, i, u64, 8, MIN(u64))
 BINARY(_mm512_max_epu64, i, u64, 8, MAX(u64))
 BINARY(_mm512_add_epi32, i, u32, 16, a.u32[n] + b.u32[n])
 BINARY(_mm512_sub_epi32, i, u32, 16, a.u32[n] - b.u32[n])
+BINARY(_mm512_sub_epi16, i, u16, 32, (uint16_t)(a.u16[n] - b.u16[n]))
+BINARY(_mm512_subs_epu16, i, u16, 32, (uint16_t)(a.u16[n] > b.u16[n] ? a.u16[n] - b.u16[n] : 0))
+BINARY(_mm512_mulhi_epi16, i, i16, 32, (int16_t)(a.i16[n] * b.i16[n] >> 16))
+BINARY(_mm512_madd_epi16, i, u32, 16,
+       (uint32_t)(a.i16[2 * n] * b.i16[2 * n]) + (uint32_t)(a.i16[2 * n + 1] * b.i16[2 * n + 1]))
+UNARY(_mm512_abs_epi16, i, u16, 32, (uint16_t)(a.i16[n] < 0 ? -a.i16[n] : a.i16[n]))
 SHIFT(_mm512_slli_epi32, u32, 16, count < 32 ? a.u32[n] << count : 0)
 SHIFT(_mm512_srli_epi32, u32, 16, count < 32 ? a.u32[n] >> count : 0)
+SHIFT(_mm512_srli_epi16, u16, 32, (uint16_t)(count < 16 ? a.u16[n] >> count : 0))
 SHIFT(_mm512_srai_epi16, i16, 32, (int16_t)(a.i16[n] >> (count < 16 ? count : 15)))
 SHIFT(_mm512_srai_epi32, i32, 16, a.i32[n] >> (count < 32 ? count : 31))
 SHIFT(_mm512_srai_epi64, i64, 8, a.i64[n] >> (count < 64 ? count : 63))
