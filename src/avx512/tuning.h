@@ -36,6 +36,7 @@
 #define DELEGATED_L3_F64_BYTES ((size_t)64 << 20)
 #define DELEGATED_LENGTH 512
 #define DELEGATED_F64_LENGTH 1024
+#define DELEGATED_F64_MAGNITUDES_LENGTH 16
 #define DELEGATED_L3_LENGTH 128
 #define DELEGATED_L3_F32_LENGTH 32
 /* Runs of one vector, at most so many: they come from L1. */
@@ -58,6 +59,7 @@
     LIMIT(QOBS_LIMITS_ROWS, CALL, DELEGATED_L3_F64_BYTES)                                                              \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_LENGTH)                                                                  \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_F64_LENGTH)                                                              \
+    LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_F64_MAGNITUDES_LENGTH)                                                   \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_L3_LENGTH)                                                               \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_L3_F32_LENGTH)                                                           \
     LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, DELEGATED_ROW_PANELS_BYTES)                                                    \
