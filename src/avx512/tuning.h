@@ -44,6 +44,9 @@
 #define DELEGATED_ROW_PANELS_BYTES ((size_t)1 << 20)
 #define DELEGATED_COLUMNS_BYTES ((size_t)64 << 20)
 #define DELEGATED_INDEXED_BYTES ((size_t)16 << 20)
+/* Fake-quantize: columns of F64 to integers of these sizes. */
+#define DELEGATED_LIGHT_COLUMNS_BYTES ((size_t)32 << 10)
+#define DELEGATED_LIGHT_COLUMNS_END_BYTES ((size_t)4 << 20)
 /* Fake-quantize: distances from x to out, mod 4096, between which loads wait for unrelated stores. */
 #define ALIASED_ABOVE_BYTES 32
 #define ALIASED_BELOW_BYTES 256
@@ -66,6 +69,8 @@
     LIMIT(QOBS_LIMITS_ROWS, COUNT, DELEGATED_VECTORS)                                                                  \
     LIMIT(QOBS_LIMITS_INDEXED, COUNT, PERMUTED_MIN_ROWS)                                                               \
     LIMIT(QOBS_LIMITS_INDEXED, CALL, DELEGATED_INDEXED_BYTES)                                                          \
+    LIMIT(QOBS_LIMITS_QUANTIZE, CALL, DELEGATED_LIGHT_COLUMNS_BYTES)                                                   \
+    LIMIT(QOBS_LIMITS_QUANTIZE, CALL, DELEGATED_LIGHT_COLUMNS_END_BYTES)                                               \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_ABOVE_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_BELOW_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_COLUMNS, CALL, DELEGATED_COLUMNS_BYTES)
