@@ -36,6 +36,7 @@
 #define DELEGATED_L3_F64_BYTES ((size_t)64 << 20)
 #define DELEGATED_LENGTH 512
 #define DELEGATED_F64_LENGTH 1024
+#define DELEGATED_F64_MAGNITUDES_LENGTH 16
 #define DELEGATED_L3_LENGTH 128
 #define DELEGATED_L3_F32_LENGTH 32
 /* Runs of one vector, at most so many: they come from L1. */
@@ -43,6 +44,9 @@
 #define DELEGATED_ROW_PANELS_BYTES ((size_t)1 << 20)
 #define DELEGATED_COLUMNS_BYTES ((size_t)64 << 20)
 #define DELEGATED_INDEXED_BYTES ((size_t)16 << 20)
+/* Fake-quantize: columns of F64 to integers of these sizes. */
+#define DELEGATED_LIGHT_COLUMNS_BYTES ((size_t)32 << 10)
+#define DELEGATED_LIGHT_COLUMNS_END_BYTES ((size_t)4 << 20)
 /* Fake-quantize: distances from x to out, mod 4096, between which loads wait for unrelated stores. */
 #define ALIASED_ABOVE_BYTES 32
 #define ALIASED_BELOW_BYTES 256
@@ -58,12 +62,15 @@
     LIMIT(QOBS_LIMITS_ROWS, CALL, DELEGATED_L3_F64_BYTES)                                                              \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_LENGTH)                                                                  \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_F64_LENGTH)                                                              \
+    LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_F64_MAGNITUDES_LENGTH)                                                   \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_L3_LENGTH)                                                               \
     LIMIT(QOBS_LIMITS_ROWS, LENGTH, DELEGATED_L3_F32_LENGTH)                                                           \
     LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, DELEGATED_ROW_PANELS_BYTES)                                                    \
     LIMIT(QOBS_LIMITS_ROWS, COUNT, DELEGATED_VECTORS)                                                                  \
     LIMIT(QOBS_LIMITS_INDEXED, COUNT, PERMUTED_MIN_ROWS)                                                               \
     LIMIT(QOBS_LIMITS_INDEXED, CALL, DELEGATED_INDEXED_BYTES)                                                          \
+    LIMIT(QOBS_LIMITS_QUANTIZE, CALL, DELEGATED_LIGHT_COLUMNS_BYTES)                                                   \
+    LIMIT(QOBS_LIMITS_QUANTIZE, CALL, DELEGATED_LIGHT_COLUMNS_END_BYTES)                                               \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_ABOVE_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_BELOW_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_COLUMNS, CALL, DELEGATED_COLUMNS_BYTES)

@@ -7,8 +7,8 @@
 #define ROWS_ENTRY(dtype, width, inf)                                                                                  \
     QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_##dtype))                                                                  \
     {                                                                                                                  \
-        DELEGATE_TO_AVX2(prefer_avx2_for_runs(runs, length, (width) / 8), qobs_absmax_rows_##dtype, x, run_stride,     \
-                         runs, length, absmax, out_stride, nonfinite)                                                  \
+        DELEGATE_TO_AVX2(prefer_avx2_for_magnitudes(runs, length, (width) / 8), qobs_absmax_rows_##dtype, x,           \
+                         run_stride, runs, length, absmax, out_stride, nonfinite)                                      \
         rows##width(x, run_stride, runs, length, inf, absmax, out_stride *(width) / 8, nonfinite);                     \
     }
 EACH_ELEMENT_TYPE(ROWS_ENTRY)
