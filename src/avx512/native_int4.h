@@ -45,8 +45,8 @@ DEEP_INLINE void load_int4_elements(const float *x, size_t n, float factor, __m5
     const __m512 by = _mm512_set1_ps(factor);
     for (size_t i = 0; i < n; i += 32) {
         const __m512i low = _mm512_cvttps_epi32(_mm512_mul_ps(_mm512_load_ps(x + i), by));
-        const __m512i high = i + 16 < n ? _mm512_cvttps_epi32(_mm512_mul_ps(_mm512_load_ps(x + i + 16), by))
-                                        : _mm512_set1_epi16(0);
+        const __m512i high =
+            i + 16 < n ? _mm512_cvttps_epi32(_mm512_mul_ps(_mm512_load_ps(x + i + 16), by)) : _mm512_set1_epi16(0);
         to[i / 32] = _mm512_packs_epi32(low, high);
     }
 }
@@ -79,7 +79,8 @@ static inline bool native_int4_bounds(const struct native_int4 *t, const float *
     for (size_t first = 0; first < count; first += 4) {
         __m512 total[4];
         for (size_t i = 0; i < 4; i++) {
-            const uint32_t bits = bits_of_float(candidates->scale[(first + i) * candidates->step]), m = bits >> 16 & 127;
+            const uint32_t bits = bits_of_float(candidates->scale[(first + i) * candidates->step]),
+                           m = bits >> 16 & 127;
             const uint32_t at = (bits >> 23) - (127 + NATIVE_INT4_MIN_EXPONENT);
             if (at >= NATIVE_INT4_EXPONENTS)
                 return false;

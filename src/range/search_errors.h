@@ -56,10 +56,10 @@ struct native_search {
     bool active; /* false: the search is in float */
     bool is_bf16;
     struct native_norm norm;
-    double exponent; /* norm as the dtype has it */
-    double largest;  /* the error that the first candidate has to be below */
-    double *table;   /* owned; NULL: none */
-    float *fine;     /* owned; NULL: none */
+    double exponent;          /* norm as the dtype has it */
+    double largest;           /* the error that the first candidate has to be below */
+    double *table;            /* owned; NULL: none */
+    float *fine;              /* owned; NULL: none */
     struct native_int4 *int4; /* owned; NULL: none */
 };
 
