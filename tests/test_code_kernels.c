@@ -337,6 +337,39 @@ static void test_near_ties(void **state)
         }
 }
 
+/* Short runs one after another, each with a scale of its own: e2m1 has a loop for several runs at once. */
+static void test_short_runs(void **state)
+{
+    (void)state;
+    enum { RUNS = 35, LONGEST = 64 };
+    uint16_t x[RUNS * LONGEST];
+    unsigned char codes[RUNS * LONGEST];
+    float scale[RUNS];
+    const struct qparam_pair p = {scale, NULL, NULL};
+    for (size_t length = 16; length <= LONGEST; length *= 2)
+        for (int round = 0; round < 40; round++) {
+            const struct code_way way = {QOBS_CODE_E2M1, 4, round % 2 != 0};
+            const struct quantizer quantizer = quantizer_of_codes(&way);
+            for (size_t i = 0; i < RUNS; i++)
+                scale[i] = float_of_bits(((100 + random_bits() % 20) << 23) | (random_bits() % 128) << 16 |
+                                         (way.in_float ? random_bits() & 0xffff : 0));
+            for (size_t i = 0; i < RUNS * length; i++)
+                x[i] = (uint16_t)(round < 4 ? random_bits()
+                                            : (random_bits() & 0x8000) | (95 + random_bits() % 30) << 7 |
+                                                  random_bits() % 128);
+            for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+                if (!qobs_kernel_tables[t]->usable())
+                    continue;
+                qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way.kind, x, 2 * (ptrdiff_t)length,
+                                                                       codes, (ptrdiff_t)length, RUNS, length, &p, 1,
+                                                                       NULL);
+                for (size_t i = 0; i < RUNS * length; i++)
+                    assert_int_equal(codes[i], slow_code(&way, QOBS_BF16, get(QOBS_BF16, x, (int64_t)i),
+                                                         (double)scale[i / length], NULL));
+            }
+        }
+}
+
 /* Random bytes with every offset, and all counts around the lines of a cache. */
 static void test_pack_pairs(void **state)
 {
@@ -378,7 +411,8 @@ int main(void)
         WITH("kernels, F16", test_kernels, 2), WITH("kernels, F64", test_kernels, 3),
         cmocka_unit_test(test_back),           WITH("every BF16", test_every_half, 1),
         WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_quotient),
-        cmocka_unit_test(test_near_ties),      cmocka_unit_test(test_pack_pairs),
+        cmocka_unit_test(test_near_ties),      cmocka_unit_test(test_short_runs),
+        cmocka_unit_test(test_pack_pairs),
         cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;

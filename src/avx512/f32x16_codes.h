@@ -108,3 +108,63 @@ DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_ep
 
 /* a - b, or 0 if that is below 0; neither is below 0. */
 DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (i16x16)_mm256_subs_epu16((__m256i)a, (__m256i)b); }
+
+/* 32 words, for two runs of 16. Lanes of 32 bits are permuted, because words take Intel's processors longer. */
+#define I16X32
+typedef int16_t i16x32 __attribute__((vector_size(64)));
+typedef __mmask32 i16x32_mask;
+
+DEEP_INLINE i16x32 i16x32_splat(int16_t a) { return (i16x32)_mm512_set1_epi16(a); }
+DEEP_INLINE i16x32 i16x32_min(i16x32 a, i16x32 b) { return (i16x32)_mm512_min_epi16((__m512i)a, (__m512i)b); }
+DEEP_INLINE i16x32 i16x32_excess(i16x32 a, i16x32 b) { return (i16x32)_mm512_subs_epu16((__m512i)a, (__m512i)b); }
+DEEP_INLINE bool i16x32_all_zero(i16x32 a) { return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) == 0; }
+
+/* Zeros come in from above. */
+DEEP_INLINE i16x32 i16x32_shift_right(i16x32 a, int bits)
+{
+    typedef uint16_t u16x32 __attribute__((vector_size(64)));
+    return (i16x32)((u16x32)a >> bits);
+}
+
+/* a > b, without signs. */
+DEEP_INLINE i16x32_mask i16x32_above(i16x32 a, i16x32 b) { return _mm512_cmplt_epu16_mask((__m512i)b, (__m512i)a); }
+
+/* a, or b in lanes that are not in the mask. a, or 0. a + b, or a. */
+DEEP_INLINE i16x32 i16x32_choose(i16x32_mask k, i16x32 a, i16x32 b)
+{
+    return (i16x32)_mm512_mask_mov_epi16((__m512i)b, k, (__m512i)a);
+}
+DEEP_INLINE i16x32 i16x32_if(i16x32_mask k, i16x32 a) { return (i16x32)_mm512_maskz_mov_epi16(k, (__m512i)a); }
+DEEP_INLINE i16x32 i16x32_add_if(i16x32_mask k, i16x32 a, i16x32 b)
+{
+    return (i16x32)_mm512_mask_add_epi16((__m512i)a, k, (__m512i)a, (__m512i)b);
+}
+
+/* Lanes of 32 bits: `low` in the first half, `high` in the second. Lane `at` of 16 lanes of 32 bits, for each. */
+DEEP_INLINE i16x32 i16x32_halves(int low, int high)
+{
+    typedef int32_t i32x16 __attribute__((vector_size(64)));
+    return (i16x32)(i32x16){low, low, low, low, low, low, low, low, high, high, high, high, high, high, high, high};
+}
+DEEP_INLINE i16x32 i16x32_pick(i16x32 from, i16x32 at)
+{
+    return (i16x32)_mm512_permutexvar_epi32((__m512i)at, (__m512i)from);
+}
+
+/* Two vectors of every second element, even and odd ones, rounded to BF16; none is in the middle of two BF16. */
+DEEP_INLINE i16x32 i16x32_bf16_pairs(f32x16 even, f32x16 odd)
+{
+    const __m512i half = _mm512_set1_epi32(0x8000);
+    const __m512i low = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(even), half), 16);
+    const __m512i high = _mm512_add_epi32(_mm512_castps_si512(odd), half);
+    return (i16x32)_mm512_ternarylogic_epi32(_mm512_set1_epi32(-0x10000), high, low, 0xca);
+}
+
+/* The low bytes of the lanes of a, then those of b; lanes are 0 to 255. */
+DEEP_INLINE void i16x32_store_bytes(unsigned char *to, i16x32 a, i16x32 b)
+{
+    typedef int64_t i64x8 __attribute__((vector_size(64)));
+    const i64x8 order = {0, 2, 4, 6, 1, 3, 5, 7};
+    const __m512i lanes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi64((__m512i)order, lanes));
+}

@@ -383,6 +383,7 @@ BINARY(_mm512_or_ps, s, u32, 16, a.u32[n] | b.u32[n])
 BINARY(_mm512_and_si512, i, u64, 8, a.u64[n] & b.u64[n])
 BINARY(_mm512_or_si512, i, u64, 8, a.u64[n] | b.u64[n])
 BINARY(_mm512_xor_si512, i, u64, 8, a.u64[n] ^ b.u64[n])
+BINARY(_mm512_subs_epu16, i, u16, 32, (uint16_t)(a.u16[n] > b.u16[n] ? a.u16[n] - b.u16[n] : 0))
 BINARY(_mm512_min_epi16, i, i16, 32, MIN(i16))
 BINARY(_mm512_max_epi16, i, i16, 32, MAX(i16))
 BINARY(_mm512_min_epi32, i, i32, 16, MIN(i32))
@@ -483,6 +484,13 @@ static inline __m512i _mm512_mask_add_epi32(__m512i old, __mmask16 k, __m512i a,
 static inline __m512i _mm512_maskz_mov_epi16(__mmask32 k, __m512i a) { return _mm512_mask_blend_epi16(k, a ^ a, a); }
 static inline __m512i _mm512_maskz_mov_epi32(__mmask16 k, __m512i a) { return _mm512_mask_blend_epi32(k, a ^ a, a); }
 static inline __m512i _mm512_maskz_mov_epi64(__mmask8 k, __m512i a) { return _mm512_mask_blend_epi64(k, a ^ a, a); }
+
+static inline __m512i _mm512_mask_add_epi16(__m512i old, __mmask32 k, __m512i x, __m512i y)
+{
+    union emulated a = {.i = x}, b = {.i = y};
+    EACH(32) a.u16[n] = (uint16_t)(a.u16[n] + b.u16[n]);
+    return _mm512_mask_blend_epi16(k, old, a.i);
+}
 
 static inline __m512i _mm512_mask_min_epi16(__m512i old, __mmask32 k, __m512i a, __m512i b)
 {
@@ -595,6 +603,19 @@ BINARY(_mm512_unpacklo_epi64, i, u64, 8, UNPACKED(u64, 2, 0))
 BINARY(_mm512_unpackhi_epi64, i, u64, 8, UNPACKED(u64, 2, 1))
 
 /* Widths and reductions */
+
+/* Of each lane of 128 bits, eight words of a and then eight of b, as bytes without a sign. */
+static inline __m512i _mm512_packus_epi16(__m512i x, __m512i y)
+{
+    const union emulated a = {.i = x}, b = {.i = y};
+    union emulated r;
+    EACH(64)
+    {
+        const int16_t word = (n % 16 < 8 ? a : b).i16[n / 16 * 8 + n % 8];
+        r.u8[n] = (uint8_t)(word < 0 ? 0 : word > 255 ? 255 : word);
+    }
+    return r.i;
+}
 
 static inline __m512i _mm512_cvtepu16_epi32(__m256i x)
 {
