@@ -412,8 +412,7 @@ int main(void)
         cmocka_unit_test(test_back),           WITH("every BF16", test_every_half, 1),
         WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_quotient),
         cmocka_unit_test(test_near_ties),      cmocka_unit_test(test_short_runs),
-        cmocka_unit_test(test_pack_pairs),
-        cmocka_unit_test(test_every_slot),
+        cmocka_unit_test(test_pack_pairs),     cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;
 }

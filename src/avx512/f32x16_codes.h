@@ -30,7 +30,6 @@ DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd
 }
 DEEP_INLINE f32x16 f32x16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
-
 /* a, or the limit if a is below or above it. NaN stays. */
 DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit) { return _mm512_max_ps(limit, a); }
 DEEP_INLINE f32x16 f32x16_lower(f32x16 a, f32x16 limit) { return _mm512_min_ps(limit, a); }

@@ -9,7 +9,7 @@
  * Limits: scales from 2^-100 to 2^16, without IN_FLOAT to 1. Then thresholds are normal numbers, and no quotient but
  * that of 0 is 0. */
 
-#ifdef I16X32 /* two runs in a vector; f32x16_codes.h */
+#ifdef I16X32                 /* two runs in a vector; f32x16_codes.h */
 enum { THRESHOLD_RUNS = 16 }; /* of a u32_runs */
 #else
 enum { THRESHOLD_RUNS = 8 };

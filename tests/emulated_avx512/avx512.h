@@ -399,7 +399,6 @@ BINARY(_mm512_max_epu64, i, u64, 8, MAX(u64))
 BINARY(_mm512_add_epi32, i, u32, 16, a.u32[n] + b.u32[n])
 BINARY(_mm512_sub_epi32, i, u32, 16, a.u32[n] - b.u32[n])
 BINARY(_mm512_sub_epi16, i, u16, 32, (uint16_t)(a.u16[n] - b.u16[n]))
-BINARY(_mm512_subs_epu16, i, u16, 32, (uint16_t)(a.u16[n] > b.u16[n] ? a.u16[n] - b.u16[n] : 0))
 BINARY(_mm512_mulhi_epi16, i, i16, 32, (int16_t)(a.i16[n] * b.i16[n] >> 16))
 BINARY(_mm512_madd_epi16, i, u32, 16,
        (uint32_t)(a.i16[2 * n] * b.i16[2 * n]) + (uint32_t)(a.i16[2 * n + 1] * b.i16[2 * n + 1]))

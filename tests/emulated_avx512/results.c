@@ -123,7 +123,6 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(or_ps, s, t);
     I(and_si512, i, j);
     I(xor_si512, i, j);
-    I(subs_epu16, i, j);
     I(mask_add_epi16, l, k32, i, j);
     I(packus_epi16, i, j);
     I(min_epi16, i, j);
