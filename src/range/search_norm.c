@@ -223,7 +223,7 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
     if (!n->table && !n->fine)
         return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
     if (n->table && n->is_bf16 && !params->format &&
-        qobs_native_int4_applies(n->exponent, params->quant_min, params->quant_max)) {
+        qobs_native_int4_applies(n->exponent, (double)params->quant_min, (double)params->quant_max)) {
         n->int4 = qobs_allocate(runtime, sizeof *n->int4);
         if (!n->int4) {
             qobs_native_search_release(n, runtime);
