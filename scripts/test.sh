@@ -438,7 +438,7 @@ stage_analyse() {
     fi
     counted single cppcheck -j "$(nproc)" --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
         --suppressions-list=scripts/cppcheck-suppressions.txt -DQOBS_SLEEF -D__x86_64__ -Iinclude -Isrc -Icheckpoint -Itools \
-        src/{base,number,kernels,scalar,plan,flatten,reduce,histogram,measure,formula,range,optimal,find,config,check} \
+        src/{base,number,kernels,scalar,plan,flatten,reduce,histogram,measure,formula,range,grid,optimal,find,config,check} \
         src/{observer,results,api} checkpoint tools
 }
 

@@ -32,7 +32,7 @@ with open(SLOTS, encoding="utf-8") as slots:
 
 # From the ground up. A file may include from every folder before its own.
 LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "flatten", "reduce", "histogram", "measure", "formula",
-          "range", "optimal", "find", "config", "check", "observer", "results", "api"]
+          "range", "grid", "optimal", "find", "config", "check", "observer", "results", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 CLIENTS = ["checkpoint", "tools"]
 KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}

@@ -29,8 +29,9 @@
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "grid/native_rows.h"
 #include "range/search_errors.h"
-#include "range/shrink.h"
+#include "grid/shrink.h"
 #include "threads.h"
 #include "calls.h"
 
@@ -650,6 +651,7 @@ static void test_without_sleef(void **unused)
 #endif
 
 #include "native_search.h"
+#include "native_rows.h"
 
 /* Comes last. */
 static void test_every_slot(void **unused)
@@ -668,9 +670,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < 5; i++)
         arenas[i] = arena_new((CANDIDATES + 64) * LANES * sizeof(float));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),        cmocka_unit_test(test_batches),    cmocka_unit_test(test_improved),
-        cmocka_unit_test(test_load),          cmocka_unit_test(test_candidates), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_native),
+        cmocka_unit_test(test_errors),        cmocka_unit_test(test_batches),     cmocka_unit_test(test_improved),
+        cmocka_unit_test(test_load),          cmocka_unit_test(test_candidates),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_native),        cmocka_unit_test(test_native_rows), cmocka_unit_test(test_by_amax),
+        cmocka_unit_test(test_uncertain_sum),
 #ifndef QOBS_SLEEF
         cmocka_unit_test(test_without_sleef),
 #endif

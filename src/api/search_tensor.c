@@ -12,7 +12,7 @@
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
-#include "range/grid_search.h"
+#include "grid/grid_search.h"
 #include "reduce/reduce.h"
 
 /* The arguments of a call, and what it allocates. */

@@ -188,3 +188,11 @@ DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
     const __m256 steps = _mm256_set1_ps(step);
     return (half_improve(a.l, steps, &best->l, &at->l) | half_improve(a.h, steps, &best->h, &at->h)) != 0;
 }
+
+/* 8 floats. */
+typedef __m256 f32x8;
+
+DEEP_INLINE f32x8 f32x8_load(const float *p) { return _mm256_load_ps(p); }
+DEEP_INLINE void f32x8_store(float *p, f32x8 a) { _mm256_storeu_ps(p, a); }
+DEEP_INLINE f32x8 f32x8_splat(float a) { return _mm256_set1_ps(a); }
+DEEP_INLINE f32x8 f32x8_add(f32x8 a, f32x8 b) { return _mm256_add_ps(a, b); }

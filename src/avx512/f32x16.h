@@ -166,3 +166,11 @@ DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
     *at = _mm512_mask_mov_ps(*at, less, f32x16_splat(step));
     return less != 0;
 }
+
+/* 8 floats. */
+typedef __m256 f32x8;
+
+DEEP_INLINE f32x8 f32x8_load(const float *p) { return _mm256_load_ps(p); }
+DEEP_INLINE void f32x8_store(float *p, f32x8 a) { _mm256_storeu_ps(p, a); }
+DEEP_INLINE f32x8 f32x8_splat(float a) { return _mm256_set1_ps(a); }
+DEEP_INLINE f32x8 f32x8_add(f32x8 a, f32x8 b) { return _mm256_add_ps(a, b); }

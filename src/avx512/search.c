@@ -3,7 +3,6 @@
 
 /* AVX-512 range search; contract and limits in templates/search_errors.inl.h. */
 #include "avx512/f32x16.h"
-#include "avx512/native_int4.h"
 #include "avx512/tuning.h"
 
 #define ENTRY_(name) name##_avx512
@@ -15,5 +14,7 @@
 #include "templates/search_native.inl.h"
 
 #include "templates/search_native_bound.inl.h"
+
+#include "templates/search_row_sums.inl.h"
 
 #include "templates/search_shrink.inl.h"

@@ -115,27 +115,7 @@ struct native_norm {
  * |e| of at least chord_min and below 2^16 times that; chord_surplus is a chord's number for chord_min. */
 enum { QOBS_CHORDS = 2 * QOBS_SEARCH_LANES };
 
-/* Tables for bounds of int4 errors in 16-bit integers, for scales that are (128 + m) * 2^(exponent - 7). Elements,
- * levels and errors are in units of 2^(exponent - 10). Step k lies between level k and the next one; beyond a limit
- * both are that limit. Its entry is k & 31. A power is at least slope[i] * e + offset[i] * offset_unit for each i, and
- * i = e / 32 fits best. If e is above `far`, it is at least far_slope * (e - far) more than the last tangent. Errors up
- * to NATIVE_INT4_MOST do not overflow a sum of 8 in 32 bits. */
-enum {
-    NATIVE_INT4_SIGNIFICANDS = 128,
-    NATIVE_INT4_TANGENTS = 32,
-    NATIVE_INT4_MIN_EXPONENT = -40,
-    NATIVE_INT4_EXPONENTS = 81,
-    NATIVE_INT4_MOST = 6000
-};
-struct native_int4 {
-    int16_t middle[NATIVE_INT4_SIGNIFICANDS][32], half[NATIVE_INT4_SIGNIFICANDS][32];
-    int16_t slope[NATIVE_INT4_TANGENTS], offset[NATIVE_INT4_TANGENTS];
-    int16_t offset_unit, far, far_slope;
-    float unit[NATIVE_INT4_EXPONENTS]; /* of a sum, by exponent; with what rounding may take away */
-};
-
 struct native_bound {
-    const struct native_int4 *int4; /* NULL: the quantizer is not int4, or may have zero points */
     float chord_value[QOBS_CHORDS], chord_slope[QOBS_CHORDS];
     float chord_min, chord_surplus;
     float tangent_slope[2], tangent_offset[2];
@@ -149,12 +129,41 @@ struct native_bound {
     void name(const struct quantizer *quantizer, const struct native_bound *rule, bool with_shift, const float *x,     \
               size_t n, const struct search_candidates *candidates, size_t count, float *bound)
 
+/* row[i * stride + c]: the number that QOBS_SEARCH_NATIVE adds to sum[c] for x[i], for BF16, integers without zero
+ * points and a norm with a table. `row` has n rows; other arguments are those of QOBS_SEARCH_NATIVE. */
+#define QOBS_SEARCH_NATIVE_ROWS(name)                                                                                  \
+    void name(const struct quantizer *quantizer, const struct native_norm *norm, const float *x, size_t n,             \
+              const struct search_candidates *candidates, size_t count, float *row, size_t stride)
+
+/* The numbers of QOBS_SEARCH_NATIVE_ROWS for all elements up to a largest magnitude. Row 0 is that of zeros. A
+ * magnitude is the bits of a BF16 number without the sign. Row m - first + 1 is that of magnitude m, from `first` to
+ * `last`, and of both signs up to `mirror`; a negative number above it has the row last - mirror further on. All
+ * candidates have the same numbers below `first`: power[m]. */
+struct native_rows {
+    const float *row; /* aligned to 32 bytes */
+    size_t stride;    /* floats, a multiple of 8; those behind the candidates are finite */
+    uint32_t first, mirror, last;
+    const double *power;
+};
+
+/* sum[c], for c < stride: what QOBS_SEARCH_NATIVE adds, with an error of at most row_sums_error(n) times 2^-24 of it.
+ * Returns false, without sums, if a magnitude is above rows->last. x and n are those of QOBS_SEARCH_NATIVE. */
+#define QOBS_SEARCH_ROW_SUMS(name) bool name(const struct native_rows *rows, const float *x, size_t n, float *sum)
+
+/* Four floats are added up, each by a quarter of the padded elements, and then with one another. */
+static inline uint32_t row_sums_error(size_t n)
+{
+    return (uint32_t)((n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES / 4 + 2);
+}
+
 #define QOBS_SEARCH_SLOTS(EACH, with)                                                                                  \
     EACH(ONE, search_errors, QOBS_SEARCH_ERRORS, with)                                                                 \
     EACH(ONE, search_batch, QOBS_SEARCH_BATCH, with)                                                                   \
     EACH(ONE, search_improved, QOBS_SEARCH_IMPROVED, with)                                                             \
     EACH(ONE, search_native, QOBS_SEARCH_NATIVE, with)                                                                 \
     EACH(ONE, search_native_bound, QOBS_SEARCH_NATIVE_BOUND, with)                                                     \
+    EACH(ONE, search_native_rows, QOBS_SEARCH_NATIVE_ROWS, with)                                                       \
+    EACH(ONE, search_row_sums, QOBS_SEARCH_ROW_SUMS, with)                                                             \
     EACH(EACH_DTYPE, search_load, QOBS_SEARCH_LOAD, with)                                                              \
     EACH(EACH_NARROW, search_shrink, QOBS_SEARCH_SHRINK, with)
 

@@ -173,3 +173,19 @@ DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 }
 
 #undef F32X16_EACH
+
+/* 8 floats. */
+typedef struct {
+    float32x4_t l, h;
+} f32x8;
+
+DEEP_INLINE f32x8 f32x8_load(const float *p) { return (f32x8){vld1q_f32(p), vld1q_f32(p + 4)}; }
+
+DEEP_INLINE void f32x8_store(float *p, f32x8 a)
+{
+    vst1q_f32(p, a.l);
+    vst1q_f32(p + 4, a.h);
+}
+
+DEEP_INLINE f32x8 f32x8_splat(float a) { return (f32x8){vdupq_n_f32(a), vdupq_n_f32(a)}; }
+DEEP_INLINE f32x8 f32x8_add(f32x8 a, f32x8 b) { return (f32x8){vaddq_f32(a.l, b.l), vaddq_f32(a.h, b.h)}; }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "plan/make_plan.h"
-#include "range/grid_search.h"
+#include "grid/grid_search.h"
 
 /* The global scale of the tensor's range after the batch is accumulated; without a batch the one so far. */
 static float next_global_scale(const qobs_observer *o, const struct global_range *batch, qobs_dtype dtype)

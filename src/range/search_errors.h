@@ -56,11 +56,10 @@ struct native_search {
     bool active; /* false: the search is in float */
     bool is_bf16;
     struct native_norm norm;
-    double exponent;          /* norm as the dtype has it */
-    double largest;           /* the error that the first candidate has to be below */
-    double *table;            /* owned; NULL: none */
-    float *fine;              /* owned; NULL: none */
-    struct native_int4 *int4; /* owned; NULL: none */
+    double exponent; /* norm as the dtype has it */
+    double largest;  /* the error that the first candidate has to be below */
+    double *table;   /* owned; NULL: none */
+    float *fine;     /* owned; NULL: none */
 };
 
 /* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. */
@@ -81,7 +80,7 @@ bool qobs_native_has_bounds(const struct native_search *n);
 /* A later candidate has to be below the best error after rounding. Its sum is at least its bound / (1 - 2^-8), since a
  * bound allows for the rounding of the sum. A sum above best * (1 - 2^-9) is rounded to the best error or more: numbers
  * of BF16 are at least 2^-8 of themselves apart. 2^-16 is for the rounding of this product. */
-static inline float qobs_native_limit_behind(float best)
+static inline float qobs_native_limit_later(float best)
 {
     const float limit = best * (float)((1 - 0x1p-8) * (1 - 0x1p-9) * (1 + 0x1p-16));
     return limit > QOBS_NATIVE_BOUND_MIN ? limit : QOBS_NATIVE_BOUND_MIN;

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "number/number.h"
-#include "range/native_int4.h"
 #include "range/search_errors.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
@@ -222,15 +221,6 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
         n->norm.fine = n->fine = qobs_allocate(runtime, POWERS * sizeof *n->fine);
     if (!n->table && !n->fine)
         return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
-    if (n->table && n->is_bf16 && !params->format &&
-        qobs_native_int4_applies(n->exponent, (double)params->quant_min, (double)params->quant_max)) {
-        n->int4 = qobs_allocate(runtime, sizeof *n->int4);
-        if (!n->int4) {
-            qobs_native_search_release(n, runtime);
-            return qobs_no_memory(error, "search: no memory for %zu bytes", sizeof *n->int4);
-        }
-        qobs_native_int4_make(n->exponent, (int)params->quant_min, (int)params->quant_max, n->int4);
-    }
     if (params->rounded)
         fill_rounded(n);
     else
@@ -244,11 +234,8 @@ void qobs_native_search_release(struct native_search *n, const struct runtime *r
         qobs_release(runtime, n->table, POWERS * sizeof *n->table);
     if (n->fine)
         qobs_release(runtime, n->fine, POWERS * sizeof *n->fine);
-    if (n->int4)
-        qobs_release(runtime, n->int4, sizeof *n->int4);
     n->table = NULL;
     n->fine = NULL;
-    n->int4 = NULL;
 }
 
 double qobs_native_error(const struct native_search *n, double sum)
@@ -298,7 +285,7 @@ void qobs_native_bound_rule(const struct native_search *n, const struct quantize
     const double p = n->exponent, rounding = pow(1 - 0x1p-8, p + 2) * (1 - 0x1p-12);
     int exponent; /* largest_step is below 2^exponent */
     frexpf(largest_step, &exponent);
-    *rule = (struct native_bound){.int4 = n->int4, .chord_min = 1};
+    *rule = (struct native_bound){.chord_min = 1};
     if (!(scale >= 0x1p-40f && scale <= 0x1p40f))
         return; /* no bounds */
     rule->limit = ldexpf(1, exponent + 6);

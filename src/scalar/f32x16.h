@@ -136,3 +136,25 @@ DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 }
 
 #undef F32X16_EACH
+
+/* 8 floats. */
+typedef struct {
+    float f[8];
+} f32x8;
+
+#define F32X8_EACH(expression)                                                                                         \
+    f32x8 r;                                                                                                           \
+    for (int i = 0; i < 8; i++)                                                                                        \
+        r.f[i] = expression;                                                                                           \
+    return r
+
+DEEP_INLINE f32x8 f32x8_load(const float *p) { F32X8_EACH(p[i]); }
+
+DEEP_INLINE void f32x8_store(float *p, f32x8 a)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = a.f[i];
+}
+
+DEEP_INLINE f32x8 f32x8_splat(float a) { F32X8_EACH(a); }
+DEEP_INLINE f32x8 f32x8_add(f32x8 a, f32x8 b) { F32X8_EACH(a.f[i] + b.f[i]); }

@@ -18,7 +18,14 @@
 #include "templates/inline.h"
 
 struct native_how {
-    bool bf16, integers, shifted, weighted, rounded, fine, levels, inverse;
+    bool bf16, integers, shifted, weighted, rounded, fine, levels, inverse, to_rows;
+};
+
+/* The results: sums to add to, one for each candidate; or, with to_rows, rows of powers (QOBS_SEARCH_NATIVE_ROWS). */
+struct native_results {
+    double *sum;
+    float *row;
+    size_t stride;
 };
 
 /* Rounds to the dtype. BF16 stays in 32 bits: a NaN of arithmetic is quiet, so that the addition does not carry out of
@@ -92,6 +99,13 @@ ALWAYS_INLINE void add_powers(const double *table, const uint16_t *index, const 
 #undef EACH_LANE
 #undef KEEP_SCALAR
 
+/* Stores powers from the table, `stride` floats apart. */
+ALWAYS_INLINE void store_powers(const double *table, const uint16_t *index, size_t n, float *column, size_t stride)
+{
+    for (size_t i = 0; i < n; i++)
+        column[i * stride] = (float)table[index[i]];
+}
+
 /* A quotient of BF16 numbers is no midpoint of two BF16 numbers, and at least 2^-17 of it away from one: its
  * significand is a fraction of 8-bit integers. So a product with the inverse, wrong by less than 2^-22, is rounded to
  * the same number, and so is its Veltkamp splitting, whose ties may go either way. The limits keep the inverse normal
@@ -139,7 +153,69 @@ ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, 
     return native_level(how, v, c.scale, c.zero_point) - x;
 }
 
-#include "templates/search_native_levels.inl.h"
+/* ---- Levels ------------------------------------------------------------------------------------------------------ */
+
+/* Levels of integers in two vectors: entry k % 32 is that of k, for the limited range of at most 16 integers and eight
+ * more on both sides, which have the levels of the limits. */
+enum { LEVELS = 2 * QOBS_SEARCH_LANES };
+#ifdef F32X16_PERMUTES
+ALWAYS_INLINE bool has_levels(struct native_how how, float quant_min, float quant_max)
+{
+    return how.integers && how.rounded && quant_max - quant_min < QOBS_SEARCH_LANES;
+}
+
+/* Says whether the quotients of all x up to `most` are near the range. */
+ALWAYS_INLINE bool are_near(struct native_candidate c, float quant_min, float most)
+{
+    const float quotient = most / c.scale;
+    return c.zero_point - quotient > quant_min - 7 && c.zero_point + quotient < quant_min + 22;
+}
+
+ALWAYS_INLINE void quantized_numbers(float quant_min, float quant_max, float *number)
+{
+    const int low = (int)quant_min, first = low - 8, last = (int)quant_max;
+    for (int half = 0; half < LEVELS; half += QOBS_SEARCH_LANES) /* gcc does not vectorize a single loop */
+        for (int j = half; j < half + QOBS_SEARCH_LANES; j++) {
+            int k = first + ((j - first) & (LEVELS - 1));
+            k = k < low ? low : k;
+            number[j] = (float)(k > last ? last : k);
+        }
+}
+
+struct native_levels {
+    f32x16 low, high;
+};
+
+ALWAYS_INLINE struct native_levels native_levels(struct native_how how, const float *number, struct native_candidate c)
+{
+    _Alignas(64) float level[LEVELS];
+    for (int j = 0; j < LEVELS; j++)
+        level[j] = native_level(how, number[j], c.scale, c.zero_point);
+    return (struct native_levels){f32x16_load(level), f32x16_load(level + QOBS_SEARCH_LANES)};
+}
+
+/* native_error of 16 elements that are near. The low bits of a float that adds 1.5 * 2^23 are those of the nearest
+ * integer. */
+ALWAYS_INLINE f32x16 errors_of_levels(struct native_how how, struct native_levels levels, const float *x,
+                                      struct native_candidate c)
+{
+    _Alignas(64) float v[QOBS_SEARCH_LANES];
+    const f32x16 elements = f32x16_load(x);
+    if (how.inverse) {
+        const f32x16 spread = f32x16_mul(elements, f32x16_splat(c.split));
+        f32x16_store(v, f32x16_sub(spread, f32x16_fnma(elements, f32x16_splat(c.inverse), spread)));
+    } else {
+        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+            v[j] = round_half(how.bf16, x[j] / c.scale);
+    }
+    for (int j = 0; j < QOBS_SEARCH_LANES && how.shifted; j++)
+        v[j] = round_half(how.bf16, v[j] + c.zero_point);
+    const f32x16 at = f32x16_add(f32x16_load(v), f32x16_splat(0x1.8p23f));
+    return f32x16_sub(f32x16_permute_2(levels.low, at, levels.high), elements);
+}
+#endif
+
+/* ---- Sums and rows ----------------------------------------------------------------------------------------------- */
 
 /* gcc makes vectors of 256 bits of a loop over lanes only if it stays a loop, and shorter code for 512 bits if not. */
 #ifdef F32X16_PERMUTES
@@ -160,9 +236,11 @@ ALWAYS_INLINE double fold_lanes(const double *lane)
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *quantizer,
-                                const struct native_norm *norm, const float *x, const float *weight, size_t n,
-                                const float *number, struct native_candidate c)
+/* The errors of candidate `at`. */
+ALWAYS_INLINE void native_errors(struct native_how how, const struct quantizer *quantizer,
+                                 const struct native_norm *norm, const float *x, const float *weight, size_t n,
+                                 const float *number, struct native_candidate c, struct native_results results,
+                                 size_t at)
 {
     const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
     (void)number; /* for levels */
@@ -204,10 +282,13 @@ ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *q
                 }
             }
         }
-        if (how.rounded)
+        if (how.to_rows)
+            store_powers(norm->table, index, count, results.row + first * results.stride + at, results.stride);
+        else if (how.rounded)
             add_powers(norm->table, index, how.weighted ? weight + first : NULL, count, lane);
     }
-    return fold_lanes(lane);
+    if (!how.to_rows)
+        results.sum[at] += fold_lanes(lane);
 }
 
 /* The largest magnitude of n elements and the padding. NaN may be ignored: its error is NaN anyway. */
@@ -232,9 +313,10 @@ ALWAYS_INLINE struct native_candidate candidate_at(struct native_how how, const 
                                      1 / scale * BF16_SPLIT};
 }
 
-ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *quantizer, const struct native_norm *norm,
-                               const float *x, const float *weight, size_t n,
-                               const struct search_candidates *candidates, size_t count, double *sum)
+ALWAYS_INLINE void native_candidates(struct native_how how, const struct quantizer *quantizer,
+                                     const struct native_norm *norm, const float *x, const float *weight, size_t n,
+                                     const struct search_candidates *candidates, size_t count,
+                                     struct native_results results)
 {
     struct native_how by_inverse = how;
     _Alignas(64) float number[LEVELS] = {0};
@@ -253,14 +335,14 @@ ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *qu
         const bool is_exact = inverse_is_exact(how, c.scale, most);
 #ifdef F32X16_PERMUTES
         if (levels && is_exact == how.bf16 && are_near(c, (float)quantizer->quant_min, most)) {
-            sum[i] += native_sum(by_levels, quantizer, norm, x, weight, n, number, c);
+            native_errors(by_levels, quantizer, norm, x, weight, n, number, c, results, i);
             continue;
         }
 #endif
         if (is_exact)
-            sum[i] += native_sum(by_inverse, quantizer, norm, x, weight, n, number, c);
+            native_errors(by_inverse, quantizer, norm, x, weight, n, number, c, results, i);
         else
-            sum[i] += native_sum(how, quantizer, norm, x, weight, n, number, c);
+            native_errors(how, quantizer, norm, x, weight, n, number, c, results, i);
     }
 }
 
@@ -273,8 +355,8 @@ ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *qu
             CALL(__VA_ARGS__, false);                                                                                  \
     } while (0)
 #define NATIVE_SUMS(bf16, integers, weighted, rounded, fine, shifted)                                                  \
-    native_sums((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false}, quantizer, norm,  \
-                x, weight, n, candidates, count, sum)
+    native_candidates((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false, false},      \
+                      quantizer, norm, x, weight, n, candidates, count, (struct native_results){.sum = sum})
 #define NATIVE_ROUNDED(bf16, integers, weighted)                                                                       \
     do {                                                                                                               \
         if (norm->table)                                                                                               \
@@ -303,6 +385,12 @@ QOBS_SEARCH_NATIVE(ENTRY(qobs_search_native))
         NATIVE_WEIGHTED(false, true);
     else
         NATIVE_WEIGHTED(false, false);
+}
+
+QOBS_SEARCH_NATIVE_ROWS(ENTRY(qobs_search_native_rows))
+{
+    native_candidates((struct native_how){.bf16 = true, .integers = true, .rounded = true, .to_rows = true}, quantizer,
+                      norm, x, NULL, n, candidates, count, (struct native_results){.row = row, .stride = stride});
 }
 
 #undef EACH_FLAG

@@ -113,10 +113,6 @@ DEEP_INLINE void native_bounds(struct native_how how, const struct quantizer *qu
     struct native_how by_inverse = how;
     _Alignas(64) float number[LEVELS] = {0};
     const float most = largest_magnitude(x, n);
-#ifdef NATIVE_INT4_BOUNDS
-    if (rule->int4 && !how.shifted && native_int4_bounds(rule->int4, x, n, most, candidates, count, bound))
-        return;
-#endif
     by_inverse.inverse = true;
     load_bound(rule, &v);
 #ifdef F32X16_PERMUTES

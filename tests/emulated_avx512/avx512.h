@@ -148,12 +148,12 @@ static inline void _mm512_mask_storeu_epi16(void *p, __mmask32 k, __m512i x)
 
 /* Constants, casts and parts */
 
-#define SET1(name, tag, type, lane, lanes)                                                                           \
-    static inline emulated_##tag name(type x)                                                                        \
-    {                                                                                                                \
-        union emulated r;                                                                                            \
-        EACH(lanes) r.lane[n] = x;                                                                                   \
-        return r.tag;                                                                                                \
+#define SET1(name, tag, type, lane, lanes)                                                                             \
+    static inline emulated_##tag name(type x)                                                                          \
+    {                                                                                                                  \
+        union emulated r;                                                                                              \
+        EACH(lanes) r.lane[n] = x;                                                                                     \
+        return r.tag;                                                                                                  \
     }
 SET1(_mm512_set1_epi16, i, int16_t, i16, 32)
 SET1(_mm512_set1_epi32, i, int32_t, i32, 16)
@@ -162,14 +162,14 @@ SET1(_mm512_set1_ps, s, float, f32, 16)
 #undef SET1
 
 /* The lanes in the order of the arguments, the first one lowest or highest. */
-#define EMULATED_SET(type, lane, lanes, from, ...)                                                                   \
-    __extension__({                                                                                                  \
-        const type all[] = {__VA_ARGS__};                                                                            \
-        _Static_assert(sizeof all == 64, "lanes");                                                                   \
-        union emulated r;                                                                                            \
-        for (unsigned n = 0; n < (lanes); n++)                                                                       \
-            r.lane[n] = all[from];                                                                                   \
-        r.i;                                                                                                         \
+#define EMULATED_SET(type, lane, lanes, from, ...)                                                                     \
+    __extension__({                                                                                                    \
+        const type all[] = {__VA_ARGS__};                                                                              \
+        _Static_assert(sizeof all == 64, "lanes");                                                                     \
+        union emulated r;                                                                                              \
+        for (unsigned n = 0; n < (lanes); n++)                                                                         \
+            r.lane[n] = all[from];                                                                                     \
+        r.i;                                                                                                           \
     })
 #define _mm512_set_epi16(...) EMULATED_SET(int16_t, i16, 32, 31 - n, __VA_ARGS__)
 #define _mm512_set_epi32(...) EMULATED_SET(int32_t, i32, 16, 15 - n, __VA_ARGS__)
@@ -222,11 +222,11 @@ static inline __m512i _mm512_broadcast_i32x4(__m128i a) { return (union emulated
 
 /* Floating point, by the CPU's AVX */
 
-#define HALVES2(name, tag, half, avx)                                                                                \
-    static inline emulated_##tag name(emulated_##tag x, emulated_##tag y)                                            \
-    {                                                                                                                \
-        const union emulated a = {.tag = x}, b = {.tag = y};                                                         \
-        return (union emulated){.half = {avx(a.half[0], b.half[0]), avx(a.half[1], b.half[1])}}.tag;                 \
+#define HALVES2(name, tag, half, avx)                                                                                  \
+    static inline emulated_##tag name(emulated_##tag x, emulated_##tag y)                                              \
+    {                                                                                                                  \
+        const union emulated a = {.tag = x}, b = {.tag = y};                                                           \
+        return (union emulated){.half = {avx(a.half[0], b.half[0]), avx(a.half[1], b.half[1])}}.tag;                   \
     }
 HALVES2(_mm512_add_ps, s, half_s, _mm256_add_ps)
 HALVES2(_mm512_sub_ps, s, half_s, _mm256_sub_ps)
@@ -238,12 +238,13 @@ HALVES2(_mm512_min_pd, d, half_d, _mm256_min_pd)
 HALVES2(_mm512_max_pd, d, half_d, _mm256_max_pd)
 #undef HALVES2
 
-#define HALVES3(name, avx)                                                                                           \
-    static inline __m512 name(__m512 x, __m512 y, __m512 z)                                                          \
-    {                                                                                                                \
-        const union emulated a = {.s = x}, b = {.s = y}, c = {.s = z};                                               \
-        return (union emulated){.half_s = {avx(a.half_s[0], b.half_s[0], c.half_s[0]),                               \
-                                           avx(a.half_s[1], b.half_s[1], c.half_s[1])}}.s;                           \
+#define HALVES3(name, avx)                                                                                             \
+    static inline __m512 name(__m512 x, __m512 y, __m512 z)                                                            \
+    {                                                                                                                  \
+        const union emulated a = {.s = x}, b = {.s = y}, c = {.s = z};                                                 \
+        return (union emulated){                                                                                       \
+            .half_s = {avx(a.half_s[0], b.half_s[0], c.half_s[0]), avx(a.half_s[1], b.half_s[1], c.half_s[1])}}        \
+            .s;                                                                                                        \
     }
 HALVES3(_mm512_fmadd_ps, _mm256_fmadd_ps)
 HALVES3(_mm512_fnmadd_ps, _mm256_fnmadd_ps)
@@ -253,20 +254,6 @@ static inline __m512i _mm512_cvttps_epi32(__m512 x)
 {
     const union emulated a = {.s = x};
     return (union emulated){.half_i = {_mm256_cvttps_epi32(a.half_s[0]), _mm256_cvttps_epi32(a.half_s[1])}}.i;
-}
-
-static inline __m512 _mm512_cvtepi32_ps(__m512i x)
-{
-    const union emulated a = {.i = x};
-    return (union emulated){.half_s = {_mm256_cvtepi32_ps(a.half_i[0]), _mm256_cvtepi32_ps(a.half_i[1])}}.s;
-}
-
-/* Within each quarter: four of x, then four of y. */
-static inline __m512i _mm512_packs_epi32(__m512i x, __m512i y)
-{
-    const union emulated a = {.i = x}, b = {.i = y};
-    return (union emulated){
-        .half_i = {_mm256_packs_epi32(a.half_i[0], b.half_i[0]), _mm256_packs_epi32(a.half_i[1], b.half_i[1])}}.i;
 }
 
 static inline __m256 _mm512_cvtpd_ps(__m512d x)
@@ -282,32 +269,32 @@ static inline __m512 _mm512_cvtph_ps(__m256i x)
 }
 
 /* A macro: AVX wants its rounding constant. */
-#define _mm512_cvtps_ph(x, rounding)                                                                                 \
-    __extension__({                                                                                                  \
-        const union emulated emulated_a = {.s = (x)};                                                                \
-        _mm256_insertf128_si256(_mm256_castsi128_si256(_mm256_cvtps_ph(emulated_a.half_s[0], rounding)),             \
-                                _mm256_cvtps_ph(emulated_a.half_s[1], rounding), 1);                                 \
+#define _mm512_cvtps_ph(x, rounding)                                                                                   \
+    __extension__({                                                                                                    \
+        const union emulated emulated_a = {.s = (x)};                                                                  \
+        _mm256_insertf128_si256(_mm256_castsi128_si256(_mm256_cvtps_ph(emulated_a.half_s[0], rounding)),               \
+                                _mm256_cvtps_ph(emulated_a.half_s[1], rounding), 1);                                   \
     })
 
 /* Macros: AVX wants its predicates constant. */
-#define _mm512_cmp_ps_mask(x, y, predicate)                                                                          \
-    __extension__({                                                                                                  \
-        const union emulated a_ = {.s = (x)}, b_ = {.s = (y)};                                                       \
-        const int low_ = _mm256_movemask_ps(_mm256_cmp_ps(a_.half_s[0], b_.half_s[0], predicate));                   \
-        const int high_ = _mm256_movemask_ps(_mm256_cmp_ps(a_.half_s[1], b_.half_s[1], predicate));                  \
-        (__mmask16)(high_ << 8 | low_);                                                                              \
+#define _mm512_cmp_ps_mask(x, y, predicate)                                                                            \
+    __extension__({                                                                                                    \
+        const union emulated a_ = {.s = (x)}, b_ = {.s = (y)};                                                         \
+        const int low_ = _mm256_movemask_ps(_mm256_cmp_ps(a_.half_s[0], b_.half_s[0], predicate));                     \
+        const int high_ = _mm256_movemask_ps(_mm256_cmp_ps(a_.half_s[1], b_.half_s[1], predicate));                    \
+        (__mmask16)(high_ << 8 | low_);                                                                                \
     })
-#define _mm512_cmp_pd_mask(x, y, predicate)                                                                          \
-    __extension__({                                                                                                  \
-        const union emulated c_ = {.d = (x)}, d_ = {.d = (y)};                                                       \
-        const int low_ = _mm256_movemask_pd(_mm256_cmp_pd(c_.half_d[0], d_.half_d[0], predicate));                   \
-        const int high_ = _mm256_movemask_pd(_mm256_cmp_pd(c_.half_d[1], d_.half_d[1], predicate));                  \
-        (__mmask8)(high_ << 4 | low_);                                                                               \
+#define _mm512_cmp_pd_mask(x, y, predicate)                                                                            \
+    __extension__({                                                                                                    \
+        const union emulated c_ = {.d = (x)}, d_ = {.d = (y)};                                                         \
+        const int low_ = _mm256_movemask_pd(_mm256_cmp_pd(c_.half_d[0], d_.half_d[0], predicate));                     \
+        const int high_ = _mm256_movemask_pd(_mm256_cmp_pd(c_.half_d[1], d_.half_d[1], predicate));                    \
+        (__mmask8)(high_ << 4 | low_);                                                                                 \
     })
-#define _mm512_mask_cmp_ps_mask(k, x, y, predicate)                                                                  \
-    __extension__({                                                                                                  \
-        const __mmask16 k_ = (k);                                                                                    \
-        (__mmask16)(k_ & _mm512_cmp_ps_mask(x, y, predicate));                                                       \
+#define _mm512_mask_cmp_ps_mask(k, x, y, predicate)                                                                    \
+    __extension__({                                                                                                    \
+        const __mmask16 k_ = (k);                                                                                      \
+        (__mmask16)(k_ & _mm512_cmp_ps_mask(x, y, predicate));                                                         \
     })
 
 /* Bits of `classes`: quiet NaN, +0, -0, +infinity, -infinity, denormal, negative and finite, signalling NaN. Flush
@@ -341,38 +328,38 @@ static inline __mmask16 _mm512_fpclass_ps_mask(__m512 x, int classes)
 static inline __m512 emulated_powf16(__m512 x, __m512 y)
 {
     const union emulated a = {.s = x}, b = {.s = y};
-    return (union emulated){
-        .half_s = {Sleef_cinz_powf8_u10avx(a.half_s[0], b.half_s[0]),
-                   Sleef_cinz_powf8_u10avx(a.half_s[1], b.half_s[1])}}.s;
+    return (union emulated){.half_s = {Sleef_cinz_powf8_u10avx(a.half_s[0], b.half_s[0]),
+                                       Sleef_cinz_powf8_u10avx(a.half_s[1], b.half_s[1])}}
+        .s;
 }
 #define Sleef_cinz_powf16_u10avx512fnofma emulated_powf16
 #endif
 
 /* Lane by lane: `a` and `b` are the operands, n the lane. */
 
-#define UNARY(name, tag, lane, lanes, expression)                                                                    \
-    static inline emulated_##tag name(emulated_##tag x)                                                              \
-    {                                                                                                                \
-        const union emulated a = {.tag = x};                                                                         \
-        union emulated r;                                                                                            \
-        EACH(lanes) r.lane[n] = expression;                                                                          \
-        return r.tag;                                                                                                \
+#define UNARY(name, tag, lane, lanes, expression)                                                                      \
+    static inline emulated_##tag name(emulated_##tag x)                                                                \
+    {                                                                                                                  \
+        const union emulated a = {.tag = x};                                                                           \
+        union emulated r;                                                                                              \
+        EACH(lanes) r.lane[n] = expression;                                                                            \
+        return r.tag;                                                                                                  \
     }
-#define BINARY(name, tag, lane, lanes, expression)                                                                   \
-    static inline emulated_##tag name(emulated_##tag x, emulated_##tag y)                                            \
-    {                                                                                                                \
-        const union emulated a = {.tag = x}, b = {.tag = y};                                                         \
-        union emulated r;                                                                                            \
-        EACH(lanes) r.lane[n] = expression;                                                                          \
-        return r.tag;                                                                                                \
+#define BINARY(name, tag, lane, lanes, expression)                                                                     \
+    static inline emulated_##tag name(emulated_##tag x, emulated_##tag y)                                              \
+    {                                                                                                                  \
+        const union emulated a = {.tag = x}, b = {.tag = y};                                                           \
+        union emulated r;                                                                                              \
+        EACH(lanes) r.lane[n] = expression;                                                                            \
+        return r.tag;                                                                                                  \
     }
-#define SHIFT(name, lane, lanes, expression)                                                                         \
-    static inline __m512i name(__m512i x, unsigned count)                                                            \
-    {                                                                                                                \
-        const union emulated a = {.i = x};                                                                           \
-        union emulated r;                                                                                            \
-        EACH(lanes) r.lane[n] = expression;                                                                          \
-        return r.i;                                                                                                  \
+#define SHIFT(name, lane, lanes, expression)                                                                           \
+    static inline __m512i name(__m512i x, unsigned count)                                                              \
+    {                                                                                                                  \
+        const union emulated a = {.i = x};                                                                             \
+        union emulated r;                                                                                              \
+        EACH(lanes) r.lane[n] = expression;                                                                            \
+        return r.i;                                                                                                    \
     }
 #define MIN(lane) a.lane[n] < b.lane[n] ? a.lane[n] : b.lane[n]
 #define MAX(lane) a.lane[n] > b.lane[n] ? a.lane[n] : b.lane[n]
@@ -398,14 +385,8 @@ BINARY(_mm512_min_epu64, i, u64, 8, MIN(u64))
 BINARY(_mm512_max_epu64, i, u64, 8, MAX(u64))
 BINARY(_mm512_add_epi32, i, u32, 16, a.u32[n] + b.u32[n])
 BINARY(_mm512_sub_epi32, i, u32, 16, a.u32[n] - b.u32[n])
-BINARY(_mm512_sub_epi16, i, u16, 32, (uint16_t)(a.u16[n] - b.u16[n]))
-BINARY(_mm512_mulhi_epi16, i, i16, 32, (int16_t)(a.i16[n] * b.i16[n] >> 16))
-BINARY(_mm512_madd_epi16, i, u32, 16,
-       (uint32_t)(a.i16[2 * n] * b.i16[2 * n]) + (uint32_t)(a.i16[2 * n + 1] * b.i16[2 * n + 1]))
-UNARY(_mm512_abs_epi16, i, u16, 32, (uint16_t)(a.i16[n] < 0 ? -a.i16[n] : a.i16[n]))
 SHIFT(_mm512_slli_epi32, u32, 16, count < 32 ? a.u32[n] << count : 0)
 SHIFT(_mm512_srli_epi32, u32, 16, count < 32 ? a.u32[n] >> count : 0)
-SHIFT(_mm512_srli_epi16, u16, 32, (uint16_t)(count < 16 ? a.u16[n] >> count : 0))
 SHIFT(_mm512_srai_epi16, i16, 32, (int16_t)(a.i16[n] >> (count < 16 ? count : 15)))
 SHIFT(_mm512_srai_epi32, i32, 16, a.i32[n] >> (count < 32 ? count : 31))
 SHIFT(_mm512_srai_epi64, i64, 8, a.i64[n] >> (count < 64 ? count : 63))
@@ -423,13 +404,13 @@ static inline __m512i _mm512_ternarylogic_epi64(__m512i a, __m512i b, __m512i c,
 
 /* Masks */
 
-#define COMPARE(name, mask, lanes, expression)                                                                       \
-    static inline mask name(__m512i x, __m512i y)                                                                    \
-    {                                                                                                                \
-        const union emulated a = {.i = x}, b = {.i = y};                                                             \
-        uint32_t k = 0;                                                                                              \
-        EACH(lanes) k |= (uint32_t)(expression) << n;                                                                \
-        return (mask)k;                                                                                              \
+#define COMPARE(name, mask, lanes, expression)                                                                         \
+    static inline mask name(__m512i x, __m512i y)                                                                      \
+    {                                                                                                                  \
+        const union emulated a = {.i = x}, b = {.i = y};                                                               \
+        uint32_t k = 0;                                                                                                \
+        EACH(lanes) k |= (uint32_t)(expression) << n;                                                                  \
+        return (mask)k;                                                                                                \
     }
 COMPARE(_mm512_cmpge_epi16_mask, __mmask32, 32, a.i16[n] >= b.i16[n])
 COMPARE(_mm512_cmpge_epi32_mask, __mmask16, 16, a.i32[n] >= b.i32[n])
@@ -451,13 +432,13 @@ static inline __mmask16 _mm512_movepi32_mask(__m512i x)
 }
 
 /* y where the mask is set, x elsewhere. */
-#define BLEND(name, tag, lane, lanes, mask)                                                                          \
-    static inline emulated_##tag name(mask k, emulated_##tag x, emulated_##tag y)                                    \
-    {                                                                                                                \
-        const union emulated a = {.tag = x}, b = {.tag = y};                                                         \
-        union emulated r;                                                                                            \
-        EACH(lanes) r.lane[n] = BIT(k) ? b.lane[n] : a.lane[n];                                                      \
-        return r.tag;                                                                                                \
+#define BLEND(name, tag, lane, lanes, mask)                                                                            \
+    static inline emulated_##tag name(mask k, emulated_##tag x, emulated_##tag y)                                      \
+    {                                                                                                                  \
+        const union emulated a = {.tag = x}, b = {.tag = y};                                                           \
+        union emulated r;                                                                                              \
+        EACH(lanes) r.lane[n] = BIT(k) ? b.lane[n] : a.lane[n];                                                        \
+        return r.tag;                                                                                                  \
     }
 BLEND(_mm512_mask_blend_epi8, i, u8, 64, __mmask64)
 BLEND(_mm512_mask_blend_epi16, i, u16, 32, __mmask32)

@@ -40,6 +40,9 @@ struct shrunk {
     unsigned char *min, *max, *raw_scale, *raw_zero_point; /* [padded], input and output of the formula */
 };
 
+/* The number of candidates; the range before the search is one more if it is no step. */
+size_t qobs_shrink_candidates(const struct grid_params *params);
+
 /* search->min and max are read with each_global_scale only. */
 int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error *error);
 void qobs_shrink_release(struct shrink *shrink);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The grid search of some qparams by one thread: the errors of all their candidates, and the best step of each. */
+/* What the grid search of qparams reads and writes, and its workspace. */
 #pragma once
 
 #include "plan/gather.h"
 #include "qobs/plan.h"
+#include "grid/native_rows.h"
 #include "range/search_errors.h"
-#include "range/shrink.h"
+#include "grid/shrink.h"
 
 /* Shared by all threads. */
 struct qparam_search {
@@ -18,10 +19,11 @@ struct qparam_search {
     struct search_norm norm;
     struct shrink shrink;
     struct native_search native;
-    bool shifted;  /* zero points may be other than 0 */
-    bool weighted; /* kernels need weights */
-    bool bounded;  /* candidates whose bound is above the best error get no sum */
-    size_t row;    /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: too many for a batch */
+    bool shifted;         /* zero points may be other than 0 */
+    bool weighted;        /* kernels need weights */
+    bool bounded;         /* candidates whose bound is above the best error get no sum */
+    struct row_room room; /* of a table for qparams with the same amax; without memory */
+    size_t row; /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: too many for a batch */
     unsigned char *min, *max;           /* ranges to search */
     unsigned char *best_min, *best_max; /* results */
     size_t size;                        /* bytes of an element of the four arrays */
@@ -43,6 +45,7 @@ struct qparam_workspace {
     float *sum;                     /* [candidate][QOBS_SEARCH_LANES], or [candidate] */
     size_t most;                    /* the largest number of elements of a qparam in the batch */
     double *total;                  /* [candidate], of one qparam */
+    float *rows;                    /* room for a table */
     struct prefetch_ahead prefetch; /* memory to prefetch during the search */
     struct range_batch ranges;
     struct shrunk shrunk;
@@ -53,17 +56,3 @@ struct qparam_workspace {
 size_t qobs_qparam_workspace_size(const struct qparam_search *search);
 void qobs_qparam_workspace_place(const struct qparam_search *search, unsigned char *memory,
                                  struct qparam_workspace *workspace);
-
-/* Searches n <= QOBS_SEARCH_LANES qparams from `first` on. `e` has the elements of the first one, afterwards those of
- * the last one. Writes best_step, range and errors, and sets a bit in `improved` for each step at which one of the
- * qparams improved. If bounded, only the last step at which a qparam improved gets a bit. */
-void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e,
-                         size_t first, size_t n, uint64_t *improved);
-
-/* For a qparam that is searched in blocks: writes the sums of all candidates over elements first to end to
- * workspace->total. Returns false, without sums, if the range is not finite. */
-bool qobs_sum_block(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e, size_t qparam,
-                    int64_t first, int64_t end);
-
-/* Chooses the best step by sums over all elements, and writes what qobs_search_qparams writes. */
-void qobs_choose_step(struct qparam_search *search, size_t qparam, double *total, uint64_t *improved);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "range/shrink.h"
+#include "grid/shrink.h"
 
 #include <float.h>
 
@@ -114,19 +114,25 @@ static bool kernel_applies(const struct shrink *s, bool each_global_scale, struc
 
 static size_t p_size(const struct shrink *s) { return 2 * s->padded * sizeof *s->p; }
 
+static bool first_is_before(const struct grid_params *params) { return params->expand == 1 && params->steps > 0; }
+
+size_t qobs_shrink_candidates(const struct grid_params *params)
+{
+    return (size_t)params->steps + (first_is_before(params) ? 0 : 1);
+}
+
 int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error *error)
 {
     const struct grid_params *params = g->params;
     const struct runtime *runtime = g->runtime;
-    const bool first_is_before = params->expand == 1 && params->steps > 0;
     *s = (struct shrink){.runtime = runtime,
                          .params = params,
                          .formula = *g->formula,
                          .dtype = g->plan->dtype,
                          .integers = !params->format,
-                         .before = first_is_before ? 0 : (size_t)params->steps,
+                         .before = first_is_before(params) ? 0 : (size_t)params->steps,
+                         .candidates = qobs_shrink_candidates(params),
                          .global_scale = g->global_scale};
-    s->candidates = (size_t)params->steps + (first_is_before ? 0 : 1);
     s->padded = (s->candidates + 3) / 4 * 4;
     if (params->native_scales) { /* MX is a format of stored scales, too */
         s->formula.params.compressed_tensors.scale_dtype = SCALE_NATIVE;

@@ -4,7 +4,7 @@
 /* Upstream stops all qparams at the same step. Its rule needs one bit of each step: whether any qparam improved there.
  * Therefore every qparam is searched over all steps at once, while its elements are in a near cache. If the stop turns
  * out to be earlier than the last step, qparams that improved later are searched again, up to the stop. */
-#include "range/grid_search.h"
+#include "grid/grid_search.h"
 
 #include <stdatomic.h>
 
@@ -12,7 +12,9 @@
 #include "reduce/range_tiles.h"
 #include "reduce/reduce.h"
 #include "base/split.h"
-#include "range/search_qparams.h"
+#include "grid/amax_order.h"
+#include "grid/search_qparams.h"
+#include "grid/search_same_amax.h"
 
 /* A qparam with more elements than a block is split into blocks. Their sums are added in order, so that results do not
  * depend on threads. A thread prefetches the block after the next one. */
@@ -42,6 +44,8 @@ struct grid_run {
     size_t workspace_size;
     atomic_uint *taken; /* workspaces in use; smaller atomics need a library on some CPUs */
     double *sums;       /* [qparams][blocks][candidates] if blocks > 1 */
+    bool by_amax;       /* qparams are searched in order of amax, if enough share theirs */
+    uint32_t *order;    /* of qparams, by amax; unused if not by_amax */
     uint64_t *improved; /* [parts][words], a bit for each step; each part has cache lines of its own */
     size_t words;
 };
@@ -101,6 +105,36 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
         qobs_search_qparams(&s->q, &w, &e, i, n, s->improved + (size_t)part * s->words);
     }
     release_workspace(s, at);
+}
+
+/* The parts are of the order by amax. */
+static void search_part_by_amax(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    struct grid_run *s = argument;
+    struct qparam_workspace w;
+    const size_t at = acquire_workspace(s, &w), end = (size_t)to;
+    for (size_t i = (size_t)from, next; i < end; i = next) {
+        const uint32_t amax = qobs_amax_bits(s->q.min, s->q.max, s->order[i]);
+        for (next = i + 1; next < end && qobs_amax_bits(s->q.min, s->q.max, s->order[next]) == amax;)
+            next++;
+        qobs_search_same_amax(&s->q, &w, s->order + i, next - i, s->improved + (size_t)part * s->words);
+    }
+    release_workspace(s, at);
+}
+
+static void store_ranges_of_part(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    struct grid_run *s = argument;
+    (void)part;
+    qobs_store_ranges(&s->q, (size_t)from, (size_t)(to - from));
+}
+
+static void search_by_amax(struct grid_run *s)
+{
+    struct split split = s->split;
+    split.units = s->q.plan->qparams;
+    qobs_split_run(s->runtime, &split, search_part_by_amax, s);
+    qobs_split_run(s->runtime, &split, store_ranges_of_part, s);
 }
 
 /* Searches qparams again whose best step is not before the stop. */
@@ -236,6 +270,30 @@ static void init(struct grid_run *s, const struct grid_search *g)
         qobs_quantizer_for_integers(&s->q.quantizer, g->params->quant_min, g->params->quant_max, false);
 }
 
+/* Qparams of a smaller value share too few amax. */
+enum { MIN_BY_AMAX = 1 << 18 /* elements */ };
+
+/* Says whether tables of errors are possible: candidates depend on the amax alone, and elements of a qparam are one
+ * piece of memory, so that the order of qparams does not matter to its speed. */
+static bool may_be_by_amax(const struct grid_run *s, const struct grid_search *g)
+{
+    struct elements e;
+    const int64_t qparams = g->plan->qparams, most = qobs_elements_most(g->plan);
+    if (s->blocks > 1 || s->q.weighted || s->q.shifted || !g->params->simd || g->global_scale || g->each_global_scale ||
+        g->params->shrinking.mx || most == 0 || qparams < 2 || qparams > INT32_MAX || qparams < MIN_BY_AMAX / most)
+        return false;
+    qobs_elements_at(&s->q.source, 0, &e);
+    return e.gather->memory(&s->q.source, &e, 0, e.count).from;
+}
+
+/* Orders qparams by amax, if at least half of them share theirs with enough others. */
+static void order_by_amax(struct grid_run *s)
+{
+    const size_t n = (size_t)s->q.plan->qparams, elements = (size_t)qobs_elements_most(s->q.plan);
+    const size_t enough = qobs_enough_for_table(&s->q, elements);
+    s->by_amax = qobs_amax_order(s->q.min, s->q.max, n, enough, s->order) >= n / 2;
+}
+
 /* Decides on batches, blocks and tiles; returns the number of parts per thread. */
 static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
 {
@@ -247,6 +305,11 @@ static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
     const size_t row = ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     s->q.row = most > QOBS_SEARCH_FEW || s->q.native.active ? 0 : row;
     s->q.bounded = s->blocks == 1 && !s->q.weighted && qobs_native_has_bounds(&s->q.native);
+    if (may_be_by_amax(s, g))
+        s->q.room = qobs_native_rows_room(&s->q.native, &s->q.quantizer, qobs_shrink_candidates(g->params),
+                                          (float)(1 - (g->params->steps - 1) / g->params->grid));
+    s->by_amax = s->q.room.rows > 0;
+    s->find = s->find && !s->by_amax;
     return parts_per_thread;
 }
 
@@ -271,7 +334,8 @@ static unsigned char *allocate(struct grid_run *s, size_t *bytes, qobs_error *er
     const size_t qparams = (size_t)s->q.plan->qparams, parts = (size_t)s->split.parts;
     const size_t sums = s->blocks > 1 ? qparams * (size_t)s->blocks * s->q.shrink.candidates : 0;
     const size_t wide = sums + parts * s->words, steps = s->q.best_step ? 0 : qparams, ends = qparams * s->q.size;
-    *bytes = wide * 8 + 2 * ends + steps * sizeof(int32_t) + parts * (s->workspace_size + sizeof *s->taken);
+    const size_t order = s->by_amax ? amax_order_size(qparams) : 0;
+    *bytes = wide * 8 + 2 * ends + (steps + order) * 4 + parts * (s->workspace_size + sizeof *s->taken);
     unsigned char *memory = qobs_allocate(s->runtime, *bytes);
     if (!memory) {
         qobs_no_memory(error, "search: no memory for %zu bytes", *bytes);
@@ -281,9 +345,10 @@ static unsigned char *allocate(struct grid_run *s, size_t *bytes, qobs_error *er
     s->improved = (uint64_t *)(void *)(s->sums + sums);
     s->q.min = (unsigned char *)(s->improved + parts * s->words);
     s->q.max = s->q.min + ends;
+    s->order = (uint32_t *)(void *)(s->q.max + ends); /* min and max together are a multiple of 4 bytes */
     if (!s->q.best_step)
-        s->q.best_step = (int32_t *)(void *)(s->q.max + ends); /* min and max together are a multiple of 4 bytes */
-    s->workspaces = s->q.max + ends + steps * sizeof(int32_t);
+        s->q.best_step = (int32_t *)(void *)(s->order + order);
+    s->workspaces = s->q.max + ends + (steps + order) * 4;
     s->taken = (atomic_uint *)(void *)(s->workspaces + parts * s->workspace_size);
     for (size_t i = 0; i < parts; i++)
         atomic_init(&s->taken[i], 0);
@@ -313,6 +378,8 @@ static void run(struct grid_run *s)
     if (s->blocks > 1) {
         qobs_split_run(s->runtime, &s->split, sum_blocks_of_part, s);
         choose_from_blocks(s);
+    } else if (s->by_amax) {
+        search_by_amax(s);
     } else {
         qobs_split_run(s->runtime, &s->split, search_part, s);
     }
@@ -337,6 +404,8 @@ static int execute(struct grid_run *s, const struct grid_search *g, qobs_error *
         memcpy(s->q.min, g->min, (size_t)g->plan->qparams * s->q.size);
         memcpy(s->q.max, g->max, (size_t)g->plan->qparams * s->q.size);
     }
+    if (s->by_amax)
+        order_by_amax(s);
     run(s);
     if (g->record) {
         g->record->steps = g->params->steps;
