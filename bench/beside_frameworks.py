@@ -11,6 +11,7 @@ more than the bare call. ATEN_CPU_CAPABILITY in the environment is the instructi
 """
 
 import argparse
+import copy
 import ctypes
 import importlib.util
 import os
@@ -132,6 +133,34 @@ def modelopt():
     beside(
         "dropin/modelopt/entropy-stride-8", upstream, dropin, lambda: calibrator.compute_amax("entropy", stride=8), 1
     )
+    local_hessian(upstream, dropin)
+
+
+def local_hessian(upstream, dropin):
+    """mtq.quantize of a layer: two passes of 512 tokens, the largest magnitudes and the search of the weight."""
+    import modelopt.torch.quantization as mtq
+
+    layer, candidates = torch.nn.Linear(4096, arguments.rows, bias=False), 39
+    tokens = torch.randn(512, 4096, generator=GENERATOR)
+    few = max(1, arguments.repetitions // 2)  # a call of upstream takes seconds
+
+    def case(label, **quantizer):
+        config = {
+            "quant_cfg": [
+                {"quantizer_name": "*", "enable": False},
+                {"quantizer_name": "*weight_quantizer", "cfg": quantizer},
+            ],
+            "algorithm": {"method": "local_hessian", "fp8_scale_sweep": False},
+        }
+
+        def run():
+            mtq.quantize(copy.deepcopy(layer), config, lambda model: model(tokens))
+
+        work = layer.weight.numel() * candidates
+        beside(f"dropin/modelopt/local-hessian-{label}", upstream, dropin, run, work, few)
+
+    case("int8-channel", num_bits=8, axis=0)
+    case("int4-block-128", num_bits=4, block_sizes={-1: 128})
 
 
 # ---- Small calls ----

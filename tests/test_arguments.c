@@ -47,9 +47,11 @@ struct function {
 
 enum { ROWS = 2, COLUMNS = 32, GROUPS = 1, BINS = 8 };
 
-static float data[ROWS][COLUMNS], ones[COLUMNS], scales[ROWS], minima[64], maxima[64], out[ROWS][COLUMNS];
+static float data[ROWS][COLUMNS], ones[COLUMNS], hessians[COLUMNS * 8], scales[ROWS], minima[64], maxima[64],
+    out[ROWS][COLUMNS];
 static int8_t codes[ROWS][COLUMNS];
-static int64_t shape[2], code_shape[2], scale_shape[1], column_shape[1], bin_shape[1], edge_shape[1], strides[2];
+static int64_t shape[2], code_shape[2], scale_shape[1], column_shape[1], hessian_shape[3], bin_shape[1], edge_shape[1],
+    strides[2];
 static int32_t steps[64];
 static double numbers[64];
 static uint64_t counts_of_bins[64];
@@ -58,7 +60,7 @@ static int8_t zeros[ROWS];
 static _Alignas(64) unsigned char memory[1 << 16], saved[1 << 14];
 static char text[4096];
 
-static qobs_tensor tensor_, code_tensor, scale_tensor, histogram_tensor, edge_tensor, columns_tensor;
+static qobs_tensor tensor_, code_tensor, scale_tensor, histogram_tensor, edge_tensor, columns_tensor, hessian_tensor;
 static qobs_runtime runtime_;
 static qobs_counts counts_;
 static qobs_result result_;
@@ -85,7 +87,7 @@ static qobs_histogram_state histogram_state_;
 
 static qobs_config *minmax_config, *mse_config, *old_config, *modelopt_config, *torch_config, *percentile_config;
 static qobs_observer *minmax_observer, *mse_observer, *old_observer, *imatrix_observer, *reference_observer,
-    *nvfp4_observer, *histogram_observer, *search_observer, *saved_observer;
+    *hessian_observer, *nvfp4_observer, *histogram_observer, *search_observer, *saved_observer;
 static qobs_plan *plan_;
 static qobs_config *made_config;
 static qobs_observer *made_observer;
@@ -102,7 +104,7 @@ static struct {
     qobs_config **new_config;
     qobs_observer **new_observer;
     qobs_plan **new_plan;
-    const qobs_tensor *value, *g_idx, *activations, *amax, *weight;
+    const qobs_tensor *value, *g_idx, *activations, *amax, *weight, *hessian;
     const qobs_runtime *runtime;
     qobs_counts *counts;
     qobs_result *result;
@@ -168,6 +170,7 @@ static void renew_structures(void)
     TENSOR_OF(tensor_, QOBS_F32, shape, data, ROWS, COLUMNS);
     TENSOR_OF(scale_tensor, QOBS_F32, scale_shape, scales, ROWS);
     TENSOR_OF(columns_tensor, QOBS_F32, column_shape, ones, COLUMNS);
+    TENSOR_OF(hessian_tensor, QOBS_F32, hessian_shape, hessians, COLUMNS / 8, 8, 8);
     TENSOR_OF(histogram_tensor, QOBS_F32, bin_shape, bin_counts, BINS);
     TENSOR_OF(edge_tensor, QOBS_F32, edge_shape, edges, BINS + 1);
     RENEW(runtime_), RENEW(counts_), RENEW(result_), RENEW(report_), RENEW(layout_), RENEW(range_), RENEW(options_),
@@ -315,7 +318,8 @@ static void renew(void)
     v.config = minmax_config, v.own_config = minmax_config, v.observer = minmax_observer, v.others = others;
     v.observers = observers, v.plan = plan_, v.new_config = &made_config, v.new_observer = &made_observer;
     v.new_plan = &made_plan, v.value = &tensor_, v.activations = &tensor_, v.amax = &scale_tensor;
-    v.weight = &columns_tensor, v.runtime = &runtime_, v.counts = &counts_, v.result = &result_, v.report = &report_;
+    v.weight = &columns_tensor, v.hessian = &hessian_tensor, v.runtime = &runtime_, v.counts = &counts_,
+    v.result = &result_, v.report = &report_;
     v.layout = &layout_, v.range = &range_, v.run = &run_, v.minmax = &minmax_, v.histogram = &histogram_;
     v.search = &search_, v.global_search = &global_search_, v.calculate = &calculate_, v.fake = &fake_;
     v.calibrate = &calibrate_;
@@ -596,6 +600,7 @@ static void make_all(void)
     old_observer = make("llmc.minmax", "base_name=weight;version=2025-09;strategy=channel");
     imatrix_observer = make("llmc.imatrix_mse", "strategy=channel;norm=2");
     reference_observer = make("modelopt.MseCalibrator", "axis=0");
+    hessian_observer = make("modelopt.MseCalibrator", "axis=0;hessian_block_size=8");
     nvfp4_observer = make("llmc.memoryless_minmax", "num_bits=4;type=float;strategy=tensor_group;group_size=16");
     histogram_observer = make("torch.HistogramObserver", "bins=8");
     search_observer = make("llmc.memoryless_mse", "strategy=channel;norm=2");
@@ -619,11 +624,11 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    qobs_config *const configs[] = {minmax_config, mse_config,   old_config,
+    qobs_config *const configs[] = {minmax_config,   mse_config,   old_config,
                                     modelopt_config, torch_config, percentile_config};
-    qobs_observer *const observers[] = {minmax_observer,    mse_observer,       old_observer,
-                                        imatrix_observer,   reference_observer, nvfp4_observer,
-                                        histogram_observer, search_observer,    saved_observer};
+    qobs_observer *const observers[] = {minmax_observer,    mse_observer,     old_observer,   imatrix_observer,
+                                        reference_observer, hessian_observer, nvfp4_observer, histogram_observer,
+                                        search_observer,    saved_observer};
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++)
         qobs_config_destroy(configs[i]);
     for (size_t i = 0; i < sizeof observers / sizeof *observers; i++)

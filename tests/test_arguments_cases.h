@@ -73,6 +73,7 @@ CALL(qobs_observer_set_reference_amax,
      qobs_observer_set_reference_amax(v.observer ? reference_observer : NULL, v.amax, e))
 CALL(qobs_observer_set_error_weights,
      qobs_observer_set_error_weights(v.observer ? reference_observer : NULL, v.weight, e))
+CALL(qobs_observer_set_hessian, qobs_observer_set_hessian(v.observer ? hessian_observer : NULL, v.hessian, e))
 CALL(qobs_observer_set_histogram,
      qobs_observer_set_histogram(v.observer ? histogram_observer : NULL, v.histogram_state, e))
 CALL(qobs_observer_set_global_amax, qobs_observer_set_global_amax(v.observer ? nvfp4_observer : NULL, 1, e))
@@ -210,6 +211,7 @@ static const struct function functions[] = {
     F(qobs_observer_record_tokens, OBSERVER A("value", TENSOR, v.value))
     F(qobs_observer_set_reference_amax, OBSERVER A("amax", TENSOR, v.amax))
     F(qobs_observer_set_error_weights, OBSERVER A("weight", TENSOR, v.weight))
+    F(qobs_observer_set_hessian, OBSERVER A("hessian", TENSOR, v.hessian))
     F(qobs_observer_set_histogram, OBSERVER W("histogram", IN, v.histogram_state, "args")
                                    A("counts", TENSOR, histogram_state_.counts)
                                    A("bin_edges", MAY_TENSOR, histogram_state_.bin_edges) PLAIN("min") PLAIN("max")

@@ -289,7 +289,7 @@ enum { BATCH_ROWS = 2048, BATCH_COLUMNS = 96 }; /* f32: 768 KB, so that threads 
 static float batches[3][BATCH_ROWS * BATCH_COLUMNS];
 
 /* Steps in the life of an observer, in this order. */
-enum step { IMPORTANCE, AMAX, WEIGHT, INTO_EMPTY, FIRST, WIDER, OTHER_SHAPE, READ, MERGE, LOAD, STEPS };
+enum step { HESSIAN, IMPORTANCE, AMAX, WEIGHT, INTO_EMPTY, FIRST, WIDER, OTHER_SHAPE, READ, MERGE, LOAD, STEPS };
 
 static int read_all(const qobs_observer *o)
 {
@@ -320,6 +320,21 @@ static int load(const qobs_observer *o, const qobs_runtime *runtime, struct memo
     return status;
 }
 
+/* Of blocks as the observer has them; it refuses all others. */
+static int set_hessian(qobs_observer *o)
+{
+    static float ones[3 * 32 * 32];
+    static const int64_t sizes[] = {8, 16, 32};
+    int status = QOBS_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
+        ones[i] = 1;
+    for (size_t i = 0; status == QOBS_ERROR_INVALID_ARGUMENT && i < sizeof sizes / sizeof *sizes; i++) {
+        const qobs_tensor hessian = tensor(QOBS_F32, ones, BATCH_COLUMNS / sizes[i], sizes[i], sizes[i]);
+        status = qobs_observer_set_hessian(o, &hessian, &error);
+    }
+    return status;
+}
+
 static int do_step(enum step step, qobs_observer *o, const qobs_observer *other, const qobs_runtime *runtime,
                    struct memory *m)
 {
@@ -327,6 +342,8 @@ static int do_step(enum step step, qobs_observer *o, const qobs_observer *other,
     const qobs_tensor activations = tensor(QOBS_F32, batches[2], 128, BATCH_COLUMNS), amax = tensor(QOBS_F32, ones, 1);
     const qobs_tensor block = tensor(QOBS_F32, ones, 16);
     switch (step) {
+    case HESSIAN:
+        return set_hessian(o);
     case IMPORTANCE:
         return qobs_observer_observe_importance(o, &activations, &error);
     case AMAX:
@@ -417,7 +434,7 @@ static void test_presets(void **state)
         const struct every_preset *p = preset_at(i);
         const bool looks_at_data = strstr(p->preset, "Placeholder") == NULL && strstr(p->preset, "Fixed") == NULL;
         /* to load takes 2, a batch a plan and room for its range */
-        assert_in_range(exhaust_preset(p, IMPORTANCE), looks_at_data ? 5 : 2, 200);
+        assert_in_range(exhaust_preset(p, HESSIAN), looks_at_data ? 5 : 2, 200);
         exhaust_preset(p, INTO_EMPTY);
     }
 }

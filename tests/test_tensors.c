@@ -19,7 +19,8 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     static float scratch[4];
     static uint64_t counts[4];
     qobs_config *llmc = make_config("llmc.mse", "", NULL), *quark = make_config("quark.PerTensorMSEObserver", "", NULL);
-    qobs_observer *o = make("llmc.imatrix_mse", ""), *modelopt = make("modelopt.NVFP4MSECalibrator", "");
+    qobs_observer *o = make("llmc.imatrix_mse", ""), *modelopt = make("modelopt.NVFP4MSECalibrator", ""),
+                  *weighted = make("modelopt.NVFP4MSECalibrator", "hessian_block_size=16");
     qobs_plan *plan = NULL;
     const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
     const qobs_tensor one = tensor(QOBS_F32, data, 1), four = tensor(QOBS_F32, data, 2, 2);
@@ -31,6 +32,7 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     assert_refused(call_update_qparams(o, t, NULL, scratch, 4, NULL, 0, &error), status, words);
     assert_refused(qobs_observer_set_reference_amax(modelopt, t, &error), status, words);
     assert_refused(qobs_observer_set_error_weights(modelopt, t, &error), status, words);
+    assert_refused(qobs_observer_set_hessian(weighted, t, &error), status, words);
     assert_refused(qobs_plan_create(&plan, llmc, t, NULL, NULL, &error), status, words);
     assert_refused(call_minmax(llmc, t, NULL, scratch, scratch, NULL, NULL, &error), status, words);
     assert_refused(call_global_minmax(llmc, t, scratch, scratch, NULL, NULL, &error), status, words);
@@ -50,6 +52,7 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     assert_null(plan);
     qobs_observer_destroy(o);
     qobs_observer_destroy(modelopt);
+    qobs_observer_destroy(weighted);
     qobs_config_destroy(llmc);
     qobs_config_destroy(quark);
 }

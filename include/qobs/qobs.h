@@ -507,6 +507,16 @@ QOBS_API int qobs_observer_set_reference_amax(qobs_observer *observer, const qob
  * @since 0.2.0 */
 QOBS_API int qobs_observer_set_error_weights(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
 
+/** Sets the Hessian of the squared error before the first batch, in place of activations: for modelopt.MseCalibrator
+ * and modelopt.NVFP4MSECalibrator with hessian_block_size, and for qobs.local_hessian. F32 or F64 of shape (blocks, b,
+ * b). Block i is the mean of x x^T over tokens, for columns i * b to (i + 1) * b of the activations x. b is
+ * hessian_block_size, or else the columns of a group. Numbers must be finite, and on the diagonal not negative. If a
+ * block is not symmetric, the mean of it and its transpose is taken, which gives the same errors. Replaces activations
+ * observed before, and counts as those of one token: activations that follow and qobs_observer_merge add to it.
+ * qobs_observer_reset removes it. Replaces the Hessian in Model-Optimizer's error_func.
+ * @since 0.2.0 */
+QOBS_API int qobs_observer_set_hessian(qobs_observer *observer, const qobs_tensor *hessian, qobs_error *error);
+
 /** A histogram from outside. */
 typedef struct qobs_histogram_state {
     size_t struct_size;           /**< sizeof(qobs_histogram_state) */

@@ -510,6 +510,8 @@ class observer
     void set_reference_amax(const tensor &amax) { pass(qobs_observer_set_reference_amax, amax); }
     /** Sets weights of the squared error before the first batch. */
     void set_error_weights(const tensor &weights) { pass(qobs_observer_set_error_weights, weights); }
+    /** Sets the Hessian of the squared error before the first batch. */
+    void set_hessian(const tensor &hessian) { pass(qobs_observer_set_hessian, hessian); }
     /** Sets the magnitude that gives the global scale. */
     void set_global_amax(double amax) { detail::call(qobs_observer_set_global_amax, handle(), amax); }
 

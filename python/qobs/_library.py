@@ -309,6 +309,7 @@ FUNCTIONS = {
     "observer_observe_importance": (c_int, _handle, _T, _E),
     "observer_set_reference_amax": (c_int, _handle, _T, _E),
     "observer_set_error_weights": (c_int, _handle, _T, _E),
+    "observer_set_hessian": (c_int, _handle, _T, _E),
     "observer_set_histogram": (c_int, _handle, POINTER(HistogramState), _E),
     "observer_search_report": (c_int, _handle, POINTER(SearchReport), _E),
     "observer_reset": (None, _handle),

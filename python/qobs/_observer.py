@@ -129,6 +129,14 @@ class Observer:
         (modelopt.MseCalibrator, modelopt.NVFP4MSECalibrator)."""
         self._give(lib.observer_set_error_weights, weight)
 
+    def set_hessian(self, hessian: Any) -> None:
+        """Sets the Hessian of the squared error before the first batch, in place of activations
+        (modelopt.MseCalibrator and modelopt.NVFP4MSECalibrator with hessian_block_size; qobs.local_hessian).
+
+        hessian: float32 or float64 of shape (blocks, b, b), the means of x xᵀ over tokens for blocks of b columns of
+        activations x. It replaces activations observed before and counts as those of one token."""
+        self._give(lib.observer_set_hessian, hessian)
+
     def set_global_amax(self, amax: float) -> None:
         """Sets the magnitude that gives the global scale: that of the complete tensor or of fused layers."""
         with self._lock:

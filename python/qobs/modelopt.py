@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import types
 from typing import Any
 
 from ._dropin import Declined, Dropin
@@ -112,7 +113,7 @@ def _quantizer(calibrator: Any) -> Any:
     from modelopt.torch.quantization import model_calib
     from modelopt.torch.quantization.nn.modules import tensor_quantizer
     function = calibrator._quant_func
-    if (calibrator._error_func is not None or type(function) is not functools.partial or function.args or
+    if (type(function) is not functools.partial or function.args or
             function.func is not model_calib._mse_quant_func or set(function.keywords) != {"quantizer"}):
         raise Declined
     q = function.keywords["quantizer"]
@@ -125,17 +126,52 @@ def _quantizer(calibrator: Any) -> Any:
     return q
 
 
-def _searched(calibrator: Any, x: Any, preset: str, amax: Any, **settings: Any) -> Observer:
-    """An observer that has searched x around an amax."""
-    x = x.detach()
-    if small(x, calibrator._axis) or not eligible(x) or not plain(amax, calibrator._initial_amax):
+def _hessian(calibrator: Any, x: Any) -> Any:
+    """The Hessian that weighs the errors of x, for blocks of columns of its rows; None: errors are squared.
+
+    Upstream's error function is a closure over it. That function is known by its code, so that no other one with
+    variables of these names is taken for it."""
+    import torch
+    from modelopt.torch.quantization import model_calib
+    function = calibrator._error_func
+    if function is None:
+        return None
+    maker = getattr(getattr(model_calib, "_LocalHessianAccumulator", None), "build_error_func", None)
+    constants = getattr(getattr(maker, "__code__", None), "co_consts", ())
+    if type(function) is not types.FunctionType or not any(c is function.__code__ for c in constants):
         raise Declined
+    names = function.__code__.co_freevars
+    held = {name: cell.cell_contents for name, cell in zip(names, function.__closure__ or ())}
+    if set(held) != {"bs", "cout", "hessian"}:
+        raise Declined
+    hessian, block = held["hessian"], held["bs"]
+    if not plain(hessian) or hessian.dtype is not torch.float32 or hessian.dim() != 3 or \
+            tuple(hessian.shape[1:]) != (block, block) or block % 8 or not 8 <= block <= 512 or x.dim() != 2 or \
+            x.numel() != held["cout"] * hessian.shape[0] * block or not torch.isfinite(hessian).all():
+        raise Declined
+    return hessian
+
+
+def _check(calibrator: Any, x: Any, amax: Any) -> None:
+    if small(x, calibrator._axis) or not eligible(x.detach()) or not plain(amax, calibrator._initial_amax):
+        raise Declined
+
+
+def _searched(x: Any, preset: str, amax: Any, hessian: Any, **settings: Any) -> Observer:
+    """An observer that has searched x around an amax."""
+    if hessian is not None:
+        settings["hessian_block_size"] = hessian.shape[1]
     observer = Observer(preset, **settings)
     observer.set_reference_amax(amax)
+    if hessian is not None:
+        observer.set_hessian(hessian)
     try:
-        return observer.observe(x)
+        observer.observe(x.detach())
     except NonfiniteError:
         raise Declined from None
+    if observer.search_report().weighted != (hessian is not None):
+        raise Declined
+    return observer
 
 
 def _channel_axes(calibrator: Any, x: Any) -> list[int]:
@@ -149,22 +185,42 @@ def _channel_axes(calibrator: Any, x: Any) -> list[int]:
     return axes
 
 
+def _parts(x: Any, amax: Any, axes: list[int], hessian: Any) -> list[tuple[Any, Any, Any]]:
+    """Parts of x whose rows belong to the same columns of the weight, with their amax and Hessian. The rows of a
+    quantizer with blocks are blocks of the weight's rows."""
+    if hessian is None or x.shape[1] == len(hessian) * hessian.shape[1]:
+        if hessian is not None and 1 in axes:
+            raise Declined
+        return [(x, amax, hessian)]
+    each, rest = divmod(x.shape[1], hessian.shape[1])
+    if axes != [0] or rest or len(hessian) % each:
+        raise Declined
+    n = len(hessian) // each
+    x, amax = x.reshape(-1, n, x.shape[1]), amax.reshape(-1, n, 1)
+    if len(x) == 1:  # a part would have a single amax, whose multiples are not rounded as those of several
+        raise Declined
+    return [(x[:, i], amax[:, i], hessian[i * each:(i + 1) * each]) for i in range(n)]
+
+
 def _collect_errors(self: Any, x: Any) -> None:
     """Adds the errors of a batch to those of every candidate, tensors of float32."""
+    import torch
     from modelopt.torch.quantization.calib import mse
     if type(self) is not mse.MseCalibrator:
         raise Declined
     q, axes = _quantizer(self), _channel_axes(self, x)
     if q._num_bits != (4, 3) and type(q._num_bits) is not int:
         raise Declined
-    observer = _searched(self, x, "modelopt.MseCalibrator", self._initial_amax, axis=axes or None,
-                         num_bits=list(q._num_bits) if q._num_bits == (4, 3) else q._num_bits, unsigned=q._unsigned,
-                         narrow_range=q._narrow_range, step_size=self._step_size,
-                         start_multiplier=self._start_multiplier, stop_multiplier=self._stop_multiplier)
-    candidates, errors = self._generate_candidates(x.device), observer.read("error_sums")
-    if len(candidates) != errors.shape[1]:
+    _check(self, x, self._initial_amax)
+    sums = [_searched(part, "modelopt.MseCalibrator", amax, hessian, axis=axes or None,
+                      num_bits=list(q._num_bits) if q._num_bits == (4, 3) else q._num_bits, unsigned=q._unsigned,
+                      narrow_range=q._narrow_range, step_size=self._step_size, start_multiplier=self._start_multiplier,
+                      stop_multiplier=self._stop_multiplier).read("error_sums")
+            for part, amax, hessian in _parts(x, self._initial_amax, axes, _hessian(self, x))]
+    candidates, errors = self._generate_candidates(x.device), torch.stack(sums, 1)
+    if len(candidates) != errors.shape[2]:
         raise Declined
-    losses = errors.T.float().reshape(-1, *(x.shape[d] for d in axes))
+    losses = errors.reshape(-1, len(candidates)).T.float().reshape(-1, *(x.shape[d] for d in axes))
     if self._candidates is None:
         self._candidates, self._num_steps, self._losses_sum = candidates, len(candidates), [None] * len(candidates)
     for step, loss in enumerate(losses):
@@ -178,14 +234,22 @@ def _sweep(self: Any, x: Any) -> None:
     from modelopt.torch.quantization.calib import mse
     from modelopt.torch.quantization.utils.numeric_utils import fp8_max_for_normalization
     amax = self._initial_amax
-    if type(self) is not mse.NVFP4MSECalibrator or self._hessian is not None or x.dim() != 2 or \
-            amax is None or amax.numel() != x.shape[0]:
+    if type(self) is not mse.NVFP4MSECalibrator or x.dim() != 2 or amax is None or amax.numel() != x.shape[0]:
+        raise Declined
+    hessian = _hessian(self, x)
+    if self._hessian is not None and self._hessian is not hessian:  # which upstream reads on CUDA alone
         raise Declined
     q = _quantizer(self)
     if not q.is_nvfp4_static or not plain(self._global_amax) or \
             not torch.equal(self._global_amax.reshape(-1), q.global_amax.float().reshape(-1)):
         raise Declined
-    observer = _searched(self, x, "modelopt.NVFP4MSECalibrator", self._global_amax, block_size=x.shape[1],
+    _check(self, x, self._global_amax)
+    block_size, weight = x.shape[1], x
+    if hessian is not None:
+        if block_size % hessian.shape[1]:
+            raise Declined
+        weight = x.reshape(-1, len(hessian) * hessian.shape[1])
+    observer = _searched(weight, "modelopt.NVFP4MSECalibrator", self._global_amax, hessian, block_size=block_size,
                          four_over_six=fp8_max_for_normalization(q) == 256)
     candidates = self._generate_candidates(x.device)
     self._candidates, self._num_steps, self._losses_sum = candidates, len(candidates), None

@@ -7,6 +7,7 @@ import pytest
 from dropin_tools import bits, served
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
 pytest.importorskip("modelopt.torch.quantization")
 import modelopt.torch.quantization as mtq  # noqa: E402
 import qobs.modelopt as dropin  # noqa: E402
@@ -147,12 +148,16 @@ def test_quantize(config, dtype):
     assert found == wanted
 
 
+#: Makes columns of activations depend on their neighbours.
+MIXED = sum(torch.diag(torch.full((512 - i,), 1 / (1 + i)), i) for i in range(8))
+
+
 def searched(net, algorithm, num_bits, dtype, block_sizes=None, **attributes):
     """State of a network whose weights have been searched by mtq."""
     quantizer = {"num_bits": num_bits, **({"block_sizes": block_sizes} if block_sizes else {"axis": 0}), **attributes}
     config = {"quant_cfg": [{"quantizer_name": "*", "enable": False},
                             {"quantizer_name": "*weight_quantizer", "cfg": quantizer}], "algorithm": algorithm}
-    x = batches(dtype, (256, 512), 2)
+    x = [(v.float() @ MIXED).to(dtype) for v in batches(dtype, (256, 512), 2)]
     model = mtq.quantize(copy.deepcopy(net).to(dtype), config, lambda m: [m(v) for v in x])
     return bits({k: v for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)})
 
@@ -235,6 +240,125 @@ def test_nvfp4(dtype, four_over_six, monkeypatch):
         found = searched(net, algorithm, dtype=dtype, **quantizer)
     assert found == wanted
     assert calls.get("modelopt.NVFP4MSECalibrator") == 1 and not calls.names(" failed"), calls
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("num_bits,more,block_size", [
+    (8, {}, 16), (4, {}, 64), (4, {"narrow_range": True}, 16), ((4, 3), {}, 8), (8, {"axis": None}, 16),
+    (4, {"block_sizes": {-1: 128}}, 16), (4, {"block_sizes": {-1: 16}}, 16), ((4, 3), {"block_sizes": {-1: 64}}, 32)],
+    ids=str)
+def test_local_hessian(num_bits, more, block_size, dtype):
+    """local_hessian of mtq: the same multiples, others than those of squared errors."""
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(512, 256))
+    algorithm = {"method": "local_hessian", "fp8_scale_sweep": False, "block_size": block_size}
+    compare(lambda: searched(net, algorithm, num_bits, dtype, **more), "modelopt.MseCalibrator")
+    if "axis" not in more:
+        assert searched(net, algorithm, num_bits, dtype, **more) != searched(net, {"method": "mse"}, num_bits, dtype, **more)
+
+
+@pytest.mark.parametrize("block_size,four_over_six", [(16, False), (8, True)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_local_hessian_nvfp4(block_size, dtype, four_over_six, monkeypatch):
+    from modelopt.torch.quantization.nn.modules import tensor_quantizer
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(512, 256), torch.nn.ReLU(), torch.nn.Linear(256, 512))
+    quantizer = copy.deepcopy(NVFP4)
+    if four_over_six:
+        quantizer["block_sizes"]["four_over_six"] = True
+    monkeypatch.setattr(tensor_quantizer, "static_blockwise_fp4_fake_quant", Fp4())
+    algorithm = {"method": "local_hessian", "block_size": block_size}
+    wanted = searched(net, algorithm, dtype=dtype, **quantizer)
+    assert wanted != searched(net, {"method": "mse", "fp8_scale_sweep": True}, dtype=dtype, **quantizer)
+    with served(dropin) as calls:
+        found = searched(net, algorithm, dtype=dtype, **quantizer)
+    assert found == wanted
+    assert calls.get("modelopt.NVFP4MSECalibrator") == 2 and not calls.names(" failed"), calls
+    assert "modelopt.NVFP4MSECalibrator declined" not in calls
+
+
+def local_hessian(columns, rows, block_size=16):
+    """Upstream's object with the Hessian of some activations."""
+    from modelopt.torch.quantization.model_calib import _LocalHessianAccumulator
+    accumulator = _LocalHessianAccumulator(rows, columns, block_size)
+    for x in batches(shape=(64, columns)):
+        accumulator.accumulate(x)
+    return accumulator
+
+
+def weighted(x, error_func, axis=0):
+    """A calibrator of int4 that has collected x."""
+    from functools import partial
+    from modelopt.torch.quantization.model_calib import _mse_quant_func
+    from modelopt.torch.quantization.nn import TensorQuantizer
+    quantizer = TensorQuantizer()
+    quantizer.num_bits, quantizer.axis = 4, axis
+    amax = x.abs().amax([d for d in range(x.dim()) if d != axis], keepdim=True)
+    c = calib.MseCalibrator(amax, axis=axis, quant_func=partial(_mse_quant_func, quantizer=quantizer), error_func=error_func)
+    c.collect(x)
+    return c
+
+
+@pytest.mark.parametrize("block", [2048, 128, 16])
+def test_local_hessian_state(block):
+    """Errors of two batches, the second of upstream, and the choice."""
+    x = [v.reshape(-1, block) for v in batches()]
+    error = local_hessian(2048, 64).build_error_func()
+    with served(dropin) as calls:
+        found = weighted(x[0], error)
+    assert calls == {"modelopt.MseCalibrator": 1}
+    wanted = weighted(x[0], error)
+    for c in found, wanted:
+        c.collect(x[1])
+    assert bits([wanted.compute_amax(), wanted._candidates]) == bits([found.compute_amax(), found._candidates])
+    for a, b in zip(wanted._losses_sum, found._losses_sum, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape and torch.allclose(a, b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["other", "wrapped", "size", "divides", "nan", "axis", "dimensions", "row"])
+def test_local_hessian_declined(case):
+    from functools import partial
+    x = batches(shape=(64, 1536))[0]
+    accumulator = local_hessian(*((1536 * 64, 1) if case == "row" else (1536, 64)), 12 if case == "size" else 16)
+    if case == "nan":
+        accumulator.hessian_per_block[3, 2, 2] = float("nan")
+    error = accumulator.build_error_func()
+    if case == "other":
+        hessian, cout, bs = accumulator.normalized_hessian(), 64, 16
+
+        def error(a, b):
+            dw = (a - b).view(cout, -1, bs)
+            return torch.einsum("cnb,nbd,cnd->cn", dw, hessian.abs(), dw).repeat_interleave(bs, 1)
+    elif case == "wrapped":
+        error = partial(error)
+    elif case in ("divides", "row"):
+        x = x.reshape(-1, 24 if case == "divides" else 64)
+    elif case == "dimensions":
+        x = x.reshape(64, 4, 384)
+
+    def run():
+        c = weighted(x, error, axis=1 if case == "axis" else 0)
+        return bits([c._losses_sum, c.compute_amax()])
+    wanted = run()
+    with served(dropin) as calls:
+        found = run()
+    assert calls == {"modelopt.MseCalibrator declined": 1} and found == wanted, calls
+
+
+def test_local_hessian_of_the_kernel(monkeypatch):
+    """Without an error function upstream's Hessian is for its kernel: on CPUs errors are squared."""
+    from modelopt.torch.quantization import model_calib
+    from modelopt.torch.quantization.nn.modules import tensor_quantizer
+    monkeypatch.setattr(tensor_quantizer, "static_blockwise_fp4_fake_quant", Fp4())
+    monkeypatch.setattr(model_calib._LocalHessianAccumulator, "build_error_func", lambda self, keep_buffer: None)
+    net = torch.nn.Sequential(torch.nn.Linear(512, 256))
+
+    def run():
+        return searched(net, {"method": "local_hessian"}, dtype=torch.float32, **NVFP4)
+    wanted = run()
+    with served(dropin) as calls:
+        assert run() == wanted
+    assert calls.get("modelopt.NVFP4MSECalibrator declined") == 1 and not calls.names(" failed"), calls
 
 
 @pytest.mark.parametrize("case", ["error", "function", "hook", "nan"])

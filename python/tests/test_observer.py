@@ -163,6 +163,38 @@ def test_reference_amax():
         o.set_reference_amax(np.array(3.0, np.float32))
 
 
+@pytest.mark.parametrize("preset,settings,block", [
+    ("modelopt.MseCalibrator", {"num_bits": 4, "axis": [0], "hessian_block_size": 16}, 16),
+    ("modelopt.NVFP4MSECalibrator", {"hessian_block_size": 8}, 8),
+    ("qobs.local_hessian", {"num_bits": 4, "group_size": 32}, 32)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_hessian(preset, settings, block, dtype):
+    """The Hessian of integers is exact, and so are 64 times its entries."""
+    generator = np.random.default_rng(1)
+    weight = generator.normal(size=(16, 96)).astype(np.float32)
+    x = generator.integers(-8, 9, (64, 96)).astype(np.float32)
+    blocks = x.reshape(64, -1, block)
+    hessian = (np.einsum("tni,tnj->nij", blocks, blocks) / 64).astype(dtype)
+    a, b = qobs.Observer(preset, **settings), qobs.Observer(preset, **settings)
+    a.observe_importance(x).observe(weight)
+    b.set_hessian(hessian)
+    assert pickle.loads(pickle.dumps(b)).save() == b.save()
+    b.observe(weight)
+    assert b.search_report().weighted and b.search_report() == a.search_report()
+    name = "scale" if "scale" in a.results else "amax"
+    assert np.array_equal(a.results[name], b.results[name])
+    assert b.results["hessian_count"] == 1 and np.array_equal(b.results["hessian_sum"], hessian)
+    with pytest.raises(qobs.InvalidArgumentError, match="hessian comes before the first"):
+        b.set_hessian(hessian)
+    b.reset()
+    for wrong, words in ((hessian[0], "3"), (hessian[:, 1:], "squares"), (-hessian, "diagonal"), (hessian * np.nan, "nan"),
+                         (hessian.astype(np.float16), "F16")):
+        with pytest.raises(qobs.InvalidArgumentError, match=words):
+            b.set_hessian(wrong)
+    with pytest.raises(qobs.InvalidArgumentError, match="without hessian_block_size"):
+        qobs.Observer("modelopt.MseCalibrator").set_hessian(hessian)
+
+
 def test_fuse():
     settings = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "base_name": "weight"}
     a, b = (observed("llmc.memoryless_minmax", settings, [x]) for x in BATCHES[:2])

@@ -63,6 +63,24 @@ static void reload(const qobs_observer *o)
     free(again);
 }
 
+/* Blocks of the sizes that settings have, rarely the batch itself. Most entries are 0. */
+static void set_hessian(struct run *run, qobs_observer *o, const qobs_tensor *value)
+{
+    static const int64_t sizes[] = {4, 8, 16, 24, 32, 64};
+    const int64_t b = sizes[take_below(&run->b, sizeof sizes / sizeof *sizes)];
+    const int64_t shape[] = {1 + (int64_t)take_below(&run->b, 4), b, b};
+    const size_t n = (size_t)(shape[0] * b * b);
+    double *numbers = workspace(n * sizeof *numbers);
+    qobs_error error;
+    for (size_t i = 0; i < n; i++)
+        numbers[i] = i % (size_t)(b + 1) == 0 ? take_double(&run->b) : i % 7 == 0 ? (double)take_float(&run->b) : 0;
+    const qobs_tensor hessian = {
+        .struct_size = sizeof hessian, .data = numbers, .dtype = QOBS_F64, .ndim = 3, .shape = shape};
+    const qobs_tensor *given = take_below(&run->b, 8) == 0 ? value : &hessian;
+    record_status(&run->record, qobs_observer_set_hessian(o, given, &error), &error);
+    free(numbers);
+}
+
 /* Another batch of the same shape, sometimes of another. */
 static void next_batch(struct run *run, struct tensor *t)
 {
@@ -99,6 +117,8 @@ void run_observer(struct run *run, const qobs_config *config, struct tensor *t, 
             record_status(&run->record, qobs_observer_set_global_amax(to, take_double(&run->b), &error), &error);
         else if (kind == 4)
             record_status(&run->record, qobs_observer_record_tokens(to, &value, &error), &error);
+        else if (kind == 5)
+            set_hessian(run, to, &value);
         else
             observe(run, to, t, g_idx);
     }
