@@ -260,9 +260,10 @@ stage_clang() {
 }
 
 stage_sanitize() {
-    # b_lundef: the shared library leaves the sanitizers' symbols to the program that loads it.
-    build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dc_args=-fsanitize=float-cast-overflow \
-        -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
+    # b_lundef: the shared library leaves the sanitizers' symbols to the program that loads it. -g1: reports need lines and functions;
+    # to follow the variables of a kernel takes gcc several times as long as the kernel itself.
+    build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+        -Dc_args="-fsanitize=float-cast-overflow -g1" -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$PWD/scripts/leak-suppressions.txt:print_suppressions=0
     counted meson_test $top/sanitize -t 5
