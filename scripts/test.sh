@@ -98,23 +98,61 @@ passed=0 failed=0
 # counted COMMAND...: runs it and adds up the "N passed, N failed" it ends with. Without that line, or with an exit status that
 # contradicts it, something has failed. The output goes to the stage's log, and here too when there are failures.
 counted() {
-    local status=0 p=0 f=0
+    local status=0
     "$@" >$top/output 2>&1 </dev/null || status=$?
+    count "$status" "$*"
+}
+
+# count STATUS COMMAND: counts a command that has left its output in $top/output.
+count() {
+    local status=$1 p=0 f=0
     if [[ $(tail -n 1 $top/output) =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
         p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]}
         [[ $status -eq 0 || $f -gt 0 ]] || f=1
     else
         f=1
     fi
-    { echo "\$ $*" && cat $top/output; } >>"$log"
+    { echo "\$ $2" && cat $top/output; } >>"$log"
     if [[ $f -gt 0 ]]; then
-        echo "FAILED, status $status: $*"
+        echo "FAILED, status $status: $2"
         tail -n 100 $top/output | sed 's/^/    /'
     else
         grep '^skipped: ' $top/output | sed 's/^/    /'
     fi
     passed=$((passed + p)) failed=$((failed + f))
     [[ $f -eq 0 ]]
+}
+
+# later COMMAND...: puts it off until counted_together runs it.
+put_off=()
+later() {
+    put_off+=("$(printf '%q ' "$@")")
+}
+
+# counted_together: runs what has been put off, as many at a time as there are processors, and counts one after another. The
+# commands share no files that any of them writes.
+counted_together() {
+    local i running=0 directory=$top/together
+    rm -rf $directory
+    mkdir $directory
+    for i in "${!put_off[@]}"; do
+        if [[ $running -ge $(nproc) ]]; then
+            wait -n
+            running=$((running - 1))
+        fi
+        {
+            status=0
+            eval "${put_off[i]}" >$directory/"$i" 2>&1 </dev/null || status=$?
+            echo $status >$directory/"$i".status
+        } &
+        running=$((running + 1))
+    done
+    wait
+    for i in "${!put_off[@]}"; do
+        mv $directory/"$i" $top/output
+        count "$(cat $directory/"$i".status || echo 127)" "${put_off[i]% }"
+    done
+    put_off=()
 }
 
 # single COMMAND...: a test that passes with exit status 0.
@@ -181,13 +219,17 @@ golden_cases() {
         failed=$((failed + 1))
     fi
     printf '    left out: %s\n' "${left_out[@]}"
+    # The longest ones first.
+    for isa in "${@:2}"; do
+        later /usr/bin/python3 tests/golden/run_checkpoint.py "$1" --isa "$isa"
+    done
     for isa in "${@:2}"; do
         for options in "${golden[@]}"; do
             # shellcheck disable=SC2086 # several options
-            counted /usr/bin/python3 tests/golden/run_cli.py "$1" --isa "$isa" $options
+            later /usr/bin/python3 tests/golden/run_cli.py "$1" --isa "$isa" $options
         done
-        counted /usr/bin/python3 tests/golden/run_checkpoint.py "$1" --isa "$isa"
     done
+    counted_together
 }
 
 # long_checks DIRECTORY ISA...: the kernel checks of a build, with more rounds and no time limit.
@@ -260,9 +302,10 @@ stage_clang() {
 }
 
 stage_sanitize() {
-    # b_lundef: the shared library leaves the sanitizers' symbols to the program that loads it.
-    build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dc_args=-fsanitize=float-cast-overflow \
-        -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
+    # b_lundef: the shared library leaves the sanitizers' symbols to the program that loads it. -g1: reports need lines and functions;
+    # to follow the variables of a kernel takes gcc several times as long as the kernel itself.
+    build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+        -Dc_args="-fsanitize=float-cast-overflow -g1" -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$PWD/scripts/leak-suppressions.txt:print_suppressions=0
     counted meson_test $top/sanitize -t 5
@@ -525,10 +568,10 @@ plain_python() {
         [[ $("$2/bin/python" python/tests/plain.py) == "[]" ]]
 }
 
-# python_tests ENVIRONMENT TEST...
+# python_tests ENVIRONMENT TEST...: installs the package there and puts off its tests.
 python_tests() {
     "$top/$1/bin/pip" install --no-index --no-deps --force-reinstall "$top"/python/repaired/*.whl >>"$log" 2>&1 || true
-    counted env HF_HUB_OFFLINE=1 "$top/$1/bin/python" -B -m pytest -q -p no:cacheprovider "${@:2}"
+    later env HF_HUB_OFFLINE=1 ${PYTHON_GIL+"PYTHON_GIL=$PYTHON_GIL"} "$top/$1/bin/python" -B -m pytest -q -p no:cacheprovider "${@:2}"
 }
 
 # The package and its tests without a global interpreter lock.
@@ -561,22 +604,23 @@ stage_python() {
     cat $top/output >>"$log"
     echo "    $(cd $directory/repaired && echo *.whl), $(cat $directory/repaired/*.whl | wc -c) bytes"
     counted single sound_wheel $directory
-    counted single $directory/bin/mypy
+    later single $directory/bin/mypy
     for python in $(pythons); do
         counted single plain_python "$python" $directory-plain
     done
-    python_tests python python/tests
-    python_free_threaded
     if environment live "${live[@]}"; then
         python_tests live python/tests
         # Upstream's suites without and with the drop-ins; only llm-compressor's distribution on PyPI brings its tests.
-        counted $top/live/bin/python -B python/tests/upstream_suites.py llmcompressor ${full:+llmcompressor-modifiers}
+        later $top/live/bin/python -B python/tests/upstream_suites.py llmcompressor ${full:+llmcompressor-modifiers}
         [[ $full ]] || echo "    left out: upstream's tests of llm-compressor's modifiers, without --full"
         echo "    left out: upstream's tests of torch, torchao, Model-Optimizer, ONNX Runtime and Quark, which PyPI does not have"
     fi
     if environment others "${others[@]}"; then
         python_tests others python/tests/test_dropin_*.py
     fi
+    python_tests python python/tests
+    python_free_threaded
+    counted_together
 }
 
 # upstream_packages NAME PACKAGE...: a virtual environment with the newest packages; false if they cannot be installed.
@@ -603,8 +647,9 @@ stage_upstream() {
 stage_live() {
     local directory=$top/live
     environment live "${live[@]}" || return
-    counted $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
-    counted env HF_HUB_OFFLINE=1 $directory/bin/python -B tests/live_static.py $top/gcc/tools/qobs examples/tinylm
+    later $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
+    later env HF_HUB_OFFLINE=1 $directory/bin/python -B tests/live_static.py $top/gcc/tools/qobs examples/tinylm
+    counted_together
 }
 
 setup=(--clang --bench --install --fuzz)
