@@ -645,8 +645,12 @@ stage_upstream() {
 }
 
 stage_live() {
-    local directory=$top/live
-    environment live "${live[@]}" || return
+    local directory=$top/live status=0
+    # pip uses one processor: beside it the other environment, for stage python, which tells if it cannot be installed.
+    [[ " ${stages[*]} " != *" python "* ]] || environment others "${others[@]}" >/dev/null &
+    environment live "${live[@]}" || status=$?
+    wait
+    [[ $status -eq 0 ]] || return
     later $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
     later env HF_HUB_OFFLINE=1 $directory/bin/python -B tests/live_static.py $top/gcc/tools/qobs examples/tinylm
     counted_together
