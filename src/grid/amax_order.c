@@ -31,3 +31,10 @@ size_t qobs_amax_order(const unsigned char *min, const unsigned char *max, size_
         order[start[qobs_amax_bits(min, max, i)]++] = (uint32_t)i;
     return shared;
 }
+
+/* The numbers behind the order have become the ends of each amax. */
+size_t qobs_amax_count(const uint32_t *order, size_t n, uint32_t amax)
+{
+    const uint32_t *const end = order + n;
+    return end[amax] - (amax > 0 ? end[amax - 1] : 0);
+}

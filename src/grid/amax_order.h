@@ -19,3 +19,6 @@ static inline size_t amax_order_size(size_t n) { return n + AMAX_NONFINITE + 1; 
 /* Writes qparams 0 to n - 1 to `order`, those with the same amax one after the other. Returns how many of them share
  * their amax with at least `enough` qparams. */
 size_t qobs_amax_order(const unsigned char *min, const unsigned char *max, size_t n, size_t enough, uint32_t *order);
+
+/* How many of n qparams have that amax, after qobs_amax_order. */
+size_t qobs_amax_count(const uint32_t *order, size_t n, uint32_t amax);

@@ -24,6 +24,9 @@ enum { BLOCK = 64 * QOBS_SEARCH_MOST, BLOCK_PREFETCH = 2 * QOBS_SEARCH_MOST };
  * of memory, so that threads have to end closer together. */
 enum { PARTS_PER_THREAD = 16, PARTS_PER_THREAD_OF_BLOCKS = 64 };
 
+/* An amax whose qparams lie in two parts has two tables. */
+enum { PARTS_PER_THREAD_BY_AMAX = 4 };
+
 enum { MAX_STEPS = 65536, MAX_WORKSPACE = 64 << 20 /* bytes, of all parts together */ };
 
 /* 64-bit words in two cache lines, which are prefetched together. */
@@ -46,6 +49,7 @@ struct grid_run {
     double *sums;       /* [qparams][blocks][candidates] if blocks > 1 */
     bool by_amax;       /* qparams are searched in order of amax, if enough share theirs */
     uint32_t *order;    /* of qparams, by amax; unused if not by_amax */
+    size_t enough;      /* qparams that have to share an amax before a table is worth it */
     uint64_t *improved; /* [parts][words], a bit for each step; each part has cache lines of its own */
     size_t words;
 };
@@ -112,12 +116,13 @@ static void search_part_by_amax(void *argument, int64_t part, int64_t from, int6
 {
     struct grid_run *s = argument;
     struct qparam_workspace w;
-    const size_t at = acquire_workspace(s, &w), end = (size_t)to;
+    const size_t at = acquire_workspace(s, &w), end = (size_t)to, qparams = (size_t)s->q.plan->qparams;
     for (size_t i = (size_t)from, next; i < end; i = next) {
         const uint32_t amax = qobs_amax_bits(s->q.min, s->q.max, s->order[i]);
+        const bool by_table = qobs_amax_count(s->order, qparams, amax) >= s->enough;
         for (next = i + 1; next < end && qobs_amax_bits(s->q.min, s->q.max, s->order[next]) == amax;)
             next++;
-        qobs_search_same_amax(&s->q, &w, s->order + i, next - i, s->improved + (size_t)part * s->words);
+        qobs_search_same_amax(&s->q, &w, s->order + i, next - i, by_table, s->improved + (size_t)part * s->words);
     }
     release_workspace(s, at);
 }
@@ -131,8 +136,9 @@ static void store_ranges_of_part(void *argument, int64_t part, int64_t from, int
 
 static void search_by_amax(struct grid_run *s)
 {
-    struct split split = s->split;
-    split.units = s->q.plan->qparams;
+    const struct split_rule rule = {
+        .parts_per_thread = PARTS_PER_THREAD_BY_AMAX, .max_parts = s->split.parts, .shrinking = true};
+    const struct split split = qobs_split(s->runtime, &rule, s->q.plan->qparams, s->q.plan->qparams, 0);
     qobs_split_run(s->runtime, &split, search_part_by_amax, s);
     qobs_split_run(s->runtime, &split, store_ranges_of_part, s);
 }
@@ -290,8 +296,8 @@ static bool may_be_by_amax(const struct grid_run *s, const struct grid_search *g
 static void order_by_amax(struct grid_run *s)
 {
     const size_t n = (size_t)s->q.plan->qparams, elements = (size_t)qobs_elements_most(s->q.plan);
-    const size_t enough = qobs_enough_for_table(&s->q, elements);
-    s->by_amax = qobs_amax_order(s->q.min, s->q.max, n, enough, s->order) >= n / 2;
+    s->enough = qobs_enough_for_table(&s->q, elements);
+    s->by_amax = qobs_amax_order(s->q.min, s->q.max, n, s->enough, s->order) >= n / 2;
 }
 
 /* Decides on batches, blocks and tiles; returns the number of parts per thread. */

@@ -28,7 +28,7 @@ struct row_room qobs_native_rows_room(const struct native_search *native, const 
         return room;
     /* From the largest element to the first one that is always rounded to 0, then the same ones above the mirror. */
     const double binades = log2((limit + 1) / ((double)min_p * (double)ZERO_END)) - log2((double)min_p);
-    room.rows = (size_t)((SPLAT_BINADES + binades + 2) * BINADE);
+    room.rows = (SPLAT_BINADES + (size_t)ceil(binades) + 1) * BINADE;
     if (room.rows * room.stride * sizeof(float) > MOST_BYTES)
         room.rows = 0;
     return room;

@@ -12,7 +12,7 @@ enum { NATIVE_ROWS_CANDIDATES = 128 };
 
 /* Room for a table. */
 struct row_room {
-    size_t rows;   /* 0: the search has no tables */
+    size_t rows;   /* a multiple of 128; 0: the search has no tables */
     size_t stride; /* floats of a row */
     float *memory; /* aligned to 64 bytes */
 };

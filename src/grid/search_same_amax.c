@@ -111,15 +111,14 @@ static void search_by_table(struct qparam_search *s, struct qparam_workspace *w,
 }
 
 void qobs_search_same_amax(struct qparam_search *s, struct qparam_workspace *w, const uint32_t *qparam, size_t n,
-                           uint64_t *improved)
+                           bool by_table, uint64_t *improved)
 {
     const uint32_t amax = qobs_amax_bits(s->min, s->max, qparam[0]);
     const struct row_room room = {s->room.rows, s->room.stride, w->rows};
     const struct search_candidates candidates = candidates_of(w, 0);
     struct native_rows rows;
     struct elements e;
-    qobs_elements_at(&s->source, qparam[0], &e);
-    if (amax < AMAX_NONFINITE && n >= qobs_enough_for_table(s, (size_t)e.count)) {
+    if (by_table && amax < AMAX_NONFINITE) {
         qobs_shrink_qparams(s, w, qparam[0], 1);
         if (qobs_native_rows_fill(s->kernels, &s->native, &s->quantizer, &candidates, s->shrink.padded, amax, &room,
                                   &rows)) {
