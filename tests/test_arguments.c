@@ -51,7 +51,7 @@ static float data[ROWS][COLUMNS], ones[COLUMNS], hessians[COLUMNS * 8], scales[R
     out[ROWS][COLUMNS];
 static int8_t codes[ROWS][COLUMNS];
 static int64_t shape[2], code_shape[2], scale_shape[1], column_shape[1], hessian_shape[3], bin_shape[1], edge_shape[1],
-    strides[2];
+    strides[3];
 static int32_t steps[64];
 static double numbers[64];
 static uint64_t counts_of_bins[64];
@@ -437,7 +437,7 @@ static void wrong_tensor(const struct function *f, const struct argument *a)
     }
     dims[0] = first;
     for (size_t i = 0; i < sizeof far / sizeof *far && first > 1; i++) {
-        for (size_t k = 0; k < 2; k++)
+        for (size_t k = 0; k < 3; k++)
             strides[k] = far[i];
         t->strides = strides;
         expect_wrong(f, a, "of impossible strides");
