@@ -21,22 +21,24 @@ struct rows_case {
     struct quantizer quantizer;
     struct native_search native;
     struct search_candidates candidates;
-    struct row_room room;
+    struct row_capacity capacity;
     uint32_t amax;
 };
 
 /* Every element of a table is what search_native adds for it, on every instruction set the same. */
 static void check_table(const struct rows_case *c, const struct kernel_table *k, struct native_rows *rows)
 {
-    float x[QOBS_SEARCH_LANES] __attribute__((aligned(64))) = {0}, row[ROWS_CANDIDATES];
-    assert_true(
-        qobs_native_rows_fill(k, &c->native, &c->quantizer, &c->candidates, ROWS_CANDIDATES, c->amax, &c->room, rows));
+    _Alignas(64) float x[QOBS_SEARCH_LANES] = {0};
+    float row[ROWS_CANDIDATES];
+    assert_true(qobs_native_rows_fill(k, &c->native, &c->quantizer, &c->candidates, ROWS_CANDIDATES, c->amax,
+                                      &c->capacity, rows));
     assert_int_equal(rows->last, c->amax);
-    assert_true(rows->first <= rows->mirror && rows->mirror <= rows->last);
+    assert_true(rows->first <= rows->symmetric && rows->symmetric <= rows->last);
     for (uint32_t m = rows->first; m <= rows->last; m++)
         for (uint32_t negative = 0; negative < 2; negative++) {
             double sum[ROWS_CANDIDATES] = {0};
-            const size_t at = m - rows->first + 1 + (negative && m > rows->mirror ? rows->last - rows->mirror : 0);
+            const size_t at =
+                m - rows->first + 1 + (negative && m > rows->symmetric ? rows->last - rows->symmetric : 0);
             x[0] = float_of_bits((m | negative << 15) << 16);
             k->search_native(&c->quantizer, &c->native.norm, true, false, x, NULL, 1, &c->candidates, ROWS_CANDIDATES,
                              sum);
@@ -83,8 +85,8 @@ static void check_rows(int bits, double norm, int exponent)
     assert_int_equal(qobs_runtime_resolve(&runtime, NULL, &error), QOBS_OK);
     assert_int_equal(qobs_native_search_begin(&c.native, &params, QOBS_BF16, &runtime, &error), QOBS_OK);
     qobs_quantizer_for_integers(&c.quantizer, params.quant_min, params.quant_max, false);
-    c.room = qobs_native_rows_room(&c.native, &c.quantizer, ROWS_CANDIDATES, 0.77f);
-    assert_true(c.room.rows > 0 && c.room.rows * c.room.stride <= 1 << 17);
+    c.capacity = qobs_native_rows_capacity(&c.native, &c.quantizer, ROWS_CANDIDATES, 0.77f);
+    assert_true(c.capacity.rows > 0 && c.capacity.rows * c.capacity.stride <= 1 << 17);
     c.amax = (uint32_t)(draw() % 128) | (uint32_t)(exponent + 127) << 7;
     for (size_t i = 0; i < ROWS_CANDIDATES; i++) {
         const float amax = float_of_bits(c.amax << 16), step = amax / ((float)largest + 0.5f);
@@ -98,11 +100,12 @@ static void check_rows(int bits, double norm, int exponent)
         if (!qobs_kernel_tables[k]->usable())
             continue;
         state = start;
-        c.room.memory = memory[tables > 0];
+        c.capacity.memory = memory[tables > 0];
         check_table(&c, qobs_kernel_tables[k], &rows);
         if (tables > 0)
             assert_memory_equal(memory[0], memory[1],
-                                (rows.last - rows.first + 2 + rows.last - rows.mirror) * rows.stride * sizeof(float));
+                                (rows.last - rows.first + 2 + rows.last - rows.symmetric) * rows.stride *
+                                    sizeof(float));
         for (size_t i = 0; i < 8; i++) {
             float sum[ROWS_CANDIDATES];
             check_row_sums(&c, qobs_kernel_tables[k], &rows, i < 4 ? 128 : draw() % ROWS_MOST + 1, sum);
@@ -115,7 +118,7 @@ static void check_rows(int bits, double norm, int exponent)
     qobs_native_search_release(&c.native, &runtime);
 }
 
-/* Scales that are too small, too large, and a table that has not enough room. */
+/* Scales that are too small, too large, and a table beyond its capacity. */
 static void check_refused(void)
 {
     static _Alignas(64) float memory[1 << 17];
@@ -127,8 +130,8 @@ static void check_refused(void)
     assert_int_equal(qobs_runtime_resolve(&runtime, NULL, NULL), QOBS_OK);
     assert_int_equal(qobs_native_search_begin(&c.native, &params, QOBS_BF16, &runtime, NULL), QOBS_OK);
     qobs_quantizer_for_integers(&c.quantizer, -8, 7, false);
-    c.room = qobs_native_rows_room(&c.native, &c.quantizer, ROWS_CANDIDATES, 0.77f);
-    c.room.memory = memory;
+    c.capacity = qobs_native_rows_capacity(&c.native, &c.quantizer, ROWS_CANDIDATES, 0.77f);
+    c.capacity.memory = memory;
     const struct {
         float scale;
         uint32_t amax;
@@ -143,11 +146,11 @@ static void check_refused(void)
             shift[j] = 0x1.8p23f;
         }
         assert_int_equal(qobs_native_rows_fill(qobs_kernel_tables[0], &c.native, &c.quantizer, &c.candidates,
-                                               ROWS_CANDIDATES, cases[i].amax, &c.room, &rows),
+                                               ROWS_CANDIDATES, cases[i].amax, &c.capacity, &rows),
                          cases[i].fits);
     }
-    assert_int_equal(qobs_native_rows_room(&c.native, &c.quantizer, NATIVE_ROWS_CANDIDATES + 1, 0.77f).rows, 0);
-    assert_int_equal(qobs_native_rows_room(&c.native, &c.quantizer, NATIVE_ROWS_CANDIDATES, 1e-6f).rows, 0);
+    assert_int_equal(qobs_native_rows_capacity(&c.native, &c.quantizer, NATIVE_ROWS_CANDIDATES + 1, 0.77f).rows, 0);
+    assert_int_equal(qobs_native_rows_capacity(&c.native, &c.quantizer, NATIVE_ROWS_CANDIDATES, 1e-6f).rows, 0);
     qobs_native_search_release(&c.native, &runtime);
 }
 
@@ -177,18 +180,10 @@ struct by_amax {
 static size_t search_rows(const qobs_config *config, const uint16_t *x, int64_t rows, const char *isa, size_t threads,
                           struct by_amax *o)
 {
-    qobs_error error;
     const int64_t shape[] = {rows, WIDE};
     const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_BF16, .ndim = 2, .shape = shape};
-    const qobs_executor executor = {
-        .struct_size = sizeof executor, .threads = threads, .parallel_for = parallel_for, .context = &threads};
-    const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
     memset(o, 0, sizeof *o);
-    o->report.struct_size = sizeof o->report;
-    assert_int_equal(qobs_isa_select(isa, &error), QOBS_OK);
-    if (call_search(config, &value, NULL, NULL, NULL, o->min, o->max, o->step, o->error, &o->report, &runtime,
-                    &error) != QOBS_OK)
-        fail_msg("%s", error.message);
+    search_value(config, &value, isa, threads, o->min, o->max, o->step, o->error, &o->report);
     return call_count(config, &value, NULL);
 }
 

@@ -320,7 +320,7 @@ static int load(const qobs_observer *o, const qobs_runtime *runtime, struct memo
     return status;
 }
 
-/* Of blocks as the observer has them; it refuses all others. */
+/* Blocks have the size that the observer has; it refuses others. */
 static int set_hessian(qobs_observer *o)
 {
     static float ones[3 * 32 * 32];

@@ -579,22 +579,26 @@ struct outcome {
     qobs_search_report report;
 };
 
-static void search(const qobs_config *config, const float *x, const char *isa, size_t threads, struct outcome *o)
+/* Searches with an instruction set and a number of threads. */
+static void search_value(const qobs_config *config, const qobs_tensor *value, const char *isa, size_t threads,
+                         void *min, void *max, int32_t *step, double *best_error, qobs_search_report *report)
 {
     qobs_error error;
-    const int64_t shape[] = {ROWS, COLUMNS};
-    const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
     const qobs_executor executor = {
         .struct_size = sizeof executor, .threads = threads, .parallel_for = parallel_for, .context = &threads};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
-    memset(o, 0, sizeof *o);
-    o->report.struct_size = sizeof o->report;
+    report->struct_size = sizeof *report;
     assert_int_equal(qobs_isa_select(isa, &error), QOBS_OK);
-    if (call_search(config, &value, NULL, NULL, NULL, o->min, o->max, o->step, o->error, &o->report, &runtime,
-                    &error) != QOBS_OK) {
-        fprintf(stderr, "%s\n", error.message);
-        fail();
-    }
+    if (call_search(config, value, NULL, NULL, NULL, min, max, step, best_error, report, &runtime, &error) != QOBS_OK)
+        fail_msg("%s", error.message);
+}
+
+static void search(const qobs_config *config, const float *x, const char *isa, size_t threads, struct outcome *o)
+{
+    const int64_t shape[] = {ROWS, COLUMNS};
+    const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
+    memset(o, 0, sizeof *o);
+    search_value(config, &value, isa, threads, o->min, o->max, o->step, o->error, &o->report);
 }
 
 static void search_ranges_only(const qobs_config *config, const float *x, struct outcome *o)

@@ -312,9 +312,9 @@ static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
     s->q.row = most > QOBS_SEARCH_FEW || s->q.native.active ? 0 : row;
     s->q.bounded = s->blocks == 1 && !s->q.weighted && qobs_native_has_bounds(&s->q.native);
     if (may_be_by_amax(s, g))
-        s->q.room = qobs_native_rows_room(&s->q.native, &s->q.quantizer, qobs_shrink_candidates(g->params),
-                                          (float)(1 - (g->params->steps - 1) / g->params->grid));
-    s->by_amax = s->q.room.rows > 0;
+        s->q.capacity = qobs_native_rows_capacity(&s->q.native, &s->q.quantizer, qobs_shrink_candidates(g->params),
+                                                  (float)(1 - (g->params->steps - 1) / g->params->grid));
+    s->by_amax = s->q.capacity.rows > 0;
     s->find = s->find && !s->by_amax;
     return parts_per_thread;
 }

@@ -10,20 +10,20 @@
 /* The largest number of candidates, and of floats in a row. */
 enum { NATIVE_ROWS_CANDIDATES = 128 };
 
-/* Room for a table. */
-struct row_room {
+/* How much a table may hold, and its memory. */
+struct row_capacity {
     size_t rows;   /* a multiple of 128; 0: the search has no tables */
     size_t stride; /* floats of a row */
     float *memory; /* aligned to 64 bytes */
 };
 
-/* The room that tables of a search with that many candidates need, without memory. min_p: the smallest factor of a
+/* The capacity for tables of a search with that many candidates, without memory. min_p: the smallest factor of a
  * range. Integers without zero points and a norm with a table have tables, others have none. */
-struct row_room qobs_native_rows_room(const struct native_search *native, const struct quantizer *quantizer,
-                                      size_t candidates, float min_p);
+struct row_capacity qobs_native_rows_capacity(const struct native_search *native, const struct quantizer *quantizer,
+                                              size_t candidates, float min_p);
 
 /* Fills a table for elements up to the BF16 number with the bits `amax`. Returns false if it does not fit, or if a
  * scale is so small or large that quotients may overflow. */
 bool qobs_native_rows_fill(const struct kernel_table *kernels, const struct native_search *native,
                            const struct quantizer *quantizer, const struct search_candidates *candidates, size_t count,
-                           uint32_t amax, const struct row_room *room, struct native_rows *rows);
+                           uint32_t amax, const struct row_capacity *capacity, struct native_rows *rows);

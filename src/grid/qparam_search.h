@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the grid search of qparams reads and writes, and its workspace. */
+/* Input and results of the grid search of qparams, and its workspace. */
 #pragma once
 
 #include "plan/gather.h"
@@ -19,10 +19,10 @@ struct qparam_search {
     struct search_norm norm;
     struct shrink shrink;
     struct native_search native;
-    bool shifted;         /* zero points may be other than 0 */
-    bool weighted;        /* kernels need weights */
-    bool bounded;         /* candidates whose bound is above the best error get no sum */
-    struct row_room room; /* of a table for qparams with the same amax; without memory */
+    bool shifted;                 /* zero points may be other than 0 */
+    bool weighted;                /* kernels need weights */
+    bool bounded;                 /* candidates whose bound is above the best error get no sum */
+    struct row_capacity capacity; /* for tables of qparams with the same amax; without memory */
     size_t row; /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: too many for a batch */
     unsigned char *min, *max;           /* ranges to search */
     unsigned char *best_min, *best_max; /* results */
@@ -45,7 +45,7 @@ struct qparam_workspace {
     float *sum;                     /* [candidate][QOBS_SEARCH_LANES], or [candidate] */
     size_t most;                    /* the largest number of elements of a qparam in the batch */
     double *total;                  /* [candidate], of one qparam */
-    float *rows;                    /* room for a table */
+    float *rows;                    /* memory of a table */
     struct prefetch_ahead prefetch; /* memory to prefetch during the search */
     struct range_batch ranges;
     struct shrunk shrunk;

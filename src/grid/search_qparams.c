@@ -18,14 +18,14 @@ size_t qobs_qparam_workspace_size(const struct qparam_search *s)
 {
     return 2 * WORKSPACE_ELEMENTS * sizeof(float) +
            s->shrink.padded * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) + qobs_shrunk_size(&s->shrink) +
-           s->room.rows * s->room.stride * sizeof(float) + 64;
+           s->capacity.rows * s->capacity.stride * sizeof(float) + 64;
 }
 
 void qobs_qparam_workspace_place(const struct qparam_search *s, unsigned char *memory, struct qparam_workspace *w)
 {
     memory += (64 - (uintptr_t)memory % 64) % 64;
     w->rows = (float *)(void *)memory;
-    w->x = w->rows + s->room.rows * s->room.stride;
+    w->x = w->rows + s->capacity.rows * s->capacity.stride;
     w->weight = w->x + WORKSPACE_ELEMENTS;
     w->sum = w->weight + WORKSPACE_ELEMENTS;
     unsigned char *const behind = (unsigned char *)(w->sum + s->shrink.padded * QOBS_SEARCH_LANES);

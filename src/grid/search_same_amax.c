@@ -10,19 +10,19 @@
 #include "grid/amax_order.h"
 #include "grid/qparam_sums.h"
 
-/* Elements of a qparam's candidates cost so many times a row of the table: measured, see bench/notes/search.md. */
+/* A row of the table costs as much as the errors of so many elements, measured: bench/notes/search.md. */
 enum { ELEMENTS_PER_ROW = 2 };
 
 size_t qobs_enough_for_table(const struct qparam_search *s, size_t elements)
 {
-    return s->room.rows * ELEMENTS_PER_ROW / elements + 1;
+    return s->capacity.rows * ELEMENTS_PER_ROW / elements + 1;
 }
 
 static void prefetch_elements(const struct qparam_search *s, const struct elements *e)
 {
     enum { LINE = 64 };
-    const struct prefetch_ahead ahead = e->gather->memory(&s->source, e, 0, QOBS_SEARCH_MOST);
-    for (const unsigned char *line = ahead.from; line < ahead.end; line += LINE)
+    const struct prefetch_ahead memory = e->gather->memory(&s->source, e, 0, QOBS_SEARCH_MOST);
+    for (const unsigned char *line = memory.from; line < memory.end; line += LINE)
         __builtin_prefetch(line);
 }
 
@@ -60,8 +60,8 @@ static bool errors_by_table(const struct qparam_search *s, struct qparam_workspa
     if (e->count > QOBS_SEARCH_MOST && !add_blocks(s, w, rows, e, sum))
         return false;
     for (size_t c = 0; c < rows->stride; c++) {
-        const uint32_t bits = bits_of_float(sum[c]), rest = bits & 0xffff;
-        any |= rest - middle + uncertain <= 2 * uncertain;
+        const uint32_t bits = bits_of_float(sum[c]), low = bits & 0xffff;
+        any |= low - middle + uncertain <= 2 * uncertain;
         error[c] = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
     }
     for (size_t c = 0; c < s->shrink.candidates && any; c++)
@@ -114,13 +114,13 @@ void qobs_search_same_amax(struct qparam_search *s, struct qparam_workspace *w, 
                            bool by_table, uint64_t *improved)
 {
     const uint32_t amax = qobs_amax_bits(s->min, s->max, qparam[0]);
-    const struct row_room room = {s->room.rows, s->room.stride, w->rows};
+    const struct row_capacity capacity = {s->capacity.rows, s->capacity.stride, w->rows};
     const struct search_candidates candidates = candidates_of(w, 0);
     struct native_rows rows;
     struct elements e;
     if (by_table && amax < AMAX_NONFINITE) {
         qobs_shrink_qparams(s, w, qparam[0], 1);
-        if (qobs_native_rows_fill(s->kernels, &s->native, &s->quantizer, &candidates, s->shrink.padded, amax, &room,
+        if (qobs_native_rows_fill(s->kernels, &s->native, &s->quantizer, &candidates, s->shrink.padded, amax, &capacity,
                                   &rows)) {
             search_by_table(s, w, &rows, qparam, n, improved);
             return;

@@ -137,12 +137,12 @@ struct native_bound {
 
 /* The numbers of QOBS_SEARCH_NATIVE_ROWS for all elements up to a largest magnitude. Row 0 is that of zeros. A
  * magnitude is the bits of a BF16 number without the sign. Row m - first + 1 is that of magnitude m, from `first` to
- * `last`, and of both signs up to `mirror`; a negative number above it has the row last - mirror further on. All
+ * `last`, and of both signs up to `symmetric`; a negative number above it has the row last - symmetric further on. All
  * candidates have the same numbers below `first`: power[m]. */
 struct native_rows {
     const float *row; /* aligned to 32 bytes */
     size_t stride;    /* floats, a multiple of 8; those behind the candidates are finite */
-    uint32_t first, mirror, last;
+    uint32_t first, symmetric, last;
     const double *power;
 };
 

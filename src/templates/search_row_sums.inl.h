@@ -19,12 +19,12 @@ enum { ROW_LANES = 8, ROW_VECTORS = 3 /* of a row that are added together */, RO
 /* Places of rows in floats. Returns false if a magnitude is above the last one. */
 ALWAYS_INLINE bool find_rows(const struct native_rows *rows, const float *x, size_t n, uint32_t *place)
 {
-    const uint32_t first = rows->first, mirror = rows->mirror, beyond = rows->last - rows->mirror;
+    const uint32_t first = rows->first, symmetric = rows->symmetric, beyond = rows->last - rows->symmetric;
     const uint32_t stride = (uint32_t)rows->stride;
     uint32_t most = 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t bits = bits_of_float(x[i]) >> 16, magnitude = bits & 0x7fff;
-        const uint32_t at = magnitude - first + 1 + (bits > 0x7fff && magnitude > mirror ? beyond : 0);
+        const uint32_t at = magnitude - first + 1 + (bits > 0x7fff && magnitude > symmetric ? beyond : 0);
         most = magnitude > most ? magnitude : most;
         place[i] = magnitude == 0 ? 0 : magnitude < first ? NO_ROW : at * stride;
     }
