@@ -24,6 +24,14 @@ static inline size_t call_count(const qobs_config *config, const qobs_tensor *va
     return count;
 }
 
+/* Compares fields, because the bytes of padding differ. */
+static inline bool same_report(const qobs_search_report *a, const qobs_search_report *b)
+{
+    return a->struct_size == b->struct_size && a->steps == b->steps && a->stop_step == b->stop_step &&
+           a->error_before == b->error_before && a->error == b->error && a->weighted == b->weighted &&
+           a->fallback == b->fallback;
+}
+
 static inline size_t call_element(const qobs_tensor *value) { return value ? qobs_dtype_size(value->dtype) : 0; }
 
 static inline int call_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,

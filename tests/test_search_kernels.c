@@ -636,7 +636,8 @@ static void test_threads(void **unused)
         for (size_t k = 0; k < qobs_isa_count(); k++)
             for (size_t t = 0; t < 3 && qobs_isa_usable(k); t++) {
                 search(config, x, qobs_isa_name(k), (size_t[]){1, 2, 7}[t], &got);
-                assert_memory_equal(&got, &expected, sizeof got);
+                assert_memory_equal(&got, &expected, offsetof(struct outcome, report));
+                assert_true(same_report(&got.report, &expected.report));
             }
         qobs_config_destroy(config);
     }
