@@ -69,15 +69,33 @@ void stored_put_number(void *to, qobs_dtype dtype, double value)
     memcpy(to, &half, sizeof half);
 }
 
+/* Numbers `first` to `first` + n - 1 of an array as floats. NVFP4 has a scale for 16 weights, so that usual dtypes have
+ * loops that compilers vectorize. */
+static void floats_of(const void *array, qobs_dtype dtype, size_t first, size_t n, float *out)
+{
+    const unsigned char *from = (const unsigned char *)array + first * qobs_dtype_size(dtype);
+    if (dtype == QOBS_F32)
+        memcpy(out, from, n * sizeof *out);
+    else if (dtype == QOBS_BF16)
+        for (size_t i = 0; i < n; i++) {
+            uint16_t half;
+            memcpy(&half, from + i * sizeof half, sizeof half);
+            out[i] = float_of_bits((uint32_t)half << 16);
+        }
+    else
+        for (size_t i = 0; i < n; i++)
+            out[i] = (float)number_of(from, dtype, i);
+}
+
+enum { BLOCK = 256 }; /* numbers that are converted at once */
+
 static size_t encode_e4m3(const void *numbers, qobs_dtype dtype, size_t n, unsigned char *out)
 {
-    enum { BLOCK = 256 };
     const qobs_format *format = qobs_format_find("fp8_e4m3");
     for (size_t k = 0; k < n; k += BLOCK) {
         float block[BLOCK];
         const size_t m = n - k < BLOCK ? n - k : BLOCK;
-        for (size_t j = 0; j < m; j++)
-            block[j] = (float)number_of(numbers, dtype, k + j);
+        floats_of(numbers, dtype, k, m, block);
         const qobs_format_array_args args = {.struct_size = sizeof args,
                                              .format = format,
                                              .x = block,
@@ -89,24 +107,30 @@ static size_t encode_e4m3(const void *numbers, qobs_dtype dtype, size_t n, unsig
     return n;
 }
 
+/* Exponents of powers of two as E8M0 has them, which are those of floats; 2^-127 is subnormal there. A scale that is no
+ * positive number becomes 1. */
+static size_t encode_e8m0(const void *numbers, qobs_dtype dtype, size_t n, unsigned char *out)
+{
+    for (size_t k = 0; k < n; k += BLOCK) {
+        float block[BLOCK];
+        const size_t m = n - k < BLOCK ? n - k : BLOCK;
+        floats_of(numbers, dtype, k, m, block);
+        for (size_t j = 0; j < m; j++) {
+            uint32_t bits;
+            memcpy(&bits, &block[j], sizeof bits);
+            out[k + j] = (unsigned char)(bits - 1 < 0x7f800000 - 1 ? bits >> 23 : 127);
+        }
+    }
+    return n;
+}
+
 size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *stored, void *out)
 {
     if (!stored) {
         memcpy(out, scale, n * qobs_dtype_size(dtype));
         return n * qobs_dtype_size(dtype);
     }
-    if (strcmp(stored, "F8_E4M3") == 0)
-        return encode_e4m3(scale, dtype, n, out);
-    for (size_t i = 0; i < n; i++) {
-        const double value = number_of(scale, dtype, i);
-        int exponent = 1;
-        if (isfinite(value) && value > 0)
-            frexp(value, &exponent);
-        else
-            exponent = 1;
-        ((unsigned char *)out)[i] = (unsigned char)(126 + exponent);
-    }
-    return n;
+    return (strcmp(stored, "F8_E4M3") == 0 ? encode_e4m3 : encode_e8m0)(scale, dtype, n, out);
 }
 
 size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out)
