@@ -289,7 +289,7 @@ static void check_quotients(const struct code_way *way, double scale, size_t ste
             n++;
         }
     }
-    for (; n % 16 != 0; n++) { /* full vectors of e2m1 have a loop of their own */
+    for (; n % 128 != 0; n++) { /* full vectors have loops of their own */
         x[n] = x[0];
         expected[n] = expected[0];
     }
@@ -302,6 +302,14 @@ static void check_quotients(const struct code_way *way, double scale, size_t ste
             if (codes[i] != expected[i])
                 fail_msg("%s kind %d bits %d: %#x, scale %a: %#x, expected %#x", qobs_kernel_tables[t]->isa, way->kind,
                          way->bits, x[i], scale, codes[i], expected[i]);
+        for (size_t i = 0; way->bits == 4 && i < n; i += QOBS_PAIR_CODES) {
+            const size_t codes_left = n - i < QOBS_PAIR_CODES ? n - i : QOBS_PAIR_CODES;
+            unsigned char pairs[QOBS_PAIR_CODES / 2], expected_pairs[QOBS_PAIR_CODES / 2];
+            qobs_kernel_tables[t]->quantize_pairs[QOBS_KERNEL_BF16](&quantizer, way->kind, 8, x + i, 0, pairs, 0, 1,
+                                                                    codes_left, &p, 0, NULL);
+            qobs_kernel_tables[0]->pack_pairs(expected + i, codes_left / 2, 8, expected_pairs);
+            assert_memory_equal(pairs, expected_pairs, codes_left / 2);
+        }
     }
 }
 
@@ -393,6 +401,68 @@ static void test_pack_pairs(void **state)
     }
 }
 
+/* Codes in pairs beside codes and then pairs. Int4 of BF16 has a loop for runs of whole vectors, between which there
+ * may be gaps, until a scale is beyond its limits. */
+static void check_pairs(const struct code_way *way, qobs_dtype dtype, size_t length, unsigned offset, bool with_sum,
+                        bool with_zero_points)
+{
+    enum { RUNS = 7, LONGEST = 512, GAP = 3 };
+    static unsigned char x[RUNS * LONGEST * 8], codes[RUNS * LONGEST], expected[RUNS * (LONGEST / 2 + GAP)],
+        pairs[sizeof expected];
+    double reals[3][RUNS];
+    const size_t element = qobs_dtype_size(dtype);
+    const ptrdiff_t stride = (ptrdiff_t)(length * element), gap = random_bits() & 1 ? GAP : 0;
+    const ptrdiff_t pair_stride = (ptrdiff_t)length / 2 + gap;
+    const bool usual = random_bits() & 1; /* no scale is beyond any limit */
+    for (size_t i = 0; i < RUNS; i++) {
+        const double scale = usual ? exp2(uniform(-12, 0)) : random_scale(way->in_float ? QOBS_F32 : dtype);
+        const double rounded = round_dtype(way->in_float ? QOBS_F32 : dtype, scale);
+        put_real(dtype, reals[0], i, rounded);
+        put_real(dtype, reals[1], i, nearbyint(uniform(-4, 4)));
+        put_real(dtype, reals[2], i, get(dtype == QOBS_F64 ? QOBS_F64 : QOBS_F32, reals[1], (int64_t)i));
+        for (size_t j = 0; j < length; j++)
+            put(dtype, x, (int64_t)(i * length + j), random_x(way, dtype, rounded));
+    }
+    const struct qparam_pair p = {reals[0], with_zero_points ? reals[1] : NULL, with_zero_points ? reals[2] : NULL};
+    const struct quantizer quantizer = quantizer_of_codes(way);
+    enum kernel_dtype index;
+    qobs_kernel_dtype_of(dtype, &index);
+    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+        const struct kernel_table *table = qobs_kernel_tables[t];
+        if (!table->usable())
+            continue;
+        double sum[] = {0.5, 0.25}, expected_sum[] = {0.5, 0.25};
+        memset(expected, 0x5a, sizeof expected);
+        memset(pairs, 0x5a, sizeof pairs);
+        table->quantize_rows[index](&quantizer, way->kind, x, stride, codes, (ptrdiff_t)length, RUNS, length, &p, 1,
+                                    with_sum ? expected_sum : NULL);
+        for (size_t i = 0; i < RUNS; i++)
+            table->pack_pairs(codes + i * length, length / 2, offset, expected + (ptrdiff_t)i * pair_stride);
+        CALL(table, quantize_pairs[index])(&quantizer, way->kind, offset, x, stride, pairs, pair_stride, RUNS, length,
+                                           &p, 1, with_sum ? sum : NULL);
+        check_upper_halves(table->isa, "quantize_pairs");
+        assert_memory_equal(pairs, expected, sizeof pairs);
+        for (int k = 0; k < 2; k++)
+            assert_true(sum[k] == expected_sum[k] || (isnan(sum[k]) && isnan(expected_sum[k])));
+    }
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const struct code_way ways[] = {{QOBS_CODE_INTEGER, 4, false},
+                                           {QOBS_CODE_INTEGER, 3, false},
+                                           {QOBS_CODE_INTEGER, 4, true},
+                                           {QOBS_CODE_E2M1, 4, false},
+                                           {QOBS_CODE_E2M1, 4, true}};
+    static const size_t lengths[] = {2, 16, 30, 128, 256, 384, 510};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
+        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+            for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+                for (unsigned k = 0; k < 40; k++)
+                    check_pairs(&ways[w], dtypes[d], lengths[i], k & 1 ? 8 : 0, k % 8 >= 6, k % 5 == 4);
+}
+
 /* Comes last. */
 static void test_every_slot(void **state)
 {
@@ -412,7 +482,8 @@ int main(void)
         cmocka_unit_test(test_back),           WITH("every BF16", test_every_half, 1),
         WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_quotient),
         cmocka_unit_test(test_near_ties),      cmocka_unit_test(test_short_runs),
-        cmocka_unit_test(test_pack_pairs),     cmocka_unit_test(test_every_slot),
+        cmocka_unit_test(test_pack_pairs),     cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;
 }

@@ -114,6 +114,13 @@ typedef int16_t i16x32 __attribute__((vector_size(64)));
 typedef __mmask32 i16x32_mask;
 
 DEEP_INLINE i16x32 i16x32_splat(int16_t a) { return (i16x32)_mm512_set1_epi16(a); }
+/* A constant of a loop, in a register. */
+DEEP_INLINE i16x32 i16x32_constant(int16_t a)
+{
+    __m512i v = _mm512_set1_epi16(a);
+    __asm__("" : "+v"(v));
+    return (i16x32)v;
+}
 DEEP_INLINE i16x32 i16x32_min(i16x32 a, i16x32 b) { return (i16x32)_mm512_min_epi16((__m512i)a, (__m512i)b); }
 DEEP_INLINE i16x32 i16x32_excess(i16x32 a, i16x32 b) { return (i16x32)_mm512_subs_epu16((__m512i)a, (__m512i)b); }
 DEEP_INLINE bool i16x32_all_zero(i16x32 a) { return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) == 0; }
@@ -159,11 +166,61 @@ DEEP_INLINE i16x32 i16x32_bf16_pairs(f32x16 even, f32x16 odd)
     return (i16x32)_mm512_ternarylogic_epi32(_mm512_set1_epi32(-0x10000), high, low, 0xca);
 }
 
-/* The low bytes of the lanes of a, then those of b; lanes are 0 to 255. */
-DEEP_INLINE void i16x32_store_bytes(unsigned char *to, i16x32 a, i16x32 b)
+/* 32 elements at any address. Lane `at` % 32 of a table. */
+DEEP_INLINE i16x32 i16x32_load(const void *p) { return (i16x32)_mm512_loadu_si512(p); }
+DEEP_INLINE i16x32 i16x32_permute(i16x32 table, i16x32 at)
+{
+    return (i16x32)_mm512_permutexvar_epi16((__m512i)at, (__m512i)table);
+}
+
+/* Lanes below 0. a - b in lanes of the mask, `other` in the others. */
+DEEP_INLINE i16x32_mask i16x32_negative(i16x32 a) { return _mm512_movepi16_mask((__m512i)a); }
+DEEP_INLINE i16x32 i16x32_sub_if(i16x32_mask k, i16x32 other, i16x32 a, i16x32 b)
+{
+    return (i16x32)_mm512_mask_sub_epi16((__m512i)other, k, (__m512i)a, (__m512i)b);
+}
+
+/* Stores bytes that a pack of two vectors left in the order of its 128-bit lanes. */
+DEEP_INLINE void i16x32_store_packed(unsigned char *to, __m512i bytes)
 {
     typedef int64_t i64x8 __attribute__((vector_size(64)));
     const i64x8 order = {0, 2, 4, 6, 1, 3, 5, 7};
-    const __m512i lanes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi64((__m512i)order, lanes));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi64((__m512i)order, bytes));
+}
+
+/* The lanes of a, then those of b, as signed bytes. */
+DEEP_INLINE void i16x32_store_signed(unsigned char *to, i16x32 a, i16x32 b)
+{
+    i16x32_store_packed(to, _mm512_packs_epi16((__m512i)a, (__m512i)b));
+}
+
+/* The lanes of a, then those of b, as bytes; lanes are 0 to 255. */
+DEEP_INLINE void i16x32_store_bytes(unsigned char *to, i16x32 a, i16x32 b)
+{
+    i16x32_store_packed(to, _mm512_packus_epi16((__m512i)a, (__m512i)b));
+}
+
+/* The same for 7 bits; the highest bit of a byte is the sign of the lane of sign_a or sign_b. */
+DEEP_INLINE void i16x32_store_with_signs(unsigned char *to, i16x32 a, i16x32 b, i16x32 sign_a, i16x32 sign_b)
+{
+    const __m512i bytes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
+    const __m512i signs = _mm512_packs_epi16((__m512i)sign_a, (__m512i)sign_b); /* saturated, which keeps the sign */
+    const __m512i sign_bit = _mm512_set1_epi8((char)0x80);
+    i16x32_store_packed(to, _mm512_ternarylogic_epi32(sign_bit, signs, bytes, 0xca));
+}
+
+/* The lanes of four vectors as bytes, 0 to 255, and of each byte the high half; two halves are a byte, the first one
+ * low. Lanes above 255 count as 255. */
+DEEP_INLINE __m512i i16x32_pair_halves(i16x32 a, i16x32 b)
+{
+    const __m512i bytes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
+    const __m512i low = _mm512_srli_epi16(bytes, 4), high = _mm512_srli_epi16(bytes, 8);
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi16(15), low, high, 0xca);
+}
+DEEP_INLINE void i16x32_store_high_halves(unsigned char *to, const i16x32 a[4])
+{
+    typedef int32_t i32x16 __attribute__((vector_size(64)));
+    const i32x16 order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    const __m512i bytes = _mm512_packus_epi16(i16x32_pair_halves(a[0], a[1]), i16x32_pair_halves(a[2], a[3]));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi32((__m512i)order, bytes));
 }

@@ -20,6 +20,7 @@ struct quantization {
     qobs_fake_quantize_rows_fn *rows;
     qobs_fake_quantize_columns_fn *columns;
     qobs_quantize_rows_fn *code_rows;
+    qobs_quantize_pairs_fn *code_pairs;
     qobs_quantize_columns_fn *code_columns;
     qobs_dequantize_rows_fn *number_rows;
     qobs_dequantize_columns_fn *number_columns;
@@ -97,30 +98,23 @@ static void quantize_columns(const struct quantization *job, const struct loop *
     }
 }
 
-enum { PACKED_CODES = 16384 }; /* codes on their way to pairs; they stay in L1 */
-
-/* Runs of codes, packed. If they are longer than PACKED_CODES, n is 1. */
+/* Runs of codes, packed. If they are longer than QOBS_PAIR_CODES, n is 1. */
 static void pack_runs(const struct quantization *job, const unsigned char *x, const struct loop *runs,
                       unsigned char *out, int64_t n, int64_t length, const struct qparam_pair *qparams)
 {
-    unsigned char codes[PACKED_CODES];
-    for (int64_t j = 0; j < length; j += PACKED_CODES) {
-        const int64_t tile = length - j < PACKED_CODES ? length - j : PACKED_CODES;
-        const bool no_gaps = 2 * runs->out == tile;
-        job->code_rows(&job->quantizer, job->f->kind, x + j * job->element, runs->in, codes, tile, (size_t)n,
-                       (size_t)tile, qparams, runs->qparam != 0, job->sum);
-        for (int64_t i = 0; i < (no_gaps ? 1 : n); i++)
-            job->f->kernels->pack_pairs(codes + i * tile, (size_t)(no_gaps ? n * tile : tile) / 2,
-                                        job->f->pack_offset, out + i * runs->out + j / 2);
+    for (int64_t j = 0; j < length; j += QOBS_PAIR_CODES) {
+        const int64_t tile = length - j < QOBS_PAIR_CODES ? length - j : QOBS_PAIR_CODES;
+        job->code_pairs(&job->quantizer, job->f->kind, job->f->pack_offset, x + j * job->element, runs->in, out + j / 2,
+                        runs->out, (size_t)n, (size_t)tile, qparams, runs->qparam != 0, job->sum);
     }
 }
 
 static int64_t most_runs(const struct quantization *job, const struct loop *runs, int64_t length)
 {
     const int64_t most = runs->qparam ? PANEL : runs->extent;
-    if (!job->pack || length * most <= PACKED_CODES)
+    if (!job->pack || length * most <= QOBS_PAIR_CODES)
         return most;
-    return length < PACKED_CODES ? PACKED_CODES / length : 1;
+    return length < QOBS_PAIR_CODES ? QOBS_PAIR_CODES / length : 1;
 }
 
 static void quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
@@ -378,19 +372,34 @@ static bool stride_by_pairs(struct loops *loops, int64_t element)
     return true;
 }
 
+/* Quantizes the tiles of the plan to pairs, or only checks that each of their runs is whole pairs. */
+static bool quantize_tiles_to_pairs(const struct quantization *job, const qobs_plan *plan, const unsigned char *x,
+                                    const qobs_plan *out_plan, unsigned char *out, bool check)
+{
+    for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n; tails++) {
+        struct loops loops;
+        if (!qobs_loops_of_tile(plan, tails, x, out_plan, out, &loops))
+            continue;
+        qobs_loops_normalise(&loops, LOOPS_BY_OUTPUT);
+        const ptrdiff_t codes_before = loops.out - out;
+        if (codes_before % 2 != 0 || !stride_by_pairs(&loops, job->element))
+            return false;
+        loops.out = out + codes_before / 2;
+        if (!check)
+            quantize_tile(job, &loops);
+    }
+    return true;
+}
+
 /* Packs run by run if every run is whole pairs, otherwise all codes at the end. */
 static int quantize_to_pairs(struct quantization *job, const qobs_plan *plan, const unsigned char *x,
                              const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
 {
     const size_t count = (size_t)plan->value.elements;
-    struct loops loops;
-    if (!plan->order && qobs_plan_tiles(plan) == 1 && qobs_loops_of_tile(plan, 0, x, out_plan, out, &loops)) {
-        qobs_loops_normalise(&loops, LOOPS_BY_OUTPUT);
-        job->pack = stride_by_pairs(&loops, job->element);
-        if (job->pack) {
-            quantize_tile(job, &loops);
-            return QOBS_OK;
-        }
+    job->pack = !plan->order && quantize_tiles_to_pairs(job, plan, x, out_plan, out, true);
+    if (job->pack) {
+        quantize_tiles_to_pairs(job, plan, x, out_plan, out, false);
+        return QOBS_OK;
     }
     unsigned char *codes = qobs_allocate(job->f->runtime, count);
     if (!codes)
@@ -424,6 +433,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     job.rows = f->by_amax ? f->by_amax->rows[dtype] : f->kernels->fake_quantize_rows[dtype];
     job.columns = f->by_amax ? f->by_amax->columns[dtype] : f->kernels->fake_quantize_columns[dtype];
     job.code_rows = f->kernels->quantize_rows[dtype];
+    job.code_pairs = f->kernels->quantize_pairs[dtype];
     job.code_columns = f->kernels->quantize_columns[dtype];
     job.number_rows = f->kernels->dequantize_rows[dtype];
     job.number_columns = f->kernels->dequantize_columns[dtype];

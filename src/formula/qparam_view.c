@@ -60,9 +60,11 @@ static void read_single(const struct qparam_source *q, int64_t first, int64_t st
 {
     float *scale = to->scale, *zero_point_add = to->zero_point_add, *zero_point_sub = to->zero_point_sub;
     read_floats(q->scale, q->scale_dtype, first, stride, n, scale);
-    if (q->global_scale)
+    if (q->global_scale) {
+        const float global_scale = *q->global_scale; /* not in the loop, which could have changed it */
         for (int64_t i = 0; i < n; i++)
-            scale[i] /= *q->global_scale;
+            scale[i] /= global_scale;
+    }
     clear_payloads(scale, n);
     if (!q->zero_point)
         return;

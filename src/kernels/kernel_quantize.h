@@ -50,6 +50,14 @@ enum { QOBS_CODE_SUM_VECTORS = 64 };
               unsigned char *codes, ptrdiff_t code_stride, size_t rows, size_t columns,                                \
               const struct qparam_pair *qparams, double *sum)
 
+/* As QOBS_QUANTIZE_ROWS for codes of 4 bits, which become pairs as QOBS_PACK_PAIRS has them. code_stride is in bytes of
+ * pairs, length is even, and runs * length is at most QOBS_PAIR_CODES. */
+enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
+#define QOBS_QUANTIZE_PAIRS(name)                                                                                      \
+    void name(const struct quantizer *quantizer, enum code_kind kind, unsigned offset, const void *x,                  \
+              ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length,             \
+              const struct qparam_pair *qparams, ptrdiff_t qparam_stride, double *sum)
+
 /* The way back: each code of one byte becomes an element. Only zero_point_sub is used; it may be NULL in both forms.
  * The high 4 bits of E2M1 are ignored. codes must not overlap out. */
 #define QOBS_DEQUANTIZE_ROWS(name)                                                                                     \
@@ -73,6 +81,7 @@ enum { QOBS_CODE_SUM_VECTORS = 64 };
 #define QOBS_CODE_SLOTS(EACH, with)                                                                                    \
     EACH(EACH_DTYPE, quantize_rows, QOBS_QUANTIZE_ROWS, with)                                                          \
     EACH(EACH_DTYPE, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)                                                    \
+    EACH(EACH_DTYPE, quantize_pairs, QOBS_QUANTIZE_PAIRS, with)                                                        \
     EACH(EACH_DTYPE, dequantize_rows, QOBS_DEQUANTIZE_ROWS, with)                                                      \
     EACH(EACH_DTYPE, dequantize_columns, QOBS_DEQUANTIZE_COLUMNS, with)                                                \
     EACH(ONE, pack_pairs, QOBS_PACK_PAIRS, with)

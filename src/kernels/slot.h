@@ -7,7 +7,7 @@
  *
  * Contract of every kernel
  *  - any byte alignment, any length including 0; nothing outside the described elements is read;
- *  - no allocation, no errors, no globals, no threads;
+ *  - no allocation, no errors, no threads, no globals but tables of constants that the first call makes;
  *  - results merge into what the caller passes in, so splitting and streaming need no extra code;
  *  - the same bits on every instruction set;
  *  - a kernel may hand a call to another table's kernel of the same slot if that one is faster

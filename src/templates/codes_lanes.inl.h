@@ -18,7 +18,6 @@
 /* Constants of a loop; all but the first two are bits. */
 struct NATIVE(lane_constants) {
     f32x16 quant_min, quant_max, exponent, min_normal, digits, least, sign, nan;
-    bool to_448; /* the limits are those of e4m3 */
 };
 
 /* digits: moves the exponent of a number to that of the power of two whose last digit is the number's. least: the
@@ -35,7 +34,6 @@ ALWAYS_INLINE struct NATIVE(lane_constants) NATIVE(lanes_constants)(const struct
         .least = f32x16_constant(float_of_bits(is_e4m3 ? 121 << 3 : 127 << 1)),
         .sign = f32x16_constant(float_of_bits(is_e4m3 ? 0x80 : 8)),
         .nan = f32x16_constant(float_of_bits(is_e4m3 ? 0x7f : 0)),
-        .to_448 = q->quant_min == -448 && q->quant_max == 448,
     };
 }
 
@@ -129,6 +127,9 @@ ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, i
 
 #if MANTISSA_BITS == 7
 #include "templates/codes_e2m1.inl.h"
+#ifdef I16X32
+#include "templates/codes_table.inl.h"
+#endif
 
 /* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
  * that of 16 neighbours in a vector. */
@@ -143,42 +144,6 @@ ALWAYS_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, 
     f32x16_store_byte_pairs(to, even, odd);
 }
 
-#ifdef I16X32
-/* The e4m3 codes of 32 elements as words, if p->divide is 1 / scale and there is no zero point: quotients rounded to
- * BF16, clamped to 448 and rounded to 4 digits as integers of 16 bits. The exponent 120 is that of 0 in codes. Clears
- * *normal if a quotient is subnormal and may not become 0. */
-ALWAYS_INLINE i16x32 NATIVE(lanes_e4m3)(const element *from, const struct NATIVE(lane_qparams) * p, bool *normal)
-{
-    f32x16 even, odd;
-    __builtin_prefetch((const unsigned char *)from + CODE_PREFETCH_BYTES);
-    f32x16_load_bf16_pairs(from, &even, &odd);
-    const i16x32 v = i16x32_bf16_pairs(f32x16_mul(even, p->divide), f32x16_mul(odd, p->divide));
-    const i16x32 magnitude = v & 0x7fff;
-    const int16_t zero = 117 << 7, first = 121 << 7; /* 2^-10 becomes 0, 2^-6 is the smallest normal number */
-    *normal &= !i16x32_above(i16x32_splat(first - zero - 1), magnitude - i16x32_splat(zero + 1));
-    const i16x32_mask number = i16x32_above(i16x32_splat(0x7f81), magnitude);
-    const i16x32 limited = i16x32_min(magnitude, i16x32_splat(0x43e0));
-    const i16x32 even_or_odd = i16x32_shift_right(limited, 4) & 1;
-    const i16x32 code = i16x32_shift_right(i16x32_excess(limited, i16x32_splat((120 << 7) - 7)) + even_or_odd, 4);
-    return i16x32_choose(number, code | (i16x32_shift_right(v, 8) & 0x80), i16x32_splat(0x7f));
-}
-
-/* 64 elements a step; those with subnormal quotients as pairs again. Returns how many it has quantized. */
-ALWAYS_INLINE size_t NATIVE(lanes_e4m3_run)(const struct NATIVE(lane_constants) * c, int how, const element *from,
-                                            unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p)
-{
-    size_t j = 0;
-    for (; length - j >= 64; j += 64) {
-        bool normal = true;
-        const i16x32 first = NATIVE(lanes_e4m3)(from + j, p, &normal);
-        const i16x32 second = NATIVE(lanes_e4m3)(from + j + 32, p, &normal);
-        i16x32_store_bytes(to + j, first, second);
-        for (size_t k = 0; !normal && k < 64; k += 32)
-            NATIVE(lanes_pairs)(c, how, QOBS_CODE_E4M3, from + j + k, to + j + k, p);
-    }
-    return j;
-}
-#endif
 #endif
 
 ALWAYS_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
@@ -187,10 +152,6 @@ ALWAYS_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, in
 {
     size_t j = 0;
 #if MANTISSA_BITS == 7
-#ifdef I16X32
-    if (kind == QOBS_CODE_E4M3 && how & BY_RECIPROCAL && !(how & (WITH_SUM | ZERO_POINT)) && c->to_448)
-        j = NATIVE(lanes_e4m3_run)(c, how, from, to, length, p);
-#endif
     for (; !(how & WITH_SUM) && length - j >= 32; j += 32)
         NATIVE(lanes_pairs)(c, how, kind, from + j, to + j, p);
 #endif
@@ -218,6 +179,10 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
     const real *scale = qparams->scale, *add = qparams->zero_point_add, *sub = qparams->zero_point_sub;
     const struct NATIVE(lane_constants) c = NATIVE(lanes_constants)(q, kind);
     struct code_sums sums = code_sums_of(sum);
+#if MANTISSA_BITS == 7 && defined I16X32
+    const bool by_table = !(how & (WITH_SUM | ZERO_POINT | IN_FLOAT)) && has_table(kind, q->quant_min, q->quant_max);
+    const struct table_constants table = table_constants();
+#endif
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const element *from = (const element *)(x + i * x_stride);
         unsigned char *to = codes + i * code_stride;
@@ -233,6 +198,11 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
         }
 #endif
         const real s = scale[at];
+        size_t done = 0;
+#if MANTISSA_BITS == 7 && defined I16X32
+        if (by_table && may_look_up(kind, s) && (done = table_run(&table, kind, from, to, length, s)) == length)
+            continue;
+#endif
         struct NATIVE(lane_qparams) p = {.scale = f32x16_splat(s)};
         if (how & ZERO_POINT) {
             p.zero_point_add = f32x16_splat(add[at]);
@@ -240,10 +210,10 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
         }
         if (NATIVE(may_multiply)(how, kind, s)) {
             p.divide = f32x16_splat(1 / s);
-            NATIVE(lanes_run)(&c, how | BY_RECIPROCAL, kind, from, to, length, &p, &sums);
+            NATIVE(lanes_run)(&c, how | BY_RECIPROCAL, kind, from + done, to + done, length - done, &p, &sums);
         } else {
             p.divide = p.scale;
-            NATIVE(lanes_run)(&c, how, kind, from, to, length, &p, &sums);
+            NATIVE(lanes_run)(&c, how, kind, from + done, to + done, length - done, &p, &sums);
         }
     }
     if (how & WITH_SUM)

@@ -41,9 +41,6 @@ enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops 
 
 #include "templates/code_sums.inl.h"
 
-#define NATIVE_BODY "templates/quantize_native.inl.h"
-#include "number/native_each.inl.h"
-
 /* A pair as a number of 16 bits, the first code in the low byte. Sums of two low halves do not carry into another byte.
  */
 ALWAYS_INLINE void pack_run(const unsigned char *codes, size_t pairs, unsigned add, unsigned char *packed)
@@ -71,3 +68,6 @@ QOBS_PACK_PAIRS(ENTRY(qobs_pack_pairs))
     }
     pack_run(codes, pairs, add, packed);
 }
+
+#define NATIVE_BODY "templates/quantize_native.inl.h"
+#include "number/native_each.inl.h"

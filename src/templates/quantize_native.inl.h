@@ -204,6 +204,7 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 #if MANTISSA_BITS != 52
 #include "templates/codes_lanes.inl.h"
 #endif
+#include "templates/codes_pairs.inl.h"
 
 #undef IS_LIGHT
 #undef EACH_VARIANT
