@@ -58,9 +58,10 @@ Case Codes(const char *isa, const CodeKind &kind, size_t bytes)
                 const unsigned char *data = Gaussian(kBf16, slices * slice);
                 unsigned char *packed = Results(slices * written);
                 const Room scale(slice / 2 / static_cast<size_t>(kind.group) * 2);
-                const uint16_t small = 0x3c00;  // 2^-7
+                // From 2^-7 to 2^-6, with all significands of bf16, or with those of e4m3 beside a global scale.
+                const size_t step = kind.global_scale ? 16 : 1;
                 for (size_t i = 0; i < slice / 2 / static_cast<size_t>(kind.group); i++)
-                    scale.As<uint16_t>()[i] = small;
+                    scale.As<uint16_t>()[i] = static_cast<uint16_t>(0x3c00 + 37 * step * i % 128);
                 return [=, &kind] {
                     UseIsa(isa);
                     for (size_t i = 0; i < slices; i++)

@@ -271,6 +271,27 @@ static void test_every_half(void **state)
         }
 }
 
+/* Codes of 4 bits have loops for short runs one after another, and for pairs. All runs have one scale. */
+static void check_short_runs(const struct kernel_table *table, const struct code_way *way, const uint16_t *x,
+                             const unsigned char *expected, size_t runs, size_t length, const struct qparam_pair *p)
+{
+    static unsigned char codes[65536];
+    unsigned char pairs[QOBS_PAIR_CODES / 2], expected_pairs[QOBS_PAIR_CODES / 2];
+    const struct quantizer quantizer = quantizer_of_codes(way);
+    const unsigned offset = way->kind == QOBS_CODE_INTEGER ? 8 : 0;
+    table->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way->kind, x, 2 * (ptrdiff_t)length, codes, (ptrdiff_t)length,
+                                           runs, length, p, 0, NULL);
+    assert_memory_equal(codes, expected, runs * length);
+    const size_t at_once = QOBS_PAIR_CODES / length;
+    for (size_t i = 0; at_once > 0 && i < runs; i += at_once) {
+        const size_t n = runs - i < at_once ? runs - i : at_once;
+        table->quantize_pairs[QOBS_KERNEL_BF16](&quantizer, way->kind, offset, x + i * length, 2 * (ptrdiff_t)length,
+                                                pairs, (ptrdiff_t)length / 2, n, length, p, 0, NULL);
+        qobs_kernel_tables[0]->pack_pairs(expected + i * length, n * length / 2, offset, expected_pairs);
+        assert_memory_equal(pairs, expected_pairs, n * length / 2);
+    }
+}
+
 /* Kernels may multiply by the reciprocal of a bf16 scale: every pair of significands, with exponents that give all
  * codes and quotients around the smallest normal number, and scales around the limits of that way. */
 static void check_quotients(const struct code_way *way, double scale, size_t step)
@@ -302,14 +323,8 @@ static void check_quotients(const struct code_way *way, double scale, size_t ste
             if (codes[i] != expected[i])
                 fail_msg("%s kind %d bits %d: %#x, scale %a: %#x, expected %#x", qobs_kernel_tables[t]->isa, way->kind,
                          way->bits, x[i], scale, codes[i], expected[i]);
-        for (size_t i = 0; way->bits == 4 && i < n; i += QOBS_PAIR_CODES) {
-            const size_t codes_left = n - i < QOBS_PAIR_CODES ? n - i : QOBS_PAIR_CODES;
-            unsigned char pairs[QOBS_PAIR_CODES / 2], expected_pairs[QOBS_PAIR_CODES / 2];
-            qobs_kernel_tables[t]->quantize_pairs[QOBS_KERNEL_BF16](&quantizer, way->kind, 8, x + i, 0, pairs, 0, 1,
-                                                                    codes_left, &p, 0, NULL);
-            qobs_kernel_tables[0]->pack_pairs(expected + i, codes_left / 2, 8, expected_pairs);
-            assert_memory_equal(pairs, expected_pairs, codes_left / 2);
-        }
+        for (size_t length = way->bits == 4 ? 16 : n; length < n; length *= 2)
+            check_short_runs(qobs_kernel_tables[t], way, x, expected, n / length, length, &p);
     }
 }
 

@@ -108,12 +108,13 @@ DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_ep
 /* a - b, or 0 if that is below 0; neither is below 0. */
 DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (i16x16)_mm256_subs_epu16((__m256i)a, (__m256i)b); }
 
-/* 32 words, for two runs of 16. Lanes of 32 bits are permuted, because words take Intel's processors longer. */
+/* 32 words, also for two runs of 16, which lanes of 32 bits are picked for: words take Intel's processors longer. */
 #define I16X32
 typedef int16_t i16x32 __attribute__((vector_size(64)));
 typedef __mmask32 i16x32_mask;
 
 DEEP_INLINE i16x32 i16x32_splat(int16_t a) { return (i16x32)_mm512_set1_epi16(a); }
+
 /* A constant of a loop, in a register. */
 DEEP_INLINE i16x32 i16x32_constant(int16_t a)
 {
@@ -121,6 +122,7 @@ DEEP_INLINE i16x32 i16x32_constant(int16_t a)
     __asm__("" : "+v"(v));
     return (i16x32)v;
 }
+
 DEEP_INLINE i16x32 i16x32_min(i16x32 a, i16x32 b) { return (i16x32)_mm512_min_epi16((__m512i)a, (__m512i)b); }
 DEEP_INLINE i16x32 i16x32_excess(i16x32 a, i16x32 b) { return (i16x32)_mm512_subs_epu16((__m512i)a, (__m512i)b); }
 DEEP_INLINE bool i16x32_all_zero(i16x32 a) { return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) == 0; }
@@ -155,15 +157,6 @@ DEEP_INLINE i16x32 i16x32_halves(int low, int high)
 DEEP_INLINE i16x32 i16x32_pick(i16x32 from, i16x32 at)
 {
     return (i16x32)_mm512_permutexvar_epi32((__m512i)at, (__m512i)from);
-}
-
-/* Two vectors of every second element, even and odd ones, rounded to BF16; none is in the middle of two BF16. */
-DEEP_INLINE i16x32 i16x32_bf16_pairs(f32x16 even, f32x16 odd)
-{
-    const __m512i half = _mm512_set1_epi32(0x8000);
-    const __m512i low = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(even), half), 16);
-    const __m512i high = _mm512_add_epi32(_mm512_castps_si512(odd), half);
-    return (i16x32)_mm512_ternarylogic_epi32(_mm512_set1_epi32(-0x10000), high, low, 0xca);
 }
 
 /* 32 elements at any address. Lane `at` % 32 of a table. */
@@ -209,9 +202,8 @@ DEEP_INLINE void i16x32_store_with_signs(unsigned char *to, i16x32 a, i16x32 b, 
     i16x32_store_packed(to, _mm512_ternarylogic_epi32(sign_bit, signs, bytes, 0xca));
 }
 
-/* The lanes of four vectors as bytes, 0 to 255, and of each byte the high half; two halves are a byte, the first one
- * low. Lanes above 255 count as 255. */
-DEEP_INLINE __m512i i16x32_pair_halves(i16x32 a, i16x32 b)
+/* Of each lane of four vectors the bits 4 to 7; two are a byte, the first one low. Lanes above 255 count as 255. */
+DEEP_INLINE __m512i i16x32_high_halves(i16x32 a, i16x32 b)
 {
     const __m512i bytes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
     const __m512i low = _mm512_srli_epi16(bytes, 4), high = _mm512_srli_epi16(bytes, 8);
@@ -221,6 +213,6 @@ DEEP_INLINE void i16x32_store_high_halves(unsigned char *to, const i16x32 a[4])
 {
     typedef int32_t i32x16 __attribute__((vector_size(64)));
     const i32x16 order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
-    const __m512i bytes = _mm512_packus_epi16(i16x32_pair_halves(a[0], a[1]), i16x32_pair_halves(a[2], a[3]));
+    const __m512i bytes = _mm512_packus_epi16(i16x32_high_halves(a[0], a[1]), i16x32_high_halves(a[2], a[3]));
     _mm512_storeu_si512(to, _mm512_permutexvar_epi32((__m512i)order, bytes));
 }

@@ -6,6 +6,7 @@
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
 
+#include "avx512/code_lookup.h"
 #include "avx512/f32x16_codes.h"
 #include "avx512/prefer_avx2.h"
 

@@ -127,9 +127,6 @@ ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, i
 
 #if MANTISSA_BITS == 7
 #include "templates/codes_e2m1.inl.h"
-#ifdef I16X32
-#include "templates/codes_table.inl.h"
-#endif
 
 /* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
  * that of 16 neighbours in a vector. */
@@ -179,9 +176,10 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
     const real *scale = qparams->scale, *add = qparams->zero_point_add, *sub = qparams->zero_point_sub;
     const struct NATIVE(lane_constants) c = NATIVE(lanes_constants)(q, kind);
     struct code_sums sums = code_sums_of(sum);
-#if MANTISSA_BITS == 7 && defined I16X32
-    const bool by_table = !(how & (WITH_SUM | ZERO_POINT | IN_FLOAT)) && has_table(kind, q->quant_min, q->quant_max);
-    const struct table_constants table = table_constants();
+#if MANTISSA_BITS == 7 && defined CODE_LOOKUP
+    const struct code_tables *tables =
+        how & (WITH_SUM | ZERO_POINT | IN_FLOAT) ? NULL : tables_of(kind, q->quant_min, q->quant_max);
+    const struct table_constants table = table_constants(tables);
 #endif
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const element *from = (const element *)(x + i * x_stride);
@@ -199,8 +197,8 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
 #endif
         const real s = scale[at];
         size_t done = 0;
-#if MANTISSA_BITS == 7 && defined I16X32
-        if (by_table && may_look_up(kind, s) && (done = table_run(&table, kind, from, to, length, s)) == length)
+#if MANTISSA_BITS == 7 && defined CODE_LOOKUP
+        if (tables && may_look_up(kind, s) && (done = table_run(&table, kind, from, to, length, s)) == length)
             continue;
 #endif
         struct NATIVE(lane_qparams) p = {.scale = f32x16_splat(s)};

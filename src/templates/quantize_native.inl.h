@@ -204,7 +204,38 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 #if MANTISSA_BITS != 52
 #include "templates/codes_lanes.inl.h"
 #endif
-#include "templates/codes_pairs.inl.h"
+
+/* ---- Pairs ------------------------------------------------------------------------------------------------------- */
+
+QOBS_QUANTIZE_PAIRS(ENTRY(NATIVE(qobs_quantize_pairs)))
+{
+    unsigned char unpacked[QOBS_PAIR_CODES];
+    size_t first = 0;
+#if MANTISSA_BITS == 7 && defined CODE_LOOKUP
+    const struct code_tables *tables = NULL;
+    if (kind == QOBS_CODE_INTEGER && offset == 8 && !sum && !qparams->zero_point_add && !quantizer->in_float &&
+        length % TABLE_PAIRS_STEP == 0)
+        tables = tables_of(kind, (float)quantizer->quant_min, (float)quantizer->quant_max);
+    if (tables)
+        first = table_pairs(tables, x, x_stride, codes, code_stride, runs, length, qparams->scale, qparam_stride);
+#endif
+    const real *const arrays[] = {qparams->scale, qparams->zero_point_add, qparams->zero_point_sub};
+    const ptrdiff_t at = (ptrdiff_t)first * qparam_stride;
+    const struct qparam_pair rest = {arrays[0] + at, arrays[1] ? arrays[1] + at : NULL,
+                                     arrays[2] ? arrays[2] + at : NULL};
+    if (first == runs)
+        return;
+    ENTRY(NATIVE(qobs_quantize_rows))
+    (quantizer, kind, (const unsigned char *)x + (ptrdiff_t)first * x_stride, x_stride, unpacked, (ptrdiff_t)length,
+     runs - first, length, &rest, qparam_stride, sum);
+    codes += (ptrdiff_t)first * code_stride;
+    if (code_stride == (ptrdiff_t)length / 2) {
+        ENTRY(qobs_pack_pairs)(unpacked, (runs - first) * length / 2, offset, codes);
+        return;
+    }
+    for (size_t i = 0; i < runs - first; i++)
+        ENTRY(qobs_pack_pairs)(unpacked + i * length, length / 2, offset, codes + (ptrdiff_t)i * code_stride);
+}
 
 #undef IS_LIGHT
 #undef EACH_VARIANT

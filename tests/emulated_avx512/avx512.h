@@ -80,6 +80,7 @@ union emulated {
     __m128i quarter_i[4];
     __m128 quarter_s[4];
     uint8_t u8[64];
+    int8_t i8[64];
     int16_t i16[32];
     uint16_t u16[32];
     int32_t i32[16];
@@ -155,6 +156,7 @@ static inline void _mm512_mask_storeu_epi16(void *p, __mmask32 k, __m512i x)
         EACH(lanes) r.lane[n] = x;                                                                                     \
         return r.tag;                                                                                                  \
     }
+SET1(_mm512_set1_epi8, i, int8_t, i8, 64)
 SET1(_mm512_set1_epi16, i, int16_t, i16, 32)
 SET1(_mm512_set1_epi32, i, int32_t, i32, 16)
 SET1(_mm512_set1_epi64, i, int64_t, i64, 8)
@@ -385,6 +387,7 @@ BINARY(_mm512_min_epu64, i, u64, 8, MIN(u64))
 BINARY(_mm512_max_epu64, i, u64, 8, MAX(u64))
 BINARY(_mm512_add_epi32, i, u32, 16, a.u32[n] + b.u32[n])
 BINARY(_mm512_sub_epi32, i, u32, 16, a.u32[n] - b.u32[n])
+SHIFT(_mm512_srli_epi16, u16, 32, (uint16_t)(count < 16 ? a.u16[n] >> count : 0))
 SHIFT(_mm512_slli_epi32, u32, 16, count < 32 ? a.u32[n] << count : 0)
 SHIFT(_mm512_srli_epi32, u32, 16, count < 32 ? a.u32[n] >> count : 0)
 SHIFT(_mm512_srai_epi16, i16, 32, (int16_t)(a.i16[n] >> (count < 16 ? count : 15)))
@@ -422,6 +425,14 @@ COMPARE(_mm512_cmpneq_epi16_mask, __mmask32, 32, a.i16[n] != b.i16[n])
 COMPARE(_mm512_cmpneq_epi32_mask, __mmask16, 16, a.i32[n] != b.i32[n])
 COMPARE(_mm512_cmpneq_epi64_mask, __mmask8, 8, a.i64[n] != b.i64[n])
 COMPARE(_mm512_test_epi32_mask, __mmask16, 16, (a.u32[n] & b.u32[n]) != 0)
+
+static inline __mmask32 _mm512_movepi16_mask(__m512i x)
+{
+    const union emulated a = {.i = x};
+    uint32_t k = 0;
+    EACH(32) k |= (uint32_t)a.u16[n] >> 15 << n;
+    return k;
+}
 
 static inline __mmask16 _mm512_movepi32_mask(__m512i x)
 {
@@ -469,6 +480,13 @@ static inline __m512i _mm512_mask_add_epi16(__m512i old, __mmask32 k, __m512i x,
 {
     union emulated a = {.i = x}, b = {.i = y};
     EACH(32) a.u16[n] = (uint16_t)(a.u16[n] + b.u16[n]);
+    return _mm512_mask_blend_epi16(k, old, a.i);
+}
+
+static inline __m512i _mm512_mask_sub_epi16(__m512i old, __mmask32 k, __m512i x, __m512i y)
+{
+    union emulated a = {.i = x}, b = {.i = y};
+    EACH(32) a.u16[n] = (uint16_t)(a.u16[n] - b.u16[n]);
     return _mm512_mask_blend_epi16(k, old, a.i);
 }
 
@@ -584,7 +602,19 @@ BINARY(_mm512_unpackhi_epi64, i, u64, 8, UNPACKED(u64, 2, 1))
 
 /* Widths and reductions */
 
-/* Of each lane of 128 bits, eight words of a and then eight of b, as bytes without a sign. */
+/* Of each lane of 128 bits, eight words of a and then eight of b, as bytes with or without a sign. */
+static inline __m512i _mm512_packs_epi16(__m512i x, __m512i y)
+{
+    const union emulated a = {.i = x}, b = {.i = y};
+    union emulated r;
+    EACH(64)
+    {
+        const int16_t word = (n % 16 < 8 ? a : b).i16[n / 16 * 8 + n % 8];
+        r.i8[n] = (int8_t)(word < -128 ? -128 : word > 127 ? 127 : word);
+    }
+    return r.i;
+}
+
 static inline __m512i _mm512_packus_epi16(__m512i x, __m512i y)
 {
     const union emulated a = {.i = x}, b = {.i = y};

@@ -57,6 +57,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     PUT("mask_storeu_epi16", _mm512_loadu_si512(memory + 67));
     I(maskz_loadu_epi16, k32, operands->a);
 
+    I(set1_epi8, (signed char)first);
     I(set1_epi16, (short)first);
     I(set1_epi32, first);
     I(set1_epi64, (long long)first << 17);
@@ -118,6 +119,8 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(and_si512, i, j);
     I(xor_si512, i, j);
     I(mask_add_epi16, l, k32, i, j);
+    I(mask_sub_epi16, l, k32, i, j);
+    I(packs_epi16, i, j);
     I(packus_epi16, i, j);
     I(min_epi16, i, j);
     I(max_epi16, i, j);
@@ -133,6 +136,8 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(max_epu64, i, j);
     I(mask_min_epi16, l, k32, i, j);
     I(mask_max_epi16, l, k32, i, j);
+    I(srli_epi16, i, 5);
+    I(srli_epi16, i, 16);
     I(slli_epi32, i, 16);
     I(slli_epi32, i, 32);
     I(srli_epi32, i, 23);
@@ -158,6 +163,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(test_epi32_mask, i, j);
     I(cmplt_epu16_mask, i, j);
     I(cmplt_epu32_mask, i, j);
+    I(movepi16_mask, i);
     I(movepi32_mask, i);
     I(mask_blend_epi64, k8, i, j);
     I(mask_blend_ps, k16, s, t);
