@@ -416,8 +416,8 @@ static void test_pack_pairs(void **state)
     }
 }
 
-/* Codes in pairs beside codes and then pairs. Int4 of BF16 has a loop for runs of whole vectors, between which there
- * may be gaps, until a scale is beyond its limits. */
+/* quantize_pairs writes what quantize_rows and then pack_pairs write. Int4 of BF16 has a loop for runs of whole
+ * vectors. It stops at a scale that is beyond its limits. */
 static void check_pairs(const struct code_way *way, qobs_dtype dtype, size_t length, unsigned offset, bool with_sum,
                         bool with_zero_points)
 {

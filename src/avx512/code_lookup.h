@@ -20,7 +20,7 @@ enum {
     TABLE_PREFETCH_BYTES = 8192 /* into L2; the hardware prefetches too little between loads of tables */
 };
 
-/* The tables of codes between the limits; NULL: there are none now. */
+/* The tables for codes between the limits. NULL: there are none, or another thread is still making them. */
 ALWAYS_INLINE const struct code_tables *tables_of(int kind, float quant_min, float quant_max)
 {
     const float most = kind == QOBS_CODE_INTEGER ? 7 : 448, least = kind == QOBS_CODE_INTEGER ? -8 : -448;
@@ -52,8 +52,7 @@ ALWAYS_INLINE struct table_constants table_constants(const struct code_tables *t
     };
 }
 
-/* The tables of one scale. small: of int4 and of the e4m3 up to the first normal one, which are the same multiples of
- * 2^-9. */
+/* The tables of one scale. e4m3 has `small` for its subnormal numbers. */
 struct code_lookup {
     struct table_constants c;
     i16x32 small, small_origin, normal, normal_origin, most;

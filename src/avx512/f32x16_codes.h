@@ -108,7 +108,7 @@ DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_ep
 /* a - b, or 0 if that is below 0; neither is below 0. */
 DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (i16x16)_mm256_subs_epu16((__m256i)a, (__m256i)b); }
 
-/* 32 words, also for two runs of 16, which lanes of 32 bits are picked for: words take Intel's processors longer. */
+/* 32 words, or two runs of 16. i16x32_pick permutes lanes of 32 bits, because words take Intel's processors longer. */
 #define I16X32
 typedef int16_t i16x32 __attribute__((vector_size(64)));
 typedef __mmask32 i16x32_mask;
@@ -202,7 +202,8 @@ DEEP_INLINE void i16x32_store_with_signs(unsigned char *to, i16x32 a, i16x32 b, 
     i16x32_store_packed(to, _mm512_ternarylogic_epi32(sign_bit, signs, bytes, 0xca));
 }
 
-/* Of each lane of four vectors the bits 4 to 7; two are a byte, the first one low. Lanes above 255 count as 255. */
+/* Bits 4 to 7 of the lanes of four vectors; two make a byte, the first one its low half. Lanes above 255 count as 255.
+ */
 DEEP_INLINE __m512i i16x32_high_halves(i16x32 a, i16x32 b)
 {
     const __m512i bytes = _mm512_packus_epi16((__m512i)a, (__m512i)b);

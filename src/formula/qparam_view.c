@@ -61,7 +61,7 @@ static void read_single(const struct qparam_source *q, int64_t first, int64_t st
     float *scale = to->scale, *zero_point_add = to->zero_point_add, *zero_point_sub = to->zero_point_sub;
     read_floats(q->scale, q->scale_dtype, first, stride, n, scale);
     if (q->global_scale) {
-        const float global_scale = *q->global_scale; /* not in the loop, which could have changed it */
+        const float global_scale = *q->global_scale; /* the compiler cannot know that the loop leaves it */
         for (int64_t i = 0; i < n; i++)
             scale[i] /= global_scale;
     }

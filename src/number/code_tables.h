@@ -5,8 +5,8 @@
  *
  * The code of |x| / scale grows with the bits of |x|. It becomes c from a threshold on, a BF16. Doubling the scale adds
  * CODE_BINADE to the bits of each threshold, so that a table serves all scales with its significand. The distance of
- * |x| from the table's origin is in a bucket of BF16 with at most one threshold, which has an entry. The sum of entry
- * and distance has the code in its high bits, and any bits below.
+ * |x| from the table's origin falls into a bucket of BF16 with at most one threshold. The table has an entry for each
+ * bucket. The sum of entry and distance has the code in its high bits; the bits below mean nothing.
  *
  * Limits: thresholds are normal numbers, quotients are rounded to BF16, and there are no zero points. */
 #pragma once
@@ -17,17 +17,15 @@ enum {
     CODE_BINADE = 128, /* BF16 from one power of two to the next */
     CODE_ENTRIES = 32,
     CODE_TABLES = 128, /* BF16 scales from 1 to 2 */
-    /* BF16 in a bucket, as a shift. */
-    SMALL_BUCKET = 4,
+    SMALL_BUCKET = 4,  /* BF16 in a bucket, as a shift */
     E4M3_BUCKET = 3,
     SMALL_LAST = (CODE_ENTRIES << SMALL_BUCKET) - 1 /* the largest distance that has an entry */
 };
 
-/* Of BF16 scales from 1 to 2 in their order, quotients rounded to BF16. Bits from 4 on are codes. Origins are bits of
- * BF16.
- * small: 0 to 8, for int4. The e4m3 up to the first normal one are the same multiples of 2^-9.
- * e4m3: normal numbers; all binades have the same entries, and those of one are here twice. Distances are limited to
- * e4m3_most, which is 448. */
+/* One row for each BF16 scale from 1 to 2. The code of a sum starts at bit 4. Origins are bits of BF16.
+ *   small  codes 0 to 8 of int4; the e4m3 up to the first normal one are the same multiples of 2^-9
+ *   e4m3   codes of normal numbers; all binades have the same entries, and those of one are here twice. Distances are
+ *          limited to e4m3_most, the distance of 448. */
 struct code_tables {
     _Alignas(64) int16_t small[CODE_TABLES][CODE_ENTRIES];
     int16_t e4m3[CODE_TABLES][CODE_ENTRIES];

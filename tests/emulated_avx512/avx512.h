@@ -602,7 +602,7 @@ BINARY(_mm512_unpackhi_epi64, i, u64, 8, UNPACKED(u64, 2, 1))
 
 /* Widths and reductions */
 
-/* Of each lane of 128 bits, eight words of a and then eight of b, as bytes with or without a sign. */
+/* Eight words of a and then eight of b in each lane of 128 bits, as bytes with or without a sign. */
 static inline __m512i _mm512_packs_epi16(__m512i x, __m512i y)
 {
     const union emulated a = {.i = x}, b = {.i = y};
