@@ -111,9 +111,9 @@ ALWAYS_INLINE i16x32 e4m3_other_codes(const struct code_lookup *t, i16x32 *x, i1
 }
 
 /* The codes of 64 elements. */
-ALWAYS_INLINE void table_codes(const struct code_lookup *t, int kind, const uint16_t *from, unsigned char *to)
+ALWAYS_INLINE void table_codes(const struct code_lookup *t, int kind, const unsigned char *from, unsigned char *to)
 {
-    i16x32 x0 = i16x32_load(from), x1 = i16x32_load(from + 32);
+    i16x32 x0 = i16x32_load(from), x1 = i16x32_load(from + sizeof x0);
     if (kind == QOBS_CODE_INTEGER) {
         i16x32_store_signed(to, int4_codes(t, x0), int4_codes(t, x1));
         return;
@@ -128,13 +128,13 @@ ALWAYS_INLINE void table_codes(const struct code_lookup *t, int kind, const uint
 }
 
 /* Returns how many elements it has quantized, a multiple of 64. */
-ALWAYS_INLINE size_t table_run(const struct table_constants *c, int kind, const uint16_t *from, unsigned char *to,
+ALWAYS_INLINE size_t table_run(const struct table_constants *c, int kind, const void *x, unsigned char *to,
                                size_t length, float scale)
 {
     const struct code_lookup t = code_lookup_of(c, kind, scale);
     size_t j = 0;
     for (; length - j >= 64; j += 64)
-        table_codes(&t, kind, from + j, to + j);
+        table_codes(&t, kind, (const unsigned char *)x + 2 * j, to + j);
     return j;
 }
 
@@ -155,15 +155,15 @@ static __attribute__((noinline)) size_t table_pairs(const struct code_tables *ta
 {
     const struct table_constants c = table_constants(tables);
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
-        const uint16_t *from = (const uint16_t *)(x + i * x_stride);
         if (!may_look_up(QOBS_CODE_INTEGER, scale[i * qparam_stride]))
             return (size_t)i;
         const struct code_lookup t = code_lookup_of(&c, QOBS_CODE_INTEGER, scale[i * qparam_stride]);
         for (size_t j = 0; j < length; j += TABLE_PAIRS_STEP) {
             i16x32 words[4];
             for (size_t k = 0; k < 4; k++) {
-                __builtin_prefetch((const unsigned char *)(from + j + 32 * k) + TABLE_PREFETCH_BYTES, 0, 2);
-                words[k] = int4_words(&t, i16x32_load(from + j + 32 * k));
+                const unsigned char *from = x + i * x_stride + 2 * j + k * sizeof *words;
+                __builtin_prefetch(from + TABLE_PREFETCH_BYTES, 0, 2);
+                words[k] = int4_words(&t, i16x32_load(from));
             }
             i16x32_store_high_halves(codes + i * code_stride + j / 2, words);
         }
