@@ -23,15 +23,15 @@ enum {
 /* The tables for codes between the limits. NULL: there are none, or another thread is still making them. */
 ALWAYS_INLINE const struct code_tables *tables_of(int kind, float quant_min, float quant_max)
 {
-    const float most = kind == QOBS_CODE_INTEGER ? 7 : 448, least = kind == QOBS_CODE_INTEGER ? -8 : -448;
-    return kind != QOBS_CODE_E2M1 && quant_min == least && quant_max == most ? qobs_code_tables() : NULL;
+    const float max = kind == QOBS_CODE_INTEGER ? 7 : 448, min = kind == QOBS_CODE_INTEGER ? -8 : -448;
+    return kind != QOBS_CODE_E2M1 && quant_min == min && quant_max == max ? qobs_code_tables() : NULL;
 }
 
-/* Whether there is a table for a scale. */
+/* True if there is a table for the scale. */
 ALWAYS_INLINE bool may_look_up(int kind, float scale)
 {
-    const float most = kind == QOBS_CODE_INTEGER ? 0x1p100f : 1;
-    return scale >= 0x1p-100f && scale <= most;
+    const float max = kind == QOBS_CODE_INTEGER ? 0x1p100f : 1;
+    return scale >= 0x1p-100f && scale <= max;
 }
 
 /* Constants of a loop over scales. */

@@ -197,7 +197,7 @@ DEEP_INLINE void i16x32_store_bytes(unsigned char *to, i16x32 a, i16x32 b)
 DEEP_INLINE void i16x32_store_with_signs(unsigned char *to, i16x32 a, i16x32 b, i16x32 sign_a, i16x32 sign_b)
 {
     const __m512i bytes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
-    const __m512i signs = _mm512_packs_epi16((__m512i)sign_a, (__m512i)sign_b); /* saturated, which keeps the sign */
+    const __m512i signs = _mm512_packs_epi16((__m512i)sign_a, (__m512i)sign_b); /* saturation preserves the sign */
     const __m512i sign_bit = _mm512_set1_epi8((char)0x80);
     i16x32_store_packed(to, _mm512_ternarylogic_epi32(sign_bit, signs, bytes, 0xca));
 }

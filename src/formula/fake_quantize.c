@@ -372,7 +372,7 @@ static bool stride_by_pairs(struct loops *loops, int64_t element)
     return true;
 }
 
-/* Quantizes the tiles of the plan to pairs, or only checks that each of their runs is whole pairs. */
+/* Quantizes the tiles of the plan to pairs. check: only tests that each of their runs has an even number of codes. */
 static bool quantize_tiles_to_pairs(const struct quantization *job, const qobs_plan *plan, const unsigned char *x,
                                     const qobs_plan *out_plan, unsigned char *out, bool check)
 {

@@ -50,7 +50,7 @@ enum { QOBS_CODE_SUM_VECTORS = 64 };
               unsigned char *codes, ptrdiff_t code_stride, size_t rows, size_t columns,                                \
               const struct qparam_pair *qparams, double *sum)
 
-/* As QOBS_QUANTIZE_ROWS for codes of 4 bits, which become pairs as QOBS_PACK_PAIRS has them. code_stride is in bytes of
+/* Quantizes to codes of 4 bits like QOBS_QUANTIZE_ROWS and packs them like QOBS_PACK_PAIRS. code_stride is in bytes of
  * pairs, length is even, and runs * length is at most QOBS_PAIR_CODES. */
 enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
 #define QOBS_QUANTIZE_PAIRS(name)                                                                                      \

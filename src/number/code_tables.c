@@ -8,7 +8,7 @@
 
 #include "number/number.h"
 
-/* The least BF16 x whose x / scale, rounded to BF16, is at least the BF16 `quotient`. All three are bits. The middle of
+/* The smallest BF16 x whose x / scale, rounded to BF16, reaches the BF16 `quotient`. All three are bits. The middle of
  * two BF16 has 9 digits and its product with scale 17. No x is equal to it: the quotient would have 9 digits. */
 static int threshold_of(uint32_t scale, uint32_t quotient)
 {

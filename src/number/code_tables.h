@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Tables from which kernels take the codes of BF16 instead of dividing.
+/* Kernels look up the codes of BF16 in these tables instead of dividing.
  *
  * The code of |x| / scale grows with the bits of |x|. It becomes c from a threshold on, a BF16. Doubling the scale adds
  * CODE_BINADE to the bits of each threshold, so that a table serves all scales with its significand. The distance of

@@ -221,13 +221,13 @@ QOBS_QUANTIZE_PAIRS(ENTRY(NATIVE(qobs_quantize_pairs)))
 #endif
     const real *const arrays[] = {qparams->scale, qparams->zero_point_add, qparams->zero_point_sub};
     const ptrdiff_t at = (ptrdiff_t)first * qparam_stride;
-    const struct qparam_pair rest = {arrays[0] + at, arrays[1] ? arrays[1] + at : NULL,
-                                     arrays[2] ? arrays[2] + at : NULL};
+    const struct qparam_pair remainder = {arrays[0] + at, arrays[1] ? arrays[1] + at : NULL,
+                                          arrays[2] ? arrays[2] + at : NULL};
     if (first == runs)
         return;
     ENTRY(NATIVE(qobs_quantize_rows))
     (quantizer, kind, (const unsigned char *)x + (ptrdiff_t)first * x_stride, x_stride, unpacked, (ptrdiff_t)length,
-     runs - first, length, &rest, qparam_stride, sum);
+     runs - first, length, &remainder, qparam_stride, sum);
     codes += (ptrdiff_t)first * code_stride;
     if (code_stride == (ptrdiff_t)length / 2) {
         ENTRY(qobs_pack_pairs)(unpacked, (runs - first) * length / 2, offset, codes);
