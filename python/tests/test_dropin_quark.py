@@ -17,6 +17,8 @@ COMMON = {"dtype": Dtype.int8, "symmetric": True, "round_method": RoundType.half
           "scale_type": ScaleType.float}
 TENSOR = {**COMMON, "qscheme": QSchemeType.per_tensor}
 GROUP = {**COMMON, "dtype": Dtype.int4, "qscheme": QSchemeType.per_group}
+MX = {**COMMON, "dtype": Dtype.fp4, "qscheme": QSchemeType.per_group, "ch_axis": -1, "group_size": 32,
+      "scale_format": "e8m0", "scale_calculation_mode": "even"}
 CASES = {
     "tensor": ("PerTensorMinMaxObserver", TENSOR), "tensor dynamic": ("PerTensorMinMaxObserver", {**TENSOR, "is_dynamic": True}),
     "channel 0": ("PerChannelMinMaxObserver", {**COMMON, "qscheme": QSchemeType.per_channel, "ch_axis": 0}),
@@ -24,8 +26,7 @@ CASES = {
     "group": ("PerGroupMinMaxObserver", {**GROUP, "ch_axis": -1, "group_size": 128}),
     "row": ("PerGroupMinMaxObserver", {**GROUP, "ch_axis": 1, "group_size": -1}),
     "power of two": ("PerTensorPowOf2MinMaxObserver", TENSOR),
-    "MX fp4": ("PerBlockMXObserver", {**COMMON, "dtype": Dtype.fp4, "qscheme": QSchemeType.per_group, "ch_axis": -1,
-                                      "group_size": 32, "scale_format": "e8m0", "scale_calculation_mode": "even"}),
+    "MX fp4": ("PerBlockMXObserver", MX), "MX buffers": ("PerBlockMXBufferReuseObserver", MX),
     "percentile": ("PerTensorPercentileObserver", TENSOR), "MSE": ("PerTensorMSEObserver", TENSOR),
     "MSE asymmetric": ("PerTensorMSEObserver", {**TENSOR, "symmetric": False}),
 }
@@ -157,9 +158,111 @@ def test_declined_squared_errors(case):
     assert calls["quark.PerTensorMSEObserver declined"] == 1 and not calls.names(" failed"), calls
 
 
-@pytest.mark.parametrize("case", ["small", "subclass", "axis", "padding", "nan", "zeros"])
+def attempt_bits(function):
+    """The bits of a result, or the error."""
+    try:
+        return bits(function())
+    except Exception as e:
+        return type(e), str(e)
+
+
+def mx(name, **settings):
+    cls = getattr(upstream, name)
+    return cls(QTensorConfig(observer_cls=cls, **{**MX, **settings}))
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_mx_buffers(dtype, dynamic, monkeypatch):
+    """Magnitudes, the tensor that has them, counts and shapes of the shared buffers. The shape of the blocks changes,
+    and so does the dtype. There are infinity, NaN, more elements than the buffers may have, and few elements."""
+    cls = upstream.PerBlockMXBufferReuseObserver
+    generator = torch.Generator().manual_seed(1)
+    values = [torch.randn(shape, generator=generator).to(dtype) * 2 ** i for i, shape in enumerate(
+        [(256, 512), (256, 512), (2, 128, 512), (128, 1024), (64, 1024), (64, 1024), (64, 1024), (1024, 1024), (8, 64),
+         (256, 512)])]
+    values[3][1, 5], values[9][0, 5] = float("-inf"), float("nan")
+    values[5] = values[5].float()
+
+    def run():
+        monkeypatch.setattr(cls, "_device_buffers", {})
+        monkeypatch.setattr(cls, "_gpu_stats", {})
+        found = []
+        for _ in range(2):
+            observer = mx(cls.__name__, is_dynamic=dynamic)
+            observer.max_input_numel = 2 ** 19
+            for x in values:
+                before = observer.amax
+                assert observer(x) is x
+                buffers = [(k, v["shape"], v["block_x"].shape, v["amax"].shape)
+                           for k, v in cls._device_buffers.items()]
+                found.append([observer.amax is before, observer.amax.stride(), bits(observer.amax),
+                              {k: dict(v) for k, v in cls._gpu_stats.items()}, buffers])
+        return found
+    wanted = run()
+    with served(dropin) as calls:
+        found = run()
+    for i, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        assert a == b, i
+    assert calls == {"quark.PerBlockMXBufferReuseObserver": 14, "quark.PerBlockMXBufferReuseObserver declined": 6,
+                     "quark.PerBlockMXObserver": 2}
+    assert {w[0] for w in wanted} == {True, False}
+
+
+@pytest.mark.parametrize("case", ["axis", "padding", "tensor", "float64", "debug", "gradient"])
+def test_declined_mx_buffers(case, monkeypatch):
+    """Upstream's buffers cannot be used again after a tensor that needs a gradient."""
+    def run():
+        monkeypatch.setattr(upstream.PerBlockMXBufferReuseObserver, "_device_buffers", {})
+        observer = mx("PerBlockMXBufferReuseObserver", **({"ch_axis": 0} if case == "axis" else {}))
+        x = batches(torch.float64 if case == "float64" else torch.float32)[0]
+        if case == "padding":
+            x = x[:, :500]
+        elif case == "tensor":
+            x = x.as_subclass(type("Sub", (torch.Tensor,), {}))
+        elif case == "debug":
+            observer.buffer_reuse_debug = True
+        elif case == "gradient":
+            x.requires_grad_()
+        observer(x)
+        return observer.amax, observer._calculate_qparams()
+    wanted = attempt_bits(run)
+    with served(dropin) as calls:
+        found = attempt_bits(run)
+    assert list(calls) == ["quark.PerBlockMXBufferReuseObserver declined"], calls
+    assert found == wanted
+
+
+@pytest.mark.parametrize("name", ["PerBlockMXBufferReuseObserver"])
+def test_subclasses_of_mx(name):
+    """Subclasses are served, and their own methods are called."""
+    x, calls_of = batches(torch.float32)[0], []
+
+    class Sub(getattr(upstream, name)):
+        @classmethod
+        def _can_use_buffers(cls, *arguments):
+            calls_of.append(arguments)
+            return super()._can_use_buffers(*arguments)
+
+        def forward(self, x_orig):
+            return super().forward(x_orig * 3)
+
+    def run():
+        calls_of.clear()
+        observer = Sub(QTensorConfig(observer_cls=Sub.__base__, **MX))
+        observer(x)
+        return bits([observer.amax, observer._calculate_qparams()]), list(calls_of)
+    wanted = run()
+    with served(dropin) as calls:
+        assert run() == wanted
+    assert calls[f"quark.{name}"] == 1 and not calls.declined(), calls
+    assert len(wanted[1]) == (name == "PerBlockMXBufferReuseObserver")
+
+
+@pytest.mark.parametrize("case", ["small", "subclass", "axis", "padding", "nan", "nan in a block", "zeros"])
 def test_declined(case):
-    name, settings = CASES["MX fp4" if case in ("axis", "padding") else "percentile" if case in ("nan", "zeros") else "tensor"]
+    name, settings = CASES["MX fp4" if case in ("axis", "padding", "nan in a block") else
+                           "percentile" if case in ("nan", "zeros") else "tensor"]
     x = batches(torch.float32)[0]
     if case == "small":
         x = x[:4]
@@ -169,7 +272,7 @@ def test_declined(case):
         settings = {**settings, "ch_axis": 0}
     elif case == "padding":
         x = x[:, :500]
-    elif case == "nan":
+    elif case.startswith("nan"):
         x[0, 0] = float("nan")
     elif case == "zeros":
         x = torch.zeros(100)
