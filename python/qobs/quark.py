@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Drop-in for the observers of AMD Quark: minima and maxima, magnitudes of MX blocks, histograms, squared errors.
+"""Drop-in for the observers of AMD Quark: minima and maxima, magnitudes and scales of MX blocks, histograms, squared
+errors.
 
     import qobs.quark
     qobs.quark.install()
@@ -35,6 +36,7 @@ def install(*, strict: bool = False) -> None:
                 ("PerTensorMinMaxObserver", "forward", _per_tensor), ("PerChannelMinMaxObserver", "_forward", _per_channel),
                 ("PerGroupMinMaxObserver", "_forward", _per_group), ("PerBlockMXObserver", "forward", _mx),
                 ("PerBlockMXBufferReuseObserver", "forward", _mx_buffers),
+                ("PerBlockMXDiffsObserver", "calculate_qparams", _mx_scale),
                 ("PerTensorHistogramObserver", "forward", _histogram),
                 ("PerTensorMSEObserver", "get_min_max_by_mse", _by_mse),
                 ("PerTensorPowOf2MinMSEObserver", "_calculate_one_batch_quant_param", _power_of_two),
@@ -158,6 +160,43 @@ def _mx_buffers(self: Any, x_orig: Any) -> Any:
     else:
         torch.maximum(self.amax, amax, out=self.amax)
     return x_orig
+
+
+#: upstream's dtypes of elements -> formats
+_ELEMENTS = {"fp4": "fp4_e2m1", "fp6_e2m3": "fp6_e2m3", "fp6_e3m2": "fp6_e3m2", "fp8_e4m3": "fp8_e4m3",
+             "fp8_e5m2": "fp8_e5m2"}
+
+
+def _mx_scale(self: Any) -> Any:
+    """The power of two, from that of the magnitude down to self.scope below it, with the smallest squared error of each
+    block. torch adds up the errors in the order and dtype of upstream."""
+    import torch
+    from quark.torch.quantization.utils import get_dtype_params
+    x, amax, size, dtype = self.last_x, self.amax, self.block_size, self.dtype.value
+    if dtype not in _ELEMENTS or self.qscheme_str_name != "per_group" or small(x, 0) or not _has_blocks(self, x) or \
+            not eligible(amax) or amax.numel() * size != x.numel() or x.dtype is torch.float64 or \
+            not torch.isfinite(amax).all():
+        raise Declined
+    blocks, eps, smallest = x.reshape(-1, x.shape[-1] // size, size), torch.finfo(torch.float32).eps, None
+    largest = best = torch.ceil(torch.log2(amax)) - get_dtype_params(self.mx_dtype)[2]
+    for below in range(self.scope + 1):
+        exponent = largest - below
+        scale = torch.pow(2.0, exponent)
+        rounded = fake_quantize(x, "quark.PerBlockMXObserver ch_axis=-1 scale_format=e8m0",
+                                scale.masked_fill(scale == 0, eps).float(), format=_ELEMENTS[dtype],
+                                group_size=size)
+        errors = (blocks - rounded.view(blocks.shape)).square_().sum(-1)
+        if errors.isnan().any():
+            raise Declined
+        if smallest is None:
+            smallest = errors
+        else:
+            best = torch.where(errors < smallest, exponent, best)
+            smallest = torch.minimum(errors, smallest)
+    scale = torch.pow(2.0, best)
+    self.scale = scale.masked_fill(scale == 0, self.eps)
+    self.zero_point = torch.zeros_like(self.scale)
+    return self.scale, self.zero_point
 
 
 def _histogram(self: Any, x_orig: Any) -> Any:
