@@ -18,10 +18,8 @@ DEEP_INLINE f32x16 f32x16_load_f32(const void *p)
 {
     return (f32x16){_mm256_loadu_ps(p), _mm256_loadu_ps((const float *)p + 8)};
 }
-DEEP_INLINE __m256 half_load_bf16(const uint16_t *p)
-{
-    return FLOATS_(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
-}
+DEEP_INLINE __m256 half_of_bf16(__m128i words) { return FLOATS_(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16)); }
+DEEP_INLINE __m256 half_load_bf16(const uint16_t *p) { return half_of_bf16(_mm_loadu_si128((const __m128i *)p)); }
 DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
 {
     return (f32x16){half_load_bf16(p), half_load_bf16((const uint16_t *)p + 8)};
@@ -40,6 +38,15 @@ DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
     return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
 }
 
+/* The numbers of 16 codes of e2m1. As BF16 they have no more than two bytes, which two tables have. */
+DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
+{
+    const __m128i low = _mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64);
+    const __m128i high = _mm_setr_epi8(0, 63, 63, 63, 64, 64, 64, 64, -128, -65, -65, -65, -64, -64, -64, -64);
+    const __m128i at = _mm_loadu_si128((const __m128i *)codes);
+    const __m128i l = _mm_shuffle_epi8(low, at), h = _mm_shuffle_epi8(high, at);
+    return (f32x16){half_of_bf16(_mm_unpacklo_epi8(l, h)), half_of_bf16(_mm_unpackhi_epi8(l, h))};
+}
 
 /* a, or the limit if a is below or above it. NaN stays. */
 DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit)
@@ -132,6 +139,7 @@ DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
+#define CODE_THRESHOLDS
 typedef int16_t i16x16 __attribute__((vector_size(32)));
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }

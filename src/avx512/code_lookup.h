@@ -127,17 +127,6 @@ ALWAYS_INLINE void table_codes(const struct code_lookup *t, int kind, const unsi
     i16x32_store_with_signs(to, code0, code1, x0, x1);
 }
 
-/* Returns how many elements it has quantized, a multiple of 64. */
-ALWAYS_INLINE size_t table_run(const struct table_constants *c, int kind, const void *x, unsigned char *to,
-                               size_t length, float scale)
-{
-    const struct code_lookup t = code_lookup_of(c, kind, scale);
-    size_t j = 0;
-    for (; length - j >= 64; j += 64)
-        table_codes(&t, kind, (const unsigned char *)x + 2 * j, to + j);
-    return j;
-}
-
 /* Int4 codes and 8 as words whose high 12 bits they are; 16 stands for 15, to which storing as bytes limits it. */
 ALWAYS_INLINE i16x32 int4_words(const struct code_lookup *t, i16x32 x)
 {
@@ -169,4 +158,18 @@ static __attribute__((noinline)) size_t table_pairs(const struct code_tables *ta
         }
     }
     return runs;
+}
+
+/* ---- Numbers of codes -------------------------------------------------------------------------------------------- */
+
+/* The numbers of int4 codes in the order of their low 4 bits. */
+ALWAYS_INLINE f32x16 int4_numbers(void) { return (f32x16){0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1}; }
+
+/* The numbers of 16 e4m3, divided by E4M3_NUMBER_SCALE: as F16 they have the same digits and another bias. A code of
+ * NaN counts as a number. */
+#define E4M3_NUMBER_SCALE 256
+ALWAYS_INLINE f32x16 e4m3_numbers(const unsigned char *codes)
+{
+    const __m256i words = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)codes)), 7);
+    return _mm512_cvtph_ps(_mm256_and_si256(words, _mm256_set1_epi16((short)0xbfff)));
 }

@@ -30,6 +30,16 @@ DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd
 }
 DEEP_INLINE f32x16 f32x16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
+/* Entries of a table for the low 4 bits of 16 codes; the numbers of 16 codes of e2m1. */
+DEEP_INLINE f32x16 code_permute(f32x16 table, const unsigned char *codes)
+{
+    return _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes)), table);
+}
+DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
+{
+    return code_permute((f32x16){0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6}, codes);
+}
+
 /* a, or the limit if a is below or above it. NaN stays. */
 DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit) { return _mm512_max_ps(limit, a); }
 DEEP_INLINE f32x16 f32x16_lower(f32x16 a, f32x16 limit) { return _mm512_min_ps(limit, a); }
@@ -101,6 +111,7 @@ DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
+#define CODE_THRESHOLDS
 typedef int16_t i16x16 __attribute__((vector_size(32)));
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }

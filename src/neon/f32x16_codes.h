@@ -43,6 +43,16 @@ DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
     F32X16_EACH(vcvt_f32_f16(vreinterpret_f16_u16(quarter_load(p, i))));
 }
 
+/* The numbers of 16 codes of e2m1. As BF16 they have no more than two bytes, which two tables have. */
+DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
+{
+    static const uint8_t low[] = {0, 0, 128, 192, 0, 64, 128, 192, 0, 0, 128, 192, 0, 64, 128, 192};
+    static const uint8_t high[] = {0, 63, 63, 63, 64, 64, 64, 64, 128, 191, 191, 191, 192, 192, 192, 192};
+    const uint8x16_t at = vld1q_u8(codes), l = vqtbl1q_u8(vld1q_u8(low), at), h = vqtbl1q_u8(vld1q_u8(high), at);
+    const uint8x16_t first = vzip1q_u8(l, h), last = vzip2q_u8(l, h);
+    const uint8x8_t quarter[] = {vget_low_u8(first), vget_high_u8(first), vget_low_u8(last), vget_high_u8(last)};
+    F32X16_EACH(FLOATS_(vshll_n_u16(vreinterpret_u16_u8(quarter[i]), 16)));
+}
 
 /* a, or the limit if a is below or above it. NaN stays. */
 DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit)
@@ -118,6 +128,7 @@ DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
+#define CODE_THRESHOLDS
 typedef int16_t i16x16 __attribute__((vector_size(32)));
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b)

@@ -150,16 +150,3 @@ DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
         sum[k] = lane[0];
     }
 }
-
-/* ---- Words ------------------------------------------------------------------------------------------------------- */
-
-typedef int16_t i16x16 __attribute__((vector_size(32)));
-
-DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b)
-{
-    const i16x16 less = a < b;
-    return (a & less) | (b & ~less);
-}
-
-/* a - b, or 0 if that is below 0; neither is below 0. */
-DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (a - b) & (a > b); }

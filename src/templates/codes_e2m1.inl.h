@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quantizes BF16 to e2m1 by comparisons instead of divisions; included by codes_lanes.inl.h, whose contract holds. A
- * code is the number of thresholds that |x| exceeds: the least quotients that become 0.5, 1, 1.5, 2, 3, 4 and 6, times
- * the scale. A threshold is the largest BF16 whose quotient, rounded as the arithmetic does, is still below. So it is
- * exact, and BF16 are compared as integers of 16 bits.
+/* Quantizes BF16 to e2m1 by comparisons instead of divisions; included by codes_lanes.inl.h, whose contract holds, for
+ * instruction sets that define CODE_THRESHOLDS. A code is the number of thresholds that |x| exceeds: the smallest
+ * quotients that become 0.5, 1, 1.5, 2, 3, 4 and 6, times the scale. A threshold is the largest BF16 whose quotient,
+ * rounded as the arithmetic does, is still below. So it is exact, and BF16 are compared as integers of 16 bits.
  *
  * Limits: scales from 2^-100 to 2^16, without IN_FLOAT to 1. Then thresholds are normal numbers, and no quotient but
  * that of 0 is 0. */
@@ -124,10 +124,40 @@ ALWAYS_INLINE void threshold_rows_2(const struct thresholds *t, int doubled, con
 }
 #endif
 
+ALWAYS_INLINE void threshold_rows_1(const struct thresholds *t, const unsigned char *x, ptrdiff_t x_stride,
+                                    unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length)
+{
+    for (size_t i = 0; i < runs; i++) {
+        const uint16_t *from = (const uint16_t *)(x + (ptrdiff_t)i * x_stride);
+        unsigned char *to = codes + (ptrdiff_t)i * code_stride;
+        for (size_t j = 0; j < length; j += THRESHOLD_LANES) {
+            __builtin_prefetch((const unsigned char *)(from + j) + CODE_PREFETCH_BYTES);
+            const u8_lanes bytes = __builtin_convertvector(threshold_codes(t, i, from + j), u8_lanes);
+            memcpy(to + j, &bytes, sizeof bytes);
+        }
+    }
+}
+
+/* Adds up the errors of runs from their codes, in a loop of its own: codes just stored would have to be waited for. */
+ALWAYS_INLINE void threshold_errors(int how, const unsigned char *x, ptrdiff_t x_stride, const unsigned char *codes,
+                                    ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,
+                                    struct code_sums *sums)
+{
+    const int product = how & IN_FLOAT ? how : how | BY_RECIPROCAL;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
+        const f32x16 run_scale = f32x16_splat(scale[i]);
+        for (ptrdiff_t j = 0; j < (ptrdiff_t)length; j += THRESHOLD_LANES) {
+            const f32x16 value = f32x16_load_bf16(x + i * x_stride + 2 * j);
+            const f32x16 number = f32x16_load_e2m1(codes + i * code_stride + j);
+            code_sums_add(sums, f32x16_sub(value, NATIVE(lanes_product)(product, number, run_scale)), value);
+        }
+    }
+}
+
 /* Runs of full vectors. Returns how many it has quantized: all of THRESHOLD_RUNS or `runs`, or none. */
 ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,
                                     ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,
-                                    ptrdiff_t qparam_stride)
+                                    ptrdiff_t qparam_stride, struct code_sums *sums)
 {
     float scales[THRESHOLD_RUNS];
     struct thresholds t;
@@ -146,17 +176,10 @@ ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x
             threshold_rows_2(&t, 0, (const uint16_t *)x, codes);
         else
             threshold_rows_2(&t, 1, (const uint16_t *)x, codes);
-        return runs;
-    }
+    } else
 #endif
-    for (size_t i = 0; i < runs; i++) {
-        const uint16_t *from = (const uint16_t *)(x + (ptrdiff_t)i * x_stride);
-        unsigned char *to = codes + (ptrdiff_t)i * code_stride;
-        for (size_t j = 0; j < length; j += THRESHOLD_LANES) {
-            __builtin_prefetch((const unsigned char *)(from + j) + CODE_PREFETCH_BYTES);
-            const u8_lanes bytes = __builtin_convertvector(threshold_codes(&t, i, from + j), u8_lanes);
-            memcpy(to + j, &bytes, sizeof bytes);
-        }
-    }
+        threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+    if (how & WITH_SUM)
+        threshold_errors(how, x, x_stride, codes, code_stride, runs, length, scale, sums);
     return runs;
 }

@@ -91,12 +91,20 @@ ALWAYS_INLINE f32x16 NATIVE(lanes_code)(const struct NATIVE(lane_constants) * c,
     return f32x16_if_number(v, f32x16_or(magnitude, sign), c->nan);
 }
 
+/* number * scale, rounded to the dtype. With BY_RECIPROCAL both have at most 8 digits. Their product has at most 16,
+ * and Veltkamp's splitting of a float with a last digit of 0 rounds ties to even. */
+ALWAYS_INLINE f32x16 NATIVE(lanes_product)(int how, f32x16 number, f32x16 scale)
+{
+    const f32x16 product = f32x16_mul(number, scale);
+    return how & BY_RECIPROCAL ? NATIVE(lanes_split)(product) : lanes_round(product);
+}
+
 /* x - dequantized number, with one rounding for each operation of NATIVE(dequantize) and one for the difference. */
 ALWAYS_INLINE f32x16 NATIVE(lanes_error)(int how, f32x16 x, f32x16 number, const struct NATIVE(lane_qparams) * p)
 {
     if (how & ZERO_POINT)
         number = NATIVE(lanes_native)(how, f32x16_sub(number, p->zero_point_sub));
-    return f32x16_sub(x, lanes_round(f32x16_mul(number, p->scale)));
+    return f32x16_sub(x, NATIVE(lanes_product)(how, number, p->scale));
 }
 
 /* At most 16 elements. Those that are missing count as 0 in the sums, whatever their code is. */
@@ -126,7 +134,9 @@ ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, i
 }
 
 #if MANTISSA_BITS == 7
+#ifdef CODE_THRESHOLDS
 #include "templates/codes_e2m1.inl.h"
+#endif
 
 /* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
  * that of 16 neighbours in a vector. */
@@ -141,6 +151,41 @@ ALWAYS_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, 
     f32x16_store_byte_pairs(to, even, odd);
 }
 
+#endif
+
+#if MANTISSA_BITS == 7 && defined CODE_LOOKUP
+/* Adds up the errors of 64 elements, whose codes are stored. scale: for e4m3 times E4M3_NUMBER_SCALE. table: the
+ * dequantized numbers of all integer codes. */
+ALWAYS_INLINE void NATIVE(table_errors)(int how, int kind, const element *from, const unsigned char *codes,
+                                        f32x16 scale, f32x16 table, struct code_sums *sums)
+{
+    for (size_t j = 0; j < 64; j += 16) {
+        const f32x16 x = lanes_load(from + j);
+        const f32x16 number = kind == QOBS_CODE_INTEGER ? code_permute(table, codes + j)
+                                                        : NATIVE(lanes_product)(how, e4m3_numbers(codes + j), scale);
+        code_sums_add(sums, f32x16_sub(x, number), x);
+    }
+}
+
+/* Returns how many elements it has quantized, a multiple of 64. */
+ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how, int kind, const element *from,
+                                       unsigned char *to, size_t length, float scale, struct code_sums *sums)
+{
+    const struct code_lookup t = code_lookup_of(c, kind, scale);
+    const f32x16 number_scale = f32x16_splat(kind == QOBS_CODE_INTEGER ? scale : scale * E4M3_NUMBER_SCALE);
+    const f32x16 table = NATIVE(lanes_product)(how, int4_numbers(), number_scale);
+    size_t j = 0;
+    for (; length - j >= 64; j += 64) {
+        const unsigned char *at = (const unsigned char *)(from + j);
+        table_codes(&t, kind, at, to + j);
+        if (!(how & WITH_SUM))
+            continue;
+        __builtin_prefetch(at + CODE_PREFETCH_BYTES);
+        __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
+        NATIVE(table_errors)(how, kind, from + j, to + j, number_scale, table, sums);
+    }
+    return j;
+}
 #endif
 
 ALWAYS_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
@@ -178,17 +223,17 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
     struct code_sums sums = code_sums_of(sum);
 #if MANTISSA_BITS == 7 && defined CODE_LOOKUP
     const struct code_tables *tables =
-        how & (WITH_SUM | ZERO_POINT | IN_FLOAT) ? NULL : tables_of(kind, q->quant_min, q->quant_max);
+        how & (ZERO_POINT | IN_FLOAT) ? NULL : tables_of(kind, q->quant_min, q->quant_max);
     const struct table_constants table = table_constants(tables);
 #endif
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const element *from = (const element *)(x + i * x_stride);
         unsigned char *to = codes + i * code_stride;
         const ptrdiff_t at = i * qparam_stride;
-#if MANTISSA_BITS == 7
-        if (kind == QOBS_CODE_E2M1 && !(how & (WITH_SUM | ZERO_POINT))) {
+#if MANTISSA_BITS == 7 && defined CODE_THRESHOLDS
+        if (kind == QOBS_CODE_E2M1 && !(how & ZERO_POINT)) {
             const size_t done = threshold_rows(how, x + i * x_stride, x_stride, to, code_stride, runs - (size_t)i,
-                                               length, scale + at, qparam_stride);
+                                               length, scale + at, qparam_stride, &sums);
             i += (ptrdiff_t)done - 1;
             if (done > 0)
                 continue;
@@ -198,7 +243,8 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
         const real s = scale[at];
         size_t done = 0;
 #if MANTISSA_BITS == 7 && defined CODE_LOOKUP
-        if (tables && may_look_up(kind, s) && (done = table_run(&table, kind, from, to, length, s)) == length)
+        if (tables && may_look_up(kind, s) &&
+            (done = NATIVE(table_run)(&table, how | BY_RECIPROCAL, kind, from, to, length, s, &sums)) == length)
             continue;
 #endif
         struct NATIVE(lane_qparams) p = {.scale = f32x16_splat(s)};

@@ -30,7 +30,7 @@ enum {
     IN_FLOAT = 4,
     TORCH = 8,
     INTEGER_GRID = 16,
-    BY_RECIPROCAL = 32, /* the divisor is 1 / scale */
+    BY_RECIPROCAL = 32, /* may_multiply() allows the divisor 1 / scale */
     WITH_SUM = 64       /* squared errors are added up */
 };
 

@@ -627,6 +627,14 @@ static inline __m512i _mm512_packus_epi16(__m512i x, __m512i y)
     return r.i;
 }
 
+static inline __m512i _mm512_cvtepu8_epi32(__m128i x)
+{
+    const union emulated a = {.quarter_i = {x}};
+    union emulated r;
+    EACH(16) r.u32[n] = a.u8[n];
+    return r.i;
+}
+
 static inline __m512i _mm512_cvtepu16_epi32(__m256i x)
 {
     const union emulated a = {.half_i = {x, x}};

@@ -200,6 +200,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(unpacklo_epi64, i, j);
     I(unpackhi_epi64, i, j);
 
+    I(cvtepu8_epi32, _mm256_castsi256_si128(high));
     I(cvtepu16_epi32, high);
     I(cvtepi32_epi16, i);
     I(cvtepi32_epi8, i);
