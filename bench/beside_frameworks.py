@@ -163,6 +163,37 @@ def local_hessian(upstream, dropin):
     case("int4-block-128", num_bits=4, block_sizes={-1: 128})
 
 
+def quark():
+    """The scales of MX blocks of 1024 x 1024: the magnitudes in shared buffers, and the search."""
+    from qobs import quark as dropin
+    from quark.torch.quantization.config.config import QTensorConfig
+    from quark.torch.quantization.config.type import Dtype, QSchemeType
+    from quark.torch.quantization.observer import observer
+
+    upstream = installed("amd-quark")
+
+    def case(label, name):
+        cls = getattr(observer, name)
+        config = QTensorConfig(
+            observer_cls=cls,
+            dtype=Dtype.fp4,
+            qscheme=QSchemeType.per_group,
+            ch_axis=-1,
+            group_size=32,
+            scale_format="e8m0",
+            scale_calculation_mode="even",
+            symmetric=True,
+        )
+        for dtype in (torch.float32, torch.bfloat16):
+            x, made = torch.randn(1024, 1024, generator=GENERATOR).to(dtype), cls(config)
+            made(x)
+            run = (lambda: made(x)) if label == "forward" else (lambda: made.calculate_qparams())
+            beside(f"dropin/quark/{name}-{label}/{str(dtype)[6:]}", upstream, dropin, run, x.numel())
+
+    case("forward", "PerBlockMXBufferReuseObserver")
+    case("search", "PerBlockMXDiffsObserver")
+
+
 # ---- Small calls ----
 
 
@@ -213,7 +244,7 @@ def declined():
     return with_dropin - without
 
 
-CASES = {"llmcompressor": llmcompressor, "torch": torch_ao, "modelopt": modelopt}
+CASES = {"llmcompressor": llmcompressor, "torch": torch_ao, "modelopt": modelopt, "quark": quark}
 SMALL = {"python-minmax-768": above_bare, "python-declined-768": declined}
 
 

@@ -26,9 +26,10 @@ const CodeKind kKinds[] = {
 };
 
 // The slice of `kSliceRows` rows at `data`; codes of 4 bits are packed.
-void QuantizeSlice(const CodeKind &kind, const qobs_config *config, const unsigned char *data, const Room &scale,
-                   unsigned char *codes)
+void QuantizeSlice(const CodeKind &kind, bool errors, const qobs_config *config, const unsigned char *data,
+                   const Room &scale, unsigned char *codes)
 {
+    double squared_error, energy;
     static const float global = 10;
     const int64_t shape[] = {kSliceRows, kColumns}, scales = kSliceRows * kColumns / kind.group;
     const size_t count = static_cast<size_t>(kSliceRows * kColumns);
@@ -44,15 +45,17 @@ void QuantizeSlice(const CodeKind &kind, const qobs_config *config, const unsign
     args.codes = codes;
     args.codes_size = count * static_cast<size_t>(kind.bits) / 8;
     args.packed = kind.bits == 4;
+    args.squared_error = errors ? &squared_error : nullptr;
+    args.energy = errors ? &energy : nullptr;
     Check(qobs_quantize(&args, &error), error);
 }
 
-// `bytes` of weights; read and written bytes count.
-Case Codes(const char *isa, const CodeKind &kind, size_t bytes)
+// `bytes` of weights; read and written bytes count. errors: the sums for the summary of `qobs quantize`, too.
+Case Codes(const char *isa, const CodeKind &kind, bool errors, size_t bytes)
 {
     const size_t slice = static_cast<size_t>(kSliceRows * kColumns) * kBf16.size, slices = std::max<size_t>(bytes / slice, 1);
     const size_t written = slice / 2 * static_cast<size_t>(kind.bits) / 8;
-    return {std::string("codes/") + isa + "/bf16/" + kind.name, static_cast<double>(slices * (slice + written)),
+    return {std::string(errors ? "codes-errors/" : "codes/") + isa + "/bf16/" + kind.name, static_cast<double>(slices * (slice + written)),
             static_cast<double>(slices * slice / 2), [=, &kind] {
                 const auto config = Config("llmc.memoryless_minmax", kind.settings);
                 const unsigned char *data = Gaussian(kBf16, slices * slice);
@@ -65,7 +68,7 @@ Case Codes(const char *isa, const CodeKind &kind, size_t bytes)
                 return [=, &kind] {
                     UseIsa(isa);
                     for (size_t i = 0; i < slices; i++)
-                        QuantizeSlice(kind, config.get(), data + i * slice, scale, packed + i * written);
+                        QuantizeSlice(kind, errors, config.get(), data + i * slice, scale, packed + i * written);
                 };
             }};
 }
@@ -95,7 +98,8 @@ void RegisterCodes()
     const size_t bytes = LevelNamed("memory").bytes;
     for (const CodeKind &kind : kKinds) {
         for (const kernel_table *table : Isas())
-            Benchmark(Codes(table->isa, kind, bytes));
-        Pair(std::string("codes-copy/") + kind.name, Codes(Isas().back()->isa, kind, bytes), Copy(kind, bytes), Unit::kBytes);
+            for (bool errors : {false, true})
+                Benchmark(Codes(table->isa, kind, errors, bytes));
+        Pair(std::string("codes-copy/") + kind.name, Codes(Isas().back()->isa, kind, false, bytes), Copy(kind, bytes), Unit::kBytes);
     }
 }
