@@ -243,6 +243,17 @@ def test_ignore_list():
     equal(ignore("twice"), ["re:vision", "model.layers.0.mlp.gate", "re:audio"], "both lists, without what is quantized now")
 
 
+def test_nothing():
+    """A model of which no layer is quantized is written with a warning and status 3, or with that of model_free_ptq."""
+    make_model("in")
+    for option in (("--targets", "q_proj"), ("--ignore", "re:.*")):
+        for compat, status in (("vllm", 3), ("llm-compressor", 0)):
+            run = quantize("in", "-o", "out", "--replace", "--compat", compat, *option)
+            equal(run.returncode, status, f"{option} --compat {compat}: exit status")
+            check("no layer was quantized" in run.stderr, f"{option} --compat {compat}: warns", run.stderr)
+            check(is_complete("out"), f"{option} --compat {compat}: complete")
+
+
 def test_names():
     """A16: names never reach the terminal as control characters."""
     make_model("in")

@@ -91,7 +91,8 @@ static int run(struct quantize_options *o, struct threads *threads)
     if (code == EXIT_OK)
         code = report_publish(&report, text);
     if (code == EXIT_OK)
-        code = quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout);
+        code = quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout,
+                                o->args.compat == QOBS_COMPAT_LLM_COMPRESSOR); /* upstream finds nothing wrong either */
     report_close(&report);
     o->args.report = NULL;
     free(text);
