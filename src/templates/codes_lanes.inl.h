@@ -167,7 +167,8 @@ ALWAYS_INLINE void NATIVE(table_errors)(int how, int kind, const element *from, 
     }
 }
 
-/* Returns how many elements it has quantized, a multiple of 64. */
+/* Returns how many elements it has quantized, a multiple of 64. Errors are added up a step later than codes are stored,
+ * so that they do not wait for them. */
 ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how, int kind, const element *from,
                                        unsigned char *to, size_t length, float scale, struct code_sums *sums)
 {
@@ -181,9 +182,11 @@ ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how,
         __builtin_prefetch(at + ahead);
         __builtin_prefetch(at + ahead + 64);
         table_codes(&t, kind, at, to + j);
-        if (how & WITH_SUM)
-            NATIVE(table_errors)(how, kind, from + j, to + j, number_scale, table, sums);
+        if (how & WITH_SUM && j > 0)
+            NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);
     }
+    if (how & WITH_SUM && j > 0)
+        NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);
     return j;
 }
 #endif
