@@ -176,9 +176,12 @@ ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x
             threshold_rows_2(&t, 0, (const uint16_t *)x, codes);
         else
             threshold_rows_2(&t, 1, (const uint16_t *)x, codes);
-    } else
-#endif
+    } else {
         threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+    }
+#else
+    threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+#endif
     if (how & WITH_SUM)
         threshold_errors(how, x, x_stride, codes, code_stride, runs, length, scale, sums);
     return runs;
