@@ -38,7 +38,7 @@ DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
     return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
 }
 
-/* The numbers of 16 codes of e2m1. As BF16 they have no more than two bytes, which two tables have. */
+/* The numbers of 16 codes of e2m1, made as BF16: a table has their low bytes, another one their high bytes. */
 DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
 {
     const __m128i low = _mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64);

@@ -43,7 +43,7 @@ DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
     F32X16_EACH(vcvt_f32_f16(vreinterpret_f16_u16(quarter_load(p, i))));
 }
 
-/* The numbers of 16 codes of e2m1. As BF16 they have no more than two bytes, which two tables have. */
+/* The numbers of 16 codes of e2m1, made as BF16: a table has their low bytes, another one their high bytes. */
 DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
 {
     static const uint8_t low[] = {0, 0, 128, 192, 0, 64, 128, 192, 0, 0, 128, 192, 0, 64, 128, 192};

@@ -138,7 +138,8 @@ ALWAYS_INLINE void threshold_rows_1(const struct thresholds *t, const unsigned c
     }
 }
 
-/* Adds up the errors of runs from their codes, in a loop of its own: codes just stored would have to be waited for. */
+/* Adds up the errors of runs from their codes. It is a loop of its own because loads of codes that were just stored
+ * wait for the stores. */
 ALWAYS_INLINE void threshold_errors(int how, const unsigned char *x, ptrdiff_t x_stride, const unsigned char *codes,
                                     ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,
                                     struct code_sums *sums)

@@ -91,8 +91,8 @@ ALWAYS_INLINE f32x16 NATIVE(lanes_code)(const struct NATIVE(lane_constants) * c,
     return f32x16_if_number(v, f32x16_or(magnitude, sign), c->nan);
 }
 
-/* number * scale, rounded to the dtype. With BY_RECIPROCAL both have at most 8 digits. Their product has at most 16,
- * and Veltkamp's splitting of a float with a last digit of 0 rounds ties to even. */
+/* number * scale, rounded to the dtype. With BY_RECIPROCAL both have at most 8 binary digits and their product at most
+ * 16. Veltkamp's splitting rounds ties to even if the last of a float's 24 digits is 0, which it is then. */
 ALWAYS_INLINE f32x16 NATIVE(lanes_product)(int how, f32x16 number, f32x16 scale)
 {
     const f32x16 product = f32x16_mul(number, scale);

@@ -124,8 +124,8 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const bool part = cJSON_HasObjectItem(json, "part"), empty = cJSON_GetArraySize(layers) == 0;
     if (empty && !part)
         print_warning(
-            "no layer was quantized: no weight fits --targets, or --ignore leaves all of them out; both match "
-            "from the start of a module's name (re:.*q_proj finds every q_proj)");
+            "no layer was quantized: no weight fits --targets, or all that fit are ignored; --targets and --ignore "
+            "match from the start of a module's name (re:.*q_proj finds every q_proj)");
     int code = EXIT_OK;
     if (!quiet) {
         const double before = number_of(json, "bytes_before"), after = number_of(json, "bytes_after");

@@ -9,7 +9,7 @@
 
 /* Prints warnings to standard error, and to standard output the sizes, the tensors that were left out and the layers
  * with the largest errors: ten, or all of them. `report` is the JSON of qobs_checkpoint_quantize; seconds 0: not known.
- * Returns an exit code: EXIT_INCOMPLETE if no layer was quantized, but for may_be_empty. */
+ * Returns an exit code. It is EXIT_INCOMPLETE if no layer was quantized, unless may_be_empty is set. */
 int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet, bool may_be_empty);
 
 #endif
