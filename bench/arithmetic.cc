@@ -23,7 +23,7 @@ Call Quantize(const kernel_table &table, const Dtype &dtype, const std::string &
     const size_t n = bytes / dtype.size, width = columns ? std::min(kColumns, n / 16) : kRun, rows = n / width;
     const unsigned char *data = Gaussian(dtype, bytes);
     const size_t reals = columns ? width : rows, real = dtype.size == 8 ? 8 : 4;
-    const Room scale(reals * real), zero(reals * real);
+    const Buffer scale(reals * real), zero(reals * real);
     unsigned char *const out = Results(bytes + 64) + (layout == "group-128-aliased" ? 64 : 0);
     for (size_t i = 0; i < reals; i++)
         if (real == 8)
@@ -48,7 +48,7 @@ Call Squares(const kernel_table &table, const Dtype &dtype, size_t bytes)
 {
     const size_t n = bytes / dtype.size, columns = std::min(kColumns, n / 16);
     const unsigned char *data = Gaussian(dtype, bytes);
-    const Room sum(columns * sizeof(double));
+    const Buffer sum(columns * sizeof(double));
     const auto kernel = table.squares_columns[dtype.kernel];
     return [=, size = dtype.size] { kernel(data, static_cast<ptrdiff_t>(columns * size), n / columns, columns, sum.As<double>()); };
 }

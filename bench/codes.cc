@@ -27,7 +27,7 @@ const CodeKind kKinds[] = {
 
 // The slice of `kSliceRows` rows at `data`; codes of 4 bits are packed.
 void QuantizeSlice(const CodeKind &kind, bool errors, const qobs_config *config, const unsigned char *data,
-                   const Room &scale, unsigned char *codes)
+                   const Buffer &scale, unsigned char *codes)
 {
     double squared_error, energy;
     static const float global = 10;
@@ -60,7 +60,7 @@ Case Codes(const char *isa, const CodeKind &kind, bool errors, size_t bytes)
                 const auto config = Config("llmc.memoryless_minmax", kind.settings);
                 const unsigned char *data = Gaussian(kBf16, slices * slice);
                 unsigned char *packed = Results(slices * written);
-                const Room scale(slice / 2 / static_cast<size_t>(kind.group) * 2);
+                const Buffer scale(slice / 2 / static_cast<size_t>(kind.group) * 2);
                 // From 2^-7 to 2^-6, with all significands of bf16, or with those of e4m3 beside a global scale.
                 const size_t step = kind.global_scale ? 16 : 1;
                 for (size_t i = 0; i < slice / 2 / static_cast<size_t>(kind.group); i++)

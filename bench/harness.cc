@@ -150,7 +150,7 @@ unsigned char *Results(size_t bytes)
     return results;
 }
 
-Room::Room(size_t bytes)
+Buffer::Buffer(size_t bytes)
 {
     void *p = nullptr;
     if (posix_memalign(&p, 64, bytes + 64) != 0)

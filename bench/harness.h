@@ -64,11 +64,11 @@ const unsigned char *Gaussian(const Dtype &dtype, size_t bytes);
 // measured in turns share cache and pages. The distance between elements and results alone is worth tens of per cent.
 unsigned char *Results(size_t bytes);
 
-// Room for results, zeroed, 64-aligned.
-class Room
+// Memory for results, zeroed, 64-aligned.
+class Buffer
 {
   public:
-    explicit Room(size_t bytes);
+    explicit Buffer(size_t bytes);
     unsigned char *Bytes() const { return bytes_.get(); }
     template <typename T> T *As() const { return reinterpret_cast<T *>(bytes_.get()); }
 

@@ -75,7 +75,7 @@ std::function<void()> Make(const kernel_table &table, const Distribution &distri
 {
     const Data &data = Drawn(distribution, dtype, bytes);
     const binning binning = qobs_binning_of(data.min, data.max, bins, false, false);
-    const Room counters(QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));
+    const Buffer counters(QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));
     const auto kernel = table.histogram_rows[dtype.kernel];
     const size_t n = bytes / dtype.size;
     auto counted = std::make_shared<uint64_t>(0);

@@ -26,7 +26,7 @@ void RegisterLimits()
         Benchmark(c);
     }
     Benchmark({"limit/count", 0, 4096, [] {
-                   const Room counters(2048 * sizeof(uint32_t)), index(4096 * sizeof(uint32_t));
+                   const Buffer counters(2048 * sizeof(uint32_t)), index(4096 * sizeof(uint32_t));
                    for (uint32_t i = 0; i < 4096; i++)
                        index.As<uint32_t>()[i] = i * 7 % 2048;  // none soon again
                    return [=] { Limits().count(counters.As<uint32_t>(), index.As<uint32_t>(), 4096); };

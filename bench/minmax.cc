@@ -36,7 +36,8 @@ Call Blocks(const kernel_table &table, const Dtype &dtype, const unsigned char *
     const struct loops loops = {data, nullptr, 0, 4,
                               {{all / columns / side, side * columns * size, 0, across}, {side, columns * size, 0, 0},
                                  {across, side * size, 0, 1}, {side, size, 0, 0}}};
-    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size), scratch(qobs_minmax_scratch(&loops, dtype.size, false));
+    const Buffer min(n / side / side * dtype.size), max(n / side / side * dtype.size);
+    const Buffer scratch(qobs_minmax_scratch(&loops, dtype.size, false));
     return [=, &table, &dtype] {
         nonfinite_count nonfinite = {};
         qobs_minmax_loops(&loops, &table, dtype.kernel, dtype.size, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);
@@ -51,7 +52,7 @@ Call Indexed(const kernel_table &table, const Dtype &dtype, const unsigned char 
     for (size_t j = 0; j < columns; j++)
         (*group)[j] = static_cast<uint32_t>(j % groups);
     std::shuffle(group->begin(), group->end(), std::mt19937(2));
-    const Room min(rows * groups * dtype.size), max(rows * groups * dtype.size), scratch(QOBS_INDEXED_SCRATCH(groups));
+    const Buffer min(rows * groups * dtype.size), max(rows * groups * dtype.size), scratch(QOBS_INDEXED_SCRATCH(groups));
     const auto kernel = table.minmax_indexed[dtype.kernel];
     return [=, size = dtype.size] {
         nonfinite_count nonfinite = {};
@@ -77,7 +78,7 @@ Call Make(const kernel_table &table, const Dtype &dtype, const Layout &layout, s
         return Indexed(table, dtype, data, n);
     const bool columns = layout.kind == Layout::kColumns;
     const size_t length = LengthOf(layout, n), runs = n / length, outputs = columns ? length : runs;
-    const Room min(outputs * dtype.size), max(outputs * dtype.size);
+    const Buffer min(outputs * dtype.size), max(outputs * dtype.size);
     const auto stride = static_cast<ptrdiff_t>(length * dtype.size);
     const auto by_rows = table.minmax_rows[dtype.kernel];
     const auto by_columns = table.minmax_columns[dtype.kernel];
@@ -96,7 +97,7 @@ Call MakeAbsmax(const kernel_table &table, const Dtype &dtype, const Layout &lay
     const size_t n = bytes / dtype.size, length = LengthOf(layout, n), runs = n / length;
     const bool columns = layout.kind == Layout::kColumns;
     const unsigned char *data = Gaussian(dtype, bytes);
-    const Room absmax((columns ? length : runs) * dtype.size);
+    const Buffer absmax((columns ? length : runs) * dtype.size);
     const auto stride = static_cast<ptrdiff_t>(length * dtype.size);
     const auto by_rows = table.absmax_rows[dtype.kernel];
     const auto by_columns = table.absmax_columns[dtype.kernel];

@@ -39,7 +39,7 @@ size_t Qparams(const KernelKind &kind) { return kind.n <= QOBS_SEARCH_FEW ? QOBS
 std::function<void()> Make(const kernel_table &table, const KernelKind &kind)
 {
     const size_t qparams = Qparams(kind), elements = kind.n * qparams, count = kind.candidates * qparams;
-    const Room x(elements * sizeof(float)), scale(count * sizeof(float)), inverse(count * sizeof(float)), shift(count * sizeof(float)),
+    const Buffer x(elements * sizeof(float)), scale(count * sizeof(float)), inverse(count * sizeof(float)), shift(count * sizeof(float)),
         sum(count * sizeof(float));
     quantizer quantizer;
     if (kind.format)
@@ -136,7 +136,7 @@ Case SearchCase(const char *isa, const Dtype &dtype, const std::string &preset, 
                 const auto config = Config(preset, settings);
                 const auto runtime = Threads(threads);
                 const unsigned char *data = Gaussian(dtype, static_cast<size_t>(n) * dtype.size);
-                const Room min(static_cast<size_t>(n) / 16 * dtype.size), max(static_cast<size_t>(n) / 16 * dtype.size);
+                const Buffer min(static_cast<size_t>(n) / 16 * dtype.size), max(static_cast<size_t>(n) / 16 * dtype.size);
                 const size_t ranges = RangeCount(config.get(), dtype, {rows, 4096});
                 return [=, &dtype] {
                     qobs_error error;

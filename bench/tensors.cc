@@ -57,7 +57,7 @@ Case Minmax(const char *isa, const Dtype &dtype, const std::string &settings, co
                 const auto config = Config("llmc.memoryless_minmax", settings);
                 const auto runtime = Threads(threads);
                 const unsigned char *data = Gaussian(dtype, bytes);
-                const Room min(bytes / 16), max(bytes / 16);
+                const Buffer min(bytes / 16), max(bytes / 16);
                 const size_t ranges = RangeCount(config.get(), dtype, shape);
                 return [=, &dtype] {
                     qobs_error error;
@@ -101,7 +101,7 @@ std::string SettingsOf(const std::string &preset)
 }
 
 // One scale and one zero point, or what stands for them; observers that look at no data have none.
-void ReadResults(const qobs_observer *observer, const Room &workspace, size_t size)
+void ReadResults(const qobs_observer *observer, const Buffer &workspace, size_t size)
 {
     qobs_error error;
     for (const char *name : {"scale", "zero_point", "amax"}) {
@@ -125,7 +125,7 @@ Case Observe(const char *isa, const Dtype &dtype, const std::string &preset)
                 Check(qobs_observer_create(&created, config.get(), nullptr, &error), error);
                 const std::shared_ptr<qobs_observer> observer(created, qobs_observer_destroy);
                 const unsigned char *data = Gaussian(dtype, bytes);
-                const Room workspace(bytes);
+                const Buffer workspace(bytes);
                 return [=, &dtype] {
                     qobs_error e;
                     const int64_t shape[] = {kRows, kColumns};
@@ -171,7 +171,7 @@ void RegisterObservers()
     // The range with the least divergence, of 2048 bins.
     Benchmark({"observer-range/entropy-2048", 2048 * 4, 2048, [] {
                    const auto config = Config("modelopt.HistogramCalibrator", "");
-                   const Room counts(2048 * sizeof(float)), edges(2049 * sizeof(float));
+                   const Buffer counts(2048 * sizeof(float)), edges(2049 * sizeof(float));
                    for (int i = 0; i < 2049; i++) {
                        edges.As<float>()[i] = static_cast<float>(i) / 512;
                        if (i < 2048)
