@@ -4,7 +4,7 @@
 /* The names of layers that share a global scale, against llm-compressor's resolution of its fused mappings (suite
  * fused_names: present names and the groups they make). */
 #include "golden.h"
-#include "schemes/fused.h"
+#include "model/fused.h"
 
 enum { NAMES = 32, NAME = 96 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "qobs/format.h"
-#include "quantize/stored_qparams.h"
+#include "model/stored_qparams.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "activations/llama_names.h"
-#include "quantize/status.h"
+#include "files/status.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/names.h"
+#include "model/names.h"
 
 const char *const activation_bases[ACTIVATION_KINDS] = {"input", "output", "k", "v"};
 const char *const activation_suffixes[ACTIVATION_KINDS] = {".input", ".output", ".k_states", ".v_states"};

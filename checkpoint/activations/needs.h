@@ -5,7 +5,7 @@
  * attention under a kv_cache_scheme. */
 #pragma once
 
-#include "quantize/weights.h"
+#include "model/weights.h"
 #include "schemes/quant_config.h"
 
 enum activation_kind { ACTIVATION_INPUT, ACTIVATION_OUTPUT, ACTIVATION_K, ACTIVATION_V, ACTIVATION_KINDS };

@@ -13,7 +13,7 @@
 
 #include "files/json.h"
 #include "files/mapped.h"
-#include "quantize/status.h"
+#include "files/status.h"
 
 static const char extension[] = ".qobs";
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "schemes/fused.h"
+#include "model/fused.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 

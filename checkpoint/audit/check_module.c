@@ -10,7 +10,7 @@
 
 #include "audit/audit.h"
 #include "qobs/stateless.h"
-#include "quantize/stored_qparams.h"
+#include "model/stored_qparams.h"
 
 /* ---- Dtypes and shapes ------------------------------------------------------------------------------------------- */
 

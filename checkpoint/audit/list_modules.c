@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "audit/audit.h"
-#include "quantize/names.h"
-#include "schemes/fused.h"
+#include "model/names.h"
+#include "model/fused.h"
 #include "schemes/match.h"
 
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)

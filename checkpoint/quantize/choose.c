@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/names.h"
+#include "model/names.h"
 #include "schemes/match.h"
 
 struct choice {

@@ -4,7 +4,7 @@
 /* Decides which tensors are quantized, with which group of the configuration. */
 #pragma once
 
-#include "quantize/weights.h"
+#include "model/weights.h"
 #include "schemes/quant_config.h"
 
 /* Fills `reason` and `group` of every weight. Under QOBS_COMPAT_LLM_COMPRESSOR "Linear" targets every weight; otherwise

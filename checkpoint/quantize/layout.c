@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/names.h"
-#include "schemes/fused.h"
+#include "model/names.h"
+#include "model/fused.h"
 
 struct group_storage group_storage(const struct quant_group *group)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "files/json.h"
-#include "quantize/names.h"
+#include "model/names.h"
 
 static cJSON *text_of(const char *text, size_t length)
 {

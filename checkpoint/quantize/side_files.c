@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "files/json_print.h"
-#include "quantize/names.h"
+#include "model/names.h"
 
 int side_files_copy(struct quantize_run *run, struct fail *f)
 {

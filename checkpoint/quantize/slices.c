@@ -8,7 +8,7 @@
 
 #include "qobs/stateless.h"
 #include "quantize/run.h"
-#include "quantize/stored_qparams.h"
+#include "model/stored_qparams.h"
 
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size)
 {

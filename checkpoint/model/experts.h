@@ -4,7 +4,7 @@
 /* Experts that lie in one tensor become one matrix, or one bias, each. */
 #pragma once
 
-#include "quantize/weights.h"
+#include "model/weights.h"
 
 enum expert_kind {
     EXPERTS_NONE,   /* no tensor of experts */

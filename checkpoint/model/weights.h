@@ -5,7 +5,7 @@
  * each, and weights that are quantized already are read as the numbers they mean. */
 #pragma once
 
-#include "quantize/model.h"
+#include "model/model.h"
 
 enum weight_encoding {
     WEIGHT_PLAIN,     /* numbers of its dtype */

@@ -3,14 +3,14 @@
 
 /* The layouts of experts: transformers' models multiply from the left or from the right, and join gate_proj and up_proj
  * as halves or, in gpt-oss, in turns. */
-#include "quantize/experts.h"
+#include "model/experts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/names.h"
+#include "model/names.h"
 
 /* The place of the rows of one part (gate_proj, up_proj) in the tensor of all. */
 struct expert_layout {

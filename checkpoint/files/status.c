@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Formats messages of failures. */
-#include "quantize/status.h"
+#include "files/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>

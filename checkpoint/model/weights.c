@@ -2,12 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Lists of weights that grow and are searched. */
-#include "quantize/weights.h"
+#include "model/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/names.h"
+#include "model/names.h"
 
 int weight_list_append(struct weight_list *list, struct weight w, char *name, struct fail *f)
 {

@@ -3,7 +3,7 @@
 
 /* Members of a set have one parent: the names up to the part that differs are the same. Names are sorted by parent and
  * set, so that members lie side by side. */
-#include "schemes/fused.h"
+#include "model/fused.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "files/safetensors.h"
 #include "files/source_tree.h"
-#include "quantize/status.h"
+#include "files/status.h"
 
 struct model_shard {
     const char *path; /* relative to the root; belongs to the tree */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* How functions of checkpoint/quantize/ fail: they return a status of qobs/qobs.h and leave a message. */
+/* How functions above files/ fail: they return a status of qobs/qobs.h and leave a message. */
 #pragma once
 
 #include "files/fail.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Names tell the kind of a tensor. */
-#include "quantize/names.h"
+#include "model/names.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Finds the index, opens the shards and joins their tensors. */
-#include "quantize/model.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,14 +2,14 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Lists tensors and finds the scales of block-FP8 weights. experts.c splits experts. */
-#include "quantize/experts.h"
+#include "model/experts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/names.h"
+#include "model/names.h"
 
 /* The weight of a complete tensor. */
 static struct weight of_tensor(const struct model_tensor *source)

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Conversions of single numbers. */
-#include "quantize/stored_qparams.h"
+#include "model/stored_qparams.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 /* Reads rows of a weight as numbers: gathers strided matrices and dequantizes encoded ones. */
 #include <string.h>
 
-#include "quantize/weights.h"
+#include "model/weights.h"
 
 bool weight_is_in_place(const struct weight *w)
 {
