@@ -223,7 +223,8 @@ static int open_parts(struct model *m, struct fail *f)
     RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_without_index(m, f));
     RETURN_IF_NOT_OK(sort_tensors(m, f));
     RETURN_IF_NOT_OK(list_unnamed(m, f));
-    return read_config(m, f);
+    RETURN_IF_NOT_OK(read_config(m, f));
+    return model_list_configs(m, f);
 }
 
 int model_open(struct model *model, const char *directory, struct fail *f)
@@ -247,6 +248,9 @@ void model_close(struct model *model)
     free(model->shards);
     free(model->tensors);
     free(model->unnamed);
+    for (size_t i = 0; i < model->config_count; i++)
+        free(model->configs[i].path);
+    free(model->configs);
     cJSON_Delete(model->config);
     source_tree_free(&model->tree);
     *model = (struct model){0};
@@ -257,11 +261,4 @@ const struct model_tensor *model_find(const struct model *model, const char *nam
     const struct st_tensor wanted = {.name = (char *)(uintptr_t)name};
     const struct model_tensor key = {.stored = &wanted};
     return bsearch(&key, model->tensors, model->count, sizeof key, compare_tensors);
-}
-
-const cJSON *model_config_item(const struct model *model, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(model->config, key);
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(model->config, "text_config");
-    return item ? item : cJSON_GetObjectItemCaseSensitive(text, key);
 }

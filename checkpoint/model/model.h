@@ -20,6 +20,13 @@ struct model_tensor {
     size_t shard; /* index in model.shards */
 };
 
+/* config.json, or an object in it: text_config of a model that sees, thinker_config.text_config of one that speaks. */
+struct model_config {
+    char *path; /* keys joined by dots; "": config.json itself */
+    cJSON *object;
+    int rank; /* 0: of the language model, 1: config.json itself, 2: of another part */
+};
+
 /* Everything belongs to the model until model_close. */
 struct model {
     struct source_tree tree;
@@ -30,6 +37,8 @@ struct model {
     const char *index;       /* path of the index, relative to the root; NULL: none */
     const char *config_path; /* "config.json" or "params.json"; NULL: none */
     cJSON *config;           /* contents of that file, numbers with their text; NULL: none */
+    struct model_config *configs; /* it and its sub-configurations, the language model's first */
+    size_t config_count;
     const char **unnamed;    /* safetensors files that the index does not name: they are left out */
     size_t unnamed_count;
     uint64_t bytes; /* of all tensors */
@@ -45,5 +54,14 @@ void model_close(struct model *model);
 /* Returns the tensor with that name, or NULL. */
 const struct model_tensor *model_find(const struct model *model, const char *name);
 
-/* Returns the value of `key` in config.json, or in its text_config; NULL: none. */
+/* Returns the value of `key` in the first configuration that has one, the language model's first; NULL: none. */
 const cJSON *model_config_item(const struct model *model, const char *key);
+
+/* Returns the model_type of a configuration; NULL: it has none. */
+const char *model_config_type(const struct model_config *config);
+
+/* Returns the quantization_config of a configuration, or what stands for it in older files; NULL: none. */
+const cJSON *model_config_quantization(const struct model_config *config);
+
+/* Lists config.json and its sub-configurations. */
+int model_list_configs(struct model *model, struct fail *f);

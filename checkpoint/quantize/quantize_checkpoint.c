@@ -93,6 +93,28 @@ static int read_config(struct quantize_run *run, struct fail *f)
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */
 
+/* Fails if the configuration describes a quantization that is not understood. */
+static int check_quantization(const struct model *m, const struct model_config *config, struct fail *f)
+{
+    static const char *const understood[] = {"compressed-tensors", "fp8", "mxfp4"};
+    const cJSON *earlier = model_config_quantization(config);
+    const cJSON *method = cJSON_GetObjectItemCaseSensitive(earlier, "quant_method");
+    struct json_words words;
+    if (!earlier)
+        return QOBS_OK;
+    if (config->object != m->config)
+        return INVALID(f,
+                       "%s/%s: %s has a quantization_config of its own, with the quant_method %s; one at the top is "
+                       "understood",
+                       m->tree.root, m->config_path, config->path, json_describe(method, &words));
+    for (size_t i = 0; i < 3 && cJSON_IsString(method); i++)
+        if (strcmp(method->valuestring, understood[i]) == 0)
+            return QOBS_OK;
+    return INVALID(
+        f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors, fp8 and mxfp4 can be quantized again",
+        m->tree.root, m->config_path, json_describe(method, &words));
+}
+
 /* Fails if config.json is missing, or says that the model is quantized in a way that is not understood. */
 static int check_model(const struct quantize_run *run, struct fail *f)
 {
@@ -101,18 +123,9 @@ static int check_model(const struct quantize_run *run, struct fail *f)
     if (!m->config_path && !compatible)
         return INVALID(f, "%s: has no config.json, so that no loader would know that the output is quantized",
                        m->tree.root);
-    const cJSON *earlier = cJSON_GetObjectItemCaseSensitive(m->config, "quantization_config");
-    const cJSON *method = cJSON_GetObjectItemCaseSensitive(earlier, "quant_method");
-    if (!earlier || cJSON_IsNull(earlier) || compatible)
-        return QOBS_OK;
-    static const char *const understood[] = {"compressed-tensors", "fp8", "mxfp4"};
-    for (size_t i = 0; i < 3 && cJSON_IsString(method); i++)
-        if (strcmp(method->valuestring, understood[i]) == 0)
-            return QOBS_OK;
-    struct json_words words;
-    return INVALID(
-        f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors, fp8 and mxfp4 can be quantized again",
-        m->tree.root, m->config_path, json_describe(method, &words));
+    for (size_t i = 0; i < m->config_count && !compatible; i++)
+        RETURN_IF_NOT_OK(check_quantization(m, &m->configs[i], f));
+    return QOBS_OK;
 }
 
 static void mark_used_groups(struct quantize_run *run)

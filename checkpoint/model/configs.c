@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A model of several parts has a configuration for each part inside config.json. Every object is one, unless it
+ * describes the quantization. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+
+/* Keys of the configuration of a language model inside that of the whole model, as transformers and the files of Kimi,
+ * InternVL and DeepSeek-VL have them. */
+static const char *const language_keys[] = {"text_config", "llm_config", "language_config",
+                                            "language_model_config", "thinker_config", "decoder_config", "decoder"};
+
+/* Keys of a description of the quantization. */
+static const char *const quantization_keys[] = {"quantization_config", "compression_config"};
+
+static bool is_one_of(const char *key, const char *const *keys, size_t count)
+{
+    size_t i = 0;
+    while (i < count && strcmp(keys[i], key) != 0)
+        i++;
+    return i < count;
+}
+
+static bool is_language_key(const char *key)
+{
+    return is_one_of(key, language_keys, sizeof language_keys / sizeof *language_keys);
+}
+
+static bool is_quantization_key(const char *key)
+{
+    return is_one_of(key, quantization_keys, sizeof quantization_keys / sizeof *quantization_keys);
+}
+
+static int add(struct model *m, const char *path, cJSON *object, int rank, struct fail *f)
+{
+    struct model_config *grown = realloc(m->configs, (m->config_count + 1) * sizeof *grown);
+    m->configs = grown ? grown : m->configs;
+    char *copy = strdup(path);
+    if (!grown || !copy) {
+        free(copy);
+        return NO_MEMORY(f, "the configurations");
+    }
+    m->configs[m->config_count++] = (struct model_config){.path = copy, .object = object, .rank = rank};
+    return QOBS_OK;
+}
+
+/* Adds the objects below the one at `index`, level by level. */
+static int add_below(struct model *m, size_t index, struct fail *f)
+{
+    cJSON *item;
+    cJSON_ArrayForEach(item, m->configs[index].object)
+    {
+        const struct model_config *above = &m->configs[index];
+        char path[256];
+        if (!cJSON_IsObject(item) || is_quantization_key(item->string))
+            continue;
+        snprintf(path, sizeof path, "%s%s%s", above->path, *above->path ? "." : "", item->string);
+        RETURN_IF_NOT_OK(add(m, path, item, above->rank < 2 && is_language_key(item->string) ? 0 : 2, f));
+    }
+    return QOBS_OK;
+}
+
+/* Puts the ranks in order and keeps the order of the file among equals. */
+static int sort_by_rank(struct model *m, struct fail *f)
+{
+    struct model_config *sorted = malloc(m->config_count * sizeof *sorted);
+    size_t n = 0;
+    if (!sorted)
+        return NO_MEMORY(f, "the configurations");
+    for (int rank = 0; rank < 3; rank++)
+        for (size_t i = 0; i < m->config_count; i++)
+            if (m->configs[i].rank == rank)
+                sorted[n++] = m->configs[i];
+    free(m->configs);
+    m->configs = sorted;
+    return QOBS_OK;
+}
+
+int model_list_configs(struct model *model, struct fail *f)
+{
+    if (!model->config)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(add(model, "", model->config, 1, f));
+    for (size_t i = 0; i < model->config_count; i++)
+        RETURN_IF_NOT_OK(add_below(model, i, f));
+    return sort_by_rank(model, f);
+}
+
+const cJSON *model_config_item(const struct model *model, const char *key)
+{
+    for (size_t i = 0; i < model->config_count; i++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(model->configs[i].object, key);
+        if (item && !cJSON_IsNull(item))
+            return item;
+    }
+    return NULL;
+}
+
+const char *model_config_type(const struct model_config *config)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(config->object, "model_type");
+    return cJSON_IsString(type) ? type->valuestring : NULL;
+}
+
+const cJSON *model_config_quantization(const struct model_config *config)
+{
+    for (size_t i = 0; i < sizeof quantization_keys / sizeof *quantization_keys; i++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(config->object, quantization_keys[i]);
+        if (item && !cJSON_IsNull(item))
+            return item;
+    }
+    return NULL;
+}
