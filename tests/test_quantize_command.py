@@ -236,11 +236,12 @@ def test_ignore_list():
     def ignore(out):
         return json.loads(read(f"{out}/config.json"))["quantization_config"]["ignore"]
     equal(quantize("in", "-o", "out", "--ignore", "re:vision").returncode, 0, "quantize")
-    equal(ignore("out"), ["re:vision", "lm_head", "model.layers.0.mlp.gate"], "what was given, then what was found")
+    equal(ignore("out"), ["re:vision", "lm_head", "model.embed_tokens", "model.layers.0.mlp.gate"],
+          "what was given, then what was found")
     quantize("in", "-o", "compatible", "--ignore", "lm_head", "--compat", "llm-compressor")
     equal(ignore("compatible"), ["lm_head"], "model_free_ptq writes what was given")
     equal(quantize("out", "-o", "twice", "--targets", "lm_head", "--ignore", "re:audio", scheme="W8A8").returncode, 0, "a second run")
-    equal(ignore("twice"), ["re:vision", "model.layers.0.mlp.gate", "re:audio"], "both lists, without what is quantized now")
+    equal(ignore("twice"), ["re:vision", "model.embed_tokens", "model.layers.0.mlp.gate", "re:audio"], "both lists, without what is quantized now")
 
 
 def test_nothing():

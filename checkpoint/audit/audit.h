@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "model/architecture.h"
 #include "quantize/layout.h"
 
 /* A quantized module, or one that the configuration claims. Tensors are NULL if they are missing. */
@@ -29,6 +30,7 @@ struct audit_finding {
 struct audit {
     const qobs_checkpoint_audit_args *args;
     struct model model, original;
+    struct architectures architectures; /* of the model */
     struct weights originals[2]; /* experts split as the model says, and by rows as llm-compressor does */
     struct quant_config config;
     struct audit_module *modules; /* sorted by name */

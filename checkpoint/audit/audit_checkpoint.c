@@ -81,6 +81,7 @@ static int run_checks(struct audit *audit, struct fail *f)
     const qobs_checkpoint_audit_args *a = audit->args;
     const qobs_executor *executor = a->runtime ? a->runtime->executor : NULL;
     RETURN_IF_NOT_OK(model_open(&audit->model, a->checkpoint, f));
+    architectures_find(&audit->architectures, &audit->model);
     RETURN_IF_NOT_OK(read_configuration(audit, f));
     if (a->against) {
         RETURN_IF_NOT_OK(model_open(&audit->original, a->against, f));

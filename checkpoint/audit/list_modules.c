@@ -153,6 +153,12 @@ static int collect(struct audit *audit, struct fail *f)
     return QOBS_OK;
 }
 
+static bool is_linear(const struct audit *audit, const struct audit_module *m)
+{
+    const int64_t rows = m->plain && m->plain->ndim == 2 ? m->plain->shape[0] : 0;
+    return architecture_kind(&audit->architectures, m->name, m->length, rows) == MODULE_LINEAR;
+}
+
 /* Keeps the modules that are quantized or should be. Returns false for the others. */
 static bool belongs(struct audit *audit, const struct audit_targets *t, struct audit_module *m)
 {
@@ -161,7 +167,7 @@ static bool belongs(struct audit *audit, const struct audit_targets *t, struct a
     const bool ignored = matcher_find(t->ignore, m->name, m->length) >= 0;
     m->group = group_of(t, &audit->config, m->name, m->length, &by_class);
     const bool norm = m->length >= 4 && strcmp(m->name + m->length - 4, "norm") == 0;
-    const bool claimed = m->group && !ignored && !norm && (!by_class || is_linear_name(m->name, m->length));
+    const bool claimed = m->group && !ignored && !norm && (!by_class || is_linear(audit, m));
     if (m->codes && (m->scale || claimed)) {
         if (ignored || !m->group)
             audit_find(audit, m, "is quantized, but the configuration %s",

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Names decide, because files do not say the classes of modules. */
+/* Architecture and names decide, because files do not say the classes of modules. */
 #include "quantize/choose.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/names.h"
 #include "schemes/match.h"
 
 struct choice {
+    const struct architectures *architectures;
     const struct quant_config *config;
     qobs_compat compat;
     struct matcher *ignore;
@@ -71,7 +71,7 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
         return WEIGHT_IGNORED;
     if (c->compat == QOBS_COMPAT_LLM_COMPRESSOR || !by_class)
         return WEIGHT_TAKEN;
-    if (w->ndim != 2 || !is_linear_name(w->name, w->module))
+    if (w->ndim != 2 || architecture_kind(c->architectures, w->name, w->module, w->shape[0]) != MODULE_LINEAR)
         return WEIGHT_NOT_LINEAR;
     return is_float(w) ? WEIGHT_TAKEN : WEIGHT_NO_FLOAT;
 }
@@ -88,9 +88,10 @@ static int check(const struct weight *w, struct fail *f)
     return QOBS_OK;
 }
 
-int choose_weights(struct weights *weights, const struct quant_config *config, qobs_compat compat, struct fail *f)
+int choose_weights(struct weights *weights, const struct architectures *architectures,
+                   const struct quant_config *config, qobs_compat compat, struct fail *f)
 {
-    struct choice c = {.config = config, .compat = compat};
+    struct choice c = {.architectures = architectures, .config = config, .compat = compat};
     int status = compile(&c, f);
     for (size_t i = 0; status == QOBS_OK && i < weights->count; i++) {
         struct weight *w = &weights->items[i];
@@ -102,19 +103,82 @@ int choose_weights(struct weights *weights, const struct quant_config *config, q
     return status;
 }
 
-int choose_list_ignored(const struct weights *weights, struct quant_config *config, struct fail *f)
+/* ---- The ignore list --------------------------------------------------------------------------------------------- */
+
+/* Adds an entry unless one of the first `count` is the same. */
+static int add_entry(struct quant_config *config, size_t count, const char *entry, struct fail *f)
 {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(config->ignore[i], entry) == 0)
+            return QOBS_OK;
+    return quant_config_add_ignore(config, entry, f) == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
+}
+
+/* Returns true if a loader would quantize the module: a target claims it, and no entry of `ignore` names it. */
+static bool is_claimed(const struct choice *c, const char *name, size_t length)
+{
+    if (matcher_find(c->ignore, name, length) >= 0)
+        return false;
+    for (size_t g = 0; g < c->config->group_count; g++)
+        if (matcher_has(c->targets[g], "Linear") || matcher_find(c->targets[g], name, length) >= 0)
+            return true;
+    return false;
+}
+
+/* Returns true if the entry names a weight that is quantized. */
+static bool is_taken(const struct weights *weights, const char *entry, struct fail *f, int *status)
+{
+    struct matcher *matcher;
+    bool taken = false;
+    if (matcher_create(&matcher, &entry, 1, "ignore", f) != 0) {
+        *status = QOBS_ERROR_OUT_OF_MEMORY;
+        return false;
+    }
+    for (size_t i = 0; i < weights->count && !taken; i++)
+        taken = weights->items[i].reason == WEIGHT_TAKEN &&
+                matcher_find(matcher, weights->items[i].name, weights->items[i].module) >= 0;
+    matcher_free(matcher);
+    return taken;
+}
+
+static int list_heads(const struct choice *c, const struct weights *weights, struct quant_config *config,
+                      struct fail *f)
+{
+    char entry[512];
+    int status = QOBS_OK;
+    for (size_t i = 0; status == QOBS_OK && architecture_head(c->architectures, i, entry, sizeof entry); i++)
+        if (is_claimed(c, entry, strlen(entry)) && !is_taken(weights, entry, f, &status) && status == QOBS_OK)
+            status = add_entry(config, config->ignore_count, entry, f);
+    return status;
+}
+
+static int list_weights(const struct choice *c, const struct weights *weights, struct quant_config *config,
+                        struct fail *f)
+{
+    const size_t count = config->ignore_count;
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
         char name[1024];
-        if (w->reason != WEIGHT_NOT_LINEAR || w->ndim != 2 || is_embedding_name(w->name, w->module) ||
-            w->module >= sizeof name)
+        if (w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_NOT_A_WEIGHT || w->ndim != 2 || w->module >= sizeof name ||
+            !is_claimed(c, w->name, w->module))
             continue;
         snprintf(name, sizeof name, "%.*s", (int)w->module, w->name);
-        if (quant_config_add_ignore(config, name, f) != 0)
-            return QOBS_ERROR_OUT_OF_MEMORY;
+        RETURN_IF_NOT_OK(add_entry(config, count, name, f));
     }
     return QOBS_OK;
+}
+
+int choose_list_ignored(const struct weights *weights, const struct architectures *architectures,
+                        struct quant_config *config, struct fail *f)
+{
+    struct choice c = {.architectures = architectures, .config = config};
+    int status = compile(&c, f);
+    if (status == QOBS_OK)
+        status = list_heads(&c, weights, config, f);
+    if (status == QOBS_OK)
+        status = list_weights(&c, weights, config, f);
+    release(&c);
+    return status;
 }
 
 const char *weight_reason_name(enum weight_reason reason)

@@ -201,11 +201,12 @@ static int run_steps(struct quantize_run *run, struct fail *f)
             return QOBS_ERROR_INVALID_ARGUMENT;
     RETURN_IF_NOT_OK(model_open(&run->model, a->model, f));
     RETURN_IF_NOT_OK(check_model(run, f));
+    architectures_find(&run->architectures, &run->model);
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
-    RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->config, a->compat, f));
+    RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
     if (a->compat == QOBS_COMPAT_VLLM) {
         run->config.joins_ignore = true;
-        RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->config, f));
+        RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
     }
     keep_encoded(run);
     mark_used_groups(run);

@@ -10,6 +10,7 @@
 
 #include "activations/column_importance.h"
 #include "files/output_directory.h"
+#include "model/architecture.h"
 #include "quantize/layout.h"
 
 /* How the weights of one group are quantized. */
@@ -67,6 +68,7 @@ struct workspace {
 struct quantize_run {
     const qobs_checkpoint_quantize_args *args;
     struct model model;
+    struct architectures architectures; /* of the model */
     struct quant_config config;
     struct weights weights;
     struct activation_scales activations;

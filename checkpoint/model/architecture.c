@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The longest pattern of a model's rows decides, then words, then the number of rows. */
+#include "model/architecture.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct architecture table[] = {
+#include "model/architectures.inc"
+};
+
+/* The general rule: names that are no linear layers in any model. */
+static const struct architecture general = {
+    NULL,
+    {[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
+     [MODULE_ROUTER] = "gate wg shared_expert_gate",
+     [MODULE_TABLE] = "wte wpe relative_attention_bias",
+     [MODULE_KEPT] = "eh_proj indexer.weights_proj"}};
+
+/* The same outside of numbered blocks, in which these names mean other layers. */
+static const struct architecture outside = {
+    NULL,
+    {[MODULE_HEAD] = "output head proj_out ff_out output_projection predictions.decoder lm_head.decoder",
+     [MODULE_TABLE] = "shared emb"}};
+
+/* Words in any component, and in the last one alone. */
+static const char *const table_words[] = {"embed"}, *const router_words[] = {"router"};
+static const char *const last_words[] = {"norm", "conv", "rotary"};
+
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
+
+/* Returns the number of components that the pattern has if the module's name ends with it, else 0. */
+static int match(const char *module, size_t length, const char *pattern, size_t size)
+{
+    const bool anchored = size > 0 && *pattern == '^';
+    const char *first = pattern + anchored;
+    size_t at = length, end = pattern + size - first;
+    int components = 0;
+    for (;;) {
+        size_t begin = end, start = at;
+        while (begin > 0 && first[begin - 1] != '.')
+            begin--;
+        while (start > 0 && module[start - 1] != '.')
+            start--;
+        const bool any = end - begin == 1 && first[begin] == '*';
+        if (!any && (end - begin != at - start || memcmp(first + begin, module + start, at - start) != 0))
+            return 0;
+        components++;
+        if (begin == 0)
+            return !anchored || start == 0 ? components : 0;
+        if (start == 0)
+            return 0;
+        end = begin - 1;
+        at = start - 1;
+    }
+}
+
+/* Returns the most components of a pattern in the list that matches; 0: none. */
+static int match_list(const char *module, size_t length, const char *list)
+{
+    int most = 0;
+    for (const char *p = list; p && *p;) {
+        const size_t size = strcspn(p, " ");
+        const int components = match(module, length, p, size);
+        most = components > most ? components : most;
+        p += size + (p[size] == ' ');
+    }
+    return most;
+}
+
+/* Returns true if the text holds `word`, in any case. */
+static bool holds(const char *text, size_t length, const char *word)
+{
+    const size_t size = strlen(word);
+    for (size_t i = 0; i + size <= length; i++) {
+        size_t k = 0;
+        while (k < size && tolower((unsigned char)text[i + k]) == word[k])
+            k++;
+        if (k == size)
+            return true;
+    }
+    return false;
+}
+
+/* Returns the start of the last component. */
+static size_t last_component(const char *module, size_t length)
+{
+    size_t begin = length;
+    while (begin > 0 && module[begin - 1] != '.')
+        begin--;
+    return begin;
+}
+
+/* Returns true if a component before the last is a number. */
+static bool in_block(const char *module, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        const size_t begin = i;
+        while (i < length && isdigit((unsigned char)module[i]))
+            i++;
+        if (i > begin && i < length && module[i] == '.' && (begin == 0 || module[begin - 1] == '.'))
+            return true;
+        while (i < length && module[i] != '.')
+            i++;
+    }
+    return false;
+}
+
+static bool has_component(const char *module, size_t length, const char *word)
+{
+    for (size_t end = length; end > 0;) {
+        const size_t begin = last_component(module, end);
+        if (end - begin == strlen(word) && memcmp(module + begin, word, end - begin) == 0)
+            return true;
+        end = begin > 0 ? begin - 1 : 0;
+    }
+    return false;
+}
+
+/* ---- Rows of a model --------------------------------------------------------------------------------------------- */
+
+void architectures_add(struct architectures *found, const char *type)
+{
+    found->type_count++;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (const char *p = table[i].types; *p;) {
+            const size_t size = strcspn(p, " ");
+            if (strlen(type) == size && memcmp(p, type, size) == 0 && found->count < MAX_ARCHITECTURES)
+                found->rows[found->count++] = &table[i];
+            p += size + (p[size] == ' ');
+        }
+}
+
+void architectures_find(struct architectures *found, const struct model *model)
+{
+    *found = (struct architectures){0};
+    for (size_t i = 0; i < model->config_count; i++) {
+        const char *type = model_config_type(&model->configs[i]);
+        const cJSON *vocabulary = cJSON_GetObjectItemCaseSensitive(model->configs[i].object, "vocab_size");
+        if (type)
+            architectures_add(found, type);
+        if (cJSON_IsNumber(vocabulary) && found->vocabulary_count < MAX_VOCABULARIES)
+            found->vocabularies[found->vocabulary_count++] = vocabulary->valueint;
+    }
+}
+
+/* ---- Kinds ------------------------------------------------------------------------------------------------------- */
+
+/* Sets *kind if a row has a longer pattern than *most components. */
+static void apply(const struct architecture *row, const char *module, size_t length, int *most, enum module_kind *kind)
+{
+    for (int k = 0; k < MODULE_KINDS; k++) {
+        const int components = match_list(module, length, row->names[k]);
+        if (components > *most) {
+            *most = components;
+            *kind = (enum module_kind)k;
+        }
+    }
+}
+
+static enum module_kind general_kind(const struct architectures *found, const char *module, size_t length, int64_t rows)
+{
+    int most = 0;
+    enum module_kind kind = MODULE_LINEAR;
+    const size_t begin = last_component(module, length);
+    const bool block = in_block(module, length);
+    apply(&general, module, length, &most, &kind);
+    if (!block)
+        apply(&outside, module, length, &most, &kind);
+    if (most > 0)
+        return kind;
+    if (has_component(module, length, "gate"))
+        return MODULE_ROUTER;
+    for (size_t i = 0; i < sizeof router_words / sizeof *router_words; i++)
+        if (holds(module, length, router_words[i]))
+            return MODULE_ROUTER;
+    for (size_t i = 0; i < sizeof table_words / sizeof *table_words; i++)
+        if (holds(module, length, table_words[i]))
+            return MODULE_TABLE;
+    for (size_t i = 0; i < sizeof last_words / sizeof *last_words; i++)
+        if (holds(module + begin, length - begin, last_words[i]))
+            return MODULE_KEPT;
+    if (block || (length >= 5 && memcmp(module + length - 5, "_proj", 5) == 0))
+        return MODULE_LINEAR;
+    for (size_t i = 0; i < found->vocabulary_count; i++)
+        if (rows > 0 && rows == found->vocabularies[i])
+            return MODULE_TABLE;
+    return MODULE_LINEAR;
+}
+
+enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows)
+{
+    int most = 0;
+    enum module_kind kind = MODULE_LINEAR;
+    for (size_t i = 0; i < found->count; i++)
+        apply(found->rows[i], module, length, &most, &kind);
+    return most > 0 ? kind : general_kind(found, module, length, rows);
+}
+
+/* ---- Heads ------------------------------------------------------------------------------------------------------- */
+
+/* Writes a pattern as an entry of `ignore`: an exact name, or a regular expression if it stands for several. */
+static const char *entry_of(const char *pattern, size_t length, bool nested, char *text, size_t size)
+{
+    const bool anchored = length > 0 && *pattern == '^';
+    const bool several = memchr(pattern, '*', length) != NULL || (nested && !anchored);
+    size_t n = 0;
+    if (2 * length + 32 > size)
+        return NULL;
+    if (several)
+        n = (size_t)snprintf(text, size, "re:%s", anchored ? "" : "(.*[.])?");
+    for (size_t i = anchored; i < length; i++) {
+        const char *as = several && pattern[i] == '*' ? "[^.]+" : several && pattern[i] == '.' ? "[.]" : NULL;
+        n += as ? (size_t)snprintf(text + n, size - n, "%s", as) : 1;
+        if (!as)
+            text[n - 1] = pattern[i];
+    }
+    snprintf(text + n, size - n, "%s", several ? "$" : "");
+    return text;
+}
+
+const char *architecture_head(const struct architectures *found, size_t index, char *text, size_t size)
+{
+    static const char head[] = "lm_head";
+    const bool composite = found->type_count > 1;
+    if (index == 0)
+        return entry_of(head, strlen(head), false, text, size);
+    if (composite && index == 1)
+        return entry_of(head, strlen(head), true, text, size);
+    index -= composite ? 2 : 1;
+    for (size_t r = 0; r < found->count; r++)
+        for (const char *p = found->rows[r]->names[MODULE_HEAD]; p && *p;) {
+            const size_t length = strcspn(p, " ");
+            if (index-- == 0)
+                return entry_of(p, length, composite, text, size);
+            p += length + (p[length] == ' ');
+        }
+    return NULL;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What a module is, by the architecture of its model: the rows of architectures.inc, then a general rule for what has
+ * no row. */
+#pragma once
+
+#include "model/model.h"
+
+/* What the 2-D weight of a module is. All but MODULE_LINEAR stay as they are. */
+enum module_kind {
+    MODULE_LINEAR,
+    MODULE_HEAD,   /* gives logits over a vocabulary or classes */
+    MODULE_TABLE,  /* looked up by index, such as embeddings; no matrix product */
+    MODULE_ROUTER, /* chooses experts */
+    MODULE_CONV1D, /* class Conv1D of transformers: stored [in, out] */
+    MODULE_KEPT,   /* a matrix product that runtimes keep in the dtype of the model */
+    MODULE_KINDS
+};
+
+/* A row of the table. Names are those in the files: the last components of a module's name, separated by dots. A
+ * component `*` stands for any one, a `^` before the first says that the name begins there. Lists are separated by
+ * spaces. */
+struct architecture {
+    const char *types;               /* values of model_type */
+    const char *names[MODULE_KINDS]; /* by kind; NULL: none */
+};
+
+enum { MAX_ARCHITECTURES = 64, MAX_VOCABULARIES = 16 };
+
+/* The rows of a model: of its model_type and of those of all its sub-configurations. */
+struct architectures {
+    const struct architecture *rows[MAX_ARCHITECTURES];
+    size_t count;
+    size_t type_count;
+    int64_t vocabularies[MAX_VOCABULARIES]; /* values of vocab_size */
+    size_t vocabulary_count;
+};
+
+/* Finds the rows of a model by its configurations. */
+void architectures_find(struct architectures *found, const struct model *model);
+
+/* Adds the rows of one model_type. */
+void architectures_add(struct architectures *found, const char *type);
+
+/* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
+enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
+
+/* Returns the name of head `index` of the model as an entry of `ignore`, in `text`; NULL after the last one. lm_head is
+ * the first. */
+const char *architecture_head(const struct architectures *found, size_t index, char *text, size_t size);
