@@ -87,6 +87,67 @@ def test_mixed_groups():
     equal(config()["format"], "mixed-precision", "several formats")
 
 
+# Scheme: (the format that vLLM loads, that of --compat llm-compressor)
+FORMATS = {**{s: ("pack-quantized", "int-quantized") for s in
+              ("W2A8", "W2A4", "W3A8", "W3A4", "W4A8", "W4A4", "W5A8", "W6A8", "W7A8", "W4AFP8")},
+           "W8A8": ("int-quantized", "int-quantized"), "W8A16": ("pack-quantized", "pack-quantized"),
+           "FP8_DYNAMIC": ("float-quantized", "float-quantized")}
+
+
+def packed(path="out"):
+    return {k for shard in shards(path) for k in cli.st_read(os.path.join(path, shard))[0] if k.endswith("_packed")}
+
+
+def written_format():
+    written = config()
+    group, = written["config_groups"].values()
+    equal(group["format"], written["format"], "the group and the configuration have one format")
+    equal(bool(packed()), written["format"] == "pack-quantized", "the tensors have the format that is written")
+    return written["format"]
+
+
+def test_formats_of_schemes():
+    make_model("in", layers=1)
+    for scheme, (default, upstream) in FORMATS.items():
+        equal(quantize("--scheme", scheme, "--ignore", "lm_head").returncode, 0, scheme)
+        equal(written_format(), default, scheme)
+        equal(cli.run("audit", "out").returncode, 0, f"the audit of {scheme}")
+        compatible = quantize("--scheme", scheme, "--compat", "llm-compressor", "--ignore", "re:.*(embed|head)")
+        equal(compatible.returncode, 0, f"{scheme}, compatible")
+        equal(written_format(), upstream, f"{scheme}, compatible")
+
+
+def test_formats_that_are_given():
+    make_model("in", layers=1)
+    group = {"targets": ["Linear"], "weights": W4,
+             "input_activations": {"num_bits": 8, "strategy": "token", "dynamic": True, "symmetric": True}}
+
+    def given(inner=None, outer=None, *options):
+        write("config", json.dumps({"config_groups": {"g": {**group, "format": inner}}, "format": outer,
+                                    "ignore": ["lm_head"]}).encode())
+        return quantize("--config", "config", *options)
+
+    for inner, outer, wanted in ((None, None, "pack-quantized"), ("int-quantized", None, "int-quantized"),
+                                 (None, "int-quantized", "int-quantized"), (None, "mixed-precision", "pack-quantized"),
+                                 ("naive-quantized", "pack-quantized", "naive-quantized")):
+        equal(given(inner, outer).returncode, 0, f"format {inner} of the group, {outer} of the configuration")
+        equal(written_format(), wanted, f"format {inner} of the group, {outer} of the configuration")
+        equal(cli.run("audit", "out").returncode, 0, f"the audit of {wanted}")
+    equal(given("pack-quantized", None, "--compat", "llm-compressor", "--ignore", "re:.*(embed|head)").returncode, 0,
+          "a format, compatible")
+    equal(written_format(), "pack-quantized", "compressed-tensors takes the format of a group, too")
+    equal(quantize("--scheme", "W4A8", "--set", "format=int-quantized").returncode, 0, "--set format")
+    equal(written_format(), "int-quantized", "--set format")
+    for inner, outer in (("float-quantized", None), (None, "float-quantized"), ("nvfp4-pack-quantized", None)):
+        refused(f"{inner} of the group, {outer} of the configuration", given(inner, outer), 2, inner or outer,
+                "pack-quantized", "int-quantized")
+    refused("an unknown format", given("marlin-24"), 2, "'marlin-24'", "pack-quantized")
+    refused("a format that is no text", given(4), 2, "format", "4")
+    refused("an unknown format of --set", quantize("--scheme", "W4A8", "--set", "format=x"), 2, "--set", "'x'")
+    refused("a format that holds no int4", quantize("--scheme", "W4A16", "--set", "format=mxfp8-quantized"), 2,
+            "mxfp8-quantized", "pack-quantized")
+
+
 REFUSED = [
     ("no modifier", "a: 1\n", ["QuantizationModifier"]),
     ("a list of members", "QuantizationModifier:\n  - a\n", ["no mapping"]),

@@ -56,7 +56,7 @@ static int read_configuration(struct audit *audit, struct fail *f)
                        m->config_path, json_describe(method, &words));
     }
     if (quant_config_parse(&audit->config, config, m->config_path, f) != 0 ||
-        quant_config_finish(&audit->config, f) != 0)
+        quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f) != 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
     return QOBS_OK;
 }

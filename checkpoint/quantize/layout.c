@@ -16,7 +16,7 @@ struct group_storage group_storage(const struct quant_group *group)
 {
     const struct quant_args *w = &group->weights;
     const bool asymmetric = !w->symmetric, packed = group->format == QUANT_PACK;
-    struct group_storage s = {.codes = "weight", .codes_dtype = "F8_E4M3"};
+    struct group_storage s = {.codes = "weight", .codes_dtype = w->type == QUANT_INT ? "I8" : "F8_E4M3"};
     switch (group->format) {
     case QUANT_PACK:
         s.codes = "weight_packed";
@@ -30,9 +30,6 @@ struct group_storage group_storage(const struct quant_group *group)
         break;
     case QUANT_MXFP8:
         s.scale_dtype = "U8";
-        break;
-    case QUANT_INT_QUANTIZED:
-        s.codes_dtype = "I8";
         break;
     default:
         break;

@@ -32,14 +32,16 @@ static int set_observer(struct quant_args *weights, const char *preset, struct f
     return weights->observer ? QOBS_OK : NO_MEMORY(f, "the scheme");
 }
 
-static int apply_setting(struct quant_args *weights, const char *setting, struct fail *f)
+static int apply_setting(struct quant_group *group, const char *setting, struct fail *f)
 {
     const char *equals = strchr(setting, '=');
     char key[64];
     if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof key)
         return INVALID(f, "setting: is '%.100s'; KEY=VALUE is needed", setting);
     snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
-    return quant_args_set(weights, key, equals + 1, f) == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    const int result = strcmp(key, "format") == 0 ? quant_format_find(equals + 1, &group->format, "--set", f)
+                                                  : quant_args_set(&group->weights, key, equals + 1, f);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
 }
 
 static int read_source(struct quant_config *config, const qobs_checkpoint_quantize_args *a, struct fail *f)
@@ -84,11 +86,11 @@ static int read_config(struct quantize_run *run, struct fail *f)
         if (a->preset)
             RETURN_IF_NOT_OK(set_observer(&config->groups[g].weights, a->preset, f));
         for (size_t i = 0; i < a->setting_count; i++)
-            RETURN_IF_NOT_OK(apply_setting(&config->groups[g].weights, a->settings[i], f));
+            RETURN_IF_NOT_OK(apply_setting(&config->groups[g], a->settings[i], f));
     }
     if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0))
         RETURN_IF_NOT_OK(rename_group(&config->groups[0], "config_group_0", f));
-    return quant_config_finish(config, f) == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return quant_config_finish(config, a->compat, f) == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
 }
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */

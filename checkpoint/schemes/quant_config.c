@@ -127,6 +127,21 @@ static int read_args(struct quant_args *args, bool *has, const cJSON *json, cons
     return quant_args_read(args, json, path, f);
 }
 
+/* Reads the member "format" of a group or a configuration. A configuration may have "mixed-precision" and "dense",
+ * which say nothing about a group. */
+static int read_format(enum quant_format *format, const cJSON *json, bool joint, const char *where, struct fail *f)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "format");
+    struct json_words words;
+    if (!item || cJSON_IsNull(item))
+        return 0;
+    if (!cJSON_IsString(item))
+        return fail(f, "%s: format is %s; a string is needed", where, json_describe(item, &words));
+    if (joint && (strcmp(item->valuestring, "mixed-precision") == 0 || strcmp(item->valuestring, "dense") == 0))
+        return 0;
+    return quant_format_find(item->valuestring, format, where, f);
+}
+
 /* Reads one entry of config_groups: a scheme, or a list of targets under the name of a preset. */
 static int read_group(struct quant_config *config, const cJSON *json, const char *where, struct fail *f)
 {
@@ -160,7 +175,8 @@ static int read_group(struct quant_config *config, const cJSON *json, const char
     if (read_names(&group->targets, &group->target_count, targets, path, "targets", f) != 0 ||
         read_args(&group->weights, &group->has_weights, weights, path, "weights", f) != 0 ||
         read_args(&group->inputs, &group->has_inputs, inputs, path, "input_activations", f) != 0 ||
-        read_args(&group->outputs, &group->has_outputs, outputs, path, "output_activations", f) != 0)
+        read_args(&group->outputs, &group->has_outputs, outputs, path, "output_activations", f) != 0 ||
+        read_format(&group->format, json, false, path, f) != 0)
         return -1;
     return 0;
 }
@@ -177,7 +193,8 @@ int quant_config_parse(struct quant_config *config, const cJSON *json, const cha
         if (read_group(config, item, where, f) != 0)
             return -1;
     }
-    if (read_names(&config->ignore, &config->ignore_count, ignore, where, "ignore", f) != 0)
+    if (read_names(&config->ignore, &config->ignore_count, ignore, where, "ignore", f) != 0 ||
+        read_format(&config->format, json, true, where, f) != 0)
         return -1;
     return read_args(&config->kv_cache, &config->has_kv_cache, kv_cache, where, "kv_cache_scheme", f);
 }
@@ -198,9 +215,43 @@ int quant_config_read(struct quant_config *config, const char *path, struct fail
     return result;
 }
 
-/* ---- Completion -------------------------------------------------------------------------------------------------- */
+/* ---- Formats ----------------------------------------------------------------------------------------------------- */
 
-static enum quant_format choose_format(const struct quant_group *g)
+const char *quant_format_name(enum quant_format format)
+{
+    static const char *const names[] = {[QUANT_FORMAT_NONE] = NULL,
+                                        [QUANT_MXFP4_PACK] = "mxfp4-pack-quantized",
+                                        [QUANT_MXFP8] = "mxfp8-quantized",
+                                        [QUANT_NVFP4_PACK] = "nvfp4-pack-quantized",
+                                        [QUANT_INT_QUANTIZED] = "int-quantized",
+                                        [QUANT_PACK] = "pack-quantized",
+                                        [QUANT_FLOAT_QUANTIZED] = "float-quantized",
+                                        [QUANT_NAIVE] = "naive-quantized"};
+    return (size_t)format < sizeof names / sizeof *names ? names[format] : NULL;
+}
+
+/* Appends a name to a list. */
+static void list_format(char *list, size_t size, enum quant_format format)
+{
+    const size_t length = strlen(list);
+    snprintf(list + length, size - length, "%s%s", length > 0 ? ", " : "", quant_format_name(format));
+}
+
+int quant_format_find(const char *name, enum quant_format *format, const char *where, struct fail *f)
+{
+    char known[256] = "";
+    for (int i = QUANT_FORMAT_NONE + 1; quant_format_name(i); i++) {
+        if (strcmp(quant_format_name(i), name) == 0) {
+            *format = i;
+            return 0;
+        }
+        list_format(known, sizeof known, i);
+    }
+    return fail(f, "%s: format is '%.80s'; known are %s", where, name, known);
+}
+
+/* The format that compressed-tensors infers (compressors/format.py). */
+static enum quant_format infer_format(const struct quant_group *g)
 {
     const struct quant_args *w = &g->weights;
     const bool is_float = w->type == QUANT_FLOAT;
@@ -214,6 +265,54 @@ static enum quant_format choose_format(const struct quant_group *g)
         return g->has_inputs ? QUANT_INT_QUANTIZED : QUANT_PACK;
     return g->has_inputs ? QUANT_FLOAT_QUANTIZED : QUANT_NAIVE;
 }
+
+/* The format that vLLM 0.32 loads. It takes a byte a code for symmetric W8A8 with a scale for each channel or tensor,
+ * and no tensor scale packed (_get_scheme_from_parts of its compressed_tensors.py). */
+static enum quant_format loaded_format(const struct quant_group *g)
+{
+    const struct quant_args *w = &g->weights;
+    const enum quant_format inferred = infer_format(g);
+    const bool bytes =
+        w->strategy == QUANT_TENSOR || (w->num_bits == 8 && w->symmetric && w->strategy == QUANT_CHANNEL);
+    return inferred == QUANT_INT_QUANTIZED && !bytes ? QUANT_PACK : inferred;
+}
+
+static bool format_holds(enum quant_format format, const struct quant_group *g)
+{
+    const enum quant_format inferred = infer_format(g);
+    const bool is_int = g->weights.type == QUANT_INT;
+    const bool fp8 = inferred == QUANT_FLOAT_QUANTIZED || inferred == QUANT_NAIVE;
+    switch (format) {
+    case QUANT_PACK:
+    case QUANT_INT_QUANTIZED:
+        return is_int;
+    case QUANT_FLOAT_QUANTIZED:
+        return fp8;
+    case QUANT_NAIVE:
+        return is_int || fp8;
+    default:
+        return format == inferred;
+    }
+}
+
+static int finish_format(struct quant_group *g, enum quant_format of_config, qobs_compat compat, struct fail *f)
+{
+    const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    char allowed[256] = "";
+    if (g->format == QUANT_FORMAT_NONE && !compatible)
+        g->format = of_config;
+    if (g->format == QUANT_FORMAT_NONE)
+        g->format = compatible ? infer_format(g) : loaded_format(g);
+    if (format_holds(g->format, g))
+        return 0;
+    for (int i = QUANT_FORMAT_NONE + 1; quant_format_name(i); i++)
+        if (format_holds(i, g))
+            list_format(allowed, sizeof allowed, i);
+    return fail(f, "%s: format is %s, which does not hold this scheme; allowed are %s", g->name,
+                quant_format_name(g->format), allowed);
+}
+
+/* ---- Completion -------------------------------------------------------------------------------------------------- */
 
 /* Drops members that the strategy does not use, and asks for those it does. */
 static int fit_strategy(struct quant_args *a, const char *where, struct fail *f)
@@ -275,7 +374,7 @@ static enum quant_dtype zero_point_dtype(const struct quant_args *a)
     return a->symmetric ? QUANT_DTYPE_NONE : a->type == QUANT_INT ? QUANT_DTYPE_INT8 : QUANT_DTYPE_E4M3;
 }
 
-int quant_config_finish(struct quant_config *config, struct fail *f)
+int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f)
 {
     if (config->group_count == 0)
         return fail(f, "no group of targets: a scheme, a configuration or a recipe is needed");
@@ -287,8 +386,7 @@ int quant_config_finish(struct quant_config *config, struct fail *f)
             return -1;
         if (fit_strategy(&g->weights, g->name, f) != 0 || rename_observer(&g->weights, f) != 0)
             return -1;
-        g->format = choose_format(g);
-        if (check_weights(g, f) != 0)
+        if (finish_format(g, config->format, compat, f) != 0 || check_weights(g, f) != 0)
             return -1;
         g->weights.zp_dtype = zero_point_dtype(&g->weights);
         if (g->has_inputs)

@@ -5,6 +5,7 @@
  * quantization_config in config.json (compressed_tensors/quantization/quant_config.py). */
 #pragma once
 
+#include "qobs/checkpoint.h"
 #include "schemes/quant_args.h"
 
 enum quant_format {
@@ -18,8 +19,11 @@ enum quant_format {
     QUANT_NAIVE
 };
 
-/* Returns the name in config.json, such as "pack-quantized". */
+/* Returns the name in config.json, such as "pack-quantized"; NULL after the last one. */
 const char *quant_format_name(enum quant_format format);
+
+/* Finds a format by its name. Fails for unknown names with the list of known ones. */
+int quant_format_find(const char *name, enum quant_format *format, const char *where, struct fail *f);
 
 struct quant_group {
     char *name;     /* key in config_groups */
@@ -27,13 +31,14 @@ struct quant_group {
     size_t target_count;
     bool has_weights, has_inputs, has_outputs;
     struct quant_args weights, inputs, outputs;
-    enum quant_format format; /* by the table of formats */
+    enum quant_format format; /* as given; else quant_config_finish chooses it */
     bool used;                /* a tensor was quantized with it; set by the caller, else its format is null */
 };
 
 struct quant_config {
     struct quant_group *groups; /* the first that matches a tensor has it */
     size_t group_count;
+    enum quant_format format; /* of groups that have none of their own; NONE: by their schemes */
     char **ignore; /* as given, then what was found (choose_list_ignored) */
     size_t ignore_count;
     bool joins_ignore; /* a second run keeps both lists; upstream loses the new one */
@@ -65,8 +70,10 @@ int quant_config_read_recipe(struct quant_config *config, const char *path, stru
 
 /* Completes and checks the groups after --preset and --set were applied: formats, zp_dtype of asymmetric schemes,
  * names of observers ("minmax" becomes "static_minmax", "mse" "static_mse" as model_free_ptq does), combinations that
- * no format stores (fp4 asymmetric). */
-int quant_config_finish(struct quant_config *config, struct fail *f);
+ * no format stores (fp4 asymmetric). A group without a format gets that of the configuration, else the one that vLLM
+ * loads; with QOBS_COMPAT_LLM_COMPRESSOR the one that compressed-tensors infers. Fails for formats that do not hold the
+ * scheme. */
+int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f);
 
 /* Returns quantization_config. `earlier`, if not NULL, is the quantization_config that config.json had: if it is one of
  * compressed-tensors, it is merged as upstream merges it. NULL: no memory. */

@@ -10,19 +10,6 @@
 #include "schemes/match.h"
 #include "schemes/quant_config.h"
 
-const char *quant_format_name(enum quant_format format)
-{
-    static const char *const names[] = {[QUANT_FORMAT_NONE] = NULL,
-                                        [QUANT_MXFP4_PACK] = "mxfp4-pack-quantized",
-                                        [QUANT_MXFP8] = "mxfp8-quantized",
-                                        [QUANT_NVFP4_PACK] = "nvfp4-pack-quantized",
-                                        [QUANT_INT_QUANTIZED] = "int-quantized",
-                                        [QUANT_PACK] = "pack-quantized",
-                                        [QUANT_FLOAT_QUANTIZED] = "float-quantized",
-                                        [QUANT_NAIVE] = "naive-quantized"};
-    return names[format];
-}
-
 /* A tree that is being built; after the first failure nothing is added. */
 struct tree {
     bool failed;

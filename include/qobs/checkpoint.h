@@ -45,7 +45,8 @@ typedef struct qobs_checkpoint_quantize_args {
     const char *const *ignore;   /**< names or "re:" patterns of modules to leave as they are */
     size_t ignore_count;         /**< number of entries */
     const char *preset;          /**< observer of the weights: "llmc.memoryless_mse" */
-    const char *const *settings; /**< "key=value": members of the scheme's weights, or settings of the observer */
+    /** "key=value": members of the scheme's weights, its format ("format=int-quantized"), settings of the observer */
+    const char *const *settings;
     size_t setting_count;        /**< number of settings */
     /** Files with recorded activations, each a batch, or directories of such files, in the order of their names:
      * safetensors with tensors "<module>.input", "<module>.output", "<attention>.k_states" and "<attention>.v_states".

@@ -83,7 +83,8 @@ static const struct option_row rows[] = {
      .kind = OPTION_LIST,
      .offset = AT(settings),
      .help = "a setting of the scheme or the observer",
-     .more = "a member of the scheme's weights or a setting of the observer: group_size=64; may be repeated"},
+     .more = "a member of the scheme's weights, its format or a setting of the observer: group_size=64; may be "
+             "repeated"},
     {.name = "activations",
      .argument = "FILE",
      .kind = OPTION_LIST,
