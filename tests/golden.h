@@ -127,6 +127,17 @@ static inline cJSON *read_cases(const char *path)
     return cases;
 }
 
+/* Runs a case on every instruction set of this CPU. */
+static inline void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
+{
+    for (size_t i = 0; i < qobs_isa_count(); i++)
+        if (qobs_isa_usable(i)) {
+            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+            run(c);
+        }
+    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
+}
+
 /* Runs `test` on every case of a suite whose name begins with `prefix` (after "SUITE/"); there must be `count` of them.
  * The suite's directory is the environment variable QOBS_GOLDEN_DIR, or else the macro of that name. Returns how many
  * failed. */

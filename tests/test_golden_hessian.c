@@ -173,15 +173,7 @@ static void run(const cJSON *c)
     qobs_observer_destroy(o);
 }
 
-static void test_hessian(void **state)
-{
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
-            run(*state);
-        }
-    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
-}
+static void test_hessian(void **state) { on_every_isa(*state, run); }
 
 int main(void)
 {

@@ -454,17 +454,6 @@ static void run_old_case(const cJSON *c)
     qobs_config_destroy(config);
 }
 
-static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
-{
-    qobs_error error;
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), &error), QOBS_OK);
-            run(c);
-        }
-    assert_int_equal(qobs_isa_select(NULL, &error), QOBS_OK);
-}
-
 static void test_case(void **state) { on_every_isa(*state, run_case); }
 
 static void test_old_case(void **state) { on_every_isa(*state, run_old_case); }

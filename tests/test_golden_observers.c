@@ -116,8 +116,10 @@ static void expect_results(const cJSON *c, const qobs_observer *o, const char *s
     }
 }
 
-static void run_case(const cJSON *c, const char *preset)
+static void run_case(const cJSON *c)
 {
+    char preset[64];
+    assert_true(preset_of(c, preset));
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *key;
     const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
     const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
@@ -164,12 +166,7 @@ static void test_case(void **state)
     if (!preset_of(*state, preset) || cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*state, "optional")))
         return;
     compared++;
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
-            run_case(*state, preset);
-        }
-    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
+    on_every_isa(*state, run_case);
 }
 
 int main(void)

@@ -216,16 +216,6 @@ static void run_amax(const cJSON *c)
     qobs_config_destroy(config);
 }
 
-static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
-{
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
-            run(c);
-        }
-    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
-}
-
 static void test_case(void **state)
 {
     const bool weight = cJSON_HasObjectItem(cJSON_GetObjectItemCaseSensitive(*state, "expect"), "quantized");

@@ -435,16 +435,6 @@ static void run_modelopt(const cJSON *c)
 
 /* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
-static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
-{
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
-            run(c);
-        }
-    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
-}
-
 static void test_quark(void **state) { on_every_isa(*state, run_quark); }
 
 static void test_modelopt(void **state) { on_every_isa(*state, run_modelopt); }

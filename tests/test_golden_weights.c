@@ -76,15 +76,7 @@ static void run_case(const cJSON *c)
     }
 }
 
-static void test_case(void **state)
-{
-    for (size_t i = 0; i < qobs_isa_count(); i++)
-        if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
-            run_case(*state);
-        }
-    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
-}
+static void test_case(void **state) { on_every_isa(*state, run_case); }
 
 /* ---- Layouts ----------------------------------------------------------------------------------------------------- */
 

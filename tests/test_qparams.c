@@ -113,9 +113,9 @@ static int calculate(const qobs_config *config, qobs_dtype dtype, size_t n, cons
     return qobs_calculate_qparams(&args, error);
 }
 
-static void test_ranges(void **state)
+static void run_ranges(const cJSON *c)
 {
-    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
+    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
     const qobs_tensor min = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
     const qobs_tensor max = tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring);
@@ -171,10 +171,12 @@ static void test_ranges(void **state)
     qobs_config_destroy(config);
 }
 
+static void test_ranges(void **state) { on_every_isa(*state, run_ranges); }
+
 /* Quark's two quantizers of fp4: the scales of the first are realigned with the scale of the second. */
-static void test_realigned(void **state)
+static void run_realigned(const cJSON *c)
 {
-    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
+    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
     const struct st_tensor *blocks = expected_tensor(c, "block_scale");
     const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
     const qobs_tensor amax = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
@@ -207,6 +209,8 @@ static void test_realigned(void **state)
     qobs_config_destroy(config);
 }
 
+static void test_realigned(void **state) { on_every_isa(*state, run_realigned); }
+
 /* An observer that has seen the importance of the case, if it has any. */
 static void start_observer(qobs_observer **observer, const qobs_config *config, const cJSON *c)
 {
@@ -232,10 +236,10 @@ static size_t results_of(const cJSON *c)
 }
 
 /* One observer an input; results carry the observer's number. */
-static void test_fused(void **state)
+static void run_fused(const cJSON *c)
 {
     enum { MOST = 6 };
-    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs"), *item;
+    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs"), *item;
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
     qobs_observer *observers[MOST] = {0};
     qobs_config *config = NULL;
@@ -280,6 +284,8 @@ static void test_fused(void **state)
     assert_int_equal(compared, results_of(c));
     qobs_config_destroy(config);
 }
+
+static void test_fused(void **state) { on_every_isa(*state, run_fused); }
 
 int main(void)
 {

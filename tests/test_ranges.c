@@ -195,9 +195,8 @@ static void expect_edges(const cJSON *c, const char *key, const float *edges, si
     }
 }
 
-static void test_histogram(void **state)
+static void run_histogram(const cJSON *c)
 {
-    const cJSON *c = *state;
     qobs_tensor t;
     qobs_observer *o = observer_of(c);
     if (cJSON_GetObjectItemCaseSensitive(c, "error")) {
@@ -223,9 +222,11 @@ static void test_histogram(void **state)
     qobs_observer_destroy(o);
 }
 
-static void test_case(void **state)
+static void test_histogram(void **state) { on_every_isa(*state, run_histogram); }
+
+static void run_case(const cJSON *c)
 {
-    const cJSON *c = *state, *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
     const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
     if (strstr(text_of(c, "name"), "_literal"))
         return;
@@ -278,6 +279,8 @@ static void test_case(void **state)
     release(&h);
     qobs_observer_destroy(o);
 }
+
+static void test_case(void **state) { on_every_isa(*state, run_case); }
 
 /* ---- By hand ---- */
 

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import pathlib
 
-import ml_dtypes
 import numpy as np
 import pytest
 import qobs
@@ -15,6 +14,7 @@ try:
 except ImportError:
     torch = None
 
+ml_dtypes = pytest.importorskip("ml_dtypes")
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
 spec = importlib.util.spec_from_file_location("run_cli", GOLDEN / "run_cli.py")
 run_cli = importlib.util.module_from_spec(spec)

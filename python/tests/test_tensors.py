@@ -7,12 +7,12 @@ import subprocess
 import sys
 import weakref
 
-import ml_dtypes
 import numpy as np
 import pytest
 import qobs
 from qobs import _tensor
 
+ml_dtypes = pytest.importorskip("ml_dtypes")
 RNG = np.random.default_rng(23)
 FLOATS = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 CONFIG = "llmc.memoryless_minmax strategy=channel base_name=weight"

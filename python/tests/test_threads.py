@@ -102,7 +102,7 @@ FUNCTIONS = {
     "minmax": lambda x: qobs.minmax(x, 0), "histogram": lambda x: qobs.histogram(x, 50).counts,
     "search": lambda x: qobs.search(x, num_bits=4, group_size=-1)[:4],
     "qparams": lambda x: qobs.compute_qparams(x, "llmc.memoryless_minmax num_bits=4 group_size=32")[:2],
-    "fake_quantize": lambda x: qobs.fake_quantize(x, "torch.MinMaxObserver", 0.03 + 0 * x[0, 0], 0 * x[0, 0]),
+    "fake_quantize": lambda x: qobs.fake_quantize(x, "torch.MinMaxObserver", 0.03 + 0 * x[0, :1], 0 * x[0, :1]),
     "percentile": lambda x: qobs.range_by_percentile(qobs.histogram(abs(x), 200), config="modelopt.HistogramCalibrator",
                                                      percentile=99.0),
     "entropy": lambda x: qobs.range_by_entropy(qobs.histogram(abs(x), 200), start_bin=130),
