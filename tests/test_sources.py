@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 
 import cli
-from cli import equal
+from cli import check, equal
 from test_quantize_command import quantize, refused, tensor, write
 
 Q = "model.layers.0.self_attn.q_proj"
@@ -28,6 +29,105 @@ def run(what, *options, **keywords):
     p = quantize("in", "-o", "out", *options, **keywords)
     equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
     return cli.st_read("out/model.safetensors")[0]
+
+
+def st_raw(path):
+    """Returns {name: (dtype, shape, bytes)}."""
+    raw = cli.read(path)
+    data = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:data])
+    header.pop("__metadata__", None)
+    return {n: (t["dtype"], t["shape"], raw[data + t["data_offsets"][0]:data + t["data_offsets"][1]]) for n, t in header.items()}
+
+
+# ---- Numbers ---------------------------------------------------------------------------------------------------------
+
+def check_numbers(what, config, tensors, module, want):
+    """An ignored module is dequantized: the output holds `want`, (dtype, shape, bytes), and nothing else of it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        make(f"{scratch}/in", {Q + ".weight": tensor([128, 128], 1), **tensors}, **config)
+        p = quantize(f"{scratch}/in", "-o", f"{scratch}/out", "--ignore", module, scheme="W8A16")
+        equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+        if p.returncode:
+            return
+        out = st_raw(f"{scratch}/out/model.safetensors")
+        quantization = json.loads(cli.read(f"{scratch}/out/config.json"))["quantization_config"]
+    got = out.get(f"{module}.weight", (None, None, b""))
+    check(tuple(got) == tuple(want), f"{what}: the numbers of {want[0]}", f"{got[:2]}, expected {want[:2]}")
+    equal(sorted(n for n in out if n.startswith(module)), [f"{module}.weight"], f"{what}: no scales are left")
+    check(module in quantization["ignore"] and len(quantization["config_groups"]) == 1, f"{what}: the configuration", str(quantization))
+
+
+def test_golden():
+    """Each format is dequantized as compressed-tensors does it (live_sources.py made the vectors)."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "sources")
+    tensors = st_raw(path + ".safetensors")
+    with open(path + ".json", encoding="utf-8") as file:
+        cases = json.load(file)
+    for case in cases:
+        own = {k.split("|")[1]: v for k, v in tensors.items() if k.split("|")[0] == case["name"]}
+        want = own.pop("expected")
+        module = next(iter(own)).rsplit(".", 1)[0]
+        check_numbers(case["name"], case["config"], own, module, want)
+
+
+# ---- Refusals --------------------------------------------------------------------------------------------------------
+
+CODES = ("F8_E4M3", [128, 128], bytes(range(64)) * 256)
+SCALE = ("F32", [], b"\0\0\x80\x3f")
+
+
+def config_of(**more):
+    return {"quantization_config": {"quant_method": "compressed-tensors", "format": "naive-quantized", **more}}
+
+
+def test_refusals():
+    """What is not understood is refused with its name, and nothing is written."""
+    plain, weight, fp8 = {f"{Q}.weight": tensor([128, 128], 1)}, f"{Q}.weight", {"quantization_config": {"quant_method": "fp8"}}
+    for what, tensors, config, words in (
+            ("no scales", {weight: CODES}, fp8, (weight, "F8_E4M3", "scales")),
+            ("a scale for three rows", {weight: CODES, f"{Q}.weight_scale": ("F32", [3], bytes(12))}, fp8, ("weight_scale", "[3]")),
+            ("groups that do not divide", {weight: CODES, f"{Q}.weight_scale": ("F32", [128, 3], bytes(1536))}, fp8, ("[128,3]",)),
+            ("packed without its shape", {f"{Q}.weight_packed": ("I32", [128, 16], bytes(8192)),
+                                          f"{Q}.weight_scale": tensor([128, 1], 1)}, config_of(), ("weight_shape",)),
+            ("packed with too few words", {f"{Q}.weight_packed": ("I32", [128, 13], bytes(6656)), f"{Q}.weight_scale": tensor([128, 1], 1),
+                                           f"{Q}.weight_shape": ("I64", [2], (128).to_bytes(8, "little") * 2)}, config_of(), ("[128,13]",)),
+            ("no global scale", {f"{Q}.weight_packed": ("U8", [128, 64], bytes(8192)), f"{Q}.weight_scale": ("F8_E4M3", [128, 8], bytes(1024))},
+             config_of(), ("weight_global_scale",)),
+            ("zero points of another shape", {weight: ("I8", [128, 128], bytes(16384)), f"{Q}.weight_scale": tensor([128, 1], 1),
+                                              f"{Q}.weight_zero_point": ("I8", [64, 1], bytes(64))}, config_of(), ("weight_zero_point",)),
+            ("actorder", {**plain, f"{Q}.weight_g_idx": ("I32", [128], bytes(512))}, config_of(), ("weight_g_idx", "actorder")),
+            ("GPTQ without a configuration", {f"{Q}.qweight": ("I32", [16, 128], bytes(8192))}, {}, ("qweight", "GPTQ")),
+            ("AWQ of ModelOpt", {**plain, f"{Q}.pre_quant_scale": tensor([128], 1)},
+             {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, ("pre_quant_scale",)),
+            ("an algorithm of ModelOpt", plain, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}},
+             ("quant_algo", "W4A16_AWQ", "NVFP4")),
+            ("a sparse format", plain, config_of(format="marlin-24"), ("marlin-24", "pack-quantized")),
+            ("sparse weights", plain, config_of(sparsity_config={"format": "sparse-24-bitmask"}), ("sparse-24-bitmask",)),
+            ("a transform", plain, config_of(transform_config={"config_groups": {"R1": {}}}), ("transform_config",))):
+        make("in", tensors, **config)
+        refused(what, quantize("in", "-o", "out"), 2, *words)
+        check(not os.path.exists("out"), f"{what}: nothing is written")
+
+
+def test_left_out():
+    """Weights without scales in a model that nothing describes stay as they are, and `ignore` names them."""
+    k = Q.replace("q_proj", "k_proj")
+    make("in", {f"{Q}.weight": tensor([128, 128], 1), f"{k}.weight": CODES, "v_proj.weight": ("F64", [8, 128], bytes(8192))})
+    run("F8 and F64")
+    out, quantization = st_raw("out/model.safetensors"), json.loads(cli.read("out/config.json"))["quantization_config"]
+    equal(out[f"{k}.weight"], CODES, "F8 codes stay")
+    check({k, "v_proj"} <= set(quantization["ignore"]), "ignore names them", str(quantization["ignore"]))
+
+
+def test_attention_scales():
+    """Scales of keys and values disappear with the configuration that describes them."""
+    make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, "model.layers.0.self_attn.k_scale": SCALE,
+                "model.layers.0.self_attn.k_proj.v_scale": SCALE, "model.layers.0.mlp.down_proj.weight": tensor([128, 128], 1)},
+         **config_of(kv_cache_scheme={"num_bits": 8, "type": "float"}))
+    out = run("keys and values")
+    check(not [n for n in out if n.endswith(("k_scale", "v_scale"))], "no scales of keys and values", str(sorted(out)))
+    check(json.loads(cli.read("out/config.json"))["quantization_config"]["kv_cache_scheme"] is None, "no kv_cache_scheme")
 
 
 # ---- Configurations --------------------------------------------------------------------------------------------------

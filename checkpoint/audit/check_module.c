@@ -233,7 +233,7 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
         audit_find(audit, m, "cannot be dequantized: %s", error.message);
         return -1;
     }
-    weight_read_rows(v->original, &audit->originals[0], first, rows, v->rows);
+    weight_read_rows(v->original, first, rows, v->rows);
     const qobs_tensor original = {sizeof original, v->rows, dtype, 2, shape, NULL};
     const qobs_tensor dequantized = {sizeof dequantized, v->numbers, dtype, 2, shape, NULL};
     double squared_error, energy;

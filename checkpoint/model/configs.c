@@ -110,8 +110,16 @@ const cJSON *model_config_quantization(const struct model_config *config)
 {
     for (size_t i = 0; i < sizeof quantization_keys / sizeof *quantization_keys; i++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(config->object, quantization_keys[i]);
+        const cJSON *inner = cJSON_GetObjectItemCaseSensitive(item, "quantization_config"); /* of older files */
         if (item && !cJSON_IsNull(item))
-            return item;
+            return inner ? inner : item;
     }
     return NULL;
+}
+
+void model_remove_quantizations(struct model *model)
+{
+    for (size_t i = 0; i < model->config_count; i++)
+        for (size_t k = 0; k < sizeof quantization_keys / sizeof *quantization_keys; k++)
+            cJSON_DeleteItemFromObjectCaseSensitive(model->configs[i].object, quantization_keys[k]);
 }

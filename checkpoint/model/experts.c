@@ -139,11 +139,16 @@ static struct weight of_mxfp4(const struct model_tensor *source, const struct st
 {
     const struct st_tensor *s = source->stored;
     const int64_t rows = s->shape[1], groups = s->shape[2], row = 16 * groups;
-    struct weight w = {.source = source, .scales = exponents, .encoding = WEIGHT_MXFP4, .dtype = "BF16", .ndim = 2};
+    struct weight w = {.source = source, .dtype = "BF16", .ndim = 2};
     w.shape[0] = rows / parts;
     w.shape[1] = 32 * groups;
-    w.first_row = expert * rows + part;
-    w.data = (const unsigned char *)s->data + w.first_row * row;
+    w.source_codes = (struct source_codes){.format = &source_mxfp4_blocks,
+                                           .scales = exponents,
+                                           .block = {1, 32},
+                                           .scale_columns = groups,
+                                           .first_row = expert * rows + part,
+                                           .row_step = parts};
+    w.data = (const unsigned char *)s->data + w.source_codes.first_row * row;
     w.row_bytes = parts * row;
     w.bytes = (uint64_t)(w.shape[0] * w.shape[1] * 2);
     return w;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Lists tensors and finds the scales of block-FP8 weights. experts.c splits experts. */
+/* Lists tensors. source_formats.c finds those that are quantized, experts.c splits experts. */
 #include "model/experts.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,87 +21,57 @@ static struct weight of_tensor(const struct model_tensor *source)
     return w;
 }
 
-/* ---- Encoded weights --------------------------------------------------------------------------------------------- */
-
-static int check_scales(const struct weight *w, const struct weights *weights, struct fail *f)
+/* Names the weight of a tensor of codes "<module>.weight". */
+static char *weight_name(const char *codes)
 {
-    const struct st_tensor *s = w->scales;
-    const int64_t rows = (w->shape[0] + weights->block[0] - 1) / weights->block[0];
-    const int64_t columns = (w->shape[1] + weights->block[1] - 1) / weights->block[1];
-    const bool dtype = strcmp(s->dtype, "F32") == 0 || strcmp(s->dtype, "BF16") == 0;
-    if (dtype && s->ndim == 2 && s->shape[0] == rows && s->shape[1] == columns)
-        return QOBS_OK;
-    struct shape_words words;
-    return INVALID(f, "tensor '%.150s': is %s %s; F32 or BF16 [%" PRId64 ",%" PRId64 "] is needed for its weight",
-                   s->name, s->dtype, shape_describe(s->ndim, s->shape, &words), rows, columns);
+    const size_t length = strlen(codes);
+    char *name = strdup(codes); /* weight_keep_codes writes the complete name again */
+    if (name && ends_with(codes, ".weight_packed"))
+        name[length - strlen("_packed")] = '\0';
+    return name;
 }
 
-/* Finds the scales of an e4m3 weight. */
-static int find_scales(struct weight *w, const struct model *model, const struct weights *weights, struct fail *f)
-{
-    char name[512];
-    if (strcmp(w->dtype, "F8_E4M3") != 0 || w->ndim != 2 || w->module == strlen(w->name))
-        return QOBS_OK;
-    if ((size_t)snprintf(name, sizeof name, "%s_scale_inv", w->name) >= sizeof name)
-        return QOBS_OK;
-    const struct model_tensor *scales = model_find(model, name);
-    if (!scales)
-        return QOBS_OK;
-    w->scales = scales->stored;
-    w->encoding = WEIGHT_FP8_BLOCK;
-    w->dtype = "BF16";
-    w->bytes *= 2;
-    return check_scales(w, weights, f);
-}
-
-static void read_block_size(struct weights *weights, const struct model *model)
-{
-    const cJSON *earlier = cJSON_GetObjectItemCaseSensitive(model->config, "quantization_config");
-    const cJSON *block = cJSON_GetObjectItemCaseSensitive(earlier, "weight_block_size");
-    for (int i = 0; i < 2; i++) {
-        const cJSON *item = cJSON_GetArrayItem(block, i);
-        weights->block[i] = cJSON_IsNumber(item) && item->valueint > 0 ? item->valueint : 128;
-    }
-}
-
-/* ---- All tensors ------------------------------------------------------------------------------------------------- */
-
-static int list_plain(struct weight_list *list, const struct model *model, const struct model_tensor *source,
-                      struct fail *f)
-{
-    struct weight w = of_tensor(source);
-    w.module = module_length(source->stored->name);
-    w.name = source->stored->name;
-    RETURN_IF_NOT_OK(find_scales(&w, model, list->weights, f));
-    return weight_list_append(list, w, strdup(source->stored->name), f);
-}
-
-static int list_tensor(struct weight_list *list, const struct model *model, const struct model_tensor *source,
-                       qobs_compat compat, struct fail *f)
+static int list_tensor(struct weight_list *list, const struct model *model, const struct source_hints *hints,
+                       const struct model_tensor *source, qobs_compat compat, struct fail *f)
 {
     const enum expert_kind kind = experts_kind(model, source, compat);
-    if (kind == EXPERTS_NONE)
-        return list_plain(list, model, source, f);
-    return experts_list(list, model, source, kind, compat, f);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const struct weight *)a)->name, ((const struct weight *)b)->name);
+    if (kind != EXPERTS_NONE)
+        return experts_list(list, model, source, kind, compat, f);
+    struct weight w = of_tensor(source);
+    RETURN_IF_NOT_OK(
+        source_find_codes(&w.source_codes, w.shape, &w.dtype, model, hints, source->stored, compat, f));
+    if (!w.source_codes.format)
+        return weight_list_append(list, w, strdup(source->stored->name), f);
+    w.bytes = (uint64_t)(w.shape[0] * w.shape[1]) * dtype_size(w.dtype);
+    return weight_list_append(list, w, weight_name(source->stored->name), f);
 }
 
 int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, struct fail *f)
 {
     struct weight_list list = {.weights = weights};
+    struct source_hints hints;
     *weights = (struct weights){0};
-    read_block_size(weights, model);
+    source_hints_read(&hints, model);
     for (size_t i = 0; i < model->count; i++)
-        RETURN_IF_NOT_OK(list_tensor(&list, model, &model->tensors[i], compat, f));
-    if (weights->count > 0)
-        qsort(weights->items, weights->count, sizeof *weights->items, compare_names);
+        RETURN_IF_NOT_OK(list_tensor(&list, model, &hints, &model->tensors[i], compat, f));
+    weights_sort(weights);
     for (size_t i = 1; i < weights->count; i++)
-        if (compare_names(&weights->items[i - 1], &weights->items[i]) == 0)
+        if (strcmp(weights->items[i - 1].name, weights->items[i].name) == 0)
             return INVALID(f, "tensor '%.200s' would be there twice after the experts are split",
                            weights->items[i].name);
     return QOBS_OK;
+}
+
+void weight_keep_codes(struct weight *w)
+{
+    char *name = w->name;
+    const size_t module = w->module;
+    const enum weight_reason reason = w->reason;
+    const struct source_format *format = w->source_codes.format;
+    *w = of_tensor(w->source);
+    w->module = module;
+    w->reason = reason;
+    w->name = name;
+    if (strcmp(format->codes, "weight_packed") == 0)
+        memcpy(name + module, ".weight_packed", sizeof ".weight_packed");
 }

@@ -63,5 +63,8 @@ const char *model_config_type(const struct model_config *config);
 /* Returns the quantization_config of a configuration, or what stands for it in older files; NULL: none. */
 const cJSON *model_config_quantization(const struct model_config *config);
 
+/* Removes the descriptions of a quantization from all configurations. */
+void model_remove_quantizations(struct model *model);
+
 /* Lists config.json and its sub-configurations. */
 int model_list_configs(struct model *model, struct fail *f);

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Reads rows of a weight as numbers: gathers strided matrices and dequantizes encoded ones. */
+/* Reads rows of a weight as numbers: gathers strided matrices and dequantizes codes as compressed-tensors does. */
 #include <string.h>
 
 #include "model/weights.h"
+#include "qobs/format.h"
+#include "qobs/stateless.h"
 
 bool weight_is_in_place(const struct weight *w)
 {
-    return w->encoding == WEIGHT_PLAIN && w->column_bytes == (int64_t)dtype_size(w->dtype);
+    return !w->source_codes.format && w->column_bytes == (int64_t)dtype_size(w->dtype);
 }
 
 bool weight_is_contiguous(const struct weight *w)
 {
     const int64_t element = (int64_t)dtype_size(w->dtype);
-    return w->encoding == WEIGHT_PLAIN && w->column_bytes == element &&
-           (w->ndim != 2 || w->row_bytes == w->shape[1] * element);
+    return weight_is_in_place(w) && (w->ndim != 2 || w->row_bytes == w->shape[1] * element);
 }
 
 static void gather(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
@@ -31,100 +32,141 @@ static void gather(const struct weight *w, int64_t first, int64_t count, unsigne
             memcpy(out, w->data + (first + r) * w->row_bytes + c * w->column_bytes, element);
 }
 
-/* ---- Block FP8 --------------------------------------------------------------------------------------------------- */
+/* ---- Codes ------------------------------------------------------------------------------------------------------- */
 
-static float bits_to_float(uint32_t bits)
+enum { CHUNK = 1024 }; /* columns at a time; with any number of bits they end at a word */
+
+/* The numbers of all codes of a format of floats. */
+struct code_numbers {
+    float of[256];
+};
+
+static void make_numbers(struct code_numbers *numbers, enum source_codes_kind kind)
 {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    const qobs_format *format = qobs_format_find(kind == SOURCE_E4M3 ? "fp8_e4m3" : "fp4");
+    for (uint32_t code = 0; code < 256 && (kind == SOURCE_E4M3 || kind == SOURCE_E2M1); code++)
+        numbers->of[code] = qobs_format_decode(format, code);
 }
 
-static float of_bf16(uint16_t bits) { return bits_to_float((uint32_t)bits << 16); }
-
-/* Rounds to nearest, ties to even. NaN becomes the quiet NaN of torch. */
-static uint16_t to_bf16(float value)
+/* Writes the numbers of `count` codes of a row that begin at column `first`, a multiple of CHUNK. */
+static void read_numbers(const struct source_codes *c, const struct code_numbers *numbers, const unsigned char *row,
+                         int64_t first, int64_t count, float *x)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return 0x7fc0;
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float of_e4m3(unsigned char code)
-{
-    const uint32_t sign = (uint32_t)(code & 0x80) << 24, exponent = code >> 3 & 15, mantissa = code & 7;
-    if ((code & 0x7f) == 0x7f)
-        return bits_to_float(sign | 0x7fc00000);
-    if (exponent == 0) {
-        const float value = (float)mantissa * 0x1p-9f;
-        return sign ? -value : value;
+    signed char codes[CHUNK];
+    switch (c->format->kind) {
+    case SOURCE_E4M3:
+        for (int64_t i = 0; i < count; i++)
+            x[i] = numbers->of[row[first + i]];
+        return;
+    case SOURCE_E2M1:
+        for (int64_t i = 0; i < count; i++)
+            x[i] = numbers->of[row[(first + i) / 2] >> 4 * (i % 2) & 15];
+        return;
+    case SOURCE_I8:
+        memcpy(codes, row + first, (size_t)count);
+        break;
+    case SOURCE_PACKED: {
+        const int64_t words = (count * c->bits + 31) / 32;
+        const qobs_pack_args args = {.struct_size = sizeof args,
+                                     .bits = c->bits,
+                                     .dim = 1,
+                                     .rows = 1,
+                                     .columns = count,
+                                     .word_bits = 32,
+                                     .offset = 1 << (c->bits - 1),
+                                     .codes = codes,
+                                     .codes_size = (size_t)count,
+                                     .packed = (void *)(uintptr_t)(row + first * c->bits / 8),
+                                     .packed_size = (size_t)(4 * words)};
+        qobs_unpack(&args, NULL); /* fails for wrong arguments only */
     }
-    return bits_to_float(sign | (exponent + 120) << 23 | mantissa << 20);
-}
-
-static float scale_at(const struct st_tensor *scales, int64_t i)
-{
-    uint32_t wide;
-    uint16_t narrow;
-    if (strcmp(scales->dtype, "F32") == 0) {
-        memcpy(&wide, (const unsigned char *)scales->data + 4 * i, sizeof wide);
-        return bits_to_float(wide);
     }
-    memcpy(&narrow, (const unsigned char *)scales->data + 2 * i, sizeof narrow);
-    return of_bf16(narrow);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = codes[i];
 }
 
-/* x = bf16(e4m3 * scale of its block); FP8BlockDequantizer of compressed-tensors. */
-static void read_fp8_block(const struct weight *w, const struct weights *all, int64_t first, int64_t count,
-                           unsigned char *out)
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
+
+/* Returns the zero point of row `row` of the scales. Packed ones lie along the rows, a stream of bits a column. */
+static float zero_point_at(const struct source_codes *c, int64_t row, int64_t column)
 {
-    float numbers[256];
-    for (int i = 0; i < 256; i++)
-        numbers[i] = of_e4m3((unsigned char)i);
-    const int64_t columns = w->shape[1], blocks = (columns + all->block[1] - 1) / all->block[1];
+    const struct st_tensor *z = c->zero_points;
+    const unsigned char *data = z->data;
+    const int64_t i = row * c->scale_columns + column;
+    if (strcmp(z->dtype, "F8_E4M3") == 0)
+        return source_scale(z, i);
+    if (strcmp(z->dtype, "I8") == 0)
+        return ((const signed char *)data)[i];
+    int code = 0;
+    for (int b = 0; b < c->bits; b++) {
+        const int64_t bit = row * c->bits + b, byte = (bit / 32 * c->scale_columns + column) * 4 + bit % 32 / 8;
+        code |= (data[byte] >> bit % 8 & 1) << b;
+    }
+    return (float)(code - (1 << (c->bits - 1)));
+}
+
+/* x -= zero point. Integers are exact; floats round to the dtype of the scales. */
+static void subtract(const struct source_codes *c, float zero_point, float *x, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        x[i] -= zero_point;
+    if (c->format->kind != SOURCE_E4M3 || strcmp(c->scales->dtype, "F32") == 0)
+        return;
+    const qobs_format *format = qobs_format_find(strcmp(c->scales->dtype, "F16") == 0 ? "f16" : "bf16");
+    for (int64_t i = 0; i < count; i++)
+        x[i] = qobs_format_round(format, x[i], false);
+}
+
+/* Multiplies columns [first, first + count) of row `row` by their scales. */
+static void apply_scales(const struct source_codes *c, int64_t row, int64_t first, int64_t count, float *x)
+{
+    row = (c->first_row + row * c->row_step) / c->block[0];
+    for (int64_t i = 0, n; i < count; i += n, x += n) {
+        const int64_t column = (first + i) / c->block[1], end = (column + 1) * c->block[1] - first;
+        n = (end < count ? end : count) - i;
+        float scale = source_scale(c->scales, row * c->scale_columns + column);
+        if (c->format->global_scale)
+            scale = c->format->global_divides ? scale / c->global_scale : scale * c->global_scale;
+        if (c->zero_points)
+            subtract(c, zero_point_at(c, row, column), x, n);
+        for (int64_t k = 0; k < n; k++)
+            x[k] *= scale;
+    }
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+/* The product is in float and rounded to the dtype once, which is the product of compressed-tensors in that dtype. */
+static void dequantize(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
+{
+    const size_t element = dtype_size(w->dtype);
+    const qobs_format *format = qobs_format_find(strcmp(w->dtype, "F16") == 0 ? "f16" : "bf16");
+    struct code_numbers numbers;
+    float x[CHUNK];
+    make_numbers(&numbers, w->source_codes.format->kind);
     for (int64_t r = first; r < first + count; r++)
-        for (int64_t b = 0; b < blocks; b++) {
-            const float scale = scale_at(w->scales, r / all->block[0] * blocks + b);
-            const int64_t end = (b + 1) * all->block[1] < columns ? (b + 1) * all->block[1] : columns;
-            for (int64_t c = b * all->block[1]; c < end; c++, out += 2) {
-                const uint16_t value = to_bf16(numbers[w->data[r * columns + c]] * scale);
-                memcpy(out, &value, sizeof value);
+        for (int64_t c = 0, n; c < w->shape[1]; c += n, out += (size_t)n * element) {
+            n = w->shape[1] - c < CHUNK ? w->shape[1] - c : CHUNK;
+            read_numbers(&w->source_codes, &numbers, w->data + r * w->row_bytes, c, n, x);
+            apply_scales(&w->source_codes, r, c, n, x);
+            if (element == sizeof *x) {
+                memcpy(out, x, (size_t)n * element);
+                continue;
             }
+            const qobs_format_array_args args = {.struct_size = sizeof args,
+                                                 .format = format,
+                                                 .x = x,
+                                                 .x_size = (size_t)n * sizeof *x,
+                                                 .out = out,
+                                                 .out_size = (size_t)n * element};
+            qobs_format_encode_array(&args, NULL); /* fails for wrong arguments only */
         }
 }
 
-/* ---- MXFP4 ------------------------------------------------------------------------------------------------------- */
-
-/* Rows of blocks [rows, groups, 16] bytes, the low nibble first, under exponents [rows, groups]. The product of an e2m1
- * number and a power of two is exact in BF16, unless it is beyond its range. */
-static void read_mxfp4(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
+void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out)
 {
-    static const float numbers[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    const int64_t groups = w->shape[1] / 32;
-    const unsigned char *exponents = w->scales->data;
-    for (int64_t r = first; r < first + count; r++) {
-        const unsigned char *codes = w->data + r * w->row_bytes;
-        const unsigned char *row = exponents + (w->first_row + r * (w->row_bytes / (16 * groups))) * groups;
-        for (int64_t g = 0; g < groups; g++) {
-            const float scale = row[g] == 255 ? bits_to_float(0x7fc00000)
-                                : row[g] == 0 ? 0x1p-127f
-                                              : bits_to_float((uint32_t)row[g] << 23);
-            for (int i = 0; i < 32; i++, out += 2) {
-                const uint16_t value = to_bf16(numbers[codes[16 * g + i / 2] >> 4 * (i % 2) & 15] * scale);
-                memcpy(out, &value, sizeof value);
-            }
-        }
-    }
-}
-
-void weight_read_rows(const struct weight *w, const struct weights *weights, int64_t first, int64_t count, void *out)
-{
-    if (w->encoding == WEIGHT_FP8_BLOCK)
-        read_fp8_block(w, weights, first, count, out);
-    else if (w->encoding == WEIGHT_MXFP4)
-        read_mxfp4(w, first, count, out);
+    if (w->source_codes.format)
+        dequantize(w, first, count, out);
     else
         gather(w, first, count, out);
 }

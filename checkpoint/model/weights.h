@@ -5,13 +5,7 @@
  * each, and weights that are quantized already are read as the numbers they mean. */
 #pragma once
 
-#include "model/model.h"
-
-enum weight_encoding {
-    WEIGHT_PLAIN,     /* numbers of its dtype */
-    WEIGHT_FP8_BLOCK, /* e4m3 under one scale for each block, as DeepSeek writes it: read as BF16 */
-    WEIGHT_MXFP4      /* two e2m1 codes a byte under exponents of groups of 32, as gpt-oss writes it: read as BF16 */
-};
+#include "model/source_formats.h"
 
 /* Why a tensor is not quantized. WEIGHT_TAKEN: it is. */
 enum weight_reason {
@@ -29,16 +23,14 @@ struct weight {
     char *name;
     size_t module; /* length of the module's name, before ".weight"; the length of the name for other tensors */
     const struct model_tensor *source;
-    const struct st_tensor *scales; /* of an encoded weight */
-    enum weight_encoding encoding;
-    const char *dtype; /* of the numbers; BF16 for encoded weights */
+    struct source_codes source_codes; /* of a weight that is quantized already; its format is NULL for others */
+    const char *dtype;                /* of the numbers */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     const unsigned char *data;
     int64_t row_bytes,
-        column_bytes;  /* distance of rows and of columns; in C order for plain tensors of other dimensions */
-    int64_t first_row; /* row of the source, counted over all its matrices; for encoded experts */
-    uint64_t bytes;    /* of the numbers */
+        column_bytes; /* distance of rows and of columns; in C order for plain tensors of other dimensions */
+    uint64_t bytes;   /* of the numbers */
     enum weight_reason reason;
     size_t group; /* index of its group in the configuration, if reason is WEIGHT_TAKEN */
 };
@@ -46,7 +38,7 @@ struct weight {
 struct weights {
     struct weight *items; /* sorted by name with strcmp */
     size_t count;
-    int64_t block[2]; /* rows and columns of a block of WEIGHT_FP8_BLOCK */
+    bool drops_attention_scales; /* those of keys and values belong to a configuration that disappears */
 };
 
 /* Lists the tensors of a model. compat decides the layout of experts: by the model's configuration, or by rows. */
@@ -62,6 +54,10 @@ bool weight_is_in_place(const struct weight *w);
 /* Returns true if all its bytes lie together as they are stored. */
 bool weight_is_contiguous(const struct weight *w);
 
+/* Makes a weight in codes the tensor of its codes, under that name. The list must be sorted again. */
+void weight_keep_codes(struct weight *w);
+void weights_sort(struct weights *weights);
+
 /* A list of weights that grows. weight_list_append adds a weight; `name` moves into the list, or is freed on failure.
  */
 struct weight_list {
@@ -71,4 +67,8 @@ struct weight_list {
 int weight_list_append(struct weight_list *list, struct weight w, char *name, struct fail *f);
 
 /* Writes rows [first, first + count) of a matrix to `out` in C order, as numbers of its dtype. */
-void weight_read_rows(const struct weight *w, const struct weights *weights, int64_t first, int64_t count, void *out);
+void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
+
+/* Returns true if the tensor belongs to a weight that is dequantized (its scale, its zero point, the scale of its
+ * input), so that the output does not have it. Upstream drops the scale alone. */
+bool weight_is_consumed(const struct weights *weights, const struct weight *w, qobs_compat compat);

@@ -62,6 +62,7 @@ struct builder {
     struct output_layout *layout;
     const struct weights *weights;
     const struct quant_config *config;
+    qobs_compat compat;
     size_t capacity;
 };
 
@@ -141,18 +142,6 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     return QOBS_OK;
 }
 
-/* Returns true if the tensor is the scale of an encoded weight, which is dequantized. */
-static bool is_consumed(const struct weights *weights, const struct weight *w)
-{
-    char name[512];
-    const size_t tail = strlen("_scale_inv"), length = strlen(w->name);
-    if (!ends_with(w->name, "_scale_inv") || length - tail >= sizeof name)
-        return false;
-    snprintf(name, sizeof name, "%.*s", (int)(length - tail), w->name);
-    const struct weight *owner = weights_find(weights, name);
-    return owner && owner->encoding == WEIGHT_FP8_BLOCK;
-}
-
 /* ---- Sets and shards --------------------------------------------------------------------------------------------- */
 
 static bool any_global_scale(const struct quant_config *config)
@@ -191,7 +180,7 @@ static int add_all(struct builder *b, const size_t *home, struct fail *f)
         const size_t shard = b->weights->items[home[i]].source->shard;
         if (w->reason == WEIGHT_TAKEN)
             RETURN_IF_NOT_OK(add_quantized(b, i, shard, f));
-        else if (!is_consumed(b->weights, w))
+        else if (!weight_is_consumed(b->weights, w, b->compat))
             RETURN_IF_NOT_OK(add(b, i, PART_SAME, "", w->dtype, w->ndim, w->shape, shard, f));
     }
     return QOBS_OK;
@@ -219,7 +208,7 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
                 const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
                 struct fail *f)
 {
-    struct builder b = {.layout = layout, .weights = weights, .config = config};
+    struct builder b = {.layout = layout, .weights = weights, .config = config, .compat = compat};
     *layout = (struct output_layout){.shard_count = model->shard_count,
                                      .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
                                      .parts = malloc((weights->count + 1) * sizeof *layout->parts),

@@ -95,28 +95,6 @@ static int read_config(struct quantize_run *run, struct fail *f)
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */
 
-/* Fails if the configuration describes a quantization that is not understood. */
-static int check_quantization(const struct model *m, const struct model_config *config, struct fail *f)
-{
-    static const char *const understood[] = {"compressed-tensors", "fp8", "mxfp4"};
-    const cJSON *earlier = model_config_quantization(config);
-    const cJSON *method = cJSON_GetObjectItemCaseSensitive(earlier, "quant_method");
-    struct json_words words;
-    if (!earlier)
-        return QOBS_OK;
-    if (config->object != m->config)
-        return INVALID(f,
-                       "%s/%s: %s has a quantization_config of its own, with the quant_method %s; one at the top is "
-                       "understood",
-                       m->tree.root, m->config_path, config->path, json_describe(method, &words));
-    for (size_t i = 0; i < 3 && cJSON_IsString(method); i++)
-        if (strcmp(method->valuestring, understood[i]) == 0)
-            return QOBS_OK;
-    return INVALID(
-        f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors, fp8 and mxfp4 can be quantized again",
-        m->tree.root, m->config_path, json_describe(method, &words));
-}
-
 /* Fails if config.json is missing, or says that the model is quantized in a way that is not understood. */
 static int check_model(const struct quantize_run *run, struct fail *f)
 {
@@ -125,9 +103,7 @@ static int check_model(const struct quantize_run *run, struct fail *f)
     if (!m->config_path && !compatible)
         return INVALID(f, "%s: has no config.json, so that no loader would know that the output is quantized",
                        m->tree.root);
-    for (size_t i = 0; i < m->config_count && !compatible; i++)
-        RETURN_IF_NOT_OK(check_quantization(m, &m->configs[i], f));
-    return QOBS_OK;
+    return compatible ? QOBS_OK : source_check_configs(m, f);
 }
 
 static void mark_used_groups(struct quantize_run *run)
@@ -137,18 +113,38 @@ static void mark_used_groups(struct quantize_run *run)
             run->config.groups[run->weights.items[i].group].used = true;
 }
 
-/* In the compatible mode a block-FP8 weight that is not quantized stays as it is, with its scale. */
-static void keep_encoded(struct quantize_run *run)
+/* Finds the quantization_config that the new one is merged with. It must be that of the whole model: llm-compressor
+ * knows no other, and a second one would be read in its place. */
+static const cJSON *find_earlier(const struct quantize_run *run)
 {
+    const cJSON *earlier = cJSON_GetObjectItemCaseSensitive(run->model.config, "quantization_config");
+    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(earlier, "config_groups");
+    return groups ? earlier : NULL;
+}
+
+/* Leaves codes as they are: in the compatible mode those that are not quantized anew, else those that nothing targets
+ * and that the earlier configuration describes. The other ones are dequantized. Decides what becomes of that
+ * configuration: it stays for what is left of it. */
+static void keep_codes(struct quantize_run *run)
+{
+    const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const cJSON *earlier = find_earlier(run);
+    bool kept = false, dequantized = false;
     for (size_t i = 0; i < run->weights.count; i++) {
         struct weight *w = &run->weights.items[i];
-        if (run->args->compat != QOBS_COMPAT_LLM_COMPRESSOR || w->encoding != WEIGHT_FP8_BLOCK ||
-            w->reason == WEIGHT_TAKEN)
+        const struct source_format *format = w->source_codes.format;
+        if (!format)
             continue;
-        w->encoding = WEIGHT_PLAIN;
-        w->dtype = w->source->stored->dtype;
-        w->bytes /= 2;
+        const bool keep = compatible ? w->reason != WEIGHT_TAKEN
+                                     : w->reason == WEIGHT_NOT_TARGETED && earlier && format->keeps;
+        if (keep)
+            weight_keep_codes(w);
+        kept |= keep;
+        dequantized |= !keep;
     }
+    weights_sort(&run->weights);
+    run->earlier = dequantized && (compatible || !kept) ? NULL : earlier;
+    run->weights.drops_attention_scales = !compatible && !run->earlier;
 }
 
 /* ---- Activations ------------------------------------------------------------------------------------------------- */
@@ -210,7 +206,7 @@ static int run_steps(struct quantize_run *run, struct fail *f)
         run->config.joins_ignore = true;
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
     }
-    keep_encoded(run);
+    keep_codes(run);
     mark_used_groups(run);
     RETURN_IF_NOT_OK(find_activations(run, f));
     RETURN_IF_NOT_OK(

@@ -70,6 +70,7 @@ struct quantize_run {
     struct model model;
     struct architectures architectures; /* of the model */
     struct quant_config config;
+    const cJSON *earlier; /* the quantization_config that the new one is merged with; NULL: none */
     struct weights weights;
     struct activation_scales activations;
     struct importance_sources importance;

@@ -79,14 +79,13 @@ int side_files_write_config(struct quantize_run *run, struct fail *f)
     static const char key[] = "quantization_config";
     if (!run->model.config)
         return QOBS_OK;
-    const cJSON *earlier = cJSON_GetObjectItemCaseSensitive(run->model.config, key);
-    bool encoded = false;
-    for (size_t i = 0; i < run->weights.count; i++)
-        encoded |= run->weights.items[i].encoding != WEIGHT_PLAIN;
-    cJSON *quantization = quant_config_json(&run->config, encoded ? NULL : earlier);
+    cJSON *quantization = quant_config_json(&run->config, run->earlier);
     if (!quantization)
         return NO_MEMORY(f, key);
-    cJSON_DeleteItemFromObjectCaseSensitive(run->model.config, key);
+    if (run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+        cJSON_DeleteItemFromObjectCaseSensitive(run->model.config, key);
+    else
+        model_remove_quantizations(&run->model);
     if (!cJSON_AddItemToObject(run->model.config, key, quantization)) {
         cJSON_Delete(quantization);
         return NO_MEMORY(f, key);

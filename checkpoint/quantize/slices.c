@@ -36,8 +36,7 @@ struct rows {
     int64_t shape[2], strides[2];
 };
 
-static int open_rows(struct rows *r, const struct quantize_run *run, const struct row_slice *s, struct workspace *work,
-                     struct fail *f)
+static int open_rows(struct rows *r, const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
     const qobs_dtype dtype = dtype_of(w);
@@ -48,7 +47,7 @@ static int open_rows(struct rows *r, const struct quantize_run *run, const struc
         void *copy = workspace_reserve(work, WORK_ROWS, (size_t)(s->count * w->shape[1] * element));
         if (!copy)
             return NO_MEMORY(f, "rows");
-        weight_read_rows(w, &run->weights, s->first, s->count, copy);
+        weight_read_rows(w, s->first, s->count, copy);
         data = copy;
         r->strides[0] = w->shape[1] * element;
     }
@@ -80,7 +79,8 @@ int slice_range(struct quantize_run *run, struct row_slice *s, struct workspace 
     struct rows r;
     qobs_error error = {0};
     float min[1], max[1];
-    RETURN_IF_NOT_OK(open_rows(&r, run, s, work, f));
+    RETURN_IF_NOT_OK(open_rows(&r, s, work, f));
+    (void)run;
     const qobs_minmax_args args = {.struct_size = sizeof args,
                                    .config = s->job->plan->config,
                                    .value = &r.tensor,
@@ -99,7 +99,7 @@ int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f
     struct workspace work = {0};
     const struct row_slice all = {.job = job, .count = job->weight->shape[0]};
     struct rows r;
-    int status = open_rows(&r, run, &all, &work, f);
+    int status = open_rows(&r, &all, &work, f);
     if (status == QOBS_OK)
         status = job_find_scales(run, job, &r.tensor, f);
     free(work.data[WORK_ROWS]);
@@ -122,7 +122,7 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
                  size = count * qobs_dtype_size(dtype_of(job->weight));
     job->search_min = malloc(size + 1);
     job->search_max = malloc(size + 1);
-    int status = job->search_min && job->search_max ? open_rows(&r, run, &all, &work, f) : NO_MEMORY(f, "ranges");
+    int status = job->search_min && job->search_max ? open_rows(&r, &all, &work, f) : NO_MEMORY(f, "ranges");
     if (status == QOBS_OK && job->weighted) {
         importance = malloc((columns + 1) * sizeof *importance);
         status = importance ? importance_read(&run->importance, &job->importance, (int64_t)columns, importance, f)
@@ -345,7 +345,7 @@ int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspa
 {
     struct slice_qparams q;
     struct rows r;
-    RETURN_IF_NOT_OK(open_rows(&r, run, s, work, f));
+    RETURN_IF_NOT_OK(open_rows(&r, s, work, f));
     RETURN_IF_NOT_OK(find_qparams(&q, &r, s, work, f));
     RETURN_IF_NOT_OK(write_codes(run, &r, s, &q, work, f));
     return write_qparams(run, s, &q, work, f);
@@ -360,6 +360,6 @@ int slice_copy(struct quantize_run *run, struct row_slice *s, struct workspace *
     void *numbers = workspace_reserve(work, WORK_ROWS, size);
     if (!numbers)
         return NO_MEMORY(f, "rows");
-    weight_read_rows(w, &run->weights, s->first, s->count, numbers);
+    weight_read_rows(w, s->first, s->count, numbers);
     return run_put(run, s->job, PART_SAME, (uint64_t)s->first * row, numbers, size, f);
 }

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The table of formats, and the search for the tensors of a weight. Names and dtypes are those of compressed-tensors
+ * 0.19, of hf_quant_config.json of ModelOpt 0.39, of transformers' quant_method fp8, and of DeepSeek's files. */
+#include "model/source_formats.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "files/json.h"
+#include "model/names.h"
+#include "qobs/format.h"
+
+static const struct source_format formats[] = {
+    {.name = "block FP8",
+     .codes = "weight",
+     .codes_dtypes = "F8_E4M3",
+     .scale = "weight_scale_inv",
+     .scale_dtypes = "F32 BF16 F8_E8M0",
+     .kind = SOURCE_E4M3,
+     .upstream = true},
+    {.name = "MXFP8",
+     .codes = "weight",
+     .codes_dtypes = "F8_E4M3",
+     .scale = "weight_scale",
+     .scale_dtypes = "U8 F8_E8M0",
+     .group = 32,
+     .kind = SOURCE_E4M3,
+     .keeps = true},
+    {.name = "FP8",
+     .codes = "weight",
+     .codes_dtypes = "F8_E4M3",
+     .scale = "weight_scale",
+     .scale_dtypes = "F32 BF16 F16",
+     .zero_point_dtypes = "F8_E4M3",
+     .kind = SOURCE_E4M3,
+     .keeps = true},
+    {.name = "INT8",
+     .codes = "weight",
+     .codes_dtypes = "I8",
+     .scale = "weight_scale",
+     .scale_dtypes = "F32 BF16 F16",
+     .zero_point_dtypes = "I8",
+     .kind = SOURCE_I8,
+     .keeps = true},
+    {.name = "packed integers",
+     .codes = "weight_packed",
+     .codes_dtypes = "I32",
+     .scale = "weight_scale",
+     .scale_dtypes = "F32 BF16 F16",
+     .zero_point_dtypes = "I32 I8",
+     .kind = SOURCE_PACKED,
+     .keeps = true},
+    {.name = "NVFP4",
+     .codes = "weight_packed",
+     .codes_dtypes = "U8",
+     .scale = "weight_scale",
+     .scale_dtypes = "F8_E4M3",
+     .global_scale = "weight_global_scale",
+     .global_divides = true,
+     .group = 16,
+     .kind = SOURCE_E2M1,
+     .keeps = true},
+    {.name = "NVFP4 of ModelOpt",
+     .codes = "weight",
+     .codes_dtypes = "U8",
+     .scale = "weight_scale",
+     .scale_dtypes = "F8_E4M3",
+     .global_scale = "weight_scale_2",
+     .group = 16,
+     .kind = SOURCE_E2M1},
+    {.name = "MXFP4",
+     .codes = "weight_packed",
+     .codes_dtypes = "U8",
+     .scale = "weight_scale",
+     .scale_dtypes = "U8 F8_E8M0",
+     .group = 32,
+     .kind = SOURCE_E2M1,
+     .keeps = true},
+    {.name = "MXFP4 of ModelOpt",
+     .codes = "weight",
+     .codes_dtypes = "U8",
+     .scale = "weight_scale",
+     .scale_dtypes = "U8 F8_E8M0",
+     .group = 32,
+     .kind = SOURCE_E2M1},
+};
+
+const struct source_format source_mxfp4_blocks = {.name = "MXFP4 of gpt-oss", .group = 32, .kind = SOURCE_E2M1};
+
+/* Last components of names that other formats have, and the format. */
+static const struct {
+    const char *part, *format;
+} foreign[] = {
+    {"qweight", "GPTQ or AWQ"},
+    {"qzeros", "GPTQ or AWQ"},
+    {"weight_g_idx", "compressed-tensors with actorder group"},
+    {"pre_quant_scale", "ModelOpt's AWQ"},
+    {"svdquant_lora_a", "ModelOpt's SVDQuant"},
+    {"absmax", "bitsandbytes"},
+    {"SCB", "bitsandbytes"},
+};
+
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
+
+static bool is_one_of(const char *word, const char *words)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
+        if (strncmp(at, word, length) == 0 && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static const char *last_component(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+/* Returns the tensor beside `tensor` whose name ends with `part`; NULL: none. */
+static const struct st_tensor *beside(const struct model *model, const struct st_tensor *tensor, const char *part)
+{
+    char name[1024];
+    const int length = (int)(last_component(tensor->name) - tensor->name);
+    if ((size_t)snprintf(name, sizeof name, "%.*s%s", length, tensor->name, part) >= sizeof name)
+        return NULL;
+    const struct model_tensor *found = model_find(model, name);
+    return found ? found->stored : NULL;
+}
+
+static uint64_t elements(const struct st_tensor *t) { return (t->end - t->begin) / dtype_size(t->dtype); }
+
+/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
+
+float source_scale(const struct st_tensor *scales, int64_t i)
+{
+    static const struct {
+        const char *dtype, *format;
+    } names[] = {{"F8_E4M3", "fp8_e4m3"}, {"U8", "e8m0"}, {"F8_E8M0", "e8m0"}, {"F16", "f16"}, {"BF16", "bf16"}};
+    const size_t size = dtype_size(scales->dtype);
+    uint32_t code = 0;
+    for (size_t b = 0; b < size; b++)
+        code |= (uint32_t)((const unsigned char *)scales->data)[(size_t)i * size + b] << 8 * b;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (strcmp(names[k].dtype, scales->dtype) == 0)
+            return qobs_format_decode(qobs_format_find(names[k].format), code);
+    float value;
+    memcpy(&value, &code, sizeof value);
+    return value;
+}
+
+/* ---- Shapes ------------------------------------------------------------------------------------------------------ */
+
+/* Says which rows and columns share a scale: all, a row, a group of a row, or a block. */
+static bool fit_scales(struct source_codes *c, const int64_t *shape, const struct source_hints *hints)
+{
+    const struct st_tensor *s = c->scales;
+    const bool apart = s->ndim == 4 && s->shape[1] == 1 && s->shape[3] == 1; /* ModelOpt: [rows, 1, columns, 1] */
+    const int64_t rows = s->ndim > 0 ? s->shape[0] : 1, columns = apart ? s->shape[2] : s->ndim > 1 ? s->shape[1] : 1;
+    if (s->ndim > 2 && !apart)
+        return false;
+    c->scale_columns = columns;
+    c->block[0] = rows == 1 ? shape[0] : 1;
+    c->block[1] = shape[1];
+    if (columns == 1 && (c->format->group == 0 ? rows == 1 || rows == shape[0]
+                                               : rows == shape[0] && c->format->group >= shape[1]))
+        return true;
+    for (int b = 0; c->format->group == 0 && s->ndim > 1 && b < hints->block_count; b++) {
+        const int64_t *block = hints->blocks[b];
+        if ((shape[0] + block[0] - 1) / block[0] != rows || (shape[1] + block[1] - 1) / block[1] != columns)
+            continue;
+        memcpy(c->block, block, sizeof c->block);
+        return true;
+    }
+    c->block[0] = 1;
+    c->block[1] = columns > 0 ? shape[1] / columns : 0;
+    return rows == shape[0] && c->block[1] > 0 && c->block[1] * columns == shape[1] &&
+           (c->format->group == 0 || c->format->group == c->block[1]);
+}
+
+/* Finds the one number of bits with which the columns fill the words. */
+static int fit_bits(const struct source_hints *hints, int64_t columns, int64_t words)
+{
+    int bits = 0;
+    for (int b = 1; b <= 8; b++)
+        if ((hints->bits == 0 || (hints->bits >> b & 1)) && (columns * b + 31) / 32 == words) {
+            if (bits > 0)
+                return 0;
+            bits = b;
+        }
+    return bits;
+}
+
+static int fit_words(struct source_codes *c, int64_t *shape, const struct model *model,
+                     const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
+{
+    const struct st_tensor *stored = beside(model, codes, "weight_shape");
+    struct shape_words words;
+    if (!stored || strcmp(stored->dtype, "I64") != 0 || elements(stored) != 2)
+        return INVALID(f, "tensor '%.150s': its weight_shape, I64 [2], is not there", codes->name);
+    memcpy(shape, stored->data, 2 * sizeof *shape);
+    c->bits = shape[0] == codes->shape[0] && shape[1] > 0 && shape[1] <= INT64_MAX / 8
+                  ? fit_bits(hints, shape[1], codes->shape[1])
+                  : 0;
+    if (c->bits == 0)
+        return INVALID(f,
+                       "tensor '%.150s': has shape %s for %" PRId64 " x %" PRId64
+                       " weights; words of 32 bits filled with codes of num_bits are needed, as compressed-tensors "
+                       "from 0.18 on writes them",
+                       codes->name, shape_describe(codes->ndim, codes->shape, &words), shape[0], shape[1]);
+    return QOBS_OK;
+}
+
+static int check_zero_points(const struct source_codes *c, const int64_t *shape, struct fail *f)
+{
+    const struct st_tensor *z = c->zero_points;
+    const bool packed = strcmp(z->dtype, "I32") == 0;
+    const uint64_t count = packed ? (uint64_t)((shape[0] * c->bits + 31) / 32 * c->scale_columns) : elements(c->scales);
+    if (c->format->zero_point_dtypes && is_one_of(z->dtype, c->format->zero_point_dtypes) && elements(z) == count &&
+        (!packed || c->block[0] == 1))
+        return QOBS_OK;
+    struct shape_words words;
+    return INVALID(f, "tensor '%.150s': is %s %s; %s of %" PRIu64 " elements is needed for %s", z->name, z->dtype,
+                   shape_describe(z->ndim, z->shape, &words),
+                   c->format->zero_point_dtypes ? c->format->zero_point_dtypes : "none", count, c->format->name);
+}
+
+/* ---- One tensor -------------------------------------------------------------------------------------------------- */
+
+static int find_global_scale(struct source_codes *c, const struct model *model, const struct st_tensor *codes,
+                             struct fail *f)
+{
+    c->global_scale = 1;
+    if (!c->format->global_scale)
+        return QOBS_OK;
+    const struct st_tensor *global = beside(model, codes, c->format->global_scale);
+    if (!global || strcmp(global->dtype, "F32") != 0 || elements(global) != 1)
+        return INVALID(f, "tensor '%.150s': its %s, one number of F32, is not there", codes->name,
+                       c->format->global_scale);
+    c->global_scale = source_scale(global, 0);
+    return QOBS_OK;
+}
+
+static int describe_codes(struct source_codes *c, int64_t *shape, const char **dtype, const struct model *model,
+                          const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
+{
+    struct shape_words words, other;
+    shape[0] = codes->shape[0];
+    shape[1] = codes->shape[1] * (c->format->kind == SOURCE_E2M1 ? 2 : 1);
+    if (c->format->kind == SOURCE_PACKED)
+        RETURN_IF_NOT_OK(fit_words(c, shape, model, hints, codes, f));
+    if (!fit_scales(c, shape, hints))
+        return INVALID(f, "tensor '%.150s': has shape %s, which is none of the scales of %s %s", c->scales->name,
+                       shape_describe(c->scales->ndim, c->scales->shape, &words), c->format->name,
+                       shape_describe(2, shape, &other));
+    RETURN_IF_NOT_OK(find_global_scale(c, model, codes, f));
+    c->zero_points = beside(model, codes, "weight_zero_point");
+    if (c->zero_points)
+        RETURN_IF_NOT_OK(check_zero_points(c, shape, f));
+    c->row_step = 1;
+    const char *s = c->scales->dtype;
+    *dtype = strcmp(s, "F32") == 0 ? hints->dtype : strcmp(s, "F16") == 0 ? "F16" : "BF16";
+    return QOBS_OK;
+}
+
+static int refuse_foreign(const struct st_tensor *tensor, struct fail *f)
+{
+    const char *part = last_component(tensor->name);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (strcmp(foreign[i].part, part) == 0)
+            return INVALID(f, "tensor '%.150s': is of %s, which cannot be quantized again", tensor->name,
+                           foreign[i].format);
+    return QOBS_OK;
+}
+
+/* Fails for codes that no format has, if the model is quantized: nobody knows which numbers they mean. */
+static int refuse_unknown(const struct st_tensor *tensor, const struct source_hints *hints, struct fail *f)
+{
+    const char *part = last_component(tensor->name);
+    const bool packed = strcmp(part, "weight_packed") == 0;
+    if (!packed && (!hints->quantized || strcmp(part, "weight") != 0 || tensor->ndim != 2 ||
+                    !is_one_of(tensor->dtype, "I8 U8 I32 F8_E4M3 F8_E5M2")))
+        return QOBS_OK;
+    struct shape_words words;
+    return INVALID(f, "tensor '%.150s': is %s %s without the scales of a known format beside it", tensor->name,
+                   tensor->dtype, shape_describe(tensor->ndim, tensor->shape, &words));
+}
+
+int source_find_codes(struct source_codes *codes, int64_t *shape, const char **dtype, const struct model *model,
+                      const struct source_hints *hints, const struct st_tensor *tensor, qobs_compat compat,
+                      struct fail *f)
+{
+    const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const char *part = last_component(tensor->name);
+    *codes = (struct source_codes){0};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats && tensor->ndim == 2; i++) {
+        const struct source_format *row = &formats[i];
+        if ((compatible && !row->upstream) || strcmp(row->codes, part) != 0 ||
+            !is_one_of(tensor->dtype, row->codes_dtypes))
+            continue;
+        codes->scales = beside(model, tensor, row->scale);
+        if (!codes->scales || !is_one_of(codes->scales->dtype, row->scale_dtypes))
+            continue;
+        codes->format = row;
+        return describe_codes(codes, shape, dtype, model, hints, tensor, f);
+    }
+    if (compatible)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(refuse_foreign(tensor, f));
+    return refuse_unknown(tensor, hints, f);
+}
+
+/* ---- Configurations ---------------------------------------------------------------------------------------------- */
+
+static void add_block(struct source_hints *hints, const cJSON *block)
+{
+    const cJSON *rows = cJSON_GetArrayItem(block, 0), *columns = cJSON_GetArrayItem(block, 1);
+    if (!cJSON_IsNumber(rows) || !cJSON_IsNumber(columns) || rows->valueint <= 0 || columns->valueint <= 0 ||
+        hints->block_count == sizeof hints->blocks / sizeof *hints->blocks)
+        return;
+    hints->blocks[hints->block_count][0] = rows->valueint;
+    hints->blocks[hints->block_count++][1] = columns->valueint;
+}
+
+void source_hints_read(struct source_hints *hints, const struct model *model)
+{
+    *hints = (struct source_hints){.dtype = "BF16"};
+    for (size_t i = 0; i < model->config_count; i++) {
+        const cJSON *quantization = model_config_quantization(&model->configs[i]), *group;
+        hints->quantized |= quantization != NULL;
+        add_block(hints, cJSON_GetObjectItemCaseSensitive(quantization, "weight_block_size"));
+        cJSON_ArrayForEach(group, cJSON_GetObjectItemCaseSensitive(quantization, "config_groups"))
+        {
+            const cJSON *weights = cJSON_GetObjectItemCaseSensitive(group, "weights");
+            const cJSON *bits = cJSON_GetObjectItemCaseSensitive(weights, "num_bits");
+            add_block(hints, cJSON_GetObjectItemCaseSensitive(weights, "block_structure"));
+            if (cJSON_IsNumber(bits) && bits->valueint >= 1 && bits->valueint <= 8)
+                hints->bits |= 1U << bits->valueint;
+        }
+    }
+    if (hints->block_count == 0)
+        memcpy(hints->blocks[hints->block_count++], (const int64_t[]){128, 128}, sizeof *hints->blocks);
+    const cJSON *dtype = model_config_item(model, "dtype");
+    dtype = dtype ? dtype : model_config_item(model, "torch_dtype");
+    static const char *const names[][2] = {{"float16", "F16"}, {"float32", "F32"}};
+    for (size_t i = 0; i < 2 && cJSON_IsString(dtype); i++)
+        if (strcmp(dtype->valuestring, names[i][0]) == 0)
+            hints->dtype = names[i][1];
+}
+
+/* Values of quant_algo of ModelOpt whose weights are in the table above. */
+static const char algorithms[] = "FP8 FP8_PER_CHANNEL_PER_TOKEN FP8_PB_WO NVFP4 W4A16_NVFP4 W4A8_NVFP4_FP8 MXFP4 "
+                                 "W4A8_MXFP4_FP8 MXFP8 MIXED_PRECISION";
+
+/* Methods that can be quantized again; algorithms: allowed values of quant_algo, NULL: there is none. */
+static const struct {
+    const char *method, *algorithms;
+} methods[] = {{"compressed-tensors", NULL}, {"fp8", NULL},           {"fbgemm_fp8", NULL},
+               {"mxfp4", NULL},              {"modelopt", algorithms}, {"modelopt_fp4", algorithms}};
+
+/* Formats of compressed-tensors whose weights are in the table above. */
+static const char known_formats[] = "dense mixed-precision int-quantized float-quantized naive-quantized "
+                                    "pack-quantized nvfp4-pack-quantized mxfp4-pack-quantized mxfp8-quantized";
+
+static int check_format(const char *where, const cJSON *object, struct fail *f)
+{
+    const cJSON *format = cJSON_GetObjectItemCaseSensitive(object, "format");
+    if (!cJSON_IsString(format) || is_one_of(format->valuestring, known_formats))
+        return QOBS_OK;
+    return INVALID(f, "%s: the format '%.60s' cannot be quantized again; known are %s", where, format->valuestring,
+                   known_formats);
+}
+
+/* Sparse weights, and weights that a transform has rotated, are more than codes and scales. */
+static int check_compressed_tensors(const char *where, const cJSON *quantization, struct fail *f)
+{
+    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(quantization, "config_groups"), *group;
+    const cJSON *sparsity = cJSON_GetObjectItemCaseSensitive(quantization, "sparsity_config");
+    const cJSON *transform = cJSON_GetObjectItemCaseSensitive(quantization, "transform_config");
+    const cJSON *transforms = cJSON_GetObjectItemCaseSensitive(transform, "config_groups");
+    RETURN_IF_NOT_OK(check_format(where, quantization, f));
+    RETURN_IF_NOT_OK(check_format(where, sparsity, f));
+    cJSON_ArrayForEach(group, groups) RETURN_IF_NOT_OK(check_format(where, group, f));
+    if (transforms && transforms->child)
+        return INVALID(f, "%s: has a transform_config; transformed weights cannot be quantized again", where);
+    return QOBS_OK;
+}
+
+static int check_config(const struct model *m, const struct model_config *config, struct fail *f)
+{
+    const cJSON *quantization = model_config_quantization(config);
+    const cJSON *method = cJSON_GetObjectItemCaseSensitive(quantization, "quant_method");
+    const cJSON *algorithm = cJSON_GetObjectItemCaseSensitive(quantization, "quant_algo");
+    const char *name = cJSON_IsString(method) ? method->valuestring : algorithm ? "modelopt" : "";
+    char where[512], known[256] = "";
+    struct json_words words;
+    if (!quantization)
+        return QOBS_OK;
+    snprintf(where, sizeof where, "%.300s/%s: %.100s%squantization_config", m->tree.root, m->config_path, config->path,
+             *config->path ? ": " : "");
+    if (config->object != m->config)
+        return INVALID(f,
+                       "%s: describes a part of the model, with the quant_method %s; one at the top of the file is "
+                       "read. If it is moved there, the model can be quantized again",
+                       where, json_describe(method, &words));
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", methods[i].method);
+        if (strcmp(methods[i].method, name) != 0)
+            continue;
+        if (methods[i].algorithms &&
+            (!cJSON_IsString(algorithm) || !is_one_of(algorithm->valuestring, methods[i].algorithms)))
+            return INVALID(f, "%s: quant_algo of %s is %s; %s can be quantized again", where, name,
+                           json_describe(algorithm, &words), methods[i].algorithms);
+        return check_compressed_tensors(where, quantization, f);
+    }
+    return INVALID(f, "%s: quant_method is %s; %s can be quantized again", where, json_describe(method, &words), known);
+}
+
+int source_check_configs(const struct model *model, struct fail *f)
+{
+    for (size_t i = 0; i < model->config_count; i++)
+        RETURN_IF_NOT_OK(check_config(model, &model->configs[i], f));
+    return QOBS_OK;
+}
