@@ -334,7 +334,13 @@ static void test_refusals(void **state)
     REFUSED(qobs_dequantize(&d, &refusal), "out: has 23 bytes, its elements span 24");
     d = from;
     d.out_strides = gap;
-    REFUSED(qobs_dequantize(&d, &refusal), "out_strides: entry 0 is 0");
+    REFUSED(qobs_dequantize(&d, &refusal), "out_strides: [0] is 0, allowed are numbers above 0");
+    d.out_strides = (const int64_t[]){-12, 4}; /* would write before out */
+    REFUSED(qobs_dequantize(&d, &refusal), "out_strides: [0] is -12, allowed are numbers above 0");
+    d.out_strides = (const int64_t[]){4, 4};
+    REFUSED(qobs_dequantize(&d, &refusal), "out_strides: [1] is 4, elements would share memory; at least 8 is needed");
+    d.out_strides = (const int64_t[]){8, 4};
+    REFUSED(qobs_dequantize(&d, &refusal), "out_strides: [0] is 8, elements would share memory; at least 12 is needed");
     d = from;
     d.config = torch;
     REFUSED(qobs_dequantize(&d, &refusal), "config: is torch.MinMaxObserver");

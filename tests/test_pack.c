@@ -81,7 +81,7 @@ static void test_streams(void **state)
                                                     .word_bits = kind == 1 ? 8 : 32,
                                                     .offset = offset ? 1 << (bits - 1) : 0});
             check_streams(&(qobs_pack_args){
-                .bits = bits, .dim = 1, .rows = 7, .columns = 4099, .word_bits = 32, .offset = offset});
+                .bits = bits, .dim = 1, .rows = 7, .columns = 4099, .word_bits = 32, .offset = offset << (bits - 1)});
             check_streams(&(qobs_pack_args){.bits = bits, .rows = 67, .columns = 129, .word_bits = 32});
         }
 }
@@ -122,13 +122,22 @@ static void test_pack_refusals(void **state)
     WRONG(rows, -1, "rows: is -1");
     WRONG(columns, INT64_MAX, "columns: is 9223372036854775807");
     WRONG(word_bits, 16, "word_bits: is 16, allowed are 32, and 8");
-    WRONG(offset, 129, "offset: is 129");
+    WRONG(offset, 129, "offset: is 129, allowed are 0 and 8");
+    WRONG(offset, 1, "offset: is 1, allowed are 0 and 8");
     WRONG(codes_size, 5, "codes: has 5 bytes, needed are 6");
     WRONG(packed_size, 4, "packed: has 4 bytes, needed are 8");
     a = good;
     a.dim = 0;
     a.word_bits = 8;
     REFUSED(qobs_pack(&a, &refusal), "word_bits: is 8");
+    a = good;
+    codes[4] = 8;
+    REFUSED(qobs_pack(&a, &refusal), "codes: [4] is 8, allowed are -8 to 7");
+    codes[4] = 0xf7;
+    REFUSED(qobs_pack(&a, &refusal), "codes: [4] is -9, allowed are -8 to 7");
+    a.offset = 0;
+    codes[4] = 16;
+    REFUSED(qobs_pack(&a, &refusal), "codes: [4] is 16, allowed are 0 to 15");
     assert_int_equal(packed[0], 7);
 }
 

@@ -457,6 +457,13 @@ static void test_parse(void **state)
         {"num_bits=4", "preset|'num_bits=4'"},
         {"llmc.percentile num_bits=4", "preset|'llmc.percentile'|llmc.minmax"},
         {"llmc.minmax num_bits=4 axis=0", "llmc.minmax|'axis'"},
+        {"modelopt.MaxCalibrator axis=[", "axis|'['|bracket"},
+        {"modelopt.MaxCalibrator axis=[[0]]", "axis|'[[0]]'|lists of integers"},
+        {"modelopt.MaxCalibrator axis=0]", "axis|'0]'"},
+        {"modelopt.MaxCalibrator axis=(0]", "axis|'(0]'"},
+        {"llmc.minmax group_size=9223372036854775807", "group_size|'9223372036854775807'|integers"},
+        {"llmc.minmax group_size=9223372036854775808", "group_size|'9223372036854775808'|integers"},
+        {"llmc.minmax strategy=\033[31mred", "strategy|'?[31mred'"}, /* no control character reaches a terminal */
         {"llmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmax",
          "preset|unknown"},
     };

@@ -417,11 +417,13 @@ static void test_amax_known(void **state)
         assert_ok(observe(o, ROWS / 2, COLUMNS, data + part * HALF));
         assert_ok(qobs_observer_read(o, "global_scale", &own, sizeof own, &error));
         assert_true((own == expected_global) == (part == 0)); /* the first rows have the largest */
-        assert_refused(qobs_observer_set_global_amax(o, -1, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1|negative");
+        assert_refused(qobs_observer_set_global_amax(o, -1, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1|from 0");
         assert_refused(qobs_observer_set_global_amax(o, (double)NAN, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                       "amax|nan|number");
+                       "amax|nan|numbers");
         assert_refused(qobs_observer_set_global_amax(o, (double)INFINITY, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                       "amax|inf|finite");
+                       "amax|inf|3.40282e+38");
+        assert_refused(qobs_observer_set_global_amax(o, 1e300, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                       "amax|1e+300|3.40282e+38"); /* its global scale would be 0 */
         assert_result(o, "global_scale", own);
         assert_ok(qobs_observer_set_global_amax(o, (double)amax, &error));
         assert_ok(qobs_observer_read(o, "global_scale", &global, sizeof global, &error));

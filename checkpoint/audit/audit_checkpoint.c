@@ -129,7 +129,7 @@ int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *er
                  : args->struct_size != sizeof *args
                      ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)
                  : !args->checkpoint ? INVALID(&f, "checkpoint: is NULL")
-                                     : QOBS_OK;
+                                     : check_runtime(args->runtime, &f);
     if (status == QOBS_OK) {
         pthread_mutex_init(&audit.lock, NULL);
         status = run_checks(&audit, &f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Formats messages of failures. */
+/* Formats messages of failures, and checks what every function is given. */
 #include "files/status.h"
 
 #include <stdarg.h>
@@ -15,4 +15,15 @@ int(report_failure)(struct fail *f, int status, const char *format, ...)
     va_end(args);
     make_printable(f->message);
     return status;
+}
+
+/* libqobs checks the runtime of an object that it makes. */
+int check_runtime(const qobs_runtime *runtime, struct fail *f)
+{
+    qobs_config *config;
+    qobs_error error = {0};
+    if (qobs_config_create(&config, "llmc.minmax", runtime, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%s", error.message);
+    qobs_config_destroy(config);
+    return QOBS_OK;
 }

@@ -10,6 +10,9 @@
 /* Formats the message, makes it printable and returns `status`. */
 int report_failure(struct fail *f, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Fails if a member of the runtime, or the size of one of its structures, is wrong. */
+int check_runtime(const qobs_runtime *runtime, struct fail *f);
+
 #ifdef __clang_analyzer__ /* the analyzer sees one file at a time: tell it the return value */
 #define report_failure(f, status, ...) (report_failure(f, status, __VA_ARGS__), (status) ? (status) : -1)
 #endif

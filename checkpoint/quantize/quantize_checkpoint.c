@@ -238,7 +238,7 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
         return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
     if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
         return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
-    return QOBS_OK;
+    return check_runtime(a->runtime, f);
 }
 
 int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)

@@ -71,7 +71,9 @@ typedef struct qobs_checkpoint_quantize_args {
     size_t part;
     size_t part_count;           /**< number of parts; the same for all */
     bool replace;                /**< if out holds files, replace the whole directory at the end */
-    const qobs_runtime *runtime; /**< NULL: the calling thread */
+    /** NULL: the calling thread. The executor runs parts of weights; the allocator serves observers. Lists and names
+     * take memory from malloc. */
+    const qobs_runtime *runtime;
     /** Called by one thread at a time, often. A value other than 0 stops the run, which fails with CANCELLED. */
     int (*progress)(void *context, const qobs_progress *progress);
     void *context; /**< first argument of progress */

@@ -211,7 +211,7 @@ typedef struct qobs_dequantize_args {
     const qobs_tensor *zero_point; /**< as many elements of any dtype; NULL: none */
     const float *global_scale;     /**< divides every scale; NULL: none */
     void *out;                     /**< receives dtype and the shape of codes; must not overlap codes */
-    const int64_t *out_strides;    /**< bytes, 0 only for one element; NULL: C order */
+    const int64_t *out_strides;    /**< bytes, positive, no two elements overlap; NULL: C order */
     size_t out_size;               /**< bytes of out, at least those its elements span */
     qobs_dtype dtype;              /**< of out: F32, BF16, F16 or F64 */
     const qobs_runtime *runtime;   /**< NULL: the defaults */
@@ -240,7 +240,8 @@ typedef struct qobs_pack_args {
 } qobs_pack_args;
 
 /** Packs codes of one byte. Element k of a stream is at its bits [k * bits, (k + 1) * bits), low bits first, in
- * little-endian words; the last word is filled with zero bits. Two fp4 codes a byte have bits 4 and word_bits 8.
+ * little-endian words; the last word is filled with zero bits. Two fp4 codes a byte have bits 4 and word_bits 8. A code
+ * that needs more bits is refused.
  * Reproduces pack_to_int32 and pack_fp4_to_uint8 of compressed-tensors.
  * @since 0.2.0 */
 QOBS_API int qobs_pack(const qobs_pack_args *args, qobs_error *error);
@@ -261,7 +262,7 @@ typedef struct qobs_fake_quantize_args {
     const qobs_tensor *zero_point; /**< as many elements of any dtype; NULL: none */
     const float *global_scale;     /**< divides every scale; NULL: none */
     void *out;                     /**< receives value's dtype and shape; may be value's data with the same strides */
-    const int64_t *out_strides;    /**< bytes, 0 only for one element; NULL: C order */
+    const int64_t *out_strides;    /**< bytes, positive, no two elements overlap; NULL: C order */
     size_t out_size;               /**< bytes of out, at least those its elements span */
     const qobs_runtime *runtime;   /**< NULL: the defaults */
     const qobs_tensor *amax;       /**< modelopt presets: one magnitude for each qparam, F32, BF16, F16 or F64, in place

@@ -76,19 +76,25 @@ def _lib() -> Any:
 
 # ---- Arguments -------------------------------------------------------------------------------------------------------
 
-def _encoded(path: Any) -> bytes | None:
-    return None if path is None else os.fsencode(path)
+def _encoded(value: Any, name: str) -> bytes | None:
+    """A path or a text as C reads it; None: NULL."""
+    if value is None:
+        return None
+    raw = os.fsencode(value)
+    if b"\0" in raw:
+        raise c.InvalidArgumentError(f"{name}: {value!r:.100} has U+0000, texts without it are allowed")
+    return raw
 
 
 class _Texts:
     """An array of C strings; None: none."""
 
-    def __init__(self, items: Iterable[Any] | Any | None):
+    def __init__(self, items: Iterable[Any] | Any | None, name: str):
         if items is None:
             items = []
         elif isinstance(items, (str, bytes, os.PathLike)):
             items = [items]
-        texts = [os.fsencode(item) for item in items]
+        texts = [_encoded(item, name) for item in items]
         self._array = (c_char_p * max(len(texts), 1))(*texts)
         self.count = len(texts)
         self.address = ctypes.addressof(self._array) if texts else None
@@ -167,14 +173,16 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     if compat not in _COMPAT:
         raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
     pool, report = Threads(threads), _Text()
-    targets_, ignore_, activations_, states_ = map(_Texts, (targets, ignore, activations, states))
-    importance_ = _Texts(importance)
-    settings_ = _Texts([_setting(*s) for s in (settings or {}).items()])
-    number, count = part if part is not None else (0, 0)
+    targets_, ignore_ = _Texts(targets, "targets"), _Texts(ignore, "ignore")
+    activations_, states_ = _Texts(activations, "activations"), _Texts(states, "states")
+    importance_ = _Texts(importance, "importance")
+    settings_ = _Texts([_setting(*s) for s in (settings or {}).items()], "settings")
+    number, count = (c.integer(n, "part", 1, 1 << 31) for n in part) if part is not None else (0, 0)
     args = _QuantizeArgs(
-        struct_size=sizeof(_QuantizeArgs), model=_encoded(model_dir), out=_encoded(out_dir), scheme=_encoded(scheme),
-        config=_encoded(config), recipe=_encoded(recipe), targets=targets_.address, target_count=targets_.count,
-        ignore=ignore_.address, ignore_count=ignore_.count, preset=_encoded(preset), settings=settings_.address,
+        struct_size=sizeof(_QuantizeArgs), model=_encoded(model_dir, "model_dir"), out=_encoded(out_dir, "out_dir"),
+        scheme=_encoded(scheme, "scheme"), config=_encoded(config, "config"), recipe=_encoded(recipe, "recipe"),
+        targets=targets_.address, target_count=targets_.count, ignore=ignore_.address, ignore_count=ignore_.count,
+        preset=_encoded(preset, "preset"), settings=settings_.address,
         setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
         states=states_.address, state_count=states_.count, importance=importance_.address,
         importance_count=importance_.count, compat=_COMPAT[compat], part=number, part_count=count, replace=replace,
@@ -193,7 +201,7 @@ def finish(out_dir: Any, *, replace: bool = False) -> dict[str, Any]:
     """Joins the parts of quantize(..., part=(i, n)) to the bytes of one run. Returns the report of all parts. Errors:
     InvalidArgumentError if parts are missing or do not fit together; they stay then."""
     report = _Text()
-    args = _FinishArgs(sizeof(_FinishArgs), _encoded(out_dir), replace, report.address)
+    args = _FinishArgs(sizeof(_FinishArgs), _encoded(out_dir, "out_dir"), replace, report.address)
     with _one_run:
         call(_lib().qobs_checkpoint_finish, byref(args))
     return report.take()
@@ -206,7 +214,8 @@ def audit(checkpoint_dir: Any, against: Any = None, *, threads: int | None = Non
     "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory
     is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
-    args = _AuditArgs(sizeof(_AuditArgs), _encoded(checkpoint_dir), _encoded(against), pool.address,
+    args = _AuditArgs(sizeof(_AuditArgs), _encoded(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
+                      pool.address,
                       ctypes.addressof(findings), report.address)
     with _one_run:
         call(_lib().qobs_checkpoint_audit, byref(args))

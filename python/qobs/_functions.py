@@ -113,9 +113,9 @@ class Config:
         self.handle = None
         if not isinstance(preset, str):
             raise TypeError(f"qobs: preset is {type(preset).__name__}; the name of a preset with settings is expected")
-        self.handle = create(lib.config_parse, preset.encode(), None)
+        self.handle = create(lib.config_parse, c.encoded(preset, "preset"), None)
         for key, value in settings.items():
-            call(lib.config_set, self.handle, key.encode(), text(value).encode())
+            call(lib.config_set, self.handle, c.encoded(key, "settings"), c.encoded(text(value), key))
 
     def __del__(self, destroy=lib.config_destroy):
         destroy(self.handle)
@@ -185,9 +185,8 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
         shape = tuple(layout.shape[:layout.ndim])
     elif settings:
         raise TypeError(f"qobs: settings {', '.join(settings)} need config")
+    bins = c.integer(bins, "bins", 1, 1 << 24)
     options = c.HistogramOptions(sizeof(c.HistogramOptions), bins, *(range or (0, 0)), magnitude, skip_zeros)
-    if not 1 <= bins <= 1 << 24:
-        raise c.InvalidArgumentError(f"bins: {bins}; allowed are 1 to 16777216")
     counts, done = value.framework.empty((*shape, bins), c.I64)
     first, done_first = value.framework.empty(shape, c.F32)
     last, done_last = value.framework.empty(shape, c.F32)
@@ -248,7 +247,7 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
     value, groups, scales, zeros = view(x), optional(g_idx), view(scale), optional(zero_point)
     setup, number, factor = Config(config, settings), None, _one(global_scale, "global_scale")
     if format is not None:
-        number = lib.format_find(format.encode())
+        number = lib.format_find(c.encoded(format, "format"))
         if not number:
             raise c.InvalidArgumentError(f"format: {format} is unknown")
     out, done = value.framework.empty(value.shape, value.dtype)
@@ -266,6 +265,8 @@ def _find(function, counts, bin_edges, config, settings, percentile=0.0, stride=
     elif bin_edges is None:
         raise TypeError("qobs: bin_edges are missing")
     heights, edges, setup = view(counts), view(bin_edges), Config(config, settings)
+    stride, start_bin = (c.integer(n, name, 0, (1 << 63) - 1) for n, name in ((stride, "stride"),
+                                                                              (start_bin, "start_bin")))
     args = c.RangeArgs(sizeof(c.RangeArgs), setup.handle, heights.address, edges.address,
                        percentile, stride, start_bin, c.runtime)
     out = c.Range(sizeof(c.Range))

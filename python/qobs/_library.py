@@ -9,6 +9,7 @@ keeps what they point to.
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p)
@@ -423,6 +424,25 @@ def _raise_failure() -> None:
     except IndexError:  # another thread has raised it
         return
     raise failure
+
+
+def encoded(value: str, name: str) -> bytes:
+    """A text as C reads it. U+0000 would end it early."""
+    if "\0" in value:
+        raise InvalidArgumentError(f"{name}: {value!r:.100} has U+0000, texts without it are allowed")
+    return value.encode()
+
+
+def integer(value: Any, name: str, least: int, most: int) -> int:
+    """An integer within limits: ctypes would cut off its high bits."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"qobs: {name} is {type(value).__name__}; an integer is expected") from None
+    if not least <= number <= most:
+        shown = str(number) if abs(number) < 1 << 70 else f"an integer of {number.bit_length()} bits"
+        raise InvalidArgumentError(f"{name}: is {shown}, allowed are {least} to {most}")
+    return number
 
 
 def create(function, *arguments) -> int:

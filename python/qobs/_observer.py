@@ -153,7 +153,8 @@ class Observer:
         heights = view(counts)
         edges = None if bin_edges is None else view(bin_edges)
         state = c.HistogramState(sizeof(c.HistogramState), heights.address,
-                                 edges and edges.address, min, max, batches)
+                                 edges and edges.address, min, max,
+                                 c.integer(batches, "batches", 1, 1 << 62))
         with self._lock:
             call(lib.observer_set_histogram, self._handle, byref(state))
             self._framework = heights.framework
@@ -200,7 +201,7 @@ class Observer:
     def _place(self, name: str) -> tuple[int, int, Any]:
         """Memory for a result: its address, its bytes, and the function that returns the array."""
         result = c.Result(sizeof(c.Result))
-        call(lib.observer_result_find, self._handle, name.encode(), byref(result))
+        call(lib.observer_result_find, self._handle, c.encoded(name, "name"), byref(result))
         framework = self._framework or default_framework()
         address, done = framework.empty(tuple(result.shape[:result.ndim]), result.dtype)
         return address, result.size, done
@@ -210,7 +211,7 @@ class Observer:
         ml_dtypes."""
         with self._lock:
             address, size, done = self._place(name)
-            call(lib.observer_read, self._handle, name.encode(), address, size)
+            call(lib.observer_read, self._handle, c.encoded(name, "name"), address, size)
         return done()
 
     def _names(self) -> list[str]:

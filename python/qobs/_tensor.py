@@ -15,13 +15,14 @@ import sys
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, \
     c_uint64, c_void_p, py_object
 
-from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, U8, Tensor, lib
+from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, U8, InvalidArgumentError, Tensor, lib
 
 SIZES = {code: lib.dtype_size(code) for code in range(F32, U8 + 1)}
 NAMES = {F32: "float32", BF16: "bfloat16", F16: "float16", F64: "float64", I8: "int8", I16: "int16", I32: "int32",
          I64: "int64", F8_E4M3: "float8_e4m3fn", U8: "uint8"}
 _CODES = {name: code for code, name in NAMES.items()}
 _SIZE = ctypes.sizeof(Tensor)
+_LOW = 1 << 40  # no memory of a process lies lower, but a heap of a program without position-independent code
 _addressof = ctypes.addressof
 _char_of = ctypes.c_char.from_buffer
 _indices: dict[tuple, tuple] = {}  # shape or strides -> their address, and the array that is there; never changed
@@ -119,7 +120,10 @@ class Torch:
 
     def view(self, x) -> View:
         x, code, strides = self.readable(x)
-        return View(x, x.data_ptr(), code, x.shape, strides, self)
+        address = x.data_ptr()
+        if address < _LOW and x.numel() > 0 and x.untyped_storage().data_ptr() == 0:  # the offset alone
+            raise InvalidArgumentError("value: its torch storage has 0 bytes, as of a sharded parameter; gather it first")
+        return View(x, address, code, x.shape, strides, self)
 
     def scalar(self, code):
         """A new tensor of shape (). empty_like takes half the time of empty."""

@@ -38,9 +38,16 @@ class Threads:
                     return
                 task(argument, i)
 
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(min(self.count, count) - 1)]
-        for thread in threads:
-            thread.start()
+        threads: list[threading.Thread] = []
+        try:
+            for _ in range(min(self.count, count) - 1):
+                thread = threading.Thread(target=work, daemon=True)
+                thread.start()
+                threads.append(thread)
+        except RuntimeError:  # no more threads, as under a limit of processes: those that run take all tasks
+            pass
+        except BaseException as failure:
+            self.fail(failure)
         try:
             work()
         except BaseException as failure:  # between two tasks; work() takes those that are left

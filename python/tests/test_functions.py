@@ -208,13 +208,8 @@ def test_threads_give_the_same_bits(monkeypatch):
                                                    qobs.histogram(weight).counts, observer.results["histogram"]]
     one = results()
     started = []
-    monkeypatch.setattr(
-    threading.Thread,
-    "start",
-    lambda t,
-    start=threading.Thread.start: (
-        started.append(t),
-         start(t)))
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda t: (started.append(t), start(t)))
     assert qobs.set_threads(3) == 1
     try:
         three = results()
@@ -223,6 +218,62 @@ def test_threads_give_the_same_bits(monkeypatch):
         assert qobs.set_threads(1) == 3
     assert started and all(a.tobytes() == b.tobytes() for a, b in zip(one, three, strict=True))
     assert not any(t.is_alive() for t in started)
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_threads_that_cannot_start(monkeypatch, most):
+    """A limit of processes stops threads from starting. Those that run do all the work."""
+    weight = np.random.default_rng(1).standard_normal((1024, 4096), dtype=np.float32)
+    one = qobs.minmax(weight, 0)
+    start, started = threading.Thread.start, []
+
+    def limited(thread):
+        if len(started) >= most:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    qobs.set_threads(8)
+    try:
+        eight = qobs.minmax(weight, 0)
+    finally:
+        qobs.set_threads(1)
+    assert len(started) == most
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(one, eight, strict=True))
+
+
+CUT = "llmc.minmax\0num_bits=99"
+
+
+@pytest.mark.parametrize("call", [
+    lambda: qobs.Observer(CUT),
+    lambda: qobs.Observer("llmc.minmax", strategy="tensor\0"),
+    lambda: qobs.Observer("llmc.minmax", **{"strategy\0": "tensor"}),
+    lambda: qobs.Observer("llmc.minmax").observe(np.ones((2, 2), np.float32)).read("scale\0"),
+    lambda: qobs.settings("llmc.minmax\0"),
+    lambda: qobs.fake_quantize(np.ones((2, 2), np.float32), "llmc.minmax", np.ones(1, np.float32), format="int8\0"),
+    lambda: qobs.quantize("model\0", "out", "W4A16"),
+    lambda: qobs.quantize("model", "out", "W4A16\0"),
+    lambda: qobs.quantize("model", "out", "W4A16", ignore=["lm_head\0x"]),
+    lambda: qobs.audit("out\0"),
+])
+def test_texts_are_not_cut(call):
+    with pytest.raises(qobs.InvalidArgumentError, match="U[+]0000"):
+        call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda n: qobs.Observer("torch.HistogramObserver").set_histogram(np.ones(2048, np.float32), max=1.0, batches=n),
+    lambda n: qobs.histogram(np.ones(4, np.float32), n),
+    lambda n: qobs.range_by_mse(np.ones(2048, np.float32), np.arange(2049, dtype=np.float32),
+                                config="modelopt.HistogramCalibrator", stride=n),
+    lambda n: qobs.range_by_entropy(np.ones(2048, np.float32), np.arange(2049, dtype=np.float32), start_bin=n),
+    lambda n: qobs.quantize("model", "out", "W4A16", part=(n, 2)),
+])
+@pytest.mark.parametrize("number", [-1, (1 << 64) + 1, 10**400])
+def test_integers_do_not_wrap(call, number):
+    with pytest.raises(qobs.InvalidArgumentError, match="allowed are"):
+        call(number)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, "2", 1 << 40])

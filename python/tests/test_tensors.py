@@ -242,3 +242,12 @@ def test_torch_refused(t, make):
 def test_torch_settings(t):
     s = qobs.Observer("torch.MinMaxObserver", dtype=t.qint8, qscheme=t.per_tensor_symmetric).settings
     assert s["dtype"] == "qint8" and s["qscheme"] == "per_tensor_symmetric"
+
+
+def test_torch_storage_without_bytes():
+    """Sharded parameters keep their shape when their memory is given back."""
+    torch = pytest.importorskip("torch")
+    x = torch.ones(64, 64)[8:]
+    x.untyped_storage().resize_(0)
+    with pytest.raises(qobs.InvalidArgumentError, match="0 bytes"):
+        qobs.minmax(x)

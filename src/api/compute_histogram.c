@@ -97,7 +97,7 @@ int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
     const fp_mode mode = fp_enter(); /* limits may be subnormal */
     int status = ARGS_READ(qobs_histogram_args, &a, args, runtime, error);
     if (status == QOBS_OK && a.totals)
-        status = counts_check(a.totals, error);
+        status = out_check("totals", a.totals, SIZE_THROUGH(qobs_counts, inf), error);
     if (status == QOBS_OK)
         status = check_bins(a.options, error);
     if (status == QOBS_OK)

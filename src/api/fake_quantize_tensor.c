@@ -96,6 +96,34 @@ static bool makes_zeros_positive(const qobs_config *config, const qobs_format *f
     return (format ? format : qobs_config_float_format(config)) == qobs_format_at(FORMAT_E2M1);
 }
 
+/* Elements of out share no memory if each dimension, from the smallest stride up, steps over all before it. */
+static int check_out_strides(const int64_t *strides, const struct view *value, int64_t *span, qobs_error *error)
+{
+    int order[QOBS_MAX_NDIM], n = 0;
+    for (int i = 0; i < value->ndim; i++) {
+        if (value->shape[i] == 1)
+            continue;
+        if (strides[i] <= 0)
+            return qobs_invalid(error, "out_strides: [%d] is %lld, allowed are numbers above 0", i,
+                                (long long)strides[i]);
+        int at = n++;
+        for (; at > 0 && strides[order[at - 1]] > strides[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (int k = 0; k < n; k++) {
+        const int i = order[k];
+        int64_t reach;
+        if (strides[i] < *span)
+            return qobs_invalid(error,
+                                "out_strides: [%d] is %lld, elements would share memory; at least %lld is needed", i,
+                                (long long)strides[i], (long long)*span);
+        if (!qobs_multiply(strides[i], value->shape[i] - 1, &reach) || __builtin_add_overflow(*span, reach, span))
+            return qobs_invalid(error, "out_strides: they reach further than 2^61 bytes");
+    }
+    return QOBS_OK;
+}
+
 /* The bytes from the first to the last element of out must be those of the caller. */
 static int check_out(const qobs_fake_quantize_args *a, const struct view *value, qobs_error *error)
 {
@@ -104,16 +132,8 @@ static int check_out(const qobs_fake_quantize_args *a, const struct view *value,
     int64_t span = strides ? element : value->elements * element;
     if (!a->out)
         return qobs_invalid(error, "out: is NULL");
-    for (int i = 0; strides && i < value->ndim; i++) {
-        if (value->shape[i] == 1)
-            continue;
-        int64_t reach;
-        if (strides[i] == 0)
-            return qobs_invalid(error, "out_strides: entry %d is 0, elements would share memory", i);
-        if (!qobs_multiply(strides[i] == INT64_MIN ? INT64_MAX : llabs(strides[i]), value->shape[i] - 1, &reach) ||
-            __builtin_add_overflow(span, reach, &span))
-            return qobs_invalid(error, "out_strides: they reach further than 2^61 bytes");
-    }
+    if (strides && value->elements > 0)
+        RETURN_IF_FAILED(check_out_strides(strides, value, &span, error));
     if (a->out_size < (uint64_t)span)
         return qobs_invalid(error, "out: has %zu bytes, its elements span %lld", a->out_size, (long long)span);
     return QOBS_OK;

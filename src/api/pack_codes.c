@@ -25,7 +25,8 @@ static int read_args(qobs_pack_args *a, const qobs_pack_args *args, int64_t *str
     RETURN_IF_FAILED(range("dim", a->dim, 0, 1, error));
     RETURN_IF_FAILED(range("rows", a->rows, 0, INT64_C(1) << 48, error));
     RETURN_IF_FAILED(range("columns", a->columns, 0, INT64_C(1) << 48, error));
-    RETURN_IF_FAILED(range("offset", a->offset, 0, 128, error));
+    if (a->offset != 0 && a->offset != 1 << (a->bits - 1))
+        return qobs_invalid(error, "offset: is %d, allowed are 0 and %d", a->offset, 1 << (a->bits - 1));
     if (a->word_bits != 32 && !(a->word_bits == 8 && a->dim == 1))
         return qobs_invalid(error, "word_bits: is %d, allowed are 32, and 8 if dim is 1", a->word_bits);
     const int64_t length = a->dim == 1 ? a->columns : a->rows, streams = a->dim == 1 ? a->rows : a->columns;
@@ -42,6 +43,24 @@ static int read_args(qobs_pack_args *a, const qobs_pack_args *args, int64_t *str
     return QOBS_OK;
 }
 
+/* Fails at the first code that needs more bits. */
+static int check_codes(const qobs_pack_args *a, qobs_error *error)
+{
+    const unsigned char *codes = a->codes;
+    const size_t n = a->codes_size;
+    unsigned char all = 0;
+    for (size_t i = 0; i < n; i++)
+        all |= (unsigned char)(codes[i] + a->offset);
+    if (all >> a->bits == 0)
+        return QOBS_OK;
+    size_t i = 0;
+    while ((unsigned char)(codes[i] + a->offset) >> a->bits == 0)
+        i++;
+    const int least = -a->offset, most = (1 << a->bits) - 1 - a->offset;
+    return qobs_invalid(error, "codes: [%zu] is %d, allowed are %d to %d", i,
+                        a->offset ? (signed char)codes[i] : codes[i], least, most);
+}
+
 /* A row. The kernel packs whole words of 4 bits. */
 static void pack_row(const qobs_pack_args *a, const unsigned char *codes, unsigned char *packed, size_t bytes)
 {
@@ -56,6 +75,7 @@ int qobs_pack(const qobs_pack_args *args, qobs_error *error)
     qobs_pack_args a;
     int64_t stream;
     RETURN_IF_FAILED(read_args(&a, args, &stream, error));
+    RETURN_IF_FAILED(check_codes(&a, error));
     if (a.dim == 1)
         for (int64_t r = 0; r < a.rows; r++)
             pack_row(&a, (const unsigned char *)a.codes + r * a.columns, (unsigned char *)a.packed + r * stream,

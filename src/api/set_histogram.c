@@ -12,6 +12,7 @@
 #include "qobs/plan.h"
 
 enum { MAX_SUM_BITS = 53 }; /* a mass is a double */
+#define MOST_BATCHES (UINT64_C(1) << 62) /* more could wrap when states merge */
 
 static int check_counts(const qobs_observer *o, const qobs_tensor *counts, struct view *view, qobs_error *error)
 {
@@ -131,6 +132,9 @@ int qobs_observer_set_histogram(qobs_observer *o, const qobs_histogram_state *gi
     if (!o->stages.reduction.histogram.ops)
         return qobs_invalid(error, "observer: %s has no histogram", o->config.preset->name);
     int status = ARGS_READ(qobs_histogram_state, &h, given, batches, error);
+    if (status == QOBS_OK && h.batches > MOST_BATCHES)
+        status = qobs_invalid(error, "batches: is %llu, at most %llu are allowed", (unsigned long long)h.batches,
+                              (unsigned long long)MOST_BATCHES);
     if (status == QOBS_OK)
         status = check_counts(o, h.counts, &counts, error);
     if (status == QOBS_OK)

@@ -18,6 +18,9 @@ int(qobs_fail)(qobs_error *error, int status, const char *format, ...)
         vsnprintf(error->message, sizeof error->message, format, arguments);
         fp_leave_text(mode);
         va_end(arguments);
+        for (char *c = error->message; *c; c++) /* values come from files: no control character reaches a terminal */
+            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+                *c = '?';
     }
     return status;
 }

@@ -7,6 +7,8 @@
 
 #include "base/struct_size.h"
 
+enum { MOST_THREADS = 1 << 16 }; /* more are used as so many, so that counts of parts do not overflow */
+
 static void *default_allocate(void *context, size_t size)
 {
     (void)context;
@@ -90,4 +92,8 @@ void qobs_parallel_for(const struct runtime *runtime, void (*task)(void *, size_
         task(argument, i);
 }
 
-size_t qobs_threads(const struct runtime *runtime) { return runtime->executor ? runtime->executor->threads : 1; }
+size_t qobs_threads(const struct runtime *runtime)
+{
+    const size_t threads = runtime->executor ? runtime->executor->threads : 1;
+    return threads < MOST_THREADS ? threads : MOST_THREADS;
+}

@@ -5,6 +5,7 @@
 #include "config/settings.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
@@ -36,6 +37,12 @@ static bool parse_real(const char *value, double *out)
 static bool parse_integer(const char *value, double min, double max, int64_t *out)
 {
     double number;
+    const size_t sign = *value == '-';
+    if (value[sign] && strspn(value + sign, "0123456789") == strlen(value + sign)) { /* beyond 2^53, too, exactly */
+        errno = 0;
+        *out = strtoll(value, NULL, 10);
+        return errno == 0 && *out >= (int64_t)min && *out <= (int64_t)max;
+    }
     if (!parse_real(value, &number) || number != floor(number) || number < min || number > max)
         return false;
     *out = (int64_t)number;
@@ -44,16 +51,25 @@ static bool parse_integer(const char *value, double min, double max, int64_t *ou
 
 enum { LIST_SIZE = 64 };
 
-/* Copies a list without blanks and brackets; false if it is too long. */
+/* Copies a list without blanks and without the one pair of brackets that may surround it; false if it is too long, if
+ * brackets do not match, and if there is nothing. */
 static bool strip_brackets(const char *value, char list[LIST_SIZE])
 {
+    size_t n = 0;
     if (strlen(value) >= LIST_SIZE)
         return false;
     for (; *value; value++)
-        if (!strchr(" []()", *value))
-            *list++ = *value;
-    *list = '\0';
-    return true;
+        if (*value != ' ')
+            list[n++] = *value;
+    list[n] = '\0';
+    const char *close = n > 0 && list[0] == '[' ? "]" : n > 0 && list[0] == '(' ? ")" : "";
+    if (n == 0 || (*close && (n < 2 || list[n - 1] != *close)))
+        return false;
+    if (*close) {
+        memmove(list, list + 1, n - 2);
+        list[n - 2] = '\0';
+    }
+    return strpbrk(list, "[]()") == NULL;
 }
 
 static bool parse_pair(const char *value, const struct setting *s, int64_t pair[2])
@@ -93,7 +109,7 @@ bool qobs_equal_ignoring_case(const char *a, const char *b)
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
-enum { ALLOWED = 220 };
+enum { ALLOWED = 220, SHOWN = 60 /* bytes of a value */ };
 
 static void list_words(const struct word *words, char allowed[ALLOWED])
 {
@@ -129,7 +145,8 @@ static int refuse(const struct setting *s, const char *type, const char *value, 
 {
     char allowed[ALLOWED];
     describe_allowed(s, config, allowed);
-    return qobs_invalid(error, "%s: is %s'%s', allowed are %s", s->key, type, value, allowed);
+    const char *rest = strlen(value) > SHOWN ? "..." : "";
+    return qobs_invalid(error, "%s: is %s'%.*s%s', allowed are %s", s->key, type, SHOWN, value, rest, allowed);
 }
 
 /* ---- From text --------------------------------------------------------------------------------------------------- */

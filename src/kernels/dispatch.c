@@ -63,7 +63,7 @@ int qobs_isa_select(const char *name, qobs_error *error)
         const struct kernel_table *table = qobs_kernel_tables[i];
         if (strcmp(table->isa, name) == 0) {
             if (!table->usable())
-                return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "isa: %s needs %s, which this machine does not offer",
+                return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "name: %s needs %s, which this machine does not offer",
                                  name, table->summary);
             atomic_store_explicit(&active, table, memory_order_release);
             return qobs_succeed(error);
@@ -73,5 +73,5 @@ int qobs_isa_select(const char *name, qobs_error *error)
             strncat(known, table->isa, sizeof known - strlen(known) - 1);
         }
     }
-    return qobs_invalid(error, "isa: '%s' is unknown; usable here: %s", name, known);
+    return qobs_invalid(error, "name: '%.60s' is no instruction set; usable here: %s", name, known);
 }

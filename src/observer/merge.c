@@ -3,6 +3,7 @@
 
 /* Several observers become one, as one prepare/commit pair like a batch, and several observers share one global scale.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -367,10 +368,10 @@ int qobs_observer_set_global_amax(qobs_observer *o, double amax, qobs_error *err
 {
     RETURN_IF_FAILED(check_global_scale(o, "observer", error));
     const fp_mode mode = fp_enter();
-    const bool magnitude = amax >= 0 && !isinf(amax);
+    const bool magnitude = amax >= 0 && amax <= FLT_MAX; /* the global scale of a larger one would be 0 in F32 */
     fp_leave(mode);
     if (!magnitude)
-        return qobs_invalid(error, "amax: is %g, must be a finite number, and not negative", amax);
+        return qobs_invalid(error, "amax: is %g, allowed are numbers from 0 to %g", amax, (double)FLT_MAX);
     share_amax(o, amax);
     return qobs_succeed(error);
 }

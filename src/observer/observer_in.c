@@ -22,6 +22,8 @@ int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, c
     const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
     if (!result || !memory)
         return qobs_invalid(error, "%s: is NULL", result ? "memory" : "observer");
+    if (size > PTRDIFF_MAX)
+        return qobs_invalid(error, "size: is %zu bytes, at most %td are allowed", size, PTRDIFF_MAX);
     if (size < skipped + HEADER)
         return qobs_invalid(error, "size: is %zu bytes, an observer needs %d", size, HEADER + REGION_ALIGNMENT - 1);
     RETURN_IF_FAILED(qobs_config_check(config, error));

@@ -134,7 +134,7 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
     const unsigned char *begin = buffer;
     if (!result)
         return qobs_invalid(error, "observer: is NULL");
-    if (!buffer || size < 4 + 4 + 8 + 4 + HASH || memcmp(begin, "qobs", 4) != 0)
+    if (!buffer || size < 4 + 4 + 8 + 4 + HASH || size > PTRDIFF_MAX || memcmp(begin, "qobs", 4) != 0)
         return qobs_damaged(error, "it does not begin as one");
     struct codec codec = {.loading = true, .from = begin + 4, .end = begin + size - HASH};
     struct codec tail = {.loading = true, .from = codec.end, .end = begin + size};
