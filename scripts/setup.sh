@@ -17,7 +17,7 @@ set -euo pipefail
 
 # Recommended packages are not installed, so the C library's headers are named. python3-numpy compares golden cases; it
 # takes the slow reference BLAS unless another one comes along with it.
-packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev libpcre2-dev libyaml-dev libpthreadpool-dev libcmocka-dev libcairo2-dev
+packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libjson-c-dev libpcre2-dev libyaml-dev libpthreadpool-dev libcmocka-dev libcairo2-dev
           python3 python3-numpy libopenblas0-pthread)
 foreign=()
 for option; do
@@ -27,13 +27,13 @@ for option; do
         foreign+=(arm64)
         # Not libpthreadpool-dev:arm64: it cannot stand beside the native one. The cross build goes without.
         packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-                   libsleef-dev:arm64 libcjson-dev:arm64 libpcre2-dev:arm64 libyaml-dev:arm64 libcmocka-dev:arm64 libgomp1:arm64)
+                   libsleef-dev:arm64 libjson-c-dev:arm64 libpcre2-dev:arm64 libyaml-dev:arm64 libcmocka-dev:arm64 libgomp1:arm64)
         ;;
     --bench) packages+=(g++ libbenchmark-dev gnuplot-nox) ;;
     --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
     --portable)
         foreign+=(s390x)
-        packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x libgomp1:s390x libsleef-dev:s390x libcjson-dev:s390x gcc-riscv64-linux-gnu
+        packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x libgomp1:s390x libsleef-dev:s390x libjson-c-dev:s390x gcc-riscv64-linux-gnu
                    libc6-dev-riscv64-cross musl-tools gcc-mingw-w64-x86-64-posix qemu-user)
         ;;
     --free-threaded) packages+=(make xz-utils libffi-dev libssl-dev zlib1g-dev) ;;

@@ -440,7 +440,7 @@ stage_portable() {
     counted single tests/golden/big_endian.py $top/golden-big-endian
     printf '    left out: %s\n' \
         "s390x: the program and its files' tests, it maps files whose numbers are little-endian; golden suites turned round run in C" \
-        "riscv64, musl: SLEEF and cJSON are not packaged for them; searches with other norms, the golden suites, the program" \
+        "riscv64, musl: SLEEF and json-c are not packaged for them; searches with other norms, the golden suites, the program" \
         "Windows: the library and a program with it are built, nothing here runs them"
     [[ $full ]] || echo "    left out: tests that take an emulator minutes, without --full: all but ${quick[*]}, golden suites"
     QOBS_GOLDEN_DIR=$PWD/$top/golden-big-endian port s390x s390x-linux-gnu qemu-s390x -- -Dsleef=enabled -- "${golden_tests[@]}"

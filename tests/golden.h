@@ -17,7 +17,7 @@
 #include <cmocka.h>
 #undef fail /* cmocka's macro; the program has a function of that name */
 
-#include <cjson/cJSON.h>
+#include "files/json.h"
 
 #include "qobs/qobs.h"
 #include "files/safetensors.h"
@@ -57,11 +57,11 @@ static inline void expect_word(const char *text, const char *word, const char *f
 #define fail_case(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 #define assert_has(text, word) expect_word(text, word, __FILE__, __LINE__)
 
-static inline const char *text_of(const cJSON *object, const char *key)
+static inline const char *text_of(const json_object *object, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    assert_true(cJSON_IsString(item));
-    return item->valuestring;
+    const json_object *item = json_get(object, key);
+    assert_true(json_is_string(item));
+    return json_text(item);
 }
 
 static inline qobs_tensor tensor_named(const char *name)
@@ -98,21 +98,20 @@ static inline int64_t integer_at(const qobs_tensor *t, size_t i)
 }
 
 /* A configuration of `preset` with every setting of the case that `is_setting` lets pass. */
-static inline int configure(qobs_config **config, const char *preset, const cJSON *settings,
-                            bool (*is_setting)(const cJSON *), qobs_error *error)
+static inline int configure(qobs_config **config, const char *preset, const json_object *settings,
+                            bool (*is_setting)(const struct json_item *), qobs_error *error)
 {
     int status = qobs_config_create(config, preset, NULL, error);
-    const cJSON *item;
-    cJSON_ArrayForEach(item, settings) if (status == QOBS_OK && is_setting(item))
+    json_each(item, settings) if (status == QOBS_OK && is_setting(&item))
     {
-        char *value = cJSON_PrintUnformatted(item);
-        status = qobs_config_set(*config, item->string, value, error);
-        cJSON_free(value);
+        char *value = json_print(item.value, JSON_LINE);
+        status = qobs_config_set(*config, item.key, value, error);
+        free(value);
     }
     return status;
 }
 
-static inline cJSON *read_cases(const char *path)
+static inline json_object *read_cases(const char *path)
 {
     struct mapped map;
     struct fail f;
@@ -120,15 +119,17 @@ static inline cJSON *read_cases(const char *path)
         fprintf(stderr, "%s\n", f.message);
         return NULL;
     }
-    cJSON *cases = cJSON_ParseWithLength((const char *)map.data, map.size);
+    char *text = strndup((const char *)map.data, map.size);
+    json_object *cases = NULL;
     mapped_close(&map);
-    if (!cases)
+    if (!text || json_parse_value(&cases, text) != 0)
         fprintf(stderr, "%s: is not valid JSON\n", path);
+    free(text);
     return cases;
 }
 
 /* Runs a case on every instruction set of this CPU. */
-static inline void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
+static inline void on_every_isa(const json_object *c, void (*run)(const json_object *))
 {
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
@@ -154,23 +155,22 @@ static inline int run_suite(const char *suite, const char *prefix, size_t count,
     struct fail f;
     snprintf(path, sizeof path, "%s/%s.json", golden_directory, suite);
     snprintf(start, sizeof start, "%s/%s", suite, prefix);
-    cJSON *cases = read_cases(path);
+    json_object *cases = read_cases(path);
     snprintf(path, sizeof path, "%s/%s.safetensors", golden_directory, suite);
     if (!cases || st_open(&tensors, path, &f) != 0) {
         fprintf(stderr, "%s\n", cases ? f.message : "no cases");
         return 1;
     }
     size_t n = 0;
-    cJSON *c;
-    cJSON_ArrayForEach(c, cases) if (strncmp(text_of(c, "name"), start, strlen(start)) == 0 && n++ < MOST)
-        tests[n - 1] = (struct CMUnitTest){.name = text_of(c, "name"), .test_func = test, .initial_state = c};
+    json_each(c, cases) if (strncmp(text_of(c.value, "name"), start, strlen(start)) == 0 && n++ < MOST) tests[n - 1] =
+        (struct CMUnitTest){.name = text_of(c.value, "name"), .test_func = test, .initial_state = c.value};
     int failed = 1;
     if (n == count)
         failed = _cmocka_run_group_tests(suite, tests, n, NULL, NULL);
     else
         fprintf(stderr, "%s: holds %zu cases %s*, expected %zu\n", path, n, start, count);
     st_close(&tensors);
-    cJSON_Delete(cases);
+    json_object_put(cases);
     return failed;
 }
 

@@ -8,19 +8,19 @@
 
 /* False for the parts of a case's configuration that no plan has: notes about the case, and the number format, on which
  * flattening does not depend. */
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const others[] = {"has_g_idx", "type", "num_bits"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(item->string, others[i]) == 0)
+        if (strcmp(item->key, others[i]) == 0)
             return false;
-    return !cJSON_IsNull(item) || (strcmp(item->string, "scale_dtype") != 0 && strcmp(item->string, "zp_dtype") != 0);
+    return item->value || (strcmp(item->key, "scale_dtype") != 0 && strcmp(item->key, "zp_dtype") != 0);
 }
 
 /* The message must name what does not go together. */
-static void check_refusal(const cJSON *c, const qobs_error *error)
+static void check_refusal(const json_object *c, const qobs_error *error)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const json_object *settings = json_get(c, "config");
     const char *reason = text_of(c, "error"), *base = text_of(settings, "base_name"),
                *strategy = text_of(settings, "strategy");
     assert_true(error->status < 0);
@@ -96,14 +96,13 @@ static void check_copy(const qobs_plan *plan, const qobs_tensor *value, const st
 
 static void test_case(void **state)
 {
-    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"),
-                *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
-    const bool has_g_idx = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_g_idx"));
-    const qobs_tensor value = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
+    const json_object *c = *state, *inputs = json_get(c, "inputs");
+    const json_object *settings = json_get(c, "config"), *expect = json_get(c, "expect");
+    const bool has_g_idx = json_is_true(json_get(settings, "has_g_idx"));
+    const qobs_tensor value = tensor_named(json_text(json_at(inputs, 0)));
     qobs_tensor g_idx;
     if (has_g_idx)
-        g_idx = tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring);
+        g_idx = tensor_named(json_text(json_at(inputs, 1)));
 
     qobs_config *config = NULL;
     qobs_plan *plan = NULL;
@@ -112,7 +111,7 @@ static void test_case(void **state)
     if (status == QOBS_OK)
         status = qobs_plan_create(&plan, config, &value, has_g_idx ? &g_idx : NULL, NULL, &error);
     assert_int_equal(status, error.status);
-    if (cJSON_HasObjectItem(c, "error")) {
+    if (json_has(c, "error")) {
         assert_null(plan);
         check_refusal(c, &error);
     } else {
@@ -120,7 +119,7 @@ static void test_case(void **state)
             print_error("%s\n", error.message);
         assert_int_equal(status, QOBS_OK);
         const char *quantity = has_g_idx ? "flattened_stable" : "flattened";
-        assert_string_equal(text_of(cJSON_GetObjectItemCaseSensitive(c, "compare"), quantity), "exact");
+        assert_string_equal(text_of(json_get(c, "compare"), quantity), "exact");
         check_copy(plan, &value, st_find(&tensors, text_of(expect, quantity)));
     }
     qobs_plan_destroy(plan);

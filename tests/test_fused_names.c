@@ -8,34 +8,34 @@
 
 enum { NAMES = 32, NAME = 96 };
 
-static size_t index_of(const cJSON *present, const char *name)
+static size_t index_of(const json_object *present, const char *name)
 {
-    for (int i = 0; i < cJSON_GetArraySize(present); i++)
-        if (strcmp(cJSON_GetArrayItem(present, i)->valuestring, name) == 0)
-            return (size_t)i;
+    for (size_t i = 0; i < json_count(present); i++)
+        if (strcmp(json_text(json_at(present, i)), name) == 0)
+            return i;
     fail_case("%s is not present", name);
     return 0;
 }
 
 static void test_names(void **state)
 {
-    const cJSON *config = cJSON_GetObjectItemCaseSensitive(*state, "config"), *group, *name;
-    const cJSON *present = cJSON_GetObjectItemCaseSensitive(config, "present");
-    const size_t count = (size_t)cJSON_GetArraySize(present);
+    const json_object *config = json_get(*state, "config");
+    const json_object *present = json_get(config, "present");
+    const size_t count = json_count(present);
     char text[NAMES][NAME];
     const char *names[NAMES];
     size_t set[NAMES], expected[NAMES];
     struct fail f;
     assert_true(count <= NAMES);
     for (size_t i = 0; i < count; i++) {
-        snprintf(text[i], NAME, "model.layers.7.%s.weight", cJSON_GetArrayItem(present, (int)i)->valuestring);
+        snprintf(text[i], NAME, "model.layers.7.%s.weight", json_text(json_at(present, i)));
         names[i] = text[i];
         expected[i] = i;
     }
-    cJSON_ArrayForEach(group, cJSON_GetObjectItemCaseSensitive(config, "groups"))
+    json_each(group, json_get(config, "groups"))
     {
-        const size_t first = index_of(present, cJSON_GetArrayItem(group, 0)->valuestring);
-        cJSON_ArrayForEach(name, group) expected[index_of(present, name->valuestring)] = first;
+        const size_t first = index_of(present, json_text(json_at(group.value, 0)));
+        json_each(name, group.value) expected[index_of(present, json_text(name.value))] = first;
     }
     assert_int_equal(fused_sets(names, count, FUSED_VLLM, set, &f), 0);
     for (size_t i = 0; i < count; i++)

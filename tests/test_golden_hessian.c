@@ -9,43 +9,43 @@
 
 static size_t compared, others;
 
-static qobs_tensor expectation(const cJSON *c, const char *key)
+static qobs_tensor expectation(const json_object *c, const char *key)
 {
-    return tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+    return tensor_named(text_of(json_get(c, "expect"), key));
 }
 
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const settings[] = {"axis",      "num_bits",         "unsigned",        "narrow_range",
                                            "step_size", "start_multiplier", "stop_multiplier", "block_size",
                                            NULL};
     for (size_t i = 0; settings[i]; i++)
-        if (strcmp(item->string, settings[i]) == 0)
+        if (strcmp(item->key, settings[i]) == 0)
             return true;
     return false;
 }
 
-static bool is_nvfp4(const cJSON *c) { return strstr(text_of(c, "upstream"), "NVFP4") != NULL; }
+static bool is_nvfp4(const json_object *c) { return strstr(text_of(c, "upstream"), "NVFP4") != NULL; }
 
 /* An observer of the activations of the case. */
-static qobs_observer *observer_of(const cJSON *c)
+static qobs_observer *observer_of(const json_object *c)
 {
-    const cJSON *aux = cJSON_GetObjectItemCaseSensitive(c, "aux"), *item;
+    const json_object *aux = json_get(c, "aux");
     const bool nvfp4 = is_nvfp4(c);
     qobs_config *config = NULL;
     qobs_observer *o = NULL;
     qobs_error error;
-    if (configure(&config, nvfp4 ? "modelopt.NVFP4MSECalibrator" : "modelopt.MseCalibrator",
-                  cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) != QOBS_OK ||
+    if (configure(&config, nvfp4 ? "modelopt.NVFP4MSECalibrator" : "modelopt.MseCalibrator", json_get(c, "config"),
+                  is_setting, &error) != QOBS_OK ||
         qobs_config_set(config, "hessian_block_size", "16", &error) != QOBS_OK ||
         qobs_observer_create(&o, config, NULL, &error) != QOBS_OK)
         fail_case("%s", error.message);
     qobs_config_destroy(config);
     const qobs_tensor amax = tensor_named(text_of(aux, nvfp4 ? "global_amax" : "initial_amax"));
     assert_int_equal(qobs_observer_set_reference_amax(o, &amax, &error), QOBS_OK);
-    cJSON_ArrayForEach(item, aux) if (strncmp(item->string, "act_", 4) == 0)
+    json_each(item, aux) if (strncmp(item.key, "act_", 4) == 0)
     {
-        const qobs_tensor activations = tensor_named(item->valuestring);
+        const qobs_tensor activations = tensor_named(json_text(item.value));
         if (qobs_observer_observe_importance(o, &activations, &error) != QOBS_OK)
             fail_case("%s", error.message);
     }
@@ -75,7 +75,7 @@ static float float_at(const qobs_tensor *t, size_t i)
 }
 
 /* The rule "rel 1e-5 + abs 1e-6*range". */
-static void expect_hessian(const cJSON *c, const qobs_observer *o)
+static void expect_hessian(const json_object *c, const qobs_observer *o)
 {
     const qobs_tensor expected = expectation(c, "hessian");
     size_t n, one;
@@ -112,7 +112,7 @@ static void expect_best(const qobs_tensor *errors, size_t steps, size_t n, size_
                   double_at(errors->data, chosen * n + q), min_error);
 }
 
-static void expect_amax(const cJSON *c, const qobs_observer *o, const int32_t *best)
+static void expect_amax(const json_object *c, const qobs_observer *o, const int32_t *best)
 {
     const qobs_tensor errors = expectation(c, "errors"), index = expectation(c, "best_index"),
                       amax = expectation(c, "amax");
@@ -141,15 +141,14 @@ static void expect_sums(const qobs_observer *o, const qobs_tensor *errors)
     free(sum);
 }
 
-static void run(const cJSON *c)
+static void run(const json_object *c)
 {
     const qobs_tensor errors = expectation(c, "errors");
     const size_t steps = (size_t)errors.shape[0];
     qobs_observer *o = observer_of(c);
     qobs_error error;
     size_t n;
-    const qobs_tensor value =
-        tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    const qobs_tensor value = tensor_named(json_text(json_at(json_get(c, "inputs"), 0)));
     if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
         fail_case("%s", error.message);
     assert_int_equal(qobs_range_steps(&o->stages.range), steps);

@@ -6,18 +6,17 @@
 #include "qobs/stateless.h"
 #include "calls.h"
 
-static double setting(const cJSON *c, const char *key)
+static double setting(const json_object *c, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "config"), key);
-    assert_true(cJSON_IsNumber(item));
-    return item->valuedouble;
+    const json_object *item = json_get(json_get(c, "config"), key);
+    assert_true(json_is_number(item));
+    return json_object_get_double(item);
 }
 
 static void test_case(void **state)
 {
-    const cJSON *c = *state;
-    const qobs_tensor value =
-        tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    const json_object *c = *state;
+    const qobs_tensor value = tensor_named(json_text(json_at(json_get(c, "inputs"), 0)));
     const qobs_histogram_options bins = {.struct_size = sizeof bins,
                                          .count = (int64_t)setting(c, "bins"),
                                          .min = (float)setting(c, "min"),
@@ -28,14 +27,14 @@ static void test_case(void **state)
     assert_true(counts && floats);
     qobs_error error;
     const int status = call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error);
-    if (cJSON_GetObjectItemCaseSensitive(c, "error")) {
+    if (json_get(c, "error")) {
         assert_int_not_equal(status, QOBS_OK);
         assert_int_equal(error.status, status);
     } else {
         if (status != QOBS_OK)
             print_error("%s\n", error.message);
         assert_int_equal(status, QOBS_OK);
-        const qobs_tensor expected = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "histogram"));
+        const qobs_tensor expected = tensor_named(text_of(json_get(c, "expect"), "histogram"));
         assert_int_equal(expected.dtype, QOBS_F32);
         assert_int_equal(expected.ndim, 1);
         assert_int_equal(expected.shape[0], bins.count);

@@ -17,20 +17,20 @@
 /* How many qparams took another candidate than upstream. */
 static size_t others, searched;
 
-static const cJSON *find_suffixed(const cJSON *object, const char *name, int batch)
+static const json_object *find_suffixed(const json_object *object, const char *name, int batch)
 {
     char key[64];
     snprintf(key, sizeof key, "%s_%d", name, batch);
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return item ? item : cJSON_GetObjectItemCaseSensitive(object, name);
+    const json_object *item = json_get(object, key);
+    return item ? item : json_get(object, name);
 }
 
 /* The expectation called `name` after batch `batch`. */
-static qobs_tensor expected(const cJSON *c, const char *name, int batch)
+static qobs_tensor expected(const json_object *c, const char *name, int batch)
 {
-    const cJSON *item = find_suffixed(cJSON_GetObjectItemCaseSensitive(c, "expect"), name, batch);
+    const json_object *item = find_suffixed(json_get(c, "expect"), name, batch);
     assert_non_null(item);
-    return tensor_named(item->valuestring);
+    return tensor_named(json_text(item));
 }
 
 static int64_t elements_of(const qobs_tensor *t)
@@ -63,7 +63,7 @@ static void *read_result(const qobs_observer *o, const char *name, qobs_result *
 }
 
 /* Result `name` is the expectation, exactly or to `relative`. */
-static void expect_result(const cJSON *c, const qobs_observer *o, const char *name, int batch, double relative)
+static void expect_result(const json_object *c, const qobs_observer *o, const char *name, int batch, double relative)
 {
     const qobs_tensor e = expected(c, name, batch);
     qobs_result result;
@@ -90,23 +90,23 @@ static void expect_result(const cJSON *c, const qobs_observer *o, const char *na
     free(wanted);
 }
 
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const others_there[] = {
         "n_batches",   "has_g_idx",    "scale_out_dtype", "zero_point_out_dtype",
         "total_steps", "upstream_gap", "importance",      "n_imatrix_activations",
         "observer"};
     for (size_t i = 0; i < sizeof others_there / sizeof *others_there; i++)
-        if (strcmp(item->string, others_there[i]) == 0)
+        if (strcmp(item->key, others_there[i]) == 0)
             return false;
     return true;
 }
 
-static double number_of(const cJSON *settings, const char *key)
+static double number_of(const json_object *settings, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(settings, key);
-    assert_true(cJSON_IsNumber(item));
-    return item->valuedouble;
+    const json_object *item = json_get(settings, key);
+    assert_true(json_is_number(item));
+    return json_object_get_double(item);
 }
 
 static void set(qobs_config *config, const char *key, const char *value)
@@ -116,9 +116,9 @@ static void set(qobs_config *config, const char *key, const char *value)
         fail_case("%s", error.message);
 }
 
-static qobs_config *configuration(const cJSON *c)
+static qobs_config *configuration(const json_object *c)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const json_object *settings = json_get(c, "config");
     const char *observer = text_of(settings, "observer");
     char preset[64];
     qobs_config *config;
@@ -132,15 +132,14 @@ static qobs_config *configuration(const cJSON *c)
 /* ---- Importance -------------------------------------------------------------------------------------------------- */
 
 /* The weights of the columns as upstream makes them of the activations; NULL: they cannot be used. */
-static float *weights_of(const cJSON *c, int64_t columns)
+static float *weights_of(const json_object *c, int64_t columns)
 {
     double *sum = calloc((size_t)columns, sizeof *sum);
     float *w = malloc((size_t)columns * sizeof *w);
     int64_t tokens = 0;
-    const cJSON *key;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "aux"))
+    json_each(key, json_get(c, "aux"))
     {
-        const qobs_tensor t = tensor_named(key->valuestring);
+        const qobs_tensor t = tensor_named(json_text(key.value));
         for (int64_t i = 0; i < elements_of(&t); i++)
             sum[i % columns] += pow(reference_number(t.data, t.dtype, (size_t)i), 2);
         tokens += elements_of(&t) / columns;
@@ -159,13 +158,12 @@ static float *weights_of(const cJSON *c, int64_t columns)
     return NULL;
 }
 
-static void observe_importance(const cJSON *c, qobs_observer *o)
+static void observe_importance(const json_object *c, qobs_observer *o)
 {
-    const cJSON *key;
     qobs_error error;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "aux"))
+    json_each(key, json_get(c, "aux"))
     {
-        const qobs_tensor t = tensor_named(key->valuestring);
+        const qobs_tensor t = tensor_named(json_text(key.value));
         assert_int_equal(qobs_observer_observe_importance(o, &t, &error), QOBS_OK);
     }
 }
@@ -173,10 +171,10 @@ static void observe_importance(const cJSON *c, qobs_observer *o)
 /* ---- One batch --------------------------------------------------------------------------------------------------- */
 
 /* All candidates' errors, in double. */
-static struct reference reference_of(const cJSON *c, const qobs_config *config, const qobs_plan *plan,
+static struct reference reference_of(const json_object *c, const qobs_config *config, const qobs_plan *plan,
                                      const qobs_tensor *value, const float *weights)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const json_object *settings = json_get(c, "config");
     int64_t shape[QOBS_PLAN_MAX_NDIM];
     const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     struct reference r = {
@@ -204,10 +202,10 @@ static struct reference reference_of(const cJSON *c, const qobs_config *config, 
     return r;
 }
 
-static bool is_half(const cJSON *c)
+static bool is_half(const json_object *c)
 {
-    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
-    const qobs_tensor value = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
+    const json_object *inputs = json_get(c, "inputs");
+    const qobs_tensor value = tensor_named(json_text(json_at(inputs, 0)));
     return value.dtype == QOBS_BF16 || value.dtype == QOBS_F16;
 }
 
@@ -217,7 +215,7 @@ struct progress {
 };
 
 /* Checks the report of the search: errors are those of unrounded numbers. */
-static void expect_report(const cJSON *c, const struct reference *r, const qobs_observer *o)
+static void expect_report(const json_object *c, const struct reference *r, const qobs_observer *o)
 {
     qobs_result result;
     int32_t *step = read_result(o, "best_step", &result), *stopped = read_result(o, "stop_step", &result);
@@ -246,7 +244,7 @@ static void expect_report(const cJSON *c, const struct reference *r, const qobs_
 }
 
 /* The choice of every qparam is right: upstream's, or with an error no larger. */
-static void expect_choice(const cJSON *c, const struct reference *r, const qobs_observer *o, int batch,
+static void expect_choice(const json_object *c, const struct reference *r, const qobs_observer *o, int batch,
                           struct progress *p)
 {
     const bool half = is_half(c); /* upstream's errors are rounded; run_native_case compares its choice */
@@ -263,7 +261,7 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
             if (fabs(r->error[i] - theirs[i]) > 1e-5 * theirs[i])
                 fail_case("the reference is wrong: error %d is %.9g, upstream has %.9g", (int)i, r->error[i],
                           theirs[i]);
-    const int64_t patience = (int64_t)number_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "patience");
+    const int64_t patience = (int64_t)number_of(json_get(c, "config"), "patience");
     const int should = reference_stop(r->error, r->steps, r->qparams,
                                       strstr(text_of(c, "name"), "/imx") && patience == 0 ? -1 : patience, &tie);
     if (*stopped != should && !tie)
@@ -288,12 +286,11 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
 }
 
 /* The ranges are those of the candidates taken, averaged where the observer does. */
-static void expect_ranges(const cJSON *c, const struct reference *r, const qobs_observer *o, int batch,
+static void expect_ranges(const json_object *c, const struct reference *r, const qobs_observer *o, int batch,
                           struct progress *p)
 {
-    const cJSON *constant =
-        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "config"), "averaging_constant");
-    const double k = constant ? constant->valuedouble : 1;
+    const json_object *constant = json_get(json_get(c, "config"), "averaging_constant");
+    const double k = constant ? json_object_get_double(constant) : 1;
     qobs_result result;
     int32_t *step = read_result(o, "best_step", &result);
     void *min = read_result(o, "min_vals", &result), *max = read_result(o, "max_vals", &result);
@@ -317,13 +314,13 @@ static void expect_ranges(const cJSON *c, const struct reference *r, const qobs_
     free(max);
 }
 
-static void expect_batch(const cJSON *c, const qobs_config *config, const qobs_config *candidates,
+static void expect_batch(const json_object *c, const qobs_config *config, const qobs_config *candidates,
                          const qobs_observer *o, const qobs_tensor *value, int batch, struct progress *p)
 {
     qobs_plan *plan;
     qobs_error error;
     assert_int_equal(qobs_plan_create(&plan, config, value, NULL, NULL, &error), QOBS_OK);
-    const char *strategy = text_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "strategy");
+    const char *strategy = text_of(json_get(c, "config"), "strategy");
     const bool weighs =
         strcmp(strategy, "tensor") != 0 && strcmp(strategy, "block") != 0 && strstr(text_of(c, "name"), "/imx");
     float *weights = weighs ? weights_of(c, value->shape[value->ndim - 1]) : NULL;
@@ -342,19 +339,19 @@ static void expect_batch(const cJSON *c, const qobs_config *config, const qobs_c
 /* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
 /* In upstream's own arithmetic every result is upstream's, best_step and stop_step included. */
-static void run_native_case(const cJSON *c)
+static void run_native_case(const json_object *c)
 {
     static const char *const each[] = {"best_step", "stop_step"};
     qobs_config *config = configuration(c);
     qobs_observer *o;
     qobs_error error;
-    const cJSON *key, *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
+    const json_object *expect = json_get(c, "expect");
     int batch = 0;
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
     observe_importance(c, o);
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    json_each(key, json_get(c, "inputs"))
     {
-        const qobs_tensor value = tensor_named(key->valuestring);
+        const qobs_tensor value = tensor_named(json_text(key.value));
         if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
             fail_case("%s", error.message);
         for (int i = 0; i < 2; i++) {
@@ -371,13 +368,13 @@ static void run_native_case(const cJSON *c)
     }
     static const char *const names[] = {"min_vals", "max_vals", "scale", "zero_point", "global_scale"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (cJSON_GetObjectItemCaseSensitive(expect, names[i]))
+        if (json_get(expect, names[i]))
             expect_result(c, o, names[i], batch, 0);
     qobs_observer_destroy(o);
     qobs_config_destroy(config);
 }
 
-static void run_case(const cJSON *c)
+static void run_case(const json_object *c)
 {
     qobs_config *config = configuration(c), *candidates = configuration(c);
     const bool half = is_half(c);
@@ -385,7 +382,7 @@ static void run_case(const cJSON *c)
         run_native_case(c);
         set(config, "search_dtype", "float32");
     }
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *key;
+    const json_object *settings = json_get(c, "config");
     if (strcmp(text_of(settings, "strategy"), "tensor_group") == 0)
         set(candidates, "scale_dtype", "null");
     qobs_observer *o;
@@ -394,9 +391,9 @@ static void run_case(const cJSON *c)
     observe_importance(c, o);
     struct progress p = {0};
     int batch = 0;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    json_each(key, json_get(c, "inputs"))
     {
-        const qobs_tensor value = tensor_named(key->valuestring);
+        const qobs_tensor value = tensor_named(json_text(key.value));
         if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
             fail_case("%s", error.message);
         expect_batch(c, config, candidates, o, &value, batch++, &p);
@@ -404,7 +401,7 @@ static void run_case(const cJSON *c)
     assert_int_equal(batch, (int)number_of(settings, "n_batches"));
     static const char *const names[] = {"min_vals", "max_vals", "scale", "zero_point", "global_scale"};
     for (size_t i = 0; i < sizeof names / sizeof *names && !p.differs && !half; i++)
-        if (cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "expect"), names[i]))
+        if (json_get(json_get(c, "expect"), names[i]))
             expect_result(c, o, names[i], batch, 0);
     if (strstr(text_of(c, "name"), "/imx")) {
         expect_result(c, o, "imatrix_sum", batch, 1e-5);
@@ -418,35 +415,34 @@ static void run_case(const cJSON *c)
 }
 
 /* The suite llmc_old has no errors, and its results are not near any tie: they are exact after every batch. */
-static void run_old_case(const cJSON *c)
+static void run_old_case(const json_object *c)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"),
-                *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs"), *item;
-    const bool has_g_idx = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_g_idx"));
+    const json_object *settings = json_get(c, "config"), *inputs = json_get(c, "inputs");
+    const bool has_g_idx = json_is_true(json_get(settings, "has_g_idx"));
     const int batches = (int)number_of(settings, "n_batches");
     qobs_config *config = configuration(c);
     qobs_observer *o;
     qobs_error error;
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
-    assert_int_equal(cJSON_GetArraySize(inputs), batches + has_g_idx);
+    assert_int_equal(json_count(inputs), batches + has_g_idx);
     qobs_tensor g_idx = {0};
     if (has_g_idx)
-        g_idx = tensor_named(cJSON_GetArrayItem(inputs, batches)->valuestring);
+        g_idx = tensor_named(json_text(json_at(inputs, batches)));
     for (int batch = 0; batch < batches; batch++) {
-        const qobs_tensor value = tensor_named(cJSON_GetArrayItem(inputs, batch)->valuestring);
+        const qobs_tensor value = tensor_named(json_text(json_at(inputs, batch)));
         if (qobs_observer_observe(o, &value, has_g_idx ? &g_idx : NULL, &error) != QOBS_OK)
             fail_case("%s", error.message);
         char suffix[16];
         snprintf(suffix, sizeof suffix, "_%d", batch);
-        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(c, "expect"))
+        json_each(item, json_get(c, "expect"))
         {
-            const size_t length = strlen(item->string), end = length - strlen(suffix);
+            const size_t length = strlen(item.key), end = length - strlen(suffix);
             const bool numbered =
-                length > 2 && item->string[length - 2] == '_' && isdigit((unsigned char)item->string[length - 1]);
+                length > 2 && item.key[length - 2] == '_' && isdigit((unsigned char)item.key[length - 1]);
             char name[64];
-            if (numbered ? strcmp(item->string + end, suffix) != 0 : batch < batches - 1)
+            if (numbered ? strcmp(item.key + end, suffix) != 0 : batch < batches - 1)
                 continue;
-            snprintf(name, sizeof name, "%.*s", numbered ? (int)end : (int)length, item->string);
+            snprintf(name, sizeof name, "%.*s", numbered ? (int)end : (int)length, item.key);
             expect_result(c, o, name, batch, 0);
         }
     }

@@ -24,20 +24,20 @@ static const char *const classes[] = {"quark.PerTensorMinMaxObserver",
 enum { CLASSES = sizeof classes / sizeof *classes, CASES = 211 + 441 + 46 };
 static size_t compared;
 
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const others[] = {
         "n_batches", "qparams_after_each_batch", "reset_before_last", "amax_dtype", "amax_shape",
         "result",    "scale_out_dtype"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(item->string, others[i]) == 0)
+        if (strcmp(item->key, others[i]) == 0)
             return false;
     return true;
 }
 
 /* "quark." and the last word of upstream. The suites quark_* hold later releases of it, the suite trt the presets of
  * modelopt. */
-static bool preset_of(const cJSON *c, char name[64])
+static bool preset_of(const json_object *c, char name[64])
 {
     const char *suite = text_of(c, "name"), *class = strrchr(text_of(c, "upstream"), ' ') + 1;
     if (strncmp(suite, "trt/", 4) == 0)
@@ -49,12 +49,11 @@ static bool preset_of(const cJSON *c, char name[64])
     return false;
 }
 
-static bool all_finite(const cJSON *c)
+static bool all_finite(const json_object *c)
 {
-    const cJSON *key;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    json_each(key, json_get(c, "inputs"))
     {
-        const qobs_tensor t = tensor_named(key->valuestring);
+        const qobs_tensor t = tensor_named(json_text(key.value));
         int64_t n = 1;
         for (int d = 0; d < t.ndim; d++)
             n *= t.shape[d];
@@ -77,19 +76,17 @@ static double number(const void *data, qobs_dtype dtype, size_t i)
 }
 
 /* Every expected quantity that ends in `suffix`, against the observer. */
-static void expect_results(const cJSON *c, const qobs_observer *o, const char *suffix)
+static void expect_results(const json_object *c, const qobs_observer *o, const char *suffix)
 {
-    const cJSON *item;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(c, "expect"))
+    json_each(item, json_get(c, "expect"))
     {
         char name[64];
-        const size_t length = strlen(item->string), end = length - strlen(suffix);
-        const bool numbered =
-            length > 2 && item->string[length - 2] == '_' && isdigit((unsigned char)item->string[length - 1]);
-        if (length < strlen(suffix) || strcmp(item->string + end, suffix) != 0 || numbered != (*suffix != '\0'))
+        const size_t length = strlen(item.key), end = length - strlen(suffix);
+        const bool numbered = length > 2 && item.key[length - 2] == '_' && isdigit((unsigned char)item.key[length - 1]);
+        if (length < strlen(suffix) || strcmp(item.key + end, suffix) != 0 || numbered != (*suffix != '\0'))
             continue;
-        snprintf(name, sizeof name, "%.*s", (int)end, item->string);
-        const qobs_tensor expected = tensor_named(item->valuestring);
+        snprintf(name, sizeof name, "%.*s", (int)end, item.key);
+        const qobs_tensor expected = tensor_named(json_text(item.value));
         qobs_result result = {.struct_size = sizeof result};
         qobs_error error;
         if (qobs_observer_result_find(o, name, &result, &error) == QOBS_ERROR_NO_DATA && strstr(name, "_val"))
@@ -99,7 +96,7 @@ static void expect_results(const cJSON *c, const qobs_observer *o, const char *s
         assert_int_equal(result.ndim, expected.ndim);
         for (int d = 0; d < result.ndim; d++)
             assert_int_equal(result.shape[d], expected.shape[d]);
-        const bool listed = differs_in_zeros(text_of(c, "name"), item->string);
+        const bool listed = differs_in_zeros(text_of(c, "name"), item.key);
         bool differs = false;
         void *got = malloc(result.size);
         assert_int_equal(qobs_observer_read(o, name, got, result.size, &error), QOBS_OK);
@@ -107,7 +104,7 @@ static void expect_results(const cJSON *c, const qobs_observer *o, const char *s
             const double e = number(expected.data, expected.dtype, i), g = number(got, result.dtype, i);
             differs |= e == g && !same_number(e, g);
             if (!same_number(e, g) && !(listed && e == g)) {
-                print_error("%s[%zu]: got %.9g, expected %.9g\n", item->string, i, g, e);
+                print_error("%s[%zu]: got %.9g, expected %.9g\n", item.key, i, g, e);
                 assert_true(false);
             }
         }
@@ -116,14 +113,14 @@ static void expect_results(const cJSON *c, const qobs_observer *o, const char *s
     }
 }
 
-static void run_case(const cJSON *c)
+static void run_case(const json_object *c)
 {
     char preset[64];
     assert_true(preset_of(c, preset));
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *key;
-    const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
-    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
-    const bool reset = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "reset_before_last"));
+    const json_object *settings = json_get(c, "config");
+    const bool refused = json_get(c, "error") != NULL;
+    const json_object *inputs = json_get(c, "inputs");
+    const bool reset = json_is_true(json_get(settings, "reset_before_last"));
     qobs_config *config = NULL;
     qobs_observer *o = NULL;
     qobs_error error;
@@ -132,17 +129,17 @@ static void run_case(const cJSON *c)
         status = qobs_config_set(config, "nonfinite", "propagate", &error);
     if (status == QOBS_OK)
         status = qobs_observer_create(&o, config, NULL, &error);
-    int batch = 0;
-    cJSON_ArrayForEach(key, inputs)
+    size_t batch = 0;
+    json_each(key, inputs)
     {
         if (status != QOBS_OK)
             break;
-        if (reset && batch == cJSON_GetArraySize(inputs) - 1)
+        if (reset && batch == json_count(inputs) - 1)
             qobs_observer_reset(o);
-        const qobs_tensor value = tensor_named(key->valuestring);
+        const qobs_tensor value = tensor_named(json_text(key.value));
         status = qobs_observer_observe(o, &value, NULL, &error);
         char suffix[16];
-        snprintf(suffix, sizeof suffix, "_%d", batch++);
+        snprintf(suffix, sizeof suffix, "_%zu", batch++);
         if (status == QOBS_OK && !refused)
             expect_results(c, o, suffix);
     }
@@ -163,7 +160,7 @@ static void run_case(const cJSON *c)
 static void test_case(void **state)
 {
     char preset[64];
-    if (!preset_of(*state, preset) || cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*state, "optional")))
+    if (!preset_of(*state, preset) || json_is_true(json_get(*state, "optional")))
         return;
     compared++;
     on_every_isa(*state, run_case);

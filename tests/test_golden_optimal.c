@@ -19,40 +19,39 @@ struct answer {
     double importance[MOST], tokens; /* sums of squares of columns */
 };
 
-static double number_of(const cJSON *object, const char *key)
+static double number_of(const json_object *object, const char *key)
 {
-    return cJSON_GetObjectItemCaseSensitive(object, key)->valuedouble;
+    return json_object_get_double(json_get(object, key));
 }
 
-static bool is_true(const cJSON *c, const char *key)
+static bool is_true(const json_object *c, const char *key)
 {
-    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "config"), key));
+    return json_is_true(json_get(json_get(c, "config"), key));
 }
 
 /* Settings that this preset has; the rest of the case's list has its default value. */
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
-    return strcmp(item->string, "preset") != 0 && strcmp(item->string, "nan_policy") != 0;
+    return strcmp(item->key, "preset") != 0 && strcmp(item->key, "nan_policy") != 0;
 }
 
-static qobs_observer *observer_of(const cJSON *c)
+static qobs_observer *observer_of(const json_object *c)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *item;
+    const json_object *settings = json_get(c, "config");
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
     qobs_setting_info info = {.struct_size = sizeof info};
     assert_int_equal(qobs_config_create(&config, text_of(settings, "preset"), NULL, &error), QOBS_OK);
-    cJSON_ArrayForEach(item, settings) if (is_setting(item) &&
-                                           qobs_config_key_info(config, item->string, &info, NULL) == QOBS_OK)
+    json_each(item, settings) if (is_setting(&item) && qobs_config_key_info(config, item.key, &info, NULL) == QOBS_OK)
     {
-        char *value = cJSON_PrintUnformatted(item);
+        char *value = json_print(item.value, JSON_LINE);
         const size_t length = strlen(value);
-        const bool quoted = cJSON_IsString(item);
+        const bool quoted = json_is_string(item.value);
         value[length - quoted] = '\0';
-        if (qobs_config_set(config, item->string, value + quoted, &error) != QOBS_OK)
+        if (qobs_config_set(config, item.key, value + quoted, &error) != QOBS_OK)
             fail_case("%s", error.message);
-        cJSON_free(value);
+        free(value);
     }
     if (strcmp(text_of(settings, "scale_dtype"), "float8_e4m3fn") == 0)
         assert_int_equal(qobs_config_set(config, "strategy", "tensor_group", &error), QOBS_OK);
@@ -81,18 +80,16 @@ static size_t read_doubles(const qobs_observer *o, const char *name, double *out
 }
 
 /* Observes the case; false: the weight was refused. */
-static bool observe(const cJSON *c, struct answer *a)
+static bool observe(const json_object *c, struct answer *a)
 {
     qobs_observer *o = observer_of(c);
     qobs_error error;
-    const cJSON *key;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "aux"))
+    json_each(key, json_get(c, "aux"))
     {
-        const qobs_tensor activations = tensor_named(key->valuestring);
+        const qobs_tensor activations = tensor_named(json_text(key.value));
         assert_int_equal(qobs_observer_observe_importance(o, &activations, &error), QOBS_OK);
     }
-    const qobs_tensor weight =
-        tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    const qobs_tensor weight = tensor_named(json_text(json_at(json_get(c, "inputs"), 0)));
     const bool accepted = qobs_observer_observe(o, &weight, NULL, &error) == QOBS_OK;
     if (accepted) {
         double zero_point[MOST];
@@ -107,7 +104,8 @@ static bool observe(const cJSON *c, struct answer *a)
             a->rows = read_doubles(o, "row_error", a->row_error);
             assert_int_equal(read_doubles(o, "start_row_error", a->start_row_error), a->rows);
         }
-        if (qobs_observer_result_find(o, "imatrix_sum", &(qobs_result){.struct_size = sizeof(qobs_result)}, NULL) == 0) {
+        if (qobs_observer_result_find(o, "imatrix_sum", &(qobs_result){.struct_size = sizeof(qobs_result)}, NULL) ==
+            0) {
             read_doubles(o, "imatrix_sum", a->importance);
             read_doubles(o, "imatrix_count", &a->tokens);
         }
@@ -118,12 +116,12 @@ static bool observe(const cJSON *c, struct answer *a)
     return accepted;
 }
 
-/* The specification rounds products of activations to float. Each entry of H is off by that, and e^T H e by at most this
- * much, which with few tokens is more than 1e-5 of an error that cancels. */
-static double rounding_of_products(const cJSON *c, const struct answer *a, size_t i)
+/* The specification rounds products of activations to float. Each entry of H is off by that, and e^T H e by at most
+ * this much, which with few tokens is more than 1e-5 of an error that cancels. */
+static double rounding_of_products(const json_object *c, const struct answer *a, size_t i)
 {
-    const cJSON *config = cJSON_GetObjectItemCaseSensitive(c, "config");
-    const qobs_tensor w = tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    const json_object *config = json_get(c, "config");
+    const qobs_tensor w = tensor_named(json_text(json_at(json_get(c, "inputs"), 0)));
     const double size = number_of(config, "group_size"), limit = ldexp(1, (int)number_of(config, "num_bits") - 1);
     const size_t columns = (size_t)w.shape[1], group = size > 0 ? (size_t)size : columns;
     const size_t groups = (columns + group - 1) / group, row = i / groups, first = i % groups * group;
@@ -140,15 +138,17 @@ static double rounding_of_products(const cJSON *c, const struct answer *a, size_
 
 static bool is_near(double a, double b) { return fabs(a - b) <= 1e-5 * fabs(b) || (isnan(a) && isnan(b)); }
 
-/* The scales expected, or others whose error is hardly larger: a tie decided otherwise sends the descent another way. */
-static void check_descent(const cJSON *c, const struct answer *a)
+/* The scales expected, or others whose error is hardly larger: a tie decided otherwise sends the descent another way.
+ */
+static void check_descent(const json_object *c, const struct answer *a)
 {
-    const cJSON *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
-    const qobs_tensor scale = tensor_named(text_of(expect, "scale")), error = tensor_named(text_of(expect, "row_error")),
+    const json_object *expect = json_get(c, "expect");
+    const qobs_tensor scale = tensor_named(text_of(expect, "scale")),
+                      error = tensor_named(text_of(expect, "row_error")),
                       start = tensor_named(text_of(expect, "start_row_error"));
     const struct st_tensor *zero_point =
         is_true(c, "symmetric") ? NULL : st_find(&tensors, text_of(expect, "zero_point"));
-    const bool global = cJSON_GetObjectItemCaseSensitive(expect, "global_scale") != NULL;
+    const bool global = json_get(expect, "global_scale") != NULL;
     const size_t groups = (size_t)scale.shape[1];
     assert_int_equal(a->rows, scale.shape[0]);
     for (size_t r = 0; r < a->rows; r++) {
@@ -168,26 +168,25 @@ static void check_descent(const cJSON *c, const struct answer *a)
     }
 }
 
-static void check(const cJSON *c, const struct answer *a)
+static void check(const json_object *c, const struct answer *a)
 {
-    if (cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "expect"), "row_error")) {
+    if (json_get(json_get(c, "expect"), "row_error")) {
         check_descent(c, a);
         return;
     }
-    const bool hessian = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "preset"),
-                                "qobs.local_hessian") == 0;
+    const bool hessian = strcmp(text_of(json_get(c, "config"), "preset"), "qobs.local_hessian") == 0;
     const double tolerance = hessian ? 2e-5 : 2e-6; /* sums of activations are rounded */
     assert_int_equal(a->rows, 0);
-    const cJSON *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
+    const json_object *expect = json_get(c, "expect");
     const qobs_tensor scale = tensor_named(text_of(expect, "scale")), error = tensor_named(text_of(expect, "error"));
     const qobs_tensor minmax = tensor_named(text_of(expect, "minmax_error")),
                       energy = tensor_named(text_of(expect, "energy"));
     const struct st_tensor *unique = st_find(&tensors, text_of(expect, "unique"));
     const struct st_tensor *zero_point =
         is_true(c, "symmetric") ? NULL : st_find(&tensors, text_of(expect, "zero_point"));
-    const cJSON *global = cJSON_GetObjectItemCaseSensitive(expect, "global_scale");
+    const json_object *global = json_get(expect, "global_scale");
     if (global) {
-        const qobs_tensor g = tensor_named(global->valuestring);
+        const qobs_tensor g = tensor_named(json_text(global));
         assert_true(reference_number(g.data, g.dtype, 0) == a->global_scale);
     }
     assert_int_equal(scale.shape[0] * scale.shape[1], a->n);
@@ -210,7 +209,7 @@ static void check(const cJSON *c, const struct answer *a)
 
 static void test_case(void **state)
 {
-    const cJSON *c = *state;
+    const json_object *c = *state;
     struct answer first = {0};
     for (size_t i = 0; i < qobs_isa_count(); i++) {
         struct answer a = {0};
@@ -218,7 +217,7 @@ static void test_case(void **state)
             continue;
         assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
         const bool accepted = observe(c, &a);
-        assert_int_equal(accepted, cJSON_GetObjectItemCaseSensitive(c, "error") == NULL);
+        assert_int_equal(accepted, json_get(c, "error") == NULL);
         if (accepted)
             check(c, &a);
         if (i == 0)

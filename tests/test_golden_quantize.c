@@ -17,29 +17,26 @@
 
 enum { MOST = 1 << 16 };
 
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const others[] = {"has_zero_point", "has_global_scale", "x_dtype", "scale_dtype_in",
-                                         "negative_zeros", "base_name", "dynamic", "strategy"};
+                                         "negative_zeros", "base_name",        "dynamic", "strategy"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(item->string, others[i]) == 0)
+        if (strcmp(item->key, others[i]) == 0)
             return false;
     return true;
 }
 
-static bool flag(const cJSON *c, const char *key)
+static bool flag(const json_object *c, const char *key) { return json_is_true(json_get(json_get(c, "config"), key)); }
+
+static qobs_tensor expected(const json_object *c, const char *quantity)
 {
-    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "config"), key));
+    return tensor_named(text_of(json_get(c, "expect"), quantity));
 }
 
-static qobs_tensor expected(const cJSON *c, const char *quantity)
+static qobs_tensor input(const json_object *c, int i)
 {
-    return tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), quantity));
-}
-
-static qobs_tensor input(const cJSON *c, int i)
-{
-    return tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), i)->valuestring);
+    return tensor_named(json_text(json_at(json_get(c, "inputs"), i)));
 }
 
 static size_t elements_of(const qobs_tensor *t)
@@ -57,7 +54,7 @@ static double number_at(const void *data, qobs_dtype dtype, size_t i)
 
 /* `signs`: the sign of zeros counts. Floating-point results are numbers of the same dtype, or of a wider one that holds
  * what this library gives. */
-static void expect_same(const cJSON *c, const char *quantity, const void *data, qobs_dtype dtype, bool signs)
+static void expect_same(const json_object *c, const char *quantity, const void *data, qobs_dtype dtype, bool signs)
 {
     const qobs_tensor wanted = expected(c, quantity);
     for (size_t i = 0; i < elements_of(&wanted); i++) {
@@ -68,9 +65,9 @@ static void expect_same(const cJSON *c, const char *quantity, const void *data, 
     }
 }
 
-static qobs_config *configuration(const cJSON *c)
+static qobs_config *configuration(const json_object *c)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const json_object *settings = json_get(c, "config");
     const char *strategy = text_of(settings, "strategy");
     qobs_config *config;
     qobs_error error;
@@ -86,20 +83,20 @@ static qobs_config *configuration(const cJSON *c)
 /* ---- Weights: scale and zero point are inputs -------------------------------------------------------------------- */
 
 /* The numbers of codes: integers, or those of the format. */
-static void expect_codes(const cJSON *c, const qobs_config *config, const unsigned char *codes)
+static void expect_codes(const json_object *c, const qobs_config *config, const unsigned char *codes)
 {
     const qobs_tensor wanted = expected(c, "quantized");
-    const bool is_float = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "type"), "float") == 0;
+    const bool is_float = strcmp(text_of(json_get(c, "config"), "type"), "float") == 0;
     const qobs_format *format = qobs_config_float_format(config);
     static double numbers[MOST];
     for (size_t i = 0; i < elements_of(&wanted); i++)
         numbers[i] = is_float ? (double)qobs_format_decode(format, codes[i]) : (double)(int8_t)codes[i];
     expect_same(c, "quantized", numbers, QOBS_F64, is_float);
-    if (cJSON_HasObjectItem(cJSON_GetObjectItemCaseSensitive(c, "expect"), "quantized_cast"))
+    if (json_has(json_get(c, "expect"), "quantized_cast"))
         expect_same(c, "quantized_cast", numbers, QOBS_F64, is_float);
 }
 
-static void run_weight(const cJSON *c)
+static void run_weight(const json_object *c)
 {
     const qobs_tensor value = input(c, 0), scale = input(c, 1);
     const bool zero_points = flag(c, "has_zero_point"), global = flag(c, "has_global_scale");
@@ -118,9 +115,8 @@ static void run_weight(const cJSON *c)
                            out, NULL, NULL, &error) != QOBS_OK)
         fail_case("%s", error.message);
     expect_same(c, "fake_quantized", out, value.dtype, true);
-    const bool fp6 = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "type"), "float") == 0 &&
-                     cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "config"), "num_bits")
-                             ->valueint == 6;
+    const bool fp6 = strcmp(text_of(json_get(c, "config"), "type"), "float") == 0 &&
+                     json_object_get_int(json_get(json_get(c, "config"), "num_bits")) == 6;
     if (!fp6) { /* there are no codes of fp6 */
         const qobs_quantize_args args = {.struct_size = sizeof args,
                                          .config = config,
@@ -148,15 +144,14 @@ static void run_weight(const cJSON *c)
                                            .dtype = wanted.dtype};
         if (qobs_dequantize(&back, &error) != QOBS_OK)
             fail_case("%s", error.message);
-        expect_same(c, "dequantized", out, wanted.dtype,
-                    strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "type"), "float") == 0);
+        expect_same(c, "dequantized", out, wanted.dtype, strcmp(text_of(json_get(c, "config"), "type"), "float") == 0);
     }
     qobs_config_destroy(config);
 }
 
 /* ---- Inputs: scales are computed of the value -------------------------------------------------------------------- */
 
-static void run_input(const cJSON *c)
+static void run_input(const json_object *c)
 {
     const qobs_tensor value = input(c, 0);
     const bool global = flag(c, "has_global_scale");
@@ -192,14 +187,13 @@ static void run_input(const cJSON *c)
 
 /* ---- Model-Optimizer: a magnitude for each row ------------------------------------------------------------------- */
 
-static void run_amax(const cJSON *c)
+static void run_amax(const json_object *c)
 {
     const qobs_tensor value = input(c, 0), amax = input(c, 1), wanted = expected(c, "fake_quantized");
     static double out[MOST];
     qobs_config *config;
     qobs_error error;
-    if (configure(&config, "modelopt.MseCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting,
-                  &error) != QOBS_OK)
+    if (configure(&config, "modelopt.MseCalibrator", json_get(c, "config"), is_setting, &error) != QOBS_OK)
         fail_case("%s", error.message);
     assert_int_equal(qobs_config_set(config, "axis", "0", &error), QOBS_OK);
     const qobs_fake_quantize_args args = {.struct_size = sizeof args,
@@ -218,7 +212,7 @@ static void run_amax(const cJSON *c)
 
 static void test_case(void **state)
 {
-    const bool weight = cJSON_HasObjectItem(cJSON_GetObjectItemCaseSensitive(*state, "expect"), "quantized");
+    const bool weight = json_has(json_get(*state, "expect"), "quantized");
     on_every_isa(*state, weight ? run_weight : run_input);
 }
 

@@ -18,9 +18,9 @@
 
 static size_t compared, others;
 
-static const cJSON *entry(const cJSON *c, const char *object, const char *key)
+static const json_object *entry(const json_object *c, const char *object, const char *key)
 {
-    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, object), key);
+    return json_get(json_get(c, object), key);
 }
 
 static int64_t elements_of(const qobs_tensor *t)
@@ -52,9 +52,9 @@ static void *read_result(const qobs_observer *o, const char *name, qobs_result *
 }
 
 /* Result `name` is the expectation called `key`, dtype and shape included. */
-static void expect_exact(const cJSON *c, const qobs_observer *o, const char *name, const char *key)
+static void expect_exact(const json_object *c, const qobs_observer *o, const char *name, const char *key)
 {
-    const qobs_tensor e = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+    const qobs_tensor e = tensor_named(text_of(json_get(c, "expect"), key));
     qobs_result result;
     void *data = read_result(o, name, &result);
     assert_string_equal(qobs_dtype_name(result.dtype), qobs_dtype_name(e.dtype));
@@ -89,11 +89,11 @@ static void expect_best(const void *errors, size_t steps, size_t qparams, size_t
 
 /* ---- Quark ------------------------------------------------------------------------------------------------------- */
 
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const no_settings[] = {"n_batches", "qparams_after_each_batch", "upstream_gap", NULL};
     for (size_t i = 0; no_settings[i]; i++)
-        if (strcmp(item->string, no_settings[i]) == 0)
+        if (strcmp(item->key, no_settings[i]) == 0)
             return false;
     return true;
 }
@@ -107,12 +107,12 @@ static double total(const double *x, size_t n)
 }
 
 /* One factor of five for all qparams. */
-static void expect_powers(const cJSON *c, const qobs_observer *o, int batch)
+static void expect_powers(const json_object *c, const qobs_observer *o, int batch)
 {
     char key[32];
     qobs_result result;
     snprintf(key, sizeof key, "errors_%d", batch);
-    const qobs_tensor errors = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+    const qobs_tensor errors = tensor_named(text_of(json_get(c, "expect"), key));
     int32_t *best = read_result(o, "best_step", &result);
     double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
     const size_t n = result.size / sizeof *error;
@@ -154,11 +154,12 @@ static double block_error(const qobs_plan *plan, const qobs_tensor *value, size_
     return sum;
 }
 
-static void expect_blocks(const cJSON *c, const qobs_config *config, const qobs_observer *o, const qobs_tensor *value)
+static void expect_blocks(const json_object *c, const qobs_config *config, const qobs_observer *o,
+                          const qobs_tensor *value)
 {
-    const qobs_tensor theirs = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "errors"));
-    const qobs_tensor upstream = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "best_step"));
-    const qobs_format *format = qobs_format_find(text_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "dtype"));
+    const qobs_tensor theirs = tensor_named(text_of(json_get(c, "expect"), "errors"));
+    const qobs_tensor upstream = tensor_named(text_of(json_get(c, "expect"), "best_step"));
+    const qobs_format *format = qobs_format_find(text_of(json_get(c, "config"), "dtype"));
     qobs_result result;
     qobs_plan *plan;
     assert_int_equal(qobs_plan_create(&plan, config, value, NULL, NULL, NULL), QOBS_OK);
@@ -194,26 +195,25 @@ static void expect_blocks(const cJSON *c, const qobs_config *config, const qobs_
     qobs_plan_destroy(plan);
 }
 
-static void run_quark(const cJSON *c)
+static void run_quark(const json_object *c)
 {
     const char *name = text_of(c, "name");
-    const bool blocks = strstr(name, "mxdiffs") != NULL, refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
+    const bool blocks = strstr(name, "mxdiffs") != NULL, refused = json_get(c, "error") != NULL;
     char preset[64];
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
     snprintf(preset, sizeof preset, "quark.%s", strrchr(text_of(c, "upstream"), ' ') + 1);
-    if (configure(&config, preset, cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) != QOBS_OK)
+    if (configure(&config, preset, json_get(c, "config"), is_setting, &error) != QOBS_OK)
         fail_case("%s", error.message);
     if (refused)
         assert_int_equal(qobs_config_set(config, "nonfinite", "propagate", &error), QOBS_OK);
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
-    const cJSON *key;
     qobs_tensor value;
     int batch = 0;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    json_each(key, json_get(c, "inputs"))
     {
-        value = tensor_named(key->valuestring);
+        value = tensor_named(json_text(key.value));
         if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
             fail_case("%s", error.message);
         if (!blocks)
@@ -234,48 +234,48 @@ static void run_quark(const cJSON *c)
 
 /* ---- Model-Optimizer --------------------------------------------------------------------------------------------- */
 
-static bool is_modelopt_setting(const cJSON *item)
+static bool is_modelopt_setting(const struct json_item *item)
 {
     static const char *const settings[] = {"axis",      "num_bits",         "unsigned",        "narrow_range",
                                            "step_size", "start_multiplier", "stop_multiplier", "block_size",
                                            NULL};
     for (size_t i = 0; settings[i]; i++)
-        if (strcmp(item->string, settings[i]) == 0)
+        if (strcmp(item->key, settings[i]) == 0)
             return true;
     return false;
 }
 
 /* "RuntimeError: Quantization function not set." has no counterpart: there always is one. */
-static bool has_counterpart(const cJSON *c) { return strcmp(text_of(c, "name"), "trt/mse_noquant") != 0; }
+static bool has_counterpart(const json_object *c) { return strcmp(text_of(c, "name"), "trt/mse_noquant") != 0; }
 
-static bool is_nvfp4(const cJSON *c) { return strstr(text_of(c, "upstream"), "NVFP4") != NULL; }
+static bool is_nvfp4(const json_object *c) { return strstr(text_of(c, "upstream"), "NVFP4") != NULL; }
 
-static qobs_observer *modelopt_observer(const cJSON *c)
+static qobs_observer *modelopt_observer(const json_object *c)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *format = entry(c, "config", "quant_format");
+    const json_object *settings = json_get(c, "config"), *format = entry(c, "config", "quant_format");
     const bool nvfp4 = is_nvfp4(c);
-    const cJSON *norm = entry(c, "config", "scale_norm_max");
+    const json_object *norm = entry(c, "config", "scale_norm_max");
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
     if (configure(&config, nvfp4 ? "modelopt.NVFP4MSECalibrator" : "modelopt.MseCalibrator", settings,
                   is_modelopt_setting, &error) != QOBS_OK)
         fail_case("%s", error.message);
-    if (format && strcmp(format->valuestring, "fp8") == 0)
+    if (format && strcmp(json_text(format), "fp8") == 0)
         assert_int_equal(qobs_config_set(config, "num_bits", "[4, 3]", &error), QOBS_OK);
-    if (norm && norm->valuedouble == 256)
+    if (norm && json_object_get_double(norm) == 256)
         assert_int_equal(qobs_config_set(config, "four_over_six", "true", &error), QOBS_OK);
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
     qobs_config_destroy(config);
-    const cJSON *amax = entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"),
-                *weight = entry(c, "aux", "error_weight");
+    const json_object *amax = entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"),
+                      *weight = entry(c, "aux", "error_weight");
     if (amax) {
-        const qobs_tensor given = tensor_named(amax->valuestring);
+        const qobs_tensor given = tensor_named(json_text(amax));
         if (qobs_observer_set_reference_amax(o, &given, &error) != QOBS_OK)
             fail_case("%s", error.message);
     }
     if (weight) {
-        const qobs_tensor given = tensor_named(weight->valuestring);
+        const qobs_tensor given = tensor_named(json_text(weight));
         if (qobs_observer_set_error_weights(o, &given, &error) != QOBS_OK)
             fail_case("%s", error.message);
     }
@@ -334,11 +334,11 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
     qobs_plan_destroy(plan);
 }
 
-static float *floats_of(const cJSON *item)
+static float *floats_of(const json_object *item)
 {
     if (!item)
         return NULL;
-    const qobs_tensor t = tensor_named(item->valuestring);
+    const qobs_tensor t = tensor_named(json_text(item));
     float *copy = malloc((size_t)elements_of(&t) * sizeof *copy);
     for (int64_t i = 0; i < elements_of(&t); i++)
         copy[i] = (float)number(t.data, t.dtype, (size_t)i);
@@ -346,15 +346,15 @@ static float *floats_of(const cJSON *item)
 }
 
 /* Errors of a case that torch 1.13 made, which rounds multipliers to the dtype. Its choice is that of torch 2. */
-static bool is_of_torch_1(const cJSON *c) { return strcmp(text_of(c, "name"), "trt/mse_bf16") == 0; }
+static bool is_of_torch_1(const json_object *c) { return strcmp(text_of(c, "name"), "trt/mse_bf16") == 0; }
 
 /* Errors of the suite of 2026 are double sums of upstream's float errors. */
-static bool is_new(const cJSON *c) { return strncmp(text_of(c, "name"), "trt_2026", 8) == 0; }
+static bool is_new(const json_object *c) { return strncmp(text_of(c, "name"), "trt_2026", 8) == 0; }
 
-static void expect_multiples(const cJSON *c, const qobs_observer *o)
+static void expect_multiples(const json_object *c, const qobs_observer *o)
 {
-    const qobs_tensor errors = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "errors"));
-    const qobs_tensor upstream = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "best_index"));
+    const qobs_tensor errors = tensor_named(text_of(json_get(c, "expect"), "errors"));
+    const qobs_tensor upstream = tensor_named(text_of(json_get(c, "expect"), "best_index"));
     qobs_result result;
     int32_t *best = read_result(o, "best_step", &result);
     double *error = read_result(o, "errors", &result);
@@ -365,10 +365,9 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     float *amax = floats_of(entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"));
     float *weight = floats_of(entry(c, "aux", "error_weight"));
     double *rounded = calloc(steps * n, sizeof *rounded), *own = calloc(steps * n, sizeof *own);
-    const cJSON *key;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    json_each(key, json_get(c, "inputs"))
     {
-        const qobs_tensor value = tensor_named(key->valuestring);
+        const qobs_tensor value = tensor_named(json_text(key.value));
         add_errors(o, &value, amax, weight, false, rounded);
         add_errors(o, &value, amax, weight, true, own);
     }
@@ -391,8 +390,7 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     free(rounded);
     free(own);
     if (entry(c, "expect", "candidates")) {
-        const qobs_tensor candidates =
-            tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "candidates"));
+        const qobs_tensor candidates = tensor_named(text_of(json_get(c, "expect"), "candidates"));
         for (size_t i = 0; i < steps; i++)
             expect_close((double)multiple_of(o, i), number(candidates.data, candidates.dtype, i), 1e-7, "candidate");
     }
@@ -402,10 +400,9 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     free(error);
 }
 
-static void run_modelopt(const cJSON *c)
+static void run_modelopt(const json_object *c)
 {
-    const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
-    const cJSON *key;
+    const bool refused = json_get(c, "error") != NULL;
     qobs_error error;
     if (!has_counterpart(c))
         return;
@@ -418,9 +415,9 @@ static void run_modelopt(const cJSON *c)
             .struct_size = sizeof amax, .data = ones, .dtype = QOBS_F32, .ndim = 1, .shape = &eight};
         assert_int_equal(qobs_observer_set_reference_amax(o, &amax, &error), QOBS_OK);
     }
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    json_each(key, json_get(c, "inputs"))
     {
-        const qobs_tensor value = tensor_named(key->valuestring);
+        const qobs_tensor value = tensor_named(json_text(key.value));
         if (status == QOBS_OK)
             status = qobs_observer_observe(o, &value, NULL, &error);
     }

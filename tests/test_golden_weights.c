@@ -36,13 +36,12 @@ static int calibrate(const qobs_config *config, const qobs_tensor *value, float 
 
 /* ---- Upstream's -------------------------------------------------------------------------------------------------- */
 
-static void run_case(const cJSON *c)
+static void run_case(const json_object *c)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
-    const qobs_tensor value =
-        tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
-    const qobs_tensor wanted = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "amax"));
-    const bool channels = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "perchannel"));
+    const json_object *settings = json_get(c, "config");
+    const qobs_tensor value = tensor_named(json_text(json_at(json_get(c, "inputs"), 0)));
+    const qobs_tensor wanted = tensor_named(text_of(json_get(c, "expect"), "amax"));
+    const bool channels = json_is_true(json_get(settings, "perchannel"));
     const size_t count = channels ? (size_t)value.shape[0] : 1;
     float amax[16], min[16];
     char text[128];
@@ -61,8 +60,8 @@ static void run_case(const cJSON *c)
             amax[i] = -min[i] > amax[i] ? -min[i] : amax[i];
     } else {
         snprintf(text, sizeof text, "method=%s percentile=%g num_bins=%d%s", text_of(settings, "method"),
-                 cJSON_GetObjectItemCaseSensitive(settings, "percentile")->valuedouble,
-                 cJSON_GetObjectItemCaseSensitive(settings, "num_bins")->valueint, channels ? " axis=0" : "");
+                 json_object_get_double(json_get(settings, "percentile")),
+                 json_object_get_int(json_get(settings, "num_bins")), channels ? " axis=0" : "");
         qobs_config *config = calibrator(text);
         if (calibrate(config, &value, amax, count, NULL) != QOBS_OK)
             fail_case("%s", error.message);

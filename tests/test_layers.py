@@ -33,7 +33,7 @@ GOOD = {
     "src/config/config.c": '#include "config/config.h"\nint f(struct qobs_config *c) { return c->version == 3; }\n',
     "src/config/stages.c": '#include "plan/plan.h"\n',
     "include/qobs/qobs.h": "/* trt.MaxCalibrator */\n",
-    "tools/qobs.c": '#include "program.h"\n#include "qobs/qobs.h"\n#include <cjson/cJSON.h>\n',
+    "tools/qobs.c": '#include "program.h"\n#include "qobs/qobs.h"\n#include <json-c/json.h>\n',
     "tools/program.h": "struct program {\n    int x;\n};\n",
     "tests/layers_allowed.txt": "# comment\ntrt | include/.* | \\btrt\\.(\\*{or}[A-Z]\\w+) | a public name\n",
 }

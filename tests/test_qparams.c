@@ -61,29 +61,29 @@ static void expect_numbers(const char *what, const struct st_tensor *expected, c
     }
 }
 
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const others[] = {
-        "has_global_scale", "scale_out_dtype", "zero_point_out_dtype", "dtype", "n_batches", "fused", "importance",
-        "global_scale_dtype"};
+        "has_global_scale", "scale_out_dtype", "zero_point_out_dtype", "dtype",
+        "n_batches",        "fused",           "importance",           "global_scale_dtype"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(item->string, others[i]) == 0)
+        if (strcmp(item->key, others[i]) == 0)
             return false;
     return true;
 }
 
-static const struct st_tensor *expected_tensor(const cJSON *c, const char *quantity)
+static const struct st_tensor *expected_tensor(const json_object *c, const char *quantity)
 {
-    const cJSON *key = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "expect"), quantity);
-    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "compare"), quantity);
+    const json_object *key = json_get(json_get(c, "expect"), quantity);
+    const json_object *rule = json_get(json_get(c, "compare"), quantity);
     if (!key)
         return NULL;
     /* Results that a tie could change are the same, too. */
-    assert_true(!rule || strcmp(rule->valuestring, "exact") == 0 || strcmp(rule->valuestring, "platform") == 0 ||
-                strcmp(rule->valuestring, "argmin-tie") == 0);
-    const struct st_tensor *t = st_find(&tensors, key->valuestring);
+    assert_true(!rule || strcmp(json_text(rule), "exact") == 0 || strcmp(json_text(rule), "platform") == 0 ||
+                strcmp(json_text(rule), "argmin-tie") == 0);
+    const struct st_tensor *t = st_find(&tensors, json_text(key));
     assert_non_null(t);
-    return rule && strcmp(rule->valuestring, "platform") == 0 ? NULL : t;
+    return rule && strcmp(json_text(rule), "platform") == 0 ? NULL : t;
 }
 
 /* As call_calculate_qparams, with a global scale of any dtype. */
@@ -113,14 +113,14 @@ static int calculate(const qobs_config *config, qobs_dtype dtype, size_t n, cons
     return qobs_calculate_qparams(&args, error);
 }
 
-static void run_ranges(const cJSON *c)
+static void run_ranges(const json_object *c)
 {
-    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
-    const qobs_tensor min = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
-    const qobs_tensor max = tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring);
-    const bool has_global = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_global_scale"));
-    const qobs_tensor global_tensor = has_global ? tensor_named(cJSON_GetArrayItem(inputs, 2)->valuestring) : min;
+    const json_object *inputs = json_get(c, "inputs");
+    const json_object *settings = json_get(c, "config");
+    const qobs_tensor min = tensor_named(json_text(json_at(inputs, 0)));
+    const qobs_tensor max = tensor_named(json_text(json_at(inputs, 1)));
+    const bool has_global = json_is_true(json_get(settings, "has_global_scale"));
+    const qobs_tensor global_tensor = has_global ? tensor_named(json_text(json_at(inputs, 2))) : min;
     size_t n = 1;
     for (int d = 0; d < min.ndim; d++)
         n *= (size_t)min.shape[d];
@@ -151,7 +151,7 @@ static void run_ranges(const cJSON *c)
         if (status == QOBS_OK)
             status = calculate(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, global_tensor.dtype,
                                scale, zero_point, &error);
-        if (cJSON_HasObjectItem(c, "error")) {
+        if (json_has(c, "error")) {
             assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
             assert_int_not_equal(error.message[0], '\0');
         } else {
@@ -174,13 +174,13 @@ static void run_ranges(const cJSON *c)
 static void test_ranges(void **state) { on_every_isa(*state, run_ranges); }
 
 /* Quark's two quantizers of fp4: the scales of the first are realigned with the scale of the second. */
-static void run_realigned(const cJSON *c)
+static void run_realigned(const json_object *c)
 {
-    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
+    const json_object *inputs = json_get(c, "inputs");
     const struct st_tensor *blocks = expected_tensor(c, "block_scale");
     const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
-    const qobs_tensor amax = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
-    const float global = (float)number_at(tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring).data, "F32", 0);
+    const qobs_tensor amax = tensor_named(json_text(json_at(inputs, 0)));
+    const float global = (float)number_at(tensor_named(json_text(json_at(inputs, 1))).data, "F32", 0);
     const size_t n = (size_t)(amax.shape[0] * amax.shape[1]);
     float magnitudes[64], scale[64], block[64];
     qobs_config *config = NULL;
@@ -212,49 +212,48 @@ static void run_realigned(const cJSON *c)
 static void test_realigned(void **state) { on_every_isa(*state, run_realigned); }
 
 /* An observer that has seen the importance of the case, if it has any. */
-static void start_observer(qobs_observer **observer, const qobs_config *config, const cJSON *c)
+static void start_observer(qobs_observer **observer, const qobs_config *config, const json_object *c)
 {
-    const cJSON *aux = cJSON_GetObjectItemCaseSensitive(c, "aux"), *activation;
+    const json_object *aux = json_get(c, "aux");
     qobs_error error;
     assert_int_equal(qobs_observer_create(observer, config, NULL, &error), QOBS_OK);
-    cJSON_ArrayForEach(activation, aux)
+    json_each(activation, aux)
     {
-        const qobs_tensor value = tensor_named(activation->valuestring);
+        const qobs_tensor value = tensor_named(json_text(activation.value));
         assert_int_equal(qobs_observer_observe_importance(*observer, &value, &error), QOBS_OK);
     }
 }
 
 /* True for the errors of every candidate, which an observer does not keep. */
-static bool is_trace(const cJSON *item) { return strncmp(item->string, "errors_", 7) == 0; }
+static bool is_trace(const struct json_item *item) { return strncmp(item->key, "errors_", 7) == 0; }
 
-static size_t results_of(const cJSON *c)
+static size_t results_of(const json_object *c)
 {
-    const cJSON *item;
     size_t n = 0;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(c, "expect")) n += !is_trace(item);
+    json_each(item, json_get(c, "expect")) n += !is_trace(&item);
     return n;
 }
 
 /* One observer an input; results carry the observer's number. */
-static void run_fused(const cJSON *c)
+static void run_fused(const json_object *c)
 {
     enum { MOST = 6 };
-    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs"), *item;
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const json_object *inputs = json_get(c, "inputs");
+    const json_object *settings = json_get(c, "config");
     qobs_observer *observers[MOST] = {0};
     qobs_config *config = NULL;
     qobs_error error;
     size_t n = 0;
-    const size_t members = (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(settings, "fused"));
+    const size_t members = json_count(json_get(settings, "fused"));
     char preset[64];
     snprintf(preset, sizeof preset, "llmc.%s", text_of(settings, "observer"));
     assert_int_equal(configure(&config, preset, settings, is_setting, &error), QOBS_OK);
     if (strncmp(text_of(c, "name"), "llmc_2026_10/", 13) == 0)
         assert_int_equal(qobs_config_set(config, "version", "2026-10", &error), QOBS_OK);
     assert_true(members >= 2 && members <= MOST);
-    cJSON_ArrayForEach(item, inputs)
+    json_each(item, inputs)
     {
-        const qobs_tensor value = tensor_named(item->valuestring);
+        const qobs_tensor value = tensor_named(json_text(item.value));
         const size_t member = n++ % members;
         if (!observers[member])
             start_observer(&observers[member], config, c);

@@ -86,6 +86,33 @@ def is_clean(what, out):
 
 # ---- Output ----------------------------------------------------------------------------------------------------------
 
+def test_configuration():
+    """config.json comes out with every number, key and order as it went in; upstream's order is that of the keys."""
+    members = ('"model_type": "llama"', '"z": [9007199254740993, 9223372036854775808, 18446744073709551616, -9223372036854775809]',
+               '"limits": [NaN, Infinity, -Infinity, -0, -0.0, 1e400, 1E5, 1.50, 1e-08, 0.1, 5e-324, 1.0000000000000000001]',
+               '"a": {"\\u00e4\\ud83d\\ude00\\n": null, "c": {}, "b": [], "t": [true, false, "\\u007f/\\"\\\\"]}')
+    make_model("in")
+    write("in/config.json", f"\n{{{', '.join(members)}}}\n".encode())
+    equal(quantize("in", "-o", "out").returncode, 0, "exit status")
+    def keep(text):
+        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=list)
+    before, after = keep(read("in/config.json")), keep(read("out/config.json"))
+    equal(after[:-1], before, "numbers, keys and their order")
+    equal(after[-1][0], "quantization_config", "the new member is last")
+    text, value = read("out/config.json").decode(), json.loads(read("out/config.json"))
+    quantization = value.pop("quantization_config")
+    equal(json.dumps(quantization, indent=2).replace("\n", "\n  "), text[text.index('"quantization_config": ') + 23:-2], "Python's layout")
+    equal(quantize("in", "-o", "again", "--compat", "llm-compressor").returncode, 0, "exit status with --compat")
+    keys = [key for key, _ in keep(read("again/config.json"))]
+    equal(keys, sorted(keys), "--compat llm-compressor sorts the keys")
+    for what, text, words in (("a key twice", '{"a": 1, "b": {"c": 1, "\\u0063": 2}}', ("'c' twice",)),
+                              ("NaN by another name", '{"a": nan}', ("syntax error",)), ("a comment", '{"a": 1} // no', ("text after",)),
+                              ("-NaN", '{"a": -NaN}', ("syntax error",)), ("33 levels", '{"a":' + "[" * 32 + "]" * 32 + "}", ("32 levels",)),
+                              ("U+0000", '{"a": "\\u0000"}', ("u0000",))):
+        write("in/config.json", text.encode())
+        refused(what, quantize("in", "-o", "refused"), 2, "config.json", *words)
+
+
 def test_output():
     """A1: complete, numbers of config.json kept, side files as they were, the same bytes for any number of threads."""
     make_model("in", shards=2)
@@ -97,7 +124,7 @@ def test_output():
     check(outputs[0] == outputs[1] == outputs[2], "the same bytes for 1, 2 and 7 threads")
     config = outputs[0]["config.json"].decode()
     check("12345678901234567890" in config and '"pi": 3.14' in config, "numbers of config.json keep their digits", config)
-    check(config.index('"big"') < config.index('"model_type"') < config.index('"quantization_config"'), "keys are sorted")
+    check(config.index('"model_type"') < config.index('"big"') < config.index('"quantization_config"'), "keys keep their order")
     equal(outputs[0]["tokenizer.json"], b"{}", "a side file is copied")
     index = json.loads(outputs[0]["model.safetensors.index.json"])
     for name, shard in index["weight_map"].items():

@@ -16,12 +16,12 @@
 
 static size_t compared;
 
-static bool is_setting(const cJSON *item)
+static bool is_setting(const struct json_item *item)
 {
     static const char *const settings[] = {"num_bits",  "unsigned",   "num_bins", "skip_zeros", "torch_hist", "method",
                                            "start_bin", "percentile", "stride",   "axis",       NULL};
     for (size_t i = 0; settings[i]; i++)
-        if (strcmp(item->string, settings[i]) == 0)
+        if (strcmp(item->key, settings[i]) == 0)
             return true;
     return false;
 }
@@ -70,14 +70,14 @@ static void release(struct collected *c)
 
 /* ---- Golden ------------------------------------------------------------------------------------------------------ */
 
-static double number(const cJSON *settings, const char *key)
+static double number(const json_object *settings, const char *key)
 {
-    return cJSON_GetObjectItemCaseSensitive(settings, key)->valuedouble;
+    return json_object_get_double(json_get(settings, key));
 }
 
-static const qobs_tensor *expected(const cJSON *c, const char *key, qobs_tensor *tensor)
+static const qobs_tensor *expected(const json_object *c, const char *key, qobs_tensor *tensor)
 {
-    *tensor = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+    *tensor = tensor_named(text_of(json_get(c, "expect"), key));
     return tensor;
 }
 
@@ -92,8 +92,8 @@ static size_t candidate(const struct histogram_view *h, bool centre, size_t firs
     return 0;
 }
 
-static void expect_entropy(const cJSON *c, const qobs_config *config, const struct histogram_view *h, size_t first,
-                           size_t stride, float amax)
+static void expect_entropy(const json_object *c, const qobs_config *config, const struct histogram_view *h,
+                           size_t first, size_t stride, float amax)
 {
     qobs_tensor t;
     const void *divergences = expected(c, "divergences", &t)->data;
@@ -117,7 +117,7 @@ static void expect_entropy(const cJSON *c, const qobs_config *config, const stru
     free(workspace);
 }
 
-static void expect_squared_error(const cJSON *c, const qobs_config *config, const struct histogram_view *h,
+static void expect_squared_error(const json_object *c, const qobs_config *config, const struct histogram_view *h,
                                  size_t first, size_t stride, float amax)
 {
     qobs_tensor t;
@@ -146,28 +146,23 @@ static void expect_squared_error(const cJSON *c, const qobs_config *config, cons
     free(workspace);
 }
 
-static bool flag(const cJSON *settings, const char *key)
-{
-    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, key));
-}
+static bool flag(const json_object *settings, const char *key) { return json_is_true(json_get(settings, key)); }
 
 /* An observer that has seen the case's batches, or NULL where one was refused. */
-static qobs_observer *observer_of(const cJSON *c)
+static qobs_observer *observer_of(const json_object *c)
 {
-    const cJSON *key;
     qobs_config *config = NULL;
     qobs_observer *o;
     qobs_error error;
-    if (configure(&config, "modelopt.HistogramCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting,
-                  &error) != QOBS_OK) {
+    if (configure(&config, "modelopt.HistogramCalibrator", json_get(c, "config"), is_setting, &error) != QOBS_OK) {
         qobs_config_destroy(config);
         return NULL;
     }
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
     qobs_config_destroy(config);
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    json_each(key, json_get(c, "inputs"))
     {
-        const qobs_tensor x = tensor_named(key->valuestring);
+        const qobs_tensor x = tensor_named(json_text(key.value));
         if (o && qobs_observer_observe(o, &x, NULL, &error) != QOBS_OK) {
             qobs_observer_destroy(o);
             o = NULL;
@@ -177,16 +172,16 @@ static qobs_observer *observer_of(const cJSON *c)
 }
 
 /* "rel R" or "rel R + abs R*range" as the comparison says; else exact. */
-static void expect_edges(const cJSON *c, const char *key, const float *edges, size_t n)
+static void expect_edges(const json_object *c, const char *key, const float *edges, size_t n)
 {
-    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "compare"), key);
+    const json_object *rule = json_get(json_get(c, "compare"), key);
     if (!rule)
         return;
     qobs_tensor t;
     expected(c, key, &t);
     const bool ends = strcmp(key, "edge_first_last") == 0, all = strcmp(key, "edges") == 0;
-    const double relative = strstr(rule->valuestring, "rel") ? strtod(strstr(rule->valuestring, "rel") + 4, NULL) : 0;
-    const double absolute = strstr(rule->valuestring, "abs") ? relative * (double)(edges[n - 1] - edges[0]) : 0;
+    const double relative = strstr(json_text(rule), "rel") ? strtod(strstr(json_text(rule), "rel") + 4, NULL) : 0;
+    const double absolute = strstr(json_text(rule), "abs") ? relative * (double)(edges[n - 1] - edges[0]) : 0;
     for (size_t i = 0; i < (size_t)t.shape[0]; i++) {
         const size_t at = ends ? i * (n - 1) : all ? i : i * (n - 1) / (size_t)(t.shape[0] - 1);
         const double e = qobs_element((const unsigned char *)t.data + i * qobs_dtype_size(t.dtype), t.dtype);
@@ -195,18 +190,18 @@ static void expect_edges(const cJSON *c, const char *key, const float *edges, si
     }
 }
 
-static void run_histogram(const cJSON *c)
+static void run_histogram(const json_object *c)
 {
     qobs_tensor t;
     qobs_observer *o = observer_of(c);
-    if (cJSON_GetObjectItemCaseSensitive(c, "error")) {
+    if (json_get(c, "error")) {
         assert_true(!o || qobs_observer_result_count(o) == 0);
         qobs_observer_destroy(o);
         return;
     }
     assert_non_null(o);
     struct collected h = collect(o, false);
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const json_object *settings = json_get(c, "config");
     assert_int_equal(h.bins, (size_t)number(settings, "num_bins_final"));
     expected(c, "histogram", &t);
     for (size_t i = 0; i < h.bins; i++) {
@@ -224,22 +219,22 @@ static void run_histogram(const cJSON *c)
 
 static void test_histogram(void **state) { on_every_isa(*state, run_histogram); }
 
-static void run_case(const cJSON *c)
+static void run_case(const json_object *c)
 {
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
-    const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
+    const json_object *settings = json_get(c, "config");
+    const bool refused = json_get(c, "error") != NULL;
     if (strstr(text_of(c, "name"), "_literal"))
         return;
     compared++;
     const char *method = text_of(settings, "method");
-    const cJSON *before = cJSON_GetObjectItemCaseSensitive(settings, "pre_compute");
+    const json_object *before = json_get(settings, "pre_compute");
     qobs_observer *o = observer_of(c);
     if (!o) { /* method or percentile refused */
         assert_true(refused);
         return;
     }
     const qobs_config *config = &o->config;
-    struct collected h = collect(o, cJSON_IsString(before) && !flag(settings, "torch_hist"));
+    struct collected h = collect(o, json_is_string(before) && !flag(settings, "torch_hist"));
     const int64_t bins = (int64_t)h.bins, edges = bins + 1;
     const qobs_tensor histogram = {
         .struct_size = sizeof histogram, .data = h.counts, .dtype = QOBS_F64, .ndim = 1, .shape = &bins};
@@ -252,7 +247,7 @@ static void run_case(const cJSON *c)
     qobs_error error;
     qobs_tensor t;
     if (strcmp(method, "percentile") == 0) {
-        const bool exact = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "compare"), "amax"), "exact") == 0;
+        const bool exact = strcmp(text_of(json_get(c, "compare"), "amax"), "exact") == 0;
         status = call_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max,
                                           NULL, &error);
         const double e = qobs_element(expected(c, "amax", &t)->data, QOBS_F32);
@@ -275,7 +270,7 @@ static void run_case(const cJSON *c)
     if (refused)
         assert_true(min == 1 && max == 2 && amax == 3);
     else
-        assert_true(min == (config->is_unsigned ? 0 : -max) && (cJSON_IsString(before) || amax == max));
+        assert_true(min == (config->is_unsigned ? 0 : -max) && (json_is_string(before) || amax == max));
     release(&h);
     qobs_observer_destroy(o);
 }

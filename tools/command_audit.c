@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs audit: parses the options and prints the findings. The work is in checkpoint/. */
-#include <cjson/cJSON.h>
+#include "files/json.h"
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,39 +49,33 @@ static int parse(struct audit_options *o, int argc, char **argv, bool *done)
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-static const char *text_of(const cJSON *object, const char *key)
+static double error_of(const json_object *layer)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static double error_of(const cJSON *layer)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(layer, "relative_error");
-    return cJSON_IsNumber(item) ? item->valuedouble : -1;
+    const json_object *item = json_get(layer, "relative_error");
+    return json_is_number(item) ? json_object_get_double(item) : -1;
 }
 
 static int compare_layers(const void *a, const void *b)
 {
-    const double x = error_of(*(const cJSON *const *)a), y = error_of(*(const cJSON *const *)b);
+    const double x = error_of(*(const json_object *const *)a), y = error_of(*(const json_object *const *)b);
     return (x < y) - (x > y);
 }
 
-static int print_layers(const cJSON *layers, bool all)
+static int print_layers(const json_object *layers, bool all)
 {
-    const cJSON **sorted = malloc(((size_t)cJSON_GetArraySize(layers) + 1) * sizeof *sorted), *item;
+    const json_object **sorted = malloc((json_count(layers) + 1) * sizeof *sorted);
     size_t n = 0;
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    cJSON_ArrayForEach(item, layers)
+    json_each(item, layers)
     {
-        if (error_of(item) >= 0)
-            sorted[n++] = item;
+        if (error_of(item.value) >= 0)
+            sorted[n++] = item.value;
     }
     qsort(sorted, n, sizeof *sorted, compare_layers);
     for (size_t i = 0; i < n && (all || i < AUDIT_WORST); i++) {
         char name[1024];
-        snprintf(name, sizeof name, "%s", text_of(sorted[i], "name"));
+        snprintf(name, sizeof name, "%s", json_text_of(sorted[i], "name"));
         make_printable(name);
         printf("%7.3f %%  %s\n", 100 * error_of(sorted[i]), name);
     }
@@ -91,22 +85,22 @@ static int print_layers(const cJSON *layers, bool all)
 
 static int print_report(const char *report, bool all)
 {
-    cJSON *json = cJSON_Parse(report);
-    const cJSON *item, *layers = cJSON_GetObjectItemCaseSensitive(json, "layers");
-    const cJSON *findings = cJSON_GetObjectItemCaseSensitive(json, "findings");
-    if (!json)
+    json_object *json;
+    if (json_parse(&json, "audit", "report", report, strlen(report), NULL) != 0)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    printf("%d quantized layers, %d findings\n", cJSON_GetArraySize(layers), cJSON_GetArraySize(findings));
-    cJSON_ArrayForEach(item, findings)
+    const json_object *layers = json_get(json, "layers");
+    const json_object *findings = json_get(json, "findings");
+    printf("%zu quantized layers, %zu findings\n", json_count(layers), json_count(findings));
+    json_each(item, findings)
     {
         char line[2048];
-        const char *module = text_of(item, "module");
-        snprintf(line, sizeof line, "%s%s%s", module, *module ? ": " : "", text_of(item, "finding"));
+        const char *module = json_text_of(item.value, "module");
+        snprintf(line, sizeof line, "%s%s%s", module, *module ? ": " : "", json_text_of(item.value, "finding"));
         make_printable(line);
         printf("%s\n", line);
     }
     const int code = print_layers(layers, all);
-    cJSON_Delete(json);
+    json_object_put(json);
     return code;
 }
 

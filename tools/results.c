@@ -218,30 +218,30 @@ void result_min_max(const struct result *r, double *min, double *max)
     }
 }
 
-int print_json(cJSON *root)
+int print_json(json_object *root)
 {
-    char *text = cJSON_PrintUnformatted(root);
-    cJSON_Delete(root);
+    char *text = json_print(root, JSON_LINE);
+    json_object_put(root);
     if (!text)
         return print_error(EXIT_SYSTEM, "no memory for the JSON output");
     puts(text);
-    cJSON_free(text);
+    free(text);
     return EXIT_OK;
 }
 
 int results_print_json(const struct results *results)
 {
-    cJSON *root = cJSON_CreateObject();
+    json_object *root = json_object_new_object();
     for (size_t i = 0; i < results->count; i++) {
         const struct result *r = &results->items[i];
-        cJSON *item = cJSON_AddObjectToObject(root, r->name);
-        cJSON_AddStringToObject(item, "dtype", qobs_dtype_name(r->dtype));
-        cJSON *shape = cJSON_AddArrayToObject(item, "shape");
+        json_object *item = json_put_object(root, r->name);
+        json_put_text(item, "dtype", qobs_dtype_name(r->dtype));
+        json_object *shape = json_put_array(item, "shape");
         for (int d = 0; d < r->ndim; d++)
-            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)r->shape[d]));
-        cJSON *values = cJSON_AddArrayToObject(item, "values");
+            json_append(shape, json_object_new_uint64((uint64_t)r->shape[d]));
+        json_object *values = json_put_array(item, "values");
         for (size_t k = 0; k < elements(r); k++)
-            cJSON_AddItemToArray(values, json_number(result_value(r, k)));
+            json_append(values, json_number(result_value(r, k)));
     }
     return print_json(root);
 }

@@ -5,7 +5,7 @@
 #ifndef QOBS_TOOLS_RESULTS_H
 #define QOBS_TOOLS_RESULTS_H
 
-#include <cjson/cJSON.h>
+#include "files/json.h"
 
 #include "program.h"
 
@@ -37,7 +37,7 @@ int results_append_copies(struct results *results, size_t count, size_t strip);
 /* Recomputes scale and zero_point under `global_scale`, and sets the result global_scale. Applies to the results
  * from index `first` on, which have the suffix `suffix`. For presets with min_vals and max_vals. */
 int results_apply_global_scale(struct results *results, size_t first, const char *suffix, const qobs_config *config,
-                              float global_scale);
+                               float global_scale);
 
 int results_write_safetensors(const struct results *results, const char *path);
 int results_print_json(const struct results *results);
@@ -51,7 +51,7 @@ void results_free(struct results *results);
 void warn_if_ignored(const qobs_observer *observer);
 
 /* Prints a JSON tree on one line and deletes it. */
-int print_json(cJSON *root);
+int print_json(json_object *root);
 
 /* Returns element i as a number. */
 double result_value(const struct result *result, size_t i);

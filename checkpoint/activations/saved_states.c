@@ -45,26 +45,26 @@ static int add(struct saved_states *s, const char *name, size_t length, const ch
 static int add_index(struct saved_states *s, const char *directory, const char *index, struct fail *f)
 {
     struct mapped map;
-    cJSON *json;
-    const cJSON *item;
+    json_object *json;
     if (mapped_open(&map, index, f) != 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
     const int parsed = json_parse(&json, index, "list of states", map.data, map.size, f);
     mapped_close(&map);
     if (parsed != 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "states");
-    int status = cJSON_IsObject(list) ? QOBS_OK : INVALID(f, "%s: has no object 'states'", index);
-    cJSON_ArrayForEach(item, list)
+    const json_object *list = json_get(json, "states");
+    int status = json_is_object(list) ? QOBS_OK : INVALID(f, "%s: has no object 'states'", index);
+    json_each(item, list)
     {
         if (status != QOBS_OK)
             break;
-        if (!cJSON_IsString(item) || !*item->valuestring || strchr(item->valuestring, '/'))
-            status = INVALID(f, "%s: '%.100s' must name a file of the directory", index, item->string);
+        const char *file = json_text(item.value);
+        if (!file || !*file || strchr(file, '/'))
+            status = INVALID(f, "%s: '%.100s' must name a file of the directory", index, item.key);
         else
-            status = add(s, item->string, strlen(item->string), directory, item->valuestring, f);
+            status = add(s, item.key, strlen(item.key), directory, file, f);
     }
-    cJSON_Delete(json);
+    json_object_put(json);
     return status;
 }
 

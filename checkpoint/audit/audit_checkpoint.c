@@ -12,27 +12,27 @@
 
 char *audit_report(const struct audit *audit)
 {
-    cJSON *report = cJSON_CreateObject();
-    cJSON_AddStringToObject(report, "checkpoint", audit->args->checkpoint);
-    cJSON *layers = cJSON_AddArrayToObject(report, "layers"), *findings = cJSON_AddArrayToObject(report, "findings");
+    json_object *report = json_object_new_object();
+    json_put_text(report, "checkpoint", audit->args->checkpoint);
+    json_object *layers = json_put_array(report, "layers"), *findings = json_put_array(report, "findings");
     for (size_t i = 0; i < audit->module_count; i++) {
         const struct audit_module *m = &audit->modules[i];
-        cJSON *layer = cJSON_CreateObject();
-        cJSON_AddStringToObject(layer, "name", m->name);
-        cJSON_AddStringToObject(layer, "format", quant_format_name(m->group->format));
-        cJSON_AddItemToObject(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
+        json_object *layer = json_object_new_object();
+        json_put_text(layer, "name", m->name);
+        json_put_text(layer, "format", quant_format_name(m->group->format));
+        json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
         if (m->energy > 0 && isfinite(m->energy))
-            cJSON_AddItemToObject(layer, "relative_error", json_number(sqrt(m->error / m->energy)));
-        cJSON_AddItemToArray(layers, layer);
+            json_put(layer, "relative_error", json_number(sqrt(m->error / m->energy)));
+        json_append(layers, layer);
     }
     for (size_t i = 0; i < audit->finding_count; i++) {
-        cJSON *finding = cJSON_CreateObject();
-        cJSON_AddStringToObject(finding, "module", audit->findings[i].module);
-        cJSON_AddStringToObject(finding, "finding", audit->findings[i].text);
-        cJSON_AddItemToArray(findings, finding);
+        json_object *finding = json_object_new_object();
+        json_put_text(finding, "module", audit->findings[i].module);
+        json_put_text(finding, "finding", audit->findings[i].text);
+        json_append(findings, finding);
     }
-    char *text = layers && findings ? cJSON_Print(report) : NULL;
-    cJSON_Delete(report);
+    char *text = layers && findings ? json_print(report, JSON_INDENTED) : NULL;
+    json_object_put(report);
     return text;
 }
 
@@ -48,9 +48,9 @@ static int read_configuration(struct audit *audit, struct fail *f)
     const struct model *m = &audit->model;
     if (!m->config_path)
         return INVALID(f, "%s: has no config.json", m->tree.root);
-    const cJSON *config = cJSON_GetObjectItemCaseSensitive(m->config, "quantization_config");
-    const cJSON *method = cJSON_GetObjectItemCaseSensitive(config, "quant_method");
-    if (!cJSON_IsString(method) || strcmp(method->valuestring, "compressed-tensors") != 0) {
+    const json_object *config = json_get(m->config, "quantization_config");
+    const json_object *method = json_get(config, "quant_method");
+    if (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0) {
         struct json_words words;
         return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors is read", m->tree.root,
                        m->config_path, json_describe(method, &words));

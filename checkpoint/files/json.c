@@ -1,134 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Scans the text for what cJSON would accept wrongly, then lets cJSON parse a copy of it. */
+/* json-c builds the tree of a text that json_scan.c has checked. */
 #include "files/json.h"
 
-#include <errno.h>
-#include <stdbool.h>
+#include <json-c/json_tokener.h>
+#include <json-c/linkhash.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/utf8.h"
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-struct scan {
-    const unsigned char *text;
-    size_t length;
-    size_t at;
-    int depth;
-    size_t values; /* upper bound of the number of values so far */
-};
-
-static int is_space(unsigned char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-/* Skips a string whose opening quote is at s->at. Returns a description of the error, or NULL. */
-static const char *scan_string(struct scan *s)
+/* Builds the tree of a checked text that ends with NUL. *null: it is null. */
+static json_object *build(const char *text, bool *null)
 {
-    for (s->at++; s->at < s->length;) {
-        const unsigned char *p = s->text + s->at;
-        const size_t left = s->length - s->at;
-        if (*p == '"') {
-            s->at++;
-            return NULL;
-        }
-        if (*p < 0x20)
-            return "a control character in a string";
-        if (*p == '\\') {
-            if (left >= 6 && memcmp(p, "\\u0000", 6) == 0)
-                return "\\u0000 in a string"; /* cJSON would end the string there */
-            s->at += left < 2 ? 1 : 2;
-            continue;
-        }
-        const size_t step = utf8_sequence(p, left);
-        if (step == 0)
-            return "invalid UTF-8";
-        s->at += step;
-    }
-    return "the text ends inside a string";
+    struct json_tokener *tokener = json_tokener_new_ex(JSON_MAX_DEPTH + 2);
+    if (!tokener)
+        return NULL;
+    json_object *root = json_tokener_parse_ex(tokener, text, (int)strlen(text) + 1);
+    *null = !root && json_tokener_get_error(tokener) == json_tokener_success;
+    json_tokener_free(tokener);
+    return root;
 }
 
-/* Rejects what cJSON accepts but JSON does not allow: control characters, invalid UTF-8, text after the value. Also
- * rejects escaped U+0000, deep nesting (stack) and too many values (memory). The grammar itself is left to cJSON.
- * Returns a description of the error at s->at, or NULL. */
-static const char *scan_object(struct scan *s)
+/* json-c keeps integers of 64 bits; larger ones and -0 become numbers with a text. */
+static json_object *exact_integer(json_object *v, struct json_span span)
 {
-    while (s->at < s->length && is_space(s->text[s->at]))
-        s->at++;
-    if (s->at == s->length || s->text[s->at] != '{')
-        return "an object must begin with '{'";
-    do {
-        const unsigned char c = s->text[s->at];
-        if (c == '"') {
-            const char *problem = scan_string(s);
-            if (problem)
-                return problem;
-            continue;
-        }
-        if ((c < 0x20 && !is_space(c)) || c >= 0x7f)
-            return "not a character of JSON";
-        if ((c == '{' || c == '[') && ++s->depth > JSON_MAX_DEPTH)
-            return "more than 32 levels deep";
-        if ((c == '{' || c == '[' || c == ',') && ++s->values > JSON_MAX_VALUES)
-            return "more than 4194304 values";
-        if (c == '}' || c == ']')
-            s->depth--;
-        s->at++;
-    } while (s->depth > 0 && s->at < s->length);
-    if (s->depth > 0)
-        return "the text ends inside an object";
-    while (s->at < s->length && is_space(s->text[s->at]))
-        s->at++;
-    return s->at < s->length ? "text after the object" : NULL;
-}
-
-int json_parse(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f)
-{
-    *root = NULL;
-    if (length > JSON_MAX_BYTES)
-        return fail(f, "%s: the %s has %zu bytes; at most %d are allowed", path, part, length, JSON_MAX_BYTES);
-    /* Parse a copy: another process may write to the file after the scan. */
-    char *copy = malloc(length + 1);
-    if (!copy)
-        return fail(f, "%s: out of memory for %zu bytes of %s", path, length, part);
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    struct scan s = {.text = (const unsigned char *)copy, .length = length};
-    const char *problem = scan_object(&s);
-    if (!problem) {
-        const char *end = copy;
-        errno = 0;
-        *root = cJSON_ParseWithLengthOpts(copy, length, &end, 0);
-        if (!*root) {
-            problem = errno == ENOMEM ? "out of memory" : "syntax error";
-            s.at = (size_t)(end - copy);
-        }
-    }
-    free(copy);
-    return problem ? fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, part, problem, s.at) : 0;
-}
-
-/* ---- Exact numbers ----------------------------------------------------------------------------------------------- */
-
-/* Returns the next number of a valid text from *at on, and its length; NULL: none. */
-static const char *next_number(const char *text, size_t size, size_t *at, size_t *length)
-{
-    bool in_string = false;
-    for (size_t i = *at; i < size; i++) {
-        if (in_string && text[i] == '\\') {
-            i++;
-        } else if (text[i] == '"') {
-            in_string = !in_string;
-        } else if (!in_string && (text[i] == '-' || (text[i] >= '0' && text[i] <= '9'))) {
-            *length = 0;
-            while (i + *length < size && strchr("+-.eE0123456789", text[i + *length]) && text[i + *length])
-                ++*length;
-            *at = i + *length;
-            return text + i;
-        }
-    }
-    return NULL;
+    char *text = json_object_is_type(v, json_type_int) && (span.length > 18 || *span.text == '-')
+                     ? strndup(span.text, span.length)
+                     : NULL;
+    json_object *number = text && strcmp(text, json_object_get_string(v)) != 0 ? json_exact_number(text) : NULL;
+    free(text);
+    return number;
 }
 
 static int compare_strings(const void *a, const void *b)
@@ -136,96 +41,235 @@ static int compare_strings(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Returns a key that occurs twice in the object; NULL: none. *failed is set if there is no memory. */
-static const char *repeated_key(const cJSON *object, bool *failed)
+/* Names a key that occurs twice in the object. */
+static int refuse_repeated(struct json_span object, const char *path, const char *part, struct fail *f)
 {
-    const size_t count = (size_t)cJSON_GetArraySize(object);
-    const char **keys = malloc((count + 1) * sizeof *keys), *found = NULL;
-    const cJSON *item;
+    const size_t count = json_span_count(object);
+    char **keys = calloc(count + 1, sizeof *keys);
+    struct json_walk w = json_enter(object.text);
+    struct json_span key, value;
     size_t n = 0;
-    if (!keys) {
-        *failed = true;
-        return NULL;
-    }
-    cJSON_ArrayForEach(item, object) { keys[n++] = item->string; }
-    qsort(keys, n, sizeof *keys, compare_strings);
-    for (size_t i = 1; i < n && !found; i++)
-        found = strcmp(keys[i - 1], keys[i]) == 0 ? keys[i] : NULL;
+    int result = -1;
+    while (keys && json_step(&w, &key, &value) && (keys[n] = json_span_string(key)))
+        n++;
+    if (n < count)
+        result = fail(f, "%s: out of memory for the %s", path, part);
+    else
+        qsort(keys, n, sizeof *keys, compare_strings);
+    for (size_t i = 1; n == count && i < n; i++)
+        if (strcmp(keys[i - 1], keys[i]) == 0)
+            result = fail(f, "%s: the %s has the key '%.200s' twice", path, part, keys[i]);
+    for (size_t i = 0; i < n; i++)
+        free(keys[i]);
     free(keys);
-    return found;
+    return result;
 }
 
-struct exact {
-    const char *text, *path, *part;
-    size_t size, at;
-};
-
-/* Gives every number its text, in the order of the document. */
-static int make_exact(cJSON *item, struct exact *e, struct fail *f)
+/* Compares a tree with its text: numbers get theirs where json-c has lost it, repeated keys are refused. */
+static int make_exact(json_object *v, struct json_span span, const char *path, const char *part, struct fail *f)
 {
-    size_t length;
-    bool failed = false;
-    if (cJSON_IsNumber(item)) {
-        const char *number = next_number(e->text, e->size, &e->at, &length);
-        item->valuestring = number ? cJSON_malloc(length + 1) : NULL;
-        if (!item->valuestring)
-            return fail(f, "%s: out of memory for the %s", e->path, e->part);
-        memcpy(item->valuestring, number, length);
-        item->valuestring[length] = '\0';
-    }
-    const char *repeated = cJSON_IsObject(item) ? repeated_key(item, &failed) : NULL;
-    if (repeated || failed)
-        return failed ? fail(f, "%s: out of memory for the %s", e->path, e->part)
-                      : fail(f, "%s: the %s has the key '%.200s' twice", e->path, e->part, repeated);
-    for (cJSON *child = item->child; child; child = child->next)
-        if (make_exact(child, e, f) != 0)
+    struct json_walk w = json_enter(span.text);
+    struct json_span key, value;
+    if (json_is_object(v) && json_count(v) != json_span_count(span))
+        return refuse_repeated(span, path, part, f);
+    for (struct json_item item = {.parent = v}; json_next(&item) && json_step(&w, &key, &value);) {
+        json_object *number = exact_integer(item.value, value);
+        if (number && json_is_object(v))
+            json_object_object_add(v, item.key, number);
+        else if (number)
+            json_object_array_put_idx(v, item.next - 1, number);
+        else if ((json_is_object(item.value) || json_is_array(item.value)) &&
+                 make_exact(item.value, value, path, part, f) != 0)
             return -1;
+    }
     return 0;
 }
 
-int json_parse_exact(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f)
+int json_parse(json_object **root, const char *path, const char *part, const void *text, size_t length, struct fail *f)
 {
-    struct exact e = {.text = text, .path = path, .part = part, .size = length};
-    if (json_parse(root, path, part, text, length, f) != 0)
+    char *copy;
+    bool null;
+    *root = NULL;
+    if (json_check(&copy, path, part, text, length, JSON_PYTHON, f) != 0)
         return -1;
-    if (make_exact(*root, &e, f) == 0)
+    *root = build(copy, &null);
+    const int result = *root ? make_exact(*root, (struct json_span){copy, strlen(copy)}, path, part, f)
+                             : fail(f, "%s: out of memory for the %s", path, part);
+    free(copy);
+    if (result == 0)
         return 0;
-    cJSON_Delete(*root);
+    json_object_put(*root);
     *root = NULL;
     return -1;
 }
 
-int json_integer(const cJSON *item, uint64_t *value)
+int json_parse_value(json_object **value, const char *text)
 {
-    if (!cJSON_IsNumber(item))
-        return -1;
-    const double d = item->valuedouble;
-    if (!(d >= 0 && d <= (double)JSON_MAX_INTEGER) || d != (double)(uint64_t)d)
-        return -1;
-    *value = (uint64_t)d;
-    return 0;
+    bool null = false;
+    *value = json_is_value(text) ? build(text, &null) : NULL;
+    return *value || null ? 0 : -1;
 }
 
-cJSON *json_number(double value)
+bool json_is_number(const json_object *v)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", value);
-    return isfinite(value) ? cJSON_CreateRaw(text) : cJSON_CreateNull();
+    return json_object_is_type(v, json_type_int) || json_object_is_type(v, json_type_double);
 }
 
-const char *json_describe(const cJSON *item, struct json_words *words)
+json_object *json_get(const json_object *object, const char *key)
 {
-    if (cJSON_IsNumber(item))
-        snprintf(words->text, sizeof words->text, "%.17g", item->valuedouble);
-    else if (cJSON_IsString(item))
-        snprintf(words->text, sizeof words->text, "\"%.80s\"", item->valuestring);
-    else
-        snprintf(words->text, sizeof words->text, "%s",
-                 !item                  ? "missing"
-                 : cJSON_IsNull(item)   ? "null"
-                 : cJSON_IsBool(item)   ? (cJSON_IsTrue(item) ? "true" : "false")
-                 : cJSON_IsArray(item)  ? "an array"
-                 : cJSON_IsObject(item) ? "an object"
-                                        : "no value");
+    json_object *value = NULL;
+    if (json_is_object(object))
+        json_object_object_get_ex(object, key, &value);
+    return value;
+}
+
+bool json_has(const json_object *object, const char *key)
+{
+    return json_is_object(object) && json_object_object_get_ex(object, key, NULL);
+}
+
+json_object *json_at(const json_object *array, size_t i)
+{
+    return json_is_array(array) ? json_object_array_get_idx(array, i) : NULL;
+}
+
+size_t json_count(const json_object *v)
+{
+    return json_is_object(v)  ? (size_t)json_object_object_length(v)
+           : json_is_array(v) ? json_object_array_length(v)
+                              : 0;
+}
+
+/* json-c asks for trees that may change, because it keeps the text of other values in them. */
+static json_object *writable(const json_object *v) { return (json_object *)(uintptr_t)v; }
+
+const char *json_text(const json_object *v) { return json_is_string(v) ? json_object_get_string(writable(v)) : NULL; }
+
+const char *json_text_of(const json_object *object, const char *key)
+{
+    const char *text = json_text(json_get(object, key));
+    return text ? text : "";
+}
+
+int json_integer(const json_object *v, uint64_t *value)
+{
+    const int64_t number = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : -1;
+    *value = (uint64_t)number;
+    return number >= 0 && *value <= JSON_MAX_INTEGER ? 0 : -1;
+}
+
+bool json_next(struct json_item *item)
+{
+    if (json_is_object(item->parent)) {
+        const struct lh_entry *entry = item->next++ == 0 ? json_object_get_object(item->parent)->head
+                                                         : ((const struct lh_entry *)item->entry)->next;
+        item->entry = entry;
+        item->key = entry ? lh_entry_k(entry) : NULL;
+        item->value = entry ? (json_object *)(uintptr_t)lh_entry_v(entry) : NULL;
+        return entry != NULL;
+    }
+    if (item->next >= json_count(item->parent))
+        return false;
+    item->value = json_at(item->parent, item->next++);
+    return true;
+}
+
+const char *json_describe(const json_object *v, struct json_words *words)
+{
+    const char *text = json_is_object(v)  ? "an object"
+                       : json_is_array(v) ? "an array"
+                       : v                ? json_object_get_string(writable(v))
+                                          : "null";
+    const char *quote = json_is_string(v) ? "\"" : "";
+    snprintf(words->text, sizeof words->text, "%s%.80s%s", quote, text, quote);
     return words->text;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+json_object *json_exact_number(const char *text) { return json_object_new_double_s(strtod(text, NULL), text); }
+
+/* Writes the shortest decimal that reads back as the same double. */
+static void shortest(char *text, size_t size, double value)
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, size, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            return;
+    }
+}
+
+json_object *json_number(double value)
+{
+    char text[40];
+    shortest(text, sizeof text, value);
+    return isfinite(value) ? json_exact_number(text) : NULL;
+}
+
+json_object *json_python_float(double value)
+{
+    char text[40];
+    shortest(text, sizeof text - 3, value);
+    if (!strpbrk(text, ".en"))
+        memcpy(text + strlen(text), ".0", 3);
+    return json_exact_number(text);
+}
+
+bool json_put(json_object *object, const char *key, json_object *value)
+{
+    if (object && json_object_object_add(object, key, value) == 0)
+        return true;
+    json_object_put(value);
+    return false;
+}
+
+bool json_append(json_object *array, json_object *value)
+{
+    if (array && json_object_array_add(array, value) == 0)
+        return true;
+    json_object_put(value);
+    return false;
+}
+
+/* Adds a value that is no null. Returns it, or NULL. */
+static json_object *put_made(json_object *object, const char *key, json_object *value)
+{
+    return value && json_put(object, key, value) ? value : NULL;
+}
+
+bool json_put_text(json_object *object, const char *key, const char *text)
+{
+    return put_made(object, key, json_object_new_string(text)) != NULL;
+}
+
+bool json_put_count(json_object *object, const char *key, uint64_t count)
+{
+    return put_made(object, key, json_object_new_uint64(count)) != NULL;
+}
+
+bool json_put_bool(json_object *object, const char *key, bool value)
+{
+    return put_made(object, key, json_object_new_boolean(value)) != NULL;
+}
+
+bool json_append_text(json_object *array, const char *text)
+{
+    json_object *value = json_object_new_string(text);
+    return value && json_append(array, value);
+}
+
+json_object *json_put_object(json_object *object, const char *key)
+{
+    return put_made(object, key, json_object_new_object());
+}
+
+json_object *json_put_array(json_object *object, const char *key)
+{
+    return put_made(object, key, json_object_new_array());
+}
+
+json_object *json_copy(const json_object *v)
+{
+    json_object *copy = NULL;
+    return v && json_object_deep_copy(writable(v), &copy, NULL) == 0 ? copy : NULL;
 }

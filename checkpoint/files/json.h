@@ -1,41 +1,101 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Parses JSON from untrusted files. cJSON builds the tree; this module first rejects the invalid input that cJSON
- * accepts. */
+/* JSON from untrusted files, as trees of json-c. NULL is the value null; numbers keep their text, objects the order of
+ * their keys. */
 #pragma once
 
-#include <cjson/cJSON.h>
+#include <json-c/json_object.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "files/fail.h"
+#include "files/json_scan.h"
 
-#define JSON_MAX_BYTES 100000000 /* limit of the safetensors format for a header */
-#define JSON_MAX_DEPTH 32
-#define JSON_MAX_VALUES (1 << 22)                  /* cJSON needs up to 40 times the size of a value's text */
-#define JSON_MAX_INTEGER ((UINT64_C(1) << 53) - 1) /* cJSON stores numbers as double */
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-/* Parses a text that must be one JSON object; only white space may surround it. `path` and `part` ("header") are
- * used in messages. The caller frees *root with cJSON_Delete. Strings are valid UTF-8 and contain no U+0000. A key
- * can occur twice. */
-int json_parse(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f);
+/* Parses a text that must be one JSON object; only white space may surround it. NaN, Infinity and -Infinity are
+ * numbers, as in Python. A key that occurs twice in an object is refused. `path` and `part` ("configuration") are used
+ * in messages. The caller frees *root with json_object_put. Strings are valid UTF-8 and contain no U+0000. */
+int json_parse(json_object **root, const char *path, const char *part, const void *text, size_t length, struct fail *f);
 
-/* The same, but every number keeps its text (json_print.h), because integers may be beyond 2^53, and a key that occurs
- * twice in an object is refused. */
-int json_parse_exact(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f);
+/* Parses a text that is one value under strict rules, such as "[128,128]". Returns -1 if it is none, or there is no
+ * memory. */
+int json_parse_value(json_object **value, const char *text);
 
-/* Stores the value of `item` and returns 0 if it is an integer from 0 to JSON_MAX_INTEGER. Otherwise returns -1.
- * item may be NULL. */
-int json_integer(const cJSON *item, uint64_t *value);
+static inline bool json_is_object(const json_object *v) { return json_object_is_type(v, json_type_object); }
+static inline bool json_is_array(const json_object *v) { return json_object_is_type(v, json_type_array); }
+static inline bool json_is_string(const json_object *v) { return json_object_is_type(v, json_type_string); }
+static inline bool json_is_bool(const json_object *v) { return json_object_is_type(v, json_type_boolean); }
+static inline bool json_is_true(const json_object *v) { return json_is_bool(v) && json_object_get_boolean(v); }
+bool json_is_number(const json_object *v);
 
-/* Creates a number with enough digits to read back as the same double, which cJSON alone does not guarantee. NaN and
- * infinity become null. */
-cJSON *json_number(double value);
+/* Returns the member of an object. NULL: it is null or missing, or `object` is no object. */
+json_object *json_get(const json_object *object, const char *key);
+bool json_has(const json_object *object, const char *key);
 
-/* Describes the value of `item` in a few words, for messages. Writes the text to `words` and returns it. item may be
- * NULL. */
-struct json_words {
-    char text[96];
+/* Returns element i of an array; NULL if there is none. */
+json_object *json_at(const json_object *array, size_t i);
+
+/* Returns the number of members or elements, 0 for other values. */
+size_t json_count(const json_object *v);
+
+/* Returns the text of a string, which belongs to it; NULL for other values. */
+const char *json_text(const json_object *v);
+
+/* Returns the text of a member that is a string, else "". */
+const char *json_text_of(const json_object *object, const char *key);
+
+/* Stores the value and returns 0 if it is an integer from 0 to JSON_MAX_INTEGER, written as one. Otherwise returns
+ * -1. */
+int json_integer(const json_object *v, uint64_t *value);
+
+/* A member of an object, or an element of an array, which has no key. */
+struct json_item {
+    const char *key;
+    json_object *value;
+    const json_object *parent;
+    const void *entry;
+    size_t next;
 };
-const char *json_describe(const cJSON *item, struct json_words *words);
+
+/* Runs the statement for each member or element; `item` is a struct json_item. Other values have none. */
+#define json_each(item, parent_value) for (struct json_item item = {.parent = (parent_value)}; json_next(&item);)
+bool json_next(struct json_item *item);
+
+/* Describes a value in a few words, for messages. Writes the text to `words` and returns it. */
+const char *json_describe(const json_object *v, struct json_words *words);
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+/* Creates a number with the shortest text that reads back as the same double. NaN and infinity become null (NULL). */
+json_object *json_number(double value);
+
+/* Creates a number that prints as a float of Python, such as 2.0 or 0.05. NULL: no memory. */
+json_object *json_python_float(double value);
+
+/* Creates a number that prints as `text`. NULL: no memory. */
+json_object *json_exact_number(const char *text);
+
+/* Add a member or an element. They take `value` over and return false if they cannot. A value that is NULL is null. */
+bool json_put(json_object *object, const char *key, json_object *value);
+bool json_append(json_object *array, json_object *value);
+
+/* The same for values that are made here. No memory for the value is a failure, too. */
+bool json_put_text(json_object *object, const char *key, const char *text);
+bool json_put_count(json_object *object, const char *key, uint64_t count);
+bool json_put_bool(json_object *object, const char *key, bool value);
+bool json_append_text(json_object *array, const char *text);
+json_object *json_put_object(json_object *object, const char *key);
+json_object *json_put_array(json_object *object, const char *key);
+
+/* Returns a deep copy. NULL: no memory, or `v` is NULL. */
+json_object *json_copy(const json_object *v);
+
+/* INDENTED and SORTED print as Python's json.dumps(indent=2) does, with ASCII and \u escapes. SORTED: keys by code
+ * points. LINE: on one line without spaces. */
+enum json_style { JSON_INDENTED, JSON_SORTED, JSON_LINE };
+
+/* Returns the text without a final newline, to be freed with free(). NULL: no memory. */
+char *json_print(const json_object *root, enum json_style style);

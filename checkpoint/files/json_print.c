@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Writes into a growing buffer. */
-#include "files/json_print.h"
-
-#include <math.h>
+/* Prints trees as Python does: json-c prints neither its indentation nor ASCII alone. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/json.h"
 #include "files/utf8.h"
 
 struct buffer {
     char *data;
     size_t length, capacity;
     bool failed;
+    enum json_style style;
 };
 
 static void put(struct buffer *b, const char *text, size_t length)
@@ -84,126 +83,79 @@ static void put_string(struct buffer *b, const char *string)
     put_text(b, "\"");
 }
 
-/* Writes the shortest decimal that reads back as the same double. */
-static void shortest(char *text, size_t size, double value)
-{
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, size, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
-            return;
-    }
-}
-
-static void put_number(struct buffer *b, const cJSON *item)
-{
-    char text[40];
-    if (item->valuestring) {
-        put_text(b, item->valuestring);
-        return;
-    }
-    shortest(text, sizeof text, item->valuedouble);
-    put_text(b, isfinite(item->valuedouble) ? text : "null");
-}
-
 static void put_newline(struct buffer *b, int depth)
 {
+    if (b->style == JSON_LINE)
+        return;
     put_text(b, "\n");
     for (int i = 0; i < depth; i++)
         put_text(b, "  ");
 }
 
-static void put_value(struct buffer *b, const cJSON *item, int depth);
+static void put_value(struct buffer *b, const json_object *v, int depth);
+
+static void put_member(struct buffer *b, const struct json_item *item, bool first, int depth)
+{
+    put_text(b, first ? "" : ",");
+    put_newline(b, depth + 1);
+    if (item->key) {
+        put_string(b, item->key);
+        put_text(b, b->style == JSON_LINE ? ":" : ": ");
+    }
+    put_value(b, item->value, depth + 1);
+}
 
 static int compare_keys(const void *a, const void *b)
 {
-    return strcmp((*(const cJSON *const *)a)->string, (*(const cJSON *const *)b)->string);
+    return strcmp(((const struct json_item *)a)->key, ((const struct json_item *)b)->key);
 }
 
-static void put_object(struct buffer *b, const cJSON *object, int depth)
+static void put_sorted(struct buffer *b, const json_object *object, int depth)
 {
-    const size_t count = (size_t)cJSON_GetArraySize(object);
-    const cJSON **sorted = malloc((count + 1) * sizeof *sorted), *item;
+    struct json_item *sorted = malloc((json_count(object) + 1) * sizeof *sorted);
     size_t n = 0;
     if (!sorted) {
         b->failed = true;
         return;
     }
-    cJSON_ArrayForEach(item, object) { sorted[n++] = item; }
+    json_each(item, object) sorted[n++] = item;
     qsort(sorted, n, sizeof *sorted, compare_keys); /* bytes of UTF-8 order as code points do */
-    put_text(b, "{");
-    for (size_t i = 0; i < n; i++) {
-        put_text(b, i ? "," : "");
-        put_newline(b, depth + 1);
-        put_string(b, sorted[i]->string);
-        put_text(b, ": ");
-        put_value(b, sorted[i], depth + 1);
-    }
-    if (n > 0)
-        put_newline(b, depth);
-    put_text(b, "}");
+    for (size_t i = 0; i < n; i++)
+        put_member(b, &sorted[i], i == 0, depth);
     free(sorted);
 }
 
-static void put_array(struct buffer *b, const cJSON *array, int depth)
+static void put_members(struct buffer *b, const json_object *parent, int depth)
 {
-    const cJSON *item;
-    put_text(b, "[");
-    cJSON_ArrayForEach(item, array)
-    {
-        put_text(b, item == array->child ? "" : ",");
-        put_newline(b, depth + 1);
-        put_value(b, item, depth + 1);
-    }
-    if (array->child)
-        put_newline(b, depth);
-    put_text(b, "]");
-}
-
-static void put_value(struct buffer *b, const cJSON *item, int depth)
-{
-    if (cJSON_IsObject(item))
-        put_object(b, item, depth);
-    else if (cJSON_IsArray(item))
-        put_array(b, item, depth);
-    else if (cJSON_IsString(item))
-        put_string(b, item->valuestring);
-    else if (cJSON_IsNumber(item))
-        put_number(b, item);
-    else if (cJSON_IsRaw(item))
-        put_text(b, item->valuestring);
+    const bool object = json_is_object(parent);
+    put_text(b, object ? "{" : "[");
+    if (object && b->style == JSON_SORTED)
+        put_sorted(b, parent, depth);
     else
-        put_text(b, cJSON_IsTrue(item) ? "true" : cJSON_IsFalse(item) ? "false" : "null");
+        json_each(item, parent) put_member(b, &item, item.next == 1, depth);
+    if (json_count(parent) > 0)
+        put_newline(b, depth);
+    put_text(b, object ? "}" : "]");
 }
 
-char *json_print_sorted(const cJSON *root)
+static void put_value(struct buffer *b, const json_object *v, int depth)
 {
-    struct buffer b = {0};
+    if (json_is_object(v) || json_is_array(v))
+        put_members(b, v, depth);
+    else if (json_is_string(v))
+        put_string(b, json_text(v));
+    else if (v)
+        put_text(b, json_object_get_string((json_object *)(uintptr_t)v)); /* json-c keeps the text in the value */
+    else
+        put_text(b, "null");
+}
+
+char *json_print(const json_object *root, enum json_style style)
+{
+    struct buffer b = {.style = style};
     put_value(&b, root, 0);
     if (!b.failed)
         return b.data;
     free(b.data);
     return NULL;
-}
-
-cJSON *json_exact_number(const char *text)
-{
-    cJSON *item = cJSON_CreateNumber(strtod(text, NULL));
-    if (!item)
-        return NULL;
-    item->valuestring = cJSON_malloc(strlen(text) + 1);
-    if (!item->valuestring) {
-        cJSON_Delete(item);
-        return NULL;
-    }
-    memcpy(item->valuestring, text, strlen(text) + 1);
-    return item;
-}
-
-cJSON *json_python_float(double value)
-{
-    char text[40];
-    shortest(text, sizeof text - 3, value);
-    if (!strpbrk(text, ".en"))
-        memcpy(text + strlen(text), ".0", 3);
-    return json_exact_number(text);
 }

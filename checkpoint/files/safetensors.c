@@ -1,80 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Parses the JSON header and checks that the tensors fill the data section without gaps or overlaps. */
+/* Walks through the JSON header and checks that the tensors fill the data section without gaps or overlaps. */
 #include "files/safetensors.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/json.h"
+#include "files/json_scan.h"
 
 /* Names from a file may have any length; messages show the first 200 bytes. */
 #define TENSOR "%s: tensor '%.200s': "
 
-/* The three required keys of a tensor's entry. Other keys are ignored, as in the reference implementation. */
+/* The three required keys of a tensor's entry; without text: absent. Other keys are ignored, as in the reference
+ * implementation. */
 struct entry {
-    const cJSON *dtype, *shape, *offsets;
+    struct json_span dtype, shape, offsets;
 };
 
-static int read_entry(const cJSON *item, struct entry *e, const char *path, struct fail *f)
+static int read_entry(struct json_span item, struct entry *e, const char *name, const char *path, struct fail *f)
 {
     struct json_words words;
+    struct json_span key, value;
     *e = (struct entry){0};
-    if (!cJSON_IsObject(item))
-        return fail(f, TENSOR "must be an object, not %s", path, item->string, json_describe(item, &words));
-    const cJSON *field;
-    cJSON_ArrayForEach(field, item)
-    {
-        const cJSON **slot = strcmp(field->string, "dtype") == 0          ? &e->dtype
-                             : strcmp(field->string, "shape") == 0        ? &e->shape
-                             : strcmp(field->string, "data_offsets") == 0 ? &e->offsets
-                                                                          : NULL;
-        if (slot && *slot)
-            return fail(f, TENSOR "has two values for %s", path, item->string, field->string);
+    if (*item.text != '{')
+        return fail(f, TENSOR "must be an object, not %s", path, name, json_span_describe(item, &words));
+    for (struct json_walk w = json_enter(item.text); json_step(&w, &key, &value);) {
+        struct json_span *slot = json_span_is(key, "dtype")          ? &e->dtype
+                                 : json_span_is(key, "shape")        ? &e->shape
+                                 : json_span_is(key, "data_offsets") ? &e->offsets
+                                                                     : NULL;
+        if (slot && slot->text)
+            return fail(f, TENSOR "has two values for %.*s", path, name, (int)key.length - 2, key.text + 1);
         if (slot)
-            *slot = field;
+            *slot = value;
     }
-    const char *missing = !e->dtype ? "dtype" : !e->shape ? "shape" : !e->offsets ? "data_offsets" : NULL;
+    const char *missing = !e->dtype.text     ? "dtype"
+                          : !e->shape.text   ? "shape"
+                          : !e->offsets.text ? "data_offsets"
+                                             : NULL;
     if (!missing)
         return 0;
-    return fail(f, TENSOR "has no %s; dtype, shape and data_offsets are needed", path, item->string, missing);
+    return fail(f, TENSOR "has no %s; dtype, shape and data_offsets are needed", path, name, missing);
 }
 
-static int read_shape(const cJSON *list, struct st_tensor *t, const char *path, struct fail *f)
+static int read_shape(struct json_span list, struct st_tensor *t, const char *path, struct fail *f)
 {
     struct json_words words;
-    if (!cJSON_IsArray(list))
-        return fail(f, TENSOR "shape must be an array, not %s", path, t->name, json_describe(list, &words));
-    const cJSON *dim;
-    cJSON_ArrayForEach(dim, list)
-    {
+    struct json_span key, dim;
+    if (*list.text != '[')
+        return fail(f, TENSOR "shape must be an array, not %s", path, t->name, json_span_describe(list, &words));
+    for (struct json_walk w = json_enter(list.text); json_step(&w, &key, &dim);) {
         uint64_t value;
         if (t->ndim == TENSOR_MAX_DIMS)
-            return fail(f, TENSOR "has %d dimensions; at most %d are supported", path, t->name,
-                        cJSON_GetArraySize(list), TENSOR_MAX_DIMS);
-        if (json_integer(dim, &value) != 0)
+            return fail(f, TENSOR "has %zu dimensions; at most %d are supported", path, t->name, json_span_count(list),
+                        TENSOR_MAX_DIMS);
+        if (json_span_integer(dim, &value) != 0)
             return fail(f, TENSOR "shape[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name,
-                        t->ndim, json_describe(dim, &words));
+                        t->ndim, json_span_describe(dim, &words));
         t->shape[t->ndim++] = (int64_t)value;
     }
     return 0;
 }
 
-static int read_offsets(const cJSON *list, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
+static int read_offsets(struct json_span list, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
 {
     struct json_words words;
+    struct json_span key, number;
     uint64_t offsets[2];
-    if (!cJSON_IsArray(list))
-        return fail(f, TENSOR "data_offsets must be an array, not %s", path, t->name, json_describe(list, &words));
-    if (cJSON_GetArraySize(list) != 2)
-        return fail(f, TENSOR "data_offsets has %d numbers; begin and end are needed", path, t->name,
-                    cJSON_GetArraySize(list));
-    for (int i = 0; i < 2; i++)
-        if (json_integer(cJSON_GetArrayItem(list, i), &offsets[i]) != 0)
+    if (*list.text != '[')
+        return fail(f, TENSOR "data_offsets must be an array, not %s", path, t->name, json_span_describe(list, &words));
+    if (json_span_count(list) != 2)
+        return fail(f, TENSOR "data_offsets has %zu numbers; begin and end are needed", path, t->name,
+                    json_span_count(list));
+    struct json_walk w = json_enter(list.text);
+    for (int i = 0; i < 2 && json_step(&w, &key, &number); i++)
+        if (json_span_integer(number, &offsets[i]) != 0)
             return fail(f, TENSOR "data_offsets[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name,
-                        i, json_describe(cJSON_GetArrayItem(list, i), &words));
+                        i, json_span_describe(number, &words));
     t->begin = offsets[0];
     t->end = offsets[1];
     if (t->begin > t->end)
@@ -86,18 +90,27 @@ static int read_offsets(const cJSON *list, struct st_tensor *t, const char *path
     return 0;
 }
 
-static int read_tensor(const cJSON *item, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
+/* Stores a dtype and the size of its elements; 0: it is unknown. */
+static size_t read_dtype(struct json_span value, char *dtype)
+{
+    if (*value.text != '"' || value.length - 2 >= sizeof((struct st_tensor *)0)->dtype)
+        return 0;
+    memcpy(dtype, value.text + 1, value.length - 2);
+    dtype[value.length - 2] = '\0';
+    return dtype_size(dtype);
+}
+
+static int read_tensor(struct json_span item, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
 {
     struct json_words words;
     struct shape_words shape;
     struct entry e;
-    if (read_entry(item, &e, path, f) != 0)
+    if (read_entry(item, &e, t->name, path, f) != 0)
         return -1;
-    const size_t element = cJSON_IsString(e.dtype) ? dtype_size(e.dtype->valuestring) : 0;
+    const size_t element = read_dtype(e.dtype, t->dtype);
     if (element == 0)
-        return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_describe(e.dtype, &words),
+        return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_span_describe(e.dtype, &words),
                     dtype_names);
-    memcpy(t->dtype, e.dtype->valuestring, strlen(e.dtype->valuestring) + 1); /* fits: dtype_size knows the name */
     if (read_shape(e.shape, t, path, f) != 0 || read_offsets(e.offsets, t, path, section, f) != 0)
         return -1;
     uint64_t bytes;
@@ -154,52 +167,51 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
     return result;
 }
 
-static int read_metadata(struct st_file *file, const cJSON *item, const char *path, struct fail *f)
+static int read_metadata(struct st_file *file, struct json_span item, const char *path, struct fail *f)
 {
     struct json_words words;
+    struct json_span key, value;
     if (file->metadata)
         return fail(f, "%s: __metadata__ occurs twice", path);
-    if (!cJSON_IsObject(item))
-        return fail(f, "%s: __metadata__ must be an object, not %s", path, json_describe(item, &words));
-    file->metadata = calloc((size_t)cJSON_GetArraySize(item) + 1, sizeof *file->metadata);
+    if (*item.text != '{')
+        return fail(f, "%s: __metadata__ must be an object, not %s", path, json_span_describe(item, &words));
+    file->metadata = calloc(json_span_count(item) + 1, sizeof *file->metadata);
     if (!file->metadata)
         return fail(f, "%s: out of memory for __metadata__", path);
-    const cJSON *field;
-    cJSON_ArrayForEach(field, item)
-    {
-        if (!cJSON_IsString(field))
-            return fail(f, "%s: __metadata__ '%.200s' must be a string, not %s", path, field->string,
-                        json_describe(field, &words));
+    for (struct json_walk w = json_enter(item.text); json_step(&w, &key, &value);) {
+        if (*value.text != '"')
+            return fail(f, "%s: __metadata__ '%.*s' must be a string, not %s", path,
+                        key.length < 200 ? (int)key.length - 2 : 200, key.text + 1, json_span_describe(value, &words));
         struct st_pair *pair = &file->metadata[file->metadata_count++];
-        pair->name = strdup(field->string);
-        pair->value = strdup(field->valuestring);
+        pair->name = json_span_string(key);
+        pair->value = json_span_string(value);
         if (!pair->name || !pair->value)
             return fail(f, "%s: out of memory for __metadata__", path);
     }
     return 0;
 }
 
-static int read_header(struct st_file *file, const cJSON *root, uint64_t section, struct fail *f)
+static int read_header(struct st_file *file, const char *header, uint64_t section, struct fail *f)
 {
     const char *path = file->map.path;
-    file->tensors = calloc((size_t)cJSON_GetArraySize(root) + 1, sizeof *file->tensors);
+    const size_t count = json_span_count((struct json_span){.text = header});
+    struct json_span key, value;
+    file->tensors = calloc(count + 1, sizeof *file->tensors);
     if (!file->tensors)
-        return fail(f, "%s: out of memory for %d tensors", path, cJSON_GetArraySize(root));
+        return fail(f, "%s: out of memory for %zu tensors", path, count);
     const unsigned char *data = file->map.data + (file->map.size - section);
-    const cJSON *item;
-    cJSON_ArrayForEach(item, root)
-    {
-        if (strcmp(item->string, "__metadata__") == 0) {
-            if (read_metadata(file, item, path, f) != 0)
+    for (struct json_walk w = json_enter(header); json_step(&w, &key, &value);) {
+        if (json_span_is(key, "__metadata__")) {
+            if (read_metadata(file, value, path, f) != 0)
                 return -1;
             continue;
         }
         struct st_tensor *t = &file->tensors[file->count];
-        t->name = strdup(item->string);
+        t->name = json_span_string(key);
         if (!t->name)
             return fail(f, "%s: out of memory for %zu tensors", path, file->count);
         file->count++;
-        if (read_tensor(item, t, path, section, f) != 0)
+        if (read_tensor(value, t, path, section, f) != 0)
             return -1;
         t->data = data + t->begin;
     }
@@ -229,11 +241,11 @@ static int read_file(struct st_file *file, struct fail *f)
     const unsigned char *text = map->data + sizeof length;
     if (length == 0 || text[0] != '{')
         return fail(f, "%s: is not a safetensors file: the header must begin with '{'", map->path);
-    cJSON *root;
-    if (json_parse(&root, map->path, "header", text, (size_t)length, f) != 0)
+    char *header;
+    if (json_check(&header, map->path, "header", text, (size_t)length, JSON_STRICT, f) != 0)
         return -1;
-    const int result = read_header(file, root, rest - length, f);
-    cJSON_Delete(root);
+    const int result = read_header(file, header, rest - length, f);
+    free(header);
     return result;
 }
 

@@ -115,8 +115,7 @@ static void print_string(FILE *out, const char *text)
     putc('"', out);
 }
 
-/* cJSON prints numbers from 10^15 on with an exponent, but other readers expect integers. So the header is printed
- * here. */
+/* Prints the header without a tree: it may have 400,000 tensors. */
 static void print_header(FILE *out, const struct st_writer *w)
 {
     const char *comma = "";

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Reads "weight_map" with cJSON and rejects paths that leave the directory of the index. */
+/* Reads "weight_map" and rejects paths that leave the directory of the index. */
 #include "files/shards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/json.h"
+#include "files/json_scan.h"
 
 /* Returns 1 if `path` is relative and has no ".." in it. Symbolic links may lead outside the directory: download caches
  * consist of them, and a user who can create a link there can also create a file. */
@@ -36,37 +36,35 @@ static int by_shard(const void *a, const void *b)
     return order ? order : by_tensor(a, b);
 }
 
-static int read_map(struct shard_index *index, const cJSON *root, const char *path, struct fail *f)
+static int read_map(struct shard_index *index, const char *root, const char *path, struct fail *f)
 {
     struct json_words words;
-    const cJSON *item, *weights = NULL;
-    cJSON_ArrayForEach(item, root)
-    {
-        if (strcmp(item->string, "weight_map") != 0)
+    struct json_span key, value, weights = {0};
+    for (struct json_walk w = json_enter(root); json_step(&w, &key, &value);) {
+        if (!json_span_is(key, "weight_map"))
             continue;
-        if (weights)
+        if (weights.text)
             return fail(f, "%s: weight_map occurs twice", path);
-        weights = item;
+        weights = value;
     }
-    if (!cJSON_IsObject(weights))
+    if (!weights.text || *weights.text != '{')
         return fail(f, "%s: weight_map must be an object of tensor names and files; it is %s", path,
-                    json_describe(weights, &words));
-    index->entries = calloc((size_t)cJSON_GetArraySize(weights) + 1, sizeof *index->entries);
+                    weights.text ? json_span_describe(weights, &words) : "missing");
+    index->entries = calloc(json_span_count(weights) + 1, sizeof *index->entries);
     if (!index->entries)
         return fail(f, "%s: out of memory for weight_map", path);
-    cJSON_ArrayForEach(item, weights)
-    {
-        if (!cJSON_IsString(item))
-            return fail(f, "%s: tensor '%.200s': the file must be a string; it is %s", path, item->string,
-                        json_describe(item, &words));
-        if (!stays_below(item->valuestring))
-            return fail(f, "%s: tensor '%.150s': file '%.150s' is not allowed; a relative path without '..' is needed",
-                        path, item->string, item->valuestring);
+    for (struct json_walk w = json_enter(weights.text); json_step(&w, &key, &value);) {
         struct shard_entry *entry = &index->entries[index->count++];
-        entry->tensor = strdup(item->string);
-        entry->shard = strdup(item->valuestring);
-        if (!entry->tensor || !entry->shard)
+        entry->tensor = json_span_string(key);
+        entry->shard = *value.text == '"' ? json_span_string(value) : NULL;
+        if (!entry->tensor || (*value.text == '"' && !entry->shard))
             return fail(f, "%s: out of memory for weight_map", path);
+        if (!entry->shard)
+            return fail(f, "%s: tensor '%.200s': the file must be a string; it is %s", path, entry->tensor,
+                        json_span_describe(value, &words));
+        if (!stays_below(entry->shard))
+            return fail(f, "%s: tensor '%.150s': file '%.150s' is not allowed; a relative path without '..' is needed",
+                        path, entry->tensor, entry->shard);
     }
     qsort(index->entries, index->count, sizeof *index->entries, by_tensor);
     for (size_t i = 1; i < index->count; i++)
@@ -78,12 +76,12 @@ static int read_map(struct shard_index *index, const cJSON *root, const char *pa
 
 int shard_index_read(struct shard_index *index, const struct mapped *map, struct fail *f)
 {
-    cJSON *root;
+    char *root;
     *index = (struct shard_index){0};
-    if (json_parse(&root, map->path, "index", map->data, map->size, f) != 0)
+    if (json_check(&root, map->path, "index", map->data, map->size, JSON_STRICT, f) != 0)
         return -1;
     const int result = read_map(index, root, map->path, f);
-    cJSON_Delete(root);
+    free(root);
     if (result != 0)
         shard_index_free(index);
     return result;

@@ -139,11 +139,11 @@ void architectures_find(struct architectures *found, const struct model *model)
     *found = (struct architectures){0};
     for (size_t i = 0; i < model->config_count; i++) {
         const char *type = model_config_type(&model->configs[i]);
-        const cJSON *vocabulary = cJSON_GetObjectItemCaseSensitive(model->configs[i].object, "vocab_size");
+        const json_object *vocabulary = json_get(model->configs[i].object, "vocab_size");
         if (type)
             architectures_add(found, type);
-        if (cJSON_IsNumber(vocabulary) && found->vocabulary_count < MAX_VOCABULARIES)
-            found->vocabularies[found->vocabulary_count++] = vocabulary->valueint;
+        if (json_is_number(vocabulary) && found->vocabulary_count < MAX_VOCABULARIES)
+            found->vocabularies[found->vocabulary_count++] = json_object_get_int(vocabulary);
     }
 }
 

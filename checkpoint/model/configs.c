@@ -11,8 +11,9 @@
 
 /* Keys of the configuration of a language model inside that of the whole model, as transformers and the files of Kimi,
  * InternVL and DeepSeek-VL have them. */
-static const char *const language_keys[] = {"text_config", "llm_config", "language_config",
-                                            "language_model_config", "thinker_config", "decoder_config", "decoder"};
+static const char *const language_keys[] = {
+    "text_config",    "llm_config",     "language_config", "language_model_config",
+    "thinker_config", "decoder_config", "decoder"};
 
 /* Keys of a description of the quantization. */
 static const char *const quantization_keys[] = {"quantization_config", "compression_config"};
@@ -35,7 +36,7 @@ static bool is_quantization_key(const char *key)
     return is_one_of(key, quantization_keys, sizeof quantization_keys / sizeof *quantization_keys);
 }
 
-static int add(struct model *m, const char *path, cJSON *object, int rank, struct fail *f)
+static int add(struct model *m, const char *path, json_object *object, int rank, struct fail *f)
 {
     struct model_config *grown = realloc(m->configs, (m->config_count + 1) * sizeof *grown);
     m->configs = grown ? grown : m->configs;
@@ -51,15 +52,14 @@ static int add(struct model *m, const char *path, cJSON *object, int rank, struc
 /* Adds the objects below the one at `index`, level by level. */
 static int add_below(struct model *m, size_t index, struct fail *f)
 {
-    cJSON *item;
-    cJSON_ArrayForEach(item, m->configs[index].object)
+    json_each(item, m->configs[index].object)
     {
         const struct model_config *above = &m->configs[index];
         char path[256];
-        if (!cJSON_IsObject(item) || is_quantization_key(item->string))
+        if (!json_is_object(item.value) || is_quantization_key(item.key))
             continue;
-        snprintf(path, sizeof path, "%s%s%s", above->path, *above->path ? "." : "", item->string);
-        RETURN_IF_NOT_OK(add(m, path, item, above->rank < 2 && is_language_key(item->string) ? 0 : 2, f));
+        snprintf(path, sizeof path, "%s%s%s", above->path, *above->path ? "." : "", item.key);
+        RETURN_IF_NOT_OK(add(m, path, item.value, above->rank < 2 && is_language_key(item.key) ? 0 : 2, f));
     }
     return QOBS_OK;
 }
@@ -90,11 +90,11 @@ int model_list_configs(struct model *model, struct fail *f)
     return sort_by_rank(model, f);
 }
 
-const cJSON *model_config_item(const struct model *model, const char *key)
+const json_object *model_config_item(const struct model *model, const char *key)
 {
     for (size_t i = 0; i < model->config_count; i++) {
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(model->configs[i].object, key);
-        if (item && !cJSON_IsNull(item))
+        const json_object *item = json_get(model->configs[i].object, key);
+        if (item)
             return item;
     }
     return NULL;
@@ -102,16 +102,16 @@ const cJSON *model_config_item(const struct model *model, const char *key)
 
 const char *model_config_type(const struct model_config *config)
 {
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(config->object, "model_type");
-    return cJSON_IsString(type) ? type->valuestring : NULL;
+    const json_object *type = json_get(config->object, "model_type");
+    return json_is_string(type) ? json_text(type) : NULL;
 }
 
-const cJSON *model_config_quantization(const struct model_config *config)
+const json_object *model_config_quantization(const struct model_config *config)
 {
     for (size_t i = 0; i < sizeof quantization_keys / sizeof *quantization_keys; i++) {
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(config->object, quantization_keys[i]);
-        const cJSON *inner = cJSON_GetObjectItemCaseSensitive(item, "quantization_config"); /* of older files */
-        if (item && !cJSON_IsNull(item))
+        const json_object *item = json_get(config->object, quantization_keys[i]);
+        const json_object *inner = json_get(item, "quantization_config"); /* of older files */
+        if (item)
             return inner ? inner : item;
     }
     return NULL;
@@ -121,5 +121,5 @@ void model_remove_quantizations(struct model *model)
 {
     for (size_t i = 0; i < model->config_count; i++)
         for (size_t k = 0; k < sizeof quantization_keys / sizeof *quantization_keys; k++)
-            cJSON_DeleteItemFromObjectCaseSensitive(model->configs[i].object, quantization_keys[k]);
+            json_object_object_del(model->configs[i].object, quantization_keys[k]);
 }

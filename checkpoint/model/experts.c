@@ -53,8 +53,8 @@ static const char *other_name(char *text, size_t size, const char *name, const c
 
 static bool is_gpt_oss(const struct model *model)
 {
-    const cJSON *type = model_config_item(model, "model_type");
-    return cJSON_IsString(type) && strncmp(type->valuestring, "gpt_oss", 7) == 0;
+    const json_object *type = model_config_item(model, "model_type");
+    return json_is_string(type) && strncmp(json_text(type), "gpt_oss", 7) == 0;
 }
 
 /* Returns true if tensors <stem>_blocks and <stem>_scales are there as bytes of experts. */
@@ -92,14 +92,15 @@ enum expert_kind experts_kind(const struct model *model, const struct model_tens
 /* A model says by the size of its hidden states how its experts lie: [E, hidden_size, 2I] or [E, 2I, hidden_size]. */
 static struct expert_layout layout_of(const struct model *model, const struct st_tensor *s)
 {
-    const cJSON *hidden = model_config_item(model, "hidden_size"), *type = model_config_item(model, "model_type");
+    const json_object *hidden = model_config_item(model, "hidden_size"), *type = model_config_item(model, "model_type");
     const bool joined = is_joined(s->name), gpt_oss = is_gpt_oss(model);
     struct expert_layout layout = {.transposed = gpt_oss, .interleaved = gpt_oss};
-    if (!cJSON_IsNumber(hidden) || gpt_oss)
+    if (!json_is_number(hidden) || gpt_oss)
         return layout;
     const int64_t in = s->shape[joined ? 2 : 1], other = s->shape[joined ? 1 : 2];
-    const bool by_rows = (double)in == hidden->valuedouble, transposed = (double)other == hidden->valuedouble;
-    const bool llama4 = cJSON_IsString(type) && strncmp(type->valuestring, "llama4", 6) == 0;
+    const bool by_rows = (double)in == json_object_get_double(hidden),
+               transposed = (double)other == json_object_get_double(hidden);
+    const bool llama4 = json_is_string(type) && strncmp(json_text(type), "llama4", 6) == 0;
     layout.transposed = by_rows != transposed ? transposed : by_rows && llama4;
     return layout;
 }

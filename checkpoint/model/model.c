@@ -204,7 +204,7 @@ static int read_config(struct model *m, struct fail *f)
     free(path);
     if (result != 0)
         return QOBS_ERROR_SYSTEM;
-    result = json_parse_exact(&m->config, map.path, "configuration", map.data, map.size, f);
+    result = json_parse(&m->config, map.path, "configuration", map.data, map.size, f);
     mapped_close(&map);
     return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
 }
@@ -251,7 +251,7 @@ void model_close(struct model *model)
     for (size_t i = 0; i < model->config_count; i++)
         free(model->configs[i].path);
     free(model->configs);
-    cJSON_Delete(model->config);
+    json_object_put(model->config);
     source_tree_free(&model->tree);
     *model = (struct model){0};
 }

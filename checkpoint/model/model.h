@@ -4,7 +4,7 @@
 /* A model directory as it is: its files, the tensors of its safetensors files, and config.json. Nothing is written. */
 #pragma once
 
-#include <cjson/cJSON.h>
+#include "files/json.h"
 
 #include "files/safetensors.h"
 #include "files/source_tree.h"
@@ -23,7 +23,7 @@ struct model_tensor {
 /* config.json, or an object in it: text_config of a model that sees, thinker_config.text_config of one that speaks. */
 struct model_config {
     char *path; /* keys joined by dots; "": config.json itself */
-    cJSON *object;
+    json_object *object;
     int rank; /* 0: of the language model, 1: config.json itself, 2: of another part */
 };
 
@@ -34,12 +34,12 @@ struct model {
     size_t shard_count;
     struct model_tensor *tensors; /* sorted by name with strcmp */
     size_t count;
-    const char *index;       /* path of the index, relative to the root; NULL: none */
-    const char *config_path; /* "config.json" or "params.json"; NULL: none */
-    cJSON *config;           /* contents of that file, numbers with their text; NULL: none */
+    const char *index;            /* path of the index, relative to the root; NULL: none */
+    const char *config_path;      /* "config.json" or "params.json"; NULL: none */
+    json_object *config;          /* contents of that file, numbers with their text; NULL: none */
     struct model_config *configs; /* it and its sub-configurations, the language model's first */
     size_t config_count;
-    const char **unnamed;    /* safetensors files that the index does not name: they are left out */
+    const char **unnamed; /* safetensors files that the index does not name: they are left out */
     size_t unnamed_count;
     uint64_t bytes; /* of all tensors */
 };
@@ -55,13 +55,13 @@ void model_close(struct model *model);
 const struct model_tensor *model_find(const struct model *model, const char *name);
 
 /* Returns the value of `key` in the first configuration that has one, the language model's first; NULL: none. */
-const cJSON *model_config_item(const struct model *model, const char *key);
+const json_object *model_config_item(const struct model *model, const char *key);
 
 /* Returns the model_type of a configuration; NULL: it has none. */
 const char *model_config_type(const struct model_config *config);
 
 /* Returns the quantization_config of a configuration, or what stands for it in older files; NULL: none. */
-const cJSON *model_config_quantization(const struct model_config *config);
+const json_object *model_config_quantization(const struct model_config *config);
 
 /* Removes the descriptions of a quantization from all configurations. */
 void model_remove_quantizations(struct model *model);

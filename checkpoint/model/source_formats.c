@@ -165,8 +165,8 @@ static bool fit_scales(struct source_codes *c, const int64_t *shape, const struc
     c->scale_columns = columns;
     c->block[0] = rows == 1 ? shape[0] : 1;
     c->block[1] = shape[1];
-    if (columns == 1 && (c->format->group == 0 ? rows == 1 || rows == shape[0]
-                                               : rows == shape[0] && c->format->group >= shape[1]))
+    if (columns == 1 &&
+        (c->format->group == 0 ? rows == 1 || rows == shape[0] : rows == shape[0] && c->format->group >= shape[1]))
         return true;
     for (int b = 0; c->format->group == 0 && s->ndim > 1 && b < hints->block_count; b++) {
         const int64_t *block = hints->blocks[b];
@@ -315,39 +315,40 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, const char **d
 
 /* ---- Configurations ---------------------------------------------------------------------------------------------- */
 
-static void add_block(struct source_hints *hints, const cJSON *block)
+static void add_block(struct source_hints *hints, const json_object *block)
 {
-    const cJSON *rows = cJSON_GetArrayItem(block, 0), *columns = cJSON_GetArrayItem(block, 1);
-    if (!cJSON_IsNumber(rows) || !cJSON_IsNumber(columns) || rows->valueint <= 0 || columns->valueint <= 0 ||
+    const json_object *rows = json_at(block, 0), *columns = json_at(block, 1);
+    const int sizes[] = {json_object_get_int(rows), json_object_get_int(columns)};
+    if (!json_is_number(rows) || !json_is_number(columns) || sizes[0] <= 0 || sizes[1] <= 0 ||
         hints->block_count == sizeof hints->blocks / sizeof *hints->blocks)
         return;
-    hints->blocks[hints->block_count][0] = rows->valueint;
-    hints->blocks[hints->block_count++][1] = columns->valueint;
+    hints->blocks[hints->block_count][0] = sizes[0];
+    hints->blocks[hints->block_count++][1] = sizes[1];
 }
 
 void source_hints_read(struct source_hints *hints, const struct model *model)
 {
     *hints = (struct source_hints){.dtype = "BF16"};
     for (size_t i = 0; i < model->config_count; i++) {
-        const cJSON *quantization = model_config_quantization(&model->configs[i]), *group;
+        const json_object *quantization = model_config_quantization(&model->configs[i]);
         hints->quantized |= quantization != NULL;
-        add_block(hints, cJSON_GetObjectItemCaseSensitive(quantization, "weight_block_size"));
-        cJSON_ArrayForEach(group, cJSON_GetObjectItemCaseSensitive(quantization, "config_groups"))
+        add_block(hints, json_get(quantization, "weight_block_size"));
+        json_each(group, json_get(quantization, "config_groups"))
         {
-            const cJSON *weights = cJSON_GetObjectItemCaseSensitive(group, "weights");
-            const cJSON *bits = cJSON_GetObjectItemCaseSensitive(weights, "num_bits");
-            add_block(hints, cJSON_GetObjectItemCaseSensitive(weights, "block_structure"));
-            if (cJSON_IsNumber(bits) && bits->valueint >= 1 && bits->valueint <= 8)
-                hints->bits |= 1U << bits->valueint;
+            const json_object *weights = json_get(group.value, "weights");
+            uint64_t bits;
+            add_block(hints, json_get(weights, "block_structure"));
+            if (json_integer(json_get(weights, "num_bits"), &bits) == 0 && bits >= 1 && bits <= 8)
+                hints->bits |= 1U << bits;
         }
     }
     if (hints->block_count == 0)
         memcpy(hints->blocks[hints->block_count++], (const int64_t[]){128, 128}, sizeof *hints->blocks);
-    const cJSON *dtype = model_config_item(model, "dtype");
+    const json_object *dtype = model_config_item(model, "dtype");
     dtype = dtype ? dtype : model_config_item(model, "torch_dtype");
     static const char *const names[][2] = {{"float16", "F16"}, {"float32", "F32"}};
-    for (size_t i = 0; i < 2 && cJSON_IsString(dtype); i++)
-        if (strcmp(dtype->valuestring, names[i][0]) == 0)
+    for (size_t i = 0; i < 2 && json_is_string(dtype); i++)
+        if (strcmp(json_text(dtype), names[i][0]) == 0)
             hints->dtype = names[i][1];
 }
 
@@ -358,43 +359,44 @@ static const char algorithms[] = "FP8 FP8_PER_CHANNEL_PER_TOKEN FP8_PB_WO NVFP4 
 /* Methods that can be quantized again; algorithms: allowed values of quant_algo, NULL: there is none. */
 static const struct {
     const char *method, *algorithms;
-} methods[] = {{"compressed-tensors", NULL}, {"fp8", NULL},           {"fbgemm_fp8", NULL},
-               {"mxfp4", NULL},              {"modelopt", algorithms}, {"modelopt_fp4", algorithms}};
+} methods[] = {{"compressed-tensors", NULL}, {"fp8", NULL},
+               {"fbgemm_fp8", NULL},         {"mxfp4", NULL},
+               {"modelopt", algorithms},     {"modelopt_fp4", algorithms}};
 
 /* Formats of compressed-tensors whose weights are in the table above. */
 static const char known_formats[] = "dense mixed-precision int-quantized float-quantized naive-quantized "
                                     "pack-quantized nvfp4-pack-quantized mxfp4-pack-quantized mxfp8-quantized";
 
-static int check_format(const char *where, const cJSON *object, struct fail *f)
+static int check_format(const char *where, const json_object *object, struct fail *f)
 {
-    const cJSON *format = cJSON_GetObjectItemCaseSensitive(object, "format");
-    if (!cJSON_IsString(format) || is_one_of(format->valuestring, known_formats))
+    const json_object *format = json_get(object, "format");
+    if (!json_is_string(format) || is_one_of(json_text(format), known_formats))
         return QOBS_OK;
-    return INVALID(f, "%s: the format '%.60s' cannot be quantized again; known are %s", where, format->valuestring,
+    return INVALID(f, "%s: the format '%.60s' cannot be quantized again; known are %s", where, json_text(format),
                    known_formats);
 }
 
 /* Sparse weights, and weights that a transform has rotated, are more than codes and scales. */
-static int check_compressed_tensors(const char *where, const cJSON *quantization, struct fail *f)
+static int check_compressed_tensors(const char *where, const json_object *quantization, struct fail *f)
 {
-    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(quantization, "config_groups"), *group;
-    const cJSON *sparsity = cJSON_GetObjectItemCaseSensitive(quantization, "sparsity_config");
-    const cJSON *transform = cJSON_GetObjectItemCaseSensitive(quantization, "transform_config");
-    const cJSON *transforms = cJSON_GetObjectItemCaseSensitive(transform, "config_groups");
+    const json_object *groups = json_get(quantization, "config_groups");
+    const json_object *sparsity = json_get(quantization, "sparsity_config");
+    const json_object *transform = json_get(quantization, "transform_config");
+    const json_object *transforms = json_get(transform, "config_groups");
     RETURN_IF_NOT_OK(check_format(where, quantization, f));
     RETURN_IF_NOT_OK(check_format(where, sparsity, f));
-    cJSON_ArrayForEach(group, groups) RETURN_IF_NOT_OK(check_format(where, group, f));
-    if (transforms && transforms->child)
+    json_each(group, groups) RETURN_IF_NOT_OK(check_format(where, group.value, f));
+    if (json_count(transforms) > 0)
         return INVALID(f, "%s: has a transform_config; transformed weights cannot be quantized again", where);
     return QOBS_OK;
 }
 
 static int check_config(const struct model *m, const struct model_config *config, struct fail *f)
 {
-    const cJSON *quantization = model_config_quantization(config);
-    const cJSON *method = cJSON_GetObjectItemCaseSensitive(quantization, "quant_method");
-    const cJSON *algorithm = cJSON_GetObjectItemCaseSensitive(quantization, "quant_algo");
-    const char *name = cJSON_IsString(method) ? method->valuestring : algorithm ? "modelopt" : "";
+    const json_object *quantization = model_config_quantization(config);
+    const json_object *method = json_get(quantization, "quant_method");
+    const json_object *algorithm = json_get(quantization, "quant_algo");
+    const char *name = json_is_string(method) ? json_text(method) : algorithm ? "modelopt" : "";
     char where[512], known[256] = "";
     struct json_words words;
     if (!quantization)
@@ -411,7 +413,7 @@ static int check_config(const struct model *m, const struct model_config *config
         if (strcmp(methods[i].method, name) != 0)
             continue;
         if (methods[i].algorithms &&
-            (!cJSON_IsString(algorithm) || !is_one_of(algorithm->valuestring, methods[i].algorithms)))
+            (!json_is_string(algorithm) || !is_one_of(json_text(algorithm), methods[i].algorithms)))
             return INVALID(f, "%s: quant_algo of %s is %s; %s can be quantized again", where, name,
                            json_describe(algorithm, &words), methods[i].algorithms);
         return check_compressed_tensors(where, quantization, f);

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "files/json.h"
-#include "files/json_print.h"
 #include "files/mapped.h"
 #include "parts/parts.h"
 
@@ -19,17 +18,11 @@ enum { MAX_PARTS = 100000 };
 
 struct finish {
     const qobs_checkpoint_finish_args *args;
-    char *parts;       /* OUT.parts */
-    cJSON **manifests; /* of part i + 1; NULL: missing */
-    size_t count;      /* of parts; 0: none found yet */
+    char *parts;             /* OUT.parts */
+    json_object **manifests; /* of part i + 1; NULL: missing */
+    size_t count;            /* of parts; 0: none found yet */
     struct output_directory out;
 };
-
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
 
 static char *path_in_part(const struct finish *run, size_t part, const char *folder, const char *name)
 {
@@ -51,7 +44,7 @@ static int read_manifest(struct finish *run, size_t part, struct fail *f)
         return NO_MEMORY(f, "the parts");
     int result = mapped_open(&map, path, f);
     if (result == 0) {
-        result = json_parse_exact(&run->manifests[part - 1], path, "description of a part", map.data, map.size, f);
+        result = json_parse(&run->manifests[part - 1], path, "description of a part", map.data, map.size, f);
         mapped_close(&map);
     }
     free(path);
@@ -84,7 +77,7 @@ static int read_directory(struct finish *run, DIR *directory, struct fail *f)
         if (!parse_name(entry->d_name, &part, &count))
             continue;
         if (run->count == 0) {
-            run->manifests = calloc(count, sizeof(cJSON *));
+            run->manifests = calloc(count, sizeof(json_object *));
             if (!run->manifests)
                 return NO_MEMORY(f, "the parts");
             run->count = count;
@@ -111,9 +104,9 @@ static int check_manifests(const struct finish *run, struct fail *f)
     if (lost > 0)
         return INVALID(f, "%s: %zu of %zu parts are missing: %s%s", run->parts, lost, run->count, missing,
                        lost > 1 && strlen(missing) + 24 >= sizeof missing ? ", ..." : "");
-    const char *first = text_of(run->manifests[0], "fingerprint");
+    const char *first = json_text_of(run->manifests[0], "fingerprint");
     for (size_t i = 0; i < run->count; i++)
-        if (!*first || strcmp(text_of(run->manifests[i], "fingerprint"), first) != 0)
+        if (!*first || strcmp(json_text_of(run->manifests[i], "fingerprint"), first) != 0)
             return INVALID(f,
                            "%s: part %zu was made of another model, with other options or another version than part 1",
                            run->parts, i + 1);
@@ -135,16 +128,16 @@ static int read_manifests(struct finish *run, struct fail *f)
 /* Checks that the shards of a part have the sizes of its description. */
 static int check_sizes(const struct finish *run, size_t part, struct fail *f)
 {
-    const cJSON *files = cJSON_GetObjectItemCaseSensitive(run->manifests[part - 1], "files"), *file;
-    cJSON_ArrayForEach(file, files)
+    const json_object *files = json_get(run->manifests[part - 1], "files");
+    json_each(file, files)
     {
         struct stat status;
         uint64_t bytes;
-        char *path = path_in_part(run, part, PART_FILES, file->string);
+        char *path = path_in_part(run, part, PART_FILES, file.key);
         if (!path)
             return NO_MEMORY(f, "the parts");
         const bool good =
-            json_integer(file, &bytes) == 0 && stat(path, &status) == 0 && (uint64_t)status.st_size == bytes;
+            json_integer(file.value, &bytes) == 0 && stat(path, &status) == 0 && (uint64_t)status.st_size == bytes;
         const int result = good ? QOBS_OK : INVALID(f, "%s: is not as its part wrote it; make the part again", path);
         free(path);
         RETURN_IF_NOT_OK(result);
@@ -177,7 +170,7 @@ static int check_joined(const struct finish *run, struct fail *f)
 {
     struct model model;
     RETURN_IF_NOT_OK(model_open(&model, run->out.staging, f));
-    const bool complete = cJSON_GetObjectItemCaseSensitive(model.config, "quantization_config") || !model.config_path;
+    const bool complete = json_get(model.config, "quantization_config") || !model.config_path;
     model_close(&model);
     return complete ? QOBS_OK : INVALID(f, "%s: part 1 has no quantization_config", run->parts);
 }
@@ -185,20 +178,17 @@ static int check_joined(const struct finish *run, struct fail *f)
 /* The report of part 1 with the layers of all parts. */
 static char *join_reports(const struct finish *run)
 {
-    cJSON *report = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(run->manifests[0], "report"), 1);
-    cJSON *layers = cJSON_GetObjectItemCaseSensitive(report, "layers");
+    json_object *report = json_copy(json_get(run->manifests[0], "report"));
+    json_object *layers = json_get(report, "layers");
     for (size_t i = 1; i < run->count; i++) {
-        const cJSON *other = cJSON_GetObjectItemCaseSensitive(run->manifests[i], "report"), *layer;
-        cJSON_ArrayForEach(layer, cJSON_GetObjectItemCaseSensitive(other, "layers"))
-        {
-            cJSON_AddItemToArray(layers, cJSON_Duplicate(layer, 1));
-        }
+        const json_object *other = json_get(run->manifests[i], "report");
+        json_each(layer, json_get(other, "layers")) { json_append(layers, json_copy(layer.value)); }
     }
-    cJSON_DeleteItemFromObjectCaseSensitive(report, "part");
-    cJSON_DeleteItemFromObjectCaseSensitive(report, "parts");
-    cJSON_ReplaceItemInObjectCaseSensitive(report, "out", cJSON_CreateString(run->args->out));
-    char *text = json_print_sorted(report);
-    cJSON_Delete(report);
+    json_object_object_del(report, "part");
+    json_object_object_del(report, "parts");
+    json_put_text(report, "out", run->args->out);
+    char *text = json_print(report, JSON_SORTED);
+    json_object_put(report);
     return text;
 }
 
@@ -213,7 +203,7 @@ static int finish(struct finish *run, struct fail *f)
     RETURN_IF_NOT_OK(read_manifests(run, f));
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(check_sizes(run, i, f));
-    const char *model = text_of(run->manifests[0], "model");
+    const char *model = json_text_of(run->manifests[0], "model");
     if (output_directory_open(&run->out, a->out, access(model, F_OK) == 0 ? model : run->parts, a->replace, f) != 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
     for (size_t i = 1; i <= run->count; i++)
@@ -238,7 +228,7 @@ int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *
                                              : finish(&run, &f);
     output_directory_abort(&run.out);
     for (size_t i = 0; i < run.count; i++)
-        cJSON_Delete(run.manifests[i]);
+        json_object_put(run.manifests[i]);
     free(run.manifests);
     free(run.parts);
     if (error) {

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "files/json.h"
-#include "files/json_print.h"
 #include "quantize/report.h"
 
 char *parts_directory(const char *out)
@@ -111,9 +110,9 @@ static int make_fingerprint(const struct quantize_run *run, char *text, size_t s
     for (size_t i = 0; i < run->activations.count; i++)
         hash = add_bytes(hash, run->activations.items[i].data, run->activations.items[i].bytes);
     hash = add_importance(hash, run);
-    cJSON *config = quant_config_json(&run->config, NULL);
-    char *printed = config ? json_print_sorted(config) : NULL;
-    cJSON_Delete(config);
+    json_object *config = quant_config_json(&run->config, NULL);
+    char *printed = config ? json_print(config, JSON_SORTED) : NULL;
+    json_object_put(config);
     if (!printed)
         return NO_MEMORY(f, "the part");
     hash = add_text(hash, printed);
@@ -145,13 +144,12 @@ int part_open(struct quantize_run *run, struct fail *f)
 }
 
 /* Lists the files of this part with their sizes. */
-static cJSON *list_files(const struct quantize_run *run)
+static json_object *list_files(const struct quantize_run *run)
 {
-    cJSON *files = cJSON_CreateObject();
+    json_object *files = json_object_new_object();
     for (size_t i = 0; i < run->layout.shard_count; i++)
         if (run->part_of_shard[i] == run->args->part && run->layout.shards[i].tensors > 0)
-            cJSON_AddItemToObject(files, run->layout.shards[i].path,
-                                  cJSON_CreateNumber((double)run->layout.shards[i].bytes));
+            json_put(files, run->layout.shards[i].path, json_object_new_uint64((uint64_t)run->layout.shards[i].bytes));
     return files;
 }
 
@@ -160,22 +158,22 @@ int part_write_manifest(struct quantize_run *run, struct fail *f)
     char fingerprint[24];
     RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
     char *model = realpath(run->args->model, NULL), *report = report_make(run), *text = NULL;
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "qobs_version", qobs_version());
-    cJSON_AddNumberToObject(json, "part", (double)run->args->part);
-    cJSON_AddNumberToObject(json, "parts", (double)run->args->part_count);
-    cJSON_AddStringToObject(json, "fingerprint", fingerprint);
-    cJSON_AddStringToObject(json, "model", model ? model : run->args->model);
-    cJSON_AddItemToObject(json, "files", list_files(run));
-    cJSON *parsed = NULL;
-    if (report && json_parse_exact(&parsed, run->out.path, "report", report, strlen(report), f) == 0 &&
-        cJSON_AddItemToObject(json, "report", parsed))
-        text = json_print_sorted(json);
+    json_object *json = json_object_new_object();
+    json_put_text(json, "qobs_version", qobs_version());
+    json_put_count(json, "part", (uint64_t)run->args->part);
+    json_put_count(json, "parts", (uint64_t)run->args->part_count);
+    json_put_text(json, "fingerprint", fingerprint);
+    json_put_text(json, "model", model ? model : run->args->model);
+    json_put(json, "files", list_files(run));
+    json_object *parsed = NULL;
+    if (report && json_parse(&parsed, run->out.path, "report", report, strlen(report), f) == 0 &&
+        json_put(json, "report", parsed))
+        text = json_print(json, JSON_SORTED);
     run->out.below = NULL;
     int status = text ? QOBS_OK : NO_MEMORY(f, "the part");
     if (text && output_directory_write(&run->out, PART_MANIFEST, text, strlen(text), f) != 0)
         status = QOBS_ERROR_SYSTEM;
-    cJSON_Delete(json);
+    json_object_put(json);
     free(model);
     free(report);
     free(text);

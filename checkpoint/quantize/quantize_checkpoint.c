@@ -115,10 +115,10 @@ static void mark_used_groups(struct quantize_run *run)
 
 /* Finds the quantization_config that the new one is merged with. It must be that of the whole model: llm-compressor
  * knows no other, and a second one would be read in its place. */
-static const cJSON *find_earlier(const struct quantize_run *run)
+static const json_object *find_earlier(const struct quantize_run *run)
 {
-    const cJSON *earlier = cJSON_GetObjectItemCaseSensitive(run->model.config, "quantization_config");
-    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(earlier, "config_groups");
+    const json_object *earlier = json_get(run->model.config, "quantization_config");
+    const json_object *groups = json_get(earlier, "config_groups");
     return groups ? earlier : NULL;
 }
 
@@ -128,15 +128,15 @@ static const cJSON *find_earlier(const struct quantize_run *run)
 static void keep_codes(struct quantize_run *run)
 {
     const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
-    const cJSON *earlier = find_earlier(run);
+    const json_object *earlier = find_earlier(run);
     bool kept = false, dequantized = false;
     for (size_t i = 0; i < run->weights.count; i++) {
         struct weight *w = &run->weights.items[i];
         const struct source_format *format = w->source_codes.format;
         if (!format)
             continue;
-        const bool keep = compatible ? w->reason != WEIGHT_TAKEN
-                                     : w->reason == WEIGHT_NOT_TARGETED && earlier && format->keeps;
+        const bool keep =
+            compatible ? w->reason != WEIGHT_TAKEN : w->reason == WEIGHT_NOT_TARGETED && earlier && format->keeps;
         if (keep)
             weight_keep_codes(w);
         kept |= keep;

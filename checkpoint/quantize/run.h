@@ -32,8 +32,8 @@ struct weight_job {
     int64_t unit_qparams;          /* qparams of a unit */
     double min, max;               /* of the complete weight, if strategy and set need it */
     float global_scale;
-    void *search_min, *search_max; /* ranges found by search, one for each qparam */
-    double set_amax;               /* the largest magnitude of its set, if there is a global scale */
+    void *search_min, *search_max;            /* ranges found by search, one for each qparam */
+    double set_amax;                          /* the largest magnitude of its set, if there is a global scale */
     void *optimal_scale, *optimal_zero_point; /* found by an optimal observer, one for each qparam */
     qobs_dtype optimal_scale_dtype, optimal_zero_point_dtype;
     double search_error_before, search_error; /* that the optimal observer makes small, before and after */
@@ -70,7 +70,7 @@ struct quantize_run {
     struct model model;
     struct architectures architectures; /* of the model */
     struct quant_config config;
-    const cJSON *earlier; /* the quantization_config that the new one is merged with; NULL: none */
+    const json_object *earlier; /* the quantization_config that the new one is merged with; NULL: none */
     struct weights weights;
     struct activation_scales activations;
     struct importance_sources importance;

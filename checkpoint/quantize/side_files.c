@@ -4,12 +4,11 @@
 /* Writes JSON as Python does, so that the files are those of upstream. */
 #include "quantize/side_files.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/json_print.h"
+#include "files/json.h"
 #include "model/names.h"
 
 int side_files_copy(struct quantize_run *run, struct fail *f)
@@ -35,9 +34,10 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
     return QOBS_OK;
 }
 
-static int write_json(struct quantize_run *run, const char *path, const cJSON *json, struct fail *f)
+static int write_json(struct quantize_run *run, const char *path, const json_object *json, struct fail *f)
 {
-    char *text = json ? json_print_sorted(json) : NULL;
+    const bool sorted = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    char *text = json ? json_print(json, sorted ? JSON_SORTED : JSON_INDENTED) : NULL;
     if (!text)
         return NO_MEMORY(f, path);
     const int result = output_directory_write(&run->out, path, text, strlen(text), f);
@@ -47,30 +47,17 @@ static int write_json(struct quantize_run *run, const char *path, const cJSON *j
 
 int side_files_write_index(struct quantize_run *run, struct fail *f)
 {
-    char size[32];
-    cJSON *index = cJSON_CreateObject(), *metadata = cJSON_AddObjectToObject(index, "metadata");
-    cJSON *map = cJSON_AddObjectToObject(index, "weight_map");
-    snprintf(size, sizeof size, "%" PRIu64, run->layout.data_bytes);
-    bool complete = metadata && map && cJSON_AddItemToObject(metadata, "total_size", json_exact_number(size));
-    cJSON *last = NULL;
+    json_object *index = json_object_new_object(), *metadata = json_put_object(index, "metadata");
+    json_object *map = json_put_object(index, "weight_map");
+    bool complete = map && json_put_count(metadata, "total_size", run->layout.data_bytes);
     for (size_t i = 0; complete && i < run->layout.count; i++) {
         const char *path = run->layout.shards[run->layout.tensors[i].shard].path, *slash = strrchr(path, '/');
-        cJSON *item = cJSON_CreateString(slash ? slash + 1 : path);
-        /* cJSON finds the end of a list by its head; keeping the last item saves the walk over 100,000 names. */
-        complete = item && (item->string = strdup(run->layout.tensors[i].name));
-        if (!complete) {
-            cJSON_Delete(item);
-            break;
-        }
-        item->prev = last;
-        *(last ? &last->next : &map->child) = item;
-        map->child->prev = item;
-        last = item;
+        complete = json_put_text(map, run->layout.tensors[i].name, slash ? slash + 1 : path);
     }
     const int status =
         complete ? write_json(run, run->model.index ? run->model.index : "model.safetensors.index.json", index, f)
                  : NO_MEMORY(f, "the index");
-    cJSON_Delete(index);
+    json_object_put(index);
     return status;
 }
 
@@ -79,16 +66,14 @@ int side_files_write_config(struct quantize_run *run, struct fail *f)
     static const char key[] = "quantization_config";
     if (!run->model.config)
         return QOBS_OK;
-    cJSON *quantization = quant_config_json(&run->config, run->earlier);
+    json_object *quantization = quant_config_json(&run->config, run->earlier);
     if (!quantization)
         return NO_MEMORY(f, key);
     if (run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR)
-        cJSON_DeleteItemFromObjectCaseSensitive(run->model.config, key);
+        json_object_object_del(run->model.config, key);
     else
         model_remove_quantizations(&run->model);
-    if (!cJSON_AddItemToObject(run->model.config, key, quantization)) {
-        cJSON_Delete(quantization);
+    if (!json_put(run->model.config, key, quantization))
         return NO_MEMORY(f, key);
-    }
     return write_json(run, run->model.config_path, run->model.config, f);
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "files/json.h"
-#include "files/json_print.h"
 
 struct quant_word {
     const char *name;
@@ -57,99 +56,104 @@ static int find_word(const struct quant_word *words, const char *text, const cha
 /* ---- Members ----------------------------------------------------------------------------------------------------- */
 
 /* Reads the value of one member. Returns 1 if there is no such member. */
-static int read_number(int64_t *value, int64_t least, int64_t most, const cJSON *item, const char *where,
+static int read_number(int64_t *value, int64_t least, int64_t most, const struct json_item *item, const char *where,
                        struct fail *f)
 {
     struct json_words words;
     uint64_t number;
-    if (json_integer(item, &number) != 0 || (int64_t)number < least || (int64_t)number > most)
-        return fail(f, "%s: %s is %s; whole numbers from %lld to %lld are allowed", where, item->string,
-                    json_describe(item, &words), (long long)least, (long long)most);
+    if (json_integer(item->value, &number) != 0 || (int64_t)number < least || (int64_t)number > most)
+        return fail(f, "%s: %s is %s; whole numbers from %lld to %lld are allowed", where, item->key,
+                    json_describe(item->value, &words), (long long)least, (long long)most);
     *value = (int64_t)number;
     return 0;
 }
 
-static int read_bool(bool *value, const cJSON *item, const char *where, struct fail *f)
+static int read_bool(bool *value, const struct json_item *item, const char *where, struct fail *f)
 {
     struct json_words words;
-    if (!cJSON_IsBool(item))
-        return fail(f, "%s: %s is %s; true and false are allowed", where, item->string, json_describe(item, &words));
-    *value = cJSON_IsTrue(item);
+    if (!json_is_bool(item->value))
+        return fail(f, "%s: %s is %s; true and false are allowed", where, item->key,
+                    json_describe(item->value, &words));
+    *value = json_is_true(item->value);
     return 0;
 }
 
-static int read_word(int *value, const struct quant_word *words, const cJSON *item, const char *where, struct fail *f)
+static int read_word(int *value, const struct quant_word *words, const struct json_item *item, const char *where,
+                     struct fail *f)
 {
     struct json_words described;
-    if (cJSON_IsNull(item) && words == dtypes) {
+    if (!item->value && words == dtypes) {
         *value = QUANT_DTYPE_NONE;
         return 0;
     }
-    if (!cJSON_IsString(item))
-        return fail(f, "%s: %s is %s; a string is needed", where, item->string, json_describe(item, &described));
-    return find_word(words, item->valuestring, where, item->string, value, f);
+    if (!json_is_string(item->value))
+        return fail(f, "%s: %s is %s; a string is needed", where, item->key, json_describe(item->value, &described));
+    return find_word(words, json_text(item->value), where, item->key, value, f);
 }
 
-static int read_text(char **value, const cJSON *item, const char *where, struct fail *f)
+static int read_text(char **value, const struct json_item *item, const char *where, struct fail *f)
 {
     struct json_words words;
     free(*value);
     *value = NULL;
-    if (cJSON_IsNull(item) || cJSON_IsFalse(item))
+    if (!item->value || (json_is_bool(item->value) && !json_is_true(item->value)))
         return 0;
-    if (!cJSON_IsString(item))
-        return fail(f, "%s: %s is %s; a string or null is needed", where, item->string, json_describe(item, &words));
-    *value = strdup(item->valuestring);
+    if (!json_is_string(item->value))
+        return fail(f, "%s: %s is %s; a string or null is needed", where, item->key,
+                    json_describe(item->value, &words));
+    *value = strdup(json_text(item->value));
     return *value ? 0 : fail(f, "%s: no memory", where);
 }
 
-static int read_dynamic(enum quant_dynamic *dynamic, const cJSON *item, const char *where, struct fail *f)
+static int read_dynamic(enum quant_dynamic *dynamic, const struct json_item *item, const char *where, struct fail *f)
 {
     struct json_words words;
-    if (cJSON_IsBool(item))
-        *dynamic = cJSON_IsTrue(item) ? QUANT_DYNAMIC : QUANT_STATIC;
-    else if (cJSON_IsString(item) && strcmp(item->valuestring, "local") == 0)
+    if (json_is_bool(item->value))
+        *dynamic = json_is_true(item->value) ? QUANT_DYNAMIC : QUANT_STATIC;
+    else if (json_is_string(item->value) && strcmp(json_text(item->value), "local") == 0)
         *dynamic = QUANT_LOCAL;
     else
-        return fail(f, "%s: dynamic is %s; true, false and \"local\" are allowed", where, json_describe(item, &words));
+        return fail(f, "%s: dynamic is %s; true, false and \"local\" are allowed", where,
+                    json_describe(item->value, &words));
     return 0;
 }
 
-static int read_block(int64_t *block, const cJSON *item, const char *where, struct fail *f)
+static int read_block(int64_t *block, const struct json_item *item, const char *where, struct fail *f)
 {
     struct json_words words;
     block[0] = block[1] = 0;
-    if (cJSON_IsNull(item))
+    if (!item->value)
         return 0;
-    if (!cJSON_IsArray(item) || cJSON_GetArraySize(item) != 2)
-        return fail(f, "%s: block_structure is %s; two whole numbers are needed", where, json_describe(item, &words));
+    if (!json_is_array(item->value) || json_count(item->value) != 2)
+        return fail(f, "%s: block_structure is %s; two whole numbers are needed", where,
+                    json_describe(item->value, &words));
     for (int i = 0; i < 2; i++) {
         uint64_t number;
-        if (json_integer(cJSON_GetArrayItem(item, i), &number) != 0 || number == 0 || number > 1 << 20)
+        if (json_integer(json_at(item->value, (size_t)i), &number) != 0 || number == 0 || number > 1 << 20)
             return fail(f, "%s: block_structure[%d] is %s; whole numbers from 1 to 1048576 are allowed", where, i,
-                        json_describe(cJSON_GetArrayItem(item, i), &words));
+                        json_describe(json_at(item->value, (size_t)i), &words));
         block[i] = (int64_t)number;
     }
     return 0;
 }
 
-static int read_kwargs(cJSON **kwargs, const cJSON *item, const char *where, struct fail *f)
+static int read_kwargs(json_object **kwargs, const struct json_item *item, const char *where, struct fail *f)
 {
     struct json_words words;
-    cJSON_Delete(*kwargs);
+    json_object_put(*kwargs);
     *kwargs = NULL;
-    if (cJSON_IsNull(item))
+    if (!item->value)
         return 0;
-    if (!cJSON_IsObject(item))
-        return fail(f, "%s: observer_kwargs is %s; an object is needed", where, json_describe(item, &words));
-    *kwargs = cJSON_Duplicate(item, 1);
+    if (!json_is_object(item->value))
+        return fail(f, "%s: observer_kwargs is %s; an object is needed", where, json_describe(item->value, &words));
+    *kwargs = json_copy(item->value);
     return *kwargs ? 0 : fail(f, "%s: no memory", where);
 }
 
 /* Reads one member. Returns 1 if QuantizationArgs has none of this name. */
-static int read_member(struct quant_args *a, const cJSON *item, const char *where, struct fail *f)
+static int read_member(struct quant_args *a, const struct json_item *item, const char *where, struct fail *f)
 {
-    const char *key = item->string;
+    const char *key = item->key;
     int64_t number = 0;
     int word = 0, result = 0;
     if (strcmp(key, "num_bits") == 0) {
@@ -157,7 +161,7 @@ static int read_member(struct quant_args *a, const cJSON *item, const char *wher
         a->num_bits = (int)number;
     } else if (strcmp(key, "group_size") == 0) {
         a->group_size = 0;
-        if (!cJSON_IsNull(item) && !(cJSON_IsNumber(item) && item->valuedouble == -1))
+        if (!!item->value && !(json_is_number(item->value) && json_object_get_double(item->value) == -1))
             result = read_number(&a->group_size, 1, INT64_C(1) << 40, item, where, f);
     } else if (strcmp(key, "symmetric") == 0) {
         result = read_bool(&a->symmetric, item, where, f);
@@ -165,8 +169,8 @@ static int read_member(struct quant_args *a, const cJSON *item, const char *wher
         result = read_word(&word, types, item, where, f);
         a->type = (enum quant_type)word;
     } else if (strcmp(key, "strategy") == 0) {
-        result = cJSON_IsNull(item) ? 0 : read_word(&word, strategies, item, where, f);
-        a->strategy = cJSON_IsNull(item) ? a->strategy : (enum quant_strategy)word;
+        result = !item->value ? 0 : read_word(&word, strategies, item, where, f);
+        a->strategy = !item->value ? a->strategy : (enum quant_strategy)word;
     } else if (strcmp(key, "scale_dtype") == 0 || strcmp(key, "zp_dtype") == 0) {
         result = read_word(&word, dtypes, item, where, f);
         *(*key == 's' ? &a->scale_dtype : &a->zp_dtype) = (enum quant_dtype)word;
@@ -184,22 +188,21 @@ static int read_member(struct quant_args *a, const cJSON *item, const char *wher
     return result;
 }
 
-int quant_args_read(struct quant_args *args, const cJSON *json, const char *where, struct fail *f)
+int quant_args_read(struct quant_args *args, const json_object *json, const char *where, struct fail *f)
 {
     struct json_words words;
     bool has_strategy = false;
-    const cJSON *item;
     *args = (struct quant_args){.num_bits = 8, .symmetric = true, .strategy = QUANT_TENSOR};
-    if (!cJSON_IsObject(json))
+    if (!json_is_object(json))
         return fail(f, "%s: is %s; an object is needed", where, json_describe(json, &words));
-    cJSON_ArrayForEach(item, json)
+    json_each(item, json)
     {
-        const int result = read_member(args, item, where, f);
+        const int result = read_member(args, &item, where, f);
         if (result > 0)
-            return fail(f, "%s: has the member '%.80s', which is unknown", where, item->string);
+            return fail(f, "%s: has the member '%.80s', which is unknown", where, item.key);
         if (result != 0)
             return -1;
-        has_strategy |= strcmp(item->string, "strategy") == 0 && !cJSON_IsNull(item);
+        has_strategy |= strcmp(item.key, "strategy") == 0 && item.value;
     }
     if (!has_strategy)
         args->strategy = args->group_size > 0           ? QUANT_GROUP
@@ -211,42 +214,41 @@ int quant_args_read(struct quant_args *args, const cJSON *json, const char *wher
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static cJSON *string_or_null(const char *text) { return text ? cJSON_CreateString(text) : cJSON_CreateNull(); }
-
-static cJSON *block_json(const int64_t *block)
+static bool put_text_or_null(json_object *json, const char *key, const char *text)
 {
-    const int numbers[2] = {(int)block[0], (int)block[1]};
-    return block[0] > 0 ? cJSON_CreateIntArray(numbers, 2) : cJSON_CreateNull();
+    return text ? json_put_text(json, key, text) : json_put(json, key, NULL);
 }
 
-cJSON *quant_args_json(const struct quant_args *a)
+static bool put_block(json_object *json, const char *key, const int64_t *block)
 {
-    cJSON *json = cJSON_CreateObject();
-    cJSON *const items[] = {cJSON_CreateNumber(a->num_bits),
-                            cJSON_CreateString(word_name(types, a->type)),
-                            cJSON_CreateBool(a->symmetric),
-                            a->group_size > 0 ? cJSON_CreateNumber((double)a->group_size) : cJSON_CreateNull(),
-                            cJSON_CreateString(word_name(strategies, a->strategy)),
-                            block_json(a->block_structure),
-                            a->dynamic == QUANT_LOCAL ? cJSON_CreateString("local")
-                                                      : cJSON_CreateBool(a->dynamic == QUANT_DYNAMIC),
-                            string_or_null(a->actorder),
-                            string_or_null(dtype_json[a->scale_dtype]),
-                            string_or_null(dtype_json[a->zp_dtype]),
-                            string_or_null(a->observer),
-                            a->observer_kwargs ? cJSON_Duplicate(a->observer_kwargs, 1) : cJSON_CreateObject()};
-    static const char *const keys[] = {"num_bits",        "type",           "symmetric", "group_size",  "strategy",
-                                       "block_structure", "dynamic",        "actorder",  "scale_dtype", "zp_dtype",
-                                       "observer",        "observer_kwargs"};
-    bool complete = json != NULL;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!items[i] || !json || !cJSON_AddItemToObject(json, keys[i], items[i])) {
-            cJSON_Delete(items[i]);
-            complete = false;
-        }
+    if (block[0] == 0)
+        return json_put(json, key, NULL);
+    json_object *array = json_put_array(json, key);
+    return json_append(array, json_object_new_int64(block[0])) && json_append(array, json_object_new_int64(block[1]));
+}
+
+json_object *quant_args_json(const struct quant_args *a)
+{
+    json_object *json = json_object_new_object();
+    json_object *kwargs = a->observer_kwargs ? json_copy(a->observer_kwargs) : json_object_new_object();
+    bool complete = json && kwargs;
+    complete &= json_put_count(json, "num_bits", (uint64_t)a->num_bits);
+    complete &= json_put_text(json, "type", word_name(types, a->type));
+    complete &= json_put_bool(json, "symmetric", a->symmetric);
+    complete &= a->group_size > 0 ? json_put_count(json, "group_size", (uint64_t)a->group_size)
+                                  : json_put(json, "group_size", NULL);
+    complete &= json_put_text(json, "strategy", word_name(strategies, a->strategy));
+    complete &= put_block(json, "block_structure", a->block_structure);
+    complete &= a->dynamic == QUANT_LOCAL ? json_put_text(json, "dynamic", "local")
+                                          : json_put_bool(json, "dynamic", a->dynamic == QUANT_DYNAMIC);
+    complete &= put_text_or_null(json, "actorder", a->actorder);
+    complete &= put_text_or_null(json, "scale_dtype", dtype_json[a->scale_dtype]);
+    complete &= put_text_or_null(json, "zp_dtype", dtype_json[a->zp_dtype]);
+    complete &= put_text_or_null(json, "observer", a->observer);
+    complete &= json_put(json, "observer_kwargs", kwargs);
     if (complete)
         return json;
-    cJSON_Delete(json);
+    json_object_put(json);
     return NULL;
 }
 
@@ -255,7 +257,7 @@ int quant_args_copy(struct quant_args *to, const struct quant_args *from, struct
     *to = *from;
     to->actorder = from->actorder ? strdup(from->actorder) : NULL;
     to->observer = from->observer ? strdup(from->observer) : NULL;
-    to->observer_kwargs = from->observer_kwargs ? cJSON_Duplicate(from->observer_kwargs, 1) : NULL;
+    to->observer_kwargs = from->observer_kwargs ? json_copy(from->observer_kwargs) : NULL;
     const bool complete = !to->actorder == !from->actorder && !to->observer == !from->observer &&
                           !to->observer_kwargs == !from->observer_kwargs;
     return complete ? 0 : fail(f, "no memory for a scheme");
@@ -265,7 +267,7 @@ void quant_args_free(struct quant_args *args)
 {
     free(args->actorder);
     free(args->observer);
-    cJSON_Delete(args->observer_kwargs);
+    json_object_put(args->observer_kwargs);
     *args = (struct quant_args){0};
 }
 
@@ -281,40 +283,27 @@ static bool is_float_setting(const char *key)
     return false;
 }
 
-static int set_kwarg(struct quant_args *a, const char *key, cJSON *value, struct fail *f)
+static int set_kwarg(struct quant_args *a, const char *key, json_object *value, struct fail *f)
 {
     if (!a->observer_kwargs)
-        a->observer_kwargs = cJSON_CreateObject();
-    if (cJSON_IsNumber(value) && is_float_setting(key)) {
-        cJSON *number = json_python_float(value->valuedouble);
-        cJSON_Delete(value);
+        a->observer_kwargs = json_object_new_object();
+    if (json_is_number(value) && is_float_setting(key)) {
+        json_object *number = json_python_float(json_object_get_double(value));
+        json_object_put(value);
         value = number;
     }
-    cJSON_DeleteItemFromObjectCaseSensitive(a->observer_kwargs, key);
-    if (a->observer_kwargs && value && cJSON_AddItemToObject(a->observer_kwargs, key, value))
-        return 0;
-    cJSON_Delete(value);
-    return fail(f, "--set: no memory");
+    return value && json_put(a->observer_kwargs, key, value) ? 0 : fail(f, "--set: no memory");
 }
 
 int quant_args_set(struct quant_args *args, const char *key, const char *value, struct fail *f)
 {
-    cJSON *item = cJSON_ParseWithOpts(value, NULL, 1);
-    if (!item)
-        item = cJSON_CreateString(value); /* a bare word */
-    if (item && !item->string) {
-        item->string = cJSON_malloc(strlen(key) + 1);
-        if (item->string)
-            memcpy(item->string, key, strlen(key) + 1);
-    }
-    if (!item || !item->string) {
-        cJSON_Delete(item);
-        return fail(f, "--set: no memory");
-    }
-    const int result = read_member(args, item, "--set", f);
+    struct json_item item = {.key = key};
+    if (json_parse_value(&item.value, value) != 0)
+        item.value = json_object_new_string(value); /* a bare word */
+    const int result = read_member(args, &item, "--set", f);
     if (result > 0)
-        return set_kwarg(args, key, item, f);
-    cJSON_Delete(item);
+        return set_kwarg(args, key, item.value, f);
+    json_object_put(item.value);
     return result;
 }
 
@@ -332,7 +321,6 @@ static int append(char *text, size_t size, const char *format, ...)
 
 int quant_args_settings(const struct quant_args *a, char *text, size_t size, struct fail *f)
 {
-    const cJSON *item;
     *text = '\0';
     int result = append(text, size, "num_bits=%d type=%s symmetric=%s strategy=%s", a->num_bits,
                         word_name(types, a->type), a->symmetric ? "true" : "false", word_name(strategies, a->strategy));
@@ -343,10 +331,10 @@ int quant_args_settings(const struct quant_args *a, char *text, size_t size, str
                         (long long)a->block_structure[1]);
     if (result == 0 && a->scale_dtype != QUANT_DTYPE_NONE)
         result = append(text, size, " scale_dtype=%s", word_name(dtypes, a->scale_dtype));
-    cJSON_ArrayForEach(item, a->observer_kwargs)
+    json_each(item, a->observer_kwargs)
     {
-        char *value = json_print_sorted(item);
-        result = result == 0 && value ? append(text, size, " %s=%s", item->string, value) : -1;
+        char *value = json_print(item.value, JSON_LINE);
+        result = result == 0 && value ? append(text, size, " %s=%s", item.key, value) : -1;
         free(value);
     }
     return result == 0 ? 0 : fail(f, "the settings of the scheme are too long");

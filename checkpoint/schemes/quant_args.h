@@ -5,7 +5,7 @@
  * qobs preset that they mean. */
 #pragma once
 
-#include <cjson/cJSON.h>
+#include "files/json.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,17 +39,17 @@ struct quant_args {
     enum quant_dynamic dynamic;
     char *actorder; /* NULL: null */
     enum quant_dtype scale_dtype, zp_dtype;
-    char *observer;         /* such as "memoryless_mse"; NULL: null, which means memoryless_minmax for weights */
-    cJSON *observer_kwargs; /* an object, or NULL: {} */
+    char *observer;               /* such as "memoryless_mse"; NULL: null, which means memoryless_minmax for weights */
+    json_object *observer_kwargs; /* an object, or NULL: {} */
 };
 
 /* Reads an object of JSON. Absent members have the defaults of QuantizationArgs (num_bits 8, type int, symmetric true,
  * strategy by group_size and block_structure as its validators do). `where` begins the message of a failure. Fails for
  * unknown members, values of wrong kinds and combinations that QuantizationArgs refuses. */
-int quant_args_read(struct quant_args *args, const cJSON *json, const char *where, struct fail *f);
+int quant_args_read(struct quant_args *args, const json_object *json, const char *where, struct fail *f);
 
 /* Returns the object with every member, as compressed-tensors writes it. NULL: no memory. */
-cJSON *quant_args_json(const struct quant_args *args);
+json_object *quant_args_json(const struct quant_args *args);
 
 /* Copies deeply. Returns -1 if there is no memory. */
 int quant_args_copy(struct quant_args *to, const struct quant_args *from, struct fail *f);

@@ -95,32 +95,31 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static int read_names(char ***list, size_t *count, const cJSON *json, const char *where, const char *key,
+static int read_names(char ***list, size_t *count, const json_object *json, const char *where, const char *key,
                       struct fail *f)
 {
     struct json_words words;
-    const cJSON *item;
-    if (!json || cJSON_IsNull(json))
+    if (!json)
         return 0;
-    if (cJSON_IsString(json))
-        return add_text(list, count, json->valuestring, f);
-    if (!cJSON_IsArray(json))
+    if (json_is_string(json))
+        return add_text(list, count, json_text(json), f);
+    if (!json_is_array(json))
         return fail(f, "%s: %s is %s; a list of strings is needed", where, key, json_describe(json, &words));
-    cJSON_ArrayForEach(item, json)
+    json_each(item, json)
     {
-        if (!cJSON_IsString(item))
-            return fail(f, "%s: %s holds %s; strings are needed", where, key, json_describe(item, &words));
-        if (add_text(list, count, item->valuestring, f) != 0)
+        if (!json_is_string(item.value))
+            return fail(f, "%s: %s holds %s; strings are needed", where, key, json_describe(item.value, &words));
+        if (add_text(list, count, json_text(item.value), f) != 0)
             return -1;
     }
     return 0;
 }
 
-static int read_args(struct quant_args *args, bool *has, const cJSON *json, const char *where, const char *key,
+static int read_args(struct quant_args *args, bool *has, const json_object *json, const char *where, const char *key,
                      struct fail *f)
 {
     char path[256];
-    if (!json || cJSON_IsNull(json))
+    if (!json)
         return 0;
     snprintf(path, sizeof path, "%.150s: %.60s", where, key);
     *has = true;
@@ -129,49 +128,50 @@ static int read_args(struct quant_args *args, bool *has, const cJSON *json, cons
 
 /* Reads the member "format" of a group or a configuration. A configuration may have "mixed-precision" and "dense",
  * which say nothing about a group. */
-static int read_format(enum quant_format *format, const cJSON *json, bool joint, const char *where, struct fail *f)
+static int read_format(enum quant_format *format, const json_object *json, bool joint, const char *where,
+                       struct fail *f)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "format");
+    const json_object *item = json_get(json, "format");
     struct json_words words;
-    if (!item || cJSON_IsNull(item))
+    if (!item)
         return 0;
-    if (!cJSON_IsString(item))
+    if (!json_is_string(item))
         return fail(f, "%s: format is %s; a string is needed", where, json_describe(item, &words));
-    if (joint && (strcmp(item->valuestring, "mixed-precision") == 0 || strcmp(item->valuestring, "dense") == 0))
+    if (joint && (strcmp(json_text(item), "mixed-precision") == 0 || strcmp(json_text(item), "dense") == 0))
         return 0;
-    return quant_format_find(item->valuestring, format, where, f);
+    return quant_format_find(json_text(item), format, where, f);
 }
 
 /* Reads one entry of config_groups: a scheme, or a list of targets under the name of a preset. */
-static int read_group(struct quant_config *config, const cJSON *json, const char *where, struct fail *f)
+static int read_group(struct quant_config *config, const char *name, const json_object *json, const char *where,
+                      struct fail *f)
 {
     static const char *const keys[] = {"targets", "weights", "input_activations", "output_activations", "format"};
     char path[256];
-    const cJSON *item;
-    struct quant_group *group = add_group(config, json->string, f);
+    struct quant_group *group = add_group(config, name, f);
     if (!group)
         return -1;
-    snprintf(path, sizeof path, "%.150s: %.80s", where, json->string);
-    if (cJSON_IsArray(json))
-        return use_preset(group, json->string, f) != 0 ||
+    snprintf(path, sizeof path, "%.150s: %.80s", where, name);
+    if (json_is_array(json))
+        return use_preset(group, name, f) != 0 ||
                        read_names(&group->targets, &group->target_count, json, path, "targets", f) != 0
                    ? -1
                    : 0;
-    cJSON_ArrayForEach(item, json)
+    json_each(item, json)
     {
         size_t k = 0;
-        while (k < sizeof keys / sizeof *keys && strcmp(keys[k], item->string) != 0)
+        while (k < sizeof keys / sizeof *keys && strcmp(keys[k], item.key) != 0)
             k++;
         if (k == sizeof keys / sizeof *keys)
             return fail(f,
                         "%s: has the member '%.80s'; known are targets, weights, input_activations, "
                         "output_activations and format",
-                        path, item->string);
+                        path, item.key);
     }
-    const cJSON *targets = cJSON_GetObjectItemCaseSensitive(json, "targets");
-    const cJSON *weights = cJSON_GetObjectItemCaseSensitive(json, "weights");
-    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(json, "input_activations");
-    const cJSON *outputs = cJSON_GetObjectItemCaseSensitive(json, "output_activations");
+    const json_object *targets = json_get(json, "targets");
+    const json_object *weights = json_get(json, "weights");
+    const json_object *inputs = json_get(json, "input_activations");
+    const json_object *outputs = json_get(json, "output_activations");
     if (read_names(&group->targets, &group->target_count, targets, path, "targets", f) != 0 ||
         read_args(&group->weights, &group->has_weights, weights, path, "weights", f) != 0 ||
         read_args(&group->inputs, &group->has_inputs, inputs, path, "input_activations", f) != 0 ||
@@ -181,16 +181,16 @@ static int read_group(struct quant_config *config, const cJSON *json, const char
     return 0;
 }
 
-int quant_config_parse(struct quant_config *config, const cJSON *json, const char *where, struct fail *f)
+int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f)
 {
-    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(json, "config_groups"), *item;
-    const cJSON *ignore = cJSON_GetObjectItemCaseSensitive(json, "ignore");
-    const cJSON *kv_cache = cJSON_GetObjectItemCaseSensitive(json, "kv_cache_scheme");
-    if (!cJSON_IsObject(groups) || !groups->child)
+    const json_object *groups = json_get(json, "config_groups");
+    const json_object *ignore = json_get(json, "ignore");
+    const json_object *kv_cache = json_get(json, "kv_cache_scheme");
+    if (!json_is_object(groups) || json_count(groups) == 0)
         return fail(f, "%s: has no config_groups; an object with a group at least is needed", where);
-    cJSON_ArrayForEach(item, groups)
+    json_each(item, groups)
     {
-        if (read_group(config, item, where, f) != 0)
+        if (read_group(config, item.key, item.value, where, f) != 0)
             return -1;
     }
     if (read_names(&config->ignore, &config->ignore_count, ignore, where, "ignore", f) != 0 ||
@@ -202,16 +202,16 @@ int quant_config_parse(struct quant_config *config, const cJSON *json, const cha
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f)
 {
     struct mapped map;
-    cJSON *json;
+    json_object *json;
     if (mapped_open(&map, path, f) != 0)
         return -1;
-    int result = json_parse_exact(&json, path, "quantization_config", map.data, map.size, f);
+    int result = json_parse(&json, path, "quantization_config", map.data, map.size, f);
     mapped_close(&map);
     if (result != 0)
         return -1;
-    const cJSON *inner = cJSON_GetObjectItemCaseSensitive(json, "quantization_config");
+    const json_object *inner = json_get(json, "quantization_config");
     result = quant_config_parse(config, inner ? inner : json, path, f);
-    cJSON_Delete(json);
+    json_object_put(json);
     return result;
 }
 

@@ -39,7 +39,7 @@ struct quant_config {
     struct quant_group *groups; /* the first that matches a tensor has it */
     size_t group_count;
     enum quant_format format; /* of groups that have none of their own; NONE: by their schemes */
-    char **ignore; /* as given, then what was found (choose_list_ignored) */
+    char **ignore;            /* as given, then what was found (choose_list_ignored) */
     size_t ignore_count;
     bool joins_ignore; /* a second run keeps both lists; upstream loses the new one */
     bool has_kv_cache;
@@ -62,7 +62,7 @@ const char *quant_scheme_name(size_t index, const char **summary);
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f);
 
 /* Reads it from parsed JSON, as in the config.json of a quantized model. */
-int quant_config_parse(struct quant_config *config, const cJSON *json, const char *where, struct fail *f);
+int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f);
 
 /* Reads a recipe of llm-compressor in YAML or JSON: stages with a QuantizationModifier (scheme or config_groups,
  * targets, ignore, kv_cache_scheme, observer overrides). Modifiers of other kinds are refused by name. */
@@ -77,6 +77,6 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
 
 /* Returns quantization_config. `earlier`, if not NULL, is the quantization_config that config.json had: if it is one of
  * compressed-tensors, it is merged as upstream merges it. NULL: no memory. */
-cJSON *quant_config_json(const struct quant_config *config, const cJSON *earlier);
+json_object *quant_config_json(const struct quant_config *config, const json_object *earlier);
 
 void quant_config_free(struct quant_config *config);

@@ -15,122 +15,135 @@ struct tree {
     bool failed;
 };
 
-static void add(struct tree *t, cJSON *object, const char *key, cJSON *item)
+static void add_or_null(struct tree *t, json_object *object, const char *key, json_object *item)
 {
-    if (object && item && cJSON_AddItemToObject(object, key, item))
-        return;
-    cJSON_Delete(item);
-    t->failed = true;
+    t->failed |= !json_put(object, key, item);
 }
 
-/* cJSON takes no list that is NULL. */
-static cJSON *texts(char *const *list, size_t count)
+static void add(struct tree *t, json_object *object, const char *key, json_object *item)
 {
-    return count > 0 ? cJSON_CreateStringArray((const char *const *)list, (int)count) : cJSON_CreateArray();
+    t->failed |= !item;
+    add_or_null(t, object, key, item);
 }
 
-static cJSON *args_or_null(bool has, const struct quant_args *args)
+static void add_text(struct tree *t, json_object *object, const char *key, const char *text)
 {
-    return has ? quant_args_json(args) : cJSON_CreateNull();
+    t->failed |= !(text ? json_put_text(object, key, text) : json_put(object, key, NULL));
 }
 
-static cJSON *group_json(struct tree *t, const struct quant_group *g)
+static void add_texts(struct tree *t, json_object *object, const char *key, char *const *list, size_t count)
 {
-    const char *format = g->used ? quant_format_name(g->format) : NULL;
-    cJSON *json = cJSON_CreateObject();
-    add(t, json, "targets", texts(g->targets, g->target_count));
-    add(t, json, "format", format ? cJSON_CreateString(format) : cJSON_CreateNull());
-    add(t, json, "weights", args_or_null(g->has_weights, &g->weights));
-    add(t, json, "input_activations", args_or_null(g->has_inputs, &g->inputs));
-    add(t, json, "output_activations", args_or_null(g->has_outputs, &g->outputs));
+    json_object *array = json_put_array(object, key);
+    t->failed |= !array;
+    for (size_t i = 0; i < count; i++)
+        t->failed |= !json_append_text(array, list[i]);
+}
+
+static void add_args(struct tree *t, json_object *object, const char *key, bool has, const struct quant_args *args)
+{
+    if (has)
+        add(t, object, key, quant_args_json(args));
+    else
+        add_or_null(t, object, key, NULL);
+}
+
+static json_object *group_json(struct tree *t, const struct quant_group *g)
+{
+    json_object *json = json_object_new_object();
+    add_texts(t, json, "targets", g->targets, g->target_count);
+    add_text(t, json, "format", g->used ? quant_format_name(g->format) : NULL);
+    add_args(t, json, "weights", g->has_weights, &g->weights);
+    add_args(t, json, "input_activations", g->has_inputs, &g->inputs);
+    add_args(t, json, "output_activations", g->has_outputs, &g->outputs);
     return json;
 }
 
 /* Returns the one format of the groups, "mixed-precision" for several, "dense" for none. */
-static const char *joint_format(const cJSON *groups)
+static const char *joint_format(const json_object *groups)
 {
     const char *format = NULL;
-    const cJSON *group;
-    cJSON_ArrayForEach(group, groups)
+    json_each(group, groups)
     {
-        const cJSON *item = cJSON_GetObjectItemCaseSensitive(group, "format");
-        if (!cJSON_IsString(item))
-            continue;
-        if (format && strcmp(format, item->valuestring) != 0)
+        const char *other = json_text(json_get(group.value, "format"));
+        if (format && other && strcmp(format, other) != 0)
             return "mixed-precision";
-        format = item->valuestring;
+        format = other ? other : format;
     }
     return format ? format : "dense";
 }
 
 /* Adds the groups under free names, those of an earlier configuration first. */
-static cJSON *groups_json(struct tree *t, const struct quant_config *config, const cJSON *earlier)
+static json_object *groups_json(struct tree *t, const struct quant_config *config, const json_object *earlier)
 {
-    const cJSON *before = cJSON_GetObjectItemCaseSensitive(earlier, "config_groups");
-    cJSON *groups = before ? cJSON_Duplicate(before, 1) : cJSON_CreateObject();
+    const json_object *before = json_get(earlier, "config_groups");
+    json_object *groups = before ? json_copy(before) : json_object_new_object();
     for (size_t i = 0; i < config->group_count; i++) {
         char name[160];
         snprintf(name, sizeof name, "%.100s", config->groups[i].name);
-        for (int k = 1; cJSON_GetObjectItemCaseSensitive(groups, name); k++)
+        for (int k = 1; json_has(groups, name); k++)
             snprintf(name, sizeof name, "config_group_%d", k);
         add(t, groups, name, group_json(t, &config->groups[i]));
     }
     return groups;
 }
 
-/* Returns the earlier ignore list without the names that the new targets name, and the new one if both are joined. */
-static cJSON *merged_ignore(struct tree *t, const struct quant_config *config, const cJSON *earlier)
+/* Adds the earlier ignore list without the names that the new targets name, and the new one if both are joined. */
+static void add_merged_ignore(struct tree *t, json_object *json, const struct quant_config *config,
+                              const json_object *earlier)
 {
-    const cJSON *before = cJSON_GetObjectItemCaseSensitive(earlier, "ignore"), *item;
-    cJSON *kept = cJSON_CreateArray();
+    const json_object *before = json_get(earlier, "ignore");
+    json_object *kept = json_put_array(json, "ignore");
     struct fail f;
-    cJSON_ArrayForEach(item, before)
+    json_each(item, before)
     {
         bool targeted = false;
-        if (!cJSON_IsString(item))
+        const char *entry = json_text(item.value);
+        if (!entry)
             continue;
-        for (size_t g = 0; g < config->group_count && strncmp(item->valuestring, "re:", 3) != 0; g++) {
+        for (size_t g = 0; g < config->group_count && strncmp(entry, "re:", 3) != 0; g++) {
             struct matcher *m;
             const struct quant_group *group = &config->groups[g];
             if (matcher_create(&m, (const char *const *)group->targets, group->target_count, "targets", &f) != 0) {
                 t->failed = true;
                 continue;
             }
-            targeted |= matcher_find(m, item->valuestring, strlen(item->valuestring)) >= 0;
+            targeted |= matcher_find(m, entry, strlen(entry)) >= 0;
             matcher_free(m);
         }
-        if (!targeted && !cJSON_AddItemToArray(kept, cJSON_Duplicate(item, 1)))
-            t->failed = true;
+        t->failed |= !targeted && !json_append_text(kept, entry);
     }
     for (size_t i = 0; config->joins_ignore && i < config->ignore_count; i++) {
         bool there = false;
-        cJSON_ArrayForEach(item, kept) { there |= strcmp(item->valuestring, config->ignore[i]) == 0; }
-        if (!there && !cJSON_AddItemToArray(kept, cJSON_CreateString(config->ignore[i])))
-            t->failed = true;
+        json_each(item, kept) there |= strcmp(json_text(item.value), config->ignore[i]) == 0;
+        t->failed |= !there && !json_append_text(kept, config->ignore[i]);
     }
-    return kept;
 }
 
-cJSON *quant_config_json(const struct quant_config *config, const cJSON *earlier)
+json_object *quant_config_json(const struct quant_config *config, const json_object *earlier)
 {
     struct tree t = {0};
-    cJSON *json = cJSON_CreateObject();
-    if (!cJSON_GetObjectItemCaseSensitive(earlier, "config_groups"))
+    json_object *json = json_object_new_object();
+    if (!json_get(earlier, "config_groups"))
         earlier = NULL;
-    const cJSON *kv_cache = cJSON_GetObjectItemCaseSensitive(earlier, "kv_cache_scheme");
-    cJSON *groups = groups_json(&t, config, earlier);
-    add(&t, json, "quant_method", cJSON_CreateString("compressed-tensors"));
-    add(&t, json, "version", cJSON_CreateString("0.19.0"));
-    add(&t, json, "format", cJSON_CreateString(joint_format(groups)));
-    add(&t, json, "quantization_status", cJSON_CreateString("compressed"));
-    add(&t, json, "global_compression_ratio", cJSON_CreateNull());
-    add(&t, json, "ignore", earlier ? merged_ignore(&t, config, earlier) : texts(config->ignore, config->ignore_count));
-    add(&t, json, "kv_cache_scheme",
-        kv_cache ? cJSON_Duplicate(kv_cache, 1) : args_or_null(config->has_kv_cache, &config->kv_cache));
-    add(&t, json, "transform_config", cJSON_CreateObject());
+    const json_object *kv_cache = json_get(earlier, "kv_cache_scheme");
+    json_object *groups = groups_json(&t, config, earlier);
+    add_text(&t, json, "quant_method", "compressed-tensors");
+    add_text(&t, json, "version", "0.19.0");
+    add_text(&t, json, "format", joint_format(groups));
+    add_text(&t, json, "quantization_status", "compressed");
+    add_text(&t, json, "global_compression_ratio", NULL);
+    if (earlier)
+        add_merged_ignore(&t, json, config, earlier);
+    else
+        add_texts(&t, json, "ignore", config->ignore, config->ignore_count);
+    if (kv_cache)
+        add(&t, json, "kv_cache_scheme", json_copy(kv_cache));
+    else
+        add_args(&t, json, "kv_cache_scheme", config->has_kv_cache, &config->kv_cache);
+    add(&t, json, "transform_config", json_object_new_object());
     add(&t, json, "config_groups", groups);
     if (!t.failed)
         return json;
-    cJSON_Delete(json);
+    json_object_put(json);
     return NULL;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Recipes of llm-compressor: YAML, of which JSON is a part, becomes a tree of cJSON. Modifiers stand in stages, in
+/* Recipes of llm-compressor: YAML, of which JSON is a part, becomes a tree of JSON. Modifiers stand in stages, in
  * groups named "..._modifiers", or alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
-#include "files/json_print.h"
+#include "files/json.h"
 #include "files/mapped.h"
 #include "schemes/quant_config.h"
 
@@ -23,42 +23,49 @@ struct yaml_tree {
     const char *problem; /* NULL: none */
 };
 
+/* Integers are what JSON calls so; other numbers keep their text. */
+static json_object *number_of(const char *text)
+{
+    json_object *value;
+    return json_parse_value(&value, text) == 0 ? value : json_exact_number(text);
+}
+
 /* The value of a plain scalar; quoted ones are strings. */
-static cJSON *scalar_of(const yaml_node_t *node)
+static json_object *scalar_of(struct yaml_tree *tree, const yaml_node_t *node)
 {
     const char *text = (const char *)node->data.scalar.value;
     char *end;
-    if (node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
-        return cJSON_CreateString(text);
-    if (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0 || strcmp(text, "None") == 0)
-        return cJSON_CreateNull();
-    if (strcmp(text, "true") == 0 || strcmp(text, "True") == 0)
-        return cJSON_CreateTrue();
-    if (strcmp(text, "false") == 0 || strcmp(text, "False") == 0)
-        return cJSON_CreateFalse();
+    const bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0 || strcmp(text, "None") == 0))
+        return NULL;
+    const bool yes = strcmp(text, "true") == 0 || strcmp(text, "True") == 0;
+    const bool no = strcmp(text, "false") == 0 || strcmp(text, "False") == 0;
     const bool digits = strspn(text, "+-.0123456789eE") == strlen(text) && strpbrk(text, "0123456789");
-    if (digits && (strtod(text, &end), *end == '\0'))
-        return json_exact_number(text);
-    return cJSON_CreateString(text);
+    json_object *value = plain && (yes || no)                             ? json_object_new_boolean(yes)
+                         : plain && digits && (strtod(text, &end), !*end) ? number_of(text)
+                                                                          : json_object_new_string(text);
+    if (!value)
+        tree->problem = "no memory";
+    return value;
 }
 
-static cJSON *value_of(struct yaml_tree *tree, int index, int depth);
+static json_object *value_of(struct yaml_tree *tree, int index, int depth);
 
-static cJSON *sequence_of(struct yaml_tree *tree, const yaml_node_t *node, int depth)
+static json_object *sequence_of(struct yaml_tree *tree, const yaml_node_t *node, int depth)
 {
-    cJSON *array = cJSON_CreateArray();
+    json_object *array = json_object_new_array();
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top && !tree->problem;
          i++) {
-        cJSON *item = value_of(tree, *i, depth + 1);
-        if (!item || !cJSON_AddItemToArray(array, item))
+        json_object *item = value_of(tree, *i, depth + 1);
+        if (!json_append(array, item))
             tree->problem = tree->problem ? tree->problem : "no memory";
     }
     return array;
 }
 
-static cJSON *mapping_of(struct yaml_tree *tree, const yaml_node_t *node, int depth)
+static json_object *mapping_of(struct yaml_tree *tree, const yaml_node_t *node, int depth)
 {
-    cJSON *object = cJSON_CreateObject();
+    json_object *object = json_object_new_object();
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top && !tree->problem;
          p++) {
         const yaml_node_t *key = yaml_document_get_node(&tree->document, p->key);
@@ -67,30 +74,30 @@ static cJSON *mapping_of(struct yaml_tree *tree, const yaml_node_t *node, int de
             break;
         }
         const char *name = (const char *)key->data.scalar.value;
-        if (cJSON_GetObjectItemCaseSensitive(object, name)) {
+        if (json_has(object, name)) {
             tree->problem = "a key occurs twice";
             break;
         }
-        cJSON *item = value_of(tree, p->value, depth + 1);
-        if (!item || !cJSON_AddItemToObject(object, name, item))
+        json_object *item = value_of(tree, p->value, depth + 1);
+        if (!json_put(object, name, item))
             tree->problem = tree->problem ? tree->problem : "no memory";
     }
     return object;
 }
 
-static cJSON *value_of(struct yaml_tree *tree, int index, int depth)
+static json_object *value_of(struct yaml_tree *tree, int index, int depth)
 {
     const yaml_node_t *node = yaml_document_get_node(&tree->document, index);
     if (depth > MAX_DEPTH || ++tree->values > MAX_VALUES)
         tree->problem = depth > MAX_DEPTH ? "more than 32 levels deep" : "more than 65536 values";
     if (!node || tree->problem)
         return NULL;
-    return node->type == YAML_SCALAR_NODE     ? scalar_of(node)
+    return node->type == YAML_SCALAR_NODE     ? scalar_of(tree, node)
            : node->type == YAML_SEQUENCE_NODE ? sequence_of(tree, node, depth)
                                               : mapping_of(tree, node, depth);
 }
 
-static int parse_yaml(cJSON **json, const struct mapped *map, struct fail *f)
+static int parse_yaml(json_object **json, const struct mapped *map, struct fail *f)
 {
     yaml_parser_t parser;
     struct yaml_tree tree = {0};
@@ -112,7 +119,7 @@ static int parse_yaml(cJSON **json, const struct mapped *map, struct fail *f)
     yaml_parser_delete(&parser);
     if (*json && !tree.problem)
         return 0;
-    cJSON_Delete(*json);
+    json_object_put(*json);
     *json = NULL;
     return fail(f, "%s: cannot be read as a recipe: %s", map->path, tree.problem ? tree.problem : "it is empty");
 }
@@ -126,58 +133,55 @@ static bool ends_in(const char *text, const char *ending)
 }
 
 /* Collects a text or a list of texts. The strings belong to the tree. Returns the count, or -1. */
-static int texts_of(const cJSON *item, const char ***texts)
+static int texts_of(const json_object *item, const char ***texts)
 {
-    const int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : cJSON_IsString(item) ? 1 : 0;
     int n = 0;
-    const cJSON *each;
-    *texts = calloc((size_t)count + 1, sizeof **texts);
-    if (!*texts || (item && !cJSON_IsNull(item) && !cJSON_IsArray(item) && !cJSON_IsString(item)))
+    *texts = calloc(json_count(item) + 2, sizeof **texts);
+    if (!*texts || (item && !json_is_array(item) && !json_is_string(item)))
         return -1;
-    if (item && cJSON_IsString(item))
-        (*texts)[n++] = item->valuestring;
-    const cJSON *list = cJSON_IsArray(item) ? item : NULL;
-    cJSON_ArrayForEach(each, list)
+    if (json_is_string(item))
+        (*texts)[n++] = json_text(item);
+    json_each(each, item)
     {
-        if (!cJSON_IsString(each))
+        if (!json_is_string(each.value))
             return -1;
-        (*texts)[n++] = each->valuestring;
+        (*texts)[n++] = json_text(each.value);
     }
     return n;
 }
 
 /* Adds the groups of "scheme": the name of a preset, or presets with their targets. */
-static int add_schemes(struct quant_config *config, const cJSON *modifier, const char *path, struct fail *f)
+static int add_schemes(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
 {
-    const cJSON *scheme = cJSON_GetObjectItemCaseSensitive(modifier, "scheme"), *item;
+    const json_object *scheme = json_get(modifier, "scheme");
     const char **texts;
     int result = 0;
-    if (!scheme || cJSON_IsNull(scheme))
+    if (!scheme)
         return 0;
-    if (cJSON_IsString(scheme)) {
-        const int count = texts_of(cJSON_GetObjectItemCaseSensitive(modifier, "targets"), &texts);
+    if (json_is_string(scheme)) {
+        const int count = texts_of(json_get(modifier, "targets"), &texts);
         result = count < 0 ? fail(f, "%s: targets must be texts", path)
-                           : quant_config_add_scheme(config, scheme->valuestring, texts, (size_t)count, f);
+                           : quant_config_add_scheme(config, json_text(scheme), texts, (size_t)count, f);
         free(texts);
         return result;
     }
-    if (!cJSON_IsObject(scheme))
+    if (!json_is_object(scheme))
         return fail(f, "%s: scheme must be a name, or names with lists of targets", path);
-    cJSON_ArrayForEach(item, scheme)
+    json_each(item, scheme)
     {
-        const int count = texts_of(item, &texts);
+        const int count = texts_of(item.value, &texts);
         if (result == 0)
-            result = count < 0 ? fail(f, "%s: targets of %.80s must be texts", path, item->string)
-                               : quant_config_add_scheme(config, item->string, texts, (size_t)count, f);
+            result = count < 0 ? fail(f, "%s: targets of %.80s must be texts", path, item.key)
+                               : quant_config_add_scheme(config, item.key, texts, (size_t)count, f);
         free(texts);
     }
     return result;
 }
 
-static int add_ignore(struct quant_config *config, const cJSON *modifier, const char *path, struct fail *f)
+static int add_ignore(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
 {
     const char **texts;
-    const int count = texts_of(cJSON_GetObjectItemCaseSensitive(modifier, "ignore"), &texts);
+    const int count = texts_of(json_get(modifier, "ignore"), &texts);
     int result = count < 0 ? fail(f, "%s: ignore must be texts", path) : 0;
     for (int i = 0; result == 0 && i < count; i++)
         result = quant_config_add_ignore(config, texts[i], f);
@@ -185,44 +189,41 @@ static int add_ignore(struct quant_config *config, const cJSON *modifier, const 
     return result;
 }
 
-static int add_quantization(struct quant_config *config, const cJSON *modifier, const char *path, struct fail *f)
+static int add_quantization(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
 {
     static const char *const known[] = {"scheme", "targets", "ignore", "config_groups", "kv_cache_scheme"};
-    const cJSON *item;
-    if (!cJSON_IsObject(modifier))
+    if (!json_is_object(modifier))
         return fail(f, "%s: QuantizationModifier is no mapping; members such as scheme and targets are needed", path);
-    cJSON_ArrayForEach(item, modifier)
+    json_each(item, modifier)
     {
         size_t k = 0;
-        while (k < sizeof known / sizeof *known && strcmp(known[k], item->string) != 0)
+        while (k < sizeof known / sizeof *known && strcmp(known[k], item.key) != 0)
             k++;
-        if (k == sizeof known / sizeof *known && !cJSON_IsNull(item))
+        if (k == sizeof known / sizeof *known && item.value)
             return fail(f,
                         "%s: QuantizationModifier has '%.80s'; scheme, targets, ignore, config_groups and "
                         "kv_cache_scheme are read",
-                        path, item->string);
+                        path, item.key);
     }
     if (add_schemes(config, modifier, path, f) != 0)
         return -1;
-    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(modifier, "config_groups");
-    if (groups && !cJSON_IsNull(groups)) /* reads ignore, too */
+    const json_object *groups = json_get(modifier, "config_groups");
+    if (groups) /* reads ignore, too */
         return quant_config_parse(config, modifier, path, f);
     return add_ignore(config, modifier, path, f);
 }
 
 /* Finds the modifiers at any level. */
-static int add_modifiers(struct quant_config *config, const cJSON *json, const char *path, struct fail *f)
+static int add_modifiers(struct quant_config *config, const json_object *json, const char *path, struct fail *f)
 {
-    const cJSON *item;
-    cJSON_ArrayForEach(item, json)
+    json_each(item, json)
     {
-        const bool modifier = item->string && ends_in(item->string, "Modifier");
-        if (modifier && strcmp(item->string, "QuantizationModifier") != 0)
+        const bool modifier = item.key && ends_in(item.key, "Modifier");
+        if (modifier && strcmp(item.key, "QuantizationModifier") != 0)
             return fail(f, "%s: has %.80s, which needs data that runs through the model; QuantizationModifier is read",
-                        path, item->string);
-        const int result = modifier                                      ? add_quantization(config, item, path, f)
-                           : cJSON_IsObject(item) || cJSON_IsArray(item) ? add_modifiers(config, item, path, f)
-                                                                         : 0;
+                        path, item.key);
+        const int result =
+            modifier ? add_quantization(config, item.value, path, f) : add_modifiers(config, item.value, path, f);
         if (result != 0)
             return -1;
     }
@@ -232,7 +233,7 @@ static int add_modifiers(struct quant_config *config, const cJSON *json, const c
 int quant_config_read_recipe(struct quant_config *config, const char *path, struct fail *f)
 {
     struct mapped map;
-    cJSON *json;
+    json_object *json;
     if (mapped_open(&map, path, f) != 0)
         return -1;
     int result = parse_yaml(&json, &map, f);
@@ -242,6 +243,6 @@ int quant_config_read_recipe(struct quant_config *config, const char *path, stru
     result = add_modifiers(config, json, path, f);
     if (result == 0 && config->group_count == 0)
         result = fail(f, "%s: has no QuantizationModifier with a scheme or config_groups", path);
-    cJSON_Delete(json);
+    json_object_put(json);
     return result;
 }

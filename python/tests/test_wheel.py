@@ -9,7 +9,7 @@ import pytest
 # Library: file in packaging/licenses, and words of its license.
 LICENSES = {
     "libsleef": ("sleef.txt", "Boost Software License - Version 1.0"),
-    "libcjson": ("cjson.txt", "MIT License"),
+    "libjson-c": ("json-c.txt", "MIT License"),
     "libpcre2-8": ("pcre2.txt", "Neither the name of the University of Cambridge"),
     "libyaml": ("libyaml.txt", "MIT License"),
 }

@@ -5,7 +5,6 @@
  * printed and read again, and its patterns compiled and matched. */
 #include "file.h"
 #include "files/json.h"
-#include "files/json_print.h"
 #include "schemes/match.h"
 #include "schemes/quant_config.h"
 
@@ -37,20 +36,20 @@ static void check_again(const struct quant_config *config)
 {
     struct quant_config again = {0};
     struct fail f = {.message = ""};
-    cJSON *json = quant_config_json(config, NULL), *parsed, *other;
+    json_object *json = quant_config_json(config, NULL), *parsed, *other;
     must(json != NULL);
-    char *text = json_print_sorted(json);
-    must(text && json_parse_exact(&parsed, "config", "text", text, strlen(text), &f) == 0);
+    char *text = json_print(json, JSON_SORTED);
+    must(text && json_parse(&parsed, "config", "text", text, strlen(text), &f) == 0);
     if (quant_config_parse(&again, parsed, "config", &f) == 0) {
         other = quant_config_json(&again, parsed);
         must(other != NULL);
-        cJSON_Delete(other);
+        json_object_put(other);
     } else {
         must(f.message[0] != '\0');
     }
     quant_config_free(&again);
-    cJSON_Delete(parsed);
-    cJSON_Delete(json);
+    json_object_put(parsed);
+    json_object_put(json);
     free(text);
 }
 

@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs bench: measures this processor for some seconds and prints a table. */
-#include <cjson/cJSON.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,33 +209,33 @@ static int print_as_json(const struct measured *m, size_t bytes, size_t threads)
 {
     char cpu[64];
     cpu_name(cpu, sizeof cpu);
-    cJSON *root = cJSON_CreateObject(), *isas = cJSON_AddArrayToObject(root, "instruction_sets");
-    cJSON_AddStringToObject(root, "version", qobs_version());
-    cJSON_AddStringToObject(root, "cpu", cpu);
-    cJSON_AddNumberToObject(root, "threads", (double)threads);
-    cJSON_AddNumberToObject(root, "bytes", (double)bytes);
+    json_object *root = json_object_new_object(), *isas = json_put_array(root, "instruction_sets");
+    json_put_text(root, "version", qobs_version());
+    json_put_text(root, "cpu", cpu);
+    json_put_count(root, "threads", (uint64_t)threads);
+    json_put_count(root, "bytes", (uint64_t)bytes);
     for (size_t i = 0; i < m->isa_count; i++)
-        cJSON_AddItemToArray(isas, cJSON_CreateString(m->isa_names[i]));
-    cJSON *limits = cJSON_AddObjectToObject(root, "limits_gb_s"), *works = cJSON_AddArrayToObject(root, "works");
+        json_append_text(isas, (m->isa_names[i]));
+    json_object *limits = json_put_object(root, "limits_gb_s"), *works = json_put_array(root, "works");
     for (int limit = BENCH_READ; limit <= BENCH_COUNT; limit++) {
         const struct bench_work *loop = bench_limit_loop((enum bench_limit)limit);
-        cJSON_AddItemToObject(limits, loop->key, json_number(gigabytes(loop, m->limits[limit])));
+        json_put(limits, loop->key, json_number(gigabytes(loop, m->limits[limit])));
     }
     for (size_t k = 0; k < count_works(); k++) {
         const struct bench_work *work = bench_work_at(k);
-        cJSON *item = cJSON_CreateObject(), *speeds = cJSON_AddObjectToObject(item, "gb_s");
-        cJSON_AddStringToObject(item, "name", work->key);
+        json_object *item = json_object_new_object(), *speeds = json_put_object(item, "gb_s");
+        json_put_text(item, "name", work->key);
         if (m->missing[k][0])
-            cJSON_AddStringToObject(item, "missing", m->missing[k]);
+            json_put_text(item, "missing", m->missing[k]);
         for (size_t i = 0; i < m->isa_count; i++)
-            cJSON_AddItemToObject(speeds, m->isa_names[i], json_number(gigabytes(work, m->isas[k][i])));
+            json_put(speeds, m->isa_names[i], json_number(gigabytes(work, m->isas[k][i])));
         if (m->threads[k] > 0)
-            cJSON_AddItemToObject(item, "threads_gb_s", json_number(gigabytes(work, m->threads[k])));
+            json_put(item, "threads_gb_s", json_number(gigabytes(work, m->threads[k])));
         if (work->limit != BENCH_NO_LIMIT) {
-            cJSON_AddStringToObject(item, "limit", bench_limit_loop(work->limit)->key);
-            cJSON_AddItemToObject(item, "share", json_number(share_of(m, k)));
+            json_put_text(item, "limit", bench_limit_loop(work->limit)->key);
+            json_put(item, "share", json_number(share_of(m, k)));
         }
-        cJSON_AddItemToArray(works, item);
+        json_append(works, item);
     }
     return print_json(root);
 }

@@ -157,34 +157,28 @@ static void print_metadata(const char *path)
     st_close(&file);
 }
 
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsString(item) ? item->valuestring : "";
-}
-
 /* Prints the method, the format and the groups of a quantization_config. */
-static void print_quantization(const cJSON *config)
+static void print_quantization(const json_object *config)
 {
-    const cJSON *quantization = cJSON_GetObjectItemCaseSensitive(config, "quantization_config"), *group;
-    if (!cJSON_IsObject(quantization)) {
+    const json_object *quantization = json_get(config, "quantization_config");
+    if (!json_is_object(quantization)) {
         printf("not quantized: config.json has no quantization_config\n");
         return;
     }
     char line[512];
-    snprintf(line, sizeof line, "quantized: %s, format %s", text_of(quantization, "quant_method"),
-             text_of(quantization, "format"));
+    snprintf(line, sizeof line, "quantized: %s, format %s", json_text_of(quantization, "quant_method"),
+             json_text_of(quantization, "format"));
     make_printable(line);
     printf("%s\n", line);
-    cJSON_ArrayForEach(group, cJSON_GetObjectItemCaseSensitive(quantization, "config_groups"))
+    json_each(group, json_get(quantization, "config_groups"))
     {
-        const cJSON *weights = cJSON_GetObjectItemCaseSensitive(group, "weights");
-        char *text = cJSON_IsObject(weights) ? cJSON_PrintUnformatted(weights) : NULL;
-        snprintf(line, sizeof line, "%s: weights %s", group->string ? group->string : "group", text ? text : "none");
+        const json_object *weights = json_get(group.value, "weights");
+        char *text = json_is_object(weights) ? json_print(weights, JSON_LINE) : NULL;
+        snprintf(line, sizeof line, "%s: weights %s", group.key ? group.key : "group", text ? text : "none");
         make_printable(line);
         printf("  ");
         print_wrapped(line, 2, 6);
-        cJSON_free(text);
+        free(text);
     }
 }
 
@@ -193,12 +187,12 @@ static void print_config(const char *directory)
 {
     char path[4096];
     struct mapped map;
-    cJSON *config = NULL;
+    json_object *config = NULL;
     if (snprintf(path, sizeof path, "%s/config.json", directory) >= (int)sizeof path || mapped_open(&map, path, NULL))
         return;
     if (json_parse(&config, path, "file", map.data, map.size, NULL) == 0)
         print_quantization(config);
-    cJSON_Delete(config);
+    json_object_put(config);
     mapped_close(&map);
 }
 

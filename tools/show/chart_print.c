@@ -73,32 +73,32 @@ void chart_print(const struct chart *c)
     print_summary(c);
 }
 
-static void add_span(cJSON *object, const char *name, const struct span *span)
+static void add_span(json_object *object, const char *name, const struct span *span)
 {
-    cJSON *array = cJSON_AddArrayToObject(object, name);
-    cJSON_AddItemToArray(array, json_number(span->low));
-    cJSON_AddItemToArray(array, json_number(span->high));
+    json_object *array = json_put_array(object, name);
+    json_append(array, json_number(span->low));
+    json_append(array, json_number(span->high));
 }
 
 int chart_print_json(const struct chart *c)
 {
-    cJSON *root = cJSON_CreateObject();
-    cJSON_AddStringToObject(root, "title", c->title);
-    cJSON_AddStringToObject(root, "preset", c->preset);
-    cJSON_AddNumberToObject(root, "qparams", (double)c->qparams);
+    json_object *root = json_object_new_object();
+    json_put_text(root, "title", c->title);
+    json_put_text(root, "preset", c->preset);
+    json_put_count(root, "qparams", (uint64_t)c->qparams);
     add_span(root, c->qparams == 1 ? "range" : "widest_range", &c->widest);
     if (c->qparams != 1)
         add_span(root, "narrowest_range", &c->narrowest);
-    cJSON_AddNumberToObject(root, "elements", (double)c->elements);
-    cJSON_AddNumberToObject(root, "clipped_below", (double)c->below);
-    cJSON_AddNumberToObject(root, "clipped_above", (double)c->above);
-    cJSON_AddItemToObject(root, "clipped_share", json_number(chart_clipped(c)));
-    cJSON_AddNumberToObject(root, "nan", (double)c->nan);
-    cJSON_AddNumberToObject(root, "inf", (double)c->inf);
-    cJSON_AddItemToObject(root, "first_edge", json_number(c->first));
-    cJSON_AddItemToObject(root, "last_edge", json_number(c->last));
-    cJSON *counts = cJSON_AddArrayToObject(root, "counts");
+    json_put_count(root, "elements", (uint64_t)c->elements);
+    json_put_count(root, "clipped_below", (uint64_t)c->below);
+    json_put_count(root, "clipped_above", (uint64_t)c->above);
+    json_put(root, "clipped_share", json_number(chart_clipped(c)));
+    json_put_count(root, "nan", (uint64_t)c->nan);
+    json_put_count(root, "inf", (uint64_t)c->inf);
+    json_put(root, "first_edge", json_number(c->first));
+    json_put(root, "last_edge", json_number(c->last));
+    json_object *counts = json_put_array(root, "counts");
     for (size_t i = 0; i < c->bins; i++)
-        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)c->counts[i]));
+        json_append(counts, json_object_new_uint64((uint64_t)c->counts[i]));
     return print_json(root);
 }

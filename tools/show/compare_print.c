@@ -87,43 +87,43 @@ void compare_print(const struct comparison *c)
     print_table(c);
 }
 
-static void add_span(cJSON *object, const char *name, double low, double high)
+static void add_span(json_object *object, const char *name, double low, double high)
 {
-    cJSON *array = cJSON_AddArrayToObject(object, name);
-    cJSON_AddItemToArray(array, json_number(low));
-    cJSON_AddItemToArray(array, json_number(high));
+    json_object *array = json_put_array(object, name);
+    json_append(array, json_number(low));
+    json_append(array, json_number(high));
 }
 
-static cJSON *candidate_json(const struct compared *c)
+static json_object *candidate_json(const struct compared *c)
 {
-    cJSON *item = cJSON_CreateObject();
-    cJSON_AddStringToObject(item, "observer", c->name);
-    cJSON_AddNumberToObject(item, "qparams", (double)c->chart.qparams);
+    json_object *item = json_object_new_object();
+    json_put_text(item, "observer", c->name);
+    json_put_count(item, "qparams", (uint64_t)c->chart.qparams);
     add_span(item, "range", c->chart.widest.low, c->chart.widest.high);
     if (c->chart.qparams > 1)
         add_span(item, "narrowest_range", c->chart.narrowest.low, c->chart.narrowest.high);
     add_span(item, "scale", c->min_scale, c->max_scale);
-    cJSON *grid = cJSON_AddArrayToObject(item, "grid");
+    json_object *grid = json_put_array(item, "grid");
     for (size_t i = 0; i < c->level_count; i++)
-        cJSON_AddItemToArray(grid, json_number(c->levels[i]));
-    cJSON_AddItemToObject(item, "clipped_share", json_number(chart_clipped(&c->chart)));
-    cJSON_AddItemToObject(item, "error", json_number(compare_error(c)));
-    cJSON_AddItemToObject(item, "weighted_error", json_number(compare_weighted_error(c)));
+        json_append(grid, json_number(c->levels[i]));
+    json_put(item, "clipped_share", json_number(chart_clipped(&c->chart)));
+    json_put(item, "error", json_number(compare_error(c)));
+    json_put(item, "weighted_error", json_number(compare_weighted_error(c)));
     return item;
 }
 
 int compare_print_json(const struct comparison *c)
 {
     const struct chart *chart = &c->items[0].chart;
-    cJSON *root = cJSON_CreateObject();
-    cJSON_AddStringToObject(root, "title", chart->title);
-    cJSON_AddNumberToObject(root, "elements", (double)chart->elements);
-    cJSON_AddItemToObject(root, "first_edge", json_number(chart->first));
-    cJSON_AddItemToObject(root, "last_edge", json_number(chart->last));
-    cJSON *counts = cJSON_AddArrayToObject(root, "counts"), *items = cJSON_AddArrayToObject(root, "compared");
+    json_object *root = json_object_new_object();
+    json_put_text(root, "title", chart->title);
+    json_put_count(root, "elements", (uint64_t)chart->elements);
+    json_put(root, "first_edge", json_number(chart->first));
+    json_put(root, "last_edge", json_number(chart->last));
+    json_object *counts = json_put_array(root, "counts"), *items = json_put_array(root, "compared");
     for (size_t i = 0; i < chart->bins; i++)
-        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)chart->counts[i]));
+        json_append(counts, json_object_new_uint64((uint64_t)chart->counts[i]));
     for (size_t i = 0; i < c->count; i++)
-        cJSON_AddItemToArray(items, candidate_json(&c->items[i]));
+        json_append(items, candidate_json(&c->items[i]));
     return print_json(root);
 }
