@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/fused.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
@@ -32,29 +31,17 @@ static int find_source(struct source *source, const struct activation_sources *f
     return QOBS_OK;
 }
 
-int weights_with_one_input(size_t *set, const struct weights *weights, struct fail *f)
-{
-    const char **names = malloc((weights->count + 1) * sizeof *names);
-    if (!names)
-        return NO_MEMORY(f, "the names");
-    for (size_t i = 0; i < weights->count; i++)
-        names[i] = weights->items[i].name;
-    const int result = fused_sets(names, weights->count, FUSED_VLLM, set, f);
-    free(names);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
-}
-
 /* Gives inputs without a source that of another member of their set. */
-static void share_sources(struct source *sources, const struct activation_needs *needs, const size_t *set,
+static void share_sources(struct source *sources, const struct activation_needs *needs, const struct weights *weights,
                           size_t *member)
 {
     for (size_t i = 0; i < needs->count; i++)
-        member[set[needs->items[i].weight]] = SIZE_MAX;
+        member[weights->items[needs->items[i].weight].set] = SIZE_MAX;
     for (size_t i = 0; i < needs->count; i++)
         if (needs->items[i].kind == ACTIVATION_INPUT && is_found(&sources[i]))
-            member[set[needs->items[i].weight]] = i;
+            member[weights->items[needs->items[i].weight].set] = i;
     for (size_t i = 0; i < needs->count; i++) {
-        const size_t other = member[set[needs->items[i].weight]];
+        const size_t other = member[weights->items[needs->items[i].weight].set];
         if (needs->items[i].kind == ACTIVATION_INPUT && !is_found(&sources[i]) && other != SIZE_MAX)
             sources[i] = sources[other];
     }
@@ -132,17 +119,14 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
 {
     struct source *sources = malloc((needs->count + 1) * sizeof *sources);
     struct stream_entry *entries = malloc((needs->count + 1) * sizeof *entries);
-    size_t *set = malloc((weights->count + 1) * sizeof *set), *member = malloc((weights->count + 1) * sizeof *member);
+    size_t *member = malloc((weights->count + 1) * sizeof *member);
     *s = (struct activation_streams){.items = calloc(needs->count + 1, sizeof *s->items),
                                      .of_need = malloc((needs->count + 1) * sizeof *s->of_need)};
-    int status =
-        sources && entries && set && member && s->items && s->of_need ? QOBS_OK : NO_MEMORY(f, "the activations");
+    int status = sources && entries && member && s->items && s->of_need ? QOBS_OK : NO_MEMORY(f, "the activations");
     for (size_t i = 0; status == QOBS_OK && i < needs->count; i++)
         status = find_source(&sources[i], from, &needs->items[i], f);
-    if (status == QOBS_OK)
-        status = weights_with_one_input(set, weights, f);
     if (status == QOBS_OK) {
-        share_sources(sources, needs, set, member);
+        share_sources(sources, needs, weights, member);
         status = report_missing(sources, needs, f);
     }
     if (status == QOBS_OK) {
@@ -151,7 +135,6 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
     }
     free(sources);
     free(entries);
-    free(set);
     free(member);
     return status;
 }
@@ -321,13 +304,12 @@ int activation_streams_fuse(struct activation_streams *s, const struct activatio
                             const struct weights *weights, struct fail *f)
 {
     struct set_member *members = malloc((needs->count + 1) * sizeof *members);
-    size_t *set = malloc((weights->count + 1) * sizeof *set), *order = malloc((needs->count + 1) * sizeof *order);
-    size_t count = 0;
-    int status = members && set && order ? weights_with_one_input(set, weights, f) : NO_MEMORY(f, "the activations");
+    size_t *order = malloc((needs->count + 1) * sizeof *order), count = 0;
+    int status = members && order ? QOBS_OK : NO_MEMORY(f, "the activations");
     for (size_t i = 0; status == QOBS_OK && i < needs->count; i++) {
         const struct activation_need *n = &needs->items[i];
         if (n->kind == ACTIVATION_INPUT && n->args->strategy == QUANT_TENSOR_GROUP)
-            members[count++] = (struct set_member){set[n->weight], i};
+            members[count++] = (struct set_member){weights->items[n->weight].set, i};
     }
     if (count > 0 && status == QOBS_OK)
         qsort(members, count, sizeof *members, compare_members);
@@ -337,7 +319,6 @@ int activation_streams_fuse(struct activation_streams *s, const struct activatio
         status = fuse_set(s, order, end - first, f);
     }
     free(members);
-    free(set);
     free(order);
     return status;
 }

@@ -49,8 +49,4 @@ int activation_streams_observe(struct activation_streams *s, const struct activa
 int activation_streams_fuse(struct activation_streams *streams, const struct activation_needs *needs,
                             const struct weights *weights, struct fail *f);
 
-/* Writes to set[i] the index of a weight with the input of weight i: one of a set that vLLM fuses, or i. Members of a
- * set have one index. Returns a status. */
-int weights_with_one_input(size_t *set, const struct weights *weights, struct fail *f);
-
 void activation_streams_free(struct activation_streams *streams);

@@ -214,7 +214,8 @@ int audit_check_sets(struct audit *audit, struct fail *f)
         else
             status = NO_MEMORY(f, "the fused sets");
     }
-    if (status == QOBS_OK && fused_sets((const char *const *)names, count, FUSED_VLLM, set, f) != 0)
+    const char *const *const all = (const char *const *)names;
+    if (status == QOBS_OK && fused_sets(all, count, FUSED_VLLM, &audit->architectures, set, f) != 0)
         status = QOBS_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; status == QOBS_OK && i < count; i++) {
         const struct audit_module *m = &audit->modules[i], *first = &audit->modules[set[i]];

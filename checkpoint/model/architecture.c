@@ -14,17 +14,15 @@ static const struct architecture table[] = {
 
 /* The general rule: names that are no linear layers in any model. */
 static const struct architecture general = {
-    NULL,
-    {[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
-     [MODULE_ROUTER] = "gate wg shared_expert_gate",
-     [MODULE_TABLE] = "wte wpe relative_attention_bias",
-     [MODULE_KEPT] = "eh_proj indexer.weights_proj"}};
+    .names = {[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
+              [MODULE_ROUTER] = "gate wg shared_expert_gate",
+              [MODULE_TABLE] = "wte wpe relative_attention_bias",
+              [MODULE_KEPT] = "eh_proj indexer.weights_proj"}};
 
 /* The same outside of numbered blocks, in which these names mean other layers. */
 static const struct architecture outside = {
-    NULL,
-    {[MODULE_HEAD] = "output head proj_out ff_out output_projection predictions.decoder lm_head.decoder",
-     [MODULE_TABLE] = "shared emb"}};
+    .names = {[MODULE_HEAD] = "output head proj_out ff_out output_projection predictions.decoder lm_head.decoder",
+              [MODULE_TABLE] = "shared emb"}};
 
 /* Words in any component, and in the last one alone. */
 static const char *const table_words[] = {"embed"}, *const router_words[] = {"router"};

@@ -24,6 +24,7 @@ enum module_kind {
 struct architecture {
     const char *types;               /* values of model_type */
     const char *names[MODULE_KINDS]; /* by kind; NULL: none */
+    const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
 };
 
 enum { MAX_ARCHITECTURES = 64, MAX_VOCABULARIES = 16 };

@@ -9,39 +9,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_MEMBERS = 6 };
+enum { MAX_MEMBERS = 8 };
 
-/* A set: its members under one parent, each with ".weight" behind it. The first `needed` must be there. */
+/* The sets of vLLM 0.32 (packed_modules_mapping of its models), which hold the fused mappings of llm-compressor
+ * 0.14.1a20261020. Those whose names mean something else in other models are in the rows of their architectures. */
+static const char sets_of_vllm[] = "gate_proj+up_proj w1+w3 c_fc_0+c_fc_1 "
+                                   "q_proj+k_proj+?v_proj query+key+value wq+wk+wv to_q+to_k+to_v attn.q+attn.k+attn.v "
+                                   "q_proj+k_proj+v_proj+b_proj+f_a_proj+?g_proj "
+                                   "q_proj+k_proj+v_proj+b_proj+forget_gate.f_a_proj+?g_proj "
+                                   "q_a_proj+kv_a_proj_with_mqa+?g_proj wq_a+wkv_a_with_mqa q_a_proj+kv_proj wq_a+wkv "
+                                   "kv_proj+gate_proj wkv+wgate wk+weights_proj "
+                                   "in_proj_qkv+in_proj_z in_proj_b+in_proj_a";
+
+/* model_free_ptq matches the names as text, so that "vision_attn" is a parent of q_proj and "xw1" a member. `parents`
+ * are the endings of the parent; NULL: any. See llmcompressor/entrypoints/model_free/microscale.py. */
+static const struct {
+    const char *set, *parents;
+} sets_of_llm_compressor[] = {{"q_proj+k_proj+v_proj", "attn attention"},
+                              {"wq_a+wkv_a_with_mqa", "attn attention"},
+                              {"gate_proj+up_proj", "mlp"},
+                              {"w1+w3", NULL}};
+
+/* A set: its members under one parent, each with ".weight" behind it. */
 struct fused_rule {
-    const char *members[MAX_MEMBERS];
-    int needed;
+    struct {
+        const char *text;
+        size_t length;
+    } members[MAX_MEMBERS];
+    int count;
+    unsigned needed;     /* bits of the members that must be there */
     const char *parents; /* endings of the parent, separated by spaces; NULL: any parent */
-};
-
-/* model_free_ptq matches the names as text, so that "vision_attn" is a parent of q_proj and "xw1" a member.
- * See llmcompressor/entrypoints/model_free/microscale.py. */
-static const struct fused_rule rules_of_llm_compressor[] = {
-    {{"q_proj", "k_proj", "v_proj"}, 3, "attn attention"},
-    {{"wq_a", "wkv_a_with_mqa"}, 2, "attn attention"},
-    {{"gate_proj", "up_proj"}, 2, "mlp"},
-    {{"w1", "w3"}, 2, NULL},
-};
-
-/* The fused mappings of llm-compressor 0.14.1a20261020, which are those of vLLM's models: required names, then optional
- * ones. */
-static const struct fused_rule rules_of_vllm[] = {
-    {{"gate_proj", "up_proj"}, 2, NULL},
-    {{"w1", "w3"}, 2, NULL},
-    {{"q_proj", "k_proj", "v_proj"}, 2, NULL},
-    {{"q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj", "g_proj"}, 5, NULL},
-    {{"q_proj", "k_proj", "v_proj", "b_proj", "forget_gate.f_a_proj", "g_proj"}, 5, NULL},
-    {{"q_a_proj", "kv_a_proj_with_mqa", "g_proj"}, 2, NULL},
-    {{"wq_a", "wkv_a_with_mqa"}, 2, NULL},
-    {{"q_a_proj", "kv_proj"}, 2, NULL},
-    {{"wq_a", "wkv"}, 2, NULL},
-    {{"kv_proj", "gate_proj"}, 2, NULL},
-    {{"wkv", "wgate"}, 2, NULL},
-    {{"wk", "weights_proj"}, 2, NULL},
+    bool by_text;        /* without a parent, a member may begin within a component */
 };
 
 struct fused_member {
@@ -50,6 +48,23 @@ struct fused_member {
     int member;
     size_t index;
 };
+
+/* Reads "a+b+?c". Returns the end of its text. */
+static const char *read_rule(struct fused_rule *rule, const char *text)
+{
+    *rule = (struct fused_rule){0};
+    while (*text && *text != ' ' && rule->count < MAX_MEMBERS) {
+        const bool optional = *text == '?';
+        text += optional;
+        const size_t length = strcspn(text, "+ ");
+        rule->members[rule->count].text = text;
+        rule->members[rule->count].length = length;
+        rule->needed |= optional ? 0 : 1u << rule->count;
+        rule->count++;
+        text += length + (text[length] == '+');
+    }
+    return text;
+}
 
 static bool parent_ends(const char *name, size_t parent, const char *endings)
 {
@@ -66,21 +81,20 @@ static bool parent_ends(const char *name, size_t parent, const char *endings)
     return false;
 }
 
-/* Finds the member of the rule that a name has. By text, "w1" may follow any letter; otherwise a member is a whole
- * component. */
-static bool find_member(const struct fused_rule *rule, const char *name, bool by_text, struct fused_member *found)
+/* Finds the member of the rule that a name has. */
+static bool find_member(const struct fused_rule *rule, const char *name, struct fused_member *found)
 {
     static const char ending[] = ".weight";
     const size_t length = strlen(name), tail = sizeof ending - 1;
     if (length < tail || strcmp(name + length - tail, ending) != 0)
         return false;
-    for (int m = 0; m < MAX_MEMBERS && rule->members[m]; m++) {
-        const size_t size = strlen(rule->members[m]);
-        if (length - tail < size || memcmp(name + length - tail - size, rule->members[m], size) != 0)
+    for (int m = 0; m < rule->count; m++) {
+        const size_t size = rule->members[m].length;
+        if (length - tail < size || memcmp(name + length - tail - size, rule->members[m].text, size) != 0)
             continue;
         const size_t parent = length - tail - size;
         const bool component = parent == 0 || name[parent - 1] == '.';
-        if ((component || (by_text && !rule->parents)) && parent_ends(name, parent, rule->parents)) {
+        if ((component || (rule->by_text && !rule->parents)) && parent_ends(name, parent, rule->parents)) {
             *found = (struct fused_member){.name = name, .parent = parent, .member = m};
             return true;
         }
@@ -102,49 +116,92 @@ static int compare_members(const void *a, const void *b)
     return order ? order : s->member - t->member;
 }
 
+/* The names whose sets are found. */
+struct fused_names {
+    const char *const *names;
+    size_t count;
+    size_t *set;
+    bool *taken;
+    struct fused_member *members; /* of the rule at hand */
+};
+
 /* Makes the sets of one rule that have `size` members, none of which is in a set yet. */
-static void apply(const struct fused_rule *rule, size_t size, bool by_text, const char *const *names, size_t count,
-                  size_t *set, bool *taken, struct fused_member *members)
+static void apply(struct fused_names *n, const struct fused_rule *rule, int size)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++)
-        if (find_member(rule, names[i], by_text, &members[n]))
-            members[n++].index = i;
-    qsort(members, n, sizeof *members, compare_members);
-    for (size_t first = 0, end; first < n; first = end) {
+    size_t found = 0;
+    for (size_t i = 0; i < n->count; i++)
+        if (find_member(rule, n->names[i], &n->members[found]))
+            n->members[found++].index = i;
+    qsort(n->members, found, sizeof *n->members, compare_members);
+    for (size_t first = 0, end; first < found; first = end) {
         unsigned present = 0;
         bool free_members = true;
-        for (end = first; end < n && compare_parents(&members[first], &members[end]) == 0; end++) {
-            present |= 1u << members[end].member;
-            free_members = free_members && !taken[members[end].index];
+        for (end = first; end < found && compare_parents(&n->members[first], &n->members[end]) == 0; end++) {
+            present |= 1u << n->members[end].member;
+            free_members = free_members && !n->taken[n->members[end].index];
         }
-        const unsigned needed = (1u << rule->needed) - 1;
-        if ((present & needed) != needed || end - first != size || !free_members)
+        if ((present & rule->needed) != rule->needed || end - first != (size_t)size || !free_members)
             continue;
         for (size_t i = first; i < end; i++) {
-            set[members[i].index] = members[first].index;
-            taken[members[i].index] = true;
+            n->set[n->members[i].index] = n->members[first].index;
+            n->taken[n->members[i].index] = true;
         }
     }
 }
 
-int fused_sets(const char *const *names, size_t count, enum fused_rules rules, size_t *set, struct fail *f)
+/* Applies a list of rules, larger sets first. */
+static void apply_list(struct fused_names *n, const char *list, const char *parents, bool by_text)
 {
-    const bool upstream = rules == FUSED_LLM_COMPRESSOR;
-    const struct fused_rule *all = upstream ? rules_of_llm_compressor : rules_of_vllm;
-    const size_t rule_count =
-        upstream ? sizeof rules_of_llm_compressor / sizeof *all : sizeof rules_of_vllm / sizeof *all;
-    struct fused_member *members = malloc((count + 1) * sizeof *members);
-    bool *taken = calloc(count + 1, sizeof *taken);
+    for (int size = MAX_MEMBERS; list && size > 1; size--)
+        for (const char *p = list; *p;) {
+            struct fused_rule rule;
+            p = read_rule(&rule, p);
+            p += *p == ' ';
+            rule.parents = parents;
+            rule.by_text = by_text;
+            if (size <= rule.count)
+                apply(n, &rule, size);
+        }
+}
+
+int fused_sets(const char *const *names, size_t count, enum fused_rules rules,
+               const struct architectures *architectures, size_t *set, struct fail *f)
+{
+    struct fused_names n = {.names = names,
+                            .count = count,
+                            .set = set,
+                            .taken = calloc(count + 1, sizeof *n.taken),
+                            .members = malloc((count + 1) * sizeof *n.members)};
+    const bool failed = !n.taken || !n.members;
     for (size_t i = 0; i < count; i++)
         set[i] = i;
-    for (size_t size = MAX_MEMBERS; members && taken && size > 1; size--)
-        for (size_t r = 0; r < rule_count; r++)
-            apply(&all[r], size, upstream, names, count, set, taken, members);
-    const bool failed = !members || !taken;
-    free(members);
-    free(taken);
+    if (!failed && rules == FUSED_VLLM) {
+        for (size_t i = 0; architectures && i < architectures->count; i++)
+            apply_list(&n, architectures->rows[i]->fused, NULL, false);
+        apply_list(&n, sets_of_vllm, NULL, false);
+    } else if (!failed) {
+        for (size_t i = 0; i < sizeof sets_of_llm_compressor / sizeof *sets_of_llm_compressor; i++)
+            apply_list(&n, sets_of_llm_compressor[i].set, sets_of_llm_compressor[i].parents, true);
+    }
+    free(n.members);
+    free(n.taken);
     return failed ? fail(f, "no memory for the fused sets of %zu tensors", count) : 0;
+}
+
+int weights_find_sets(struct weights *weights, const struct architectures *architectures, struct fail *f)
+{
+    const char **names = malloc((weights->count + 1) * sizeof *names);
+    size_t *set = malloc((weights->count + 1) * sizeof *set);
+    int status = names && set ? QOBS_OK : NO_MEMORY(f, "the fused sets");
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+        names[i] = weights->items[i].name;
+    if (status == QOBS_OK && fused_sets(names, weights->count, FUSED_VLLM, architectures, set, f) != 0)
+        status = QOBS_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+        weights->items[i].set = set[i];
+    free(names);
+    free(set);
+    return status;
 }
 
 /* ---- Shards ------------------------------------------------------------------------------------------------------ */
@@ -213,9 +270,10 @@ int fused_homes(const char *const *names, size_t count, size_t *home, struct fai
     qsort(sorted, count, sizeof *sorted, compare_named);
     for (size_t i = 0; i < count; i++)
         for (size_t h = 0; h < sizeof homes / sizeof *homes; h++) {
-            const struct fused_rule rule = {.members = {homes[h].owner}, .needed = 1};
+            struct fused_rule rule;
             struct fused_member m;
-            if (!find_member(&rule, names[i], false, &m) || !is_parent(names[i], m.parent, homes[h].parents))
+            read_rule(&rule, homes[h].owner);
+            if (!find_member(&rule, names[i], &m) || !is_parent(names[i], m.parent, homes[h].parents))
                 continue;
             for (int p = 0; p < 2 && homes[h].partners[p]; p++)
                 move_partner(sorted, count, names[i], m.parent, homes[h].partners[p], i, home);

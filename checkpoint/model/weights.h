@@ -33,6 +33,7 @@ struct weight {
     uint64_t bytes;   /* of the numbers */
     enum weight_reason reason;
     size_t group; /* index of its group in the configuration, if reason is WEIGHT_TAKEN */
+    size_t set;   /* index of the first weight that vLLM runs as one matrix with it, or its own (weights_find_sets) */
 };
 
 struct weights {

@@ -152,22 +152,29 @@ static bool any_global_scale(const struct quant_config *config)
     return false;
 }
 
-/* Finds the sets that share a global scale, and the weight in whose shard each weight is written. */
+/* Returns true if the weight has a scale that its set shares. */
+static bool shares_scale(const struct weight *w, const struct quant_config *config)
+{
+    return w->reason == WEIGHT_TAKEN && config->groups[w->group].weights.strategy == QUANT_TENSOR_GROUP;
+}
+
+/* Finds the sets that share a scale, and the weight in whose shard each weight is written. */
 static int find_sets(struct output_layout *l, const struct weights *weights, const struct quant_config *config,
                      qobs_compat compat, size_t *home, struct fail *f)
 {
-    for (size_t i = 0; i < weights->count; i++)
-        l->set[i] = home[i] = i;
-    if (!any_global_scale(config))
+    for (size_t i = 0; i < weights->count; i++) {
+        l->set[i] = shares_scale(&weights->items[i], config) ? weights->items[i].set : i;
+        home[i] = i;
+    }
+    if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !any_global_scale(config))
         return QOBS_OK;
     const char **names = malloc((weights->count + 1) * sizeof *names);
     if (!names)
         return NO_MEMORY(f, "the names");
     for (size_t i = 0; i < weights->count; i++)
         names[i] = weights->items[i].name;
-    const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
-    int result = fused_sets(names, weights->count, compatible ? FUSED_LLM_COMPRESSOR : FUSED_VLLM, l->set, f);
-    if (result == 0 && compatible)
+    int result = fused_sets(names, weights->count, FUSED_LLM_COMPRESSOR, NULL, l->set, f);
+    if (result == 0)
         result = fused_homes(names, weights->count, home, f);
     free(names);
     return result == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;

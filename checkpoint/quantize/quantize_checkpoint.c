@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "files/json.h"
+#include "model/fused.h"
 #include "parts/parts.h"
 #include "quantize/report.h"
 #include "quantize/run.h"
@@ -201,6 +202,7 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(check_model(run, f));
     architectures_find(&run->architectures, &run->model);
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
+    RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
     if (a->compat == QOBS_COMPAT_VLLM) {
         run->config.joins_ignore = true;

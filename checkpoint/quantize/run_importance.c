@@ -42,15 +42,15 @@ static size_t find_own(struct quantize_run *run, struct weight_importance *of_we
 }
 
 /* Gives weights without importance that of another one with the same input. */
-static void share(const struct weights *weights, struct weight_importance *of_weight, const size_t *set, size_t *member)
+static void share(const struct weights *weights, struct weight_importance *of_weight, size_t *member)
 {
     for (size_t i = 0; i < weights->count; i++)
         member[i] = SIZE_MAX;
     for (size_t i = 0; i < weights->count; i++)
         if (of_weight[i].weighted)
-            member[set[i]] = i;
+            member[weights->items[i].set] = i;
     for (size_t i = 0; i < weights->count; i++) {
-        const size_t other = member[set[i]];
+        const size_t other = member[weights->items[i].set];
         if (!of_weight[i].searched || of_weight[i].weighted || other == SIZE_MAX ||
             weights->items[other].shape[1] != weights->items[i].shape[1])
             continue;
@@ -78,23 +78,20 @@ int run_find_importance(struct quantize_run *run, struct fail *f)
 {
     const size_t count = run->weights.count;
     struct weight_importance *of_weight = calloc(count + 1, sizeof *of_weight);
-    size_t *set = malloc((count + 1) * sizeof *set), *member = malloc((count + 1) * sizeof *member), weighted = 0;
-    int status = of_weight && set && member ? QOBS_OK : NO_MEMORY(f, "importance");
+    size_t *member = malloc((count + 1) * sizeof *member), weighted = 0;
+    int status = of_weight && member ? QOBS_OK : NO_MEMORY(f, "importance");
     if (status == QOBS_OK) {
         const size_t searched = find_own(run, of_weight, &weighted);
         status = check_given(run, searched, weighted, f);
     }
-    if (status == QOBS_OK && weighted > 0)
-        status = weights_with_one_input(set, &run->weights, f);
     if (status == QOBS_OK && weighted > 0) {
-        share(&run->weights, of_weight, set, member);
+        share(&run->weights, of_weight, member);
         for (size_t i = 0; i < run->job_count; i++) {
             run->jobs[i].weighted = of_weight[run->jobs[i].index].weighted;
             run->jobs[i].importance = of_weight[run->jobs[i].index].found;
         }
     }
     free(of_weight);
-    free(set);
     free(member);
     return status;
 }

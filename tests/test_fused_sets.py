@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Tests of the layers that vLLM runs as one matrix: they share scales, and they have one scheme.
+
+    test_fused_sets.py QOBS
+"""
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+import cli
+from cli import check, equal
+from test_quantize_command import write
+
+QOBS = os.path.abspath(sys.argv[1])
+
+# (model_type, parent, members), as packed_modules_mapping of the models of vLLM 0.32 has them.
+SETS = [("llama", "model.layers.0.self_attn", "q_proj k_proj v_proj"), ("llama", "model.layers.0.mlp", "gate_proj up_proj"),
+        ("lfm2", "model.layers.0.feed_forward", "w1 w3"),
+        ("qwen3_5", "model.layers.0.linear_attn", "in_proj_qkv in_proj_z"),
+        ("qwen3_5", "model.layers.0.linear_attn", "in_proj_b in_proj_a"),
+        ("exaone", "transformer.h.0.mlp", "c_fc_0 c_fc_1"), ("qwen", "transformer.h.0.mlp", "w2 w1"),
+        ("molmo2", "vision.blocks.0.attention", "wq wk wv"), ("molmo2", "pooling", "k_proj v_proj"),
+        ("bert", "encoder.layer.0.attention.self", "query key value"), ("wan", "blocks.0.attn1", "to_q to_k to_v"),
+        ("qwen2_5_omni", "audio.blocks.0", "attn.q attn.k attn.v"),
+        ("deepseek_v3", "model.layers.0.self_attn", "q_a_proj kv_a_proj_with_mqa"),
+        ("kimi_linear", "model.layers.0.self_attn", "q_proj k_proj v_proj b_proj f_a_proj g_proj"),
+        ("olmo_hybrid", "model.layers.0.linear_attn", "q_proj k_proj v_proj g_proj"),
+        ("bailing_hybrid", "model.layers.0.attention", "q_proj k_proj v_proj b_proj"),
+        ("whisper", "model.decoder.layers.0.encoder_attn", "k_proj v_proj"),
+        ("chatglm", "transformer.vision.linear_proj", "gate_proj dense_h_to_4h"),
+        ("dots_ocr", "vision_tower.blocks.0.mlp", "fc1 fc3")]
+# What is not one matrix in these models.
+APART = [("llama", "model.layers.0.mlp", "fc1 fc3"), ("llama", "model.layers.0.self_attn", "k_proj v_proj"),
+         ("whisper", "model.decoder.layers.0.encoder_attn", "q_proj k_proj")]
+
+
+def make(path, model_type, names, hidden=64):
+    shutil.rmtree(path, ignore_errors=True)
+    generator, tensors = random.Random(7), {}
+    for i, name in enumerate(names):
+        values = [generator.gauss(0, 0.02 * 5 ** (i % 4)) for _ in range(hidden * hidden)]
+        tensors[f"{name}.weight"] = ("BF16", [hidden, hidden], cli.pack("BF16", values))
+    write(f"{path}/model.safetensors", cli.st_bytes(tensors))
+    write(f"{path}/config.json", json.dumps({"model_type": model_type, "hidden_size": hidden}).encode())
+
+
+def quantize(*options):
+    shutil.rmtree("out", ignore_errors=True)
+    return subprocess.run([QOBS, "quantize", "in", "-o", "out", *options], capture_output=True, text=True, timeout=300,
+                          check=False)
+
+
+def scales(part):
+    """The tensors of that name: {module: values}."""
+    return {k.removesuffix("." + part): v[2] for k, v in cli.st_read("out/model.safetensors")[0].items()
+            if k.endswith("." + part)}
+
+
+def test_global_scales():
+    for model_type, parent, members in SETS:
+        names = [f"{parent}.{m}" for m in members.split()]
+        make("in", model_type, names)
+        equal(quantize("--scheme", "NVFP4A16", "--quiet").returncode, 0, f"{model_type} {members}")
+        found = scales("weight_global_scale")
+        equal(sorted(found), sorted(names), f"{model_type} {members}: all are quantized")
+        equal(len({tuple(v) for v in found.values()}), 1, f"{model_type} {members}: one global scale")
+    for model_type, parent, members in APART:
+        make("in", model_type, [f"{parent}.{m}" for m in (members + " v_proj").split()][:3])
+        equal(quantize("--scheme", "NVFP4A16", "--quiet").returncode, 0, f"{model_type} {members}")
+        first, second = [tuple(scales("weight_global_scale")[f"{parent}.{m}"]) for m in members.split()]
+        check(first != second, f"{model_type} {members}: no one matrix")
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main({k: v for k, v in globals().items() if k != "test_quantize_command"}))
