@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests of experts in one tensor: each layout gives the bytes of a model with one tensor for each expert.
+"""Tests of experts: each layout gives the bytes of a model with one tensor for each expert, or stays as it is.
 
     test_experts.py QOBS
 """
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -20,18 +21,19 @@ from test_quantize_command import refused, tree, write
 QOBS = os.path.abspath(sys.argv[1])
 E, I, H = 3, 32, 64
 EXPERTS = "model.layers.0.mlp.experts"
-E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 
 def quantize(source, out, *options, scheme="W8A8"):
     shutil.rmtree(out, ignore_errors=True)
-    return subprocess.run([QOBS, "quantize", source, "--scheme", scheme, "--quiet", "-o", out, *options],
+    how = ["--scheme", scheme] if scheme else []
+    return subprocess.run([QOBS, "quantize", source, *how, "--quiet", "-o", out, *options],
                           capture_output=True, text=True, timeout=300, check=False)
 
 
 def make(path, tensors, **config):
     shutil.rmtree(path, ignore_errors=True)
-    write(f"{path}/model.safetensors", cli.st_bytes(tensors))
+    write(f"{path}/model.safetensors", cli.st_bytes({**tensors, **REST}))
     write(f"{path}/config.json", json.dumps({"hidden_size": H, **config}).encode())
 
 
@@ -39,6 +41,10 @@ def bf16(rows):
     flat = [x for row in rows for x in row] if isinstance(rows[0], list) else rows
     return ("BF16", [len(rows), len(rows[0])] if isinstance(rows[0], list) else [len(rows)],
             struct.pack(f"<{len(flat)}H", *map(cli.bf16_bits, flat)))
+
+
+REST = {"lm_head.weight": bf16([[1.0] * H] * 4),
+        "model.layers.0.self_attn.q_proj.weight": bf16([[(i * j % 7 - 3) / 4 for j in range(H)] for i in range(32)])}
 
 
 def numbers(rows, columns, seed, group=32):
@@ -51,37 +57,53 @@ def numbers(rows, columns, seed, group=32):
     return codes, exponents, values
 
 
+def stack(matrices):
+    return ("BF16", [len(matrices), len(matrices[0]), len(matrices[0][0])], b"".join(bf16(m)[2] for m in matrices))
+
+
+def turned(matrix):
+    return [list(column) for column in zip(*matrix)]
+
+
 class Model:
-    """E experts with biases, as lists of numbers, and the tensors of each layout."""
+    """E experts as lists of numbers, and the tensors of each layout."""
 
-    def __init__(self):
-        self.gate_up = [numbers(2 * I, H, e) for e in range(E)]  # rows of gate_proj and up_proj alternate
-        self.down = [numbers(H, I, 100 + e) for e in range(E)]
-        g = random.Random(5)
-        self.gate_up_bias = [[g.choice((0.5, -1.0, 3.0)) for _ in range(2 * I)] for _ in range(E)]
-        self.down_bias = [[g.choice((0.25, 2.0)) for _ in range(H)] for _ in range(E)]
-        self.rest = {"lm_head.weight": bf16([[1.0] * H] * 4)}
+    def __init__(self, inner=I):
+        gate_up = [numbers(2 * inner, H, e) for e in range(E)]
+        down = [numbers(H, inner, 100 + e) for e in range(E)]
+        self.mx = {"gate_up_proj": gate_up, "down_proj": down}
+        self.gate = [v[:inner] for _, _, v in gate_up]
+        self.up = [v[inner:] for _, _, v in gate_up]
+        self.down = [v for _, _, v in down]
 
-    def one_by_one(self, biases=True):
-        tensors = dict(self.rest)
-        for e in range(E):
-            name, values = f"{EXPERTS}.{e}", self.gate_up[e][2]
-            tensors |= {f"{name}.gate_proj.weight": bf16(values[::2]), f"{name}.up_proj.weight": bf16(values[1::2]),
-                        f"{name}.down_proj.weight": bf16(self.down[e][2])}
-            if biases:
-                tensors |= {f"{name}.gate_proj.bias": bf16(self.gate_up_bias[e][::2]),
-                            f"{name}.up_proj.bias": bf16(self.gate_up_bias[e][1::2]),
-                            f"{name}.down_proj.bias": bf16(self.down_bias[e])}
-        return tensors
+    def one_by_one(self, at=EXPERTS):
+        return {f"{at}.{e}.{n}.weight": bf16(m[e]) for e in range(E)
+                for n, m in (("gate_proj", self.gate), ("up_proj", self.up), ("down_proj", self.down))}
+
+    def joined(self, transposed, ending=""):
+        order = turned if transposed else list
+        both = [order(g + u) for g, u in zip(self.gate, self.up)]
+        return {f"{EXPERTS}.gate_up_proj{ending}": stack(both),
+                f"{EXPERTS}.down_proj{ending}": stack([order(d) for d in self.down])}
+
+    def separate(self, at, transposed, ending=""):
+        order = turned if transposed else list
+        return {f"{at}.{n}{ending}": stack([order(x) for x in m])
+                for n, m in (("gate_proj", self.gate), ("up_proj", self.up), ("down_proj", self.down))}
+
+    def gpt_oss(self):
+        """In BF16: columns, and rows of gate_proj and up_proj in turns; which is not seen."""
+        both = [turned(v) for _, _, v in self.mx["gate_up_proj"]]
+        return {f"{EXPERTS}.gate_up_proj": stack(both), f"{EXPERTS}.down_proj": stack([turned(d) for d in self.down]),
+                **self.biases()}
 
     def biases(self):
-        return {f"{EXPERTS}.{n}_bias": ("BF16", [E, len(b[0])], b"".join(bf16(row)[2] for row in b))
-                for n, b in (("gate_up_proj", self.gate_up_bias), ("down_proj", self.down_bias))}
+        return {f"{EXPERTS}.{n}_bias": bf16([[0.5 + e] * len(m[0][0]) for e in range(E)]) for n, m in self.mx.items()}
 
     def mxfp4(self):
-        tensors = dict(self.rest) | self.biases()
-        for name, experts, columns in (("gate_up_proj", self.gate_up, H), ("down_proj", self.down, I)):
-            rows = len(experts[0][0])
+        tensors = self.biases()
+        for name, experts in self.mx.items():
+            rows, columns = len(experts[0][0]), len(experts[0][0][0])
             packed = b"".join(bytes(row[k] | row[k + 1] << 4 for k in range(0, columns, 2))
                               for codes, _, _ in experts for row in codes)
             tensors[f"{EXPERTS}.{name}_blocks"] = ("U8", [E, rows, columns // 32, 16], packed)
@@ -89,18 +111,25 @@ class Model:
                                                    b"".join(bytes(row) for _, exps, _ in experts for row in exps))
         return tensors
 
-    def joined(self, reorder, transposed):
-        tensors = dict(self.rest)
-        for name, experts in (("gate_up_proj", self.gate_up), ("down_proj", self.down)):
-            matrices = [reorder(v) if name == "gate_up_proj" else v for _, _, v in experts]
-            matrices = [[list(c) for c in zip(*m)] for m in matrices] if transposed else matrices
-            tensors[f"{EXPERTS}.{name}"] = ("BF16", [E, len(matrices[0]), len(matrices[0][0])],
-                                            b"".join(bf16(m)[2] for m in matrices))
-        return tensors
-
 
 def without_config(path):
     return {k: v for k, v in tree(path).items() if k != "config.json"}
+
+
+def ignore(path="out"):
+    return json.loads(cli.read(f"{path}/config.json"))["quantization_config"]["ignore"]
+
+
+def is_ignored(name):
+    """As compressed-tensors and vLLM read `ignore`."""
+    return any(re.match(e[3:], name) if e.startswith("re:") else e == name for e in ignore())
+
+
+def stored(path):
+    raw = cli.read(f"{path}/model.safetensors")
+    length = struct.unpack("<Q", raw[:8])[0]
+    return {n: (t["dtype"], t["shape"], raw[8 + length:][slice(*t["data_offsets"])])
+            for n, t in json.loads(raw[8:8 + length]).items() if n != "__metadata__"}
 
 
 def same(what, tensors, wanted, **config):
@@ -111,46 +140,148 @@ def same(what, tensors, wanted, **config):
         equal(run.returncode, 0, f"{what}: {scheme} {run.stderr}")
         quantize("one", "expected", scheme=scheme)
         equal(without_config("out"), without_config("expected"), f"{what}: {scheme}")
+        equal(ignore(), ["lm_head"], f"{what}: nothing but the head is ignored")
 
 
-def halves(rows):
-    return rows[::2] + rows[1::2]
+def kept(what, tensors, names, *options, wanted=None, scheme="W8A8", **config):
+    """The tensors are copied, `ignore` has each of the names, and the attention beside them is quantized."""
+    make("in", tensors, **config)
+    run = quantize("in", "out", *options, scheme=scheme)
+    equal(run.returncode, 0, f"{what}: {run.stderr}")
+    if run.returncode:
+        return
+    out = stored("out")
+    equal({n: t for n, t in out.items() if n not in REST and "self_attn" not in n}, wanted or tensors,
+          f"{what}: the experts are copied")
+    check("model.layers.0.self_attn.q_proj.weight_scale" in out, f"{what}: others are quantized", list(out))
+    for name in names:
+        check(is_ignored(name), f"{what}: {name} is ignored", ignore())
+    check(not is_ignored("model.layers.0.self_attn.q_proj"), f"{what}: the attention is not ignored", ignore())
 
 
 def test_layouts():
     m = Model()
-    same("gpt-oss in MXFP4", m.mxfp4(), m.one_by_one(), model_type="gpt_oss",
-         quantization_config={"quant_method": "mxfp4"})
+    same("rows", m.joined(False), m.one_by_one(), model_type="qwen3_vl_moe")
+    same("rows of modules", m.joined(False, ".weight"), m.one_by_one())
+    same("columns", m.joined(True), m.one_by_one(), model_type="llama4_text")
+    same("three tensors", m.separate(EXPERTS, False), m.one_by_one(), model_type="afmoe")
+    same("three tensors, columns", m.separate(EXPERTS, True), m.one_by_one())
+    moe = "model.layers.0.moe"
+    same("three tensors of Step-3.5", m.separate(moe, False, ".weight"), m.one_by_one(f"{moe}.experts"),
+         model_type="step3p5")
+
+
+def test_equal_dimensions():
+    """gate_up_proj and down_proj say together how they lie, whatever hidden_size is."""
+    for inner in (H, H // 2):
+        m = Model(inner)
+        for transposed in (False, True):
+            for sizes in ({}, {"hidden_size": 5, "vision_config": {"hidden_size": H}}):
+                same(f"I = {inner}, H = {H}, {transposed}, {sizes}", m.joined(transposed), m.one_by_one(), **sizes)
+    m = Model()
+    same("hidden_size of another configuration", m.separate(EXPERTS, True), m.one_by_one(), hidden_size=5,
+         text_config={"hidden_size": H})
+
+
+def test_unclear():
+    m = Model(H)
+    make("in", m.separate(EXPERTS, False))
+    refused("gate, up, down with I = H", quantize("in", "out"), 2, f"{EXPERTS}.", "--ignore")
+    kept("the same, ignored", m.separate(EXPERTS, False), [EXPERTS], "--ignore", "re:.*experts.*")
+    tensors = Model().joined(False)
+    tensors[f"{EXPERTS}.down_proj"] = stack([[[1.0] * 96] * H] * E)
+    make("in", tensors)
+    refused("shapes that do not fit", quantize("in", "out"), 2, f"{EXPERTS}.", "--ignore")
+    make("in", {n: ("F8_E4M3", shape, data[::2]) for n, (_, shape, data) in m.joined(False).items()})
+    refused("codes", quantize("in", "out"), 2, f"{EXPERTS}.", "F8_E4M3")
+
+
+def test_kept():
+    m, loaded = Model(), [EXPERTS, f"{EXPERTS}.0.gate_proj", f"{EXPERTS}.2.down_proj"]
+    kept("gpt-oss", m.gpt_oss(), loaded, model_type="gpt_oss")
+    kept("biases without a row", m.joined(False) | m.biases(), loaded)
+    kept("zaya", m.joined(False), loaded, model_type="zaya")
+    kept("in a part of the model", m.joined(False), loaded, model_type="x", text_config={"model_type": "mistral4"})
+    kept("w13", {f"{EXPERTS}.w13_weight": stack(m.gate), f"{EXPERTS}.w2_weight": stack(m.down)}, loaded)
+    moe = "model.layers.0.block_sparse_moe"
+    kept("Granite", {f"{moe}.input_linear.weight": stack(m.gate), f"{moe}.output_linear.weight": stack(m.down)},
+         [f"{moe}.input_linear", f"{moe}.output_linear", f"{moe}.experts.0.gate_proj", f"{moe}.experts.2.down_proj"],
+         model_type="granitemoehybrid")
+    ffn, flat = "transformer.blocks.0.ffn", [row for e in m.gate for row in e]
+    kept("DBRX", {f"{ffn}.experts.mlp.{n}": bf16(flat) for n in ("w1", "v1", "w2")},
+         [f"{ffn}.experts.mlp", f"{ffn}.experts.0.gate_proj", f"{ffn}.0.gate_proj"], model_type="dbrx")
+    step = "model.layers.0.moe"
+    kept("Step-3.7", m.separate(step, False, ".weight"), [f"{step}.gate_proj", f"{step}.experts.0.gate_proj"],
+         model_type="step3p7", text_config={"model_type": "step3p5"})
+    report = quantize("in", "out", "--json", "-")
+    left = json.loads(report.stdout)["left_out"]
+    check({"name": f"{step}.gate_proj", "reason": "experts that no runtime loads quantized"} in left,
+          "the report says why", left)
+    refused("a target that names them", quantize("in", "out", "--targets", "re:.*moe.*"), 2, f"{step}.", "--ignore")
+
+
+def test_ignored():
+    m = Model()
+    for what, tensors in (("rows", m.joined(False)), ("columns", m.joined(True)), ("one by one", m.one_by_one())):
+        kept(f"{what}, ignored", tensors, [f"{EXPERTS}.0.gate_proj"], "--ignore", "re:.*experts.*")
+    for entry in (EXPERTS, f"{EXPERTS}.gate_up_proj"):
+        make("in", m.joined(False))
+        run = quantize("in", "out", "--ignore", entry)
+        if entry == EXPERTS:
+            kept("ignored by name", m.joined(False), [f"{EXPERTS}.0.gate_proj"], "--ignore", entry)
+        else:
+            refused("half a layer by its tensor", run, 2, EXPERTS, "down_proj", "--ignore")
+    two = {n.replace("layers.0", f"layers.{layer}"): t for layer in (0, 1) for n, t in m.joined(False).items()}
+    make("in", two)
+    equal(quantize("in", "out", "--ignore", "re:.*layers.1.*experts").returncode, 0, "one layer of two")
+    out = stored("out")
+    check(f"{EXPERTS}.0.gate_proj.weight" in out and "model.layers.1.mlp.experts.gate_up_proj" in out,
+          "one layer of two is converted", list(out))
+    check(is_ignored("model.layers.1.mlp.experts.0.up_proj") and not is_ignored(f"{EXPERTS}.0.up_proj"),
+          "the other is ignored", ignore())
+    make("in", two)
+    equal(quantize("in", "out", "--ignore", "model.layers.1.mlp.experts").returncode, 0, "one layer of two by name")
+    check(is_ignored("model.layers.1.mlp.experts.0.up_proj") and not is_ignored(f"{EXPERTS}.0.up_proj"),
+          "vLLM finds it ignored", ignore())
+
+
+def test_half_layers():
+    m = Model()
+    for what, tensors in (("one tensor", m.joined(False)), ("one by one", m.one_by_one())):
+        make("in", tensors)
+        for options in (["--ignore", "re:.*down_proj"], ["--ignore", "re:.*experts.1.*"],
+                        ["--targets", "re:.*down_proj"]):
+            refused(f"{what}: {options}", quantize("in", "out", *options), 2, EXPERTS, "down_proj", "layer of experts")
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}}
+    other = {**group, "targets": ["re:.*down_proj"], "weights": {**group["weights"], "num_bits": 4}}
+    write("config.json", json.dumps({"config_groups": {"a": other, "b": group}}).encode())
+    refused("two schemes", quantize("in", "out", "--config", "config.json", scheme=None), 2, EXPERTS, "schemes")
+
+
+def test_compat():
+    make("in", Model().gpt_oss(), model_type="gpt_oss")
+    run = quantize("in", "out", "--compat", "llm-compressor", "--ignore", "lm_head", "--json", "-")
+    warnings = json.loads(run.stdout)["warnings"]
+    check(any("no runtime loads" in w and EXPERTS in w for w in warnings), "split experts are named", warnings)
+    check(f"{EXPERTS}.0.gate_proj.weight" in stored("out"), "and written as upstream writes them")
+
+
+def test_mxfp4():
+    """gpt-oss in MXFP4 becomes gpt-oss in BF16."""
+    m, config = Model(), {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
+    kept("gpt-oss in MXFP4", m.mxfp4(), [EXPERTS], wanted=m.gpt_oss(), **config)
     quantization = json.loads(cli.read("out/config.json"))["quantization_config"]
     equal(quantization["quant_method"], "compressed-tensors", "the old quantization_config is replaced")
-    same("gpt-oss in BF16", m.joined(list, True) | m.biases(), m.one_by_one(), model_type="gpt_oss")
-    same("rows", m.joined(halves, False), m.one_by_one(False), model_type="qwen3_moe")
-    same("columns", m.joined(halves, True), m.one_by_one(False), model_type="llama4")
-
-
-def test_parts_and_threads():
-    make("in", Model().mxfp4(), model_type="gpt_oss", quantization_config={"quant_method": "mxfp4"})
-    quantize("in", "out")
     before = tree("out")
     quantize("in", "out", "--threads", "3")
     equal(tree("out"), before, "the same bytes with three threads")
     run = subprocess.run([QOBS, "audit", "out", "--against", "in"], capture_output=True, text=True, check=False)
     check(run.returncode == 0, "an audit against experts in MXFP4", run.stdout + run.stderr)
-
-
-def test_refusals():
-    m, config = Model(), {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}
     tensors = m.mxfp4()
     name = f"{EXPERTS}.down_proj_blocks"
     tensors[name] = ("U8", [E, H, 2, 8], tensors[name][2])
     make("in", tensors, **config)
     refused("blocks of another size", quantize("in", "out"), 2, "down_proj_blocks", "16")
-    tensors = m.mxfp4()
-    name = f"{EXPERTS}.gate_up_proj_scales"
-    tensors[name] = ("U8", [E, 2 * I, 2], b"\xff" + tensors[name][2][1:])
-    make("in", tensors, **config)
-    refused("an exponent of NaN", quantize("in", "out"), 2, "gate_proj", "NaN")
-    check(not os.path.exists("out"), "refusals leave nothing", os.listdir("."))
 
 
 if __name__ == "__main__":

@@ -198,7 +198,18 @@ enum module_kind architecture_kind(const struct architectures *found, const char
     return most > 0 ? kind : general_kind(found, module, length, rows);
 }
 
-/* ---- Heads ------------------------------------------------------------------------------------------------------- */
+bool architecture_keeps_experts(const struct architectures *found, const char *name, size_t length)
+{
+    const size_t begin = last_component(name, length), parent = begin > 0 ? begin - 1 : 0;
+    for (size_t i = 0; i < found->count; i++) {
+        const char *list = found->rows[i]->names[MODULE_EXPERTS];
+        if (match_list(name, length, list) > 0 || match_list(name, parent, list) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Entries of ignore ------------------------------------------------------------------------------------------- */
 
 /* Writes a pattern as an entry of `ignore`: an exact name, or a regular expression if it stands for several. */
 static const char *entry_of(const char *pattern, size_t length, bool nested, char *text, size_t size)
@@ -218,6 +229,18 @@ static const char *entry_of(const char *pattern, size_t length, bool nested, cha
     }
     snprintf(text + n, size - n, "%s", several ? "$" : "");
     return text;
+}
+
+const char *architecture_experts(const struct architectures *found, size_t index, char *text, size_t size)
+{
+    for (size_t r = 0; r < found->count; r++)
+        for (const char *p = found->rows[r]->names[MODULE_EXPERTS]; p && *p;) {
+            const size_t length = strcspn(p, " ");
+            if (memchr(p, '*', length) && index-- == 0)
+                return entry_of(p, length, true, text, size);
+            p += length + (p[length] == ' ');
+        }
+    return NULL;
 }
 
 const char *architecture_head(const struct architectures *found, size_t index, char *text, size_t size)

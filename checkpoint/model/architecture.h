@@ -15,6 +15,9 @@ enum module_kind {
     MODULE_ROUTER, /* chooses experts */
     MODULE_CONV1D, /* class Conv1D of transformers: stored [in, out] */
     MODULE_KEPT,   /* a matrix product that runtimes keep in the dtype of the model */
+    /* Experts in tensors that no runtime loads quantized. A pattern with `*` is a name that a runtime has for them, one
+     * without is their module's name in the files. */
+    MODULE_EXPERTS,
     MODULE_KINDS
 };
 
@@ -46,6 +49,12 @@ void architectures_add(struct architectures *found, const char *type);
 
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
+
+/* Returns true if the tensor's name, or that of its module, is one of MODULE_EXPERTS. */
+bool architecture_keeps_experts(const struct architectures *found, const char *name, size_t length);
+
+/* Returns entry `index` of `ignore` for experts that stay as they are, in `text`; NULL after the last one. */
+const char *architecture_experts(const struct architectures *found, size_t index, char *text, size_t size);
 
 /* Returns the name of head `index` of the model as an entry of `ignore`, in `text`; NULL after the last one. lm_head is
  * the first. */

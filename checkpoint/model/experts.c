@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The layouts of experts: transformers' models multiply from the left or from the right, and join gate_proj and up_proj
- * as halves or, in gpt-oss, in turns. */
+/* The layouts of experts. Names say which tensors form a layer, their shapes together which dimension is which. */
 #include "model/experts.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,104 +12,213 @@
 
 #include "model/names.h"
 
-/* The place of the rows of one part (gate_proj, up_proj) in the tensor of all. */
-struct expert_layout {
-    bool transposed;  /* [E, in, out], as Llama 4 and gpt-oss have them; else [E, out, in] */
-    bool interleaved; /* rows of gate_proj and up_proj alternate */
-};
+static const char blocks[] = "_blocks", scales[] = "_scales", weight[] = ".weight", joined[] = "gate_up_proj";
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
-static const char blocks[] = "_blocks", scales[] = "_scales", bias[] = "_bias";
-
-static bool is_joined(const char *name) { return strstr(name, "gate_up_proj") != NULL; }
-
-/* Returns `name` with the text from the word "gate_up_proj" or "down_proj" to `ending` replaced by
- * "<expert>.<part>", and `last` at its end. NULL: no memory. */
-static char *expert_name(const char *name, const char *ending, int64_t expert, const char *part, const char *last)
+/* Returns the start of the component that ends at `end`. */
+static size_t component(const char *name, size_t end)
 {
-    const char *word = is_joined(name) ? "gate_up_proj" : "down_proj", *at = strstr(name, word);
-    const size_t length = strlen(name), size = length + strlen(part) + 64;
+    while (end > 0 && name[end - 1] != '.')
+        end--;
+    return end;
+}
+
+static bool is_number(const char *text, size_t size)
+{
+    size_t n = 0;
+    while (n < size && isdigit((unsigned char)text[n]))
+        n++;
+    return size > 0 && n == size;
+}
+
+static bool ends_in_experts(const char *name, size_t end)
+{
+    static const char word[] = "experts";
+    const size_t begin = component(name, end), size = sizeof word - 1;
+    return end - begin >= size && memcmp(name + end - size, word, size) == 0;
+}
+
+/* Returns the length of the name up to the last component that ends in "experts" if no number follows; 0: none. */
+static size_t experts_module(const char *name, size_t length)
+{
+    for (size_t end = length; end > 0;) {
+        const size_t begin = component(name, end);
+        if (is_number(name + begin, end - begin))
+            return 0;
+        if (ends_in_experts(name, end))
+            return end;
+        end = begin > 0 ? begin - 1 : 0;
+    }
+    return 0;
+}
+
+size_t experts_layer(const char *module, size_t length, size_t *number)
+{
+    for (size_t end = length; end > 0;) {
+        const size_t begin = component(module, end), layer = begin > 0 ? begin - 1 : 0;
+        if (end < length && is_number(module + begin, end - begin) && ends_in_experts(module, layer)) {
+            *number = end;
+            return layer;
+        }
+        end = layer;
+    }
+    return 0;
+}
+
+/* Returns the name with the text [from, to) replaced by `text`. NULL: no memory. */
+static char *replaced(const char *name, size_t from, size_t to, const char *text)
+{
+    const size_t size = strlen(name) + strlen(text) + sizeof weight;
     char *made = malloc(size);
-    if (!made)
-        return NULL;
-    int n = snprintf(made, size, "%.*s%" PRId64 ".%s%s", (int)(at - name), name, expert, part, at + strlen(word));
-    n -= (int)strlen(ending);
-    made[n] = '\0';
-    if (!ends_with(made, last))
-        snprintf(made + n, size - (size_t)n, "%s", last);
+    if (made)
+        snprintf(made, size, "%.*s%s%s", (int)from, name, text, name + to);
     return made;
 }
 
-/* Returns the name with another ending, or NULL if it is too long. */
-static const char *other_name(char *text, size_t size, const char *name, const char *ending, const char *other)
+/* Returns the stored tensor whose name has `text` in place of [from, to); NULL: there is none. */
+static const struct st_tensor *sibling(const struct model *model, const char *name, size_t from, size_t to,
+                                       const char *text)
 {
-    const size_t length = strlen(name) - strlen(ending);
-    const int n = snprintf(text, size, "%.*s%s", (int)length, name, other);
-    return n > 0 && (size_t)n < size ? text : NULL;
+    char *other = replaced(name, from, to, text);
+    const struct model_tensor *found = other ? model_find(model, other) : NULL;
+    free(other);
+    return found ? found->stored : NULL;
 }
 
-/* ---- Kinds ------------------------------------------------------------------------------------------------------- */
+/* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
-static bool is_gpt_oss(const struct model *model)
+/* The names of the tensors of a layer, each with three dimensions. */
+enum { JOINED, SEPARATE, LINEARS, LAYERS };
+static const char *const layers[LAYERS][3] = {[JOINED] = {joined, "down_proj"},
+                                              [SEPARATE] = {"gate_proj", "up_proj", "down_proj"},
+                                              [LINEARS] = {"input_linear", "output_linear"}};
+
+/* A layer: its tensors in the order of the names. */
+struct expert_layer {
+    int kind; /* LAYERS: none */
+    const struct st_tensor *tensors[3];
+};
+
+static struct expert_layer find_layer(const struct model *model, const char *name, const struct expert_plan *p)
 {
-    const json_object *type = model_config_item(model, "model_type");
-    return json_is_string(type) && strncmp(json_text(type), "gpt_oss", 7) == 0;
+    struct expert_layer l = {.kind = 0};
+    for (; l.kind < LAYERS; l.kind++) {
+        bool named = false, complete = true;
+        for (int i = 0; i < 3 && layers[l.kind][i]; i++) {
+            const char *word = layers[l.kind][i];
+            named |= p->size == strlen(word) && memcmp(name + p->word, word, p->size) == 0;
+            l.tensors[i] = sibling(model, name, p->word, p->word + p->size, word);
+            complete &= l.tensors[i] && l.tensors[i]->ndim == 3;
+        }
+        if (named && complete)
+            break;
+    }
+    return l;
+}
+
+static bool has_biases(const struct model *model, const char *name, const struct expert_plan *p)
+{
+    const size_t end = p->word + p->size;
+    return sibling(model, name, end, strlen(name), "_bias") || sibling(model, name, end, strlen(name), ".bias");
+}
+
+enum order { ORDER_UNCLEAR, ORDER_ROWS, ORDER_COLUMNS };
+
+/* gate_up_proj is twice as long as down_proj in one dimension and as long in the other: their shapes say which. */
+static enum order order_of_joined(const int64_t *up, const int64_t *down)
+{
+    if (up[2] == down[1] && up[1] == 2 * down[2])
+        return ORDER_ROWS;
+    return up[1] == down[2] && up[2] == 2 * down[1] ? ORDER_COLUMNS : ORDER_UNCLEAR;
+}
+
+/* A projection of its own does not say which of its dimensions is hidden_size: the configurations do. */
+static enum order order_of_separate(const struct model *model, const int64_t *up, const int64_t *down)
+{
+    if (up[2] != down[1] || up[1] != down[2])
+        return ORDER_UNCLEAR;
+    for (size_t i = 0; i < model->config_count; i++) {
+        uint64_t size;
+        if (json_integer(json_get(model->configs[i].object, "hidden_size"), &size) != 0)
+            continue;
+        if (((uint64_t)up[2] == size) != ((uint64_t)up[1] == size))
+            return (uint64_t)up[2] == size ? ORDER_ROWS : ORDER_COLUMNS;
+    }
+    return ORDER_UNCLEAR;
+}
+
+static enum order order_of(const struct model *model, const struct expert_layer *l)
+{
+    const struct st_tensor *first = l->tensors[0], *down = l->tensors[l->kind == JOINED ? 1 : 2];
+    const bool alike = l->kind == JOINED || memcmp(first->shape, l->tensors[1]->shape, 3 * sizeof *first->shape) == 0;
+    const bool numbers =
+        strcmp(first->dtype, "BF16") == 0 || strcmp(first->dtype, "F16") == 0 || strcmp(first->dtype, "F32") == 0;
+    if (!numbers || !alike || first->shape[0] != down->shape[0] || strcmp(first->dtype, down->dtype) != 0)
+        return ORDER_UNCLEAR;
+    return l->kind == JOINED ? order_of_joined(first->shape, down->shape)
+                             : order_of_separate(model, first->shape, down->shape);
 }
 
 /* Returns true if tensors <stem>_blocks and <stem>_scales are there as bytes of experts. */
-static bool has_mxfp4(const struct model *model, const char *name, const char *ending)
+static bool has_mxfp4(const struct model *model, const char *name, size_t stem)
 {
-    char text[512];
-    const char *wanted[2] = {blocks, scales};
-    for (int i = 0; i < 2; i++) {
-        const char *other = other_name(text, sizeof text, name, ending, wanted[i]);
-        const struct model_tensor *t = other ? model_find(model, other) : NULL;
-        if (!t || strcmp(t->stored->dtype, "U8") != 0 || t->stored->ndim != 4 - i)
-            return false;
-    }
-    return true;
+    const struct st_tensor *b = sibling(model, name, stem, strlen(name), blocks);
+    const struct st_tensor *s = sibling(model, name, stem, strlen(name), scales);
+    return b && s && strcmp(b->dtype, "U8") == 0 && strcmp(s->dtype, "U8") == 0 && b->ndim == 4 && s->ndim == 3;
 }
 
-enum expert_kind experts_kind(const struct model *model, const struct model_tensor *source, qobs_compat compat)
+/* Returns true for tensors of experts that form no known layer: more than two dimensions below a module called
+ * "experts", or matrices there that are no weight of a module (DBRX: experts.mlp.w1). */
+static bool is_unknown_layer(const struct st_tensor *s, size_t stem)
+{
+    if (experts_module(s->name, stem) == 0)
+        return false;
+    return s->ndim >= 3 || (s->ndim == 2 && s->name[stem] == '\0' && stem >= 3 && s->name[stem - 3] == '.' &&
+                            isdigit((unsigned char)s->name[stem - 1]));
+}
+
+struct expert_plan experts_plan(const struct model *model, const struct architectures *found,
+                                const struct model_tensor *source, qobs_compat compat)
 {
     const struct st_tensor *s = source->stored;
-    const bool named = is_joined(s->name) || strstr(s->name, "down_proj");
-    if (!named)
-        return EXPERTS_NONE;
-    if (compat == QOBS_COMPAT_VLLM) {
-        if (ends_with(s->name, blocks) && has_mxfp4(model, s->name, blocks))
-            return EXPERTS_MXFP4;
-        if (ends_with(s->name, scales) && has_mxfp4(model, s->name, scales))
-            return EXPERTS_SCALES;
-        if (ends_with(s->name, bias) && s->ndim == 2 && is_gpt_oss(model))
-            return EXPERTS_BIAS;
+    const char *name = s->name;
+    const size_t stem = module_length(name), length = strlen(name), tail = sizeof blocks - 1;
+    struct expert_plan p = {.word = component(name, stem)};
+    p.size = stem - p.word;
+    if (compat == QOBS_COMPAT_LLM_COMPRESSOR) {
+        const char *up = strstr(name, joined), *down = strstr(name, "down_proj"), *at = up ? up : down;
+        if (!at || (s->ndim != 3 && !(up && down && s->ndim >= 2)))
+            return p;
+        p.kind = EXPERTS_SPLIT;
+        p.word = (size_t)(at - name);
+        p.size = up ? sizeof joined - 1 : strlen("down_proj");
+        return p;
     }
-    const bool both = is_joined(s->name) && strstr(s->name, "down_proj");
-    return s->ndim == 3 || (both && s->ndim >= 2) ? EXPERTS_PLAIN : EXPERTS_NONE;
+    if (ends_with(name, blocks) && has_mxfp4(model, name, length - tail))
+        p.kind = EXPERTS_MXFP4;
+    else if (ends_with(name, scales) && has_mxfp4(model, name, length - tail))
+        p.kind = EXPERTS_SCALES;
+    if (p.kind != EXPERTS_NONE)
+        return p;
+    const struct expert_layer l = s->ndim == 3 ? find_layer(model, name, &p) : (struct expert_layer){.kind = LAYERS};
+    if (l.kind >= LINEARS || architecture_keeps_experts(found, name, stem) || has_biases(model, name, &p)) {
+        p.kind = l.kind < LAYERS || is_unknown_layer(s, stem) ? EXPERTS_LEFT : EXPERTS_NONE;
+        return p;
+    }
+    const enum order order = order_of(model, &l);
+    p.kind = order == ORDER_UNCLEAR ? EXPERTS_LEFT : EXPERTS_SPLIT;
+    p.unclear = order == ORDER_UNCLEAR;
+    p.transposed = order == ORDER_COLUMNS;
+    p.nested = p.word > 0 && !ends_in_experts(name, p.word - 1);
+    return p;
 }
 
-/* A model says by the size of its hidden states how its experts lie: [E, hidden_size, 2I] or [E, 2I, hidden_size]. */
-static struct expert_layout layout_of(const struct model *model, const struct st_tensor *s)
-{
-    const json_object *hidden = model_config_item(model, "hidden_size"), *type = model_config_item(model, "model_type");
-    const bool joined = is_joined(s->name), gpt_oss = is_gpt_oss(model);
-    struct expert_layout layout = {.transposed = gpt_oss, .interleaved = gpt_oss};
-    if (!json_is_number(hidden) || gpt_oss)
-        return layout;
-    const int64_t in = s->shape[joined ? 2 : 1], other = s->shape[joined ? 1 : 2];
-    const bool by_rows = (double)in == json_object_get_double(hidden),
-               transposed = (double)other == json_object_get_double(hidden);
-    const bool llama4 = json_is_string(type) && strncmp(json_text(type), "llama4", 6) == 0;
-    layout.transposed = by_rows != transposed ? transposed : by_rows && llama4;
-    return layout;
-}
-
-/* ---- Matrices ---------------------------------------------------------------------------------------------------- */
+/* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
 static int check_even(const struct st_tensor *s, int dimension, struct fail *f)
 {
-    if (!is_joined(s->name) || s->shape[dimension] % 2 == 0)
+    if (s->shape[dimension] % 2 == 0)
         return QOBS_OK;
     return INVALID(f,
                    "tensor '%.200s': gate_proj and up_proj share dimension %d, which has %" PRId64
@@ -118,53 +227,43 @@ static int check_even(const struct st_tensor *s, int dimension, struct fail *f)
 }
 
 /* The matrix of part `part` of `parts` of one expert. */
-static struct weight of_expert(const struct model_tensor *source, int64_t expert, struct expert_layout layout,
-                               int64_t part, int64_t parts)
+static struct weight of_expert(const struct model_tensor *source, int64_t expert, bool transposed, int64_t part,
+                               int64_t parts)
 {
     const struct st_tensor *s = source->stored;
     const int64_t element = (int64_t)dtype_size(s->dtype), rows = s->shape[1], columns = s->shape[2];
-    const int64_t out = (layout.transposed ? columns : rows) / parts, in = layout.transposed ? rows : columns;
-    const int64_t step = layout.transposed ? element : columns * element; /* between neighbouring outputs */
-    const bool turns = layout.interleaved && parts > 1;
-    struct weight w = {.source = source, .dtype = s->dtype, .ndim = 2, .shape = {out, in}};
-    w.data = (const unsigned char *)s->data + expert * rows * columns * element + part * (turns ? 1 : out) * step;
-    w.row_bytes = turns ? parts * step : step;
-    w.column_bytes = layout.transposed ? columns * element : element;
+    const int64_t out = (transposed ? columns : rows) / parts, in = transposed ? rows : columns;
+    struct weight w = {.source = source, .dtype = s->dtype, .ndim = 2, .shape = {out, in}, .experts = EXPERTS_OF_ONE};
+    w.row_bytes = transposed ? element : columns * element;
+    w.column_bytes = transposed ? columns * element : element;
+    w.data = (const unsigned char *)s->data + expert * rows * columns * element + part * out * w.row_bytes;
     w.bytes = (uint64_t)(out * in * element);
     return w;
 }
 
-/* The same for experts in MXFP4; gate_proj and up_proj alternate. */
-static struct weight of_mxfp4(const struct model_tensor *source, const struct st_tensor *exponents, int64_t expert,
-                              int64_t part, int64_t parts)
+static int list_split(struct weight_list *list, const struct model_tensor *source, const struct expert_plan *p,
+                      struct fail *f)
 {
+    static const char *const gate_up[] = {"gate_proj", "up_proj"};
     const struct st_tensor *s = source->stored;
-    const int64_t rows = s->shape[1], groups = s->shape[2], row = 16 * groups;
-    struct weight w = {.source = source, .dtype = "BF16", .ndim = 2};
-    w.shape[0] = rows / parts;
-    w.shape[1] = 32 * groups;
-    w.source_codes = (struct source_codes){.format = &source_mxfp4_blocks,
-                                           .scales = exponents,
-                                           .block = {1, 32},
-                                           .scale_columns = groups,
-                                           .first_row = expert * rows + part,
-                                           .row_step = parts};
-    w.data = (const unsigned char *)s->data + w.source_codes.first_row * row;
-    w.row_bytes = parts * row;
-    w.bytes = (uint64_t)(w.shape[0] * w.shape[1] * 2);
-    return w;
-}
-
-/* The bias of one expert: one column of numbers that may lie apart. */
-static struct weight of_bias(const struct model_tensor *source, int64_t expert, int64_t part, int64_t parts)
-{
-    const struct st_tensor *s = source->stored;
-    const int64_t element = (int64_t)dtype_size(s->dtype);
-    struct weight w = {.source = source, .dtype = s->dtype, .ndim = 1, .shape = {s->shape[1] / parts, 1}};
-    w.data = (const unsigned char *)s->data + (expert * s->shape[1] + part) * element;
-    w.row_bytes = w.column_bytes = parts * element;
-    w.bytes = (uint64_t)(w.shape[0] * element);
-    return w;
+    const bool both = p->size == sizeof joined - 1 && memcmp(s->name + p->word, joined, p->size) == 0;
+    if (both && strstr(s->name, "down_proj"))
+        return INVALID(f, "tensor '%.200s': its name has gate_up_proj and down_proj, so that it cannot be split",
+                       s->name);
+    if (both)
+        RETURN_IF_NOT_OK(check_even(s, p->transposed ? 2 : 1, f));
+    for (int64_t e = 0; e < s->shape[0]; e++)
+        for (int64_t part = 0; part < 1 + both; part++) {
+            char text[64];
+            snprintf(text, sizeof text, "%s%" PRId64 ".%.*s", p->nested ? "experts." : "", e,
+                     both ? (int)strlen(gate_up[part]) : (int)p->size, both ? gate_up[part] : s->name + p->word);
+            char *name = replaced(s->name, p->word, p->word + p->size, text);
+            if (name && !ends_with(name, weight))
+                strcat(name, weight); /* replaced() leaves room */
+            const struct weight w = of_expert(source, e, p->transposed, part, 1 + both);
+            RETURN_IF_NOT_OK(weight_list_append(list, w, name, f));
+        }
+    return QOBS_OK;
 }
 
 static int check_mxfp4(const struct st_tensor *s, const struct st_tensor *exponents, struct fail *f)
@@ -180,36 +279,144 @@ static int check_mxfp4(const struct st_tensor *s, const struct st_tensor *expone
         s->name, shape_describe(s->ndim, s->shape, &is), shape_describe(exponents->ndim, exponents->shape, &other));
 }
 
-int experts_list(struct weight_list *list, const struct model *model, const struct model_tensor *source,
-                 enum expert_kind kind, qobs_compat compat, struct fail *f)
+/* The tensor [E, in, out] that gpt-oss has in BF16. */
+static int list_mxfp4(struct weight_list *list, const struct model *model, const struct model_tensor *source,
+                      struct fail *f)
 {
-    static const char *const gate_up[] = {"gate_proj", "up_proj"}, *const down[] = {"down_proj"};
-    static const char *const endings[] = {[EXPERTS_PLAIN] = "", [EXPERTS_MXFP4] = blocks, [EXPERTS_BIAS] = bias};
-    const struct st_tensor *s = source->stored, *exponents = NULL;
-    const bool joined = is_joined(s->name);
-    const int64_t parts = joined ? 2 : 1;
-    struct expert_layout layout = {0};
-    char text[512];
-    if (kind == EXPERTS_SCALES)
-        return QOBS_OK;
-    if (joined && strstr(s->name, "down_proj"))
-        return INVALID(f, "tensor '%.200s': its name has gate_up_proj and down_proj, so that it cannot be split",
-                       s->name);
-    if (kind == EXPERTS_PLAIN && compat == QOBS_COMPAT_VLLM)
-        layout = layout_of(model, s);
-    RETURN_IF_NOT_OK(check_even(s, layout.transposed ? 2 : 1, f));
-    if (kind == EXPERTS_MXFP4) {
-        exponents = model_find(model, other_name(text, sizeof text, s->name, blocks, scales))->stored;
-        RETURN_IF_NOT_OK(check_mxfp4(s, exponents, f));
+    const struct st_tensor *s = source->stored;
+    const size_t stem = strlen(s->name) - strlen(blocks);
+    const struct st_tensor *exponents = sibling(model, s->name, stem, strlen(s->name), scales);
+    struct weight w = {.source = source, .dtype = "BF16", .ndim = 3, .data = s->data, .experts = EXPERTS_WHOLE};
+    w.source_codes = (struct source_codes){.format = &source_mxfp4_blocks,
+                                           .scales = exponents,
+                                           .block = {1, 32},
+                                           .scale_columns = s->shape[2],
+                                           .row_step = 1};
+    RETURN_IF_NOT_OK(check_mxfp4(s, exponents, f));
+    w.shape[0] = s->shape[0];
+    w.shape[1] = 32 * s->shape[2];
+    w.shape[2] = s->shape[1];
+    w.bytes = 2 * (uint64_t)(w.shape[0] * w.shape[1] * w.shape[2]);
+    return weight_list_append(list, w, replaced(s->name, stem, strlen(s->name), ""), f);
+}
+
+int experts_list(struct weight_list *list, const struct model *model, const struct model_tensor *source,
+                 const struct expert_plan *plan, struct fail *f)
+{
+    switch (plan->kind) {
+    case EXPERTS_SPLIT:
+        return list_split(list, source, plan, f);
+    case EXPERTS_MXFP4:
+        return list_mxfp4(list, model, source, f);
+    case EXPERTS_LEFT: {
+        struct weight w = weight_of_tensor(source);
+        w.experts = plan->unclear ? EXPERTS_UNCLEAR : EXPERTS_WHOLE;
+        return weight_list_append(list, w, strdup(source->stored->name), f);
     }
-    for (int64_t e = 0; e < s->shape[0]; e++)
-        for (int64_t p = 0; p < parts; p++) {
-            const struct weight w = kind == EXPERTS_MXFP4  ? of_mxfp4(source, exponents, e, p, parts)
-                                    : kind == EXPERTS_BIAS ? of_bias(source, e, p, parts)
-                                                           : of_expert(source, e, layout, p, parts);
-            char *name = expert_name(s->name, endings[kind], e, joined ? gate_up[p] : down[p],
-                                     kind == EXPERTS_BIAS ? ".bias" : ".weight");
-            RETURN_IF_NOT_OK(weight_list_append(list, w, name, f));
+    default:
+        return QOBS_OK;
+    }
+}
+
+/* ---- Whole or not at all ----------------------------------------------------------------------------------------- */
+
+static int refuse(const struct weight *taken, const struct weight *other, size_t layer, struct fail *f)
+{
+    if (other->reason == WEIGHT_TAKEN)
+        return INVALID(f,
+                       "experts of '%.*s': '%.150s' and '%.150s' get different schemes; runtimes load a layer of "
+                       "experts in one",
+                       (int)layer, taken->name, taken->name, other->name);
+    return INVALID(f,
+                   "experts of '%.*s': '%.150s' would be quantized and '%.150s' not; runtimes load a layer of experts "
+                   "whole. --ignore 're:.*experts.*' leaves all of them out",
+                   (int)layer, taken->name, taken->name, other->name);
+}
+
+int experts_check_layers(const struct weights *weights, struct fail *f)
+{
+    const struct weight *first = NULL;
+    size_t layer = 0;
+    for (size_t i = 0; i < weights->count; i++) { /* sorted: a layer is one run of names, with others between */
+        const struct weight *w = &weights->items[i];
+        size_t number;
+        const size_t length = experts_layer(w->name, w->module, &number);
+        if (length == 0 || w->ndim != 2 || w->module == strlen(w->name))
+            continue;
+        if (!first || length != layer || memcmp(first->name, w->name, layer) != 0) {
+            first = w;
+            layer = length;
+            continue;
         }
+        const bool taken = w->reason == WEIGHT_TAKEN;
+        if (taken != (first->reason == WEIGHT_TAKEN) || (taken && w->group != first->group))
+            return refuse(taken ? w : first, taken ? first : w, layer, f);
+    }
     return QOBS_OK;
+}
+
+int experts_join(struct weights *weights, struct fail *f)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < weights->count; i++) {
+        struct weight *w = &weights->items[i];
+        if (w->experts != EXPERTS_OF_ONE || w->reason == WEIGHT_TAKEN) {
+            weights->items[kept++] = *w;
+            continue;
+        }
+        if (w->data != w->source->stored->data) { /* not the first matrix of its tensor */
+            free(w->name);
+            continue;
+        }
+        struct weight whole = weight_of_tensor(w->source);
+        whole.reason = w->reason;
+        whole.experts = EXPERTS_WHOLE;
+        whole.name = strdup(w->source->stored->name);
+        free(w->name);
+        if (!whole.name) {
+            memmove(&weights->items[kept], &weights->items[i + 1], (weights->count - i - 1) * sizeof *w);
+            weights->count -= i + 1 - kept;
+            return NO_MEMORY(f, "the list of tensors");
+        }
+        whole.module = module_length(whole.name);
+        weights->items[kept++] = whole;
+    }
+    weights->count = kept;
+    weights_sort(weights);
+    return QOBS_OK;
+}
+
+/* ---- Names of experts that stay ---------------------------------------------------------------------------------- */
+
+/* Writes "re:", `before`, the text with its dots in brackets, and `after`. */
+static void put_pattern(char *out, size_t size, const char *before, const char *text, size_t length, const char *after)
+{
+    int n = snprintf(out, size, "re:%s", before);
+    for (size_t i = 0; i < length; i++)
+        n += snprintf(out + n, size - (size_t)n, text[i] == '.' ? "[.]" : "%c", text[i]);
+    snprintf(out + n, size - (size_t)n, "%s", after);
+}
+
+bool experts_ignored_as(const struct weight *w, size_t index, struct expert_entry *e)
+{
+    const size_t stem = w->module < 240 ? w->module : 240, module = experts_module(w->name, stem);
+    const size_t begin = component(w->name, stem), parent = begin > 0 ? begin - 1 : 0;
+    const size_t from = component(w->name, module > 0 ? module : parent);
+    if (index > 1 || (index == 1 && module > 0))
+        return false;
+    if (module > 0) { /* <module>.0.gate_proj, <module>.gate_up_proj */
+        snprintf(e->name, sizeof e->name, "%.*s.0.gate_proj", (int)module, w->name);
+        put_pattern(e->everywhere, sizeof e->everywhere, "(.*[.])?", w->name + from, module - from, "([.].*)?$");
+        put_pattern(e->here, sizeof e->here, "", w->name, module, "([.].*)?$");
+    } else if (index == 0) { /* <parent>.input_linear, as the file has it */
+        snprintf(e->name, sizeof e->name, "%.*s", (int)stem, w->name);
+        put_pattern(e->everywhere, sizeof e->everywhere, "(.*[.])?", w->name + from, stem - from, "$");
+        snprintf(e->here, sizeof e->here, "%s", e->name);
+    } else { /* <parent>.experts.0.gate_proj, as vLLM has it */
+        snprintf(e->name, sizeof e->name, "%.*s.experts.0.gate_proj", (int)parent, w->name);
+        put_pattern(e->everywhere, sizeof e->everywhere, "(.*[.])?", w->name + from, parent - from,
+                    "[.]experts([.].*)?$");
+        put_pattern(e->here, sizeof e->here, "", w->name, parent, "[.]experts([.].*)?$");
+    }
+    return true;
 }

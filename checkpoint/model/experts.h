@@ -1,23 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Experts that lie in one tensor become one matrix, or one bias, each. */
+/* Tensors that hold several experts. A layer of experts becomes one matrix each, under the names that runtimes load, or
+ * stays as it is. */
 #pragma once
 
+#include "model/architecture.h"
 #include "model/weights.h"
 
 enum expert_kind {
-    EXPERTS_NONE,   /* no tensor of experts */
-    EXPERTS_PLAIN,  /* ...gate_up_proj or ...down_proj [E, rows, columns] */
-    EXPERTS_MXFP4,  /* ..._blocks [E, rows, groups, 16] with ..._scales [E, rows, groups], as gpt-oss has them */
-    EXPERTS_SCALES, /* the scales of those, which disappear */
-    EXPERTS_BIAS    /* ..._bias [E, rows] of gpt-oss */
+    EXPERTS_NONE,  /* no tensor of experts, or one of a single expert */
+    EXPERTS_SPLIT, /* becomes matrices <experts>.<e>.gate_proj.weight and similar */
+    EXPERTS_LEFT,  /* stays whole: no runtime loads these experts quantized, or their order is unclear */
+    EXPERTS_MXFP4, /* ..._blocks [E, rows, groups, 16] of gpt-oss: becomes [E, columns, rows] in BF16 */
+    EXPERTS_SCALES /* ..._scales of those, which disappear */
 };
 
-/* Says what a tensor is. llm-compressor knows plain experts alone. */
-enum expert_kind experts_kind(const struct model *model, const struct model_tensor *source, qobs_compat compat);
+/* How a tensor of experts is listed. */
+struct expert_plan {
+    enum expert_kind kind;
+    bool unclear;    /* EXPERTS_LEFT: shapes and architecture do not say which dimension is which */
+    bool transposed; /* [E, in, out], as Llama 4 has them; else [E, out, in] */
+    size_t word;     /* where the name of its projections begins: gate_up_proj, down_proj, ... */
+    size_t size;     /* bytes of that name */
+    bool nested;     /* the layer's module is <parent>.experts, not <parent> */
+};
 
-/* Adds the matrices or biases of all experts: <experts>.<e>.gate_proj.weight and similar. The model's configuration
- * says how they lie; under QOBS_COMPAT_LLM_COMPRESSOR gate_proj and up_proj are halves of dimension 1. */
+/* Says what a tensor is. llm-compressor knows gate_up_proj and down_proj alone, [E, out, in]. */
+struct expert_plan experts_plan(const struct model *model, const struct architectures *found,
+                                const struct model_tensor *source, qobs_compat compat);
+
+/* Adds the weights of a tensor of experts. */
 int experts_list(struct weight_list *list, const struct model *model, const struct model_tensor *source,
-                 enum expert_kind kind, qobs_compat compat, struct fail *f);
+                 const struct expert_plan *plan, struct fail *f);
+
+/* Finds the number in "<layer>.<number>.<projection>" if the last component of the layer ends in "experts". Returns the
+ * length of the layer's name, 0: it is no name of one expert. *number is the length up to the end of the number. */
+size_t experts_layer(const char *module, size_t length, size_t *number);
+
+/* Fails if a layer of experts is quantized in part or with two groups, which no runtime loads. */
+int experts_check_layers(const struct weights *weights, struct fail *f);
+
+/* Makes tensors whose experts all stay unquantized whole again, under their own names. */
+int experts_join(struct weights *weights, struct fail *f);
+
+/* Writes name `index` that a loader may give to the experts of a tensor that stays whole, such as
+ * "model.layers.0.mlp.experts.0.gate_proj", and the pattern for `ignore` that covers it in every layer, or in this one.
+ * Returns false after the last one. */
+struct expert_entry {
+    char name[1024], everywhere[1024], here[1024];
+};
+bool experts_ignored_as(const struct weight *w, size_t index, struct expert_entry *entry);

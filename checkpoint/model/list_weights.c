@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Lists tensors. source_formats.c finds those that are quantized, experts.c splits experts. */
+/* Lists tensors. source_formats.c finds those that are quantized, experts.c lists those of experts. */
 #include "model/experts.h"
 
 #include <stdlib.h>
@@ -9,8 +9,7 @@
 
 #include "model/names.h"
 
-/* The weight of a complete tensor. */
-static struct weight of_tensor(const struct model_tensor *source)
+struct weight weight_of_tensor(const struct model_tensor *source)
 {
     const struct st_tensor *s = source->stored;
     struct weight w = {
@@ -31,15 +30,15 @@ static char *weight_name(const char *codes)
     return name;
 }
 
-static int list_tensor(struct weight_list *list, const struct model *model, const struct source_hints *hints,
-                       const struct model_tensor *source, qobs_compat compat, struct fail *f)
+static int list_tensor(struct weight_list *list, const struct model *model, const struct architectures *found,
+                       const struct source_hints *hints, const struct model_tensor *source, qobs_compat compat,
+                       struct fail *f)
 {
-    const enum expert_kind kind = experts_kind(model, source, compat);
-    if (kind != EXPERTS_NONE)
-        return experts_list(list, model, source, kind, compat, f);
-    struct weight w = of_tensor(source);
-    RETURN_IF_NOT_OK(
-        source_find_codes(&w.source_codes, w.shape, &w.dtype, model, hints, source->stored, compat, f));
+    const struct expert_plan plan = experts_plan(model, found, source, compat);
+    if (plan.kind != EXPERTS_NONE)
+        return experts_list(list, model, source, &plan, f);
+    struct weight w = weight_of_tensor(source);
+    RETURN_IF_NOT_OK(source_find_codes(&w.source_codes, w.shape, &w.dtype, model, hints, source->stored, compat, f));
     if (!w.source_codes.format)
         return weight_list_append(list, w, strdup(source->stored->name), f);
     w.bytes = (uint64_t)(w.shape[0] * w.shape[1]) * dtype_size(w.dtype);
@@ -49,11 +48,13 @@ static int list_tensor(struct weight_list *list, const struct model *model, cons
 int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, struct fail *f)
 {
     struct weight_list list = {.weights = weights};
+    struct architectures found;
     struct source_hints hints;
     *weights = (struct weights){0};
+    architectures_find(&found, model);
     source_hints_read(&hints, model);
     for (size_t i = 0; i < model->count; i++)
-        RETURN_IF_NOT_OK(list_tensor(&list, model, &hints, &model->tensors[i], compat, f));
+        RETURN_IF_NOT_OK(list_tensor(&list, model, &found, &hints, &model->tensors[i], compat, f));
     weights_sort(weights);
     for (size_t i = 1; i < weights->count; i++)
         if (strcmp(weights->items[i - 1].name, weights->items[i].name) == 0)
@@ -68,7 +69,7 @@ void weight_keep_codes(struct weight *w)
     const size_t module = w->module;
     const enum weight_reason reason = w->reason;
     const struct source_format *format = w->source_codes.format;
-    *w = of_tensor(w->source);
+    *w = weight_of_tensor(w->source);
     w->module = module;
     w->reason = reason;
     w->name = name;

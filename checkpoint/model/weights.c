@@ -37,6 +37,16 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const struct weight *)a)->name, ((const struct weight *)b)->name);
 }
 
+int64_t weight_columns(const struct weight *w) { return w->ndim > 0 ? w->shape[w->ndim - 1] : 1; }
+
+int64_t weight_rows(const struct weight *w)
+{
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < w->ndim; d++)
+        rows *= w->shape[d];
+    return rows;
+}
+
 void weights_sort(struct weights *weights)
 {
     if (weights->count > 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The tensors of a model as they are quantized or copied: experts that lie in one 3-D tensor are split into one matrix
- * each, and weights that are quantized already are read as the numbers they mean. */
+/* The tensors of a model as they are quantized or copied: experts that lie in one tensor are split into one matrix
+ * each where runtimes load that, and weights that are quantized already are read as the numbers they mean. */
 #pragma once
 
 #include "model/source_formats.h"
@@ -16,7 +16,16 @@ enum weight_reason {
     WEIGHT_NOT_TARGETED,
     WEIGHT_NOT_LINEAR, /* an embedding, a router, lm_head, a convolution: no linear layer that vLLM quantizes */
     WEIGHT_NO_FLOAT,   /* its dtype cannot be quantized */
+    WEIGHT_EXPERTS,    /* experts in a tensor that no runtime loads quantized */
     WEIGHT_REASONS
+};
+
+/* What a weight is to a layer of experts. */
+enum weight_experts {
+    EXPERTS_ABSENT,
+    EXPERTS_OF_ONE, /* a matrix of one expert, of a tensor with all */
+    EXPERTS_WHOLE,  /* a tensor with all experts, which is copied */
+    EXPERTS_UNCLEAR /* the same, and nothing says how they lie */
 };
 
 struct weight {
@@ -30,7 +39,8 @@ struct weight {
     const unsigned char *data;
     int64_t row_bytes,
         column_bytes; /* distance of rows and of columns; in C order for plain tensors of other dimensions */
-    uint64_t bytes;   /* of the numbers */
+    enum weight_experts experts;
+    uint64_t bytes; /* of the numbers */
     enum weight_reason reason;
     size_t group; /* index of its group in the configuration, if reason is WEIGHT_TAKEN */
     size_t set;   /* index of the first weight that vLLM runs as one matrix with it, or its own (weights_find_sets) */
@@ -42,9 +52,12 @@ struct weights {
     bool drops_attention_scales; /* those of keys and values belong to a configuration that disappears */
 };
 
-/* Lists the tensors of a model. compat decides the layout of experts: by the model's configuration, or by rows. */
+/* Lists the tensors of a model. compat decides which experts are split and how (experts.h). */
 int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, struct fail *f);
 void weights_free(struct weights *weights);
+
+/* Returns the weight of a complete tensor, without a name. */
+struct weight weight_of_tensor(const struct model_tensor *source);
 
 /* Returns the weight with that name, or NULL. */
 const struct weight *weights_find(const struct weights *weights, const char *name);
@@ -67,7 +80,11 @@ struct weight_list {
 };
 int weight_list_append(struct weight_list *list, struct weight w, char *name, struct fail *f);
 
-/* Writes rows [first, first + count) of a matrix to `out` in C order, as numbers of its dtype. */
+/* Returns the elements of a row: the last dimension. All others count rows. */
+int64_t weight_columns(const struct weight *w);
+int64_t weight_rows(const struct weight *w);
+
+/* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. */
 void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
 
 /* Returns true if the tensor belongs to a weight that is dequantized (its scale, its zero point, the scale of its

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/experts.h"
+#include "model/names.h"
 #include "schemes/match.h"
 
 struct choice {
@@ -57,9 +59,39 @@ static size_t find_group(const struct choice *c, const struct weight *w, bool *b
     return c->config->group_count;
 }
 
+/* Returns true if `ignore` names the weight, or the tensor of all experts that it comes from, or that one's module. */
+static bool is_ignored(const struct choice *c, const struct weight *w)
+{
+    const char *source = w->source->stored->name;
+    size_t length = module_length(source);
+    if (matcher_find(c->ignore, w->name, w->module) >= 0)
+        return true;
+    if (w->experts == EXPERTS_ABSENT || c->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+        return false;
+    if (matcher_find(c->ignore, source, length) >= 0)
+        return true;
+    while (length > 0 && source[length - 1] != '.')
+        length--;
+    return length > 0 && matcher_find(c->ignore, source, length - 1) >= 0;
+}
+
+/* A tensor of experts that is not split. A target that names it is refused by check(). */
+static enum weight_reason choose_whole(const struct choice *c, struct weight *w)
+{
+    bool by_class = false;
+    w->group = find_group(c, w, &by_class);
+    if (w->group == c->config->group_count)
+        return WEIGHT_NOT_TARGETED;
+    if (is_ignored(c, w))
+        return WEIGHT_IGNORED;
+    return by_class && w->experts == EXPERTS_WHOLE && is_float(w) ? WEIGHT_EXPERTS : WEIGHT_TAKEN;
+}
+
 static enum weight_reason choose_one(const struct choice *c, struct weight *w)
 {
     bool by_class = false;
+    if (w->experts == EXPERTS_WHOLE || w->experts == EXPERTS_UNCLEAR)
+        return choose_whole(c, w);
     if (w->module == strlen(w->name))
         return WEIGHT_NOT_A_WEIGHT;
     if (w->module >= 4 && memcmp(w->name + w->module - 4, "norm", 4) == 0)
@@ -67,7 +99,7 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
     w->group = find_group(c, w, &by_class);
     if (w->group == c->config->group_count)
         return WEIGHT_NOT_TARGETED;
-    if (matcher_find(c->ignore, w->name, w->module) >= 0)
+    if (is_ignored(c, w))
         return WEIGHT_IGNORED;
     if (c->compat == QOBS_COMPAT_LLM_COMPRESSOR || !by_class)
         return WEIGHT_TAKEN;
@@ -79,7 +111,17 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
 static int check(const struct weight *w, struct fail *f)
 {
     struct shape_words words;
-    if (w->ndim != 2)
+    if (w->experts == EXPERTS_UNCLEAR && is_float(w))
+        return INVALID(f,
+                       "tensor '%.200s': has shape %s; nothing says which dimensions of these experts are inputs. "
+                       "--ignore 're:.*experts.*' leaves them out",
+                       w->name, shape_describe(w->ndim, w->shape, &words));
+    if (w->experts == EXPERTS_WHOLE && is_float(w))
+        return INVALID(f,
+                       "tensor '%.200s': is targeted; no runtime loads these experts quantized. "
+                       "--ignore leaves them out",
+                       w->name);
+    if (w->ndim != 2 && (w->experts == EXPERTS_ABSENT || is_float(w)))
         return INVALID(f, "tensor '%.200s': has shape %s; a matrix is needed. --ignore leaves it out", w->name,
                        shape_describe(w->ndim, w->shape, &words));
     if (!is_float(w))
@@ -99,6 +141,10 @@ int choose_weights(struct weights *weights, const struct architectures *architec
         if (w->reason == WEIGHT_TAKEN)
             status = check(w, f);
     }
+    if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
+        status = experts_check_layers(weights, f);
+    if (status == QOBS_OK)
+        status = experts_join(weights, f);
     release(&c);
     return status;
 }
@@ -152,6 +198,25 @@ static int list_heads(const struct choice *c, const struct weights *weights, str
     return status;
 }
 
+/* Adds entries for experts that stay in one tensor, under any name that a loader may have for them. */
+static int list_experts(const struct choice *c, const struct weights *weights, const struct weight *w,
+                        struct quant_config *config, struct fail *f)
+{
+    struct expert_entry e;
+    char text[512];
+    int status = QOBS_OK;
+    for (size_t i = 0; experts_ignored_as(w, i, &e); i++) {
+        if (!is_claimed(c, e.name, strlen(e.name)))
+            continue;
+        const char *entry = is_taken(weights, e.everywhere, f, &status) ? e.here : e.everywhere;
+        RETURN_IF_NOT_OK(status);
+        RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, entry, f));
+    }
+    for (size_t i = 0; w->reason == WEIGHT_EXPERTS && architecture_experts(c->architectures, i, text, sizeof text); i++)
+        RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, text, f));
+    return QOBS_OK;
+}
+
 static int list_weights(const struct choice *c, const struct weights *weights, struct quant_config *config,
                         struct fail *f)
 {
@@ -159,8 +224,13 @@ static int list_weights(const struct choice *c, const struct weights *weights, s
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
         char name[1024];
-        if (w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_NOT_A_WEIGHT || w->ndim != 2 || w->module >= sizeof name ||
-            !is_claimed(c, w->name, w->module))
+        if (w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_NOT_A_WEIGHT)
+            continue;
+        if (w->experts != EXPERTS_ABSENT) {
+            RETURN_IF_NOT_OK(list_experts(c, weights, w, config, f));
+            continue;
+        }
+        if (w->ndim != 2 || w->module >= sizeof name || !is_claimed(c, w->name, w->module))
             continue;
         snprintf(name, sizeof name, "%.*s", (int)w->module, w->name);
         RETURN_IF_NOT_OK(add_entry(config, count, name, f));
@@ -189,6 +259,7 @@ const char *weight_reason_name(enum weight_reason reason)
                                                       [WEIGHT_IGNORED] = "ignored",
                                                       [WEIGHT_NOT_TARGETED] = "not targeted",
                                                       [WEIGHT_NOT_LINEAR] = "not linear",
-                                                      [WEIGHT_NO_FLOAT] = "not floating point"};
+                                                      [WEIGHT_NO_FLOAT] = "not floating point",
+                                                      [WEIGHT_EXPERTS] = "experts that no runtime loads quantized"};
     return reason < WEIGHT_REASONS ? names[reason] : "unknown";
 }

@@ -89,6 +89,23 @@ static void add_importance_warning(json_object *warnings, const struct quantize_
     json_append_text(warnings, (text));
 }
 
+/* Names experts that upstream splits although no runtime loads them so. */
+static void add_expert_warning(json_object *warnings, const struct quantize_run *run)
+{
+    char text[512];
+    for (size_t i = 0; i < run->weights.count && run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR; i++) {
+        const struct weight *w = &run->weights.items[i];
+        const char *source = w->source->stored->name;
+        if (w->experts != EXPERTS_OF_ONE ||
+            !architecture_keeps_experts(&run->architectures, source, module_length(source)))
+            continue;
+        snprintf(text, sizeof text, "%.300s: split into '%.100s' and others, which no runtime loads", source, w->name);
+        make_printable(text);
+        json_append_text(warnings, text);
+        return;
+    }
+}
+
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
@@ -114,6 +131,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
         json_append_text(warnings, (text));
     }
     add_importance_warning(warnings, run);
+    add_expert_warning(warnings, run);
     if (!run->model.config_path)
         json_append_text(warnings, ("the model has no config.json, so that no loader knows that "
                                     "the output is quantized"));

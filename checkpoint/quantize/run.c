@@ -222,9 +222,9 @@ static int add_slice(struct quantize_run *run, struct weight_job *job, int64_t f
 /* Cuts a matrix into slices of whole units, and of 32 rows because packed zero points of 32 rows fill words. */
 static int cut_rows(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
-    const int64_t rows = job->weight->shape[0];
+    const int64_t rows = weight_rows(job->weight);
     const bool global = job->unit_rows == rows && job->unit_qparams == 1;
-    const int64_t row_bytes = job->weight->shape[1] * (int64_t)dtype_size(job->weight->dtype);
+    const int64_t row_bytes = weight_columns(job->weight) * (int64_t)dtype_size(job->weight->dtype);
     const int64_t unit = global ? 1 : job->plan && job->plan->storage.packed_zero_points ? 32 : job->unit_rows;
     int64_t count = SLICE_BYTES / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
     count = count > 0 ? count : unit;
@@ -281,7 +281,7 @@ static uint64_t input_bytes(const struct row_slice *s)
 {
     const struct weight *w = s->job->weight;
     const bool bytes = !s->job->plan && weight_is_contiguous(w);
-    const uint64_t whole = bytes ? w->bytes : (uint64_t)w->shape[0];
+    const uint64_t whole = bytes ? w->bytes : (uint64_t)weight_rows(w);
     return whole ? (uint64_t)((double)job_bytes(s->job) * (double)s->count / (double)whole) : 0;
 }
 

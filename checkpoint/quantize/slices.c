@@ -356,7 +356,7 @@ int slice_copy(struct quantize_run *run, struct row_slice *s, struct workspace *
     const struct weight *w = s->job->weight;
     if (weight_is_contiguous(w))
         return run_put(run, s->job, PART_SAME, (uint64_t)s->first, w->data + s->first, (size_t)s->count, f);
-    const size_t row = (size_t)w->shape[1] * dtype_size(w->dtype), size = row * (size_t)s->count;
+    const size_t row = (size_t)weight_columns(w) * dtype_size(w->dtype), size = row * (size_t)s->count;
     void *numbers = workspace_reserve(work, WORK_ROWS, size);
     if (!numbers)
         return NO_MEMORY(f, "rows");

@@ -27,7 +27,7 @@ typedef struct qobs_progress {
 
 /** Which tensors are quantized, and which share a global scale. */
 typedef enum qobs_compat {
-    QOBS_COMPAT_VLLM = 0, /**< weights of linear layers; every set that vLLM fuses; experts as their model has them */
+    QOBS_COMPAT_VLLM = 0, /**< weights of linear layers; every set that vLLM fuses; layers of experts whole */
     QOBS_COMPAT_LLM_COMPRESSOR = 1 /**< byte for byte model_free_ptq of llm-compressor 0.14 */
 } qobs_compat;
 
