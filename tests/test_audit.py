@@ -118,6 +118,53 @@ def test_damage():
     check(status == 3 and "ignores it" in str(report), "an ignored module that is quantized", str(report))
 
 
+def wrong_model():
+    """A model with a matrix that does not have the size of config.json."""
+    make_model("in")
+    data = cli.st_bytes({"model.layers.9.self_attn.o_proj.weight": ("BF16", [8, 128], bytes(2 * 8 * 128))})
+    write("in/more.safetensors", data)
+    header = json.loads(read("in/model.safetensors")[8:].split(b"}}")[0] + b"}}")
+    names = {n: "model.safetensors" for n in header} | {"model.layers.9.self_attn.o_proj.weight": "more.safetensors"}
+    write("in/model.safetensors.index.json", json.dumps({"weight_map": names}).encode())
+    write("in/config.json", json.dumps({"model_type": "llama", "hidden_size": 128}).encode())
+
+
+def run(*options):
+    return subprocess.run([QOBS, *options], capture_output=True, text=True, check=False)
+
+
+def test_publish():
+    """An output with a fault never gets its name, unless it is asked for; upstream's bytes always do."""
+    wrong_model()
+    p = run("quantize", "in", "--scheme", "W4A16", "-o", "out")
+    equal((p.returncode, p.stdout), (3, ""), "a fault in the output: exit status")
+    check("o_proj" in p.stderr and "--keep-findings" in p.stderr, "a fault in the output: the message", p.stderr)
+    equal(sorted(os.listdir(".")), ["in"], "a fault in the output: nothing is left")
+    p = run("quantize", "in", "--scheme", "W4A16", "-o", "out", "--keep-findings", "--json", "report.json")
+    equal(p.returncode, 3, "--keep-findings: exit status")
+    check("warning" in p.stderr and "o_proj" in p.stderr, "--keep-findings: a warning", p.stderr)
+    equal([f["module"] for f in json.loads(read("report.json"))["findings"]], ["model.layers.9.self_attn.o_proj"],
+          "--keep-findings: the report names it")
+    equal(audit()[0], 3, "--keep-findings: the audit of the output finds the same")
+    shutil.copytree("out", "whole")
+    shutil.rmtree("out")
+    for part in ("1/2", "2/2"):
+        equal(run("quantize", "in", "--scheme", "W4A16", "-o", "out", "--part", part, "--quiet").returncode, 0,
+              f"part {part} is not audited")
+    p = run("quantize", "--finish", "out")
+    check(p.returncode == 3 and "--keep-findings" in p.stderr, "--finish: a fault in the output", p.stderr)
+    check(not os.path.exists("out") and len(os.listdir("out.parts")) == 2, "--finish: the parts stay")
+    equal(run("quantize", "--finish", "out", "--keep-findings").returncode, 3, "--finish --keep-findings")
+    equal({n: read(f"out/{n}") for n in os.listdir("out")}, {n: read(f"whole/{n}") for n in os.listdir("whole")},
+          "--finish --keep-findings: the bytes of one run")
+    shutil.rmtree("out")
+    write("keep", b"old")
+    os.mkdir("out")
+    write("out/old", b"old")
+    p = run("quantize", "in", "--scheme", "W4A16", "-o", "out", "--replace")
+    equal((p.returncode, os.listdir("out")), (3, ["old"]), "--replace: the old directory stays")
+
+
 def test_refused():
     make_model("in")
     run = subprocess.run([QOBS, "audit", "in"], capture_output=True, text=True, check=False)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "model/architecture.h"
+#include "model/findings.h"
 #include "quantize/layout.h"
 
 /* A quantized module, or one that the configuration claims. Tensors are NULL if they are missing. */
@@ -22,13 +23,16 @@ struct audit_module {
     double error, energy; /* against the original; energy 0: not compared */
 };
 
-struct audit_finding {
-    char *module;
-    char *text;
+/* What the configuration targets and ignores. */
+struct audit_targets {
+    struct matcher *ignore, **groups;
+    size_t count;
 };
 
 struct audit {
     const qobs_checkpoint_audit_args *args;
+    bool headers_only;  /* codes are not read */
+    bool plain_decoder; /* its matrices have the sizes of model/decoders.inc */
     struct model model, original;
     struct architectures architectures; /* of the model */
     struct weights originals[2]; /* experts split as the model says, and by rows as llm-compressor does */
@@ -36,13 +40,35 @@ struct audit {
     struct audit_module *modules; /* sorted by name */
     size_t module_count;
     pthread_mutex_t lock; /* protects the members below */
-    struct audit_finding *findings;
-    size_t finding_count;
+    struct findings findings;
     bool failed; /* no memory */
 };
 
 /* Lists the modules and finds their tensors, and what is missing. */
 int audit_list_modules(struct audit *audit, struct fail *f);
+
+/* Returns true if `ignore` has the module. */
+bool audit_ignores(const struct audit_targets *targets, const char *name, size_t length);
+
+/* Returns the group of a module, by name before class as compressed-tensors resolves it; NULL: none. *by_class: only
+ * its class matches. */
+const struct quant_group *audit_group_of(const struct audit_targets *targets, const struct audit *audit,
+                                         const char *name, size_t length, bool *by_class);
+
+/* Finds what config.json says of the model. */
+void audit_open_model(struct audit *audit);
+
+/* Returns a positive integer of config.json, the language model's first; 0: there is none. */
+int64_t audit_config_number(const struct audit *audit, const char *key);
+
+/* Compares the shape of a matrix with config.json. */
+void audit_check_size(struct audit *audit, const struct audit_module *m, int64_t rows, int64_t columns);
+
+/* Checks heads that have no tensor of their own; experts in a matrix each, for which the modules have their tensors;
+ * experts in one tensor. */
+void audit_check_heads(struct audit *audit, const struct audit_targets *targets);
+void audit_check_experts(struct audit *audit);
+void audit_check_stacked(struct audit *audit, const struct audit_targets *targets);
 
 /* Checks dtypes, shapes and values of module `index`. `argument` is the audit. Any thread may call it. */
 void audit_check_module(void *argument, size_t index);
@@ -63,8 +89,15 @@ const struct st_tensor *audit_part(const struct model *model, const char *module
 /* Returns true if `dtype` is one of several names, separated by spaces. */
 bool audit_is_one_of(const char *dtype, const char *names);
 
+/* Returns the number of elements of a tensor. */
+size_t audit_element_count(const struct st_tensor *t);
+
+/* Counts the scales of a tensor that are not above 0 and finite. *first receives the index of the first. */
+size_t audit_count_wrong(const struct st_tensor *t, size_t count, size_t *first);
+
 /* Returns scale i of a tensor with scales: BF16, F16, F32, F8_E4M3, or U8 as exponents of powers of two. */
 float audit_scale_number(const struct st_tensor *t, size_t i);
 
-/* Returns the JSON report, to be freed with free(). NULL: no memory. */
-char *audit_report(const struct audit *audit);
+/* Opens the checkpoint of `args` and runs the checks. Fails if it cannot be read. audit_free follows in any case. */
+int audit_run(struct audit *audit, struct fail *f);
+void audit_free(struct audit *audit);

@@ -10,11 +10,12 @@
 #include "audit/audit.h"
 #include "files/json.h"
 
-char *audit_report(const struct audit *audit)
+/* Returns the JSON report, to be freed with free(). NULL: no memory. */
+static char *make_report(const struct audit *audit)
 {
     json_object *report = json_object_new_object();
     json_put_text(report, "checkpoint", audit->args->checkpoint);
-    json_object *layers = json_put_array(report, "layers"), *findings = json_put_array(report, "findings");
+    json_object *layers = json_put_array(report, "layers");
     for (size_t i = 0; i < audit->module_count; i++) {
         const struct audit_module *m = &audit->modules[i];
         json_object *layer = json_object_new_object();
@@ -25,22 +26,9 @@ char *audit_report(const struct audit *audit)
             json_put(layer, "relative_error", json_number(sqrt(m->error / m->energy)));
         json_append(layers, layer);
     }
-    for (size_t i = 0; i < audit->finding_count; i++) {
-        json_object *finding = json_object_new_object();
-        json_put_text(finding, "module", audit->findings[i].module);
-        json_put_text(finding, "finding", audit->findings[i].text);
-        json_append(findings, finding);
-    }
-    char *text = layers && findings ? json_print(report, JSON_INDENTED) : NULL;
+    char *text = layers && findings_report(&audit->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
     json_object_put(report);
     return text;
-}
-
-static int compare_findings(const void *a, const void *b)
-{
-    const struct audit_finding *s = a, *t = b;
-    const int order = strcmp(s->module, t->module);
-    return order ? order : strcmp(s->text, t->text);
 }
 
 static int read_configuration(struct audit *audit, struct fail *f)
@@ -76,12 +64,13 @@ static void check_index(struct audit *audit)
     }
 }
 
-static int run_checks(struct audit *audit, struct fail *f)
+int audit_run(struct audit *audit, struct fail *f)
 {
     const qobs_checkpoint_audit_args *a = audit->args;
     const qobs_executor *executor = a->runtime ? a->runtime->executor : NULL;
     RETURN_IF_NOT_OK(model_open(&audit->model, a->checkpoint, f));
     architectures_find(&audit->architectures, &audit->model);
+    audit_open_model(audit);
     RETURN_IF_NOT_OK(read_configuration(audit, f));
     if (a->against) {
         RETURN_IF_NOT_OK(model_open(&audit->original, a->against, f));
@@ -99,21 +88,16 @@ static int run_checks(struct audit *audit, struct fail *f)
     RETURN_IF_NOT_OK(audit_check_sets(audit, f));
     if (mapped_check(f) != 0)
         return QOBS_ERROR_SYSTEM;
-    if (audit->finding_count > 0)
-        qsort(audit->findings, audit->finding_count, sizeof *audit->findings, compare_findings);
+    findings_sort(&audit->findings);
     return audit->failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
 }
 
-static void free_audit(struct audit *audit)
+void audit_free(struct audit *audit)
 {
     for (size_t i = 0; i < audit->module_count; i++)
         free(audit->modules[i].name);
-    for (size_t i = 0; i < audit->finding_count; i++) {
-        free(audit->findings[i].module);
-        free(audit->findings[i].text);
-    }
     free(audit->modules);
-    free(audit->findings);
+    findings_free(&audit->findings);
     weights_free(&audit->originals[0]);
     weights_free(&audit->originals[1]);
     quant_config_free(&audit->config);
@@ -132,13 +116,13 @@ int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *er
                                      : check_runtime(args->runtime, &f);
     if (status == QOBS_OK) {
         pthread_mutex_init(&audit.lock, NULL);
-        status = run_checks(&audit, &f);
+        status = audit_run(&audit, &f);
         if (status == QOBS_OK && args->findings)
-            *args->findings = audit.finding_count;
+            *args->findings = audit.findings.count;
         if (status == QOBS_OK && args->report)
-            *args->report = audit_report(&audit);
+            *args->report = make_report(&audit);
         pthread_mutex_destroy(&audit.lock);
-        free_audit(&audit);
+        audit_free(&audit);
     }
     if (error) {
         error->status = status;

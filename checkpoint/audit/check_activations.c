@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Stored scales of activations: static inputs and outputs of modules, keys and values of attention. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 static void check_scale(struct audit *audit, const struct audit_module *m, const char *part, const char *dtypes)
 {
     const struct st_tensor *t = audit_part(&audit->model, m->name, m->length, part);
-    size_t count = 1, wrong = 0;
     if (!t) {
         audit_find(audit, m, "has no %s", part);
         return;
@@ -24,17 +22,11 @@ static void check_scale(struct audit *audit, const struct audit_module *m, const
         audit_find(audit, m, "%s is %s, expected %s", part, t->dtype, dtypes);
         return;
     }
-    for (int d = 0; d < t->ndim; d++)
-        count *= (size_t)t->shape[d];
-    float first = 0;
-    for (size_t i = 0; i < count; i++) {
-        const float value = audit_scale_number(t, i);
-        if (!(value > 0 && isfinite(value)) && wrong++ == 0)
-            first = value;
-    }
+    size_t first;
+    const size_t count = audit_element_count(t), wrong = audit_count_wrong(t, count, &first);
     if (count == 0 || wrong > 0)
         audit_find(audit, m, "%s: %zu of %zu numbers are not above 0 and finite; the first is %g", part, wrong, count,
-                   (double)first);
+                   count > 0 ? (double)audit_scale_number(t, first) : 0);
 }
 
 /* Checks what one scheme of activations stores. */

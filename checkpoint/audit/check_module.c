@@ -98,6 +98,7 @@ static bool check_parts(struct audit *audit, struct audit_module *m)
                    a->group_size);
         return false;
     }
+    audit_check_size(audit, m, m->rows, m->columns);
     const int64_t matrix[2] = {m->rows, m->columns};
     const int ndim = scale_shape(a, matrix, shape);
     bool sound = check_part(audit, m, s.codes, m->codes, s.codes_dtype, 2, m->codes->shape);
@@ -131,22 +132,66 @@ float audit_scale_number(const struct st_tensor *t, size_t i)
     return (float)float_of_half(half, strcmp(t->dtype, "BF16") == 0);
 }
 
-/* Returns the scales as floats, to be freed, and reports those that are no scales. */
-static float *read_scales(struct audit *audit, const struct audit_module *m, size_t *count)
+/* Counts the numbers of a type whose bits are below `low` or above `high`: no scale, that is, 0, negative, infinite or
+ * NaN. The bits of positive numbers have the order of the numbers. Blocks without any are passed over quickly. */
+#define COUNT_OUTSIDE(type, low, high)                                                                                 \
+    do {                                                                                                               \
+        enum { BLOCK = 4096 };                                                                                         \
+        const unsigned char *data = t->data;                                                                           \
+        for (size_t from = 0; from < count; from += BLOCK) {                                                           \
+            const size_t end = count - from < BLOCK ? count : from + BLOCK;                                            \
+            type any = 0, bits;                                                                                        \
+            for (size_t i = from; i < end; i++) {                                                                      \
+                memcpy(&bits, data + i * sizeof bits, sizeof bits);                                                    \
+                any |= (type)((type)(bits - (low)) > (type)((high) - (low)));                                          \
+            }                                                                                                          \
+            for (size_t i = from; any && i < end; i++) {                                                               \
+                memcpy(&bits, data + i * sizeof bits, sizeof bits);                                                    \
+                if ((type)(bits - (low)) > (type)((high) - (low)) && wrong++ == 0)                                     \
+                    *first = i;                                                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+    } while (0)
+
+size_t audit_count_wrong(const struct st_tensor *t, size_t count, size_t *first)
 {
-    *count = 1;
-    for (int d = 0; d < m->scale->ndim; d++)
-        *count *= (size_t)m->scale->shape[d];
-    float *scales = malloc((*count + 1) * sizeof *scales);
-    size_t wrong = 0, first = 0;
-    for (size_t i = 0; scales && i < *count; i++) {
-        scales[i] = audit_scale_number(m->scale, i);
-        if (!(scales[i] > 0 && isfinite(scales[i])) && wrong++ == 0)
-            first = i;
-    }
+    size_t wrong = 0;
+    *first = 0;
+    if (strcmp(t->dtype, "U8") == 0)
+        COUNT_OUTSIDE(uint8_t, 0, 0xfe);
+    else if (strcmp(t->dtype, "F8_E4M3") == 0)
+        COUNT_OUTSIDE(uint8_t, 1, 0x7e);
+    else if (strcmp(t->dtype, "F32") == 0)
+        COUNT_OUTSIDE(uint32_t, 1, 0x7f7fffff);
+    else
+        COUNT_OUTSIDE(uint16_t, 1, strcmp(t->dtype, "BF16") == 0 ? 0x7f7f : 0x7bff);
+    return wrong;
+}
+
+size_t audit_element_count(const struct st_tensor *t)
+{
+    size_t count = 1;
+    for (int d = 0; d < t->ndim; d++)
+        count *= (size_t)t->shape[d];
+    return count;
+}
+
+/* Reports the scales of weights that are no scales. */
+static void check_scales(struct audit *audit, const struct audit_module *m)
+{
+    size_t first;
+    const size_t count = audit_element_count(m->scale), wrong = audit_count_wrong(m->scale, count, &first);
     if (wrong > 0)
-        audit_find(audit, m, "%zu of %zu scales are not above 0 and finite; the first, %zu, is %g", wrong, *count,
-                   first, (double)scales[first]);
+        audit_find(audit, m, "%zu of %zu scales are not above 0 and finite; the first, %zu, is %g", wrong, count, first,
+                   (double)audit_scale_number(m->scale, first));
+}
+
+static float *read_scales(const struct audit_module *m)
+{
+    const size_t count = audit_element_count(m->scale);
+    float *scales = malloc((count + 1) * sizeof *scales);
+    for (size_t i = 0; scales && i < count; i++)
+        scales[i] = audit_scale_number(m->scale, i);
     return scales;
 }
 
@@ -294,7 +339,6 @@ static bool open_values(struct audit *audit, const struct audit_module *m, struc
     const struct quant_args *a = &m->group->weights;
     char settings[900], text[1000];
     int64_t shape[2];
-    size_t count;
     struct fail f;
     const int64_t matrix[2] = {m->rows, m->columns};
     const int ndim = scale_shape(a, matrix, shape);
@@ -302,11 +346,11 @@ static bool open_values(struct audit *audit, const struct audit_module *m, struc
     v->unit_qparams = ndim == 1 ? 1 : shape[1];
     const int64_t unit = ndim == 1 ? 1 : v->unit, rows = ELEMENTS / m->columns / unit * unit;
     v->count = rows > 0 ? rows : unit;
-    v->scales = read_scales(audit, m, &count);
+    v->scales = read_scales(m);
     v->original = original_of(audit, m);
     if (m->global_scale)
         memcpy(&v->global_scale, m->global_scale->data, sizeof v->global_scale);
-    if (v->original && !read_zero_points(m, count, v))
+    if (v->original && !read_zero_points(m, audit_element_count(m->scale), v))
         v->original = NULL;
     v->codes = malloc((size_t)(v->count * m->columns) + 1);
     v->numbers = malloc((size_t)(v->count * m->columns) * 4 + 1);
@@ -333,6 +377,9 @@ void audit_check_module(void *argument, size_t index)
         if (!(v.global_scale > 0 && isfinite(v.global_scale)))
             audit_find(audit, m, "the global scale is %g", (double)v.global_scale);
     }
+    check_scales(audit, m);
+    if (audit->headers_only)
+        return;
     bool good = open_values(audit, m, &v);
     audit->failed |= !good;
     for (int64_t first = 0; good && first < m->rows; first += v.count) {

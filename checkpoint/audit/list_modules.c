@@ -14,24 +14,12 @@
 
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
 {
-    char text[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof text, format, list);
-    va_end(list);
-    make_printable(text);
+    va_list values;
+    va_start(values, format);
     pthread_mutex_lock(&audit->lock);
-    struct audit_finding *grown = realloc(audit->findings, (audit->finding_count + 1) * sizeof *grown);
-    audit->findings = grown ? grown : audit->findings;
-    const struct audit_finding finding = {.module = strdup(module ? module->name : ""), .text = strdup(text)};
-    if (grown && finding.module && finding.text) {
-        grown[audit->finding_count++] = finding;
-    } else {
-        free(finding.module);
-        free(finding.text);
-        audit->failed = true;
-    }
+    audit->failed |= !findings_add(&audit->findings, module ? module->name : "", format, values);
     pthread_mutex_unlock(&audit->lock);
+    va_end(values);
 }
 
 /* ---- Tensors of a module ----------------------------------------------------------------------------------------- */
@@ -64,11 +52,6 @@ static void find_parts(const struct model *model, struct audit_module *m)
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
 
-struct audit_targets {
-    struct matcher *ignore, **groups;
-    size_t count;
-};
-
 static void free_targets(struct audit_targets *t)
 {
     matcher_free(t->ignore);
@@ -92,18 +75,22 @@ static int compile_targets(struct audit_targets *t, const struct quant_config *c
     return QOBS_OK;
 }
 
-/* Returns the group of a module, by name before class as compressed-tensors resolves it. *by_class: a class matches. */
-static const struct quant_group *group_of(const struct audit_targets *t, const struct quant_config *config,
-                                          const char *name, size_t length, bool *by_class)
+bool audit_ignores(const struct audit_targets *targets, const char *name, size_t length)
+{
+    return matcher_find(targets->ignore, name, length) >= 0;
+}
+
+const struct quant_group *audit_group_of(const struct audit_targets *targets, const struct audit *audit,
+                                         const char *name, size_t length, bool *by_class)
 {
     *by_class = false;
-    for (size_t i = 0; i < t->count; i++)
-        if (matcher_find(t->groups[i], name, length) >= 0)
-            return &config->groups[i];
+    for (size_t i = 0; i < targets->count; i++)
+        if (matcher_find(targets->groups[i], name, length) >= 0)
+            return &audit->config.groups[i];
     *by_class = true;
-    for (size_t i = 0; i < t->count; i++)
-        if (matcher_has(t->groups[i], "Linear"))
-            return &config->groups[i];
+    for (size_t i = 0; i < targets->count; i++)
+        if (matcher_has(targets->groups[i], "Linear"))
+            return &audit->config.groups[i];
     return NULL;
 }
 
@@ -153,21 +140,24 @@ static int collect(struct audit *audit, struct fail *f)
     return QOBS_OK;
 }
 
+/* Returns true if a loader makes a linear layer of the module: it is one, or the head. Classes of routers differ. */
 static bool is_linear(const struct audit *audit, const struct audit_module *m)
 {
     const int64_t rows = m->plain && m->plain->ndim == 2 ? m->plain->shape[0] : 0;
-    return architecture_kind(&audit->architectures, m->name, m->length, rows) == MODULE_LINEAR;
+    const enum module_kind kind = architecture_kind(&audit->architectures, m->name, m->length, rows);
+    return kind == MODULE_LINEAR || (kind == MODULE_HEAD && ends_with(m->name, "lm_head"));
 }
 
 /* Keeps the modules that are quantized or should be. Returns false for the others. */
 static bool belongs(struct audit *audit, const struct audit_targets *t, struct audit_module *m)
 {
     bool by_class;
-    find_parts(&audit->model, m);
-    const bool ignored = matcher_find(t->ignore, m->name, m->length) >= 0;
-    m->group = group_of(t, &audit->config, m->name, m->length, &by_class);
+    const bool ignored = audit_ignores(t, m->name, m->length);
+    m->group = audit_group_of(t, audit, m->name, m->length, &by_class);
     const bool norm = m->length >= 4 && strcmp(m->name + m->length - 4, "norm") == 0;
     const bool claimed = m->group && !ignored && !norm && (!by_class || is_linear(audit, m));
+    if (m->plain && m->plain->ndim == 2)
+        audit_check_size(audit, m, m->plain->shape[0], m->plain->shape[1]);
     if (m->codes && (m->scale || claimed)) {
         if (ignored || !m->group)
             audit_find(audit, m, "is quantized, but the configuration %s",
@@ -179,12 +169,41 @@ static bool belongs(struct audit *audit, const struct audit_targets *t, struct a
     return false;
 }
 
+/* Reports tensors of quantized modules that no loader of compressed-tensors reads. */
+static void check_names(struct audit *audit)
+{
+    static const char known[] = "weight weight_packed weight_scale weight_zero_point weight_global_scale weight_shape "
+                                "weight_g_idx input_scale input_zero_point input_global_scale output_scale "
+                                "output_zero_point output_global_scale";
+    for (size_t i = 0, k = 0; i < audit->module_count; i++) {
+        const struct audit_module *m = &audit->modules[i];
+        while (k < audit->model.count && strcmp(audit->model.tensors[k].stored->name, m->name) < 0)
+            k++;
+        for (size_t t = k; t < audit->model.count; t++) {
+            const char *name = audit->model.tensors[t].stored->name, *part = name + m->length;
+            if (strncmp(name, m->name, m->length) != 0)
+                break;
+            if (*part++ == '.' && !strchr(part, '.') && !audit_is_one_of(part, known) &&
+                (strncmp(part, "weight", 6) == 0 || strncmp(part, "input_", 6) == 0 ||
+                 strncmp(part, "output_", 7) == 0 || audit_is_one_of(part, "qweight qzeros scales g_idx")))
+                audit_find(audit, m, "has %s, which no loader of compressed-tensors reads", part);
+        }
+    }
+}
+
 int audit_list_modules(struct audit *audit, struct fail *f)
 {
     struct audit_targets targets = {0};
     int status = compile_targets(&targets, &audit->config, f);
     if (status == QOBS_OK)
         status = collect(audit, f);
+    for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
+        find_parts(&audit->model, &audit->modules[i]);
+    if (status == QOBS_OK) {
+        audit_check_heads(audit, &targets);
+        audit_check_experts(audit);
+        audit_check_stacked(audit, &targets);
+    }
     size_t kept = 0;
     for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++) {
         if (belongs(audit, &targets, &audit->modules[i]))
@@ -192,8 +211,10 @@ int audit_list_modules(struct audit *audit, struct fail *f)
         else
             free(audit->modules[i].name);
     }
-    if (status == QOBS_OK)
+    if (status == QOBS_OK) {
         audit->module_count = kept;
+        check_names(audit);
+    }
     free_targets(&targets);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "audit/publish.h"
 #include "files/json.h"
 #include "files/mapped.h"
 #include "parts/parts.h"
@@ -22,6 +23,7 @@ struct finish {
     json_object **manifests; /* of part i + 1; NULL: missing */
     size_t count;            /* of parts; 0: none found yet */
     struct output_directory out;
+    struct findings findings; /* of the audit of the output */
 };
 
 static char *path_in_part(const struct finish *run, size_t part, const char *folder, const char *name)
@@ -165,16 +167,6 @@ static int add_files(struct finish *run, size_t part, struct fail *f)
     return result == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
 }
 
-/* Opens what has been joined as a model: every shard that the index names is there with the tensors it should have. */
-static int check_joined(const struct finish *run, struct fail *f)
-{
-    struct model model;
-    RETURN_IF_NOT_OK(model_open(&model, run->out.staging, f));
-    const bool complete = json_get(model.config, "quantization_config") || !model.config_path;
-    model_close(&model);
-    return complete ? QOBS_OK : INVALID(f, "%s: part 1 has no quantization_config", run->parts);
-}
-
 /* The report of part 1 with the layers of all parts. */
 static char *join_reports(const struct finish *run)
 {
@@ -187,7 +179,8 @@ static char *join_reports(const struct finish *run)
     json_object_object_del(report, "part");
     json_object_object_del(report, "parts");
     json_put_text(report, "out", run->args->out);
-    char *text = json_print(report, JSON_SORTED);
+    json_object_object_del(report, "findings");
+    char *text = findings_report(&run->findings, report) ? json_print(report, JSON_SORTED) : NULL;
     json_object_put(report);
     return text;
 }
@@ -208,12 +201,11 @@ static int finish(struct finish *run, struct fail *f)
         return QOBS_ERROR_INVALID_ARGUMENT;
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(add_files(run, i, f));
-    RETURN_IF_NOT_OK(check_joined(run, f));
-    if (output_directory_commit(&run->out, f) != 0)
-        return QOBS_ERROR_SYSTEM;
+    const char *compat = json_text_of(json_get(run->manifests[0], "report"), "compat");
+    const struct publish_options options = {.keep_findings = a->keep_findings,
+                                            .compatible = strcmp(compat, "llm-compressor") == 0};
+    RETURN_IF_NOT_OK(publish(&run->out, &options, &run->findings, f));
     output_directory_remove(run->parts);
-    if (a->report)
-        *a->report = join_reports(run);
     return QOBS_OK;
 }
 
@@ -226,6 +218,9 @@ int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *
                      ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)
                  : !args->out || !*args->out ? INVALID(&f, "out: is NULL or empty")
                                              : finish(&run, &f);
+    if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
+        *args->report = join_reports(&run);
+    findings_free(&run.findings);
     output_directory_abort(&run.out);
     for (size_t i = 0; i < run.count; i++)
         json_object_put(run.manifests[i]);

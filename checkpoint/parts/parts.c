@@ -153,7 +153,7 @@ static json_object *list_files(const struct quantize_run *run)
     return files;
 }
 
-int part_write_manifest(struct quantize_run *run, struct fail *f)
+int part_publish(struct quantize_run *run, struct fail *f)
 {
     char fingerprint[24];
     RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
@@ -172,6 +172,8 @@ int part_write_manifest(struct quantize_run *run, struct fail *f)
     run->out.below = NULL;
     int status = text ? QOBS_OK : NO_MEMORY(f, "the part");
     if (text && output_directory_write(&run->out, PART_MANIFEST, text, strlen(text), f) != 0)
+        status = QOBS_ERROR_SYSTEM;
+    if (status == QOBS_OK && output_directory_commit(&run->out, f) != 0)
         status = QOBS_ERROR_SYSTEM;
     json_object_put(json);
     free(model);

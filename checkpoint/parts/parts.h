@@ -21,5 +21,5 @@ int parts_assign(const struct output_layout *layout, size_t count, size_t *part,
 /* Opens the output of part args->part of args->part_count and checks that the final directory could be made. */
 int part_open(struct quantize_run *run, struct fail *f);
 
-/* Writes part.json; the last file of a part. */
-int part_write_manifest(struct quantize_run *run, struct fail *f);
+/* Writes part.json, the last file of a part, and gives the part its name. */
+int part_publish(struct quantize_run *run, struct fail *f);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit/publish.h"
 #include "files/json.h"
 #include "model/fused.h"
 #include "parts/parts.h"
@@ -219,8 +220,11 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(run_tensors(run, f));
     RETURN_IF_NOT_OK(write_side_files(run, f));
     if (a->part_count > 0)
-        RETURN_IF_NOT_OK(part_write_manifest(run, f));
-    return output_directory_commit(&run->out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+        return part_publish(run, f);
+    const struct publish_options options = {.runtime = a->runtime,
+                                            .keep_findings = a->keep_findings,
+                                            .compatible = a->compat == QOBS_COMPAT_LLM_COMPRESSOR};
+    return publish(&run->out, &options, &run->findings, f);
 }
 
 static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
@@ -254,7 +258,7 @@ int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_err
         run->args = args;
         pthread_mutex_init(&run->lock, NULL);
         status = run_steps(run, &f);
-        if (status == QOBS_OK && args->report)
+        if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
             *args->report = report_make(run);
         pthread_mutex_destroy(&run->lock);
         run_free(run);

@@ -142,6 +142,7 @@ char *report_make(const struct quantize_run *run)
     json_object *report = json_object_new_object();
     json_put_text(report, "model", run->args->model);
     json_put_text(report, "out", run->args->out);
+    json_put_text(report, "compat", run->args->compat == QOBS_COMPAT_VLLM ? "vllm" : "llm-compressor");
     if (run->args->part_count > 0) {
         json_put_count(report, "part", (uint64_t)run->args->part);
         json_put_count(report, "parts", (uint64_t)run->args->part_count);
@@ -156,7 +157,7 @@ char *report_make(const struct quantize_run *run)
         add_layers(layers, run);
         add_left_out(left_out, run);
         add_warnings(warnings, run);
-        text = json_print(report, JSON_INDENTED);
+        text = findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
     }
     json_object_put(report);
     return text;

@@ -6,6 +6,7 @@
 
 #include "quantize/run.h"
 
-/* Returns the report, to be freed with free(): sizes, layers with their errors, tensors that were left out, warnings.
- * NULL: no memory. */
+/* Returns the report, to be freed with free(): sizes, layers with their errors, tensors that were left out, warnings,
+ * findings of the audit. NULL: no memory. */
 char *report_make(const struct quantize_run *run);
+

@@ -199,6 +199,7 @@ void run_free(struct quantize_run *run)
     importance_free(&run->importance);
     weights_free(&run->weights);
     quant_config_free(&run->config);
+    findings_free(&run->findings);
     model_close(&run->model);
 }
 

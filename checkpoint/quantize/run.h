@@ -11,6 +11,7 @@
 #include "activations/column_importance.h"
 #include "files/output_directory.h"
 #include "model/architecture.h"
+#include "model/findings.h"
 #include "quantize/layout.h"
 
 /* How the weights of one group are quantized. */
@@ -76,6 +77,7 @@ struct quantize_run {
     struct importance_sources importance;
     struct output_layout layout;
     struct output_directory out;
+    struct findings findings; /* of the audit of the output */
     struct group_plan *plans; /* one for each group */
     struct weight_job *jobs;  /* in the order of work */
     size_t job_count;

@@ -71,20 +71,24 @@ typedef struct qobs_checkpoint_quantize_args {
     size_t part;
     size_t part_count;           /**< number of parts; the same for all */
     bool replace;                /**< if out holds files, replace the whole directory at the end */
+    bool keep_findings;          /**< write the output although the audit finds faults in it */
     /** NULL: the calling thread. The executor runs parts of weights; the allocator serves observers. Lists and names
      * take memory from malloc. */
     const qobs_runtime *runtime;
     /** Called by one thread at a time, often. A value other than 0 stops the run, which fails with CANCELLED. */
     int (*progress)(void *context, const qobs_progress *progress);
     void *context; /**< first argument of progress */
-    char **report; /**< receives a JSON text with sizes, errors and warnings; the caller frees it with free() */
+    /** Receives a JSON text with sizes, errors, warnings and findings, also after FINDINGS; the caller frees it with
+     * free(). */
+    char **report;
 } qobs_checkpoint_quantize_args;
 
 /** Quantizes a whole model: reads the safetensors files and the index of `model`, quantizes the weights that the scheme
  * targets, and writes shards, index, config.json and every other file to `out`. `out` is complete or absent. Memory
- * beyond the mapped files does not grow with the model.
+ * beyond the mapped files does not grow with the model. The output is audited before it gets its name: all that
+ * qobs_checkpoint_audit checks but the codes. With QOBS_COMPAT_LLM_COMPRESSOR and in a part findings stop nothing.
  * Fails with INVALID_ARGUMENT for wrong arguments and inputs, with NONFINITE if a weight has NaN or infinity, with
- * SYSTEM if a file cannot be read or written.
+ * SYSTEM if a file cannot be read or written, with FINDINGS if the audit finds faults.
  * Only one call may run in a process at a time.
  * Reproduces model_free_ptq of llm-compressor 0.14 with compressed-tensors 0.19.
  * @since 0.2.0 */
@@ -95,6 +99,7 @@ typedef struct qobs_checkpoint_finish_args {
     size_t struct_size; /**< sizeof(qobs_checkpoint_finish_args) */
     const char *out;    /**< needed: directory to create, as it was given to all parts */
     bool replace;       /**< if out holds files, replace the whole directory at the end */
+    bool keep_findings; /**< write the output although the audit finds faults in it */
     char **report;      /**< receives a JSON text as of one run; the caller frees it with free() */
 } qobs_checkpoint_finish_args;
 
@@ -102,7 +107,7 @@ typedef struct qobs_checkpoint_finish_args {
  * all parts are there, that they were made of one model with the same options, and that shards, index and configuration
  * agree. On failure the parts stay. Shards become hard links if the file system has them, else copies.
  * Fails with INVALID_ARGUMENT for parts that are missing or do not fit, with SYSTEM if a file cannot be read or
- * written. Only one call may run in a process at a time.
+ * written, with FINDINGS if the audit finds faults in the output. Only one call may run in a process at a time.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *error);
 

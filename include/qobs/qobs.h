@@ -84,7 +84,8 @@ typedef enum qobs_status {
     QOBS_ERROR_NO_DATA = -5,          /**< no data has been observed for the result */
     QOBS_ERROR_NO_RESULT = -6,        /**< the observed ranges give no valid result (upstream raises an exception) */
     QOBS_ERROR_SYSTEM = -7,           /**< a file cannot be read or written (qobs/checkpoint.h) */
-    QOBS_ERROR_CANCELLED = -8         /**< the caller stopped the call (qobs/checkpoint.h) */
+    QOBS_ERROR_CANCELLED = -8,        /**< the caller stopped the call (qobs/checkpoint.h) */
+    QOBS_ERROR_FINDINGS = -9          /**< the audit finds faults in what would be written (qobs/checkpoint.h) */
 } qobs_status;
 
 /** A status with a message for people. The caller provides the structure. */

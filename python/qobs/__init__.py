@@ -8,7 +8,7 @@ from ._checkpoint import Progress, audit, finish, quantize
 from ._dropin import dropin_calls
 from ._functions import (Histogram, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram, presets,
                          range_by_entropy, range_by_l2_norm, range_by_mse, range_by_percentile, search, settings)
-from ._library import (Cancelled, Error, InvalidArgumentError, NoDataError, NonfiniteError, NoResultError,
+from ._library import (Cancelled, Error, FindingsError, InvalidArgumentError, NoDataError, NonfiniteError, NoResultError,
                        OutOfMemoryError, SystemFailure, UnsupportedError, lib as _lib)
 from ._minmax import MinMax, minmax
 from ._observer import Counts, Observer, Results, compute_qparams, fuse
@@ -17,8 +17,8 @@ from ._threads import set_threads
 __version__: str = _lib.version().decode()
 
 __all__ = [
-    "Calibration", "Cancelled", "Counts", "Error", "Histogram", "InvalidArgumentError", "MinMax", "NoDataError",
-    "NoResultError", "NonfiniteError", "Observer", "OutOfMemoryError", "Progress", "QParams", "Range", "Results",
+    "Calibration", "Cancelled", "Counts", "Error", "FindingsError", "Histogram", "InvalidArgumentError",
+    "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer", "OutOfMemoryError", "Progress", "QParams", "Range", "Results",
     "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "audit", "calibrate", "calibration",
     "compute_qparams", "dropin_calls", "fake_quantize", "finish", "fuse", "histogram", "minmax", "presets", "quantize",
     "range_by_entropy", "range_by_l2_norm", "range_by_mse", "range_by_percentile", "search", "set_threads", "settings",

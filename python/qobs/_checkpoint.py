@@ -32,12 +32,13 @@ class _QuantizeArgs(Structure):
                 ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
                 ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
                 ("importance_count", c_size_t), ("compat", c_int), ("part", c_size_t),
-                ("part_count", c_size_t), ("replace", c_bool), ("runtime", c_void_p), ("progress", _Report),
-                ("context", c_void_p), ("report", c_void_p)]
+                ("part_count", c_size_t), ("replace", c_bool), ("keep_findings", c_bool), ("runtime", c_void_p),
+                ("progress", _Report), ("context", c_void_p), ("report", c_void_p)]
 
 
 class _FinishArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("out", c_char_p), ("replace", c_bool), ("report", c_void_p)]
+    _fields_ = [("struct_size", c_size_t), ("out", c_char_p), ("replace", c_bool), ("keep_findings", c_bool),
+                ("report", c_void_p)]
 
 
 class _AuditArgs(Structure):
@@ -146,14 +147,22 @@ class _ProgressCall:
         return self._threads.failure is not None
 
 
+def _write(function: Any, args: Any, report: _Text) -> None:
+    try:
+        call(function, byref(args))
+    except c.FindingsError as failure:
+        failure.findings = report.take()["findings"]
+        raise
+
+
 # ---- Functions -------------------------------------------------------------------------------------------------------
 
 def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
              targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None, preset: str | None = None,
              settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
              states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, compat: str = "vllm",
-             part: tuple[int, int] | None = None, replace: bool = False, threads: int | None = None,
-             progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+             part: tuple[int, int] | None = None, replace: bool = False, keep_findings: bool = False,
+             threads: int | None = None, progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
     model_dir: safetensors files with their index and config.json; only read. out_dir: new or empty; it appears when it
@@ -164,12 +173,13 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh columns of weights in
     searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
     compat: "llm-compressor" gives the bytes of model_free_ptq. part: (i, n) writes part i of n, and finish joins them.
-    replace: a directory that holds files is replaced at the end. threads: None is one for each processor. progress:
-    called with Progress, by one thread at a time; an exception in it stops the run.
+    replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
+    audit finds faults in it. threads: None is one for each processor. progress: called with Progress, by one thread at
+    a time; an exception in it stops the run.
 
-    Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings. Errors:
-    InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written); after an error there is no
-    out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
+    Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings, findings. Errors:
+    InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written), FindingsError (the audit
+    finds faults in the output); after an error there is no out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
     if compat not in _COMPAT:
         raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
     pool, report = Threads(threads), _Text()
@@ -186,10 +196,10 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
         setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
         states=states_.address, state_count=states_.count, importance=importance_.address,
         importance_count=importance_.count, compat=_COMPAT[compat], part=number, part_count=count, replace=replace,
-        runtime=pool.address, progress=_ProgressCall(progress, pool).address, report=report.address)
+        keep_findings=keep_findings, runtime=pool.address, progress=_ProgressCall(progress, pool).address, report=report.address)
     with _one_run:
         try:
-            call(_lib().qobs_checkpoint_quantize, byref(args))
+            _write(_lib().qobs_checkpoint_quantize, args, report)
         except c.Cancelled:
             if pool.failure is not None:
                 raise pool.failure from None
@@ -197,13 +207,15 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     return report.take()
 
 
-def finish(out_dir: Any, *, replace: bool = False) -> dict[str, Any]:
-    """Joins the parts of quantize(..., part=(i, n)) to the bytes of one run. Returns the report of all parts. Errors:
-    InvalidArgumentError if parts are missing or do not fit together; they stay then."""
+def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> dict[str, Any]:
+    """Joins the parts of quantize(..., part=(i, n)) to the bytes of one run. keep_findings: as of quantize. Returns the
+    report of all parts. Errors: InvalidArgumentError if parts are missing or do not fit together, FindingsError if the
+    audit finds faults in the output; the parts stay then."""
     report = _Text()
-    args = _FinishArgs(sizeof(_FinishArgs), _encoded(out_dir, "out_dir"), replace, report.address)
+    args = _FinishArgs(sizeof(_FinishArgs), _encoded(out_dir, "out_dir"), replace, keep_findings,
+                       report.address)
     with _one_run:
-        call(_lib().qobs_checkpoint_finish, byref(args))
+        _write(_lib().qobs_checkpoint_finish, args, report)
     return report.take()
 
 

@@ -21,7 +21,8 @@ PLAN_MAX_NDIM = MAX_NDIM + 3
 SETTING_VALUE = 64
 RESULT_NAME = 72
 
-OK, INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY, NONFINITE, NO_DATA, NO_RESULT, SYSTEM, CANCELLED = range(0, -9, -1)
+(OK, INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY, NONFINITE, NO_DATA, NO_RESULT, SYSTEM, CANCELLED,
+ FINDINGS) = range(0, -10, -1)
 F32, BF16, F16, F64, I8, I16, I32, I64, F8_E4M3, U8 = range(1, 11)
 WORD, BOOL, INTEGER, REAL, AXES, PAIR, OWN_NAME = range(1, 8)
 
@@ -81,8 +82,15 @@ class Cancelled(Error):
     status = CANCELLED
 
 
+class FindingsError(Error, ValueError):
+    """The audit finds faults in what quantize or finish would write. findings: a list of them, module and finding."""
+
+    status = FINDINGS
+    findings: list[dict[str, str]] = []
+
+
 ERRORS = {e.status: e for e in (InvalidArgumentError, UnsupportedError, OutOfMemoryError, NonfiniteError, NoDataError,
-                                NoResultError, SystemFailure, Cancelled)}
+                                NoResultError, SystemFailure, Cancelled, FindingsError)}
 
 
 class ErrorText(Structure):

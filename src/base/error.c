@@ -46,8 +46,9 @@ const char *qobs_status_string(int status)
         [-QOBS_ERROR_NO_RESULT] = "the observed ranges leave no valid result",
         [-QOBS_ERROR_SYSTEM] = "a file cannot be read or written",
         [-QOBS_ERROR_CANCELLED] = "the caller stopped the call",
+        [-QOBS_ERROR_FINDINGS] = "the audit finds faults in the output",
     };
-    const bool known = status <= QOBS_OK && status >= QOBS_ERROR_CANCELLED;
+    const bool known = status <= QOBS_OK && status >= QOBS_ERROR_FINDINGS;
     return known ? text[-status] : "unknown status";
 }
 

@@ -53,6 +53,7 @@ static int show_progress(void *context, const qobs_progress *progress)
 static int exit_code_of(int status)
 {
     return status == QOBS_OK                                                   ? EXIT_OK
+           : status == QOBS_ERROR_FINDINGS                                     ? EXIT_INCOMPLETE
            : status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM
                                                                                : EXIT_USAGE;
 }
@@ -76,10 +77,13 @@ static int run(struct quantize_options *o, struct threads *threads)
     o->args.report = &text;
     const double start = seconds_now();
     const qobs_checkpoint_finish_args finish = {
-        .struct_size = sizeof finish, .out = o->finish, .replace = o->args.replace, .report = &text};
+        .struct_size = sizeof finish, .out = o->finish, .replace = o->args.replace,
+        .keep_findings = o->args.keep_findings, .report = &text};
     const int status = o->finish ? qobs_checkpoint_finish(&finish, &error) : qobs_checkpoint_quantize(&o->args, &error);
     progress_stop(&o->progress);
     code = exit_code_of(status);
+    if (status == QOBS_ERROR_FINDINGS)
+        quantize_print_findings(text);
     if (status == QOBS_ERROR_CANCELLED)
         code = EXIT_SYSTEM;
     else if (status != QOBS_OK)
@@ -91,8 +95,7 @@ static int run(struct quantize_options *o, struct threads *threads)
     if (code == EXIT_OK)
         code = report_publish(&report, text);
     if (code == EXIT_OK)
-        code = quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout,
-                                o->args.compat == QOBS_COMPAT_LLM_COMPRESSOR); /* upstream finds nothing wrong either */
+        code = quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout);
     report_close(&report);
     o->args.report = NULL;
     free(text);

@@ -134,6 +134,11 @@ static const struct option_row rows[] = {
      .offset = AT(args.replace),
      .help = "if OUT_DIR holds files, replace it at the end",
      .more = "as a whole"},
+    {.name = "keep-findings",
+     .kind = OPTION_FLAG,
+     .offset = AT(args.keep_findings),
+     .help = "write OUT_DIR although the audit finds faults",
+     .more = "the exit status stays 3"},
     REPORT_ROW(struct quantize_options, report),
     TABLE_ROW(struct quantize_options),
     {.name = "quiet", .kind = OPTION_FLAG, .offset = AT(quiet), .help = "print no summary"},
@@ -187,10 +192,11 @@ const struct command command_quantize = {
     .run = quantize_run,
     .summary = "a quantized copy of a model, which vLLM loads",
     .usage = "MODEL_DIR --scheme NAME -o OUT_DIR [OPTION]...\n"
-             "--finish OUT_DIR [--replace] [--json REPORT] [--table]",
+             "--finish OUT_DIR [--replace] [--keep-findings] [--json REPORT] [--table]",
     .description = "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. OUT_DIR "
                    "appears when it is complete.\n"
-                   "If nothing was quantized, a warning says so and the exit status is 3.",
+                   "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "
+                   "nothing was quantized, a warning says so and the exit status is 3.",
     .options = rows,
     .option_count = sizeof rows / sizeof *rows,
     .example = "qobs quantize model --scheme W4A16 -o model-W4A16",

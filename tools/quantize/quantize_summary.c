@@ -107,7 +107,29 @@ static void print_left_out(const json_object *left_out)
     }
 }
 
-int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet, bool may_be_empty)
+static void print_findings(const json_object *findings)
+{
+    size_t count = 0;
+    json_each(item, findings)
+    {
+        const char *module = json_text_of(item.value, "module");
+        if (count++ < WORST)
+            print_warning("%s%s%s", module, *module ? ": " : "", json_text_of(item.value, "finding"));
+    }
+    if (count > WORST)
+        print_warning("%zu more findings", count - WORST);
+}
+
+void quantize_print_findings(const char *report)
+{
+    json_object *json;
+    if (!report || json_parse(&json, "quantize", "report", report, strlen(report), NULL) != 0)
+        return;
+    print_findings(json_get(json, "findings"));
+    json_object_put(json);
+}
+
+int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet)
 {
     json_object *json;
     if (json_parse(&json, "quantize", "report", report, strlen(report), NULL) != 0)
@@ -115,7 +137,11 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const json_object *layers = json_get(json, "layers");
     const json_object *warnings = json_get(json, "warnings");
     json_each(item, warnings) print_warning("%s", json_text(item.value));
+    const json_object *findings = json_get(json, "findings");
+    print_findings(findings);
     const bool part = json_has(json, "part"), empty = json_count(layers) == 0;
+    const bool compatible = strcmp(json_text_of(json, "compat"), "llm-compressor") == 0;
+    const bool incomplete = !compatible && ((empty && !part) || json_count(findings) > 0);
     if (empty && !part)
         print_warning(
             "no layer was quantized: no weight fits --targets, or all that fit are ignored; --targets and --ignore "
@@ -142,5 +168,5 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
                    "no measure of the model's quality\n");
     }
     json_object_put(json);
-    return code == EXIT_OK && empty && !part && !may_be_empty ? EXIT_INCOMPLETE : code;
+    return code == EXIT_OK && incomplete ? EXIT_INCOMPLETE : code;
 }

@@ -9,7 +9,11 @@
 
 /* Prints warnings to standard error, and to standard output the sizes, the tensors that were left out and the layers
  * with the largest errors: ten, or all of them. `report` is the JSON of qobs_checkpoint_quantize; seconds 0: not known.
- * Returns an exit code. It is EXIT_INCOMPLETE if no layer was quantized, unless may_be_empty is set. */
-int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet, bool may_be_empty);
+ * Returns an exit code. It is EXIT_INCOMPLETE if no layer was quantized or the audit finds something, unless the output
+ * has the bytes of upstream, which finds nothing wrong either. */
+int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet);
+
+/* Prints what the audit finds as warnings, at most ten. `report` may be NULL. */
+void quantize_print_findings(const char *report);
 
 #endif

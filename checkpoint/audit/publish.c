@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A model without config.json, which only the compatible mode writes, has nothing that an audit could compare. */
+#include "audit/publish.h"
+
+#include "audit/audit.h"
+
+static bool add(struct findings *findings, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    const bool good = findings_add(findings, "", format, values);
+    va_end(values);
+    return good;
+}
+
+static int audit_output(const char *directory, const struct publish_options *options, struct findings *findings,
+                        struct fail *f)
+{
+    const qobs_checkpoint_audit_args args = {
+        .struct_size = sizeof args, .checkpoint = directory, .runtime = options->runtime};
+    struct audit audit = {.args = &args, .headers_only = true};
+    pthread_mutex_init(&audit.lock, NULL);
+    int status = audit_run(&audit, f);
+    if (status != QOBS_OK && options->compatible && audit.model.count > 0)
+        status = !audit.model.config_path || add(&audit.findings, "cannot be audited: %s", f->message)
+                     ? QOBS_OK
+                     : NO_MEMORY(f, "the audit");
+    *findings = audit.findings;
+    audit.findings = (struct findings){0};
+    audit_free(&audit);
+    pthread_mutex_destroy(&audit.lock);
+    return status;
+}
+
+int publish(struct output_directory *out, const struct publish_options *options, struct findings *findings,
+            struct fail *f)
+{
+    RETURN_IF_NOT_OK(audit_output(out->staging, options, findings, f));
+    if (findings->count > 0 && !options->keep_findings && !options->compatible)
+        return report_failure(f, QOBS_ERROR_FINDINGS,
+                              "%.60s: the audit finds %zu fault%s in the output, which is not written "
+                              "(--keep-findings writes it); %s%s%s",
+                              out->path, findings->count, findings->count == 1 ? "" : "s", findings->items[0].module,
+                              *findings->items[0].module ? ": " : "", findings->items[0].text);
+    return output_directory_commit(out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+}

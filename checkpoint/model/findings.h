@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Faults of a quantized model, as the audit finds them and reports name them. */
+#pragma once
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "files/json.h"
+
+struct finding {
+    char *module; /* "": the whole model */
+    char *text;
+};
+
+/* Zero-initialize it. */
+struct findings {
+    struct finding *items;
+    size_t count;
+};
+
+/* Adds a finding whose text is printable. Returns false if there is no memory. */
+bool findings_add(struct findings *findings, const char *module, const char *format, va_list values);
+
+/* Orders them by module and text. */
+void findings_sort(struct findings *findings);
+
+/* Adds them to a report as the array "findings". Returns false if there is no memory. */
+bool findings_report(const struct findings *findings, json_object *report);
+
+void findings_free(struct findings *findings);
