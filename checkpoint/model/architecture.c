@@ -10,22 +10,23 @@
 
 static const struct architecture table[] = {
 #include "model/architectures.inc"
+#include "model/transformers.inc"
 };
 
 /* The general rule: names that are no linear layers in any model. */
 static const struct architecture general = {
-    .names = {[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
-              [MODULE_ROUTER] = "gate wg shared_expert_gate",
-              [MODULE_TABLE] = "wte wpe relative_attention_bias",
-              [MODULE_KEPT] = "eh_proj indexer.weights_proj"}};
+    .names[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
+    .names[MODULE_ROUTER] = "gate wg shared_expert_gate",
+    .names[MODULE_TABLE] = "wte wpe relative_attention_bias",
+    .names[MODULE_KEPT] = "eh_proj indexer.weights_proj"};
 
 /* The same outside of numbered blocks, in which these names mean other layers. */
 static const struct architecture outside = {
-    .names = {[MODULE_HEAD] = "output head proj_out ff_out output_projection predictions.decoder lm_head.decoder",
-              [MODULE_TABLE] = "shared emb"}};
+    .names[MODULE_HEAD] = "output head proj_out ff_out output_projection predictions.decoder lm_head.decoder",
+    .names[MODULE_TABLE] = "shared emb"};
 
-/* Words in any component, and in the last one alone. */
-static const char *const table_words[] = {"embed"}, *const router_words[] = {"router"};
+/* Words in any component, in one inside its block, and in the last one alone. */
+static const char *const router_words[] = {"router"}, *const table_words[] = {"embed"};
 static const char *const last_words[] = {"norm", "conv", "rotary"};
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
@@ -92,19 +93,18 @@ static size_t last_component(const char *module, size_t length)
     return begin;
 }
 
-/* Returns true if a component before the last is a number. */
-static bool in_block(const char *module, size_t length)
+/* Returns the start of what follows the last number that is a component and has components behind it; 0: none. */
+static size_t end_of_block(const char *module, size_t length)
 {
+    size_t end = 0;
     for (size_t i = 0; i < length; i++) {
-        const size_t begin = i;
-        while (i < length && isdigit((unsigned char)module[i]))
-            i++;
-        if (i > begin && i < length && module[i] == '.' && (begin == 0 || module[begin - 1] == '.'))
-            return true;
-        while (i < length && module[i] != '.')
-            i++;
+        bool number = module[i] != '.';
+        for (; i < length && module[i] != '.'; i++)
+            number = number && isdigit((unsigned char)module[i]);
+        if (number && i < length)
+            end = i + 1;
     }
-    return false;
+    return end;
 }
 
 static bool has_component(const char *module, size_t length, const char *word)
@@ -120,15 +120,25 @@ static bool has_component(const char *module, size_t length, const char *word)
 
 /* ---- Rows of a model --------------------------------------------------------------------------------------------- */
 
-void architectures_add(struct architectures *found, const char *type)
+static bool list_has(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *p = list; *p;) {
+        const size_t size = strcspn(p, " ");
+        if (length == size && memcmp(p, word, size) == 0)
+            return true;
+        p += size + (p[size] == ' ');
+    }
+    return false;
+}
+
+void architectures_add(struct architectures *found, const char *type, bool root)
 {
     found->type_count++;
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        for (const char *p = table[i].types; *p;) {
-            const size_t size = strcspn(p, " ");
-            if (strlen(type) == size && memcmp(p, type, size) == 0 && found->count < MAX_ARCHITECTURES)
-                found->rows[found->count++] = &table[i];
-            p += size + (p[size] == ' ');
+    for (size_t i = 0; i < sizeof table / sizeof *table && found->count < MAX_ARCHITECTURES; i++)
+        if (list_has(table[i].types, type)) {
+            found->root[found->count] = root;
+            found->rows[found->count++] = &table[i];
         }
 }
 
@@ -139,7 +149,7 @@ void architectures_find(struct architectures *found, const struct model *model)
         const char *type = model_config_type(&model->configs[i]);
         const json_object *vocabulary = json_get(model->configs[i].object, "vocab_size");
         if (type)
-            architectures_add(found, type);
+            architectures_add(found, type, model->configs[i].path[0] == '\0');
         if (json_is_number(vocabulary) && found->vocabulary_count < MAX_VOCABULARIES)
             found->vocabularies[found->vocabulary_count++] = json_object_get_int(vocabulary);
     }
@@ -164,9 +174,9 @@ static enum module_kind general_kind(const struct architectures *found, const ch
     int most = 0;
     enum module_kind kind = MODULE_LINEAR;
     const size_t begin = last_component(module, length);
-    const bool block = in_block(module, length);
+    const size_t inner = end_of_block(module, length); /* start of the name inside a numbered block */
     apply(&general, module, length, &most, &kind);
-    if (!block)
+    if (inner == 0)
         apply(&outside, module, length, &most, &kind);
     if (most > 0)
         return kind;
@@ -176,12 +186,12 @@ static enum module_kind general_kind(const struct architectures *found, const ch
         if (holds(module, length, router_words[i]))
             return MODULE_ROUTER;
     for (size_t i = 0; i < sizeof table_words / sizeof *table_words; i++)
-        if (holds(module, length, table_words[i]))
+        if (holds(module + inner, length - inner, table_words[i]))
             return MODULE_TABLE;
     for (size_t i = 0; i < sizeof last_words / sizeof *last_words; i++)
         if (holds(module + begin, length - begin, last_words[i]))
             return MODULE_KEPT;
-    if (block || (length >= 5 && memcmp(module + length - 5, "_proj", 5) == 0))
+    if (inner > 0 || (length >= 5 && memcmp(module + length - 5, "_proj", 5) == 0))
         return MODULE_LINEAR;
     for (size_t i = 0; i < found->vocabulary_count; i++)
         if (rows > 0 && rows == found->vocabularies[i])
@@ -258,6 +268,113 @@ const char *architecture_head(const struct architectures *found, size_t index, c
             if (index-- == 0)
                 return entry_of(p, length, composite, text, size);
             p += length + (p[length] == ' ');
+        }
+    return NULL;
+}
+
+/* ---- Other names ------------------------------------------------------------------------------------------------- */
+
+enum { MAX_STARS = 8 };
+
+struct name_run {
+    const char *text;
+    size_t length;
+};
+
+/* Returns the end of the components that match FROM from byte `at` of the name; SIZE_MAX: they differ. Writes what the
+ * stars stand for. */
+static size_t match_run(const char *name, size_t length, size_t at, const char *from, size_t size,
+                        struct name_run stars[MAX_STARS])
+{
+    size_t star = 0;
+    for (size_t begin = 0; begin < size;) {
+        size_t end = begin, stop = at;
+        while (end < size && from[end] != '.')
+            end++;
+        while (stop < length && name[stop] != '.')
+            stop++;
+        if (end - begin == 1 && from[begin] == '*' && star < MAX_STARS)
+            stars[star++] = (struct name_run){name + at, stop - at};
+        else if (end - begin != stop - at || memcmp(from + begin, name + at, stop - at) != 0)
+            return SIZE_MAX;
+        begin = end + 1;
+        at = stop;
+        if (begin < size && at++ == length)
+            return SIZE_MAX;
+    }
+    return at;
+}
+
+/* Text that grows by components. */
+struct joined {
+    char *text;
+    size_t size, length;
+    bool full;
+};
+
+static void join(struct joined *j, const char *text, size_t length, bool dot)
+{
+    if (j->full || j->length + dot + length + 1 > j->size) {
+        j->full = true;
+        return;
+    }
+    if (dot)
+        j->text[j->length++] = '.';
+    memcpy(j->text + j->length, text, length);
+    j->length += length;
+    j->text[j->length] = '\0';
+}
+
+/* Writes the name with the bytes from `begin` to `end` replaced by TO, and stars filled in. Returns NULL if it is too
+ * long. */
+static const char *replace(const char *name, size_t length, size_t begin, size_t end, const char *to, size_t size,
+                           const struct name_run stars[MAX_STARS], char *text, size_t capacity)
+{
+    struct joined j = {.text = text, .size = capacity};
+    size_t star = 0;
+    if (begin > 0)
+        join(&j, name, begin - 1, false);
+    for (size_t i = 0; i < size; i++) {
+        const bool any = to[i] == '*' && star < MAX_STARS, dot = i == 0 && begin > 0;
+        join(&j, any ? stars[star].text : to + i, any ? stars[star].length : 1, dot);
+        star += any;
+    }
+    if (end < length)
+        join(&j, name + end + 1, length - end - 1, j.length > 0);
+    return j.full ? NULL : text;
+}
+
+/* Finds FROM in the name. Returns its first byte, and its end in *end; SIZE_MAX: it is not there. */
+static size_t find_run(const char *name, size_t length, const char *from, size_t size, size_t *end,
+                       struct name_run stars[MAX_STARS])
+{
+    const bool anchored = size > 0 && *from == '^';
+    for (size_t at = 0; at < length;) {
+        *end = match_run(name, length, at, from + anchored, size - anchored, stars);
+        if (*end != SIZE_MAX)
+            return at;
+        if (anchored)
+            break;
+        while (at < length && name[at] != '.')
+            at++;
+        at++;
+    }
+    return SIZE_MAX;
+}
+
+const char *architecture_alias(const struct architectures *found, const char *module, size_t length, size_t index,
+                               char *text, size_t size)
+{
+    struct name_run stars[MAX_STARS];
+    size_t end;
+    for (size_t r = 0; r < found->count; r++)
+        for (const char *p = found->root[r] ? found->rows[r]->renames : NULL; p && *p;) {
+            const char *to = strchr(p, '>') + 1;
+            const size_t from_size = (size_t)(to - 1 - p), to_size = strcspn(to, " ");
+            const size_t begin = find_run(module, length, p, from_size, &end, stars);
+            if (begin != SIZE_MAX && index-- == 0)
+                return replace(module, length, begin, end, to, to_size, stars, text, size);
+            p = to + to_size + (to[to_size] == ' ');
         }
     return NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What a module is, by the architecture of its model: the rows of architectures.inc, then a general rule for what has
- * no row. */
+/* What a module is, by the architecture of its model: the rows of architectures.inc and transformers.inc, then a
+ * general rule for what has no row. */
 #pragma once
 
 #include "model/model.h"
@@ -28,6 +28,10 @@ struct architecture {
     const char *types;               /* values of model_type */
     const char *names[MODULE_KINDS]; /* by kind; NULL: none */
     const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
+    /* Where transformers gives a module another name than the file: FROM>TO, components that stand anywhere in the
+     * name, or at its beginning after a `^`. Stars of TO stand for those of FROM in their order; an empty TO removes
+     * FROM. */
+    const char *renames;
 };
 
 enum { MAX_ARCHITECTURES = 64, MAX_VOCABULARIES = 16 };
@@ -35,6 +39,7 @@ enum { MAX_ARCHITECTURES = 64, MAX_VOCABULARIES = 16 };
 /* The rows of a model: of its model_type and of those of all its sub-configurations. */
 struct architectures {
     const struct architecture *rows[MAX_ARCHITECTURES];
+    bool root[MAX_ARCHITECTURES]; /* the row is of config.json itself */
     size_t count;
     size_t type_count;
     int64_t vocabularies[MAX_VOCABULARIES]; /* values of vocab_size */
@@ -44,8 +49,8 @@ struct architectures {
 /* Finds the rows of a model by its configurations. */
 void architectures_find(struct architectures *found, const struct model *model);
 
-/* Adds the rows of one model_type. */
-void architectures_add(struct architectures *found, const char *type);
+/* Adds the row of one model_type; root: that of config.json itself. */
+void architectures_add(struct architectures *found, const char *type, bool root);
 
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
@@ -59,3 +64,7 @@ const char *architecture_experts(const struct architectures *found, size_t index
 /* Returns the name of head `index` of the model as an entry of `ignore`, in `text`; NULL after the last one. lm_head is
  * the first. */
 const char *architecture_head(const struct architectures *found, size_t index, char *text, size_t size);
+
+/* Returns alias `index` of a module, in `text`: another name that transformers has for it; NULL after the last one. */
+const char *architecture_alias(const struct architectures *found, const char *module, size_t length, size_t index,
+                               char *text, size_t size);

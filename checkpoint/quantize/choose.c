@@ -217,23 +217,57 @@ static int list_experts(const struct choice *c, const struct weights *weights, c
     return QOBS_OK;
 }
 
+static bool is_quantized(const struct weights *weights, const char *module)
+{
+    char name[1024 + sizeof ".weight"];
+    snprintf(name, sizeof name, "%s.weight", module);
+    const struct weight *found = weights_find(weights, name);
+    return found && found->reason == WEIGHT_TAKEN;
+}
+
+/* Adds the other names of a module that stays as it is. */
+static int list_aliases(const struct choice *c, const struct weights *weights, const char *module, size_t length,
+                        size_t count, struct quant_config *config, struct fail *f)
+{
+    char alias[1024];
+    for (size_t i = 0; architecture_alias(c->architectures, module, length, i, alias, sizeof alias); i++)
+        if (is_claimed(c, alias, strlen(alias)) && !is_quantized(weights, alias))
+            RETURN_IF_NOT_OK(add_entry(config, count, alias, f));
+    return QOBS_OK;
+}
+
+/* Lists one matrix that is left out. A projection of nn.MultiheadAttention is no "<module>.weight"; transformers makes
+ * linear layers of it in some architectures. */
+static int list_weight(const struct choice *c, const struct weights *weights, const struct weight *w, size_t count,
+                       struct quant_config *config, struct fail *f)
+{
+    char name[1024];
+    size_t length = w->module;
+    if (w->reason == WEIGHT_NOT_A_WEIGHT) {
+        if (!architecture_alias(c->architectures, w->name, w->module, 0, name, sizeof name))
+            return QOBS_OK;
+        while (length > 0 && w->name[length] != '.')
+            length--;
+    }
+    if (length > 0 && length < sizeof name && is_claimed(c, w->name, length)) {
+        snprintf(name, sizeof name, "%.*s", (int)length, w->name);
+        RETURN_IF_NOT_OK(add_entry(config, count, name, f));
+    }
+    return list_aliases(c, weights, w->name, w->module, count, config, f);
+}
+
 static int list_weights(const struct choice *c, const struct weights *weights, struct quant_config *config,
                         struct fail *f)
 {
     const size_t count = config->ignore_count;
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
-        char name[1024];
-        if (w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_NOT_A_WEIGHT)
+        if (w->reason == WEIGHT_TAKEN)
             continue;
-        if (w->experts != EXPERTS_ABSENT) {
+        if (w->experts != EXPERTS_ABSENT && w->reason != WEIGHT_NOT_A_WEIGHT)
             RETURN_IF_NOT_OK(list_experts(c, weights, w, config, f));
-            continue;
-        }
-        if (w->ndim != 2 || w->module >= sizeof name || !is_claimed(c, w->name, w->module))
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)w->module, w->name);
-        RETURN_IF_NOT_OK(add_entry(config, count, name, f));
+        else if (w->experts == EXPERTS_ABSENT && w->ndim == 2)
+            RETURN_IF_NOT_OK(list_weight(c, weights, w, count, config, f));
     }
     return QOBS_OK;
 }

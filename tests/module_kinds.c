@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What the program takes modules for, for scripts/architectures.py. Reads lines of model types (config.json's own
+ * first), values of vocab_size, a module's name and the rows of its weight, separated by tabs; lists are separated by
+ * commas. Prints the kind by the general rule, the kind by the table, and the other names of the module. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/architecture.h"
+
+static const char *const kinds[MODULE_KINDS] = {
+    [MODULE_LINEAR] = "linear", [MODULE_HEAD] = "head",     [MODULE_TABLE] = "table",
+    [MODULE_ROUTER] = "router", [MODULE_CONV1D] = "conv1d", [MODULE_KEPT] = "kept"};
+
+int main(void)
+{
+    static char line[1 << 16], alias[1 << 12];
+    while (fgets(line, sizeof line, stdin)) {
+        char *parts[4] = {line}, *save = NULL;
+        for (int i = 1; i < 4; i++) {
+            parts[i] = strchr(parts[i - 1], '\t');
+            if (!parts[i])
+                return 2;
+            *parts[i]++ = '\0';
+        }
+        struct architectures general = {0}, found = {0};
+        for (char *v = strtok_r(parts[1], ",", &save); v; v = strtok_r(NULL, ",", &save))
+            if (general.vocabulary_count < MAX_VOCABULARIES)
+                general.vocabularies[general.vocabulary_count++] = strtoll(v, NULL, 10);
+        found = general;
+        bool root = true;
+        for (char *t = strtok_r(parts[0], ",", &save); t; t = strtok_r(NULL, ",", &save), root = false)
+            architectures_add(&found, t, root);
+        const char *name = parts[2];
+        const size_t length = strlen(name);
+        const int64_t rows = strtoll(parts[3], NULL, 10);
+        printf("%s %s", kinds[architecture_kind(&general, name, length, rows)],
+               kinds[architecture_kind(&found, name, length, rows)]);
+        for (size_t i = 0; architecture_alias(&found, name, length, i, alias, sizeof alias); i++)
+            printf(" %s", alias);
+        printf("\n");
+    }
+    return 0;
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Tests of what is quantized and what `ignore` names, by the architecture of the model.
+
+    test_architectures.py QOBS
+"""
+import json
+import re
+import sys
+
+import cli
+from cli import check, equal
+from test_quantize_command import quantize, read, tensor
+from test_sources import make
+
+LAYER = "model.layers.0.mlp.down_proj"
+
+
+def ignored(name, entries):
+    return any(re.match(e[3:], name) if e.startswith("re:") else e == name for e in entries)
+
+
+def run(what, names, *options, scheme="W8A16", status=0, **config):
+    """Quantizes matrices of these names. Returns the names of those that are quantized, and `ignore`."""
+    shapes = names if isinstance(names, dict) else {n: [128, 128] for n in names}
+    make("in", {f"{n}.weight" if "_weight" not in n else n: tensor(s, 1) for n, s in shapes.items()}, **config)
+    p = quantize("in", "-o", "out", "--replace", "--set", "strategy=channel", *options, scheme=scheme)
+    equal(p.returncode, status, f"{what}: exit status {p.stderr}")
+    out = cli.st_read("out/model.safetensors")[0]
+    entries = json.loads(read("out/config.json"))["quantization_config"]["ignore"]
+    return {n for n in shapes if f"{n}.weight_packed" in out or f"{n}.weight_scale" in out}, entries
+
+
+def left_out(what, model_type, names, modules=(), linear=(LAYER,), **more):
+    """names stay as they are and are in `ignore`, as modules are that the file does not name; linear is quantized."""
+    taken, entries = run(what, [*names, *linear], model_type=model_type, **more)
+    equal(taken, set(linear), f"{what}: what is quantized")
+    for name in (*names, *modules):
+        check(ignored(name, entries), f"{what}: ignore has {name}", str(entries))
+    for name in linear:
+        check(not ignored(name, entries), f"{what}: ignore has no {name}", str(entries))
+
+
+def test_heads():
+    """A head has its name in `ignore`, in the file or tied to the embeddings."""
+    left_out("tied", "llama", ["model.embed_tokens"], ["lm_head"])
+    left_out("untied", "llama", ["lm_head"])
+    for kind, head in (("bert", "cls.predictions.decoder"), ("roberta", "lm_head.decoder"), ("whisper", "proj_out"),
+                       ("distilbert", "vocab_projector"), ("albert", "predictions.decoder"), ("xlnet", "lm_loss"),
+                       ("gpt_neox_japanese", "embed_out"), ("bark", "lm_heads.2"), ("rwkv", "head")):
+        left_out(f"tied head of {kind}", kind, ["embed_tokens"], [head])
+        left_out(f"head of {kind}", kind, [head])
+    left_out("GPT-NeoX", "gpt_neox", ["embed_out"], ["lm_head"], ["gpt_neox.layers.0.mlp.dense_h_to_4h"])
+
+
+def test_heads_of_parts():
+    """Models of several parts: transformers has the head of the file elsewhere, or a part has a head of its own."""
+    config = {"text_config": {"model_type": "llama"}, "vision_config": {"model_type": "clip_vision_model"}}
+    left_out("LLaVA", "llava", ["language_model.lm_head"], ["lm_head"], ["language_model." + LAYER], **config)
+    left_out("LLaVA, tied", "llava", ["language_model.model.embed_tokens"], ["lm_head"], ["language_model." + LAYER],
+             **config)
+    left_out("pair", "speech-encoder-decoder", ["decoder.embed_tokens"], ["decoder.cls.predictions.decoder"],
+             decoder={"model_type": "bert"}, encoder={"model_type": "wav2vec2"})
+    left_out("pair", "vision-encoder-decoder", ["decoder.transformer.wte"], ["decoder.lm_head"],
+             decoder={"model_type": "gpt2"}, encoder={"model_type": "vit"})
+
+
+def test_tables():
+    left_out("T5", "t5", ["shared", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"], ["lm_head"],
+             ["encoder.block.0.layer.0.SelfAttention.q"])
+    left_out("RWKV", "rwkv", ["rwkv.emb", "head"], linear=["rwkv.blocks.0.attention.key"])
+    left_out("CTRL", "ctrl", ["transformer.w"], linear=["transformer.h.0.multi_head_attention.Wq"])
+    left_out("SAM", "sam", ["mask_decoder.iou_token", "mask_decoder.mask_tokens"])
+
+
+def test_tables_by_rows():
+    """Without a row a matrix with vocab_size rows is a table or a head, but for layers inside blocks and ..._proj."""
+    names = {"model.w": [512, 128], "model.w_proj": [512, 128], LAYER: [512, 128]}
+    taken, entries = run("rows", names, model_type="new", vocab_size=512)
+    equal(taken, {"model.w_proj", LAYER}, "what is quantized")
+    check(ignored("model.w", entries), "ignore has the table", str(entries))
+    equal(run("rows", names, model_type="new")[0], set(names), "without vocab_size")
+
+
+def test_routers():
+    for kind, name in (("granitemoe", "model.layers.0.block_sparse_moe.router.layer"),
+                       ("dbrx", "transformer.blocks.0.ffn.router.layer"), ("zaya", "model.layers.0.mlp.gate.down_proj"),
+                       ("gemma4_text", "model.layers.0.router.proj"), ("qwen3_moe", "model.layers.0.mlp.gate"),
+                       ("qwen2_moe", "model.layers.0.mlp.shared_expert_gate"),
+                       ("deepseek_v32", "model.layers.0.self_attn.indexer.weights_proj")):
+        left_out(f"router of {kind}", kind, [name])
+    left_out("Aria", "aria", ["language_model.model.layers.0.mlp.router"], ["model.language_model.layers.0.mlp.router"],
+             ["language_model." + LAYER], text_config={"model_type": "aria_text"})
+
+
+def test_conv1d():
+    """Conv1D of transformers stores [in, out]: such weights stay as they are."""
+    names = [f"transformer.h.0.{n}" for n in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")]
+    taken, entries = run("GPT-2", names, model_type="gpt2", status=3)
+    equal((taken, all(ignored(n, entries) for n in names)), (set(), True), "GPT-2")
+    left_out("GPT-2 in a pair", "vision-encoder-decoder", ["decoder." + n for n in names],
+             linear=["encoder.encoder.layer.0.attention.attention.query"], decoder={"model_type": "gpt2"})
+    equal(run("GPTBigCode", names, model_type="gpt_bigcode")[0], set(names), "nn.Linear of the same names")
+
+
+def test_words():
+    """Linear layers whose names have a word of other modules; a word before a block says nothing."""
+    left_out("ALBERT", "albert", ["albert.encoder.embedding_hidden_mapping_in"])
+    left_out("Gemma 3n", "gemma3n", ["model.embed_audio.embedding_projection"])
+    for kind, name in (("convnext", "convnext.encoder.stages.0.layers.0.pwconv1"),
+                       ("d_fine", "model.decoder.layers.0.gateway.gate"), ("new", "vision_embedder.blocks.0.fc1"),
+                       ("prophetnet", "prophetnet.decoder.layers.0.self_attn.relative_pos_embeddings")):
+        equal(run(kind, [name], model_type=kind)[0], {name}, f"{kind}: what is quantized")
+
+
+def test_renamed():
+    """What stays by --ignore has its other names in `ignore`; none of them is a module that is quantized."""
+    visual, layer = "visual.blocks.0.attn.qkv", LAYER
+    taken, entries = run("Qwen2-VL", [visual, layer], "--ignore", visual, model_type="qwen2_vl")
+    equal((taken, entries.count(visual), ignored("model." + visual, entries)), ({layer}, 1, True), "Qwen2-VL")
+    taken, entries = run("mixtral", [layer, "model.layers.0.block_sparse_moe.gate"], model_type="mixtral")
+    check(ignored("model.layers.0.mlp.gate", entries), "Mixtral: ignore has the module's name", str(entries))
+    names = {"transformer.decoder.layers.0.self_attn.in_proj_weight": [384, 128], layer: [128, 128]}
+    entries = run("RF-DETR", names, model_type="rf_detr")[1]
+    for name in ("transformer.decoder.layers.0.self_attn", "model.decoder.layers.0.self_attn.k_proj"):
+        check(ignored(name, entries), f"RF-DETR: ignore has {name}", str(entries))
+
+
+def test_targets():
+    """What is targeted by its name is quantized; what no target claims is not in `ignore`."""
+    names = ["lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", LAYER]
+    taken, entries = run("heads", names, "--targets", "Linear", "--targets", "lm_head", model_type="llama")
+    equal((taken, entries), ({"lm_head", LAYER}, names[1:3]), "--targets lm_head")
+    taken, entries = run("tied", names[1:], "--targets", "lm_head", "--targets", LAYER, model_type="llama")
+    equal((taken, entries), ({LAYER}, ["lm_head"]), "--targets lm_head, which is tied")
+    taken, entries = run("one", names, "--targets", LAYER, model_type="llama")
+    equal((taken, entries), ({LAYER}, []), "--targets of one layer")
+    taken, entries = run("given", names, "--ignore", "re:.*lm_head", model_type="llama")
+    equal(entries, ["re:.*lm_head", "model.embed_tokens", "model.layers.0.mlp.gate"], "--ignore of the head")
+
+
+def test_compatible():
+    """--compat llm-compressor writes `ignore` as it was given."""
+    make("in", {f"{n}.weight": tensor([128, 128], 1) for n in ("model.embed_tokens", LAYER)})
+    quantize("in", "-o", "out", "--replace", "--compat", "llm-compressor", scheme="W8A8")
+    equal(json.loads(read("out/config.json"))["quantization_config"]["ignore"], [], "ignore")
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(globals()))
