@@ -652,6 +652,7 @@ stage_live() {
     wait
     [[ $status -eq 0 ]] || return
     later $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
+    later $directory/bin/python -B tests/live_sources.py $top/gcc/tools/qobs
     later env HF_HUB_OFFLINE=1 $directory/bin/python -B tests/live_static.py $top/gcc/tools/qobs examples/tinylm
     counted_together
 }

@@ -7,7 +7,9 @@
 """
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -120,6 +122,13 @@ def test_left_out():
     check({k, "v_proj"} <= set(quantization["ignore"]), "ignore names them", str(quantization["ignore"]))
 
 
+def test_summary():
+    """The summary says what was quantized before."""
+    make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, "a_proj.weight": tensor([128, 128], 1)})
+    p = subprocess.run([*cli.QOBS, "quantize", "in", "--scheme", "W8A16", "-o", "out"], capture_output=True, text=True, check=False)
+    check(p.returncode == 0 and "dequantized first, FP8: 1\n" in p.stdout, "the summary", p.stdout + p.stderr)
+
+
 def test_attention_scales():
     """Scales of keys and values disappear with the configuration that describes them."""
     make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, "model.layers.0.self_attn.k_scale": SCALE,
@@ -128,6 +137,68 @@ def test_attention_scales():
     out = run("keys and values")
     check(not [n for n in out if n.endswith(("k_scale", "v_scale"))], "no scales of keys and values", str(sorted(out)))
     check(json.loads(cli.read("out/config.json"))["quantization_config"]["kv_cache_scheme"] is None, "no kv_cache_scheme")
+
+
+# ---- A model quantized in two runs -----------------------------------------------------------------------------------
+
+L = "model.layers.0."
+MODULES = ["self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"]
+
+
+def schemes(module, quantization):
+    """The weights' bits and type of a module as loaders find them: names before patterns before classes."""
+    if any(re.match(e[3:], module) if e.startswith("re:") else e == module for e in quantization["ignore"]):
+        return None
+    found = []
+    for group in quantization["config_groups"].values():
+        for t in group["targets"]:
+            rank = 0 if t == module else 1 if t.startswith("re:") and re.match(t[3:], module) else 2 if t == "Linear" else 3
+            found.append((rank, t, group["weights"]["num_bits"], group["weights"]["type"]))
+    best = min(found)
+    return best[2:] if best[0] < 3 else None
+
+
+def test_two_runs():
+    """What the second run does not target stays, and one configuration fits old, new and plain layers."""
+    plain = {f"{L}{m}.weight": tensor([128, 128], i) for i, m in enumerate(MODULES)}
+    plain["lm_head.weight"] = tensor([128, 128], 9)
+    int4, fp8 = (4, "int"), (8, "float")
+    for what, first, second, want in (
+            ("the ignored layers", ("--ignore", "re:.*self_attn.*"), ("--targets", "re:.*self_attn.*"), [fp8, fp8, int4, int4]),
+            ("one of them", ("--ignore", "re:.*self_attn.*"), ("--targets", f"{L}self_attn.q_proj"), [fp8, None, int4, int4]),
+            ("a layer anew", (), ("--targets", f"{L}mlp.up_proj"), [int4, int4, fp8, int4]),
+            ("a pattern and its part", ("--targets", "re:.*proj"), ("--targets", "re:.*down_proj"), [int4, int4, int4, fp8]),
+            ("a name anew", ("--targets", f"{L}mlp.up_proj", "--targets", f"{L}mlp.down_proj"),
+             ("--targets", "re:.*(q|up)_proj"), [fp8, None, fp8, int4]),
+            ("all anew", (), (), [fp8] * 4)):
+        make("in", plain)
+        shutil.rmtree("first", ignore_errors=True)
+        equal(quantize("in", "-o", "first", *first).returncode, 0, f"{what}: the first run")
+        shutil.rmtree("out", ignore_errors=True)
+        p = quantize("first", "-o", "out", *second, scheme="FP8_DYNAMIC")
+        equal(p.returncode, 0, f"{what}: the second run {p.stderr}")
+        out, quantization = st_raw("out/model.safetensors"), json.loads(cli.read("out/config.json"))["quantization_config"]
+        before = st_raw("first/model.safetensors")
+        for m, scheme in zip(MODULES, want):
+            parts = {n for n in out if n.startswith(L + m + ".")}
+            stored = {int4: {".weight_packed", ".weight_scale", ".weight_shape"}, fp8: {".weight", ".weight_scale"}, None: {".weight"}}
+            equal({n[len(L + m):] for n in parts}, stored[scheme], f"{what}: tensors of {m}")
+            equal(schemes(L + m, quantization), scheme, f"{what}: the scheme of {m}")
+            check(scheme != int4 or all(out[n] == before[n] for n in parts), f"{what}: {m} stays as it was")
+        equal(schemes("lm_head", quantization), None, f"{what}: lm_head")
+        audit = subprocess.run([*cli.QOBS, "audit", "out"], capture_output=True, text=True, check=False)
+        equal(audit.returncode, 0, f"{what}: the audit {audit.stdout}")
+
+
+def test_contradiction():
+    """Codes that stay must be described."""
+    make("in", {f"{L}mlp.up_proj.weight": tensor([128, 128], 1), f"{L}mlp.down_proj.weight": tensor([128, 128], 1)})
+    run("the first run")
+    shutil.move("out", "first")
+    config = json.loads(cli.read("first/config.json"))
+    config["quantization_config"]["ignore"].append(f"{L}mlp.up_proj")
+    write("first/config.json", json.dumps(config).encode())
+    refused("quantized but ignored", quantize("first", "-o", "out", "--targets", "re:.*down_proj"), 2, "up_proj", "ignores")
 
 
 # ---- Configurations --------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ enum weight_reason {
     WEIGHT_NOT_LINEAR, /* an embedding, a router, lm_head, a convolution: no linear layer that vLLM quantizes */
     WEIGHT_NO_FLOAT,   /* its dtype cannot be quantized */
     WEIGHT_EXPERTS,    /* experts in a tensor that no runtime loads quantized */
+    WEIGHT_KEPT,       /* nothing targets it, and it is quantized already */
     WEIGHT_REASONS
 };
 

@@ -294,6 +294,7 @@ const char *weight_reason_name(enum weight_reason reason)
                                                       [WEIGHT_NOT_TARGETED] = "not targeted",
                                                       [WEIGHT_NOT_LINEAR] = "not linear",
                                                       [WEIGHT_NO_FLOAT] = "not floating point",
-                                                      [WEIGHT_EXPERTS] = "experts that no runtime loads quantized"};
+                                                      [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
+                                                      [WEIGHT_KEPT] = "quantized already"};
     return reason < WEIGHT_REASONS ? names[reason] : "unknown";
 }

@@ -10,6 +10,7 @@
 #include "files/json.h"
 #include "model/fused.h"
 #include "parts/parts.h"
+#include "quantize/earlier.h"
 #include "quantize/report.h"
 #include "quantize/run.h"
 #include "quantize/side_files.h"
@@ -115,40 +116,6 @@ static void mark_used_groups(struct quantize_run *run)
             run->config.groups[run->weights.items[i].group].used = true;
 }
 
-/* Finds the quantization_config that the new one is merged with. It must be that of the whole model: llm-compressor
- * knows no other, and a second one would be read in its place. */
-static const json_object *find_earlier(const struct quantize_run *run)
-{
-    const json_object *earlier = json_get(run->model.config, "quantization_config");
-    const json_object *groups = json_get(earlier, "config_groups");
-    return groups ? earlier : NULL;
-}
-
-/* Leaves codes as they are: in the compatible mode those that are not quantized anew, else those that nothing targets
- * and that the earlier configuration describes. The other ones are dequantized. Decides what becomes of that
- * configuration: it stays for what is left of it. */
-static void keep_codes(struct quantize_run *run)
-{
-    const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
-    const json_object *earlier = find_earlier(run);
-    bool kept = false, dequantized = false;
-    for (size_t i = 0; i < run->weights.count; i++) {
-        struct weight *w = &run->weights.items[i];
-        const struct source_format *format = w->source_codes.format;
-        if (!format)
-            continue;
-        const bool keep =
-            compatible ? w->reason != WEIGHT_TAKEN : w->reason == WEIGHT_NOT_TARGETED && earlier && format->keeps;
-        if (keep)
-            weight_keep_codes(w);
-        kept |= keep;
-        dequantized |= !keep;
-    }
-    weights_sort(&run->weights);
-    run->earlier = dequantized && (compatible || !kept) ? NULL : earlier;
-    run->weights.drops_attention_scales = !compatible && !run->earlier;
-}
-
 /* ---- Activations ------------------------------------------------------------------------------------------------- */
 
 static int report_observed(void *context, uint64_t bytes) { return run_progress(context, bytes); }
@@ -206,10 +173,9 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
     if (a->compat == QOBS_COMPAT_VLLM) {
-        run->config.joins_ignore = true;
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
     }
-    keep_codes(run);
+    RETURN_IF_NOT_OK(earlier_merge(run, f));
     mark_used_groups(run);
     RETURN_IF_NOT_OK(find_activations(run, f));
     RETURN_IF_NOT_OK(

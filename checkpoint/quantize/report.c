@@ -67,6 +67,20 @@ static void add_left_out(json_object *left_out, const struct quantize_run *run)
     }
 }
 
+/* Counts the weights that were quantized before, by format. */
+static void add_dequantized(json_object *report, const struct quantize_run *run)
+{
+    json_object *formats = NULL;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct source_format *format = run->weights.items[i].source_codes.format;
+        if (!format)
+            continue;
+        formats = formats ? formats : json_put_object(report, "dequantized");
+        const json_object *count = json_get(formats, format->name);
+        json_put_count(formats, format->name, 1 + (count ? (uint64_t)json_object_get_int64(count) : 0));
+    }
+}
+
 /* Names searched weights whose columns all count alike although others have importance. */
 static void add_importance_warning(json_object *warnings, const struct quantize_run *run)
 {
@@ -154,6 +168,7 @@ char *report_make(const struct quantize_run *run)
     json_object *warnings = json_put_array(report, "warnings");
     char *text = NULL;
     if (layers && left_out && warnings) {
+        add_dequantized(report, run);
         add_layers(layers, run);
         add_left_out(left_out, run);
         add_warnings(warnings, run);

@@ -170,6 +170,7 @@ int run_prepare(struct quantize_run *run, struct fail *f)
 
 void run_free(struct quantize_run *run)
 {
+    json_object_put(run->earlier);
     for (size_t i = 0; run->plans && i < run->config.group_count; i++)
         qobs_config_destroy(run->plans[i].config);
     for (size_t i = 0; i < run->job_count; i++) {

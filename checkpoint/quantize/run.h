@@ -71,7 +71,7 @@ struct quantize_run {
     struct model model;
     struct architectures architectures; /* of the model */
     struct quant_config config;
-    const json_object *earlier; /* the quantization_config that the new one is merged with; NULL: none */
+    json_object *earlier; /* what stays of the model's quantization_config; NULL: none */
     struct weights weights;
     struct activation_scales activations;
     struct importance_sources importance;

@@ -404,6 +404,13 @@ static void free_texts(char **list, size_t count)
     free(list);
 }
 
+void quant_config_clear_ignore(struct quant_config *config)
+{
+    free_texts(config->ignore, config->ignore_count);
+    config->ignore = NULL;
+    config->ignore_count = 0;
+}
+
 void quant_config_free(struct quant_config *config)
 {
     for (size_t i = 0; i < config->group_count; i++) {
@@ -415,7 +422,7 @@ void quant_config_free(struct quant_config *config)
         quant_args_free(&g->outputs);
     }
     free(config->groups);
-    free_texts(config->ignore, config->ignore_count);
+    quant_config_clear_ignore(config);
     quant_args_free(&config->kv_cache);
     *config = (struct quant_config){0};
 }

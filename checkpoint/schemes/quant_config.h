@@ -41,7 +41,7 @@ struct quant_config {
     enum quant_format format; /* of groups that have none of their own; NONE: by their schemes */
     char **ignore;            /* as given, then what was found (choose_list_ignored) */
     size_t ignore_count;
-    bool joins_ignore; /* a second run keeps both lists; upstream loses the new one */
+    bool ignore_is_complete; /* it has what an earlier configuration ignores; upstream has the earlier list alone */
     bool has_kv_cache;
     struct quant_args kv_cache;
 };
@@ -50,6 +50,9 @@ struct quant_config {
  * Fails for unknown names with the list of known ones, nearest first. */
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
                             size_t target_count, struct fail *f);
+
+/* Empties the ignore list. */
+void quant_config_clear_ignore(struct quant_config *config);
 
 /* Adds an entry to the ignore list. */
 int quant_config_add_ignore(struct quant_config *config, const char *entry, struct fail *f);

@@ -87,7 +87,7 @@ static json_object *groups_json(struct tree *t, const struct quant_config *confi
     return groups;
 }
 
-/* Adds the earlier ignore list without the names that the new targets name, and the new one if both are joined. */
+/* Adds the earlier ignore list without the names that the new targets name. */
 static void add_merged_ignore(struct tree *t, json_object *json, const struct quant_config *config,
                               const json_object *earlier)
 {
@@ -112,11 +112,6 @@ static void add_merged_ignore(struct tree *t, json_object *json, const struct qu
         }
         t->failed |= !targeted && !json_append_text(kept, entry);
     }
-    for (size_t i = 0; config->joins_ignore && i < config->ignore_count; i++) {
-        bool there = false;
-        json_each(item, kept) there |= strcmp(json_text(item.value), config->ignore[i]) == 0;
-        t->failed |= !there && !json_append_text(kept, config->ignore[i]);
-    }
 }
 
 json_object *quant_config_json(const struct quant_config *config, const json_object *earlier)
@@ -125,14 +120,15 @@ json_object *quant_config_json(const struct quant_config *config, const json_obj
     json_object *json = json_object_new_object();
     if (!json_get(earlier, "config_groups"))
         earlier = NULL;
-    const json_object *kv_cache = json_get(earlier, "kv_cache_scheme");
+    const bool own_kv_cache = config->ignore_is_complete && config->has_kv_cache;
+    const json_object *kv_cache = own_kv_cache ? NULL : json_get(earlier, "kv_cache_scheme");
     json_object *groups = groups_json(&t, config, earlier);
     add_text(&t, json, "quant_method", "compressed-tensors");
     add_text(&t, json, "version", "0.19.0");
     add_text(&t, json, "format", joint_format(groups));
     add_text(&t, json, "quantization_status", "compressed");
     add_text(&t, json, "global_compression_ratio", NULL);
-    if (earlier)
+    if (earlier && !config->ignore_is_complete)
         add_merged_ignore(&t, json, config, earlier);
     else
         add_texts(&t, json, "ignore", config->ignore, config->ignore_count);

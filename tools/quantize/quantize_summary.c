@@ -90,7 +90,8 @@ static int print_layers(const json_object *layers, bool all)
 /* Prints the tensors that were left out, by reason, with one example each. */
 static void print_left_out(const json_object *left_out)
 {
-    static const char *const reasons[] = {"ignored", "not targeted", "not linear", "not floating point", "norm"};
+    static const char *const reasons[] = {"ignored", "not targeted",      "not linear", "not floating point",
+                                          "norm",    "quantized already"};
     for (size_t r = 0; r < sizeof reasons / sizeof *reasons; r++) {
         char name[MAX_NAME + 1] = "";
         int count = 0;
@@ -160,6 +161,8 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         if (seconds > 0 && !part)
             printf(", %.0f MB/s", before * 1e-6 / seconds);
         putchar('\n');
+        json_each(item, json_get(json, "dequantized"))
+            printf("dequantized first, %s: %.0f\n", item.key, json_object_get_double(item.value));
         print_left_out(json_get(json, "left_out"));
         code = print_layers(layers, all_layers);
         printf("\nerror: root of the squared error of the weights over the root of their squares\n");

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Loaders look for a module among the exact names of all groups, then among the patterns, then among the classes
+ * (match_targets of compressed-tensors 0.19). The merged configuration must give every module the scheme it has. */
+#include "quantize/earlier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/json.h"
+#include "schemes/match.h"
+
+/* Returns quantization_config with groups at the top of config.json; NULL: none. */
+static const json_object *find_config(const struct quantize_run *run)
+{
+    const json_object *config = json_get(run->model.config, "quantization_config");
+    return json_get(config, "config_groups") ? config : NULL;
+}
+
+static int make_matcher(struct matcher **matcher, const json_object *list, struct fail *f)
+{
+    const char **texts = malloc((json_count(list) + 1) * sizeof *texts);
+    size_t n = 0;
+    if (!texts)
+        return NO_MEMORY(f, "the targets");
+    json_each(item, list) if (json_is_string(item.value)) texts[n++] = json_text(item.value);
+    const int result = matcher_create(matcher, texts, n, "quantization_config", f);
+    free(texts);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+static bool matches(const struct matcher *m, const struct weight *w)
+{
+    return matcher_find(m, w->name, w->module) >= 0;
+}
+
+/* Adds the name of a weight's module. */
+static int add_module(json_object *list, const struct weight *w, struct fail *f)
+{
+    return json_append(list, json_object_new_string_len(w->name, (int)w->module)) ? QOBS_OK
+                                                                                  : NO_MEMORY(f, "quantization_config");
+}
+
+/* ---- Targets ----------------------------------------------------------------------------------------------------- */
+
+/* Adds to `kept` the targets of a group, those that match a weight that is quantized anew as the names of the weights
+ * that stay. */
+static int keep_target(json_object *kept, const char *target, const struct weights *weights, struct fail *f)
+{
+    struct matcher *m;
+    bool renewed = false;
+    int status = QOBS_OK;
+    if (matcher_create(&m, &target, 1, "quantization_config", f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 0; i < weights->count && !renewed; i++)
+        renewed = weights->items[i].reason == WEIGHT_TAKEN && matches(m, &weights->items[i]);
+    if (!renewed && !json_append_text(kept, target))
+        status = NO_MEMORY(f, "quantization_config");
+    for (size_t i = 0; status == QOBS_OK && renewed && i < weights->count; i++)
+        if (weights->items[i].reason == WEIGHT_KEPT && matches(m, &weights->items[i]))
+            status = add_module(kept, &weights->items[i], f);
+    matcher_free(m);
+    return status;
+}
+
+/* Replaces the targets of a group, and gives it the format that older files state once for all groups. */
+static int keep_group(json_object *group, const json_object *config, const struct weights *weights, struct fail *f)
+{
+    const char *format = json_text(json_get(config, "format"));
+    json_object *kept = json_object_new_array();
+    int status = kept ? QOBS_OK : NO_MEMORY(f, "quantization_config");
+    json_each(target, json_get(group, "targets"))
+    {
+        if (status == QOBS_OK && json_is_string(target.value))
+            status = keep_target(kept, json_text(target.value), weights, f);
+    }
+    if (!json_put(group, "targets", kept) ||
+        (format && !json_get(group, "format") && !json_put_text(group, "format", format)))
+        status = NO_MEMORY(f, "quantization_config");
+    return status;
+}
+
+/* Returns how well a group matches: 3 by name, 2 by pattern, 1 by class, 0 not at all. */
+static int rank(const struct matcher *m, const struct weight *w)
+{
+    char name[1024];
+    if (w->module < sizeof name) {
+        memcpy(name, w->name, w->module);
+        name[w->module] = '\0';
+        if (matcher_has(m, name))
+            return 3;
+    }
+    return matches(m, w) ? 2 : matcher_has(m, "Linear") ? 1 : 0;
+}
+
+/* Marks the groups that weights have which stay. Fails if one has none. */
+static int mark_groups(bool *used, const struct matcher *ignore, struct matcher *const *groups, size_t count,
+                       const struct weights *weights, struct fail *f)
+{
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        size_t best = 0;
+        int best_rank = 0;
+        if (w->reason != WEIGHT_KEPT)
+            continue;
+        for (size_t g = 0; g < count; g++)
+            if (rank(groups[g], w) > best_rank) {
+                best = g;
+                best_rank = rank(groups[g], w);
+            }
+        if (best_rank == 0 || matches(ignore, w))
+            return INVALID(f,
+                           "tensor '%.200s': is quantized, but the quantization_config of the model %s it. A target "
+                           "quantizes it anew, --ignore leaves it out",
+                           w->name, best_rank == 0 ? "does not target" : "ignores");
+        used[best] = true;
+    }
+    return QOBS_OK;
+}
+
+/* Keeps the groups that weights have, with targets that match no other ones. */
+static int keep_groups(json_object *config, const struct weights *weights, struct fail *f)
+{
+    const json_object *groups = json_get(config, "config_groups");
+    const size_t count = json_count(groups);
+    json_object *kept = json_object_new_object();
+    struct matcher **targets = calloc(count + 1, sizeof *targets), *ignore = NULL;
+    bool *used = calloc(count + 1, sizeof *used);
+    size_t g = 0;
+    int status = kept && targets && used ? make_matcher(&ignore, json_get(config, "ignore"), f)
+                                         : NO_MEMORY(f, "the groups");
+    json_each(group, groups)
+    {
+        if (status == QOBS_OK)
+            status = make_matcher(&targets[g++], json_get(group.value, "targets"), f);
+    }
+    if (status == QOBS_OK)
+        status = mark_groups(used, ignore, targets, count, weights, f);
+    g = 0;
+    json_each(group, groups)
+    {
+        if (status != QOBS_OK || !used[g++])
+            continue;
+        status = keep_group(group.value, config, weights, f);
+        if (!json_put(kept, group.key, json_object_get(group.value)))
+            status = NO_MEMORY(f, "the groups");
+    }
+    if (!json_put(config, "config_groups", kept) && status == QOBS_OK)
+        status = NO_MEMORY(f, "the groups");
+    for (size_t i = 0; targets && i < count; i++)
+        matcher_free(targets[i]);
+    matcher_free(ignore);
+    free(targets);
+    free(used);
+    return status;
+}
+
+/* ---- The ignore list --------------------------------------------------------------------------------------------- */
+
+/* Adds an entry that matches no quantized weight, old or new, unless it is there. */
+static int keep_entry(json_object *list, const char *entry, const struct weights *weights, struct fail *f)
+{
+    struct matcher *m;
+    bool drops = false;
+    if (matcher_create(&m, &entry, 1, "ignore", f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 0; i < weights->count && !drops; i++)
+        drops = (weights->items[i].reason == WEIGHT_TAKEN || weights->items[i].reason == WEIGHT_KEPT) &&
+                matches(m, &weights->items[i]);
+    matcher_free(m);
+    json_each(item, list) drops |= strcmp(json_text(item.value), entry) == 0;
+    return drops || json_append_text(list, entry) ? QOBS_OK : NO_MEMORY(f, "the ignore list");
+}
+
+/* Adds the matrices that are not quantized and that the list does not match: any target may claim them. */
+static int add_plain(json_object *list, const struct weights *weights, struct fail *f)
+{
+    struct matcher *m;
+    RETURN_IF_NOT_OK(make_matcher(&m, list, f));
+    int status = QOBS_OK;
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        if (w->reason != WEIGHT_TAKEN && w->reason != WEIGHT_KEPT && w->reason != WEIGHT_NOT_A_WEIGHT && w->ndim == 2 &&
+            !matches(m, w))
+            status = add_module(list, w, f);
+    }
+    matcher_free(m);
+    return status;
+}
+
+/* Puts the ignore list of the model before that of the run. */
+static int merge_ignore(struct quantize_run *run, struct fail *f)
+{
+    json_object *list = json_object_new_array();
+    int status = list ? QOBS_OK : NO_MEMORY(f, "the ignore list");
+    json_each(item, json_get(run->earlier, "ignore"))
+    {
+        if (status == QOBS_OK && json_is_string(item.value))
+            status = keep_entry(list, json_text(item.value), &run->weights, f);
+    }
+    for (size_t i = 0; status == QOBS_OK && i < run->config.ignore_count; i++)
+        status = keep_entry(list, run->config.ignore[i], &run->weights, f);
+    if (status == QOBS_OK)
+        status = add_plain(list, &run->weights, f);
+    quant_config_clear_ignore(&run->config);
+    json_each(item, list)
+    {
+        if (status == QOBS_OK && quant_config_add_ignore(&run->config, json_text(item.value), f) != 0)
+            status = QOBS_ERROR_OUT_OF_MEMORY;
+    }
+    json_object_put(list);
+    return status;
+}
+
+/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+
+static int merge(struct quantize_run *run, struct fail *f)
+{
+    run->config.ignore_is_complete = true;
+    if (!run->earlier)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(keep_groups(run->earlier, &run->weights, f));
+    return merge_ignore(run, f);
+}
+
+int earlier_merge(struct quantize_run *run, struct fail *f)
+{
+    const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const json_object *config = find_config(run);
+    bool kept = false, dequantized = false, described = false;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        struct weight *w = &run->weights.items[i];
+        const struct source_format *format = w->source_codes.format;
+        if (!format)
+            continue;
+        const bool keep = compatible ? w->reason != WEIGHT_TAKEN
+                                     : w->reason == WEIGHT_NOT_TARGETED && config && format->keeps;
+        if (keep)
+            weight_keep_codes(w);
+        if (keep && !compatible)
+            w->reason = WEIGHT_KEPT;
+        kept |= keep;
+        dequantized |= !keep;
+    }
+    weights_sort(&run->weights);
+    for (size_t i = 0; i < run->model.config_count; i++)
+        described |= model_config_quantization(&run->model.configs[i]) != NULL;
+    if (config && !(dequantized && (compatible || !kept)) && !(run->earlier = json_copy(config)))
+        return NO_MEMORY(f, "quantization_config");
+    run->weights.drops_attention_scales = !compatible && described && (!run->earlier || run->config.has_kv_cache);
+    return compatible ? QOBS_OK : merge(run, f);
+}
