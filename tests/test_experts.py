@@ -266,6 +266,46 @@ def test_compat():
     check(f"{EXPERTS}.0.gate_proj.weight" in stored("out"), "and written as upstream writes them")
 
 
+def record(path, inputs):
+    """A batch in which the inputs of modules have one number of that size, and no token if it is 0."""
+    write(path, cli.st_bytes({f"{m}.input": bf16([[size] + [size / 4] * (n - 1)]) if size else ("BF16", [0, n], b"")
+                              for m, (n, size) in inputs.items()}))
+
+
+def test_fill():
+    make("in", Model().one_by_one(), model_type="qwen3_moe")
+    reached = {"model.layers.0.self_attn.q_proj": (H, 1.0), f"{EXPERTS}.0.gate_proj": (H, 4.0),
+               f"{EXPERTS}.0.down_proj": (I, 2.0), f"{EXPERTS}.2.gate_proj": (H, 1.0),
+               f"{EXPERTS}.2.down_proj": (I, 8.0)}
+    for what, inputs in (("absent", reached), ("without a token", {**reached, f"{EXPERTS}.1.up_proj": (H, 0)})):
+        record("a", inputs)
+        for scheme, part, of in (("FP8", "input_scale", lambda x: cli.bf16_value(cli.bf16_bits(x / 448))),
+                                 ("NVFP4", "input_global_scale", lambda x: cli.f32(448 * 6 / x))):
+            given = ["--activations", "a", "--set", "group_size=16"] if scheme == "NVFP4" else ["--activations", "a"]
+            refused(f"{what}: {scheme}", quantize("in", "out", *given, scheme=scheme), 2, f"'{EXPERTS}': 1;",
+                    "--fill-experts")
+            run = quantize("in", "out", *given, "--fill-experts", "refuse", scheme=scheme)
+            refused(f"{what}: {scheme} refuse", run, 2, f"'{EXPERTS}': 1;")
+            for how, gate, down in (("max", 4.0, 8.0), ("median", 1.0, 2.0)):
+                run = quantize("in", "out", *given, "--fill-experts", how, "--json", "-", scheme=scheme)
+                equal(run.returncode, 0, f"{what}: {scheme} {how} {run.stderr}")
+                check("3 scales of experts" in " ".join(json.loads(run.stdout)["warnings"]), "the report counts them",
+                      run.stdout[-400:])
+                tensors = cli.st_read("out/model.safetensors")[0]
+                got = {n: tensors[f"{EXPERTS}.{n}.{part}"][2] for n in ("1.gate_proj", "1.up_proj", "1.down_proj",
+                                                                        "0.gate_proj", "2.down_proj")}
+                equal(got, {"1.gate_proj": [of(gate)], "1.up_proj": [of(gate)], "1.down_proj": [of(down)],
+                            "0.gate_proj": [of(4.0)], "2.down_proj": [of(8.0)]}, f"{what}: {scheme} {how}")
+    record("a", {"model.layers.0.self_attn.q_proj": (H, 1.0)})
+    run = quantize("in", "out", "--activations", "a", "--fill-experts", "max", scheme="FP8")
+    refused("no expert of a layer", run, 2, EXPERTS, "no token")
+    del reached["model.layers.0.self_attn.q_proj"]
+    record("a", reached)
+    refused("another module", quantize("in", "out", "--activations", "a", "--fill-experts", "max", scheme="FP8"), 2,
+            "q_proj")
+    refused("another word", quantize("in", "out", "--fill-experts", "mean"), 2, "--fill-experts", "median")
+
+
 def test_mxfp4():
     """gpt-oss in MXFP4 becomes gpt-oss in BF16."""
     m, config = Model(), {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}

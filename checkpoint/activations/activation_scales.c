@@ -193,11 +193,12 @@ static int find_all(struct activation_scales *s, const struct activation_needs *
                     const qobs_checkpoint_quantize_args *args, const struct activation_progress *progress,
                     struct activation_streams *streams, struct fail *f)
 {
-    RETURN_IF_NOT_OK(activation_streams_find(streams, &s->sources, needs, weights, f));
+    RETURN_IF_NOT_OK(activation_streams_find(streams, &s->sources, needs, weights, args->fill_experts, f));
     s->bytes = streams->bytes;
     RETURN_IF_NOT_OK(activation_streams_observe(streams, &s->sources, args->runtime, progress, f));
     if (args->compat == QOBS_COMPAT_VLLM)
         RETURN_IF_NOT_OK(activation_streams_fuse(streams, needs, weights, f));
+    RETURN_IF_NOT_OK(activation_streams_fill(streams, needs, args->fill_experts, &s->filled, f));
     for (size_t i = 0; i < needs->count; i++) {
         const struct activation_need *n = &needs->items[i];
         RETURN_IF_NOT_OK(

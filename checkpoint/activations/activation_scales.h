@@ -24,6 +24,7 @@ struct activation_scales {
     struct activation_scale *items; /* sorted by weight */
     size_t count;
     uint64_t bytes; /* of the recordings */
+    size_t filled;  /* scales of experts that no token reached */
 };
 
 /* Opens the files with recorded activations and the directories with states. This and the following functions return a

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/experts.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
@@ -28,6 +29,13 @@ static int find_source(struct source *source, const struct activation_sources *f
     source->states = saved_states_find(&from->states, n->module, n->length, suffix, &source->state_count);
     if (!source->states && recordings_find(&from->recordings, n->module, n->length, suffix, &source->recorded, f) != 0)
         return QOBS_ERROR_OUT_OF_MEMORY;
+    uint64_t bytes = 0;
+    for (size_t k = 0; k < from->recordings.count && source->recorded; k++) {
+        const struct tensor_ref *batch = recordings_batch(&from->recordings, k, source->recorded);
+        bytes += batch ? batch->bytes : 0;
+    }
+    if (bytes == 0) /* an expert may be recorded without a token */
+        source->recorded = NULL;
     return QOBS_OK;
 }
 
@@ -47,15 +55,60 @@ static void share_sources(struct source *sources, const struct activation_needs 
     }
 }
 
-static int report_missing(const struct source *sources, const struct activation_needs *needs, struct fail *f)
+static bool is_expert(const struct activation_need *n)
+{
+    size_t number;
+    return experts_layer(n->module, n->length, &number) > 0;
+}
+
+/* Fails if experts have no source, with a list such as "'model.layers.0.mlp.experts': 3 5". */
+static int report_experts(const struct source *sources, const struct activation_needs *needs, struct fail *f)
+{
+    char list[320] = "";
+    const struct activation_need *last = NULL;
+    size_t used = 0, number, last_number = 0, last_layer = 0, count = 0;
+    for (size_t i = 0; i < needs->count; i++) {
+        const struct activation_need *n = &needs->items[i];
+        const size_t layer = is_found(&sources[i]) ? 0 : experts_layer(n->module, n->length, &number);
+        if (layer == 0 || (last && number == last_number && memcmp(last->module, n->module, number) == 0))
+            continue; /* another projection of the same expert */
+        if (!last || layer != last_layer || memcmp(last->module, n->module, layer) != 0)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s'%.*s':", count > 0 ? ", " : "",
+                                     layer > 120 ? 120 : (int)layer, n->module);
+        if (used < sizeof list - 16)
+            used += (size_t)snprintf(list + used, sizeof list - used, " %.*s", (int)(number - layer - 1),
+                                     n->module + layer + 1);
+        if (used >= sizeof list - 140) /* too short for another layer */
+            used = sizeof list - 1;
+        last = n;
+        last_number = number;
+        last_layer = layer;
+        count++;
+    }
+    if (count == 0)
+        return QOBS_OK;
+    return INVALID(f,
+                   "activations: no token reached %zu experts, %s; --fill-experts max or median gives them a scale of "
+                   "others of their layer",
+                   count, list);
+}
+
+/* Fails for modules without a source. Experts may be filled if there is any. */
+static int report_missing(const struct source *sources, const struct activation_needs *needs, qobs_fill_experts fill,
+                          struct fail *f)
 {
     const struct activation_need *first = NULL;
-    size_t missing = 0;
-    for (size_t i = 0; i < needs->count; i++)
-        if (!is_found(&sources[i]) && missing++ == 0)
+    size_t missing = 0, experts = 0;
+    for (size_t i = 0; i < needs->count; i++) {
+        const bool found = is_found(&sources[i]), expert = is_expert(&needs->items[i]);
+        if (!found && !expert && !first)
             first = &needs->items[i];
-    if (!first)
-        return QOBS_OK;
+        missing += !found;
+        experts += !found && expert;
+    }
+    if (missing == experts && missing < needs->count)
+        return fill == QOBS_FILL_REFUSE ? report_experts(sources, needs, f) : QOBS_OK;
+    first = first ? first : &needs->items[0];
     return INVALID(f,
                    "activations: nothing is recorded as '%.*s%s', and for %zu of %zu scales in all; "
                    "ignore leaves modules out",
@@ -87,12 +140,16 @@ static int compare_entries(const void *a, const void *b)
 static void make_streams(struct activation_streams *s, struct stream_entry *entries, const struct source *sources,
                          const struct activation_needs *needs)
 {
-    for (size_t i = 0; i < needs->count; i++)
-        entries[i] = (struct stream_entry){sources[i].states ? (const void *)sources[i].states
-                                                             : (const void *)sources[i].recorded,
-                                           &needs->items[i], i};
-    qsort(entries, needs->count, sizeof *entries, compare_entries);
+    size_t count = 0;
     for (size_t i = 0; i < needs->count; i++) {
+        s->of_need[i] = NO_STREAM;
+        if (is_found(&sources[i]))
+            entries[count++] = (struct stream_entry){sources[i].states ? (const void *)sources[i].states
+                                                                       : (const void *)sources[i].recorded,
+                                                     &needs->items[i], i};
+    }
+    qsort(entries, count, sizeof *entries, compare_entries);
+    for (size_t i = 0; i < count; i++) {
         const struct stream_entry *e = &entries[i];
         const bool same = i > 0 && e->source == e[-1].source && e->need->args == e[-1].need->args &&
                           e->need->kind == e[-1].need->kind;
@@ -115,7 +172,8 @@ static void add_bytes(struct activation_streams *s, const struct activation_sour
 }
 
 int activation_streams_find(struct activation_streams *s, const struct activation_sources *from,
-                            const struct activation_needs *needs, const struct weights *weights, struct fail *f)
+                            const struct activation_needs *needs, const struct weights *weights, qobs_fill_experts fill,
+                            struct fail *f)
 {
     struct source *sources = malloc((needs->count + 1) * sizeof *sources);
     struct stream_entry *entries = malloc((needs->count + 1) * sizeof *entries);
@@ -127,7 +185,7 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
         status = find_source(&sources[i], from, &needs->items[i], f);
     if (status == QOBS_OK) {
         share_sources(sources, needs, weights, member);
-        status = report_missing(sources, needs, f);
+        status = report_missing(sources, needs, fill, f);
     }
     if (status == QOBS_OK) {
         make_streams(s, entries, sources, needs);
@@ -308,7 +366,7 @@ int activation_streams_fuse(struct activation_streams *s, const struct activatio
     int status = members && order ? QOBS_OK : NO_MEMORY(f, "the activations");
     for (size_t i = 0; status == QOBS_OK && i < needs->count; i++) {
         const struct activation_need *n = &needs->items[i];
-        if (n->kind == ACTIVATION_INPUT && n->args->strategy == QUANT_TENSOR_GROUP)
+        if (n->kind == ACTIVATION_INPUT && n->args->strategy == QUANT_TENSOR_GROUP && s->of_need[i] != NO_STREAM)
             members[count++] = (struct set_member){weights->items[n->weight].set, i};
     }
     if (count > 0 && status == QOBS_OK)
@@ -320,5 +378,102 @@ int activation_streams_fuse(struct activation_streams *s, const struct activatio
     }
     free(members);
     free(order);
+    return status;
+}
+
+/* ---- Experts without tokens -------------------------------------------------------------------------------------- */
+
+/* An expert that another may get its stream from, and the size of its activations. */
+struct donor {
+    double size;
+    size_t need;
+};
+
+static int compare_donors(const void *a, const void *b)
+{
+    const struct donor *s = a, *t = b;
+    if (s->size != t->size)
+        return s->size < t->size ? -1 : 1;
+    return (s->need > t->need) - (s->need < t->need);
+}
+
+/* Reads the largest scale, or the inverse of the global scale, which falls as activations grow. */
+static int read_size(const qobs_observer *observer, const struct activation_need *n, double *size, struct fail *f)
+{
+    const bool global = n->args->strategy == QUANT_TENSOR_GROUP;
+    const char *result = global ? "global_scale" : "scale";
+    qobs_result info = {.struct_size = sizeof info};
+    qobs_error error = {0};
+    int status = qobs_observer_result_find(observer, result, &info, &error);
+    const size_t count = status == QOBS_OK ? info.size / qobs_dtype_size(info.dtype) : 0;
+    float *numbers = malloc(count * sizeof *numbers + 1);
+    if (!numbers)
+        return NO_MEMORY(f, "the scales");
+    if (status == QOBS_OK)
+        status = qobs_observer_read_as(observer, result, QOBS_F32, numbers, count * sizeof *numbers, &error);
+    *size = 0;
+    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
+        const double number = global ? 1 / (double)numbers[i] : (double)numbers[i];
+        *size = number > *size ? number : *size;
+    }
+    free(numbers);
+    return status == QOBS_OK ? QOBS_OK
+                             : report_failure(f, error.status, "%.*s: %s", n->length > 200 ? 200 : (int)n->length,
+                                              n->module, error.message);
+}
+
+/* Returns true if both are the same projection of experts of one layer, with the same scheme. */
+static bool are_alike(const struct activation_need *a, const struct activation_need *b, size_t layer)
+{
+    size_t of_a = 0, of_b = 0;
+    if (experts_layer(a->module, a->length, &of_a) != layer || experts_layer(b->module, b->length, &of_b) != layer)
+        return false;
+    return a->kind == b->kind && a->args == b->args && a->length - of_a == b->length - of_b &&
+           memcmp(a->module + of_a, b->module + of_b, a->length - of_a) == 0;
+}
+
+/* Finds the stream of another expert for need `index`. The needs of a layer are one run. */
+static int find_donor(struct activation_streams *s, const struct activation_needs *needs, size_t index,
+                      qobs_fill_experts fill, struct donor *donors, size_t *stream, struct fail *f)
+{
+    const struct activation_need *n = &needs->items[index];
+    size_t number, count = 0, first = index, end = index;
+    const size_t layer = experts_layer(n->module, n->length, &number);
+    while (first > 0 && strncmp(needs->items[first - 1].module, n->module, layer + 1) == 0)
+        first--;
+    while (end < needs->count && strncmp(needs->items[end].module, n->module, layer + 1) == 0)
+        end++;
+    for (size_t i = first; i < end; i++) {
+        if (s->of_need[i] == NO_STREAM || !are_alike(&needs->items[i], n, layer))
+            continue;
+        donors[count].need = i;
+        RETURN_IF_NOT_OK(read_size(s->items[s->of_need[i]].observer, n, &donors[count].size, f));
+        count++;
+    }
+    if (count == 0)
+        return INVALID(f, "activations: no token reached any expert of '%.*s', so that no scale can fill it",
+                       layer > 200 ? 200 : (int)layer, n->module);
+    qsort(donors, count, sizeof *donors, compare_donors);
+    *stream = s->of_need[donors[fill == QOBS_FILL_MAX ? count - 1 : (count - 1) / 2].need];
+    return QOBS_OK;
+}
+
+int activation_streams_fill(struct activation_streams *s, const struct activation_needs *needs, qobs_fill_experts fill,
+                            size_t *filled, struct fail *f)
+{
+    struct donor *donors = malloc((needs->count + 1) * sizeof *donors);
+    size_t *stream = malloc((needs->count + 1) * sizeof *stream);
+    int status = donors && stream ? QOBS_OK : NO_MEMORY(f, "the activations");
+    *filled = 0;
+    for (size_t i = 0; status == QOBS_OK && i < needs->count; i++) {
+        stream[i] = s->of_need[i];
+        if (stream[i] == NO_STREAM)
+            status = find_donor(s, needs, i, fill, donors, &stream[i], f);
+        *filled += s->of_need[i] == NO_STREAM;
+    }
+    if (status == QOBS_OK) /* only now: what was filled is no donor */
+        memcpy(s->of_need, stream, needs->count * sizeof *stream);
+    free(donors);
+    free(stream);
     return status;
 }

@@ -33,13 +33,15 @@ struct activation_streams {
     struct activation_stream *items;
     size_t count;
     uint64_t bytes;  /* of the recordings that are used */
-    size_t *of_need; /* for each need, the index of its stream */
+    size_t *of_need; /* for each need, the index of its stream; NO_STREAM: that of another expert is to be found */
 };
+#define NO_STREAM SIZE_MAX
 
 /* Finds a stream for every need. A layer without a recording uses the input of one that vLLM fuses with it. Fails and
- * names the first module without any. */
+ * names the first module without any, and experts that no token reached unless they are filled. */
 int activation_streams_find(struct activation_streams *s, const struct activation_sources *from,
-                            const struct activation_needs *needs, const struct weights *weights, struct fail *f);
+                            const struct activation_needs *needs, const struct weights *weights, qobs_fill_experts fill,
+                            struct fail *f);
 
 /* Loads the states and observes the recordings, with the executor's threads. */
 int activation_streams_observe(struct activation_streams *s, const struct activation_sources *from,
@@ -48,5 +50,10 @@ int activation_streams_observe(struct activation_streams *s, const struct activa
 /* Gives the inputs of layers that vLLM fuses one global scale. */
 int activation_streams_fuse(struct activation_streams *streams, const struct activation_needs *needs,
                             const struct weights *weights, struct fail *f);
+
+/* Gives experts without a stream that of another of their layer with the largest or median scale. *filled is their
+ * number. Fails if no expert of a layer has one. */
+int activation_streams_fill(struct activation_streams *streams, const struct activation_needs *needs,
+                            qobs_fill_experts fill, size_t *filled, struct fail *f);
 
 void activation_streams_free(struct activation_streams *streams);

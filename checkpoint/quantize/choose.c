@@ -143,7 +143,7 @@ int choose_weights(struct weights *weights, const struct architectures *architec
     }
     if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
         status = experts_check_layers(weights, f);
-    if (status == QOBS_OK)
+    if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
         status = experts_join(weights, f);
     release(&c);
     return status;

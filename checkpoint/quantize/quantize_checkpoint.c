@@ -170,12 +170,12 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(check_model(run, f));
     architectures_find(&run->architectures, &run->model);
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
-    RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
     if (a->compat == QOBS_COMPAT_VLLM) {
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
     }
     RETURN_IF_NOT_OK(earlier_merge(run, f));
+    RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f)); /* the list keeps its order from here */
     mark_used_groups(run);
     RETURN_IF_NOT_OK(find_activations(run, f));
     RETURN_IF_NOT_OK(
@@ -210,6 +210,8 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
         return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
     if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
         return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
+    if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
+        return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
     return check_runtime(a->runtime, f);
 }
 

@@ -144,6 +144,11 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
         make_printable(text);
         json_append_text(warnings, (text));
     }
+    if (run->activations.filled > 0) {
+        snprintf(text, sizeof text, "%zu scales of experts that no token reached are those of others of their layer",
+                 run->activations.filled);
+        json_append_text(warnings, text);
+    }
     add_importance_warning(warnings, run);
     add_expert_warning(warnings, run);
     if (!run->model.config_path)

@@ -31,6 +31,13 @@ typedef enum qobs_compat {
     QOBS_COMPAT_LLM_COMPRESSOR = 1 /**< byte for byte model_free_ptq of llm-compressor 0.14 */
 } qobs_compat;
 
+/** What becomes of the stored scale of an expert's activations if no recorded token reached the expert. */
+typedef enum qobs_fill_experts {
+    QOBS_FILL_REFUSE = 0, /**< the run fails with a list of such experts */
+    QOBS_FILL_MAX = 1,    /**< it gets the largest scale of its layer's other experts, as in vLLM and Model-Optimizer */
+    QOBS_FILL_MEDIAN = 2  /**< it gets their median, of two the smaller */
+} qobs_fill_experts;
+
 /** Arguments of qobs_checkpoint_quantize. One of scheme, config and recipe is needed. Members that are not described
  * as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_quantize_args {
@@ -65,7 +72,8 @@ typedef struct qobs_checkpoint_quantize_args {
      * is searched without. */
     const char *const *importance;
     size_t importance_count; /**< number of files */
-    qobs_compat compat;      /**< see qobs_compat */
+    qobs_fill_experts fill_experts; /**< see qobs_fill_experts */
+    qobs_compat compat;             /**< see qobs_compat */
     /** Several processes or machines may share a model: each writes the shards of part `part` of `part_count`, from 1,
      * to a directory in "<out>.parts". qobs_checkpoint_finish joins them. part_count 0: the whole model. */
     size_t part;

@@ -16,6 +16,7 @@ from ._library import call
 from ._threads import Threads
 
 _COMPAT = {"vllm": 0, "llm-compressor": 1}
+_FILL_EXPERTS = {"refuse": 0, "max": 1, "median": 2}
 
 
 class _Progress(Structure):
@@ -31,7 +32,7 @@ class _QuantizeArgs(Structure):
                 ("ignore", c_void_p), ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p),
                 ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
                 ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
-                ("importance_count", c_size_t), ("compat", c_int), ("part", c_size_t),
+                ("importance_count", c_size_t), ("fill_experts", c_int), ("compat", c_int), ("part", c_size_t),
                 ("part_count", c_size_t), ("replace", c_bool), ("keep_findings", c_bool), ("runtime", c_void_p),
                 ("progress", _Report), ("context", c_void_p), ("report", c_void_p)]
 
@@ -160,9 +161,10 @@ def _write(function: Any, args: Any, report: _Text) -> None:
 def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
              targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None, preset: str | None = None,
              settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
-             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, compat: str = "vllm",
-             part: tuple[int, int] | None = None, replace: bool = False, keep_findings: bool = False,
-             threads: int | None = None, progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None,
+             fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
+             replace: bool = False, keep_findings: bool = False, threads: int | None = None,
+             progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
     model_dir: safetensors files with their index and config.json; only read. out_dir: new or empty; it appears when it
@@ -172,6 +174,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     settings of the observer, {"group_size": 64}. activations: files with recorded activations; states: directories with
     saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh columns of weights in
     searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
+    fill_experts: "max" or "median" gives experts that no recorded token reached a scale of others of their layer.
     compat: "llm-compressor" gives the bytes of model_free_ptq. part: (i, n) writes part i of n, and finish joins them.
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. threads: None is one for each processor. progress: called with Progress, by one thread at
@@ -179,9 +182,12 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
 
     Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings, findings. Errors:
     InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written), FindingsError (the audit
-    finds faults in the output); after an error there is no out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
+    finds faults in the output); after an error there is no out_dir. Reproduces model_free_ptq and, for activations,
+    oneshot of llm-compressor 0.14."""
     if compat not in _COMPAT:
         raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
+    if fill_experts not in _FILL_EXPERTS:
+        raise c.InvalidArgumentError(f"fill_experts: is {fill_experts!r}, allowed are {', '.join(_FILL_EXPERTS)}")
     pool, report = Threads(threads), _Text()
     targets_, ignore_ = _Texts(targets, "targets"), _Texts(ignore, "ignore")
     activations_, states_ = _Texts(activations, "activations"), _Texts(states, "states")
@@ -195,8 +201,9 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
         preset=_encoded(preset, "preset"), settings=settings_.address,
         setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
         states=states_.address, state_count=states_.count, importance=importance_.address,
-        importance_count=importance_.count, compat=_COMPAT[compat], part=number, part_count=count, replace=replace,
-        keep_findings=keep_findings, runtime=pool.address, progress=_ProgressCall(progress, pool).address, report=report.address)
+        importance_count=importance_.count, fill_experts=_FILL_EXPERTS[fill_experts], compat=_COMPAT[compat],
+        part=number, part_count=count, replace=replace, keep_findings=keep_findings, runtime=pool.address,
+        progress=_ProgressCall(progress, pool).address, report=report.address)
     with _one_run:
         try:
             _write(_lib().qobs_checkpoint_quantize, args, report)

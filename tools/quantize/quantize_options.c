@@ -23,6 +23,18 @@ static int set_compat(void *options, const char *name)
     return EXIT_OK;
 }
 
+static int set_fill(void *options, const char *name)
+{
+    static const char *const names[] = {
+        [QOBS_FILL_REFUSE] = "refuse", [QOBS_FILL_MAX] = "max", [QOBS_FILL_MEDIAN] = "median"};
+    for (int i = QOBS_FILL_REFUSE; i <= QOBS_FILL_MEDIAN; i++)
+        if (strcmp(name, names[i]) == 0) {
+            ((struct quantize_options *)options)->args.fill_experts = (qobs_fill_experts)i;
+            return EXIT_OK;
+        }
+    return print_error(EXIT_USAGE, "--fill-experts: is '%s', allowed are refuse, max and median", name);
+}
+
 /* Parses "I/N". */
 static int set_part(void *options, const char *text)
 {
@@ -99,6 +111,12 @@ static const struct option_row rows[] = {
      .offset = AT(states),
      .help = "saved observers of activations",
      .more = "in place of recordings; several directories are merged"},
+    {.name = "fill-experts",
+     .argument = "NAME",
+     .kind = OPTION_CALL,
+     .call = set_fill,
+     .help = "scales of experts that no token reached",
+     .more = "refuse (default): they stop the run; max, median: the largest or median scale of their layer's others"},
     {.name = "importance",
      .argument = "FILE",
      .kind = OPTION_LIST,
