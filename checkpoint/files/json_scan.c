@@ -24,9 +24,11 @@ struct scan {
     enum json_rules rules;
 };
 
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
 static void skip_space(struct scan *s)
 {
-    while (s->text[s->at] == ' ' || s->text[s->at] == '\t' || s->text[s->at] == '\n' || s->text[s->at] == '\r')
+    while (is_space((char)s->text[s->at]))
         s->at++;
 }
 
@@ -73,6 +75,10 @@ static const char *scan_string(struct scan *s)
         if (*p == '"') {
             s->at++;
             return NULL;
+        }
+        if (*p >= 0x20 && *p < 0x80 && *p != '\\') {
+            s->at++;
+            continue;
         }
         if (*p < 0x20)
             return "a control character in a string";
@@ -235,14 +241,24 @@ bool json_is_value(const char *text)
 
 /* ---- Walk -------------------------------------------------------------------------------------------------------- */
 
-static const char *after_space(const char *p) { return p + strspn(p, " \t\n\r"); }
+static const char *after_space(const char *p)
+{
+    while (is_space(*p))
+        p++;
+    return p;
+}
 
-/* Returns the end of a checked string. */
+/* Returns the end of a checked string: a quote with an even number of backslashes before it. */
 static const char *after_string(const char *p)
 {
-    for (p++; *p != '"'; p++)
-        p += *p == '\\';
-    return p + 1;
+    for (;;) {
+        p = strchr(p + 1, '"');
+        const char *escape = p;
+        while (escape[-1] == '\\')
+            escape--;
+        if ((p - escape) % 2 == 0)
+            return p + 1;
+    }
 }
 
 /* Returns the end of a checked value. */
@@ -250,8 +266,11 @@ static const char *after_value(const char *p)
 {
     if (*p == '"')
         return after_string(p);
-    if (*p != '{' && *p != '[')
-        return p + strcspn(p, ",]} \t\n\r");
+    if (*p != '{' && *p != '[') {
+        while (*p != ',' && *p != ']' && *p != '}' && !is_space(*p))
+            p++;
+        return p;
+    }
     int depth = 0;
     do {
         if (*p == '"') {
