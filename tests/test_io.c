@@ -170,12 +170,17 @@ static void test_dtype(void **state)
     (void)state;
     char names[256], *rest = names;
     size_t n = 0;
-    strcpy(names, dtype_names); /* the list in messages is that of dtype_size */
+    strcpy(names, dtype_names); /* the list in messages is that of dtype_bits */
     for (char *name; (name = strtok_r(rest, ", ", &rest)); n++) {
-        assert_in_range(dtype_size(name), 1, 8);
+        assert_in_range(dtype_bits(name), 4, 64);
+        assert_int_equal(dtype_size(name), dtype_bits(name) % 8 ? 0 : dtype_bits(name) / 8);
+        assert_int_equal(dtype_rank(name), n);
         assert_true(strlen(name) < DTYPE_NAME);
     }
-    assert_int_equal(n, 16);
+    assert_int_equal(n, 22);
+    assert_int_equal(dtype_bits("F4"), 4);
+    assert_int_equal(dtype_bits("F6_E3M2"), 6);
+    assert_int_equal(dtype_bits("f4"), 0);
     assert_int_equal(dtype_size("F8_E8M0"), 1);
     assert_int_equal(dtype_size("BF16"), 2);
     assert_int_equal(dtype_size("F32"), 4);
@@ -183,15 +188,23 @@ static void test_dtype(void **state)
     assert_int_equal(dtype_size("f32"), 0);
     assert_int_equal(dtype_size(""), 0);
     uint64_t bytes;
-    assert_int_equal(tensor_bytes(4, 0, NULL, &bytes), 0);
+    assert_int_equal(tensor_bytes(32, 0, NULL, &bytes), 0);
     assert_int_equal(bytes, 4);
-    assert_int_equal(tensor_bytes(1, 2, (int64_t[]){INT64_MAX, 1}, &bytes), 0);
+    assert_int_equal(tensor_bytes(8, 2, (int64_t[]){INT64_MAX, 1}, &bytes), 0);
     assert_int_equal(bytes, INT64_MAX);
-    assert_int_equal(tensor_bytes(2, 1, (int64_t[]){INT64_MAX}, &bytes), -1);
-    assert_int_equal(tensor_bytes(1, 3, (int64_t[]){INT64_MAX, 2, 0}, &bytes), -1);
-    assert_int_equal(tensor_bytes(1, 2, (int64_t[]){0, INT64_MAX}, &bytes), 0);
+    assert_int_equal(tensor_bytes(16, 1, (int64_t[]){INT64_MAX}, &bytes), -1);
+    assert_int_equal(tensor_bytes(8, 3, (int64_t[]){INT64_MAX, 2, 0}, &bytes), -1);
+    assert_int_equal(tensor_bytes(8, 2, (int64_t[]){0, INT64_MAX}, &bytes), 0);
     assert_int_equal(bytes, 0);
-    assert_int_equal(tensor_bytes(1, 1, (int64_t[]){-1}, &bytes), -1);
+    assert_int_equal(tensor_bytes(8, 1, (int64_t[]){-1}, &bytes), -1);
+    assert_int_equal(tensor_bytes(4, 2, (int64_t[]){4, 8}, &bytes), 0);
+    assert_int_equal(bytes, 16);
+    assert_int_equal(tensor_bytes(6, 2, (int64_t[]){4, 3}, &bytes), 0);
+    assert_int_equal(bytes, 9);
+    assert_int_equal(tensor_bytes(4, 1, (int64_t[]){INT64_MAX - 1}, &bytes), 0);
+    assert_int_equal(bytes, INT64_MAX / 2);
+    assert_int_equal(tensor_bytes(4, 1, (int64_t[]){3}, &bytes), -1);
+    assert_int_equal(tensor_bytes(6, 0, NULL, &bytes), -1);
 }
 
 static void test_mapped(void **state)

@@ -113,6 +113,61 @@ def test_configuration():
         refused(what, quantize("in", "-o", "refused"), 2, "config.json", *words)
 
 
+BITS = {"U64": 64, "I64": 64, "F64": 64, "C64": 64, "U32": 32, "I32": 32, "U16": 16, "I16": 16, "F8_E5M2FNUZ": 8, "F8_E4M3FNUZ": 8,
+        "F8_E8M0": 8, "F8_E5M2": 8, "I8": 8, "U8": 8, "F6_E3M2": 6, "F6_E2M3": 6, "F4": 4, "BOOL": 8}
+
+
+def raw_tensors(path):
+    """Returns {name: (dtype, shape, bytes)} in the order of the file, and the metadata."""
+    data = read(path)
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + length])
+    metadata = header.pop("__metadata__", None)
+    begin = 8 + length
+    return {n: (t["dtype"], t["shape"], data[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]])
+            for n, t in header.items()}, metadata
+
+
+def test_nothing_is_lost():
+    """Tensors that the index omits, shards below the root, dtypes that are only copied, metadata: all come through."""
+    layer = "model.layers.0.self_attn.q_proj.weight"
+    buffers = {f"model.buffer.{d}": (d, [4, 8], random.Random(bits).randbytes(4 * bits)) for d, bits in BITS.items()}
+    experts = {"model.layers.0.mlp.experts.gate_up_proj": ("F4", [2, 4, 8], bytes(range(32)))}
+    os.makedirs("in/weights/a")
+    write("in/config.json", b'{"model_type": "llama"}')
+    write("in/weights/a/one.safetensors", cli.st_bytes({layer: tensor([128, 128], 1), **buffers, **experts}, {"format": "pt", "by": "x\\\"y"}))
+    write("in/weights/two.safetensors", cli.st_bytes({"mtp.norm.weight": tensor([128], 2), "other.proj.weight": tensor([128, 128], 3),
+                                                      layer: tensor([128, 128], 9)}))
+    for folder, prefix in (("", "weights/"), ("weights/", "")):
+        shutil.rmtree("out", ignore_errors=True)
+        index = {layer: prefix + "a/one.safetensors", "mtp.norm.weight": prefix + "two.safetensors"}
+        write(f"in/{folder}model.safetensors.index.json", json.dumps({"metadata": {}, "weight_map": index}).encode())
+        run = quantize("in", "-o", "out")
+        os.remove(f"in/{folder}model.safetensors.index.json")
+        equal(run.returncode, 0, f"exit status ({run.stderr})")
+        check(f"{folder}model.safetensors.index.json: omits {len(buffers) + 2} tensors" in run.stderr, "the omission is told", run.stderr)
+        one, metadata = raw_tensors("out/weights/a/one.safetensors")
+        two, none = raw_tensors("out/weights/two.safetensors")
+        equal({n: t for n, t in one.items() if n in buffers or n in experts}, {**buffers, **experts}, "tensors that are only copied")
+        order = [t[0] for n, t in one.items() if n in buffers]
+        equal(order, list(BITS), "the order of safetensors")
+        equal(metadata, {"format": "pt", "by": "x\\\"y"}, "metadata stays")
+        equal(none, None, "no metadata appears")
+        check("other.proj.weight_packed" in two and "mtp.norm.weight" in two and layer not in two, "the index chooses", str(list(two)))
+        named = json.loads(read(f"out/{folder}model.safetensors.index.json"))["weight_map"]
+        equal(sorted(named), sorted([*one, *two]), "the new index names every tensor")
+        check(all(os.path.exists(f"out/{folder}{file}") for file in named.values()), "the new index names files that are there", str(set(named.values())))
+        info = subprocess.run([QOBS, "info", f"out/{folder}model.safetensors.index.json", "--table"], capture_output=True, text=True, check=False)
+        check(info.returncode == 0 and all(n in info.stdout for n in (*buffers, "F6_E3M2", "C64")), "info lists them", info.stdout + info.stderr)
+        audit = subprocess.run([QOBS, "audit", "out"], capture_output=True, text=True, check=False)
+        check(audit.returncode in (0, 3) and "index" not in audit.stdout, "audit reads them", audit.stdout + audit.stderr)
+    shutil.rmtree("out")
+    os.rename("in/weights/a/one.safetensors", "in/model.safetensors")
+    shutil.rmtree("in/weights")
+    equal(quantize("in", "-o", "out", "--compat", "llm-compressor", "--ignore", "re:.*experts").returncode, 0, "with --compat")
+    equal(raw_tensors("out/model.safetensors")[1], None, "--compat llm-compressor drops metadata, as upstream does")
+
+
 def test_output():
     """A1: complete, numbers of config.json kept, side files as they were, the same bytes for any number of threads."""
     make_model("in", shards=2)

@@ -57,7 +57,7 @@ static void check_index(struct audit *audit)
     for (size_t i = 0; audit->model.index && i < audit->model.shard_count; i++) {
         size_t named = 0;
         for (size_t k = 0; k < audit->model.count; k++)
-            named += audit->model.tensors[k].shard == i;
+            named += audit->model.tensors[k].shard == i && !audit->model.tensors[k].omitted;
         if (named != audit->model.shards[i].file.count)
             audit_find(audit, NULL, "%s: has %zu tensors, but the index names %zu of them", audit->model.shards[i].path,
                        audit->model.shards[i].file.count, named);

@@ -8,26 +8,43 @@
 #include <stdio.h>
 #include <string.h>
 
-const char dtype_names[] = "F32, BF16, F16, F64, I64, I32, I16, I8, U8, U16, U32, U64, BOOL, F8_E4M3, F8_E5M2, F8_E8M0";
+const char dtype_names[] = "U64, I64, F64, C64, F32, U32, I32, BF16, F16, U16, I16, F8_E5M2FNUZ, F8_E4M3FNUZ, F8_E8M0, "
+                           "F8_E4M3, F8_E5M2, I8, U8, F6_E3M2, F6_E2M3, F4, BOOL";
 
+/* The order of safetensors 0.8 within a file. */
 static const struct {
     char name[DTYPE_NAME];
-    size_t size;
+    size_t bits;
 } known[] = {
-    {"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I64", 8},  {"I32", 4},     {"I16", 2},     {"I8", 1},
-    {"U8", 1},  {"U16", 2},  {"U32", 4}, {"U64", 8}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
+    {"U64", 64},        {"I64", 64},    {"F64", 64},    {"C64", 64},    {"F32", 32}, {"U32", 32},
+    {"I32", 32},        {"BF16", 16},   {"F16", 16},    {"U16", 16},    {"I16", 16}, {"F8_E5M2FNUZ", 8},
+    {"F8_E4M3FNUZ", 8}, {"F8_E8M0", 8}, {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"I8", 8},   {"U8", 8},
+    {"F6_E3M2", 6},     {"F6_E2M3", 6}, {"F4", 4},      {"BOOL", 8},
 };
+
+int dtype_rank(const char *dtype)
+{
+    int rank = 0;
+    while (rank < (int)(sizeof known / sizeof known[0]) && strcmp(known[rank].name, dtype) != 0)
+        rank++;
+    return rank;
+}
+
+size_t dtype_bits(const char *dtype)
+{
+    const size_t rank = (size_t)dtype_rank(dtype);
+    return rank < sizeof known / sizeof known[0] ? known[rank].bits : 0;
+}
 
 size_t dtype_size(const char *dtype)
 {
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].name, dtype) == 0)
-            return known[i].size;
-    return 0;
+    const size_t bits = dtype_bits(dtype);
+    return bits % 8 == 0 ? bits / 8 : 0;
 }
 
-int tensor_bytes(size_t element, int ndim, const int64_t *shape, uint64_t *bytes)
+int tensor_bytes(size_t bits, int ndim, const int64_t *shape, uint64_t *bytes)
 {
+    const uint64_t element = bits % 8 == 0 ? bits / 8 : 1;
     uint64_t product = element;
     int empty = 0;
     for (int i = 0; i < ndim; i++) {
@@ -40,8 +57,8 @@ int tensor_bytes(size_t element, int ndim, const int64_t *shape, uint64_t *bytes
         else
             product *= (uint64_t)shape[i];
     }
-    *bytes = empty ? 0 : product;
-    return 0;
+    *bytes = empty ? 0 : bits % 8 == 0 ? product : product / 8 * bits + product % 8 * bits / 8;
+    return bits % 8 == 0 || empty || product % 8 * bits % 8 == 0 ? 0 : -1;
 }
 
 void tensor_strides(size_t element, int ndim, const int64_t *shape, int fortran, int64_t *strides)

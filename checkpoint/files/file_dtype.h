@@ -10,16 +10,23 @@
 #define TENSOR_MAX_DIMS 8
 #define DTYPE_NAME 12 /* bytes of a name, its '\0' included */
 
-/* All names that dtype_size knows, for messages: "F32, BF16, ...". */
+/* All names that dtype_bits knows, for messages: "U64, I64, ...". */
 extern const char dtype_names[];
 
-/* Bytes of one element; 0 if the name is unknown. */
+/* Bits of one element; 0 if the name is unknown. */
+size_t dtype_bits(const char *dtype);
+
+/* Bytes of one element; 0 if the name is unknown, or if elements share bytes: F4, F6_E2M3, F6_E3M2. Such tensors can
+ * be copied only. */
 size_t dtype_size(const char *dtype);
 
+/* Place of the dtype in the order in which safetensors writes tensors. */
+int dtype_rank(const char *dtype);
+
 /* Stores the bytes of a tensor: 0 if a dimension is 0, one element if there are no dimensions. Returns -1 if a
- * dimension is negative, or if the product of the non-zero dimensions exceeds INT64_MAX bytes. So strides cannot
- * overflow either. */
-int tensor_bytes(size_t element, int ndim, const int64_t *shape, uint64_t *bytes);
+ * dimension is negative, if the product of the non-zero dimensions exceeds INT64_MAX bytes, and if elements do not fill
+ * the last byte. So strides cannot overflow either. */
+int tensor_bytes(size_t bits, int ndim, const int64_t *shape, uint64_t *bytes);
 
 /* Computes the strides, in bytes, of a tensor without gaps. The last dimension varies fastest; with `fortran` the
  * first does. tensor_bytes must have succeeded for the shape. */

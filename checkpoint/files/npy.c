@@ -203,7 +203,7 @@ static int read_file(struct npy_file *file, struct fail *f)
     const size_t element = dtype_size(file->dtype), available = map->size - start - length;
     struct shape_words words;
     const char *shape = shape_describe(file->ndim, file->shape, &words);
-    if (tensor_bytes(element, file->ndim, file->shape, &file->bytes) != 0)
+    if (tensor_bytes(8 * element, file->ndim, file->shape, &file->bytes) != 0)
         return fail(f, "%s: shape %s of %s is more than 2^63 - 1 bytes", map->path, shape, file->dtype);
     if (available != file->bytes)
         return fail(f, "%s: %sshape %s of %s needs %" PRIu64 " bytes of data, %zu are there", map->path,

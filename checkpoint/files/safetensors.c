@@ -90,14 +90,14 @@ static int read_offsets(struct json_span list, struct st_tensor *t, const char *
     return 0;
 }
 
-/* Stores a dtype and the size of its elements; 0: it is unknown. */
+/* Stores a dtype and the bits of its elements; 0: it is unknown. */
 static size_t read_dtype(struct json_span value, char *dtype)
 {
     if (*value.text != '"' || value.length - 2 >= sizeof((struct st_tensor *)0)->dtype)
         return 0;
     memcpy(dtype, value.text + 1, value.length - 2);
     dtype[value.length - 2] = '\0';
-    return dtype_size(dtype);
+    return dtype_bits(dtype);
 }
 
 static int read_tensor(struct json_span item, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
@@ -107,15 +107,15 @@ static int read_tensor(struct json_span item, struct st_tensor *t, const char *p
     struct entry e;
     if (read_entry(item, &e, t->name, path, f) != 0)
         return -1;
-    const size_t element = read_dtype(e.dtype, t->dtype);
-    if (element == 0)
+    const size_t bits = read_dtype(e.dtype, t->dtype);
+    if (bits == 0)
         return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_span_describe(e.dtype, &words),
                     dtype_names);
     if (read_shape(e.shape, t, path, f) != 0 || read_offsets(e.offsets, t, path, section, f) != 0)
         return -1;
     uint64_t bytes;
-    if (tensor_bytes(element, t->ndim, t->shape, &bytes) != 0)
-        return fail(f, TENSOR "shape %s of %s is more than 2^63 - 1 bytes", path, t->name,
+    if (tensor_bytes(bits, t->ndim, t->shape, &bytes) != 0)
+        return fail(f, TENSOR "shape %s of %s is more than 2^63 - 1 bytes, or ends within a byte", path, t->name,
                     shape_describe(t->ndim, t->shape, &shape), t->dtype);
     if (bytes != t->end - t->begin)
         return fail(f, TENSOR "data_offsets hold %" PRIu64 " bytes, but shape %s of %s needs %" PRIu64, path, t->name,

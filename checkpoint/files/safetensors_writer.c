@@ -27,8 +27,8 @@ int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int 
 {
     if (!is_utf8(name) || strcmp(name, "__metadata__") == 0)
         return fail(f, "tensor '%.200s': the name must be UTF-8 and not __metadata__", name);
-    const size_t element = dtype_size(dtype);
-    if (element == 0)
+    const size_t bits = dtype_bits(dtype);
+    if (bits == 0)
         return fail(f, "tensor '%.200s': dtype '%.80s' is unknown; known: %s", name, dtype, dtype_names);
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS)
         return fail(f, "tensor '%.200s': %d dimensions; 0 to %d are supported", name, ndim, TENSOR_MAX_DIMS);
@@ -40,7 +40,7 @@ int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int 
     }
     uint64_t bytes;
     struct shape_words words;
-    if (tensor_bytes(element, ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
+    if (tensor_bytes(bits, ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
         return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data",
                     name, shape_describe(ndim, shape, &words), dtype);
     if (w->count == w->capacity) {

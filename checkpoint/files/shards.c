@@ -30,6 +30,11 @@ static int by_tensor(const void *a, const void *b)
     return strcmp(((const struct shard_entry *)a)->tensor, ((const struct shard_entry *)b)->tensor);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 static int by_shard(const void *a, const void *b)
 {
     const int order = strcmp(((const struct shard_entry *)a)->shard, ((const struct shard_entry *)b)->shard);
@@ -71,7 +76,18 @@ static int read_map(struct shard_index *index, const char *root, const char *pat
         if (by_tensor(&index->entries[i - 1], &index->entries[i]) == 0)
             return fail(f, "%s: tensor '%.200s' occurs twice", path, index->entries[i].tensor);
     qsort(index->entries, index->count, sizeof *index->entries, by_shard);
+    index->names = malloc((index->count + 1) * sizeof *index->names);
+    if (!index->names)
+        return fail(f, "%s: out of memory for weight_map", path);
+    for (size_t i = 0; i < index->count; i++)
+        index->names[i] = index->entries[i].tensor;
+    qsort(index->names, index->count, sizeof *index->names, compare_names);
     return 0;
+}
+
+bool shard_index_names(const struct shard_index *index, const char *tensor)
+{
+    return index->count > 0 && bsearch(&tensor, index->names, index->count, sizeof *index->names, compare_names);
 }
 
 int shard_index_read(struct shard_index *index, const struct mapped *map, struct fail *f)
@@ -106,5 +122,6 @@ void shard_index_free(struct shard_index *index)
         free(index->entries[i].shard);
     }
     free(index->entries);
+    free(index->names);
     *index = (struct shard_index){0};
 }

@@ -103,28 +103,52 @@ static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
     return 0;
 }
 
-static int add_shards(struct tensor_set *set, const struct shard_index *index, struct fail *f)
+/* Opens each file that the index names. */
+static int open_shards(struct tensor_set *set, const struct shard_index *index, size_t *stored, struct fail *f)
 {
-    if (reserve(set, index->count, index->count, f) != 0)
-        return -1;
     for (size_t i = 0; i < index->count; i++) {
         const struct shard_entry *entry = &index->entries[i];
-        if (i == 0 || strcmp(entry->shard, entry[-1].shard) != 0) {
-            char *path = shard_path(set->path, entry->shard);
-            if (!path)
-                return fail(f, "%s: out of memory", set->path);
-            const int result = st_open(&set->files[set->file_count].as.st, path, f);
-            free(path);
-            if (result != 0)
-                return -1;
-            set->file_count++;
+        if (i > 0 && strcmp(entry->shard, entry[-1].shard) == 0)
+            continue;
+        char *path = shard_path(set->path, entry->shard);
+        if (!path)
+            return fail(f, "%s: out of memory", set->path);
+        struct st_file *st = &set->files[set->file_count].as.st;
+        const int result = st_open(st, path, f);
+        free(path);
+        if (result != 0)
+            return -1;
+        set->file_count++;
+        *stored += st->count;
+    }
+    return 0;
+}
+
+/* Adds the tensors of each file, those that the index omits last. */
+static int add_shards(struct tensor_set *set, const struct shard_index *index, struct fail *f)
+{
+    size_t stored = 0, i = 0;
+    set->files = calloc(index->count + 1, sizeof *set->files);
+    if (!set->files)
+        return fail(f, "%s: out of memory for %zu tensors", set->path, index->count);
+    if (open_shards(set, index, &stored, f) != 0)
+        return -1;
+    set->refs = calloc(stored + 1, sizeof *set->refs);
+    if (!set->refs)
+        return fail(f, "%s: out of memory for %zu tensors", set->path, stored);
+    for (size_t k = 0; k < set->file_count; k++) {
+        const struct st_file *st = &set->files[k].as.st;
+        const char *shard = index->entries[i].shard;
+        for (; i < index->count && strcmp(index->entries[i].shard, shard) == 0; i++) {
+            const struct st_tensor *t = st_find(st, index->entries[i].tensor);
+            if (!t)
+                return fail(f, "%s: tensor '%.200s' should be in %s, which does not hold it", set->path,
+                            index->entries[i].tensor, st->map.path);
+            ref_safetensors(&set->refs[set->count++], st, t);
         }
-        const struct st_file *st = &set->files[set->file_count - 1].as.st;
-        const struct st_tensor *t = st_find(st, entry->tensor);
-        if (!t)
-            return fail(f, "%s: tensor '%.200s' should be in %s, which does not hold it", set->path, entry->tensor,
-                        st->map.path);
-        ref_safetensors(&set->refs[set->count++], st, t);
+        for (size_t n = 0; stored > index->count && n < st->count; n++)
+            if (!shard_index_names(index, st->tensors[n].name))
+                ref_safetensors(&set->refs[set->count++], st, &st->tensors[n]);
     }
     return 0;
 }
@@ -171,6 +195,10 @@ static int sort(struct tensor_set *set, struct fail *f)
     for (size_t i = 0; i < set->count; i++)
         set->by_name[i] = &set->refs[i];
     qsort(set->by_name, set->count, sizeof *set->by_name, by_name);
+    for (size_t i = 1; i < set->count; i++)
+        if (by_name(&set->by_name[i - 1], &set->by_name[i]) == 0)
+            return fail(f, "%s: tensor '%.150s' is in %s and in %s, and the index does not name it", set->path,
+                        set->by_name[i]->name, set->by_name[i - 1]->file, set->by_name[i]->file);
     return 0;
 }
 

@@ -188,7 +188,7 @@ struct expert_plan experts_plan(const struct model *model, const struct architec
     p.size = stem - p.word;
     if (compat == QOBS_COMPAT_LLM_COMPRESSOR) {
         const char *up = strstr(name, joined), *down = strstr(name, "down_proj"), *at = up ? up : down;
-        if (!at || (s->ndim != 3 && !(up && down && s->ndim >= 2)))
+        if (!at || dtype_size(s->dtype) == 0 || (s->ndim != 3 && !(up && down && s->ndim >= 2)))
             return p;
         p.kind = EXPERTS_SPLIT;
         p.word = (size_t)(at - name);

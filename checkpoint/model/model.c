@@ -59,11 +59,25 @@ static int open_shard(struct model *m, const char *path, struct fail *f)
     return QOBS_OK;
 }
 
-static int add_tensor(struct model *m, const struct st_tensor *stored, size_t shard)
+static void add_tensor(struct model *m, const struct st_tensor *stored, size_t shard, bool omitted)
 {
-    m->tensors[m->count++] = (struct model_tensor){.stored = stored, .shard = shard};
+    m->tensors[m->count++] = (struct model_tensor){.stored = stored, .shard = shard, .omitted = omitted};
+    m->omitted_count += omitted;
     m->bytes += stored->end - stored->begin;
-    return QOBS_OK;
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+    return strcmp(((const struct model_tensor *)a)->stored->name, ((const struct model_tensor *)b)->stored->name);
+}
+
+/* Returns the number of tensors in all shards. */
+static size_t stored_count(const struct model *m)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < m->shard_count; i++)
+        count += m->shards[i].file.count;
+    return count;
 }
 
 static size_t safetensors_count(const struct source_tree *tree)
@@ -86,9 +100,6 @@ static size_t shard_of(const struct model *m, const char *path)
 /* Opens the files that the index names, in the order of the tree, which is sorted. */
 static int open_named(struct model *m, const struct shard_index *index, struct fail *f)
 {
-    size_t prefix = 0;
-    const char *slash = strrchr(m->index, '/');
-    prefix = slash ? (size_t)(slash + 1 - m->index) : 0;
     for (size_t i = 0; i < index->count; i++) { /* entries are sorted by shard */
         if (i > 0 && strcmp(index->entries[i].shard, index->entries[i - 1].shard) == 0)
             continue;
@@ -103,6 +114,18 @@ static int open_named(struct model *m, const struct shard_index *index, struct f
             return INVALID(f, "%s: names the file '%.150s'; files *.safetensors are allowed", m->index, file->path);
         RETURN_IF_NOT_OK(open_shard(m, file->path, f));
     }
+    return QOBS_OK;
+}
+
+/* Adds the tensors that the index names, and what it omits of its shards: loaders read every tensor of a file that the
+ * index names. */
+static int add_named(struct model *m, const struct shard_index *index, struct fail *f)
+{
+    const char *slash = strrchr(m->index, '/');
+    const size_t prefix = slash ? (size_t)(slash + 1 - m->index) : 0, stored_tensors = stored_count(m);
+    m->tensors = calloc(stored_tensors + 1, sizeof *m->tensors);
+    if (!m->tensors)
+        return NO_MEMORY(f, "the list of tensors");
     for (size_t i = 0, shard = 0; i < index->count; i++) {
         while (strcmp(m->shards[shard].path + prefix, index->entries[i].shard) != 0)
             shard++;
@@ -110,8 +133,12 @@ static int open_named(struct model *m, const struct shard_index *index, struct f
         if (!stored)
             return INVALID(f, "%s: tensor '%.150s' is not in %s", m->index, index->entries[i].tensor,
                            m->shards[shard].path);
-        add_tensor(m, stored, shard);
+        add_tensor(m, stored, shard, false);
     }
+    for (size_t i = 0; stored_tensors > index->count && i < m->shard_count; i++)
+        for (size_t k = 0; k < m->shards[i].file.count; k++)
+            if (!shard_index_names(index, m->shards[i].file.tensors[k].name))
+                add_tensor(m, &m->shards[i].file.tensors[k], i, true);
     return QOBS_OK;
 }
 
@@ -134,8 +161,8 @@ static int open_by_index(struct model *m, struct fail *f)
 {
     struct shard_index index;
     RETURN_IF_NOT_OK(read_index(m, &index, f));
-    m->tensors = calloc(index.count + 1, sizeof *m->tensors);
-    const int status = m->tensors ? open_named(m, &index, f) : NO_MEMORY(f, "the list of tensors");
+    int status = open_named(m, &index, f);
+    status = status == QOBS_OK ? add_named(m, &index, f) : status;
     shard_index_free(&index);
     return status;
 }
@@ -147,21 +174,13 @@ static int open_without_index(struct model *m, struct fail *f)
     for (size_t i = 0; i < m->tree.count; i++)
         if (only ? &m->tree.files[i] == only : has_ending(m->tree.files[i].path, ".safetensors"))
             RETURN_IF_NOT_OK(open_shard(m, m->tree.files[i].path, f));
-    size_t count = 0;
-    for (size_t i = 0; i < m->shard_count; i++)
-        count += m->shards[i].file.count;
-    m->tensors = calloc(count + 1, sizeof *m->tensors);
+    m->tensors = calloc(stored_count(m) + 1, sizeof *m->tensors);
     if (!m->tensors)
         return NO_MEMORY(f, "the list of tensors");
     for (size_t i = 0; i < m->shard_count; i++)
         for (size_t k = 0; k < m->shards[i].file.count; k++)
-            add_tensor(m, &m->shards[i].file.tensors[k], i);
+            add_tensor(m, &m->shards[i].file.tensors[k], i, false);
     return QOBS_OK;
-}
-
-static int compare_tensors(const void *a, const void *b)
-{
-    return strcmp(((const struct model_tensor *)a)->stored->name, ((const struct model_tensor *)b)->stored->name);
 }
 
 static int sort_tensors(struct model *m, struct fail *f)

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "files/json.h"
-
 #include "files/safetensors.h"
 #include "files/source_tree.h"
 #include "files/status.h"
@@ -18,6 +17,7 @@ struct model_shard {
 struct model_tensor {
     const struct st_tensor *stored;
     size_t shard; /* index in model.shards */
+    bool omitted; /* by the index */
 };
 
 /* config.json, or an object in it: text_config of a model that sees, thinker_config.text_config of one that speaks. */
@@ -39,6 +39,7 @@ struct model {
     json_object *config;          /* contents of that file, numbers with their text; NULL: none */
     struct model_config *configs; /* it and its sub-configurations, the language model's first */
     size_t config_count;
+    size_t omitted_count; /* tensors in shards that the index does not name */
     const char **unnamed; /* safetensors files that the index does not name: they are left out */
     size_t unnamed_count;
     uint64_t bytes; /* of all tensors */
@@ -46,8 +47,7 @@ struct model {
 
 /* Opens every file that the index names and checks all headers. Without an index the model is model.safetensors, or
  * every safetensors file if there is none of that name. Fails if `directory` is no directory, if a tensor is missing or
- * in two files, and if config.json is damaged.
- */
+ * in two files, and if config.json is damaged. */
 int model_open(struct model *model, const char *directory, struct fail *f);
 void model_close(struct model *model);
 

@@ -89,7 +89,7 @@ static int add(struct builder *b, size_t weight, enum output_part part, const ch
     else
         snprintf(t.name, size, "%.*s.%s", (int)w->module, w->name, suffix);
     memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
-    tensor_bytes(dtype_size(dtype), ndim, t.shape, &t.bytes); /* not larger than a few times the input */
+    tensor_bytes(dtype_bits(dtype), ndim, t.shape, &t.bytes); /* not larger than a few times the input */
     l->tensors[l->count++] = t;
     l->shards[shard].tensors++;
     return QOBS_OK;
@@ -226,7 +226,9 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
                      ? QOBS_OK
                      : NO_MEMORY(f, "the layout");
     for (size_t i = 0; status == QOBS_OK && i < model->shard_count; i++)
-        layout->shards[i].path = model->shards[i].path;
+        layout->shards[i] =
+            (struct output_shard){.path = model->shards[i].path,
+                                  .source = compat == QOBS_COMPAT_LLM_COMPRESSOR ? NULL : &model->shards[i].file};
     if (status == QOBS_OK)
         status = find_sets(layout, weights, config, compat, home, f);
     if (status == QOBS_OK)

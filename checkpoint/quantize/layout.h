@@ -41,6 +41,7 @@ struct output_shard {
     size_t header_bytes;
     uint64_t bytes; /* of the file */
     size_t tensors;
+    const struct st_file *source; /* the file whose __metadata__ is kept; NULL: none is */
 };
 
 /* How the weights of a group are stored. */

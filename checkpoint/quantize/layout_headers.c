@@ -9,16 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int dtype_rank(const char *dtype)
-{
-    static const char *const order[] = {"U64", "I64", "F64",     "F32",     "U32",     "I32", "BF16", "F16",
-                                        "U16", "I16", "F8_E8M0", "F8_E4M3", "F8_E5M2", "I8",  "U8",   "BOOL"};
-    int rank = 0;
-    while (rank < (int)(sizeof order / sizeof *order) && strcmp(order[rank], dtype) != 0)
-        rank++;
-    return rank;
-}
-
 static int compare_places(const void *a, const void *b)
 {
     const struct output_tensor *s = a, *t = b;
@@ -121,6 +111,18 @@ static void put_tensor(struct header_text *t, const struct output_tensor *o, uin
     put_text(t, "]}");
 }
 
+/* transformers up to 4.47 need {"format": "pt"} of the input. */
+static void put_metadata(struct header_text *t, const struct st_file *source)
+{
+    for (size_t i = 0; i < source->metadata_count; i++) {
+        put_text(t, i == 0 ? "\"__metadata__\":{" : ",");
+        put_string(t, source->metadata[i].name);
+        put_text(t, ":");
+        put_string(t, source->metadata[i].value);
+    }
+    put_text(t, source->metadata_count > 0 ? "}," : "");
+}
+
 /* Makes the header of a shard whose tensors are [first, end), and their offsets in the file. */
 static int make_header(struct output_layout *l, size_t shard, size_t first, size_t end, struct fail *f)
 {
@@ -128,6 +130,8 @@ static int make_header(struct output_layout *l, size_t shard, size_t first, size
     uint64_t at = 0;
     put(&t, "\0\0\0\0\0\0\0", 8);
     put_text(&t, "{");
+    if (l->shards[shard].source)
+        put_metadata(&t, l->shards[shard].source);
     for (size_t i = first; i < end; i++) {
         put_text(&t, i > first ? "," : "");
         put_tensor(&t, &l->tensors[i], at);

@@ -100,7 +100,7 @@ static void add_importance_warning(json_object *warnings, const struct quantize_
     snprintf(text, sizeof text, "importance: %zu of %zu searched weights have none, such as '%.300s'", unweighted,
              searched, first->weight->name);
     make_printable(text);
-    json_append_text(warnings, (text));
+    json_append_text(warnings, text);
 }
 
 /* Names experts that upstream splits although no runtime loads them so. */
@@ -127,7 +127,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     for (size_t i = 0; i < run->model.unnamed_count; i++) {
         snprintf(text, sizeof text, "%.400s: is no part of the model; left out", run->model.unnamed[i]);
         make_printable(text);
-        json_append_text(warnings, (text));
+        json_append_text(warnings, text);
     }
     for (size_t i = 0; i < run->model.tree.count; i++)
         for (size_t e = 0; e < sizeof endings / sizeof *endings; e++)
@@ -135,14 +135,20 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
                 snprintf(text, sizeof text, "%.400s: copied as it is; it may hold unquantized weights",
                          run->model.tree.files[i].path);
                 make_printable(text);
-                json_append_text(warnings, (text));
+                json_append_text(warnings, text);
             }
+    if (run->model.omitted_count > 0) {
+        snprintf(text, sizeof text, "%.200s: omits %zu tensors of its files; they are copied or quantized, too",
+                 run->model.index, run->model.omitted_count);
+        make_printable(text);
+        json_append_text(warnings, text);
+    }
     const struct tensor_ref *first;
     const size_t unused = recordings_unused(&run->activations.sources.recordings, &first);
     if (unused > 0) {
         snprintf(text, sizeof text, "%zu recorded tensors are not used, such as '%.300s'", unused, first->name);
         make_printable(text);
-        json_append_text(warnings, (text));
+        json_append_text(warnings, text);
     }
     if (run->activations.filled > 0) {
         snprintf(text, sizeof text, "%zu scales of experts that no token reached are those of others of their layer",
@@ -152,8 +158,8 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     add_importance_warning(warnings, run);
     add_expert_warning(warnings, run);
     if (!run->model.config_path)
-        json_append_text(warnings, ("the model has no config.json, so that no loader knows that "
-                                    "the output is quantized"));
+        json_append_text(warnings, "the model has no config.json, so that no loader knows that "
+                                   "the output is quantized");
 }
 
 char *report_make(const struct quantize_run *run)

@@ -45,14 +45,23 @@ static int write_json(struct quantize_run *run, const char *path, const json_obj
     return result == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
 }
 
+/* Returns the path of a shard from the folder of the index, in which it is; upstream's is its name alone. */
+static const char *path_from_index(const struct quantize_run *run, const char *path)
+{
+    const char *folder = run->model.index ? strrchr(run->model.index, '/') : NULL, *name = strrchr(path, '/');
+    if (run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+        return name ? name + 1 : path;
+    return folder ? path + (folder + 1 - run->model.index) : path;
+}
+
 int side_files_write_index(struct quantize_run *run, struct fail *f)
 {
     json_object *index = json_object_new_object(), *metadata = json_put_object(index, "metadata");
     json_object *map = json_put_object(index, "weight_map");
     bool complete = map && json_put_count(metadata, "total_size", run->layout.data_bytes);
     for (size_t i = 0; complete && i < run->layout.count; i++) {
-        const char *path = run->layout.shards[run->layout.tensors[i].shard].path, *slash = strrchr(path, '/');
-        complete = json_put_text(map, run->layout.tensors[i].name, slash ? slash + 1 : path);
+        const char *path = run->layout.shards[run->layout.tensors[i].shard].path;
+        complete = json_put_text(map, run->layout.tensors[i].name, path_from_index(run, path));
     }
     const int status =
         complete ? write_json(run, run->model.index ? run->model.index : "model.safetensors.index.json", index, f)

@@ -12,7 +12,7 @@ static void check(const struct npy_file *file)
     const unsigned char *lowest = file->data, *highest = lowest;
     uint64_t needed;
     must(file->ndim >= 0 && file->ndim <= TENSOR_MAX_DIMS);
-    must(dtype_size(file->dtype) > 0 && tensor_bytes(dtype_size(file->dtype), file->ndim, file->shape, &needed) == 0);
+    must(dtype_size(file->dtype) > 0 && tensor_bytes(dtype_bits(file->dtype), file->ndim, file->shape, &needed) == 0);
     must(needed == file->bytes && lowest >= file->map.data && lowest + needed == file->map.data + file->map.size);
     if (needed == 0)
         return;

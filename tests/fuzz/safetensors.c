@@ -18,7 +18,7 @@ static void check(const struct st_file *file)
         must(t->begin <= t->end && first >= file->map.data &&
              first + (t->end - t->begin) <= file->map.data + file->map.size);
         must(t->ndim >= 0 && t->ndim <= TENSOR_MAX_DIMS);
-        must(dtype_size(t->dtype) > 0 && tensor_bytes(dtype_size(t->dtype), t->ndim, t->shape, &needed) == 0);
+        must(dtype_bits(t->dtype) > 0 && tensor_bytes(dtype_bits(t->dtype), t->ndim, t->shape, &needed) == 0);
         must(needed == t->end - t->begin);
         must(st_find(file, t->name) == t);
         must(i == 0 || strcmp(file->tensors[i - 1].name, t->name) < 0);

@@ -215,7 +215,7 @@ static int print_as_json(const struct measured *m, size_t bytes, size_t threads)
     json_put_count(root, "threads", (uint64_t)threads);
     json_put_count(root, "bytes", (uint64_t)bytes);
     for (size_t i = 0; i < m->isa_count; i++)
-        json_append_text(isas, (m->isa_names[i]));
+        json_append_text(isas, m->isa_names[i]);
     json_object *limits = json_put_object(root, "limits_gb_s"), *works = json_put_array(root, "works");
     for (int limit = BENCH_READ; limit <= BENCH_COUNT; limit++) {
         const struct bench_work *loop = bench_limit_loop((enum bench_limit)limit);

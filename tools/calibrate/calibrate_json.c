@@ -98,7 +98,7 @@ static void add_activations(json_object *root, const struct calibration *c)
     json_object *object = json_put_object(root, "activations");
     json_object *files = json_put_array(object, "files");
     for (size_t i = 0; i < a->recordings.count; i++)
-        json_append_text(files, (a->recordings.items[i].set->path));
+        json_append_text(files, a->recordings.items[i].set->path);
     json_put_count(object, "unused", (uint64_t)recordings_unused(&a->recordings, &first));
     json_object *bases = json_put_object(object, "bases");
     for (enum base b = BASE_INPUT; b < BASES; b++) {
