@@ -108,7 +108,8 @@ def test_configuration():
     for what, text, words in (("a key twice", '{"a": 1, "b": {"c": 1, "\\u0063": 2}}', ("'c' twice",)),
                               ("NaN by another name", '{"a": nan}', ("syntax error",)), ("a comment", '{"a": 1} // no', ("text after",)),
                               ("-NaN", '{"a": -NaN}', ("syntax error",)), ("33 levels", '{"a":' + "[" * 32 + "]" * 32 + "}", ("32 levels",)),
-                              ("U+0000", '{"a": "\\u0000"}', ("u0000",))):
+                              ("U+0000", '{"a": "\\u0000"}', ("u0000",)),
+                              ("a million objects", '{"a": [' + "{}," * (1 << 20) + "{}]}", ("1048576 objects and arrays",))):
         write("in/config.json", text.encode())
         refused(what, quantize("in", "-o", "refused"), 2, "config.json", *words)
 

@@ -20,7 +20,7 @@ struct scan {
     const unsigned char *text;
     size_t length;
     size_t at;
-    size_t values;
+    size_t values, containers;
     enum json_rules rules;
 };
 
@@ -183,6 +183,8 @@ static const char *scan_value(struct scan *s, int depth)
     const char c = (char)s->text[s->at];
     if (++s->values > JSON_MAX_VALUES)
         return "more than 4194304 values";
+    if ((c == '{' || c == '[') && ++s->containers > JSON_MAX_CONTAINERS && s->rules == JSON_PYTHON)
+        return "more than 1048576 objects and arrays";
     if (c == '{' || c == '[')
         return scan_members(s, c == '{', depth + 1);
     if (c == '"')

@@ -12,7 +12,8 @@
 
 #define JSON_MAX_BYTES 100000000 /* limit of the safetensors format for a header */
 #define JSON_MAX_DEPTH 32
-#define JSON_MAX_VALUES (1 << 22)                  /* json-c needs up to 100 times the size of a value's text */
+#define JSON_MAX_VALUES (1 << 22)
+#define JSON_MAX_CONTAINERS (1 << 20)              /* of a tree: json-c takes up to 900 bytes for an object */
 #define JSON_MAX_INTEGER ((UINT64_C(1) << 53) - 1) /* what every reader of JSON stores exactly */
 
 /* What a text may be. PYTHON: NaN, Infinity and -Infinity are numbers. */

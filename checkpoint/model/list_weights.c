@@ -54,7 +54,8 @@ int weights_list(struct weights *weights, const struct model *model, qobs_compat
     architectures_find(&found, model);
     source_hints_read(&hints, model);
     for (size_t i = 0; i < model->count; i++)
-        RETURN_IF_NOT_OK(list_tensor(&list, model, &found, &hints, &model->tensors[i], compat, f));
+        if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !model->tensors[i].omitted)
+            RETURN_IF_NOT_OK(list_tensor(&list, model, &found, &hints, &model->tensors[i], compat, f));
     weights_sort(weights);
     for (size_t i = 1; i < weights->count; i++)
         if (strcmp(weights->items[i - 1].name, weights->items[i].name) == 0)

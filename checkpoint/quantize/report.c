@@ -138,8 +138,10 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
                 json_append_text(warnings, text);
             }
     if (run->model.omitted_count > 0) {
-        snprintf(text, sizeof text, "%.200s: omits %zu tensors of its files; they are copied or quantized, too",
-                 run->model.index, run->model.omitted_count);
+        snprintf(text, sizeof text, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
+                 run->model.omitted_count,
+                 run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR ? "left out, as upstream does"
+                                                                 : "copied or quantized, too");
         make_printable(text);
         json_append_text(warnings, text);
     }
