@@ -143,7 +143,7 @@ def test_nothing_is_lost():
         shutil.rmtree("out", ignore_errors=True)
         index = {layer: prefix + "a/one.safetensors", "mtp.norm.weight": prefix + "two.safetensors"}
         write(f"in/{folder}model.safetensors.index.json", json.dumps({"metadata": {}, "weight_map": index}).encode())
-        run = quantize("in", "-o", "out")
+        run = quantize("in", "-o", "out", "--ignore", "re:.*experts")
         os.remove(f"in/{folder}model.safetensors.index.json")
         equal(run.returncode, 0, f"exit status ({run.stderr})")
         check(f"{folder}model.safetensors.index.json: omits {len(buffers) + 2} tensors" in run.stderr, "the omission is told", run.stderr)
