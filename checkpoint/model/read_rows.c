@@ -163,31 +163,27 @@ static void dequantize(const struct weight *w, int64_t first, int64_t count, uns
         }
 }
 
-/* Rows of [E, columns, rows], which are columns of matrices [E, rows, columns]. */
+/* Rows of [E, columns, rows], which are columns of matrices [E, rows, columns]. The product of an e2m1 number and a
+ * power of two is exact in BF16. */
 static void dequantize_columns(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
 {
-    const qobs_format *format = qobs_format_find("bf16");
     const int64_t columns = w->shape[1], rows = w->shape[2], bytes = columns / 2, group = w->source_codes.block[1];
     struct code_numbers numbers;
     float x[CHUNK];
-    uint16_t bits[CHUNK];
     make_numbers(&numbers, w->source_codes.format->kind);
     for (int64_t i = first, n; i < first + count; i += n, out += 2 * n * rows) {
-        const int64_t column = i % columns, start = column / group * group;
-        n = start + group - column < first + count - i ? start + group - column : first + count - i;
+        const int64_t column = i % columns, start = column / group * group, left = first + count - i;
+        n = start + group - column < left ? start + group - column : left;
         for (int64_t r = 0; r < rows; r++) {
             const int64_t row = i / columns * rows + r;
             read_numbers(&w->source_codes, &numbers, w->data + row * bytes, start, group, x);
             apply_scales(&w->source_codes, row, start, group, x);
-            const qobs_format_array_args args = {.struct_size = sizeof args,
-                                                 .format = format,
-                                                 .x = x + (column - start),
-                                                 .x_size = (size_t)n * sizeof *x,
-                                                 .out = bits,
-                                                 .out_size = (size_t)n * sizeof *bits};
-            qobs_format_encode_array(&args, NULL); /* fails for wrong arguments only */
-            for (int64_t k = 0; k < n; k++)
-                memcpy(out + 2 * (k * rows + r), &bits[k], sizeof *bits);
+            for (int64_t k = 0; k < n; k++) {
+                uint32_t bits;
+                memcpy(&bits, &x[column - start + k], sizeof bits);
+                const uint16_t half = (uint16_t)(bits >> 16);
+                memcpy(out + 2 * (k * rows + r), &half, sizeof half);
+            }
         }
     }
 }

@@ -47,6 +47,11 @@ int64_t weight_rows(const struct weight *w)
     return rows;
 }
 
+int64_t weight_rows_at_once(const struct weight *w)
+{
+    return w->source_codes.format && w->ndim == 3 ? w->source_codes.block[1] : 1;
+}
+
 void weights_sort(struct weights *weights)
 {
     if (weights->count > 0)
@@ -74,7 +79,7 @@ static const char *const parts[] = {"weight_scale",      "weight_scale_inv",    
                                     "output_scale",      "output_zero_point",   "output_global_scale"};
 
 /* The same of attention: scales of keys, values and queries. */
-static const char *const attention_parts[] = {"k_scale",      "v_scale",      "q_scale", "kv_scale",
+static const char *const attention_parts[] = {"k_scale",      "v_scale",      "q_scale",     "kv_scale",
                                               "k_zero_point", "v_zero_point", "q_zero_point"};
 
 static bool is_one_of(const char *word, const char *const *words, size_t count)

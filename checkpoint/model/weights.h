@@ -85,6 +85,9 @@ int weight_list_append(struct weight_list *list, struct weight w, char *name, st
 int64_t weight_columns(const struct weight *w);
 int64_t weight_rows(const struct weight *w);
 
+/* Returns how many rows are read at the cost of one: the columns of a scale, if rows are columns of codes. */
+int64_t weight_rows_at_once(const struct weight *w);
+
 /* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. */
 void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
 

@@ -58,7 +58,8 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, s
 static void fill_job(struct weight_job *job, struct quantize_run *run, size_t index)
 {
     const struct weight *w = &run->weights.items[index];
-    *job = (struct weight_job){.weight = w, .index = index, .unit_rows = 1, .min = INFINITY, .max = -INFINITY};
+    *job = (struct weight_job){
+        .weight = w, .index = index, .unit_rows = weight_rows_at_once(w), .min = INFINITY, .max = -INFINITY};
     if (w->reason != WEIGHT_TAKEN)
         return;
     int64_t shape[2];
