@@ -76,5 +76,46 @@ def test_global_scales():
         check(first != second, f"{model_type} {members}: no one matrix")
 
 
+W4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
+LAYERS = [f"model.layers.{i}.{m}" for i in range(2) for m in
+          ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj")]
+
+
+def test_sets_of_several_schemes():
+    make("in", "llama", LAYERS)
+    g32 = ["--scheme", "W4A16", "--set", "group_size=32"]
+    q_alone = [*g32, "--ignore", "re:.*q_proj"]
+    run = quantize(*q_alone)
+    cli.check(run.returncode == 2 and not os.path.exists("out"), "a member that is ignored", run.stderr)
+    for words in ("model.layers.0.self_attn", "q_proj (not quantized)", "k_proj (config_group_0)", "2 sets",
+                  "'re:.*(k_proj|q_proj|v_proj)$'", "--allow-mixed-sets"):
+        check(words in run.stderr, f"the message has {words}", run.stderr)
+    for what, options in (("one target", [*g32, "--targets", "re:.*gate_proj"]), ("one layer", [*g32, "--ignore", LAYERS[2]])):
+        equal(quantize(*options).returncode, 2, what)
+    for what, options in (("whole sets ignored", [*g32, "--ignore", "re:.*(k_proj|q_proj|v_proj)$"]),
+                          ("o_proj ignored", [*g32, "--ignore", "re:.*o_proj"]),
+                          ("one set of two", [*g32, "--ignore", "re:.*layers.1.self_attn"])):
+        run = quantize(*options)
+        equal((run.returncode, run.stderr), (0, ""), what)
+    for options in ([*q_alone, "--allow-mixed-sets"], [*q_alone, "--compat", "llm-compressor"]):
+        run = quantize(*options)
+        equal(run.returncode, 0, f"written: {options}")
+        check("q_proj (not quantized)" in run.stderr, "the warning names the set", run.stderr)
+
+
+def test_sets_of_a_configuration():
+    make("in", "llama", LAYERS)
+
+    def groups(first, second, *options):
+        write("config", json.dumps({"config_groups": {
+            "a": {"targets": ["re:.*q_proj"], "weights": first}, "b": {"targets": ["Linear"], "weights": second}}}).encode())
+        return quantize("--config", "config", "--quiet", *options)
+
+    run = groups({**W4, "num_bits": 8}, W4)
+    check(run.returncode == 2 and "q_proj (a)" in run.stderr and "k_proj (b)" in run.stderr, "two schemes", run.stderr)
+    equal(groups({**W4, "num_bits": 8}, W4, "--allow-mixed-sets").returncode, 0, "--allow-mixed-sets")
+    equal(groups({**W4, "observer": "memoryless_mse"}, W4).returncode, 0, "two groups with one scheme, another observer")
+
+
 if __name__ == "__main__":
     sys.exit(cli.main({k: v for k, v in globals().items() if k != "test_quantize_command"}))

@@ -77,7 +77,7 @@ def test_mixed_groups():
     inputs = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True, "symmetric": True}
     groups = {"first": {"targets": [Q], "weights": W8, "input_activations": inputs}, "second": {"targets": [Q, K], "weights": W4}}
     write("config", json.dumps({"config_groups": groups}).encode())
-    equal(quantize("--config", "config").returncode, 0, "two groups")
+    equal(quantize("--config", "config", "--allow-mixed-sets").returncode, 0, "two groups")
     names = set(cli.st_read("out/model.safetensors")[0])
     layer = "model.layers.0.self_attn"
     check(f"{layer}.q_proj.weight_packed" not in names and f"{layer}.q_proj.weight_scale" in names,

@@ -116,7 +116,7 @@ def test_left_out():
     """Weights without scales in a model that nothing describes stay as they are, and `ignore` names them."""
     k = Q.replace("q_proj", "k_proj")
     make("in", {f"{Q}.weight": tensor([128, 128], 1), f"{k}.weight": CODES, "v_proj.weight": ("F64", [8, 128], bytes(8192))})
-    run("F8 and F64")
+    run("F8 and F64", "--allow-mixed-sets")
     out, quantization = st_raw("out/model.safetensors"), json.loads(cli.read("out/config.json"))["quantization_config"]
     equal(out[f"{k}.weight"], CODES, "F8 codes stay")
     check({k, "v_proj"} <= set(quantization["ignore"]), "ignore names them", str(quantization["ignore"]))

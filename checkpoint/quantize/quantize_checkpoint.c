@@ -116,6 +116,17 @@ static void mark_used_groups(struct quantize_run *run)
             run->config.groups[run->weights.items[i].group].used = true;
 }
 
+/* ---- Fused sets -------------------------------------------------------------------------------------------------- */
+
+static int check_sets(struct quantize_run *run, struct fail *f)
+{
+    RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
+    RETURN_IF_NOT_OK(mixed_sets_find(&run->mixed_sets, &run->weights, &run->config, f));
+    if (run->mixed_sets.count == 0 || run->args->allow_mixed_sets || run->args->compat != QOBS_COMPAT_VLLM)
+        return QOBS_OK;
+    return INVALID(f, "%s", run->mixed_sets.refusal.message);
+}
+
 /* ---- Activations ------------------------------------------------------------------------------------------------- */
 
 static int report_observed(void *context, uint64_t bytes) { return run_progress(context, bytes); }
@@ -175,7 +186,7 @@ static int run_steps(struct quantize_run *run, struct fail *f)
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
     }
     RETURN_IF_NOT_OK(earlier_merge(run, f));
-    RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f)); /* the list keeps its order from here */
+    RETURN_IF_NOT_OK(check_sets(run, f)); /* the list keeps its order from here */
     mark_used_groups(run);
     RETURN_IF_NOT_OK(find_activations(run, f));
     RETURN_IF_NOT_OK(

@@ -159,6 +159,8 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     }
     add_importance_warning(warnings, run);
     add_expert_warning(warnings, run);
+    if (run->mixed_sets.count > 0)
+        json_append_text(warnings, run->mixed_sets.warning.message);
     if (!run->model.config_path)
         json_append_text(warnings, "the model has no config.json, so that no loader knows that "
                                    "the output is quantized");

@@ -13,6 +13,7 @@
 #include "model/architecture.h"
 #include "model/findings.h"
 #include "quantize/layout.h"
+#include "quantize/mixed_sets.h"
 
 /* How the weights of one group are quantized. */
 struct group_plan {
@@ -73,6 +74,7 @@ struct quantize_run {
     struct quant_config config;
     json_object *earlier; /* what stays of the model's quantization_config; NULL: none */
     struct weights weights;
+    struct mixed_sets mixed_sets;
     struct activation_scales activations;
     struct importance_sources importance;
     struct output_layout layout;

@@ -395,6 +395,23 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
     return 0;
 }
 
+static bool args_alike(bool has_a, const struct quant_args *a, bool has_b, const struct quant_args *b)
+{
+    if (!has_a || !has_b)
+        return has_a == has_b;
+    return a->num_bits == b->num_bits && a->type == b->type && a->symmetric == b->symmetric &&
+           a->group_size == b->group_size && a->strategy == b->strategy &&
+           a->block_structure[0] == b->block_structure[0] && a->block_structure[1] == b->block_structure[1] &&
+           a->dynamic == b->dynamic && a->scale_dtype == b->scale_dtype;
+}
+
+bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b)
+{
+    return a->format == b->format && args_alike(a->has_weights, &a->weights, b->has_weights, &b->weights) &&
+           args_alike(a->has_inputs, &a->inputs, b->has_inputs, &b->inputs) &&
+           args_alike(a->has_outputs, &a->outputs, b->has_outputs, &b->outputs);
+}
+
 /* ---- Release ----------------------------------------------------------------------------------------------------- */
 
 static void free_texts(char **list, size_t count)

@@ -80,6 +80,7 @@ typedef struct qobs_checkpoint_quantize_args {
     size_t part_count;           /**< number of parts; the same for all */
     bool replace;                /**< if out holds files, replace the whole directory at the end */
     bool keep_findings;          /**< write the output although the audit finds faults in it */
+    bool allow_mixed_sets;       /**< write sets of layers that vLLM runs as one matrix with several schemes */
     /** NULL: the calling thread. The executor runs parts of weights; the allocator serves observers. Lists and names
      * take memory from malloc. */
     const qobs_runtime *runtime;
@@ -93,8 +94,10 @@ typedef struct qobs_checkpoint_quantize_args {
 
 /** Quantizes a whole model: reads the safetensors files and the index of `model`, quantizes the weights that the scheme
  * targets, and writes shards, index, config.json and every other file to `out`. `out` is complete or absent. Memory
- * beyond the mapped files does not grow with the model. The output is audited before it gets its name: all that
- * qobs_checkpoint_audit checks but the codes. With QOBS_COMPAT_LLM_COMPRESSOR and in a part findings stop nothing.
+ * beyond the mapped files does not grow with the model. Layers that vLLM runs as one matrix (q_proj, k_proj, v_proj)
+ * need one scheme, or all stay as they are, unless allow_mixed_sets is set or compat is not QOBS_COMPAT_VLLM.
+ * The output is audited before it gets its name: all that qobs_checkpoint_audit checks but the codes. With
+ * QOBS_COMPAT_LLM_COMPRESSOR and in a part findings stop nothing.
  * Fails with INVALID_ARGUMENT for wrong arguments and inputs, with NONFINITE if a weight has NaN or infinity, with
  * SYSTEM if a file cannot be read or written, with FINDINGS if the audit finds faults.
  * Only one call may run in a process at a time.

@@ -33,7 +33,8 @@ class _QuantizeArgs(Structure):
                 ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
                 ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
                 ("importance_count", c_size_t), ("fill_experts", c_int), ("compat", c_int), ("part", c_size_t),
-                ("part_count", c_size_t), ("replace", c_bool), ("keep_findings", c_bool), ("runtime", c_void_p),
+                ("part_count", c_size_t), ("replace", c_bool), ("keep_findings", c_bool),
+                ("allow_mixed_sets", c_bool), ("runtime", c_void_p),
                 ("progress", _Report), ("context", c_void_p), ("report", c_void_p)]
 
 
@@ -163,8 +164,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
              settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
              states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None,
              fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
-             replace: bool = False, keep_findings: bool = False, threads: int | None = None,
-             progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+             replace: bool = False, keep_findings: bool = False, allow_mixed_sets: bool = False,
+             threads: int | None = None, progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
     model_dir: safetensors files with their index and config.json; only read. out_dir: new or empty; it appears when it
@@ -177,8 +178,9 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     fill_experts: "max" or "median" gives experts that no recorded token reached a scale of others of their layer.
     compat: "llm-compressor" gives the bytes of model_free_ptq. part: (i, n) writes part i of n, and finish joins them.
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
-    audit finds faults in it. threads: None is one for each processor. progress: called with Progress, by one thread at
-    a time; an exception in it stops the run.
+    audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
+    several schemes; vLLM cannot load them. threads: None is one for each processor. progress: called with Progress, by
+    one thread at a time; an exception in it stops the run.
 
     Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings, findings. Errors:
     InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written), FindingsError (the audit
@@ -202,7 +204,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
         setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
         states=states_.address, state_count=states_.count, importance=importance_.address,
         importance_count=importance_.count, fill_experts=_FILL_EXPERTS[fill_experts], compat=_COMPAT[compat],
-        part=number, part_count=count, replace=replace, keep_findings=keep_findings, runtime=pool.address,
+        part=number, part_count=count, replace=replace, keep_findings=keep_findings,
+        allow_mixed_sets=allow_mixed_sets, runtime=pool.address,
         progress=_ProgressCall(progress, pool).address, report=report.address)
     with _one_run:
         try:

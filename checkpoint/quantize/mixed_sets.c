@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* vLLM gives a fused layer one scheme: see should_ignore_layer and find_matched_target of its compressed-tensors. */
+#include "quantize/mixed_sets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool counts(const struct weight *w)
+{
+    return w->ndim == 2 && w->reason != WEIGHT_NOT_LINEAR && w->reason != WEIGHT_NORM;
+}
+
+static bool same_scheme(const struct weight *a, const struct weight *b, const struct quant_config *config)
+{
+    if (a->reason != WEIGHT_TAKEN || b->reason != WEIGHT_TAKEN)
+        return a->reason != WEIGHT_TAKEN && b->reason != WEIGHT_TAKEN;
+    return quant_groups_alike(&config->groups[a->group], &config->groups[b->group]);
+}
+
+/* Returns the length of the parent that the members of a set share, its dot included. */
+static size_t parent_of(const struct weights *weights, size_t set)
+{
+    const char *name = weights->items[set].name;
+    size_t parent = strlen(name);
+    for (size_t i = 0; i < weights->count; i++) {
+        size_t common = 0;
+        if (weights->items[i].set != set || i == set)
+            continue;
+        while (common < parent && name[common] == weights->items[i].name[common])
+            common++;
+        parent = common;
+    }
+    while (parent > 0 && name[parent - 1] != '.')
+        parent--;
+    return parent;
+}
+
+static void append(struct fail *text, const char *word, int length)
+{
+    const size_t end = strlen(text->message);
+    snprintf(text->message + end, sizeof text->message - end, "%.*s", length, word);
+}
+
+/* Appends "q_proj (W4A16), k_proj (not quantized)" or, for a pattern, "q_proj|k_proj". */
+static void append_members(struct fail *text, const struct weights *weights, const struct quant_config *config,
+                           size_t set, size_t parent, bool pattern)
+{
+    bool first = true;
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        if (w->set != set || !counts(w))
+            continue;
+        append(text, first ? "" : pattern ? "|" : ", ", 2);
+        append(text, w->name + parent, (int)(w->module - parent));
+        if (!pattern) {
+            append(text, " (", 2);
+            append(text, w->reason == WEIGHT_TAKEN ? config->groups[w->group].name : "not quantized", 40);
+            append(text, ")", 1);
+        }
+        first = false;
+    }
+}
+
+static void describe(struct mixed_sets *m, const struct weights *weights, const struct quant_config *config, size_t set)
+{
+    const size_t parent = parent_of(weights, set);
+    struct fail ignore = {"; --ignore 're:.*("};
+    fail(&m->warning, "%.*s: vLLM runs ", parent > 0 ? (int)parent - 1 : 0, weights->items[set].name);
+    append_members(&m->warning, weights, config, set, parent, false);
+    append(&m->warning, " as one matrix of one scheme", 40);
+    m->refusal = m->warning;
+    append(&m->warning, " and cannot load this", 40);
+    append(&m->refusal, "; --allow-mixed-sets writes this", 40);
+    if (m->count > 1) {
+        char number[40];
+        snprintf(number, sizeof number, " (%zu sets)", m->count);
+        append(&m->warning, number, 40);
+        append(&m->refusal, number, 40);
+    }
+    append_members(&ignore, weights, config, set, parent, true);
+    append(&ignore, ")$' leaves it out", 40);
+    if (strlen(m->refusal.message) + strlen(ignore.message) < sizeof((qobs_error *)NULL)->message)
+        append(&m->refusal, ignore.message, (int)sizeof ignore.message);
+    make_printable(m->warning.message);
+    make_printable(m->refusal.message);
+}
+
+int mixed_sets_find(struct mixed_sets *m, const struct weights *weights, const struct quant_config *config,
+                    struct fail *f)
+{
+    size_t *first = malloc((weights->count + 1) * sizeof *first), example = 0;
+    bool *mixed = calloc(weights->count + 1, sizeof *mixed);
+    *m = (struct mixed_sets){0};
+    for (size_t i = 0; first && i < weights->count; i++)
+        first[i] = SIZE_MAX;
+    for (size_t i = 0; first && mixed && i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        if (!counts(w))
+            continue;
+        if (first[w->set] == SIZE_MAX)
+            first[w->set] = i;
+        else if (!mixed[w->set] && !same_scheme(w, &weights->items[first[w->set]], config)) {
+            example = m->count++ == 0 ? w->set : example;
+            mixed[w->set] = true;
+        }
+    }
+    const int status = first && mixed ? QOBS_OK : NO_MEMORY(f, "the fused sets");
+    if (status == QOBS_OK && m->count > 0)
+        describe(m, weights, config, example);
+    free(first);
+    free(mixed);
+    return status;
+}
