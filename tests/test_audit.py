@@ -121,10 +121,10 @@ def test_damage():
 def wrong_model():
     """A model with a matrix that does not have the size of config.json."""
     make_model("in")
-    data = cli.st_bytes({"model.layers.9.self_attn.o_proj.weight": ("BF16", [8, 128], bytes(2 * 8 * 128))})
+    data = cli.st_bytes({"model.embed_tokens.weight": ("BF16", [8, 64], bytes(2 * 8 * 64))})
     write("in/more.safetensors", data)
     header = json.loads(read("in/model.safetensors")[8:].split(b"}}")[0] + b"}}")
-    names = {n: "model.safetensors" for n in header} | {"model.layers.9.self_attn.o_proj.weight": "more.safetensors"}
+    names = {n: "model.safetensors" for n in header} | {"model.embed_tokens.weight": "more.safetensors"}
     write("in/model.safetensors.index.json", json.dumps({"weight_map": names}).encode())
     write("in/config.json", json.dumps({"model_type": "llama", "hidden_size": 128}).encode())
 
@@ -138,12 +138,12 @@ def test_publish():
     wrong_model()
     p = run("quantize", "in", "--scheme", "W4A16", "-o", "out")
     equal((p.returncode, p.stdout), (3, ""), "a fault in the output: exit status")
-    check("o_proj" in p.stderr and "--keep-findings" in p.stderr, "a fault in the output: the message", p.stderr)
+    check("embed_tokens" in p.stderr and "--keep-findings" in p.stderr, "a fault in the output: the message", p.stderr)
     equal(sorted(os.listdir(".")), ["in"], "a fault in the output: nothing is left")
     p = run("quantize", "in", "--scheme", "W4A16", "-o", "out", "--keep-findings", "--json", "report.json")
     equal(p.returncode, 3, "--keep-findings: exit status")
-    check("warning" in p.stderr and "o_proj" in p.stderr, "--keep-findings: a warning", p.stderr)
-    equal([f["module"] for f in json.loads(read("report.json"))["findings"]], ["model.layers.9.self_attn.o_proj"],
+    check("warning" in p.stderr and "embed_tokens" in p.stderr, "--keep-findings: a warning", p.stderr)
+    equal([f["module"] for f in json.loads(read("report.json"))["findings"]], ["model.embed_tokens"],
           "--keep-findings: the report names it")
     equal(audit()[0], 3, "--keep-findings: the audit of the output finds the same")
     shutil.copytree("out", "whole")

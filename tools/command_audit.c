@@ -152,9 +152,11 @@ const struct command command_audit = {
     .summary = "what is wrong with a quantized model, and the error of its layers",
     .usage = "DIR [OPTION]...",
     .description =
-        "Checks a quantized checkpoint of anybody in the format of compressed-tensors: tensors that are missing or do "
-        "not fit quantization_config, scales that are no scales, global scales that differ within what vLLM runs as "
-        "one matrix, modules that are claimed but not quantized, and codes that use less than half of their range.\n"
+        "Checks a quantized checkpoint of anybody in the format of compressed-tensors, or of Model-Optimizer (FP8, "
+        "NVFP4): tensors that are missing, unknown or do not fit the configuration, scales that are no scales, "
+        "schemes and global scales that differ within what vLLM runs as one matrix, modules and tied heads that are "
+        "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, and codes "
+        "that use less than half of their range.\n"
         "Exit status: 0 nothing found, 3 something found, 1 system failure, 2 wrong options or input.",
     .options = rows,
     .option_count = sizeof rows / sizeof *rows,

@@ -17,6 +17,7 @@ struct audit_module {
     const struct quant_group *group;
     const struct st_tensor *codes, *scale, *zero_point, *global_scale, *shape;
     const struct st_tensor *plain; /* an unquantized weight */
+    bool quantized;                /* it is checked as a quantized module */
     bool sound;                    /* dtypes and shapes are as they should be */
     int64_t rows, columns;
     int used, range;      /* largest magnitude of the codes, and of those there could be */
@@ -31,8 +32,8 @@ struct audit_targets {
 
 struct audit {
     const qobs_checkpoint_audit_args *args;
-    bool headers_only;  /* codes are not read */
-    bool plain_decoder; /* its matrices have the sizes of model/decoders.inc */
+    bool is_output; /* of the run at hand: its codes are as written, and its mixed sets are asked for */
+    bool modelopt;     /* tensors have the names of Model-Optimizer */
     struct model model, original;
     struct architectures architectures; /* of the model */
     struct weights originals[2]; /* experts split as the model says, and by rows as llm-compressor does */
@@ -55,14 +56,11 @@ bool audit_ignores(const struct audit_targets *targets, const char *name, size_t
 const struct quant_group *audit_group_of(const struct audit_targets *targets, const struct audit *audit,
                                          const char *name, size_t length, bool *by_class);
 
-/* Finds what config.json says of the model. */
-void audit_open_model(struct audit *audit);
-
 /* Returns a positive integer of config.json, the language model's first; 0: there is none. */
 int64_t audit_config_number(const struct audit *audit, const char *key);
 
-/* Compares the shape of a matrix with config.json. */
-void audit_check_size(struct audit *audit, const struct audit_module *m, int64_t rows, int64_t columns);
+/* Compares the shapes of all matrices with config.json. */
+void audit_check_sizes(struct audit *audit);
 
 /* Checks heads that have no tensor of their own; experts in a matrix each, for which the modules have their tensors;
  * experts in one tensor. */
@@ -76,15 +74,22 @@ void audit_check_module(void *argument, size_t index);
 /* Checks the stored scales of activations of all modules, and those of attention under a kv_cache_scheme. */
 void audit_check_activations(struct audit *audit);
 
-/* Compares the global scales of modules that vLLM runs as one matrix. */
-int audit_check_sets(struct audit *audit, struct fail *f);
+/* Compares modules that vLLM runs as one matrix: their schemes, for which `modules` has those that are not quantized,
+ * or their global scales. */
+int audit_check_sets(struct audit *audit, bool schemes, struct fail *f);
+
+/* Reads a configuration of Model-Optimizer. *found: there is one. */
+int audit_read_modelopt(struct audit *audit, bool *found, struct fail *f);
+
+/* Returns the name of a part in the files: that of compressed-tensors, or Model-Optimizer's for it. */
+const char *audit_part_name(const struct audit *audit, const char *part);
 
 /* Records a finding. Any thread may call it. */
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns the tensor <module>.<part>, or NULL. */
-const struct st_tensor *audit_part(const struct model *model, const char *module, size_t length, const char *part);
+/* Returns the tensor <module>.<part>, or NULL. `part` has the name of compressed-tensors. */
+const struct st_tensor *audit_part(const struct audit *audit, const struct audit_module *module, const char *part);
 
 /* Returns true if `dtype` is one of several names, separated by spaces. */
 bool audit_is_one_of(const char *dtype, const char *names);

@@ -38,12 +38,15 @@ static int read_configuration(struct audit *audit, struct fail *f)
         return INVALID(f, "%s: has no config.json", m->tree.root);
     const json_object *config = json_get(m->config, "quantization_config");
     const json_object *method = json_get(config, "quant_method");
-    if (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0) {
+    bool modelopt;
+    RETURN_IF_NOT_OK(audit_read_modelopt(audit, &modelopt, f));
+    if (!modelopt && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0)) {
         struct json_words words;
-        return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors is read", m->tree.root,
-                       m->config_path, json_describe(method, &words));
+        return INVALID(
+            f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors and modelopt are read",
+            m->tree.root, m->config_path, json_describe(method, &words));
     }
-    if (quant_config_parse(&audit->config, config, m->config_path, f) != 0 ||
+    if ((!modelopt && quant_config_parse(&audit->config, config, m->config_path, f) != 0) ||
         quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f) != 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
     return QOBS_OK;
@@ -70,7 +73,6 @@ int audit_run(struct audit *audit, struct fail *f)
     const qobs_executor *executor = a->runtime ? a->runtime->executor : NULL;
     RETURN_IF_NOT_OK(model_open(&audit->model, a->checkpoint, f));
     architectures_find(&audit->architectures, &audit->model);
-    audit_open_model(audit);
     RETURN_IF_NOT_OK(read_configuration(audit, f));
     if (a->against) {
         RETURN_IF_NOT_OK(model_open(&audit->original, a->against, f));
@@ -85,7 +87,7 @@ int audit_run(struct audit *audit, struct fail *f)
         for (size_t i = 0; i < audit->module_count; i++)
             audit_check_module(audit, i);
     audit_check_activations(audit);
-    RETURN_IF_NOT_OK(audit_check_sets(audit, f));
+    RETURN_IF_NOT_OK(audit_check_sets(audit, false, f));
     if (mapped_check(f) != 0)
         return QOBS_ERROR_SYSTEM;
     findings_sort(&audit->findings);

@@ -13,7 +13,8 @@
 /* Checks <module>.<part>: it must be there, with one of the dtypes, and all its numbers above 0 and finite. */
 static void check_scale(struct audit *audit, const struct audit_module *m, const char *part, const char *dtypes)
 {
-    const struct st_tensor *t = audit_part(&audit->model, m->name, m->length, part);
+    const struct st_tensor *t = audit_part(audit, m, part);
+    part = audit_part_name(audit, part);
     if (!t) {
         audit_find(audit, m, "has no %s", part);
         return;
@@ -43,6 +44,34 @@ static void check_base(struct audit *audit, const struct audit_module *m, const 
     }
 }
 
+/* Returns the length of the attention's name if the tensor is the weight of its keys, else 0. */
+static size_t attention_of(const char *name)
+{
+    static const char *const endings[] = {".k_proj.weight", ".k_proj.weight_packed"};
+    for (int e = 0; e < 2; e++)
+        if (ends_with(name, endings[e]))
+            return strlen(name) - strlen(endings[e]);
+    return 0;
+}
+
+/* Scales of keys and values are those of all attentions, or of none: runtimes then take 1. */
+static void check_kv_cache(struct audit *audit)
+{
+    bool any = false;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < audit->model.count; i++) {
+            const char *name = audit->model.tensors[i].stored->name;
+            struct audit_module m = {.length = attention_of(name)};
+            m.name = m.length > 0 ? strndup(name, m.length) : NULL;
+            audit->failed |= m.length > 0 && !m.name;
+            if (m.name && pass == 0)
+                any |= audit_part(audit, &m, "k_scale") || audit_part(audit, &m, "v_scale");
+            for (enum activation_kind k = ACTIVATION_K; m.name && any && pass == 1 && k <= ACTIVATION_V; k++)
+                check_base(audit, &m, activation_bases[k], &audit->config.kv_cache);
+            free(m.name);
+        }
+}
+
 void audit_check_activations(struct audit *audit)
 {
     const struct quant_config *config = &audit->config;
@@ -53,18 +82,6 @@ void audit_check_activations(struct audit *audit)
         if (m->group && m->codes && m->scale && m->group->has_outputs)
             check_base(audit, m, activation_bases[ACTIVATION_OUTPUT], &m->group->outputs);
     }
-    for (size_t i = 0; config->has_kv_cache && i < audit->model.count; i++) {
-        static const char *const endings[] = {".k_proj.weight", ".k_proj.weight_packed"};
-        const char *name = audit->model.tensors[i].stored->name;
-        for (int e = 0; e < 2; e++) {
-            if (!ends_with(name, endings[e]))
-                continue;
-            struct audit_module m = {.length = strlen(name) - strlen(endings[e])};
-            m.name = strndup(name, m.length);
-            audit->failed |= !m.name;
-            for (enum activation_kind k = ACTIVATION_K; m.name && k <= ACTIVATION_V; k++)
-                check_base(audit, &m, activation_bases[k], &config->kv_cache);
-            free(m.name);
-        }
-    }
+    if (config->has_kv_cache)
+        check_kv_cache(audit);
 }

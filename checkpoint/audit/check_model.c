@@ -36,26 +36,75 @@ static int64_t size_of(const struct audit *audit, const char *key)
     return audit_config_number(audit, key);
 }
 
-void audit_check_size(struct audit *audit, const struct audit_module *m, int64_t rows, int64_t columns)
+/* A row of DECODER_SHAPES, and how often a module has its numbers of rows and of columns. */
+struct decoder_shape {
+    const char *module, *size[2];
+    int64_t expected[2]; /* 0: config.json does not say */
+    size_t agree[2];
+};
+
+static struct decoder_shape *find_shape_row(struct decoder_shape *rows, size_t count, const char *module)
 {
-    static const char *const shapes[][3] = {
-#define ROW(module, rows, columns) {module, rows, columns},
+    for (size_t i = 0; i < count; i++)
+        if (ends_with(module, rows[i].module))
+            return &rows[i];
+    return NULL;
+}
+
+/* Finds the shape of a matrix as far as tensors say it without their group. */
+static bool find_matrix(const struct audit_module *m, int64_t *shape)
+{
+    const struct st_tensor *t = m->plain ? m->plain : m->codes;
+    if (!t || t->ndim != 2 || (strcmp(t->dtype, "I32") == 0 && !m->shape))
+        return false;
+    memcpy(shape, t->shape, 2 * sizeof *shape);
+    if (m->shape && m->shape->ndim == 1 && m->shape->shape[0] == 2 && strcmp(m->shape->dtype, "I64") == 0)
+        memcpy(shape, m->shape->data, 2 * sizeof *shape);
+    else if (strcmp(t->dtype, "U8") == 0)
+        shape[1] *= 2;
+    return true;
+}
+
+/* Reports a size that config.json contradicts: of the embeddings and the head always, of other matrices if another
+ * layer agrees with config.json. */
+static void check_matrix(struct audit *audit, const struct audit_module *m, const struct decoder_shape *row,
+                         const int64_t *shape)
+{
+    struct shape_words is, should;
+    int64_t wanted[2] = {shape[0], shape[1]};
+    for (int d = 0; d < 2; d++)
+        if (row->expected[d] > 0 && (row->agree[d] > 0 || !strchr(row->module, '.')))
+            wanted[d] = row->expected[d];
+    if (wanted[0] != shape[0] || wanted[1] != shape[1])
+        audit_find(audit, m, "is %s, but config.json says %s", shape_describe(2, shape, &is),
+                   shape_describe(2, wanted, &should));
+}
+
+void audit_check_sizes(struct audit *audit)
+{
+    struct decoder_shape rows[] = {
+#define ROW(name, row_count, column_count) {.module = name, .size = {row_count, column_count}},
         DECODER_SHAPES(ROW)
 #undef ROW
     };
-    for (size_t i = 0; audit->plain_decoder && i < sizeof shapes / sizeof *shapes; i++) {
-        if (!ends_with(m->name, shapes[i][0]))
-            continue;
-        const int64_t expected[2] = {size_of(audit, shapes[i][1]), size_of(audit, shapes[i][2])};
-        if ((expected[0] > 0 && rows != expected[0]) || (expected[1] > 0 && columns != expected[1])) {
-            struct shape_words is, should;
-            const int64_t shape[2] = {rows, columns};
-            const int64_t wanted[2] = {expected[0] > 0 ? expected[0] : rows, expected[1] > 0 ? expected[1] : columns};
-            audit_find(audit, m, "is %s, but config.json says %s", shape_describe(2, shape, &is),
-                       shape_describe(2, wanted, &should));
-        }
+    enum { COUNT = sizeof rows / sizeof *rows };
+    const char *type = main_type(audit);
+    if (!type || !audit_is_one_of(type, DECODER_TYPES))
         return;
-    }
+    for (size_t i = 0; i < COUNT; i++)
+        for (int d = 0; d < 2; d++)
+            rows[i].expected[d] = size_of(audit, rows[i].size[d]);
+    for (int reports = 0; reports < 2; reports++)
+        for (size_t i = 0; i < audit->module_count; i++) {
+            int64_t shape[2];
+            struct decoder_shape *row = find_shape_row(rows, COUNT, audit->modules[i].name);
+            if (!row || !find_matrix(&audit->modules[i], shape))
+                continue;
+            if (reports)
+                check_matrix(audit, &audit->modules[i], row, shape);
+            for (int d = 0; d < 2 && !reports; d++)
+                row->agree[d] += shape[d] == row->expected[d];
+        }
 }
 
 /* ---- Heads ------------------------------------------------------------------------------------------------------- */
@@ -85,6 +134,19 @@ static bool has_tensor_of(const struct model *model, const char *module)
     return false;
 }
 
+/* Returns true if the file has embeddings: it is a model, not a part of one. */
+static bool has_table(const struct audit *audit)
+{
+    for (size_t i = 0; i < audit->module_count; i++) {
+        const struct audit_module *m = &audit->modules[i];
+        const struct st_tensor *t = m->plain ? m->plain : m->codes;
+        if (t && t->ndim == 2 &&
+            architecture_kind(&audit->architectures, m->name, m->length, t->shape[0]) == MODULE_TABLE)
+            return true;
+    }
+    return false;
+}
+
 void audit_check_heads(struct audit *audit, const struct audit_targets *targets)
 {
     static const char *const names[] = {"language_model.lm_head", "model.lm_head"}; /* that transformers renames */
@@ -101,13 +163,7 @@ void audit_check_heads(struct audit *audit, const struct audit_targets *targets)
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         ignored |= audit_ignores(targets, names[i], strlen(names[i]));
-    if (group && !present && !ignored && is_tied(audit))
+    if (group && !present && has_table(audit) && !ignored && is_tied(audit))
         audit_find(audit, NULL, "lm_head shares its weight with the embeddings, but the configuration claims it: "
                                 "it is not in ignore");
-}
-
-void audit_open_model(struct audit *audit)
-{
-    const char *type = main_type(audit);
-    audit->plain_decoder = type && audit_is_one_of(type, DECODER_TYPES);
 }

@@ -9,7 +9,6 @@
 
 #include "audit/audit.h"
 #include "model/names.h"
-#include "model/fused.h"
 #include "schemes/match.h"
 
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
@@ -24,30 +23,29 @@ void audit_find(struct audit *audit, const struct audit_module *module, const ch
 
 /* ---- Tensors of a module ----------------------------------------------------------------------------------------- */
 
-const struct st_tensor *audit_part(const struct model *model, const char *module, size_t length, const char *part)
+const struct st_tensor *audit_part(const struct audit *audit, const struct audit_module *m, const char *part)
 {
-    const size_t size = length + strlen(part) + 2;
+    part = audit_part_name(audit, part);
+    const size_t size = m->length + strlen(part) + 2;
     char *name = malloc(size);
     if (!name)
         return NULL;
-    snprintf(name, size, "%.*s.%s", (int)length, module, part);
-    const struct model_tensor *found = model_find(model, name);
+    snprintf(name, size, "%.*s.%s", (int)m->length, m->name, part);
+    const struct model_tensor *found = model_find(&audit->model, name);
     free(name);
     return found ? found->stored : NULL;
 }
 
-static void find_parts(const struct model *model, struct audit_module *m)
+static void find_parts(const struct audit *audit, struct audit_module *m)
 {
-    const struct st_tensor *weight = audit_part(model, m->name, m->length, "weight");
-    const bool is_float = weight && (strcmp(weight->dtype, "BF16") == 0 || strcmp(weight->dtype, "F16") == 0 ||
-                                     strcmp(weight->dtype, "F32") == 0);
-    m->codes = audit_part(model, m->name, m->length, "weight_packed");
-    m->plain = !m->codes && is_float ? weight : NULL;
-    m->codes = m->codes ? m->codes : is_float ? NULL : weight;
-    m->scale = audit_part(model, m->name, m->length, "weight_scale");
-    m->zero_point = audit_part(model, m->name, m->length, "weight_zero_point");
-    m->global_scale = audit_part(model, m->name, m->length, "weight_global_scale");
-    m->shape = audit_part(model, m->name, m->length, "weight_shape");
+    const struct st_tensor *weight = audit_part(audit, m, "weight"), *packed = audit_part(audit, m, "weight_packed");
+    const bool is_float = weight && audit_is_one_of(weight->dtype, "BF16 F16 F32");
+    m->codes = packed && packed != weight ? packed : is_float ? NULL : weight;
+    m->plain = is_float && !m->codes ? weight : NULL;
+    m->scale = audit_part(audit, m, "weight_scale");
+    m->zero_point = audit_part(audit, m, "weight_zero_point");
+    m->global_scale = audit_part(audit, m, "weight_global_scale");
+    m->shape = audit_part(audit, m, "weight_shape");
 }
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
@@ -156,8 +154,6 @@ static bool belongs(struct audit *audit, const struct audit_targets *t, struct a
     m->group = audit_group_of(t, audit, m->name, m->length, &by_class);
     const bool norm = m->length >= 4 && strcmp(m->name + m->length - 4, "norm") == 0;
     const bool claimed = m->group && !ignored && !norm && (!by_class || is_linear(audit, m));
-    if (m->plain && m->plain->ndim == 2)
-        audit_check_size(audit, m, m->plain->shape[0], m->plain->shape[1]);
     if (m->codes && (m->scale || claimed)) {
         if (ignored || !m->group)
             audit_find(audit, m, "is quantized, but the configuration %s",
@@ -172,9 +168,11 @@ static bool belongs(struct audit *audit, const struct audit_targets *t, struct a
 /* Reports tensors of quantized modules that no loader of compressed-tensors reads. */
 static void check_names(struct audit *audit)
 {
-    static const char known[] = "weight weight_packed weight_scale weight_zero_point weight_global_scale weight_shape "
-                                "weight_g_idx input_scale input_zero_point input_global_scale output_scale "
-                                "output_zero_point output_global_scale";
+    const char *known = audit->modelopt
+                            ? "weight weight_scale weight_scale_2 input_scale output_scale"
+                            : "weight weight_packed weight_scale weight_zero_point weight_global_scale weight_shape "
+                              "weight_g_idx input_scale input_zero_point input_global_scale output_scale "
+                              "output_zero_point output_global_scale";
     for (size_t i = 0, k = 0; i < audit->module_count; i++) {
         const struct audit_module *m = &audit->modules[i];
         while (k < audit->model.count && strcmp(audit->model.tensors[k].stored->name, m->name) < 0)
@@ -186,7 +184,8 @@ static void check_names(struct audit *audit)
             if (*part++ == '.' && !strchr(part, '.') && !audit_is_one_of(part, known) &&
                 (strncmp(part, "weight", 6) == 0 || strncmp(part, "input_", 6) == 0 ||
                  strncmp(part, "output_", 7) == 0 || audit_is_one_of(part, "qweight qzeros scales g_idx")))
-                audit_find(audit, m, "has %s, which no loader of compressed-tensors reads", part);
+                audit_find(audit, m, "has %s, which no loader of %s reads", part,
+                           audit->modelopt ? "Model-Optimizer" : "compressed-tensors");
         }
     }
 }
@@ -198,15 +197,20 @@ int audit_list_modules(struct audit *audit, struct fail *f)
     if (status == QOBS_OK)
         status = collect(audit, f);
     for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
-        find_parts(&audit->model, &audit->modules[i]);
+        find_parts(audit, &audit->modules[i]);
     if (status == QOBS_OK) {
+        audit_check_sizes(audit);
         audit_check_heads(audit, &targets);
         audit_check_experts(audit);
         audit_check_stacked(audit, &targets);
     }
+    for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
+        audit->modules[i].quantized = belongs(audit, &targets, &audit->modules[i]);
+    if (status == QOBS_OK && !audit->is_output)
+        status = audit_check_sets(audit, true, f);
     size_t kept = 0;
     for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++) {
-        if (belongs(audit, &targets, &audit->modules[i]))
+        if (audit->modules[i].quantized)
             audit->modules[kept++] = audit->modules[i];
         else
             free(audit->modules[i].name);
@@ -216,42 +220,5 @@ int audit_list_modules(struct audit *audit, struct fail *f)
         check_names(audit);
     }
     free_targets(&targets);
-    return status;
-}
-
-/* ---- Sets -------------------------------------------------------------------------------------------------------- */
-
-int audit_check_sets(struct audit *audit, struct fail *f)
-{
-    const size_t count = audit->module_count;
-    char **names = calloc(count + 1, sizeof *names);
-    size_t *set = malloc((count + 1) * sizeof *set);
-    int status = names && set ? QOBS_OK : NO_MEMORY(f, "the fused sets");
-    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
-        const size_t size = audit->modules[i].length + sizeof ".weight";
-        names[i] = malloc(size);
-        if (names[i])
-            snprintf(names[i], size, "%s.weight", audit->modules[i].name);
-        else
-            status = NO_MEMORY(f, "the fused sets");
-    }
-    const char *const *const all = (const char *const *)names;
-    if (status == QOBS_OK && fused_sets(all, count, FUSED_VLLM, &audit->architectures, set, f) != 0)
-        status = QOBS_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
-        const struct audit_module *m = &audit->modules[i], *first = &audit->modules[set[i]];
-        if (set[i] == i || !m->global_scale || !first->global_scale || !m->sound || !first->sound)
-            continue;
-        float own, other;
-        memcpy(&own, m->global_scale->data, sizeof own);
-        memcpy(&other, first->global_scale->data, sizeof other);
-        if (!(own == other))
-            audit_find(audit, m, "has the global scale %g, but %s, with which it runs as one matrix, has %g",
-                       (double)own, first->name, (double)other);
-    }
-    for (size_t i = 0; names && i < count; i++)
-        free(names[i]);
-    free(names);
-    free(set);
     return status;
 }

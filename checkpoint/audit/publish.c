@@ -20,7 +20,7 @@ static int audit_output(const char *directory, const struct publish_options *opt
 {
     const qobs_checkpoint_audit_args args = {
         .struct_size = sizeof args, .checkpoint = directory, .runtime = options->runtime};
-    struct audit audit = {.args = &args, .headers_only = true};
+    struct audit audit = {.args = &args, .is_output = true};
     pthread_mutex_init(&audit.lock, NULL);
     int status = audit_run(&audit, f);
     if (status != QOBS_OK && options->compatible && audit.model.count > 0)

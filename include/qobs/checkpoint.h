@@ -125,18 +125,20 @@ QOBS_API int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qob
 /** Arguments of qobs_checkpoint_audit. Members that are not described as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_audit_args {
     size_t struct_size;          /**< sizeof(qobs_checkpoint_audit_args) */
-    const char *checkpoint;      /**< needed: directory of a quantized model in the format of compressed-tensors */
+    const char *checkpoint;      /**< needed: directory of a quantized model */
     const char *against;         /**< directory of the model before it was quantized, for the error of each layer */
     const qobs_runtime *runtime; /**< NULL: the calling thread */
     size_t *findings;            /**< receives the number of findings */
     char **report;               /**< receives a JSON text with layers and findings; the caller frees it with free() */
 } qobs_checkpoint_audit_args;
 
-/** Checks a quantized checkpoint of anybody: tensors that are missing or have other dtypes and shapes than
- * quantization_config says, scales that are 0, negative, infinite or NaN, global scales that differ between layers that
- * vLLM runs as one matrix, modules that the configuration claims and that are not quantized, and codes that use less
- * than half of their range. Reads every quantized weight once. Returns OK with the number of findings.
- * Fails with INVALID_ARGUMENT if the directory cannot be read as a checkpoint of compressed-tensors.
+/** Checks a quantized checkpoint of anybody, in the format of compressed-tensors or with the names of Model-Optimizer
+ * (FP8, NVFP4): tensors that are missing, unknown or have other dtypes and shapes than the configuration says, scales
+ * that are 0, negative, infinite or NaN, schemes and global scales that differ between layers that vLLM runs as one
+ * matrix, modules and tied heads that the configuration claims and that are not quantized, experts that are quantized
+ * in part, sizes that config.json contradicts, and codes that use less than half of their range. Reads every quantized
+ * weight once. Returns OK with the number of findings.
+ * Fails with INVALID_ARGUMENT if the directory cannot be read as such a checkpoint.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error);
 

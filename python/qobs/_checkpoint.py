@@ -230,7 +230,7 @@ def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) 
 
 
 def audit(checkpoint_dir: Any, against: Any = None, *, threads: int | None = None) -> dict[str, Any]:
-    """Checks a quantized checkpoint of anybody in the format of compressed-tensors.
+    """Checks a quantized checkpoint of anybody in the format of compressed-tensors or of Model-Optimizer.
 
     against: the model before it was quantized, for the error of each layer. Returns {"findings": [{"module",
     "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory

@@ -14,6 +14,8 @@ the version. The policy of a case says what else is right:
   either     one of these, or any success if upstream fails
   nonfinite  refused, because NaN and infinity are refused
 
+The audit finds nothing in an output, but in those of FAULTS.
+
 Ends with `N passed, N failed`.
 """
 import argparse
@@ -29,6 +31,14 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+
+# Outputs of upstream that a loader reads wrongly: the case, and a word of every finding in it.
+FAULTS = {"moe_gate_up_NVFP4A16": "global scale",  # w1 and w3 of an expert run as one matrix
+          "moe_fused_NVFP4A16": "global scale",
+          "mla_NVFP4A16": "global scale",
+          "moe_fused_part_ignored": "experts",  # one of three experts is left out
+          "second_run_W4A16": "claims it",  # the ignore list of the second run is lost
+          **{f"v_huge_{dtype}_W4A16_ASYM": "finite" for dtype in ("bf16", "f16", "f32")}}  # a scale of infinity
 
 
 def digest(data):
@@ -77,8 +87,9 @@ def problem_of(case, qobs, extra, models, scratch):
     if "config" in case:
         (scratch / "config.json").write_text(json.dumps(case["config"]))
         options += ["--config", str(scratch / "config.json")]
+    report = scratch / "report.json"
     command = [*qobs, "quantize", str(models / case["model"]), "--compat", "llm-compressor", "--quiet", *extra, *options,
-               "-o", str(out)]
+               "-o", str(out), "--json", str(report)]
     run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600)
     said = run.stderr.strip()[:200]
     if run.returncode not in (0, 2):
@@ -89,6 +100,10 @@ def problem_of(case, qobs, extra, models, scratch):
         return None if run.returncode == 2 else "went through"
     if run.returncode == 2:
         return None if case["policy"] == "either" else f"refused: {said}"
+    found = [f["finding"] for f in json.loads(report.read_text())["findings"]]
+    word = FAULTS.get(case["name"])
+    if bool(found) != bool(word) or not all(word in f for f in found):
+        return f"the audit finds {found}"
     return differences(case, out) if "files" in case else None
 
 

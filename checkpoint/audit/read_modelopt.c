@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Configurations of Model-Optimizer: quantization_config with a quant_algo in config.json, or hf_quant_config.json. Its
+ * tensors are those of compressed-tensors under other names. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "files/json.h"
+#include "files/mapped.h"
+
+/* Values of quant_algo, and the schemes of compressed-tensors with the same tensors. */
+static const char *const algorithms[][2] = {
+    {"FP8", "FP8"}, {"NVFP4", "NVFP4"}, {"NVFP4_AWQ", "NVFP4"}, {"W4A16_NVFP4", "NVFP4A16"}};
+
+const char *audit_part_name(const struct audit *audit, const char *part)
+{
+    static const char *const names[][2] = {{"weight_packed", "weight"},
+                                           {"weight_global_scale", "weight_scale_2"},
+                                           {"input_global_scale", "input_scale"}};
+    for (size_t i = 0; audit->modelopt && i < sizeof names / sizeof *names; i++)
+        if (strcmp(part, names[i][0]) == 0)
+            return names[i][1];
+    return part;
+}
+
+/* Adds a name with `*` for any text to the ignored ones. */
+static int add_ignored(struct quant_config *config, const char *name, struct fail *f)
+{
+    char pattern[1024] = "re:";
+    size_t n = 3;
+    for (const char *p = name; *p && n + 4 < sizeof pattern; p++) {
+        if (*p == '*')
+            pattern[n++] = '.';
+        else if (strchr(".[]()+?^$|\\{}", *p))
+            pattern[n++] = '\\';
+        pattern[n++] = *p;
+    }
+    snprintf(pattern + n, sizeof pattern - n, "$");
+    return quant_config_add_ignore(config, strchr(name, '*') ? pattern : name, f) == 0 ? QOBS_OK
+                                                                                       : QOBS_ERROR_OUT_OF_MEMORY;
+}
+
+static int read_algorithm(struct audit *audit, const json_object *quantization, const char *where, struct fail *f)
+{
+    struct json_words words;
+    const json_object *algorithm = json_get(quantization, "quant_algo");
+    const char *scheme = NULL;
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        if (json_is_string(algorithm) && strcmp(json_text(algorithm), algorithms[i][0]) == 0)
+            scheme = algorithms[i][1];
+    if (!scheme)
+        return INVALID(f, "%s: quant_algo is %s; FP8, NVFP4, NVFP4_AWQ and W4A16_NVFP4 are read", where,
+                       json_describe(algorithm, &words));
+    if (quant_config_add_scheme(&audit->config, scheme, NULL, 0, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    static const char *const keys[] = {"ignore", "exclude_modules"};
+    for (size_t k = 0; k < 2; k++)
+        json_each(item, json_get(quantization, keys[k])) if (json_is_string(item.value))
+            RETURN_IF_NOT_OK(add_ignored(&audit->config, json_text(item.value), f));
+    audit->modelopt = true;
+    return QOBS_OK;
+}
+
+int audit_read_modelopt(struct audit *audit, bool *found, struct fail *f)
+{
+    static const char name[] = "hf_quant_config.json";
+    const json_object *config = json_get(audit->model.config, "quantization_config");
+    char path[4096];
+    struct mapped map;
+    json_object *root = NULL;
+    *found = json_get(config, "quant_algo") != NULL;
+    if (*found)
+        return read_algorithm(audit, config, audit->model.config_path, f);
+    bool there = false;
+    for (size_t i = 0; !config && i < audit->model.tree.count; i++)
+        there |= strcmp(audit->model.tree.files[i].path, name) == 0;
+    if (!there || (size_t)snprintf(path, sizeof path, "%s/%s", audit->model.tree.root, name) >= sizeof path)
+        return QOBS_OK;
+    *found = true;
+    if (mapped_open(&map, path, f) != 0)
+        return QOBS_ERROR_SYSTEM;
+    int status = json_parse(&root, path, "configuration", map.data, map.size, f) == 0 ? QOBS_OK
+                                                                                      : QOBS_ERROR_INVALID_ARGUMENT;
+    mapped_close(&map);
+    if (status == QOBS_OK)
+        status = read_algorithm(audit, json_get(root, "quantization"), name, f);
+    json_object_put(root);
+    return status;
+}
