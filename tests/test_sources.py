@@ -129,6 +129,23 @@ def test_summary():
     check(p.returncode == 0 and "dequantized first, FP8: 1\n" in p.stdout, "the summary", p.stdout + p.stderr)
 
 
+def test_modelopt_file():
+    """hf_quant_config.json describes the quantization, too, and disappears with it."""
+    make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, f"{Q}.input_scale": SCALE})
+    for algorithm in ("FP8", "W4A16_AWQ"):
+        quantization = {"quant_algo": algorithm, "exclude_modules": ["lm_head"], "kv_cache_quant_algo": None}
+        write("in/hf_quant_config.json", json.dumps({"producer": {"name": "modelopt"}, "quantization": quantization}).encode())
+        if algorithm == "FP8":
+            equal(sorted(n[len(Q):] for n in run(algorithm, scheme="W8A16")), [".weight_packed", ".weight_scale", ".weight_shape"],
+                  "ModelOpt's FP8 is quantized anew")
+            check(not os.path.exists("out/hf_quant_config.json"), "hf_quant_config.json is not copied")
+    shutil.rmtree("out")
+    refused("AWQ in hf_quant_config.json", quantize("in", "-o", "out"), 2, "hf_quant_config.json", "W4A16_AWQ")
+    shutil.rmtree("in")
+    make("in", {f"{Q}.weight": tensor([128, 128], 1)}, quantization={"group_size": 64, "bits": 4})
+    refused("MLX", quantize("in", "-o", "out"), 2, "quant_method")
+
+
 def test_attention_scales():
     """Scales of keys and values disappear with the configuration that describes them."""
     make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, "model.layers.0.self_attn.k_scale": SCALE,

@@ -15,8 +15,8 @@ static const char *const language_keys[] = {
     "text_config",    "llm_config",     "language_config", "language_model_config",
     "thinker_config", "decoder_config", "decoder"};
 
-/* Keys of a description of the quantization. */
-static const char *const quantization_keys[] = {"quantization_config", "compression_config"};
+/* Keys of a description of the quantization; the last one is ModelOpt's and MLX's. */
+static const char *const quantization_keys[] = {"quantization_config", "compression_config", "quantization"};
 
 static bool is_one_of(const char *key, const char *const *keys, size_t count)
 {
@@ -67,7 +67,7 @@ static int add_below(struct model *m, size_t index, struct fail *f)
 /* Puts the ranks in order and keeps the order of the file among equals. */
 static int sort_by_rank(struct model *m, struct fail *f)
 {
-    struct model_config *sorted = malloc(m->config_count * sizeof *sorted);
+    struct model_config *sorted = malloc((m->config_count + 1) * sizeof *sorted);
     size_t n = 0;
     if (!sorted)
         return NO_MEMORY(f, "the configurations");
@@ -82,9 +82,10 @@ static int sort_by_rank(struct model *m, struct fail *f)
 
 int model_list_configs(struct model *model, struct fail *f)
 {
-    if (!model->config)
-        return QOBS_OK;
-    RETURN_IF_NOT_OK(add(model, "", model->config, 1, f));
+    if (model->config)
+        RETURN_IF_NOT_OK(add(model, "", model->config, 1, f));
+    if (model->hf_quant_config)
+        RETURN_IF_NOT_OK(add(model, HF_QUANT_CONFIG, model->hf_quant_config, 2, f));
     for (size_t i = 0; i < model->config_count; i++)
         RETURN_IF_NOT_OK(add_below(model, i, f));
     return sort_by_rank(model, f);

@@ -208,24 +208,31 @@ static int list_unnamed(struct model *m, struct fail *f)
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
 
-static int read_config(struct model *m, struct fail *f)
+static int read_json(json_object **root, const struct model *m, const char *relative, struct fail *f)
 {
     struct mapped map;
-    m->config_path = source_tree_find(&m->tree, "config.json")   ? "config.json"
-                     : source_tree_find(&m->tree, "params.json") ? "params.json"
-                                                                 : NULL;
-    if (!m->config_path)
-        return QOBS_OK;
-    char *path = path_below(m->tree.root, m->config_path);
+    char *path = path_below(m->tree.root, relative);
     if (!path)
         return NO_MEMORY(f, "a path");
     int result = mapped_open(&map, path, f);
     free(path);
     if (result != 0)
         return QOBS_ERROR_SYSTEM;
-    result = json_parse(&m->config, map.path, "configuration", map.data, map.size, f);
+    result = json_parse(root, map.path, "configuration", map.data, map.size, f);
     mapped_close(&map);
     return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+static int read_configs(struct model *m, struct fail *f)
+{
+    m->config_path = source_tree_find(&m->tree, "config.json")   ? "config.json"
+                     : source_tree_find(&m->tree, "params.json") ? "params.json"
+                                                                 : NULL;
+    if (m->config_path)
+        RETURN_IF_NOT_OK(read_json(&m->config, m, m->config_path, f));
+    if (source_tree_find(&m->tree, HF_QUANT_CONFIG))
+        RETURN_IF_NOT_OK(read_json(&m->hf_quant_config, m, HF_QUANT_CONFIG, f));
+    return model_list_configs(m, f);
 }
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
@@ -242,8 +249,7 @@ static int open_parts(struct model *m, struct fail *f)
     RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_without_index(m, f));
     RETURN_IF_NOT_OK(sort_tensors(m, f));
     RETURN_IF_NOT_OK(list_unnamed(m, f));
-    RETURN_IF_NOT_OK(read_config(m, f));
-    return model_list_configs(m, f);
+    return read_configs(m, f);
 }
 
 int model_open(struct model *model, const char *directory, struct fail *f)
@@ -271,6 +277,7 @@ void model_close(struct model *model)
         free(model->configs[i].path);
     free(model->configs);
     json_object_put(model->config);
+    json_object_put(model->hf_quant_config);
     source_tree_free(&model->tree);
     *model = (struct model){0};
 }

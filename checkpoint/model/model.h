@@ -9,6 +9,8 @@
 #include "files/source_tree.h"
 #include "files/status.h"
 
+#define HF_QUANT_CONFIG "hf_quant_config.json" /* the file in which ModelOpt describes the quantization */
+
 struct model_shard {
     const char *path; /* relative to the root; belongs to the tree */
     struct st_file file;
@@ -22,7 +24,7 @@ struct model_tensor {
 
 /* config.json, or an object in it: text_config of a model that sees, thinker_config.text_config of one that speaks. */
 struct model_config {
-    char *path; /* keys joined by dots; "": config.json itself */
+    char *path; /* keys joined by dots; "": config.json itself; HF_QUANT_CONFIG */
     json_object *object;
     int rank; /* 0: of the language model, 1: config.json itself, 2: of another part */
 };
@@ -37,6 +39,7 @@ struct model {
     const char *index;            /* path of the index, relative to the root; NULL: none */
     const char *config_path;      /* "config.json" or "params.json"; NULL: none */
     json_object *config;          /* contents of that file, numbers with their text; NULL: none */
+    json_object *hf_quant_config; /* contents of HF_QUANT_CONFIG; NULL: none */
     struct model_config *configs; /* it and its sub-configurations, the language model's first */
     size_t config_count;
     size_t omitted_count; /* tensors in shards that the index does not name */

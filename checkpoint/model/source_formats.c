@@ -199,9 +199,13 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
 {
     const struct st_tensor *stored = beside(model, codes, "weight_shape");
     struct shape_words words;
-    if (!stored || strcmp(stored->dtype, "I64") != 0 || elements(stored) != 2)
+    if (!stored || !is_one_of(stored->dtype, "I64 I32") || elements(stored) != 2)
         return INVALID(f, "tensor '%.150s': its weight_shape, I64 [2], is not there", codes->name);
-    memcpy(shape, stored->data, 2 * sizeof *shape);
+    const int32_t *narrow = stored->data;
+    if (strcmp(stored->dtype, "I64") == 0)
+        memcpy(shape, stored->data, 2 * sizeof *shape);
+    else
+        memcpy(shape, (const int64_t[]){narrow[0], narrow[1]}, 2 * sizeof *shape);
     c->bits = shape[0] == codes->shape[0] && shape[1] > 0 && shape[1] <= INT64_MAX / 8
                   ? fit_bits(hints, shape[1], codes->shape[1])
                   : 0;
@@ -401,9 +405,12 @@ static int check_config(const struct model *m, const struct model_config *config
     struct json_words words;
     if (!quantization)
         return QOBS_OK;
-    snprintf(where, sizeof where, "%.300s/%s: %.100s%squantization_config", m->tree.root, m->config_path, config->path,
-             *config->path ? ": " : "");
-    if (config->object != m->config)
+    if (config->object == m->hf_quant_config)
+        snprintf(where, sizeof where, "%.300s/%s: quantization", m->tree.root, HF_QUANT_CONFIG);
+    else
+        snprintf(where, sizeof where, "%.300s/%s: %.100s%squantization_config", m->tree.root, m->config_path,
+                 config->path, *config->path ? ": " : "");
+    if (config->object != m->config && config->object != m->hf_quant_config)
         return INVALID(f,
                        "%s: describes a part of the model, with the quant_method %s; one at the top of the file is "
                        "read. If it is moved there, the model can be quantized again",

@@ -9,13 +9,17 @@
 #include <string.h>
 
 #include "files/json.h"
+#include "model/fused.h"
 #include "schemes/match.h"
 
-/* Returns quantization_config with groups at the top of config.json; NULL: none. */
+/* Returns the quantization_config of compressed-tensors at the top of config.json; NULL: none. ModelOpt's has groups,
+ * too; upstream does not tell them apart. */
 static const json_object *find_config(const struct quantize_run *run)
 {
     const json_object *config = json_get(run->model.config, "quantization_config");
-    return json_get(config, "config_groups") ? config : NULL;
+    const bool own = strcmp(json_text_of(config, "quant_method"), "compressed-tensors") == 0;
+    const bool known = own || run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    return known && json_get(config, "config_groups") ? config : NULL;
 }
 
 static int make_matcher(struct matcher **matcher, const json_object *list, struct fail *f)
@@ -243,7 +247,10 @@ int earlier_merge(struct quantize_run *run, struct fail *f)
         kept |= keep;
         dequantized |= !keep;
     }
-    weights_sort(&run->weights);
+    if (kept && !compatible) { /* names have changed */
+        weights_sort(&run->weights);
+        RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
+    }
     for (size_t i = 0; i < run->model.config_count; i++)
         described |= model_config_quantization(&run->model.configs[i]) != NULL;
     if (config && !(dequantized && (compatible || !kept)) && !(run->earlier = json_copy(config)))

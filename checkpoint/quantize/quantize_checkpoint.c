@@ -182,9 +182,8 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     architectures_find(&run->architectures, &run->model);
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
-    if (a->compat == QOBS_COMPAT_VLLM) {
+    if (a->compat == QOBS_COMPAT_VLLM)
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
-    }
     RETURN_IF_NOT_OK(earlier_merge(run, f));
     RETURN_IF_NOT_OK(check_sets(run, f)); /* the list keeps its order from here */
     mark_used_groups(run);

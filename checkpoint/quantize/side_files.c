@@ -18,7 +18,8 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
         const char *path = tree->files[i].path;
         const bool rewritten = ends_with(path, ".safetensors") ||
                                (run->model.index && strcmp(path, run->model.index) == 0) ||
-                               (run->model.config_path && strcmp(path, run->model.config_path) == 0);
+                               (run->model.config_path && strcmp(path, run->model.config_path) == 0) ||
+                               (run->args->compat == QOBS_COMPAT_VLLM && strcmp(path, HF_QUANT_CONFIG) == 0);
         if (rewritten)
             continue;
         const size_t size = strlen(tree->root) + strlen(path) + 2;
