@@ -141,10 +141,13 @@ def test_targets():
 
 
 def test_compatible():
-    """--compat llm-compressor writes `ignore` as it was given."""
-    make("in", {f"{n}.weight": tensor([128, 128], 1) for n in ("model.embed_tokens", LAYER)})
-    quantize("in", "-o", "out", "--replace", "--compat", "llm-compressor", scheme="W8A8")
-    equal(json.loads(read("out/config.json"))["quantization_config"]["ignore"], [], "ignore")
+    """--compat llm-compressor writes `ignore` as it was given, and warns of what does not load."""
+    for kind, names, words in (("llama", ["model.embed_tokens", LAYER], ["lm_head", "embeddings", "embed_tokens"]),
+                               ("gpt2", ["transformer.h.0.mlp.c_fc"], ["Conv1D", "c_fc"])):
+        make("in", {f"{n}.weight": tensor([128, 128], 1) for n in names}, model_type=kind, tie_word_embeddings=True)
+        p = quantize("in", "-o", "out", "--replace", "--compat", "llm-compressor", scheme="W8A8")
+        equal(json.loads(read("out/config.json"))["quantization_config"]["ignore"], [], "ignore")
+        check(p.returncode == 0 and all(w in p.stderr for w in words), f"{kind}: warns of {words}", p.stderr)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,29 @@ static void add_expert_warning(json_object *warnings, const struct quantize_run 
     }
 }
 
+/* Names modules that model_free_ptq quantizes although no loader has quantized ones of their class. */
+static void add_class_warning(json_object *warnings, const struct quantize_run *run)
+{
+    const struct weight *first = NULL;
+    size_t count = 0;
+    char text[512];
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        const enum module_kind kind = architecture_kind(&run->architectures, w->name, w->module, w->shape[0]);
+        if (w->reason == WEIGHT_TAKEN && w->ndim == 2 && (kind == MODULE_TABLE || kind == MODULE_CONV1D) &&
+            count++ == 0)
+            first = w;
+    }
+    if (count == 0)
+        return;
+    snprintf(text, sizeof text,
+             "%zu embeddings or Conv1D are quantized, such as '%.300s', which transformers does not "
+             "load; --ignore leaves them out",
+             count, first->name);
+    make_printable(text);
+    json_append_text(warnings, text);
+}
+
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
@@ -159,6 +182,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     }
     add_importance_warning(warnings, run);
     add_expert_warning(warnings, run);
+    add_class_warning(warnings, run);
     if (run->mixed_sets.count > 0)
         json_append_text(warnings, run->mixed_sets.warning.message);
     if (!run->model.config_path)
