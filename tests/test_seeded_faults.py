@@ -10,6 +10,7 @@ reached), vLLM 54444 (global scales that are missing), vLLM 55073 (global scales
 """
 import json
 import math
+import os
 import random
 import shutil
 import struct
@@ -46,7 +47,7 @@ def parts(path):
 
 def make_sound():
     """Writes the checkpoint in both spellings: the directories "ct" and "modelopt"."""
-    cli.os.makedirs("in")
+    os.makedirs("in")
     tensors = {m + ".weight": numbers(H, H) for m in MODULES}
     tensors |= {"model.embed_tokens.weight": numbers(64, H), "model.norm.weight": numbers(H)}
     tensors |= {f"model.layers.{i}.mlp.gate.weight": numbers(EXPERTS, H) for i in range(2)}
