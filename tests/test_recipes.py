@@ -148,7 +148,56 @@ def test_formats_that_are_given():
             "mxfp8-quantized", "pack-quantized")
 
 
+OBSERVERS = {
+    "weight_observer": ("QuantizationModifier: {scheme: W4A16, weight_observer: memoryless_mse}\n", "memoryless_mse"),
+    "an observer of weights": ("QuantizationModifier: {scheme: W4A16, observer: {weights: mse, input: mse}}\n", "memoryless_mse"),
+    "observers of groups": (json.dumps({"QuantizationModifier": {"weight_observer": "memoryless_mse", "config_groups": {
+        "g": {"targets": ["Linear"], "weights": {**W4, "observer": "static_minmax"}}}}}), "memoryless_mse"),
+    "an observer of inputs that are not quantized": ("QuantizationModifier: {scheme: W4A16, input_observer: mse}\n", None)}
+
+
+def test_observers():
+    make_model("in", layers=1)
+    for what, (text, wanted) in OBSERVERS.items():
+        run = as_recipe(text)
+        equal(run.returncode, 0, f"{what} {run.stderr}")
+        group, = config()["config_groups"].values()
+        equal(group["weights"]["observer"], wanted, what)
+    equal(as_recipe("QuantizationModifier: {scheme: FP8_DYNAMIC, input_observer: mse}\n").returncode, 0, "dynamic inputs")
+    group, = config()["config_groups"].values()
+    equal(group["input_activations"]["observer"], None, "dynamic inputs have no observer")
+    run = as_recipe("QuantizationModifier: {scheme: W4A16, bypass_divisibility_checks: false, start: null}\n")
+    equal((run.returncode, run.stderr), (0, ""), "checks that are not left out")
+    run = as_recipe("QuantizationModifier: {scheme: W4A16, bypass_divisibility_checks: true, end: 1.0}\n")
+    check(run.returncode == 0 and "bypass_divisibility_checks" in run.stderr and "end" in run.stderr, "notes", run.stderr)
+
+
+def test_cache_alone():
+    make_model("in", layers=1)
+    states = {f"model.layers.0.self_attn.{n}_states": ("F32", [1, 2, 3, 4], cli.pack("F32", [float(i) for i in range(24)]))
+              for n in "kv"}
+    write("acts.safetensors", cli.st_bytes(states))
+    scheme = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
+    text = json.dumps({"QuantizationModifier": {"kv_cache_scheme": scheme}})
+    write("recipe", text.encode())
+    run = quantize("--recipe", "recipe", "--activations", "acts.safetensors")
+    equal((run.returncode, run.stderr), (0, ""), "a recipe for the key/value cache alone")
+    before, after = cli.st_read("in/model.safetensors")[0], cli.st_read("out/model.safetensors")[0]
+    equal({k: v for k, v in after.items() if not k.endswith("_scale")}, before, "no weight is quantized")
+    equal(sorted(k for k in after if k.endswith("_scale")),
+          [f"model.layers.0.self_attn.{n}_scale" for n in "kv"], "the scales of keys and values")
+    written = config()
+    equal((written["config_groups"], written["format"], written["kv_cache_scheme"]["num_bits"]), ({}, "dense", 8), "the scheme")
+    equal(cli.run("audit", "out").returncode, 0, "the audit")
+    write("recipe", b"QuantizationModifier: {scheme: W4A16, kv_cache_scheme: " + json.dumps(scheme).encode() + b"}")
+    equal(quantize("--recipe", "recipe", "--activations", "acts.safetensors").returncode, 0, "a scheme and a cache")
+    check(config()["kv_cache_scheme"] and packed(), "both are written", config())
+
+
 REFUSED = [
+    ("observers twice", "QuantizationModifier: {scheme: W4A16, weight_observer: mse, observer: {input: mse}}\n", ["observer"]),
+    ("an observer of nothing", "QuantizationModifier: {scheme: W4A16, observer: {queries: mse}}\n", ["queries", "weights"]),
+    ("an observer that is no text", "QuantizationModifier: {scheme: W4A16, weight_observer: 3}\n", ["weights"]),
     ("no modifier", "a: 1\n", ["QuantizationModifier"]),
     ("a list of members", "QuantizationModifier:\n  - a\n", ["no mapping"]),
     ("another modifier", "GPTQModifier: {scheme: W4A16}\n", ["GPTQModifier"]),

@@ -180,6 +180,8 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
                  run->activations.filled);
         json_append_text(warnings, text);
     }
+    for (size_t i = 0; i < run->config.note_count; i++)
+        json_append_text(warnings, run->config.notes[i]);
     add_importance_warning(warnings, run);
     add_expert_warning(warnings, run);
     add_class_warning(warnings, run);
@@ -202,6 +204,7 @@ char *report_make(const struct quantize_run *run)
     }
     json_put_count(report, "bytes_before", run->model.bytes);
     json_put_count(report, "bytes_after", run->layout.data_bytes);
+    json_put_count(report, "activation_scales", run->activations.count);
     json_object *layers = json_put_array(report, "layers");
     json_object *left_out = json_put_array(report, "left_out");
     json_object *warnings = json_put_array(report, "warnings");

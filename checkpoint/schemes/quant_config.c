@@ -58,6 +58,11 @@ int quant_config_add_ignore(struct quant_config *config, const char *entry, stru
     return add_text(&config->ignore, &config->ignore_count, entry, f);
 }
 
+int quant_config_add_note(struct quant_config *config, const char *note, struct fail *f)
+{
+    return add_text(&config->notes, &config->note_count, note, f);
+}
+
 static int unknown_scheme(const char *scheme, struct fail *f)
 {
     char known[400] = "";
@@ -186,8 +191,9 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
     const json_object *groups = json_get(json, "config_groups");
     const json_object *ignore = json_get(json, "ignore");
     const json_object *kv_cache = json_get(json, "kv_cache_scheme");
-    if (!json_is_object(groups) || json_count(groups) == 0)
-        return fail(f, "%s: has no config_groups; an object with a group at least is needed", where);
+    if (config->group_count == 0 && !kv_cache && (!json_is_object(groups) || json_count(groups) == 0))
+        return fail(f, "%s: has no config_groups; an object with a group at least, or a kv_cache_scheme, is needed",
+                    where);
     json_each(item, groups)
     {
         if (read_group(config, item.key, item.value, where, f) != 0)
@@ -358,14 +364,15 @@ static int check_weights(const struct quant_group *g, struct fail *f)
     return 0;
 }
 
-static int rename_observer(struct quant_args *a, struct fail *f)
+/* A weight is observed once, so that the moving averages of minmax and mse are those of one batch. model_free_ptq has
+ * the name static_mse, which no observer has. */
+static int rename_observer(struct quant_args *a, qobs_compat compat, struct fail *f)
 {
-    if (!a->observer || (strcmp(a->observer, "minmax") != 0 && strcmp(a->observer, "mse") != 0))
+    const bool mse = a->observer && strcmp(a->observer, "mse") == 0;
+    if (!a->observer || (strcmp(a->observer, "minmax") != 0 && !mse))
         return 0;
-    char name[32];
-    snprintf(name, sizeof name, "static_%s", a->observer);
     free(a->observer);
-    a->observer = strdup(name);
+    a->observer = strdup(!mse ? "static_minmax" : compat == QOBS_COMPAT_VLLM ? "memoryless_mse" : "static_mse");
     return a->observer ? 0 : fail(f, "no memory for a scheme");
 }
 
@@ -376,7 +383,7 @@ static enum quant_dtype zero_point_dtype(const struct quant_args *a)
 
 int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f)
 {
-    if (config->group_count == 0)
+    if (config->group_count == 0 && !config->has_kv_cache)
         return fail(f, "no group of targets: a scheme, a configuration or a recipe is needed");
     for (size_t i = 0; i < config->group_count; i++) {
         struct quant_group *g = &config->groups[i];
@@ -384,7 +391,7 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
             return fail(f, "%s: has no scheme for weights", g->name);
         if (g->target_count == 0 && add_text(&g->targets, &g->target_count, "Linear", f) != 0)
             return -1;
-        if (fit_strategy(&g->weights, g->name, f) != 0 || rename_observer(&g->weights, f) != 0)
+        if (fit_strategy(&g->weights, g->name, f) != 0 || rename_observer(&g->weights, compat, f) != 0)
             return -1;
         if (finish_format(g, config->format, compat, f) != 0 || check_weights(g, f) != 0)
             return -1;
@@ -424,6 +431,7 @@ static void free_texts(char **list, size_t count)
 void quant_config_clear_ignore(struct quant_config *config)
 {
     free_texts(config->ignore, config->ignore_count);
+    free_texts(config->notes, config->note_count);
     config->ignore = NULL;
     config->ignore_count = 0;
 }

@@ -41,6 +41,8 @@ struct quant_config {
     enum quant_format format; /* of groups that have none of their own; NONE: by their schemes */
     char **ignore;            /* as given, then what was found (choose_list_ignored) */
     size_t ignore_count;
+    char **notes; /* what a recipe says and what changes nothing */
+    size_t note_count;
     bool ignore_is_complete; /* it has what an earlier configuration ignores; upstream has the earlier list alone */
     bool has_kv_cache;
     struct quant_args kv_cache;
@@ -57,11 +59,14 @@ void quant_config_clear_ignore(struct quant_config *config);
 /* Adds an entry to the ignore list. */
 int quant_config_add_ignore(struct quant_config *config, const char *entry, struct fail *f);
 
+/* Adds a note for the report. */
+int quant_config_add_note(struct quant_config *config, const char *note, struct fail *f);
+
 /* Returns the name of a preset scheme by index, and what it does in one line; NULL after the last one. */
 const char *quant_scheme_name(size_t index, const char **summary);
 
 /* Reads a whole quantization_config (a JSON text) from a file: "config_groups" of schemes, or of lists of targets under
- * the name of a preset; "ignore"; "kv_cache_scheme". Messages name the file. */
+ * the name of a preset; "ignore"; "kv_cache_scheme", which needs no groups; "format". Messages name the file. */
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f);
 
 /* Reads it from parsed JSON, as in the config.json of a quantized model. */
@@ -72,10 +77,9 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
 int quant_config_read_recipe(struct quant_config *config, const char *path, struct fail *f);
 
 /* Completes and checks the groups after --preset and --set were applied: formats, zp_dtype of asymmetric schemes,
- * names of observers ("minmax" becomes "static_minmax", "mse" "static_mse" as model_free_ptq does), combinations that
- * no format stores (fp4 asymmetric). A group without a format gets that of the configuration, else the one that vLLM
- * loads; with QOBS_COMPAT_LLM_COMPRESSOR the one that compressed-tensors infers. Fails for formats that do not hold the
- * scheme. */
+ * names of observers ("minmax" becomes "static_minmax", "mse" "memoryless_mse"), combinations that no format stores
+ * (fp4 asymmetric). A group without a format gets that of the configuration, else the one that vLLM loads; with
+ * QOBS_COMPAT_LLM_COMPRESSOR the one that compressed-tensors infers. Fails for formats that do not hold the scheme. */
 int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f);
 
 /* Returns true if a runtime stores and runs modules of both groups alike; observers and targets may differ. */

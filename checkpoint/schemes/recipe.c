@@ -189,28 +189,84 @@ static int add_ignore(struct quant_config *config, const json_object *modifier, 
     return result;
 }
 
-static int add_quantization(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
+/* The observers of weights, inputs and outputs, which replace those of the groups. */
+static const char *const observer_keys[] = {"weight_observer", "input_observer", "output_observer"};
+
+/* Gives the groups from `first` on the observers of the modifier. */
+static int override_observers(struct quant_config *config, size_t first, const json_object *modifier, const char *path,
+                              struct fail *f)
 {
-    static const char *const known[] = {"scheme", "targets", "ignore", "config_groups", "kv_cache_scheme"};
-    if (!json_is_object(modifier))
-        return fail(f, "%s: QuantizationModifier is no mapping; members such as scheme and targets are needed", path);
+    static const char *const members[] = {"weights", "input", "output"};
+    const json_object *all = json_get(modifier, "observer");
+    if (all && !json_is_object(all))
+        return fail(f, "%s: observer is no mapping; weights, input and output with observers are needed", path);
+    json_each(item, all)
+    {
+        if (strcmp(item.key, members[0]) != 0 && strcmp(item.key, members[1]) != 0 && strcmp(item.key, members[2]) != 0)
+            return fail(f, "%s: observer has '%.80s'; weights, input and output are read", path, item.key);
+    }
+    for (int k = 0; k < 3; k++) {
+        const json_object *alone = json_get(modifier, observer_keys[k]);
+        const json_object *name = all ? json_get(all, members[k]) : alone;
+        if (alone && all)
+            return fail(f, "%s: has %s and observer; one of them is needed", path, observer_keys[k]);
+        if (name && !json_is_string(name))
+            return fail(f, "%s: the observer of %s must be a text", path, members[k]);
+        for (size_t i = first; name && i < config->group_count; i++) {
+            struct quant_group *g = &config->groups[i];
+            struct quant_args *args = k == 0 ? &g->weights : k == 1 ? &g->inputs : &g->outputs;
+            const bool has = k == 0 ? g->has_weights : k == 1 ? g->has_inputs : g->has_outputs;
+            if (has && args->dynamic != QUANT_DYNAMIC && quant_args_set(args, "observer", json_text(name), f) != 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* Members that say when a modifier acts, or what it checks. They change nothing here. */
+static const char *const idle_keys[] = {"bypass_divisibility_checks", "start", "end", "index", "group", "update"};
+
+static bool is_one_of(const char *key, const char *const *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static int check_keys(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
+{
+    static const char *const known[] = {"scheme", "targets", "ignore", "config_groups", "kv_cache_scheme", "observer"};
     json_each(item, modifier)
     {
-        size_t k = 0;
-        while (k < sizeof known / sizeof *known && strcmp(known[k], item.key) != 0)
-            k++;
-        if (k == sizeof known / sizeof *known && item.value)
+        char note[160];
+        if (!item.value || is_one_of(item.key, known, sizeof known / sizeof *known) ||
+            is_one_of(item.key, observer_keys, sizeof observer_keys / sizeof *observer_keys))
+            continue;
+        if (!is_one_of(item.key, idle_keys, sizeof idle_keys / sizeof *idle_keys))
             return fail(f,
-                        "%s: QuantizationModifier has '%.80s'; scheme, targets, ignore, config_groups and "
-                        "kv_cache_scheme are read",
+                        "%s: QuantizationModifier has '%.80s'; scheme, targets, ignore, config_groups, "
+                        "kv_cache_scheme, observer, weight_observer, input_observer and output_observer are read",
                         path, item.key);
+        snprintf(note, sizeof note, "recipe: %.80s changes nothing here", item.key);
+        if ((!json_is_bool(item.value) || json_is_true(item.value)) &&
+            quant_config_add_note(config, note, f) != 0)
+            return -1;
     }
-    if (add_schemes(config, modifier, path, f) != 0)
+    return 0;
+}
+
+static int add_quantization(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
+{
+    const size_t first = config->group_count;
+    if (!json_is_object(modifier))
+        return fail(f, "%s: QuantizationModifier is no mapping; members such as scheme and targets are needed", path);
+    if (check_keys(config, modifier, path, f) != 0 || add_schemes(config, modifier, path, f) != 0)
         return -1;
-    const json_object *groups = json_get(modifier, "config_groups");
-    if (groups) /* reads ignore, too */
-        return quant_config_parse(config, modifier, path, f);
-    return add_ignore(config, modifier, path, f);
+    const bool whole = json_get(modifier, "config_groups") || json_get(modifier, "kv_cache_scheme");
+    if ((whole ? quant_config_parse : add_ignore)(config, modifier, path, f) != 0) /* the first reads ignore, too */
+        return -1;
+    return override_observers(config, first, modifier, path, f);
 }
 
 /* Finds the modifiers at any level. */
@@ -241,8 +297,8 @@ int quant_config_read_recipe(struct quant_config *config, const char *path, stru
     if (result != 0)
         return -1;
     result = add_modifiers(config, json, path, f);
-    if (result == 0 && config->group_count == 0)
-        result = fail(f, "%s: has no QuantizationModifier with a scheme or config_groups", path);
+    if (result == 0 && config->group_count == 0 && !config->has_kv_cache)
+        result = fail(f, "%s: has no QuantizationModifier with a scheme, config_groups or kv_cache_scheme", path);
     json_object_put(json);
     return result;
 }

@@ -140,7 +140,8 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     json_each(item, warnings) print_warning("%s", json_text(item.value));
     const json_object *findings = json_get(json, "findings");
     print_findings(findings);
-    const bool part = json_has(json, "part"), empty = json_count(layers) == 0;
+    const bool part = json_has(json, "part");
+    const bool empty = json_count(layers) == 0 && number_of(json, "activation_scales") == 0; /* of a cache alone */
     const bool compatible = strcmp(json_text_of(json, "compat"), "llm-compressor") == 0;
     const bool incomplete = !compatible && ((empty && !part) || json_count(findings) > 0);
     if (empty && !part)
