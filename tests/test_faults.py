@@ -190,6 +190,104 @@ def test_interrupt():
     equal(read("out.safetensors"), b"old", "the old file is as it was")
 
 
+def test_signals():
+    """Every signal that ends a program and can be caught removes what is unfinished."""
+    large_model()
+    os.mkdir("d")
+    os.symlink("../model.safetensors", "d/model.safetensors")
+    write("d/config.json", b'{"model_type": "llama"}')
+    before = sorted(os.listdir("."))
+    for name in ("HUP", "INT", "TERM", "QUIT", "PIPE", "USR1", "USR2", "ALRM", "VTALRM", "PROF", "XCPU", "ABRT"):
+        number = getattr(signal, "SIG" + name)
+        no_core = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))}
+        for arguments, sign in (((*CALIBRATE, "model.safetensors", "--json", "r.json"), ".tmp"),
+                                (("quantize", "d", "--targets", "re:.*", "--scheme", "W8A16", "-o", "out", "--quiet"), ".unfinished")):
+            if arguments[0] == "quantize" and name == "ABRT":
+                continue  # abort() waits for nobody: the next run for that output removes the directory
+            p = start(*arguments, "--isa", "scalar", "--threads", "1", **no_core)
+            while p.poll() is None and not any(sign in f for f in os.listdir(".")):
+                time.sleep(0.0005)
+            p.send_signal(number)
+            p.communicate(timeout=300)
+            equal((p.returncode, sorted(os.listdir("."))), (-number, before), f"{arguments[0]}: SIG{name}")
+
+
+# ---- Memory ----------------------------------------------------------------------------------------------------------
+
+def test_no_memory():
+    """No memory while inputs are read is a failure of the system: status 1, one line, nothing is written."""
+    if b"__asan_init" in read(QOBS[-1]):
+        print("skipped: no memory: a sanitizer needs it all")
+        return
+    large_model()
+    os.mkdir("d")
+    os.symlink("../model.safetensors", "d/model.safetensors")
+    write("d/config.json", b'{"model_type": "llama"}')
+    names = [f"model.layers.{i}.mlp.experts.{i}.down_proj.weight" for i in range(400000)]
+    write("many.safetensors.index.json", json.dumps({"weight_map": {n: "x.safetensors" for n in names}}).encode())
+    text = json.dumps({n: {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for n in names}).encode()
+    write("many.safetensors", struct.pack("<Q", len(text)) + text)
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))}
+    tight = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (90 << 20, 90 << 20))}
+    one = ("--threads", "1")
+    for what, arguments, more, words in (
+            ("a map", (*CALIBRATE, "model.safetensors", *one), limit, ["model.safetensors", "Cannot allocate memory"]),
+            ("a map of observe", (*OBSERVE, *one), limit, ["model.safetensors", "Cannot allocate memory"]),
+            ("a map of show", (*SHOW, *one), limit, ["model.safetensors", "Cannot allocate memory"]),
+            ("a map of info", ("info", "model.safetensors"), limit, ["model.safetensors", "Cannot allocate memory"]),
+            ("a map of quantize", ("quantize", "d", "--scheme", "W8A16", "--quiet", "-o", "out", *one), limit,
+             ["model.safetensors", "Cannot allocate memory"]),
+            ("a map of audit", ("audit", "d", *one), limit, ["model.safetensors", "Cannot allocate memory"]),
+            ("a header", (*CALIBRATE, "many.safetensors", *one), tight, ["many.safetensors", "memory"]),
+            ("an index", (*CALIBRATE, "many.safetensors.index.json", *one), tight, ["index.json", "memory"])):
+        before = sorted(os.listdir("."))
+        expect_error(f"no memory for {what}", start(*arguments, **more), 1, words)
+        equal(sorted(os.listdir(".")), before, f"no memory for {what}: nothing is written")
+
+
+# ---- Threads ---------------------------------------------------------------------------------------------------------
+
+def test_no_threads():
+    """Where threads cannot be started, the program runs with fewer, says so and gives the same result."""
+    write("model.safetensors", st_bytes(model()[0]))
+    if len(thread_counts()) == 1:
+        print("skipped: threads that cannot be started: this program has one")
+        return
+    os.chmod(".", 0o777)
+
+    def one_process():
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    try:
+        probe = subprocess.run(QOBS + ["--version"], preexec_fn=one_process, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        probe = None
+    if not probe or probe.returncode != 0:
+        print("skipped: threads that cannot be started: the program may not be run by others")
+        return
+    fine("with threads", *CALIBRATE[:-1], "wanted.safetensors", "model.safetensors", "--threads", "2")
+    for command in (CALIBRATE, (*CALIBRATE, "--threads", "2")):
+        p = subprocess.run(QOBS + [*command, "model.safetensors"], preexec_fn=one_process, capture_output=True, text=True, timeout=60)
+        check(p.returncode == 0 and "lets 1 of" in p.stderr and p.stderr.startswith("qobs: warning: --threads: ") or
+              p.returncode == 0 and "--threads" not in command and len(os.sched_getaffinity(0)) == 1, "one thread", p.stderr)
+        equal(read("out.safetensors"), read("wanted.safetensors"), "the same result")
+
+
+def test_many_threads():
+    """More threads than four for each processor are cut, and a warning says so."""
+    write("model.safetensors", st_bytes(model()[0]))
+    if len(thread_counts()) == 1:
+        return
+    most = 4 * len(os.sched_getaffinity(0))
+    started = time.monotonic()
+    p = run(*CALIBRATE, "model.safetensors", "--threads", "1024")
+    cut = f"1024 are more than 4 for each of {most // 4} processors; {most} are started"
+    check(p.returncode == 0 and (cut in p.stderr) == (most < 1024) and time.monotonic() - started < 10, "1024 threads", p.stderr)
+
+
 # ---- Missing permissions ---------------------------------------------------------------------------------------------
 
 def drop_override():
@@ -221,6 +319,21 @@ def test_read_only():
     os.chmod("model.safetensors", 0)
     expect_error("a model that may not be read", start(*CALIBRATE, "model.safetensors", preexec_fn=drop_override), 2,
                ["model.safetensors", "Permission denied"])
+
+
+def test_read_only_directory():
+    """A directory that may not be written to is not replaced."""
+    os.mkdir("d")
+    write("d/model.safetensors", st_bytes({"model.q_proj.weight": ("BF16", [128, 128], b"\x80\x3f" * 16384)}))
+    write("d/config.json", b'{"model_type": "llama"}')
+    os.mkdir("out")
+    write("out/old", b"old")
+    os.chmod("out", 0o555)
+    for options in ((), ("--replace",)):
+        expect_error("a read-only output", start("quantize", "d", "--scheme", "W8A16", "--quiet", "-o", "out", *options,
+                                                 preexec_fn=drop_override), 2, ["out", "Permission denied"])
+    equal(os.listdir("out"), ["old"], "nothing has changed")
+    os.chmod("out", 0o755)
 
 
 # ---- Files that are not regular --------------------------------------------------------------------------------------

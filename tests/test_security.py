@@ -118,9 +118,9 @@ def test_outputs():
     p = run(*quiet, "broken")
     check(p.returncode == 1 and "broken" in p.stderr and not os.path.exists("nowhere"), "a broken link is refused",
           p.stderr)
-    refused("the model itself", ["model.safetensors", "part of the model"], *quiet, "model.safetensors")
+    refused("the model itself", ["model.safetensors", "is an input"], *quiet, "model.safetensors")
     os.link("model.safetensors", "same")
-    refused("the model under another name", ["same", "part of the model"], *quiet, "same")
+    refused("the model under another name", ["same", "is an input"], *quiet, "same")
     # Links with the name of a temporary file are never followed.
     write("victim", b"victim")
     p = subprocess.Popen(["sh", "-c", 'for n in 0 1 2; do ln -s victim "out.$$-$n.tmp"; done; exec "$@"',
@@ -139,7 +139,7 @@ def test_index_is_input():
     write(path, index)
     for option in ("-o", "--json"):
         rest = () if option == "-o" else ("-o", "out.safetensors")
-        refused(f"the index as {option}", [path, "part of the model"], "calibrate", "--scheme", "W8A8", "model", option,
+        refused(f"the index as {option}", [path, "is an input"], "calibrate", "--scheme", "W8A8", "model", option,
                 path, *rest)
         equal(read(path), index, f"the index as {option}: unchanged")
 
@@ -149,7 +149,7 @@ def test_one_output_twice():
     write("model.safetensors", st_bytes(model()[0]))
     os.mkdir("x")
     for first, second in (("o", "./o"), ("x/../o", "o"), (os.path.abspath("o"), "o")):
-        refused(f"{first} and {second}", ["--json", "also the output"], "calibrate", "--scheme", "W8A8",
+        refused(f"{first} and {second}", ["--json", "is also --out"], "calibrate", "--scheme", "W8A8",
                 "model.safetensors", "-o", first, "--json", second)
         check(not os.path.exists("o"), f"{first} and {second}: nothing is written")
 
@@ -179,6 +179,135 @@ def test_escape_sequences():
           repr(p.stderr)[:300])
     check(len(p.stderr) < 20000, "no endless message", str(len(p.stderr)))
     check(not any(line.startswith("qobs: forged") for line in p.stderr.split("\n")), "no forged line", p.stderr[:300])
+
+
+# ---- Outputs and inputs ----------------------------------------------------------------------------------------------
+
+def spellings(path):
+    """Other names of a file: links, hard links, detours."""
+    os.symlink(os.path.abspath(path), "link")
+    os.link(path, "hard")
+    folder, name = os.path.split(path)
+    return [path, f"./{path}", os.path.abspath(path), f"{folder or '.'}/../{os.path.basename(os.path.abspath(folder or '.'))}/{name}",
+            "link", "hard"]
+
+
+def pictures():
+    return "without cairo" not in run("show", "--preset", "llmc.minmax", "x.safetensors", "--out", "x.svg").stderr
+
+
+def test_outputs_are_no_inputs():
+    """No output replaces an input or another output, under any name: status 2, one line, nothing changes."""
+    os.mkdir("d")
+    tensors = {"model.layers.0.self_attn.q_proj.weight": ("BF16", [128, 128], b"\x80\x3f" * 16384)}
+    write("d/model.safetensors", st_bytes(tensors))
+    write("d/model.safetensors.index.json",
+          json.dumps({"weight_map": {n: "model.safetensors" for n in tensors}}).encode())
+    write("d/config.json", b'{"model_type": "llama"}')
+    write("d/tokenizer.json", b"{}")
+    write("g.npy", npy_bytes("<i4", [128], b"\0" * 512))
+    write("scheme.json", b'{"config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8}}}}')
+    write("seen.safetensors", st_bytes({"model.layers.0.self_attn.q_proj.input": ("F32", [1, 128], b"\0\0\x80\x3f" * 128)}))
+    name = next(iter(tensors))
+    observe = ("observe", "--preset", "llmc.minmax", f"d/model.safetensors:{name}")
+    fine("a state", *observe, "--state", "s0")
+    fine("a state", *observe, "--state", "s1")
+    calibrate = ("calibrate", "d", "--scheme", "FP8", "--activations", "seen.safetensors", "--quiet")
+    quantize = ("quantize", "d", "--scheme", "W8A16", "--quiet")
+    drawn = {}
+    if pictures():
+        write("tensors.svg", st_bytes(tensors))
+        drawn = {("show", "--preset", "llmc.minmax", "tensors.svg"): (["--out"], ["tensors.svg"])}
+    cases = {
+        observe: (["--out", "--state"], ["d/model.safetensors"]),
+        ("observe", "--preset", "llmc.minmax", f"d:{name}"): (["--out", "--state"], ["d/model.safetensors.index.json"]),
+        ("observe", "--preset", "llmc.minmax", "--base-name", "weight", "--set", "strategy=group", "--set", "group_size=128", "--g-idx", "g.npy",
+         f"d:{name}"): (["--out"], ["g.npy"]),
+        ("merge", "s0", "s1"): (["--out", "--state"], ["s0", "s1"]),
+        calibrate: (["-o", "--json"], ["d/model.safetensors", "d/model.safetensors.index.json", "seen.safetensors"]),
+        (*quantize, "-o", "out"): (["--json"], ["d/model.safetensors", "d/config.json", "d/tokenizer.json",
+                                                "d/model.safetensors.index.json"]),
+        ("quantize", "d", "--config", "scheme.json", "--quiet", "-o", "out"): (["--json"], ["scheme.json"]),
+        **drawn}
+    more = {"calibrate": {"--json": ("-o", "new")}}
+    for command, (options, inputs) in cases.items():
+        for path in inputs:
+            for spelling in spellings(path):
+                if command[0] == "show" and not spelling.endswith(".svg"):
+                    continue
+                for option in options:
+                    extra = more.get(command[0], {}).get(option, ())
+                    refused(f"{command[0]} {option} {spelling} for {path}", ["--out" if option == "-o" else option, spelling], *command, *extra,
+                            option, spelling)
+            os.remove("link")
+            os.remove("hard")
+    os.mkdir("old")
+    write("old/x", b"x")
+    for what, words, arguments in (
+            ("two outputs of observe", ["--state", "--out"], (*observe, "--out", "y", "--state", "./y")),
+            ("two outputs of merge", ["--state", "--out"], ("merge", "s0", "s1", "--out", "d/../y", "--state", "y")),
+            ("two outputs of calibrate", ["--json", "--out"], (*calibrate, "-o", "y", "--json", os.path.abspath("y"))),
+            ("a report in an old output", ["--json", "old/r.json", "lies in"],
+             (*quantize, "-o", "old", "--replace", "--json", "old/r.json")),
+            ("a new report in the model", ["--json", "d/r.json", "lies in"], (*quantize, "-o", "out", "--json", "d/r.json")),
+            ("a report among the parts", ["--json", "lies in"], ("quantize", "--finish", "old", "--json", "old/r.json"))):
+        refused(what, words, *arguments)
+    os.mkdir("old.parts")
+    refused("a report in the parts", ["--json", "lies in"], *quantize, "-o", "old/", "--part", "1/2", "--json", "old.parts/r.json")
+
+
+def test_empty_names():
+    """An empty name is a wrong option."""
+    write("x.safetensors", st_bytes({"x": ("F32", [2], b"\0" * 8)}))
+    for arguments in (("observe", "--preset", "llmc.minmax", "x.safetensors", "--out", ""),
+                      ("observe", "--preset", "llmc.minmax", "x.safetensors", "--state="), ("merge", "x", "--out", ""),
+                      ("show", "--preset", "llmc.minmax", "x.safetensors", "-o", ""),
+                      ("calibrate", "x.safetensors", "--scheme", "W8A8", "-o", ""),
+                      ("calibrate", "x.safetensors", "--scheme", "W8A8", "-o", "y", "--json", ""),
+                      ("quantize", "d", "--scheme", "W8A8", "-o", ""), ("quantize", "d", "--scheme", "W8A8", "-o", "y", "--json", ""),
+                      ("quantize", "--finish", "")):
+        refused(" ".join(arguments), ["is ''", "needed"], *arguments)
+
+
+def test_modes():
+    """A file or directory that is replaced keeps its mode; a new one has that of the umask."""
+    write("x.safetensors", st_bytes({"a.weight": ("BF16", [2, 128], b"\x80\x3f" * 256)}))
+    os.mkdir("d")
+    write("d/model.safetensors", st_bytes({"model.q_proj.weight": ("BF16", [128, 128], b"\x80\x3f" * 16384)}))
+    write("d/config.json", b'{"model_type": "llama"}')
+    fine("a state", "observe", "--preset", "llmc.minmax", "x.safetensors", "--state", "s")
+    cases = {"out": [("observe", "--preset", "llmc.minmax", "x.safetensors", "--out", "out"), ("merge", "s", "--out", "out"),
+                     ("calibrate", "x.safetensors", "--scheme", "W8A8", "--quiet", "-o", "out"),
+                     ("calibrate", "x.safetensors", "--scheme", "W8A8", "--quiet", "-o", "more", "--json", "out"),
+                     ("quantize", "d", "--scheme", "W8A16", "--quiet", "-o", "copy", "--replace", "--json", "out")],
+             "state": [("observe", "--preset", "llmc.minmax", "x.safetensors", "--state", "state"), ("merge", "s", "--state", "state")],
+             "p.svg": [("show", "--preset", "llmc.minmax", "x.safetensors", "--out", "p.svg")] if pictures() else []}
+    for path, commands in cases.items():
+        for command in commands:
+            for mode in (0o600, 0o640, 0o777, None):
+                if os.path.exists(path):
+                    os.remove(path)
+                if mode is not None:
+                    write(path, b"old")
+                    os.chmod(path, mode)
+                run(*command)
+                umask = os.umask(0)
+                os.umask(umask)
+                equal(oct(os.stat(path).st_mode & 0o777), oct(0o666 & ~umask if mode is None else mode),
+                      f"{command[0]} {command[-2]}: mode")
+                check(read(path) != b"old", f"{command[0]} {command[-2]}: is written")
+    os.chmod("copy", 0o700)
+    fine("a directory again", *cases["out"][-1])
+    equal(oct(os.stat("copy").st_mode & 0o777), oct(0o700), "the mode of a directory")
+
+
+def test_both_or_none():
+    """Of two outputs none appears if one of them cannot be written."""
+    write("x.safetensors", st_bytes({"x": ("F32", [2], b"\0" * 8)}))
+    fine("a state", "observe", "--preset", "llmc.minmax", "x.safetensors", "--state", "s")
+    for command in (("observe", "--preset", "llmc.minmax", "x.safetensors"), ("merge", "s")):
+        refused(f"{command[0]}: no place for --out", ["no/x"], *command, "--state", "new", "--out", "no/x", status=1)
+        refused(f"{command[0]}: no place for --state", ["no/x"], *command, "--out", "new", "--state", "no/x", status=1)
 
 
 if __name__ == "__main__":

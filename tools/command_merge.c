@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "commands.h"
+#include "outputs.h"
 #include "program.h"
 #include "results.h"
 #include "state_file.h"
@@ -53,7 +54,9 @@ static int run_merge(int argc, char **argv)
     if (!observers)
         return print_error(EXIT_SYSTEM, "no memory");
     struct results results = {0};
-    int code = options.out ? check_output(options.out) : EXIT_OK;
+    const struct result_files files = {.out = options.out, .state = options.state, .json = options.json};
+    const struct output_option outputs[] = {{"--out", options.out, false}, {"--state", options.state, false}};
+    int code = check_outputs(outputs, 2);
     if (code == EXIT_OK)
         code = merge(observers, count, argv + optind);
     if (code == EXIT_OK)
@@ -62,14 +65,8 @@ static int run_merge(int argc, char **argv)
         code = check_inputs();
     if (code == EXIT_OK)
         warn_if_ignored(observers[0]);
-    if (code == EXIT_OK && options.state)
-        code = state_write(observers[0], options.state);
-    if (code == EXIT_OK && options.out)
-        code = results_write_safetensors(&results, options.out);
-    if (code == EXIT_OK && options.json)
-        code = results_print_json(&results);
-    else if (code == EXIT_OK && !options.out && !options.state)
-        results_print(&results);
+    if (code == EXIT_OK)
+        code = results_write(&results, observers[0], &files);
     results_free(&results);
     for (int i = 0; i < count; i++)
         qobs_observer_destroy(observers[i]);

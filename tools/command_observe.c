@@ -10,9 +10,9 @@
 
 #include "activations/recordings.h"
 #include "commands.h"
+#include "outputs.h"
 #include "program.h"
 #include "results.h"
-#include "state_file.h"
 #include "files/tensor_files.h"
 
 struct observe_options {
@@ -32,9 +32,9 @@ static int observe_tensor(qobs_observer *observer, struct tensor_files *files, c
     struct fail f;
     qobs_error error;
     if (tensors_spec(files, spec, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
-        return print_error(EXIT_USAGE, "%s", f.message);
+        return print_failure(&f, "");
     if (options->g_idx && (tensors_spec(files, options->g_idx, &index, &f) || tensor_of_ref(index, &g_idx, &f)))
-        return print_error(EXIT_USAGE, "--g-idx: %s", f.message);
+        return print_failure(&f, "--g-idx: ");
     if (qobs_observer_observe(observer, &tensor, index ? &g_idx : NULL, &error) != QOBS_OK)
         return print_status_error(&error, spec);
     return EXIT_OK;
@@ -47,7 +47,7 @@ static int observe_importance(qobs_observer *observer, struct tensor_files *file
     struct fail f;
     qobs_error error;
     if (tensors_spec(files, spec, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
-        return print_error(EXIT_USAGE, "--importance: %s", f.message);
+        return print_failure(&f, "--importance: ");
     if (qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
         return print_error(error.status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE, "--importance: %s: %s",
                            spec, error.message);
@@ -64,7 +64,7 @@ static int read_global_scale(struct tensor_files *files, const char *argument, f
     double number = strtod(argument, &end);
     if (end == argument || *end != '\0') {
         if (tensors_spec(files, argument, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
-            return print_error(EXIT_USAGE, "--global-scale: %s", f.message);
+            return print_failure(&f, "--global-scale: ");
         if (tensor.dtype > QOBS_F64 || ref->bytes != qobs_dtype_size(tensor.dtype))
             return print_error(EXIT_USAGE, "--global-scale: %s: tensor '%s' is no single floating-point number",
                                ref->file, ref->name);
@@ -155,13 +155,8 @@ static int write_outputs(const qobs_observer *observer, const struct results *re
         print_warning("%s has no results", options->preset);
     warn_if_ignored(observer);
     warn_if_unweighted(observer);
-    int code = options->state ? state_write(observer, options->state) : EXIT_OK;
-    if (code == EXIT_OK && options->out)
-        code = results_write_safetensors(results, options->out);
-    if (code == EXIT_OK && options->json)
-        code = results_print_json(results);
-    else if (code == EXIT_OK && !options->out && !options->state)
-        results_print(results);
+    const struct result_files files = {.out = options->out, .state = options->state, .json = options->json};
+    const int code = results_write(results, observer, &files);
     return code == EXIT_OK ? complete : code;
 }
 
@@ -238,7 +233,8 @@ static int check_options(const struct observe_options *o, int tensor_count)
     qobs_error error;
     if (tensor_count == 0)
         return print_error(EXIT_USAGE, "observe: no tensor given");
-    if (o->out && check_output(o->out) != EXIT_OK)
+    const struct output_option outputs[] = {{"--out", o->out, false}, {"--state", o->state, false}};
+    if (check_outputs(outputs, 2) != EXIT_OK)
         return EXIT_USAGE;
     if (o->global_scale && strncmp(o->preset, "llmc.", 5) != 0)
         return print_error(EXIT_USAGE, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", o->preset);

@@ -118,6 +118,9 @@ int option_integer(const char *option, const char *text, long long min, long lon
 static int store(const struct command *command, const struct option_row *row, void *options, const char *argument)
 {
     void *member = (char *)options + row->offset;
+    if (row->argument && !*argument)
+        return print_error(EXIT_USAGE, "%s: --%s is ''; %s is needed (see qobs %s -h)", command->name, row->name,
+                           row->argument, command->name);
     switch (row->kind) {
     case OPTION_TEXT: {
         const char **text = member;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -53,6 +54,11 @@ int(print_error)(int code, const char *format, ...)
     }
     va_end(arguments);
     return code;
+}
+
+int(print_failure)(const struct fail *f, const char *about)
+{
+    return print_error(f->system ? EXIT_SYSTEM : EXIT_USAGE, "%s%s", about, f->message);
 }
 
 void print_warning(const char *format, ...)
@@ -103,7 +109,35 @@ static size_t default_threads(void)
 static size_t default_threads(void) { return 1; }
 #endif
 
-enum { MAX_THREADS = 1024 };
+/* More threads than this a processor wait for each other in turns. */
+enum { MAX_THREADS = 1024, THREADS_PER_PROCESSOR = 4 };
+
+#ifdef HAVE_PTHREADPOOL
+/* Waits until all threads have been started. */
+static void *wait_for_lock(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* Returns how many threads, this one included, can be there at once, up to `count`: pthreadpool waits for ever for
+ * threads that the system refuses to start. */
+static size_t startable_threads(size_t count)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *started = malloc(count * sizeof *started);
+    size_t n = 0;
+    pthread_mutex_lock(&lock);
+    while (started && n + 1 < count && pthread_create(&started[n], NULL, wait_for_lock, &lock) == 0)
+        n++;
+    pthread_mutex_unlock(&lock);
+    for (size_t i = 0; i < n; i++)
+        pthread_join(started[i], NULL);
+    free(started);
+    return n + 1;
+}
+#endif
 
 int threads_start(struct threads *threads, const char *argument)
 {
@@ -119,16 +153,27 @@ int threads_start(struct threads *threads, const char *argument)
     if (threads->count == 1)
         return EXIT_OK;
 #ifdef HAVE_PTHREADPOOL
+    const size_t most = THREADS_PER_PROCESSOR * default_threads();
+    if (threads->count > most)
+        print_warning("--threads: %zu are more than %d for each of %zu processors; %zu are started", threads->count,
+                      THREADS_PER_PROCESSOR, default_threads(), most);
+    threads->count = threads->count > most ? most : threads->count;
     /* Only this thread handles the signals that remove unfinished files. SIGBUS goes to the thread whose read of a
      * map failed. */
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    threads->pool = pthreadpool_create(threads->count);
+    const size_t startable = startable_threads(threads->count);
+    threads->pool = startable > 1 ? pthreadpool_create(startable) : NULL;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!threads->pool)
-        return print_error(EXIT_SYSTEM, "--threads: cannot start %zu threads", threads->count);
+    if (startable < threads->count)
+        print_warning("--threads: the system lets %zu of %zu threads start", startable, threads->count);
+    if (startable > 1 && !threads->pool)
+        return print_error(EXIT_SYSTEM, "--threads: cannot start %zu threads", startable);
+    threads->count = startable;
+    if (startable == 1)
+        return EXIT_OK;
     threads->executor = qobs_pthreadpool_executor(threads->pool);
     threads->runtime.executor = &threads->executor;
     return EXIT_OK;
@@ -167,15 +212,6 @@ int check_model(const char *path)
     return print_error(EXIT_USAGE, "%s: No such file or directory%s%s%s", path,
                        is_name ? "; if it is a model on Hugging Face: hf download " : "", is_name ? path : "",
                        is_name ? " --local-dir DIR" : "");
-}
-
-int check_output(const char *path)
-{
-    struct stat status;
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return print_error(EXIT_USAGE, "%s: is %s; only a regular file is replaced", path,
-                           S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
-    return EXIT_OK;
 }
 
 int set_option(qobs_config *config, const char *assignment)

@@ -34,6 +34,12 @@ int print_error(int code, const char *format, ...) __attribute__((format(printf,
 #define print_error(code, ...) (print_error(code, __VA_ARGS__), (code))
 #endif
 
+/* Prints the message of a failure after `about` and returns the exit code for it. */
+int print_failure(const struct fail *f, const char *about);
+#ifdef __clang_analyzer__
+#define print_failure(f, about) (print_failure(f, about), EXIT_SYSTEM)
+#endif
+
 /* Prints the message of a library error and returns the exit code for its status. `about`, if not NULL, precedes the
  * message. */
 int print_status_error(const qobs_error *error, const char *about);
@@ -70,9 +76,6 @@ int check_inputs(void);
 
 /* Fails if there is nothing at the path of a model; a name such as org/model gets a hint. */
 int check_model(const char *path);
-
-/* Fails if `path` exists and is not a regular file. */
-int check_output(const char *path);
 
 /* Applies the argument of --set: "KEY=VALUE". */
 int set_option(qobs_config *config, const char *assignment);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "files/mapped.h"
 #include "files/output.h"
 #include "program.h"
 #include "suggest.h"
@@ -59,6 +60,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     open_standard_descriptors();
     output_clean_on_signals();
+    mapped_remember();
     for (size_t i = 0; command_at(i); i++)
         if (strcmp(command_at(i)->name, name) == 0)
             return finish(command_at(i)->run(argc - 1, argv + 1));

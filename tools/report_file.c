@@ -22,8 +22,6 @@ int report_open(struct report_file *r, const char *path)
         r->device = fopen(path, "w");
         return r->device ? EXIT_OK : print_error(EXIT_SYSTEM, "--json: %s: cannot write: %s", path, strerror(errno));
     }
-    if (check_output(path) != EXIT_OK)
-        return EXIT_USAGE;
     return output_open(&r->output, path, &f) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "--json: %s", f.message);
 }
 
@@ -51,21 +49,4 @@ void report_close(struct report_file *r)
     if (r->device)
         fclose(r->device);
     output_abort(&r->output);
-}
-
-bool is_same_output(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-    if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0)
-        return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
-    if (strcmp(slash_a ? slash_a + 1 : a, slash_b ? slash_b + 1 : b) != 0)
-        return false;
-    char *directory_a = slash_a ? strndup(a, (size_t)(slash_a - a) + 1) : strdup(".");
-    char *directory_b = slash_b ? strndup(b, (size_t)(slash_b - b) + 1) : strdup(".");
-    const bool same = directory_a && directory_b && stat(directory_a, &of_a) == 0 && stat(directory_b, &of_b) == 0 &&
-                      of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
-    free(directory_a);
-    free(directory_b);
-    return same;
 }

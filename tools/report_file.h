@@ -23,8 +23,4 @@ int report_write(struct report_file *r, const char *text);
 int report_publish(struct report_file *r, const char *text);
 void report_close(struct report_file *r);
 
-/* True if two output paths name one file, which need not exist: the same name in the same directory, or links to one
- * file. */
-bool is_same_output(const char *a, const char *b);
-
 #endif

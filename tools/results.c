@@ -12,6 +12,8 @@
 #include "files/json.h"
 #include "qobs/stateless.h"
 #include "files/safetensors.h"
+#include "outputs.h"
+#include "state_file.h"
 
 static struct result *add(struct results *results, size_t size)
 {
@@ -141,21 +143,42 @@ int results_apply_global_scale(struct results *results, size_t first, const char
     return EXIT_OK;
 }
 
-int results_write_safetensors(const struct results *results, const char *path)
+static int begin_safetensors(struct st_writer *w, const struct results *results, const char *path)
 {
-    struct st_writer w = {0};
     struct fail f = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < results->count; i++) {
         const struct result *r = &results->items[i];
-        ok = st_writer_add(&w, r->name, qobs_dtype_name(r->dtype), r->ndim, r->shape, &f) == 0;
+        ok = st_writer_add(w, r->name, qobs_dtype_name(r->dtype), r->ndim, r->shape, &f) == 0;
     }
-    ok = ok && st_writer_begin(&w, path, &f) == 0;
+    ok = ok && st_writer_begin(w, path, &f) == 0;
     for (size_t i = 0; ok && i < results->count; i++)
-        ok = st_writer_put(&w, i, 0, results->items[i].data, results->items[i].size, &f) == 0;
-    ok = ok && st_writer_finish(&w, &f) == 0;
-    st_writer_abort(&w);
+        ok = st_writer_put(w, i, 0, results->items[i].data, results->items[i].size, &f) == 0;
     return ok ? EXIT_OK : print_error(EXIT_SYSTEM, "%s", f.message);
+}
+
+int results_write(const struct results *results, const qobs_observer *observer, const struct result_files *files)
+{
+    const struct output_option outputs[] = {{"--out", files->out, false}, {"--state", files->state, false}};
+    struct st_writer w = {0};
+    struct output state = {0};
+    struct fail f;
+    int code = check_outputs(outputs, 2);
+    if (code == EXIT_OK && files->state)
+        code = state_begin(&state, observer, files->state);
+    if (code == EXIT_OK && files->out)
+        code = begin_safetensors(&w, results, files->out);
+    if (code == EXIT_OK && files->out && st_writer_finish(&w, &f) != 0)
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
+    if (code == EXIT_OK && files->state && output_commit(&state, &f) != 0)
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
+    st_writer_abort(&w);
+    output_abort(&state);
+    if (code == EXIT_OK && files->json)
+        code = results_print_json(results);
+    else if (code == EXIT_OK && !files->out && !files->state)
+        results_print(results);
+    return code;
 }
 
 double result_value(const struct result *r, size_t i)

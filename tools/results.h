@@ -39,7 +39,15 @@ int results_append_copies(struct results *results, size_t count, size_t strip);
 int results_apply_global_scale(struct results *results, size_t first, const char *suffix, const qobs_config *config,
                                float global_scale);
 
-int results_write_safetensors(const struct results *results, const char *path);
+/* Where the results of observe and merge go; NULL: not there. */
+struct result_files {
+    const char *out, *state;
+    bool json;
+};
+
+/* Writes the files, both or none, and prints JSON; without any of them a table. */
+int results_write(const struct results *results, const qobs_observer *observer, const struct result_files *files);
+
 int results_print_json(const struct results *results);
 void results_print(const struct results *results);
 void results_free(struct results *results);

@@ -9,27 +9,22 @@
 #include <string.h>
 
 #include "files/mapped.h"
-#include "files/output.h"
 
-int state_write(const qobs_observer *observer, const char *path)
+int state_begin(struct output *output, const qobs_observer *observer, const char *path)
 {
     const size_t size = qobs_observer_save_size(observer);
     void *data = malloc(size);
     qobs_error error;
+    struct fail f;
     if (!data)
         return print_error(EXIT_SYSTEM, "%s: no memory for a state of %zu bytes", path, size);
-    int code = check_output(path);
-    if (code == EXIT_OK && qobs_observer_save(observer, data, size, &error) != QOBS_OK)
+    int code = EXIT_OK;
+    if (qobs_observer_save(observer, data, size, &error) != QOBS_OK)
         code = print_status_error(&error, path);
-    struct output output = {0};
-    struct fail f;
-    if (code == EXIT_OK && output_open(&output, path, &f) != 0)
+    if (code == EXIT_OK && output_open(output, path, &f) != 0)
         code = print_error(EXIT_SYSTEM, "%s", f.message);
-    if (code == EXIT_OK && output_write(&output, data, size, 0) != 0)
+    if (code == EXIT_OK && output_write(output, data, size, 0) != 0)
         code = print_error(EXIT_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
-    if (code == EXIT_OK && output_commit(&output, &f) != 0)
-        code = print_error(EXIT_SYSTEM, "%s", f.message);
-    output_abort(&output);
     free(data);
     return code;
 }
@@ -40,7 +35,7 @@ int state_read(qobs_observer **observer, const char *path, const qobs_runtime *r
     struct fail f;
     qobs_error error;
     if (mapped_open(&map, path, &f) != 0)
-        return print_error(EXIT_USAGE, "%s", f.message);
+        return print_failure(&f, "");
     int code = EXIT_OK;
     if (qobs_observer_load(observer, map.data, map.size, runtime, &error) != QOBS_OK)
         code = print_status_error(&error, path);

@@ -5,10 +5,14 @@
 #ifndef QOBS_TOOLS_STATE_FILE_H
 #define QOBS_TOOLS_STATE_FILE_H
 
+#include "files/output.h"
 #include "program.h"
 
-/* Both return an exit code. The file at `path` appears when it is complete. */
-int state_write(const qobs_observer *observer, const char *path);
+/* Writes a state to a file that output_commit makes appear. Zero-initialize *output; output_abort is needed in any
+ * case. Returns an exit code. */
+int state_begin(struct output *output, const qobs_observer *observer, const char *path);
+
+/* Returns an exit code. */
 int state_read(qobs_observer **observer, const char *path, const qobs_runtime *runtime);
 
 #endif

@@ -20,7 +20,7 @@ int activation_scales_open(struct activation_scales *scales, const qobs_checkpoi
         RETURN_IF_NOT_OK(saved_states_add(&scales->sources.states, args->states[i], f));
     for (size_t i = 0; i < args->activation_count; i++)
         if (recordings_add(&scales->sources.recordings, args->activations[i], f) != 0)
-            return QOBS_ERROR_INVALID_ARGUMENT;
+            return failure_status(f);
     return QOBS_OK;
 }
 

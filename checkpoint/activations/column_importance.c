@@ -18,7 +18,7 @@ int importance_add(struct importance_sources *s, const char *path, struct fail *
         return recordings_add(&s->recordings, path, f);
     struct imatrix *grown = realloc(s->files, (s->file_count + 1) * sizeof *grown);
     if (!grown)
-        return fail(f, "%s: no memory for its entries", path);
+        return fail_system(f, "%s: no memory for its entries", path);
     s->files = grown;
     if (imatrix_open(&grown[s->file_count], path, f) != 0)
         return -1;
@@ -71,7 +71,7 @@ static int observe_recordings(const struct recordings *recordings, const struct 
         if (!batch)
             continue;
         if (tensor_of_ref(batch, &tensor, f) != 0)
-            return QOBS_ERROR_INVALID_ARGUMENT;
+            return failure_status(f);
         if (qobs_observer_observe_importance(*observer, &tensor, &error) != QOBS_OK)
             return report_failure(f, error.status, "%.200s: tensor '%.200s': %s", batch->file, batch->name,
                                   error.message);
@@ -104,9 +104,8 @@ int importance_read(const struct importance_sources *s, const struct importance_
     qobs_observer *observer = NULL;
     int status;
     if (found->entry)
-        return imatrix_read(found->file, found->entry, found->matrix, columns, mean, f) == 0
-                   ? QOBS_OK
-                   : QOBS_ERROR_INVALID_ARGUMENT;
+        return imatrix_read(found->file, found->entry, found->matrix, columns, mean, f) == 0 ? QOBS_OK
+                                                                                             : failure_status(f);
     status = found->states ? saved_states_load(found->states, found->state_count, &observer, f)
                            : observe_recordings(&s->recordings, found->recorded, &observer, f);
     if (status == QOBS_OK)

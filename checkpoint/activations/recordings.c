@@ -23,7 +23,7 @@ static int add_file(struct recordings *r, const char *path, struct fail *f)
     if (!grown || !used || !user_values) {
         free(used);
         free(user_values);
-        return fail(f, "%s: out of memory", path);
+        return fail_system(f, "%s: out of memory", path);
     }
     grown[r->count++] = (struct recording){.set = set, .used = used, .user_values = user_values};
     return 0;
@@ -76,7 +76,7 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
         if (file)
             result = add_file(r, file, f);
         else if (!is_one && result == 0)
-            result = fail(f, "%s: out of memory", path);
+            result = fail_system(f, "%s: out of memory", path);
         free(file);
         free(entries[i]);
     }
@@ -93,7 +93,7 @@ int recordings_find(const struct recordings *r, const char *module, size_t lengt
     char *name = malloc(length + ending + 1);
     *found = NULL;
     if (!name)
-        return fail(f, "out of memory for a name of %zu bytes", length + ending);
+        return fail_system(f, "out of memory for a name of %zu bytes", length + ending);
     memcpy(name, module, length);
     memcpy(name + length, suffix, ending + 1);
     for (size_t i = 0; i < r->count && !*found; i++)

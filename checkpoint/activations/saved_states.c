@@ -47,11 +47,11 @@ static int add_index(struct saved_states *s, const char *directory, const char *
     struct mapped map;
     json_object *json;
     if (mapped_open(&map, index, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     const int parsed = json_parse(&json, index, "list of states", map.data, map.size, f);
     mapped_close(&map);
     if (parsed != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     const json_object *list = json_get(json, "states");
     int status = json_is_object(list) ? QOBS_OK : INVALID(f, "%s: has no object 'states'", index);
     json_each(item, list)
@@ -144,7 +144,7 @@ static int load(const struct saved_state *state, qobs_observer **observer, struc
     struct mapped map;
     qobs_error error = {0};
     if (mapped_open(&map, state->path, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     int status = qobs_observer_load(observer, map.data, map.size, NULL, &error);
     mapped_close(&map);
     return status == QOBS_OK ? QOBS_OK : report_failure(f, status, "%s: %s", state->path, error.message);

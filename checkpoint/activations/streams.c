@@ -214,7 +214,7 @@ static int make_config(qobs_config **config, const struct activation_need *n, st
     qobs_error error = {0};
     const char *observer = n->args->observer ? n->args->observer : "minmax";
     if (quant_args_settings(n->args, settings, sizeof settings, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     snprintf(text, sizeof text, "llmc.%.80s base_name=%s %s%s", observer, activation_bases[n->kind], settings,
              n->args->dynamic == QUANT_LOCAL ? " dynamic=local" : "");
     if (qobs_config_parse(config, text, NULL, &error) != QOBS_OK)
@@ -246,7 +246,7 @@ static int observe_batch(struct activation_stream *s, const struct tensor_ref *b
     qobs_error error = {0};
     qobs_tensor tensor;
     if (tensor_of_ref(batch, &tensor, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     if (features >= 0 && (batch->ndim < 2 || last != features))
         return INVALID(f, "%.200s: tensor '%.200s' has a last dimension of %lld; '%.*s' needs %lld", batch->file,
                        batch->name, (long long)last, s->need->length > 200 ? 200 : (int)s->need->length,

@@ -48,7 +48,7 @@ static int read_configuration(struct audit *audit, struct fail *f)
     }
     if ((!modelopt && quant_config_parse(&audit->config, config, m->config_path, f) != 0) ||
         quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     return QOBS_OK;
 }
 
@@ -110,7 +110,7 @@ void audit_free(struct audit *audit)
 int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error)
 {
     struct audit audit = {.args = args};
-    struct fail f = {{0}};
+    struct fail f = {.message = ""};
     int status = !args ? INVALID(&f, "args: is NULL")
                  : args->struct_size != sizeof *args
                      ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)

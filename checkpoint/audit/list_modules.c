@@ -64,11 +64,11 @@ static int compile_targets(struct audit_targets *t, const struct quant_config *c
     if (!t->groups)
         return NO_MEMORY(f, "the targets");
     if (matcher_create(&t->ignore, (const char *const *)config->ignore, config->ignore_count, "ignore", f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     for (; t->count < config->group_count; t->count++) {
         const struct quant_group *g = &config->groups[t->count];
         if (matcher_create(&t->groups[t->count], (const char *const *)g->targets, g->target_count, "targets", f) != 0)
-            return QOBS_ERROR_INVALID_ARGUMENT;
+            return failure_status(f);
     }
     return QOBS_OK;
 }

@@ -24,15 +24,30 @@ void make_printable(char *text)
     }
 }
 
-int(fail)(struct fail *f, const char *format, ...)
+static void report(struct fail *f, bool system, const char *format, va_list arguments)
 {
     if (!f)
-        return -1;
-    va_list arguments;
-    va_start(arguments, format);
+        return;
     if (vsnprintf(f->message, sizeof f->message, format, arguments) < 0)
         f->message[0] = '\0';
-    va_end(arguments);
     make_printable(f->message);
+    f->system = system;
+}
+
+int(fail)(struct fail *f, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    report(f, false, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+int(fail_system)(struct fail *f, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    report(f, true, format, arguments);
+    va_end(arguments);
     return -1;
 }

@@ -23,7 +23,7 @@ struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name,
         im->entries = grown;
     char *copy = grown ? malloc(length + 1) : NULL;
     if (!copy) {
-        fail(f, "%s: no memory for its entries", im->map.path);
+        fail_system(f, "%s: no memory for its entries", im->map.path);
         return NULL;
     }
     memcpy(copy, name, length);

@@ -175,7 +175,7 @@ int imatrix_read_gguf(struct imatrix *im, struct fail *f)
         return fail(f, "%s: is damaged or cut off in its metadata", im->map.path);
     struct gguf_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
     if (!tensors)
-        return fail(f, "%s: no memory for %llu tensors", im->map.path, (unsigned long long)count);
+        return fail_system(f, "%s: no memory for %llu tensors", im->map.path, (unsigned long long)count);
     for (uint64_t i = 0; i < count && !g.failed; i++)
         read_tensor(&g, &tensors[i]);
     if (!g.failed)

@@ -53,7 +53,7 @@ static int refuse_repeated(struct json_span object, const char *path, const char
     while (keys && json_step(&w, &key, &value) && (keys[n] = json_span_string(key)))
         n++;
     if (n < count)
-        result = fail(f, "%s: out of memory for the %s", path, part);
+        result = fail_system(f, "%s: out of memory for the %s", path, part);
     else
         qsort(keys, n, sizeof *keys, compare_strings);
     for (size_t i = 1; n == count && i < n; i++)
@@ -94,7 +94,7 @@ int json_parse(json_object **root, const char *path, const char *part, const voi
         return -1;
     *root = build(copy, &null);
     const int result = *root ? make_exact(*root, (struct json_span){copy, strlen(copy)}, path, part, f)
-                             : fail(f, "%s: out of memory for the %s", path, part);
+                             : fail_system(f, "%s: out of memory for the %s", path, part);
     free(copy);
     if (result == 0)
         return 0;

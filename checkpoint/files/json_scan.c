@@ -217,7 +217,7 @@ int json_check(char **copy, const char *path, const char *part, const void *text
     /* Check a copy: another process may write to the file afterwards. */
     char *own = malloc(length + 1);
     if (!own)
-        return fail(f, "%s: out of memory for %zu bytes of %s", path, length, part);
+        return fail_system(f, "%s: out of memory for %zu bytes of %s", path, length, part);
     memcpy(own, text, length);
     own[length] = '\0';
     struct scan s = {.text = (const unsigned char *)own, .length = length, .rules = rules};

@@ -93,7 +93,7 @@ static int watch_map(struct mapped *map, const struct stat *status, struct fail 
 {
     struct watch *w = find_unused();
     if (!w)
-        return fail(f, "%s: out of memory", map->path);
+        return fail_system(f, "%s: out of memory", map->path);
     if (watch_count == 0) {
         struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
         sigemptyset(&action.sa_mask);
@@ -153,6 +153,35 @@ int mapped_check(struct fail *f)
     return 0;
 }
 
+/* ---- Identities of files ----------------------------------------------------------------------------------------- */
+
+static struct identity {
+    dev_t device;
+    ino_t inode;
+} *read_files;
+static size_t read_count;
+static bool remembers;
+
+void mapped_remember(void) { remembers = true; }
+
+static int remember(const struct stat *status, const char *path, struct fail *f)
+{
+    struct identity *grown = realloc(read_files, (read_count + 1) * sizeof *grown);
+    if (!grown)
+        return fail_system(f, "%s: out of memory", path);
+    read_files = grown;
+    read_files[read_count++] = (struct identity){status->st_dev, status->st_ino};
+    return 0;
+}
+
+bool mapped_was_read(const struct stat *status)
+{
+    size_t i = 0;
+    while (i < read_count && (read_files[i].device != status->st_dev || read_files[i].inode != status->st_ino))
+        i++;
+    return i < read_count;
+}
+
 /* ---- Maps -------------------------------------------------------------------------------------------------------- */
 
 static const char *kind_of(mode_t mode)
@@ -174,12 +203,14 @@ static int map_descriptor(struct mapped *map, int fd, const char *path, struct f
         return fail(f, "%s: is %s; a regular file is needed", path, kind_of(status.st_mode));
     if ((uintmax_t)status.st_size > PTRDIFF_MAX)
         return fail(f, "%s: %jd bytes are more than this machine can map", path, (intmax_t)status.st_size);
+    if (remembers && remember(&status, path, f) != 0)
+        return -1;
     map->size = (size_t)status.st_size;
     map->data = empty_data;
     if (map->size > 0) {
         void *data = mmap(NULL, map->size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
-            return fail(f, "%s: cannot map %zu bytes: %s", path, map->size, strerror(errno));
+            return fail_system(f, "%s: cannot map %zu bytes: %s", path, map->size, strerror(errno));
         map->data = data;
         if (watch_map(map, &status, f) != 0) {
             munmap(data, map->size);
@@ -194,11 +225,13 @@ int mapped_open(struct mapped *map, const char *path, struct fail *f)
     *map = (struct mapped){0};
     struct mapped made = {.path = strdup(path)};
     if (!made.path)
-        return fail(f, "%s: out of memory", path);
+        return fail_system(f, "%s: out of memory", path);
     /* O_NONBLOCK: opening a pipe without a writer would block. Regular files ignore the flag. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     int result;
-    if (fd < 0)
+    if (fd < 0 && (errno == ENOMEM || errno == EMFILE || errno == ENFILE))
+        result = fail_system(f, "%s: cannot open: %s", path, strerror(errno));
+    else if (fd < 0)
         result = fail(f, "%s: cannot open: %s", path, strerror(errno));
     else
         result = map_descriptor(&made, fd, path, f);

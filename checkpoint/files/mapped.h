@@ -10,7 +10,9 @@
  * the last map is closed. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "files/fail.h"
 
@@ -36,6 +38,12 @@ int mapped_open(struct mapped *map, const char *path, struct fail *f);
 /* Fails if a file that is or was mapped has become shorter, was written to, or could not be read. The message names
  * the file. */
 int mapped_check(struct fail *f);
+
+/* Keeps the identity of every file that is mapped from now on, for mapped_was_read. */
+void mapped_remember(void);
+
+/* Returns true if the file of that status is or was mapped since mapped_remember. */
+bool mapped_was_read(const struct stat *status);
 
 /* Unmaps the file and zeroes *map. Does nothing if *map is zeroed. */
 void mapped_close(struct mapped *map);

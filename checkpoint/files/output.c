@@ -22,9 +22,10 @@
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
 
-static const int fatal_signals[] = {SIGHUP, SIGINT, SIGTERM};
+const int output_signals[OUTPUT_SIGNALS] = {SIGHUP,  SIGINT,  SIGTERM,   SIGQUIT, SIGPIPE, SIGUSR1,
+                                            SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGABRT};
 
-enum { FATAL_COUNT = sizeof fatal_signals / sizeof *fatal_signals, MAX_OUTPUTS = 16 };
+enum { MAX_OUTPUTS = 16 };
 
 /* Names of the temporary files that a signal removes. The handler may read them at any moment. */
 static _Atomic(const char *) unfinished[MAX_OUTPUTS];
@@ -45,19 +46,19 @@ void output_clean_on_signals(void)
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the file-size limit then fails with EFBIG */
     struct sigaction action = {.sa_handler = remove_and_terminate}, before;
     sigemptyset(&action.sa_mask);
-    for (int i = 0; i < FATAL_COUNT; i++)
-        sigaddset(&action.sa_mask, fatal_signals[i]);
-    for (int i = 0; i < FATAL_COUNT; i++)
-        if (sigaction(fatal_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(fatal_signals[i], &action, NULL);
+    for (int i = 0; i < OUTPUT_SIGNALS; i++)
+        sigaddset(&action.sa_mask, output_signals[i]);
+    for (int i = 0; i < OUTPUT_SIGNALS; i++)
+        if (sigaction(output_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(output_signals[i], &action, NULL);
 }
 
 static void block_signals(sigset_t *before)
 {
     sigset_t blocked;
     sigemptyset(&blocked);
-    for (int i = 0; i < FATAL_COUNT; i++)
-        sigaddset(&blocked, fatal_signals[i]);
+    for (int i = 0; i < OUTPUT_SIGNALS; i++)
+        sigaddset(&blocked, output_signals[i]);
     pthread_sigmask(SIG_BLOCK, &blocked, before);
 }
 
@@ -80,8 +81,8 @@ static void unregister_unfinished(const char *name)
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* Sets output->path to `path` with symbolic links resolved. */
-static int resolve_path(struct output *output, const char *path, struct fail *f)
+/* Sets output->path to `path` with symbolic links resolved, and *mode to that of the file, if there is one. */
+static int resolve_path(struct output *output, const char *path, mode_t *mode, struct fail *f)
 {
     struct stat status;
     const size_t length = strlen(path);
@@ -99,11 +100,13 @@ static int resolve_path(struct output *output, const char *path, struct fail *f)
                     S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
     if (access(output->path, W_OK) != 0) /* rename() does not check the file's own permissions */
         return fail(f, "%s: cannot write: %s", path, strerror(errno));
+    *mode = status.st_mode & 0777;
     return 0;
 }
 
-/* Uses open() instead of mkstemp() so that the kernel applies the umask. */
-static int make_temporary(struct output *output, const char *path, struct fail *f)
+/* Uses open() instead of mkstemp() so that the kernel applies the umask. `mode` is that of the file that is replaced,
+ * which stays; 0: it is new. */
+static int make_temporary(struct output *output, const char *path, mode_t mode, struct fail *f)
 {
     static atomic_uint made;
     const char *slash = strrchr(output->path, '/');
@@ -111,19 +114,22 @@ static int make_temporary(struct output *output, const char *path, struct fail *
     const size_t size = strlen(output->path) + 64;
     char *name = malloc(size);
     if (!name)
-        return fail(f, "%s: out of memory", path);
+        return fail_system(f, "%s: out of memory", path);
     sigset_t before;
     block_signals(&before); /* until the file is registered for removal */
     do {                    /* "%.200s": a file name has at most 255 bytes */
         snprintf(name, size, "%.*s%.200s.%ld-%u.tmp", directory, output->path, output->path + directory, (long)getpid(),
                  atomic_fetch_add(&made, 1));
-        output->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        output->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode ? 0600 : 0666);
     } while (output->fd < 0 && errno == EEXIST);
     int result = 0;
     if (output->fd < 0)
         result = fail(f, "%s: cannot write in its directory: %s", path, strerror(errno));
-    else if (register_unfinished(name) != 0) {
+    else if (mode && fchmod(output->fd, mode) != 0)
+        result = fail(f, "%s: cannot set its mode: %s", path, strerror(errno));
+    else if (register_unfinished(name) != 0)
         result = fail(f, "%s: more than %d files are being written", path, MAX_OUTPUTS);
+    if (result != 0 && output->fd >= 0) {
         close(output->fd);
         unlink(name);
     }
@@ -137,8 +143,9 @@ static int make_temporary(struct output *output, const char *path, struct fail *
 
 int output_open(struct output *output, const char *path, struct fail *f)
 {
+    mode_t mode = 0;
     *output = (struct output){0};
-    if (resolve_path(output, path, f) == 0 && make_temporary(output, path, f) == 0)
+    if (resolve_path(output, path, &mode, f) == 0 && make_temporary(output, path, mode, f) == 0)
         return 0;
     free(output->path);
     *output = (struct output){0};

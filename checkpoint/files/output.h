@@ -17,8 +17,8 @@ struct output {
     int fd;          /* of the temporary file, open for reading and writing */
 };
 
-/* Creates the temporary file. Fails if `path` exists and is neither a regular file nor a link to one. On failure
- * *output is zeroed. */
+/* Creates the temporary file, with the mode of the file that it replaces. Fails if `path` exists and is neither a
+ * regular file nor a link to one. On failure *output is zeroed. */
 int output_open(struct output *output, const char *path, struct fail *f);
 
 /* Writes all `bytes` at `offset` of the temporary file. Any thread may call it. On failure errno holds the reason. */
@@ -31,7 +31,11 @@ int output_commit(struct output *output, struct fail *f);
 /* Removes the temporary file and zeroes *output. Does nothing if *output is zeroed. */
 void output_abort(struct output *output);
 
-/* Installs handlers: SIGHUP, SIGINT and SIGTERM remove every temporary file and then end the program. Signals that
+/* The signals that end a program and can be caught. */
+enum { OUTPUT_SIGNALS = 12 };
+extern const int output_signals[OUTPUT_SIGNALS];
+
+/* Installs handlers: these signals remove every temporary file and then end the program. Signals that
  * were ignored stay ignored. All threads but the first must block these signals. SIGXFSZ is ignored from now on, so
  * that a write beyond the file-size limit fails with an error. */
 void output_clean_on_signals(void);

@@ -90,14 +90,15 @@ static int make_staging(struct output_directory *d, const char *path, struct fai
     d->staging = malloc(size);
     if (!copy || !d->staging) {
         free(copy);
-        return fail(f, "%s: no memory for its name", path);
+        return fail_system(f, "%s: no memory for its name", path);
     }
     const char *name = split_name(copy), *parent = *copy ? copy : "/";
     d->inside = is_fixed(d->path, parent);
     remove_stale(d->inside ? d->path : parent, name);
     snprintf(d->staging, size, "%s/.%.200s%sXXXXXX", d->inside ? d->path : copy, name, OUTPUT_UNFINISHED);
     free(copy);
-    const mode_t mask = umask(0);
+    struct stat status;
+    const mode_t mask = umask(0), mode = stat(d->path, &status) == 0 ? status.st_mode & 0777 : 0777 & ~mask;
     umask(mask);
     if (!mkdtemp(d->staging)) {
         const int reason = errno;
@@ -106,7 +107,7 @@ static int make_staging(struct output_directory *d, const char *path, struct fai
         return fail(f, "%s: cannot write in its directory: %s", path, strerror(reason));
     }
     d->lock = open(d->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->lock < 0 || flock(d->lock, LOCK_EX | LOCK_NB) != 0 || fchmod(d->lock, 0777 & ~mask) != 0)
+    if (d->lock < 0 || flock(d->lock, LOCK_EX | LOCK_NB) != 0 || fchmod(d->lock, mode) != 0)
         return fail(f, "%s: cannot write in its directory: %s", path, strerror(errno));
     return 0;
 }
@@ -162,7 +163,7 @@ static int swap(const struct output_directory *d, struct fail *f)
 #endif
     char *aside = output_place_join(d->staging, "../.replaced");
     if (!aside)
-        return fail(f, "%s: no memory for a path", d->path);
+        return fail_system(f, "%s: no memory for a path", d->path);
     snprintf(aside, strlen(aside) + 1, "%s.old", d->staging); /* shorter than the path above */
     int result = rename(d->path, aside);
     if (result == 0 && rename(d->staging, d->path) != 0) {

@@ -25,7 +25,8 @@ struct output_directory {
 };
 
 /* Checks `path` and creates the staging directory. Fails if `path` is the directory `source`, lies below it or holds
- * it, by name or by inode; if it is a file; and if it holds files, unless `replace` is true. On failure *d is zeroed.
+ * it, by name or by inode; if it is a file; if it may not be written to; and if it holds files, unless `replace` is
+ * true. A directory that is there keeps its mode. On failure *d is zeroed.
  */
 int output_directory_open(struct output_directory *d, const char *path, const char *source, bool replace,
                           struct fail *f);

@@ -21,7 +21,7 @@ static char *make_path(const struct output_directory *d, const char *relative, s
     const size_t size = strlen(d->staging) + strlen(below) + strlen(relative) + 3;
     char *path = malloc(size);
     if (!path) {
-        fail(f, "%s: no memory for a path", d->path);
+        fail_system(f, "%s: no memory for a path", d->path);
         return NULL;
     }
     snprintf(path, size, "%s/%s%s%s", d->staging, below, slash, relative);
@@ -102,7 +102,7 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
     if (!chunk || output_directory_create(d, relative, 0, &to, f) != 0) {
         close(from);
         if (!chunk)
-            return fail(f, "%s: no memory for a copy of %s", d->path, relative);
+            return fail_system(f, "%s: no memory for a copy of %s", d->path, relative);
         free(chunk);
         return -1;
     }

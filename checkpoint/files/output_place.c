@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 char *output_place_join(const char *directory, const char *name)
 {
@@ -76,7 +77,7 @@ char *output_place_resolve(const char *path, struct fail *f)
         if (!parent)
             fail(f, "%s: its directory cannot be used: %s", path, strerror(errno));
         else if (!(resolved = output_place_join(strcmp(parent, "/") == 0 ? "" : parent, name)))
-            fail(f, "%s: no memory for its name", path);
+            fail_system(f, "%s: no memory for its name", path);
         free(parent);
     }
     free(trimmed);
@@ -105,5 +106,7 @@ int output_place_check(const char *path, const char *resolved, const char *sourc
     const bool empty = output_place_is_empty(resolved, &problem);
     if (problem)
         return fail(f, "%s: cannot be read: %s", path, strerror(problem));
+    if (access(resolved, W_OK) != 0)
+        return fail(f, "%s: may not be written to: %s", path, strerror(errno));
     return empty || replace ? 0 : fail(f, "%s: holds files already; --replace replaces the whole directory", path);
 }

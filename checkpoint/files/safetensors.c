@@ -141,7 +141,7 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
 {
     const struct st_tensor **sorted = malloc((file->count + 1) * sizeof *sorted);
     if (!sorted)
-        return fail(f, "%s: out of memory for %zu tensors", path, file->count);
+        return fail_system(f, "%s: out of memory for %zu tensors", path, file->count);
     for (size_t i = 0; i < file->count; i++)
         sorted[i] = &file->tensors[i];
     qsort(sorted, file->count, sizeof *sorted, by_offset);
@@ -177,7 +177,7 @@ static int read_metadata(struct st_file *file, struct json_span item, const char
         return fail(f, "%s: __metadata__ must be an object, not %s", path, json_span_describe(item, &words));
     file->metadata = calloc(json_span_count(item) + 1, sizeof *file->metadata);
     if (!file->metadata)
-        return fail(f, "%s: out of memory for __metadata__", path);
+        return fail_system(f, "%s: out of memory for __metadata__", path);
     for (struct json_walk w = json_enter(item.text); json_step(&w, &key, &value);) {
         if (*value.text != '"')
             return fail(f, "%s: __metadata__ '%.*s' must be a string, not %s", path,
@@ -186,7 +186,7 @@ static int read_metadata(struct st_file *file, struct json_span item, const char
         pair->name = json_span_string(key);
         pair->value = json_span_string(value);
         if (!pair->name || !pair->value)
-            return fail(f, "%s: out of memory for __metadata__", path);
+            return fail_system(f, "%s: out of memory for __metadata__", path);
     }
     return 0;
 }
@@ -198,7 +198,7 @@ static int read_header(struct st_file *file, const char *header, uint64_t sectio
     struct json_span key, value;
     file->tensors = calloc(count + 1, sizeof *file->tensors);
     if (!file->tensors)
-        return fail(f, "%s: out of memory for %zu tensors", path, count);
+        return fail_system(f, "%s: out of memory for %zu tensors", path, count);
     const unsigned char *data = file->map.data + (file->map.size - section);
     for (struct json_walk w = json_enter(header); json_step(&w, &key, &value);) {
         if (json_span_is(key, "__metadata__")) {
@@ -209,7 +209,7 @@ static int read_header(struct st_file *file, const char *header, uint64_t sectio
         struct st_tensor *t = &file->tensors[file->count];
         t->name = json_span_string(key);
         if (!t->name)
-            return fail(f, "%s: out of memory for %zu tensors", path, file->count);
+            return fail_system(f, "%s: out of memory for %zu tensors", path, file->count);
         file->count++;
         if (read_tensor(value, t, path, section, f) != 0)
             return -1;

@@ -47,13 +47,13 @@ int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int 
         const size_t capacity = w->capacity ? 2 * w->capacity : 16;
         struct st_tensor *grown = realloc(w->tensors, capacity * sizeof *grown);
         if (!grown)
-            return fail(f, "tensor '%.200s': out of memory", name);
+            return fail_system(f, "tensor '%.200s': out of memory", name);
         w->tensors = grown;
         w->capacity = capacity;
     }
     t.name = strdup(name);
     if (!t.name)
-        return fail(f, "tensor '%.200s': out of memory", name);
+        return fail_system(f, "tensor '%.200s': out of memory", name);
     memcpy(t.dtype, dtype, strlen(dtype) + 1);
     t.begin = w->total;
     t.end = w->total += bytes;
@@ -70,13 +70,13 @@ int st_writer_metadata(struct st_writer *w, const char *name, const char *value,
             return fail(f, "metadata '%.200s': is there already", name);
     struct st_pair *grown = realloc(w->metadata, (w->metadata_count + 1) * sizeof *grown);
     if (!grown)
-        return fail(f, "metadata '%.200s': out of memory", name);
+        return fail_system(f, "metadata '%.200s': out of memory", name);
     w->metadata = grown;
     const struct st_pair pair = {.name = strdup(name), .value = strdup(value)};
     if (!pair.name || !pair.value) {
         free(pair.name);
         free(pair.value);
-        return fail(f, "metadata '%.200s': out of memory", name);
+        return fail_system(f, "metadata '%.200s': out of memory", name);
     }
     grown[w->metadata_count++] = pair;
     return 0;
@@ -88,7 +88,7 @@ static int check_names(const struct st_writer *w, const char *path, struct fail 
 {
     const char **names = malloc((w->count + 1) * sizeof *names);
     if (!names)
-        return fail(f, "%s: out of memory for %zu tensors", path, w->count);
+        return fail_system(f, "%s: out of memory for %zu tensors", path, w->count);
     for (size_t i = 0; i < w->count; i++)
         names[i] = w->tensors[i].name;
     qsort(names, w->count, sizeof *names, by_name);
@@ -147,7 +147,7 @@ static int make_header(const struct st_writer *w, const char *path, char **heade
     *header = NULL;
     FILE *out = open_memstream(header, size);
     if (!out)
-        return fail(f, "%s: out of memory for the header", path);
+        return fail_system(f, "%s: out of memory for the header", path);
     uint64_t length = 0;
     fwrite(&length, sizeof length, 1, out);
     print_header(out, w);
@@ -155,7 +155,7 @@ static int make_header(const struct st_writer *w, const char *path, char **heade
         putc(' ', out);
     const int bad = ferror(out);
     if ((fclose(out) != 0) | bad)
-        return fail(f, "%s: out of memory for the header", path);
+        return fail_system(f, "%s: out of memory for the header", path);
     length = *size - sizeof length;
     memcpy(*header, &length, sizeof length);
     if (length > JSON_MAX_BYTES)

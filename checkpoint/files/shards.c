@@ -57,13 +57,13 @@ static int read_map(struct shard_index *index, const char *root, const char *pat
                     weights.text ? json_span_describe(weights, &words) : "missing");
     index->entries = calloc(json_span_count(weights) + 1, sizeof *index->entries);
     if (!index->entries)
-        return fail(f, "%s: out of memory for weight_map", path);
+        return fail_system(f, "%s: out of memory for weight_map", path);
     for (struct json_walk w = json_enter(weights.text); json_step(&w, &key, &value);) {
         struct shard_entry *entry = &index->entries[index->count++];
         entry->tensor = json_span_string(key);
         entry->shard = *value.text == '"' ? json_span_string(value) : NULL;
         if (!entry->tensor || (*value.text == '"' && !entry->shard))
-            return fail(f, "%s: out of memory for weight_map", path);
+            return fail_system(f, "%s: out of memory for weight_map", path);
         if (!entry->shard)
             return fail(f, "%s: tensor '%.200s': the file must be a string; it is %s", path, entry->tensor,
                         json_span_describe(value, &words));
@@ -78,7 +78,7 @@ static int read_map(struct shard_index *index, const char *root, const char *pat
     qsort(index->entries, index->count, sizeof *index->entries, by_shard);
     index->names = malloc((index->count + 1) * sizeof *index->names);
     if (!index->names)
-        return fail(f, "%s: out of memory for weight_map", path);
+        return fail_system(f, "%s: out of memory for weight_map", path);
     for (size_t i = 0; i < index->count; i++)
         index->names[i] = index->entries[i].tensor;
     qsort(index->names, index->count, sizeof *index->names, compare_names);

@@ -54,7 +54,7 @@ static int list_directory(struct entry_names *names, const char *path, struct fa
         if (name)
             names->items[names->count++] = name;
         else
-            result = fail(f, "%s: no memory for its names", path);
+            result = fail_system(f, "%s: no memory for its names", path);
         errno = 0;
     }
     if (result == 0 && errno != 0)
@@ -71,13 +71,13 @@ static int add_file(struct source_tree *tree, const char *path, uint64_t bytes, 
         const size_t capacity = tree->count ? 2 * tree->count : 1;
         struct source_file *grown = realloc(tree->files, capacity * sizeof *grown);
         if (!grown)
-            return fail(f, "%s: no memory for its files", tree->root);
+            return fail_system(f, "%s: no memory for its files", tree->root);
         tree->files = grown;
     }
     tree->files[tree->count].path = strdup(path);
     tree->files[tree->count].bytes = bytes;
     if (!tree->files[tree->count].path)
-        return fail(f, "%s: no memory for its files", tree->root);
+        return fail_system(f, "%s: no memory for its files", tree->root);
     tree->count++;
     return 0;
 }
@@ -93,7 +93,7 @@ static int visit(struct source_tree *tree, const char *relative, int depth, stru
 {
     struct stat status;
     char *path = join_path(tree->root, relative);
-    int result = path ? 0 : fail(f, "%s: no memory for its names", tree->root);
+    int result = path ? 0 : fail_system(f, "%s: no memory for its names", tree->root);
     const bool known = path && stat(path, &status) == 0;
     if (result == 0 && (!known || (S_ISREG(status.st_mode) && access(path, R_OK) != 0)))
         result = fail(f, "%s: cannot be read: %s", path, strerror(errno));
@@ -114,11 +114,11 @@ static int walk(struct source_tree *tree, const char *relative, int depth, struc
         return fail(f, "%s/%s: is more than %d directories deep; links may form a circle", tree->root, relative,
                     MAX_DEPTH);
     char *path = join_path(tree->root, relative);
-    int result = path ? list_directory(&names, path, f) : fail(f, "%s: no memory for its names", tree->root);
+    int result = path ? list_directory(&names, path, f) : fail_system(f, "%s: no memory for its names", tree->root);
     for (size_t i = 0; result == 0 && i < names.count; i++) {
         char *below = join_path(relative, names.items[i]);
         if (!below)
-            result = fail(f, "%s: no memory for its names", tree->root);
+            result = fail_system(f, "%s: no memory for its names", tree->root);
         else if (!is_left_out(below))
             result = visit(tree, below, depth, f);
         free(below);
@@ -137,7 +137,7 @@ int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
 {
     *tree = (struct source_tree){.root = strdup(root)};
     if (!tree->root)
-        return fail(f, "%s: no memory for its name", root);
+        return fail_system(f, "%s: no memory for its name", root);
     if (walk(tree, "", 0, f) != 0) {
         source_tree_free(tree);
         return -1;

@@ -14,8 +14,11 @@ int(report_failure)(struct fail *f, int status, const char *format, ...)
     vsnprintf(f->message, sizeof f->message, format, args);
     va_end(args);
     make_printable(f->message);
+    f->system = status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY;
     return status;
 }
+
+int failure_status(const struct fail *f) { return f->system ? QOBS_ERROR_OUT_OF_MEMORY : QOBS_ERROR_INVALID_ARGUMENT; }
 
 /* libqobs checks the runtime of an object that it makes. */
 int check_runtime(const qobs_runtime *runtime, struct fail *f)

@@ -10,6 +10,9 @@
 /* Formats the message, makes it printable and returns `status`. */
 int report_failure(struct fail *f, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Returns the status of a failure of files/. */
+int failure_status(const struct fail *f);
+
 /* Fails if a member of the runtime, or the size of one of its structures, is wrong. */
 int check_runtime(const qobs_runtime *runtime, struct fail *f);
 

@@ -14,11 +14,11 @@ static int open_new(struct tensor_files *files, const char *path, const struct s
 {
     struct tensor_files_entry *grown = realloc(files->entries, (files->count + 1) * sizeof *grown);
     if (!grown)
-        return fail(f, "%s: out of memory", path);
+        return fail_system(f, "%s: out of memory", path);
     files->entries = grown;
     struct tensor_set *set = malloc(sizeof *set); /* allocated separately, so that its address never changes */
     if (!set)
-        return fail(f, "%s: out of memory", path);
+        return fail_system(f, "%s: out of memory", path);
     if (tensors_open(set, path, f) != 0) {
         free(set);
         return -1;
@@ -90,7 +90,7 @@ int tensors_spec(struct tensor_files *files, const char *spec, const struct tens
         return tensor_files_open(files, spec, &set, f) != 0 ? -1 : find(set, NULL, ref, f);
     char *path = strdup(spec);
     if (!path)
-        return fail(f, "%s: out of memory", spec);
+        return fail_system(f, "%s: out of memory", spec);
     /* Split at the last colon after an existing path. If there is none, split at the first colon, for the message. */
     size_t cut = strcspn(spec, ":");
     for (size_t i = strlen(spec); i > 0; i--)

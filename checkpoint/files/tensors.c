@@ -58,7 +58,7 @@ static int reserve(struct tensor_set *set, size_t files, size_t refs, struct fai
 {
     set->files = calloc(files + 1, sizeof *set->files);
     set->refs = calloc(refs + 1, sizeof *set->refs);
-    return set->files && set->refs ? 0 : fail(f, "%s: out of memory for %zu tensors", set->path, refs);
+    return set->files && set->refs ? 0 : fail_system(f, "%s: out of memory for %zu tensors", set->path, refs);
 }
 
 static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fail *f)
@@ -91,7 +91,7 @@ static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
     const char *slash = strrchr(npy->map.path, '/'), *base = slash ? slash + 1 : npy->map.path;
     file->name = strdup(base);
     if (!file->name)
-        return fail(f, "%s: out of memory", set->path);
+        return fail_system(f, "%s: out of memory", set->path);
     if (ends_with(base, ".npy") && strlen(base) > 4)
         file->name[strlen(base) - 4] = '\0';
     struct tensor_ref *ref = &set->refs[set->count++];
@@ -112,7 +112,7 @@ static int open_shards(struct tensor_set *set, const struct shard_index *index, 
             continue;
         char *path = shard_path(set->path, entry->shard);
         if (!path)
-            return fail(f, "%s: out of memory", set->path);
+            return fail_system(f, "%s: out of memory", set->path);
         struct st_file *st = &set->files[set->file_count].as.st;
         const int result = st_open(st, path, f);
         free(path);
@@ -130,12 +130,12 @@ static int add_shards(struct tensor_set *set, const struct shard_index *index, s
     size_t stored = 0, i = 0;
     set->files = calloc(index->count + 1, sizeof *set->files);
     if (!set->files)
-        return fail(f, "%s: out of memory for %zu tensors", set->path, index->count);
+        return fail_system(f, "%s: out of memory for %zu tensors", set->path, index->count);
     if (open_shards(set, index, &stored, f) != 0)
         return -1;
     set->refs = calloc(stored + 1, sizeof *set->refs);
     if (!set->refs)
-        return fail(f, "%s: out of memory for %zu tensors", set->path, stored);
+        return fail_system(f, "%s: out of memory for %zu tensors", set->path, stored);
     for (size_t k = 0; k < set->file_count; k++) {
         const struct st_file *st = &set->files[k].as.st;
         const char *shard = index->entries[i].shard;
@@ -191,7 +191,7 @@ static int sort(struct tensor_set *set, struct fail *f)
     }
     set->by_name = malloc((set->count + 1) * sizeof *set->by_name);
     if (!set->by_name)
-        return fail(f, "%s: out of memory for %zu tensors", set->path, set->count);
+        return fail_system(f, "%s: out of memory for %zu tensors", set->path, set->count);
     for (size_t i = 0; i < set->count; i++)
         set->by_name[i] = &set->refs[i];
     qsort(set->by_name, set->count, sizeof *set->by_name, by_name);
@@ -211,7 +211,7 @@ char *tensors_resolve(const char *path, struct fail *f)
         char *resolved = malloc(length + more);
         struct stat status;
         if (!resolved) {
-            fail(f, "%s: out of memory", path);
+            fail_system(f, "%s: out of memory", path);
             return NULL;
         }
         memcpy(resolved, path, length);

@@ -185,7 +185,7 @@ int fused_sets(const char *const *names, size_t count, enum fused_rules rules,
     }
     free(n.members);
     free(n.taken);
-    return failed ? fail(f, "no memory for the fused sets of %zu tensors", count) : 0;
+    return failed ? fail_system(f, "no memory for the fused sets of %zu tensors", count) : 0;
 }
 
 int weights_find_sets(struct weights *weights, const struct architectures *architectures, struct fail *f)
@@ -262,7 +262,7 @@ int fused_homes(const char *const *names, size_t count, size_t *home, struct fai
 {
     struct named *sorted = malloc((count + 1) * sizeof *sorted);
     if (!sorted)
-        return fail(f, "no memory for %zu tensors", count);
+        return fail_system(f, "no memory for %zu tensors", count);
     for (size_t i = 0; i < count; i++) {
         home[i] = i;
         sorted[i] = (struct named){.name = names[i], .index = i};

@@ -54,7 +54,7 @@ static int open_shard(struct model *m, const char *path, struct fail *f)
     const int result = st_open(&m->shards[m->shard_count].file, full, f);
     free(full);
     if (result != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     m->shard_count++;
     return QOBS_OK;
 }
@@ -154,7 +154,7 @@ static int read_index(struct model *m, struct shard_index *index, struct fail *f
         return QOBS_ERROR_SYSTEM;
     result = shard_index_read(index, &map, f);
     mapped_close(&map);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return result == 0 ? QOBS_OK : failure_status(f);
 }
 
 static int open_by_index(struct model *m, struct fail *f)
@@ -220,7 +220,7 @@ static int read_json(json_object **root, const struct model *m, const char *rela
         return QOBS_ERROR_SYSTEM;
     result = json_parse(root, map.path, "configuration", map.data, map.size, f);
     mapped_close(&map);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return result == 0 ? QOBS_OK : failure_status(f);
 }
 
 static int read_configs(struct model *m, struct fail *f)
@@ -259,7 +259,7 @@ int model_open(struct model *model, const char *directory, struct fail *f)
     if (stat(directory, &status) == 0 && !S_ISDIR(status.st_mode))
         return INVALID(f, "%s: is a file; the directory of a model is needed", directory);
     if (source_tree_read(&model->tree, directory, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     const int status_of_parts = open_parts(model, f);
     if (status_of_parts != QOBS_OK)
         model_close(model);

@@ -50,7 +50,7 @@ static int read_manifest(struct finish *run, size_t part, struct fail *f)
         mapped_close(&map);
     }
     free(path);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return result == 0 ? QOBS_OK : failure_status(f);
 }
 
 /* Reads "part-I-of-N". Returns false for other names. */
@@ -158,7 +158,7 @@ static int add_files(struct finish *run, size_t part, struct fail *f)
     int result = empty ? 0 : source_tree_read(&tree, root, f);
     for (size_t i = 0; !empty && result == 0 && i < tree.count; i++) {
         char *path = path_in_part(run, part, PART_FILES, tree.files[i].path);
-        result = path ? output_directory_link(&run->out, tree.files[i].path, path, f) : fail(f, "no memory");
+        result = path ? output_directory_link(&run->out, tree.files[i].path, path, f) : fail_system(f, "no memory");
         free(path);
     }
     if (!empty && result == 0)
@@ -198,7 +198,7 @@ static int finish(struct finish *run, struct fail *f)
         RETURN_IF_NOT_OK(check_sizes(run, i, f));
     const char *model = json_text_of(run->manifests[0], "model");
     if (output_directory_open(&run->out, a->out, access(model, F_OK) == 0 ? model : run->parts, a->replace, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(add_files(run, i, f));
     const char *compat = json_text_of(json_get(run->manifests[0], "report"), "compat");
@@ -212,7 +212,7 @@ static int finish(struct finish *run, struct fail *f)
 int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *error)
 {
     struct finish run = {.args = args, .out = {.lock = -1}};
-    struct fail f = {{0}};
+    struct fail f = {.message = ""};
     int status = !args ? INVALID(&f, "args: is NULL")
                  : args->struct_size != sizeof *args
                      ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)

@@ -127,7 +127,7 @@ int part_open(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     if (output_directory_check(a->out, a->model, true, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     char *parts = parts_directory(a->out), *path = parts ? malloc(strlen(parts) + 80) : NULL;
     int status = path ? QOBS_OK : NO_MEMORY(f, "the part");
     if (status == QOBS_OK && mkdir(parts, 0777) != 0 && errno != EEXIST)
@@ -135,7 +135,7 @@ int part_open(struct quantize_run *run, struct fail *f)
     if (status == QOBS_OK) {
         snprintf(path, strlen(parts) + 80, "%s/part-%zu-of-%zu", parts, a->part, a->part_count);
         if (output_directory_open(&run->out, path, a->model, a->replace, f) != 0)
-            status = QOBS_ERROR_INVALID_ARGUMENT;
+            status = failure_status(f);
         run->out.below = PART_FILES;
     }
     free(parts);

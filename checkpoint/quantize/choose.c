@@ -26,11 +26,11 @@ static int compile(struct choice *c, struct fail *f)
     if (!c->targets)
         return NO_MEMORY(f, "the targets");
     if (matcher_create(&c->ignore, (const char *const *)c->config->ignore, c->config->ignore_count, "ignore", f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     for (size_t g = 0; g < c->config->group_count; g++) {
         const struct quant_group *group = &c->config->groups[g];
         if (matcher_create(&c->targets[g], (const char *const *)group->targets, group->target_count, "targets", f) != 0)
-            return QOBS_ERROR_INVALID_ARGUMENT;
+            return failure_status(f);
     }
     return QOBS_OK;
 }

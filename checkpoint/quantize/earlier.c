@@ -31,7 +31,7 @@ static int make_matcher(struct matcher **matcher, const json_object *list, struc
     json_each(item, list) if (json_is_string(item.value)) texts[n++] = json_text(item.value);
     const int result = matcher_create(matcher, texts, n, "quantization_config", f);
     free(texts);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return result == 0 ? QOBS_OK : failure_status(f);
 }
 
 static bool matches(const struct matcher *m, const struct weight *w)
@@ -56,7 +56,7 @@ static int keep_target(json_object *kept, const char *target, const struct weigh
     bool renewed = false;
     int status = QOBS_OK;
     if (matcher_create(&m, &target, 1, "quantization_config", f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     for (size_t i = 0; i < weights->count && !renewed; i++)
         renewed = weights->items[i].reason == WEIGHT_TAKEN && matches(m, &weights->items[i]);
     if (!renewed && !json_append_text(kept, target))
@@ -132,8 +132,8 @@ static int keep_groups(json_object *config, const struct weights *weights, struc
     struct matcher **targets = calloc(count + 1, sizeof *targets), *ignore = NULL;
     bool *used = calloc(count + 1, sizeof *used);
     size_t g = 0;
-    int status = kept && targets && used ? make_matcher(&ignore, json_get(config, "ignore"), f)
-                                         : NO_MEMORY(f, "the groups");
+    int status =
+        kept && targets && used ? make_matcher(&ignore, json_get(config, "ignore"), f) : NO_MEMORY(f, "the groups");
     json_each(group, groups)
     {
         if (status == QOBS_OK)
@@ -168,7 +168,7 @@ static int keep_entry(json_object *list, const char *entry, const struct weights
     struct matcher *m;
     bool drops = false;
     if (matcher_create(&m, &entry, 1, "ignore", f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     for (size_t i = 0; i < weights->count && !drops; i++)
         drops = (weights->items[i].reason == WEIGHT_TAKEN || weights->items[i].reason == WEIGHT_KEPT) &&
                 matches(m, &weights->items[i]);
@@ -238,8 +238,8 @@ int earlier_merge(struct quantize_run *run, struct fail *f)
         const struct source_format *format = w->source_codes.format;
         if (!format)
             continue;
-        const bool keep = compatible ? w->reason != WEIGHT_TAKEN
-                                     : w->reason == WEIGHT_NOT_TARGETED && config && format->keeps;
+        const bool keep =
+            compatible ? w->reason != WEIGHT_TAKEN : w->reason == WEIGHT_NOT_TARGETED && config && format->keeps;
         if (keep)
             weight_keep_codes(w);
         if (keep && !compatible)

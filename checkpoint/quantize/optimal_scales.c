@@ -26,7 +26,7 @@ static int observe_recordings(const struct quantize_run *run, const struct weigh
         if (!batch)
             continue;
         if (tensor_of_ref(batch, &tensor, f) != 0)
-            return QOBS_ERROR_INVALID_ARGUMENT;
+            return failure_status(f);
         if (qobs_observer_observe_importance(o, &tensor, &error) != QOBS_OK)
             return report_failure(f, error.status, "%.200s: tensor '%.200s': %s", batch->file, batch->name,
                                   error.message);
@@ -43,9 +43,9 @@ static int merge_states(const struct weight_job *job, qobs_observer *o, struct f
     const qobs_observer *const others[] = {states};
     const int status = qobs_observer_merge(o, others, 1, &error);
     qobs_observer_destroy(states);
-    return status == QOBS_OK ? QOBS_OK
-                             : report_failure(f, error.status, "%.300s: %s", job->importance.states->path,
-                                              error.message);
+    return status == QOBS_OK
+               ? QOBS_OK
+               : report_failure(f, error.status, "%.300s: %s", job->importance.states->path, error.message);
 }
 
 /* Mean squares of another source, as one token that has them. */

@@ -44,7 +44,7 @@ static int apply_setting(struct quant_group *group, const char *setting, struct 
     snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
     const int result = strcmp(key, "format") == 0 ? quant_format_find(equals + 1, &group->format, "--set", f)
                                                   : quant_args_set(&group->weights, key, equals + 1, f);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return result == 0 ? QOBS_OK : failure_status(f);
 }
 
 static int read_source(struct quant_config *config, const qobs_checkpoint_quantize_args *a, struct fail *f)
@@ -64,7 +64,7 @@ static int read_source(struct quant_config *config, const qobs_checkpoint_quanti
         result = quant_config_read(config, a->config, f);
     else
         result = quant_config_read_recipe(config, a->recipe, f);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return result == 0 ? QOBS_OK : failure_status(f);
 }
 
 static int rename_group(struct quant_group *group, const char *name, struct fail *f)
@@ -93,7 +93,7 @@ static int read_config(struct quantize_run *run, struct fail *f)
     }
     if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0))
         RETURN_IF_NOT_OK(rename_group(&config->groups[0], "config_group_0", f));
-    return quant_config_finish(config, a->compat, f) == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    return quant_config_finish(config, a->compat, f) == 0 ? QOBS_OK : failure_status(f);
 }
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */
@@ -155,8 +155,7 @@ static int open_output(struct quantize_run *run, struct fail *f)
     const qobs_checkpoint_quantize_args *a = run->args;
     if (a->part_count > 0)
         return part_open(run, f);
-    return output_directory_open(&run->out, a->out, a->model, a->replace, f) == 0 ? QOBS_OK
-                                                                                  : QOBS_ERROR_INVALID_ARGUMENT;
+    return output_directory_open(&run->out, a->out, a->model, a->replace, f) == 0 ? QOBS_OK : failure_status(f);
 }
 
 /* Writes all but the shards. Among parts the first does so. */
@@ -176,7 +175,7 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(activation_scales_open(&run->activations, a, f));
     for (size_t i = 0; i < a->importance_count; i++)
         if (importance_add(&run->importance, a->importance[i], f) != 0)
-            return QOBS_ERROR_INVALID_ARGUMENT;
+            return failure_status(f);
     RETURN_IF_NOT_OK(model_open(&run->model, a->model, f));
     RETURN_IF_NOT_OK(check_model(run, f));
     architectures_find(&run->architectures, &run->model);
@@ -227,7 +226,7 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
 
 int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)
 {
-    struct fail f = {{0}};
+    struct fail f = {.message = ""};
     int status = check_args(args, &f);
     struct quantize_run *run = status == QOBS_OK ? calloc(1, sizeof *run) : NULL;
     if (status == QOBS_OK && !run)

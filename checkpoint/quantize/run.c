@@ -43,7 +43,7 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, s
     plan->storage = group_storage(group);
     preset_name(group->weights.observer, preset, sizeof preset);
     if (quant_args_settings(&group->weights, settings, sizeof settings, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        return failure_status(f);
     snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
     if (qobs_config_parse(&plan->config, text, NULL, &error) != QOBS_OK)
         return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
@@ -291,7 +291,7 @@ static uint64_t input_bytes(const struct row_slice *s)
 static void run_slice(void *argument, size_t index)
 {
     struct quantize_run *run = argument;
-    struct fail f = {{0}};
+    struct fail f = {.message = ""};
     pthread_mutex_lock(&run->lock);
     const bool skipped = run->stopped || run->failed < index;
     struct workspace *work = run->free_workspaces;

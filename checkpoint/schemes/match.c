@@ -74,13 +74,13 @@ static int fill(struct matcher *m, const char *const *entries, size_t count, con
     m->patterns = calloc(count + 1, sizeof *m->patterns);
     m->limits = pcre2_match_context_create(NULL);
     if (!m->texts || !m->exact || !m->patterns || !m->limits)
-        return fail(f, "%s: no memory for %zu entries", what, count);
+        return fail_system(f, "%s: no memory for %zu entries", what, count);
     pcre2_set_match_limit(m->limits, MAX_STEPS);
     pcre2_set_depth_limit(m->limits, MAX_STEPS);
     for (size_t i = 0; i < count; i++) {
         m->texts[i] = strdup(entries[i]);
         if (!m->texts[i])
-            return fail(f, "%s: no memory for %zu entries", what, count);
+            return fail_system(f, "%s: no memory for %zu entries", what, count);
         m->count++;
         if (strncmp(entries[i], "re:", 3) != 0)
             m->exact[m->exact_count++] =
@@ -96,7 +96,7 @@ int matcher_create(struct matcher **matcher, const char *const *entries, size_t 
 {
     *matcher = calloc(1, sizeof **matcher);
     if (!*matcher)
-        return fail(f, "%s: no memory", what);
+        return fail_system(f, "%s: no memory", what);
     if (fill(*matcher, entries, count, what, f) == 0)
         return 0;
     matcher_free(*matcher);

@@ -102,7 +102,7 @@ static int read_text(char **value, const struct json_item *item, const char *whe
         return fail(f, "%s: %s is %s; a string or null is needed", where, item->key,
                     json_describe(item->value, &words));
     *value = strdup(json_text(item->value));
-    return *value ? 0 : fail(f, "%s: no memory", where);
+    return *value ? 0 : fail_system(f, "%s: no memory", where);
 }
 
 static int read_dynamic(enum quant_dynamic *dynamic, const struct json_item *item, const char *where, struct fail *f)
@@ -147,7 +147,7 @@ static int read_kwargs(json_object **kwargs, const struct json_item *item, const
     if (!json_is_object(item->value))
         return fail(f, "%s: observer_kwargs is %s; an object is needed", where, json_describe(item->value, &words));
     *kwargs = json_copy(item->value);
-    return *kwargs ? 0 : fail(f, "%s: no memory", where);
+    return *kwargs ? 0 : fail_system(f, "%s: no memory", where);
 }
 
 /* Reads one member. Returns 1 if QuantizationArgs has none of this name. */
@@ -260,7 +260,7 @@ int quant_args_copy(struct quant_args *to, const struct quant_args *from, struct
     to->observer_kwargs = from->observer_kwargs ? json_copy(from->observer_kwargs) : NULL;
     const bool complete = !to->actorder == !from->actorder && !to->observer == !from->observer &&
                           !to->observer_kwargs == !from->observer_kwargs;
-    return complete ? 0 : fail(f, "no memory for a scheme");
+    return complete ? 0 : fail_system(f, "no memory for a scheme");
 }
 
 void quant_args_free(struct quant_args *args)
@@ -292,7 +292,7 @@ static int set_kwarg(struct quant_args *a, const char *key, json_object *value, 
         json_object_put(value);
         value = number;
     }
-    return value && json_put(a->observer_kwargs, key, value) ? 0 : fail(f, "--set: no memory");
+    return value && json_put(a->observer_kwargs, key, value) ? 0 : fail_system(f, "--set: no memory");
 }
 
 int quant_args_set(struct quant_args *args, const char *key, const char *value, struct fail *f)

@@ -26,14 +26,14 @@ static struct quant_group *add_group(struct quant_config *config, const char *na
 {
     struct quant_group *grown = realloc(config->groups, (config->group_count + 1) * sizeof *grown);
     if (!grown) {
-        fail(f, "no memory for the groups");
+        fail_system(f, "no memory for the groups");
         return NULL;
     }
     config->groups = grown;
     struct quant_group *group = &grown[config->group_count];
     *group = (struct quant_group){.name = strdup(name)};
     if (!group->name) {
-        fail(f, "no memory for the groups");
+        fail_system(f, "no memory for the groups");
         return NULL;
     }
     config->group_count++;
@@ -44,11 +44,11 @@ static int add_text(char ***list, size_t *count, const char *text, struct fail *
 {
     char **grown = realloc(*list, (*count + 1) * sizeof *grown);
     if (!grown)
-        return fail(f, "no memory for a list of names");
+        return fail_system(f, "no memory for a list of names");
     *list = grown;
     grown[*count] = strdup(text);
     if (!grown[*count])
-        return fail(f, "no memory for a list of names");
+        return fail_system(f, "no memory for a list of names");
     ++*count;
     return 0;
 }
@@ -373,7 +373,7 @@ static int rename_observer(struct quant_args *a, qobs_compat compat, struct fail
         return 0;
     free(a->observer);
     a->observer = strdup(!mse ? "static_minmax" : compat == QOBS_COMPAT_VLLM ? "memoryless_mse" : "static_mse");
-    return a->observer ? 0 : fail(f, "no memory for a scheme");
+    return a->observer ? 0 : fail_system(f, "no memory for a scheme");
 }
 
 static enum quant_dtype zero_point_dtype(const struct quant_args *a)

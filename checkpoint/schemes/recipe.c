@@ -105,7 +105,7 @@ static int parse_yaml(json_object **json, const struct mapped *map, struct fail 
     if (map->size > MAX_BYTES)
         return fail(f, "%s: has %zu bytes; a recipe has at most %d", map->path, map->size, MAX_BYTES);
     if (!yaml_parser_initialize(&parser))
-        return fail(f, "%s: no memory for its contents", map->path);
+        return fail_system(f, "%s: no memory for its contents", map->path);
     yaml_parser_set_input_string(&parser, map->data, map->size);
     const int loaded = yaml_parser_load(&parser, &tree.document);
     if (!loaded) {

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "commands.h"
+#include "outputs.h"
 #include "report_file.h"
 #include "select.h"
 #include "suggest.h"
@@ -40,33 +41,11 @@ static int unknown_scheme(const char *name)
                        name ? "' is unknown" : "", known);
 }
 
-/* Fails if the output path is one of the input files. `input_name` names the input in the message. */
-static int check_not_input(const char *option, const char *path, const struct tensor_set *set, const char *input_name)
+/* Checks the outputs, also against the inputs that are open. */
+static int check_files(const struct calibration *c)
 {
-    struct stat output, input;
-    if (stat(path, &output) != 0)
-        return EXIT_OK;
-    const char *file = "";
-    for (size_t i = 0; i <= tensors_count(set); i++) { /* the last one is the index */
-        const char *next = i < tensors_count(set) ? tensors_at(set, i)->file : set->path;
-        if (strcmp(next, file) == 0)
-            continue;
-        file = next;
-        if (stat(file, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
-            return print_error(EXIT_USAGE, "%s: %s is part of the %s", option, path, input_name);
-    }
-    return EXIT_OK;
-}
-
-static int check_not_any_input(const char *option, const char *path, const struct tensor_set *model,
-                               const struct calibration *c)
-{
-    const struct recordings *const all[] = {&c->activations.recordings, &c->importance.recordings};
-    int code = check_not_input(option, path, model, "model");
-    for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; code == EXIT_OK && i < all[k]->count; i++)
-            code = check_not_input(option, path, all[k]->items[i].set, "activations");
-    return code;
+    const struct output_option outputs[] = {{"--out", c->out, false}, {"--json", c->report, true}};
+    return check_outputs(outputs, 2);
 }
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
@@ -81,7 +60,7 @@ struct calibrate_options {
 /* Turns the result of a function that reports with struct fail into an exit code. */
 static int option_result(int result, const char *prefix, const struct fail *f)
 {
-    return result == 0 ? EXIT_OK : print_error(EXIT_USAGE, "%s%s", prefix, f->message);
+    return result == 0 ? EXIT_OK : print_failure(f, prefix);
 }
 
 static int add_activations(void *options, const char *argument)
@@ -208,7 +187,7 @@ static int parse(struct calibrate_options *o, int argc, char **argv, bool *done)
     o->c.model = argv[optind];
     if (!o->c.out)
         return print_error(EXIT_USAGE, "calibrate: -o OUT.safetensors is missing");
-    if (check_output(o->c.out) != EXIT_OK)
+    if (check_files(&o->c) != EXIT_OK)
         return EXIT_USAGE;
     o->c.scheme = o->scheme ? scheme_find(o->scheme) : NULL;
     return o->c.scheme ? EXIT_OK : unknown_scheme(o->scheme);
@@ -224,8 +203,6 @@ static int check_requested(const struct calibration *c)
         !c->bases.observers[BASE_WEIGHT].uses_importance)
         return print_error(EXIT_USAGE, "--importance: %s does not weigh columns",
                            c->bases.observers[BASE_WEIGHT].preset);
-    if (c->report && is_same_output(c->report, c->out))
-        return print_error(EXIT_USAGE, "--json: %s is also the output", c->report);
     return EXIT_OK;
 }
 
@@ -241,11 +218,9 @@ static int prepare(struct calibrate_options *a, struct tensor_set *model, struct
     if (code == EXIT_OK)
         code = check_requested(c);
     if (code == EXIT_OK && tensors_open(model, c->model, &f) != 0)
-        code = print_error(EXIT_USAGE, "%s", f.message);
+        code = print_failure(&f, "");
     if (code == EXIT_OK)
-        code = check_not_any_input("--out", c->out, model, c);
-    if (code == EXIT_OK && c->report)
-        code = check_not_any_input("--json", c->report, model, c);
+        code = check_files(c);
     if (code == EXIT_OK)
         code = layers_choose(&c->layers, model, &a->selection, &c->bases.observers[BASE_WEIGHT]);
     if (code == EXIT_OK && c->activations.recordings.count > 0)

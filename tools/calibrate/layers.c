@@ -124,7 +124,7 @@ int layers_choose(struct layers *layers, const struct tensor_set *set, const str
             continue;
         }
         if (plan_layer(&l, weights, &f) != 0)
-            return print_error(EXIT_USAGE, "%s", f.message);
+            return print_failure(&f, "");
         layers->bytes += l.ref->bytes;
         layers->items[layers->count++] = l;
     }

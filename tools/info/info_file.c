@@ -226,7 +226,7 @@ static int print_tensors(const char *path, bool all)
     struct stat status;
     struct fail f;
     if (tensors_open(&set, path, &f) != 0)
-        return print_error(EXIT_USAGE, "%s", f.message);
+        return print_failure(&f, "");
     size_t scales = 0;
     uint64_t bytes = 0;
     const size_t count = tensors_count(&set);

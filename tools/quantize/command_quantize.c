@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "outputs.h"
+#include "parts/parts.h"
 #include "program.h"
 #include "quantize_options.h"
 #include "quantize_summary.h"
@@ -19,16 +21,15 @@ static volatile sig_atomic_t stop_signal;
 
 static void request_stop(int signal_number) { stop_signal = signal_number; }
 
-static const int stop_signals[] = {SIGHUP, SIGINT, SIGTERM};
-
 /* Lets the run end in order, so that it removes its directory. Signals that were ignored stay ignored. */
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = request_stop}, before;
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof stop_signals / sizeof *stop_signals; i++)
-        if (sigaction(stop_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(stop_signals[i], &action, NULL);
+    for (size_t i = 0; i < OUTPUT_SIGNALS; i++)
+        if (output_signals[i] != SIGABRT && sigaction(output_signals[i], NULL, &before) == 0 &&
+            before.sa_handler != SIG_IGN)
+            sigaction(output_signals[i], &action, NULL);
 }
 
 /* Ends the program by the signal that was caught. */
@@ -50,6 +51,26 @@ static int show_progress(void *context, const qobs_progress *progress)
     return stop_signal != 0;
 }
 
+/* The report is no part of the model, of the output, and no other input. */
+static int check_report(const struct quantize_options *o)
+{
+    const struct output_option report = {"--json", o->report, true};
+    const qobs_checkpoint_quantize_args *a = &o->args;
+    const struct option_list *const lists[] = {&o->activations, &o->states, &o->importance};
+    char *parts = parts_directory(o->finish ? o->finish : a->out);
+    int code = check_outputs(&report, 1);
+    const char *const directories[] = {a->model, a->out, o->finish, parts}, *const files[] = {a->config, a->recipe};
+    for (size_t i = 0; code == EXIT_OK && i < sizeof directories / sizeof *directories; i++)
+        code = check_output_apart(&report, directories[i], true);
+    for (size_t i = 0; code == EXIT_OK && i < sizeof files / sizeof *files; i++)
+        code = check_output_apart(&report, files[i], false);
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
+        for (size_t i = 0; code == EXIT_OK && i < lists[k]->count; i++)
+            code = check_output_apart(&report, lists[k]->items[i], false);
+    free(parts);
+    return code;
+}
+
 static int exit_code_of(int status)
 {
     return status == QOBS_OK                                                   ? EXIT_OK
@@ -68,6 +89,8 @@ static int run(struct quantize_options *o, struct threads *threads)
         return print_status_error(&error, "--isa");
     int code = o->finish ? EXIT_OK : check_model(o->args.model);
     if (code == EXIT_OK)
+        code = check_report(o);
+    if (code == EXIT_OK)
         code = report_open(&report, o->report);
     if (code != EXIT_OK)
         return code;
@@ -76,9 +99,11 @@ static int run(struct quantize_options *o, struct threads *threads)
     o->args.context = o;
     o->args.report = &text;
     const double start = seconds_now();
-    const qobs_checkpoint_finish_args finish = {
-        .struct_size = sizeof finish, .out = o->finish, .replace = o->args.replace,
-        .keep_findings = o->args.keep_findings, .report = &text};
+    const qobs_checkpoint_finish_args finish = {.struct_size = sizeof finish,
+                                                .out = o->finish,
+                                                .replace = o->args.replace,
+                                                .keep_findings = o->args.keep_findings,
+                                                .report = &text};
     const int status = o->finish ? qobs_checkpoint_finish(&finish, &error) : qobs_checkpoint_quantize(&o->args, &error);
     progress_stop(&o->progress);
     code = exit_code_of(status);

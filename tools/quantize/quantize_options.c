@@ -215,7 +215,7 @@ const struct command command_quantize = {
     .run = quantize_run,
     .summary = "a quantized copy of a model, which vLLM loads",
     .usage = "MODEL_DIR --scheme NAME -o OUT_DIR [OPTION]...\n"
-             "--finish OUT_DIR [--replace] [--keep-findings] [--json REPORT] [--table]",
+             "--finish OUT_DIR [OPTION]...",
     .description = "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. OUT_DIR "
                    "appears when it is complete.\n"
                    "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "

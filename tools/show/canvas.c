@@ -22,6 +22,7 @@ int chart_check_picture(const char *path)
 #include <strings.h>
 
 #include "files/output.h"
+#include "outputs.h"
 #include "show/canvas.h"
 
 const struct colour canvas_inside = {0.20, 0.45, 0.70}, canvas_clipped = {0.84, 0.37, 0.05};
@@ -149,7 +150,7 @@ int chart_check_picture(const char *path)
 {
     if (!ends_with(path, ".svg") && !ends_with(path, ".png"))
         return print_error(EXIT_USAGE, "--out: %s: must end in .svg or .png", path);
-    return check_output(path);
+    return check_outputs(&(struct output_option){"--out", path, false}, 1);
 }
 
 /* The output file and the number of bytes that cairo has written to it. */

@@ -10,6 +10,7 @@
 #include "activations/recordings.h"
 #include "files/tensor_files.h"
 #include "commands.h"
+#include "outputs.h"
 #include "program.h"
 #include "show/chart.h"
 #include "show/compare.h"
@@ -134,7 +135,7 @@ static int open_tensors(struct tensor_files *files, qobs_tensor *tensors, char *
     struct fail f;
     for (size_t i = 0; i < count; i++) {
         if (tensors_spec(files, specs[i], &ref, &f) || tensor_of_ref(ref, &tensors[i], &f))
-            return print_error(EXIT_USAGE, "%s", f.message);
+            return print_failure(&f, "");
         if (i == 0 && title)
             make_title(title, title_size, ref, (int)count, qparam);
     }
@@ -201,6 +202,8 @@ static int show(const struct show_options *r, char **specs, size_t count, struct
         code = open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title);
     if (code == EXIT_OK && others > 0)
         code = open_tensors(&files, tensors + count, (char *const *)r->importance.items, others, -1, NULL, 0);
+    if (code == EXIT_OK) /* now that all inputs are open */
+        code = check_outputs(&(struct output_option){"--out", r->out, false}, 1);
     if (code == EXIT_OK) {
         const struct chart chart = {.title = title, .bins = r->bins, .logarithmic = r->logarithmic};
         const struct chart_source source = {.config = config,

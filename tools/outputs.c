@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Files are compared by device and inode, so that links and spellings make no difference. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "outputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "files/mapped.h"
+#include "files/output_place.h"
+#include "files/source_tree.h"
+#include "program.h"
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Returns true if two paths name one file, which need not exist: by its inode, or by its name in a directory. */
+static bool is_same_output(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0)
+        return is_same(&of_a, &of_b);
+    char *real_a = output_place_resolve(a, NULL), *real_b = output_place_resolve(b, NULL);
+    const bool same = real_a && real_b && strcmp(real_a, real_b) == 0;
+    free(real_a);
+    free(real_b);
+    return same;
+}
+
+static int check_one(const struct output_option *o)
+{
+    struct stat status;
+    if (stat(o->path, &status) != 0)
+        return EXIT_OK; /* whoever opens it says what is wrong with its directory */
+    if (S_ISDIR(status.st_mode) || (!S_ISREG(status.st_mode) && !o->report))
+        return print_error(EXIT_USAGE, "%s: %s: is %s; only a regular file is replaced", o->option, o->path,
+                           S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
+    if (mapped_was_read(&status))
+        return print_error(EXIT_USAGE, "%s: %s: is an input; another name is needed", o->option, o->path);
+    return EXIT_OK;
+}
+
+static bool is_given(const struct output_option *o) { return o->path && !(o->report && strcmp(o->path, "-") == 0); }
+
+int check_outputs(const struct output_option *outputs, size_t count)
+{
+    int code = EXIT_OK;
+    for (size_t i = 0; code == EXIT_OK && i < count; i++) {
+        if (!is_given(&outputs[i]))
+            continue;
+        code = check_one(&outputs[i]);
+        for (size_t k = 0; code == EXIT_OK && k < i; k++)
+            if (is_given(&outputs[k]) && is_same_output(outputs[i].path, outputs[k].path))
+                code = print_error(EXIT_USAGE, "%s: %s: is also %s; two names are needed", outputs[i].option,
+                                   outputs[i].path, outputs[k].option);
+    }
+    return code;
+}
+
+/* Returns true if a directory holds the file, perhaps through a link. */
+static bool holds(const char *directory, const struct stat *file)
+{
+    struct source_tree tree;
+    bool found = false;
+    if (source_tree_read(&tree, directory, NULL) != 0)
+        return false; /* who reads it says what is wrong */
+    for (size_t i = 0; !found && i < tree.count; i++) {
+        struct stat status;
+        char *path = output_place_join(directory, tree.files[i].path);
+        found = path && stat(path, &status) == 0 && is_same(&status, file);
+        free(path);
+    }
+    source_tree_free(&tree);
+    return found;
+}
+
+/* Returns true if the path, which need not exist, lies below the directory. */
+static bool lies_below(const char *directory, const char *path)
+{
+    char *upper = output_place_resolve(directory, NULL), *lower = output_place_resolve(path, NULL);
+    const size_t length = upper ? strlen(upper) : 0;
+    const bool below = upper && lower && strncmp(upper, lower, length) == 0 && lower[length] == '/';
+    free(upper);
+    free(lower);
+    return below;
+}
+
+int check_output_apart(const struct output_option *output, const char *input, bool below)
+{
+    struct stat of_input, of_output;
+    if (!input || !is_given(output))
+        return EXIT_OK;
+    const bool there = stat(input, &of_input) == 0, directory = there && S_ISDIR(of_input.st_mode);
+    if (below && (directory || !there) && lies_below(input, output->path))
+        return print_error(EXIT_USAGE, "%s: %s: lies in %s; another directory is needed", output->option, output->path,
+                           input);
+    if (there && stat(output->path, &of_output) == 0 &&
+        (directory ? holds(input, &of_output) : is_same(&of_input, &of_output)))
+        return print_error(EXIT_USAGE, "%s: %s: is an input; another name is needed", output->option, output->path);
+    return EXIT_OK;
+}
