@@ -155,7 +155,7 @@ int mapped_check(struct fail *f)
 
 /* ---- Identities of files ----------------------------------------------------------------------------------------- */
 
-static struct identity {
+static struct file_identity {
     dev_t device;
     ino_t inode;
 } *read_files;
@@ -166,11 +166,11 @@ void mapped_remember(void) { remembers = true; }
 
 static int remember(const struct stat *status, const char *path, struct fail *f)
 {
-    struct identity *grown = realloc(read_files, (read_count + 1) * sizeof *grown);
+    struct file_identity *grown = realloc(read_files, (read_count + 1) * sizeof *grown);
     if (!grown)
         return fail_system(f, "%s: out of memory", path);
     read_files = grown;
-    read_files[read_count++] = (struct identity){status->st_dev, status->st_ino};
+    read_files[read_count++] = (struct file_identity){status->st_dev, status->st_ino};
     return 0;
 }
 
