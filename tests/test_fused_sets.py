@@ -76,6 +76,34 @@ def test_global_scales():
         check(first != second, f"{model_type} {members}: no one matrix")
 
 
+FP8 = {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True}
+INPUTS = {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True, "symmetric": True}
+
+
+def fp8(weights, *options):
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": INPUTS}
+    write("config", json.dumps({"config_groups": {"g": group}, "ignore": ["lm_head"]}).encode())
+    equal(quantize("--config", "config", "--quiet", *options).returncode, 0, f"FP8 {weights} {options}")
+    return {k: v[0] for k, v in scales("weight_scale").items()}
+
+
+def test_scales_of_tensors():
+    """vLLM makes the largest scale that of the set and quantizes the codes of the others again."""
+    make("in", "llama", LAYERS)
+    own = fp8(FP8, "--compat", "llm-compressor")
+    for weights in (FP8, {**FP8, "observer": "memoryless_mse"}):
+        shared = fp8(weights)
+        for layer in range(2):
+            for members in ("self_attn.q_proj self_attn.k_proj self_attn.v_proj", "mlp.gate_proj mlp.up_proj"):
+                names = [f"model.layers.{layer}.{m}" for m in members.split()]
+                equal(len({shared[n] for n in names}), 1, f"one scale: {names}")
+                check(len({own[n] for n in names}) > 1, f"--compat llm-compressor: own scales: {names}")
+                if "observer" not in weights:
+                    equal(shared[names[0]], max(own[n] for n in names), f"the largest: {names}")
+            o = f"model.layers.{layer}.self_attn.o_proj"
+            check("observer" in weights or shared[o] == own[o], "a layer of no set keeps its scale")
+
+
 W4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
 LAYERS = [f"model.layers.{i}.{m}" for i in range(2) for m in
           ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj")]

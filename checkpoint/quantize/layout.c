@@ -39,6 +39,12 @@ struct group_storage group_storage(const struct quant_group *group)
     return s;
 }
 
+bool shares_scale(const struct quant_args *args, qobs_compat compat)
+{
+    const bool fp8 = args->strategy == QUANT_TENSOR && args->type == QUANT_FLOAT && compat == QOBS_COMPAT_VLLM;
+    return args->strategy == QUANT_TENSOR_GROUP || fp8;
+}
+
 int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape)
 {
     shape[0] = matrix[0];
@@ -152,18 +158,14 @@ static bool any_global_scale(const struct quant_config *config)
     return false;
 }
 
-/* Returns true if the weight has a scale that its set shares. */
-static bool shares_scale(const struct weight *w, const struct quant_config *config)
-{
-    return w->reason == WEIGHT_TAKEN && config->groups[w->group].weights.strategy == QUANT_TENSOR_GROUP;
-}
-
 /* Finds the sets that share a scale, and the weight in whose shard each weight is written. */
 static int find_sets(struct output_layout *l, const struct weights *weights, const struct quant_config *config,
                      qobs_compat compat, size_t *home, struct fail *f)
 {
     for (size_t i = 0; i < weights->count; i++) {
-        l->set[i] = shares_scale(&weights->items[i], config) ? weights->items[i].set : i;
+        const struct weight *w = &weights->items[i];
+        const bool shares = w->reason == WEIGHT_TAKEN && shares_scale(&config->groups[w->group].weights, compat);
+        l->set[i] = shares ? w->set : i;
         home[i] = i;
     }
     if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !any_global_scale(config))

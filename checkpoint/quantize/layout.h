@@ -74,6 +74,10 @@ void layout_free(struct output_layout *layout);
 /* Says how a group stores its weights. */
 struct group_storage group_storage(const struct quant_group *group);
 
+/* Returns true if a weight has a scale of its complete tensor, which the members of its set share: the global scale of
+ * NVFP4, and the scale of FP8, which vLLM makes the largest of the set before it quantizes the others again. */
+bool shares_scale(const struct quant_args *args, qobs_compat compat);
+
 /* Writes the shape of the scales of a matrix and returns the number of dimensions. */
 int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/stored_qparams.h"
 #include "qobs/stateless.h"
 
 /* Bytes of a slice, which with its codes fits L2, and of a batch, which the page cache holds between its passes. */
@@ -108,7 +109,7 @@ static void add_job(struct quantize_run *run, size_t weight, const bool *written
     fill_job(job, run, weight);
     job->range_only = !is_written(run, weight);
     const bool exists = job->plan || run->layout.parts[weight][PART_SAME] != SIZE_MAX;
-    const bool shares = job->plan && job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;
+    const bool shares = job->plan && shares_scale(&job->plan->group->weights, run->args->compat);
     run->job_count += exists && (!job->range_only || (shares && written_set[run->layout.set[weight]]));
 }
 
@@ -449,6 +450,30 @@ static int find_job_ranges(struct quantize_run *run, struct weight_job *jobs, si
     return QOBS_OK;
 }
 
+/* Gives the members of a set with one scale for each tensor the range of all of them. Optimal scales stay their own. */
+static void share_range(const struct quantize_run *run, struct weight_job *jobs, size_t count)
+{
+    double min = INFINITY, max = -INFINITY;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < count; i++) {
+            struct weight_job *job = &jobs[i];
+            const struct quant_args *a = job->plan ? &job->plan->group->weights : NULL;
+            if (!a || a->strategy != QUANT_TENSOR || !shares_scale(a, run->args->compat))
+                continue;
+            if (pass == 0) {
+                min = fmin(min, job->min);
+                max = fmax(max, job->max);
+                continue;
+            }
+            job->min = min;
+            job->max = max;
+            if (job->search_min) {
+                stored_put_number(job->search_min, weight_dtype(job->weight), min);
+                stored_put_number(job->search_max, weight_dtype(job->weight), max);
+            }
+        }
+}
+
 /* Gives the members of a set one global scale. The jobs of a set lie side by side. */
 static int set_global_scale(struct quantize_run *run, struct weight_job *jobs, size_t count, struct fail *f)
 {
@@ -482,6 +507,7 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1; end < count && run->layout.set[jobs[end].index] == run->layout.set[jobs[first].index];)
             end++;
+        share_range(run, jobs + first, end - first);
         RETURN_IF_NOT_OK(set_global_scale(run, jobs + first, end - first, f));
     }
     for (size_t i = 0; i < count; i++)

@@ -25,7 +25,7 @@ int weight_failure(const struct weight_job *job, const qobs_error *error, struct
     return report_failure(f, error->status, "tensor '%.150s': %.300s", job->weight->name, error->message);
 }
 
-static qobs_dtype dtype_of(const struct weight *w)
+qobs_dtype weight_dtype(const struct weight *w)
 {
     return strcmp(w->dtype, "BF16") == 0 ? QOBS_BF16 : strcmp(w->dtype, "F16") == 0 ? QOBS_F16 : QOBS_F32;
 }
@@ -39,7 +39,7 @@ struct rows {
 static int open_rows(struct rows *r, const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
-    const qobs_dtype dtype = dtype_of(w);
+    const qobs_dtype dtype = weight_dtype(w);
     const int64_t element = (int64_t)qobs_dtype_size(dtype);
     const void *data = w->data + s->first * w->row_bytes;
     *r = (struct rows){.shape = {s->count, w->shape[1]}, .strides = {w->row_bytes, element}};
@@ -119,7 +119,7 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     qobs_error error = {0};
     float *importance = NULL;
     const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1],
-                 size = count * qobs_dtype_size(dtype_of(job->weight));
+                 size = count * qobs_dtype_size(weight_dtype(job->weight));
     job->search_min = malloc(size + 1);
     job->search_max = malloc(size + 1);
     int status = job->search_min && job->search_max ? open_rows(&r, &all, &work, f) : NO_MEMORY(f, "ranges");
