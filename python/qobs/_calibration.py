@@ -16,7 +16,8 @@ from typing import Any
 from . import _library as c
 from . import _safetensors
 from ._checkpoint import quantize
-from ._hooks import Hooks, attention_modules, linear_modules
+from ._hooks import Hooks, attention_modules, linear_modules, own_names
+from ._names import modules_in
 from ._observer import Observer, fuse
 from ._tensor import framework_named
 
@@ -49,15 +50,18 @@ def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_m
                 model(**batch)
         c.quantize("model", "model-FP8")
 
-    model: any torch module, on any device. scheme: FP8 and NVFP4, in any case, store scales of the inputs of linear
-    layers; other schemes need kv_cache, queries or importance. preset: observer of the inputs; settings: more of it,
-    "averaging_constant=0.05". targets, ignore: names of modules, "re:" patterns that match from the start, or names of
-    classes: "Linear" means torch.nn.Linear and its subclasses. kv_cache: also observes keys and values of attention for
-    an e4m3 cache; the model must be one of transformers. queries: the same of queries. importance: True also collects
-    the mean square of each column of the inputs, which weighs the columns of weights in searches (llmc.imatrix_mse and
-    other presets with mse, qobs.imatrix_optimal). "qobs.local_hessian", with settings of that preset after it, collects
-    the products of columns instead: the Hessian of each group of columns, or of each hessian_block_size columns. The
-    scheme says the format and the groups of the weights; settings change them: "qobs.local_hessian group_size=64".
+    model: any torch module, on any device, also inside DistributedDataParallel or torch.compile, which is off
+    meanwhile. scheme: FP8 and NVFP4, in any case, store scales of the inputs of linear layers; other schemes need
+    kv_cache, queries or importance. preset: observer of the inputs; settings: more of it, "averaging_constant=0.05".
+    targets, ignore: names of modules, "re:" patterns that match from the start, or names of classes: "Linear" means
+    torch.nn.Linear and its subclasses, and the experts of transformers 5, whose matrices are parameters. Names are
+    those of the model or of its files, which transformers may call otherwise. kv_cache: also observes keys and values
+    of attention for an e4m3 cache; the model must be one of transformers. queries: the same of queries. importance:
+    True also collects the mean square of each column of the inputs, which weighs the columns of weights in searches
+    (llmc.imatrix_mse and other presets with mse, qobs.imatrix_optimal). "qobs.local_hessian", with settings of that
+    preset after it, collects the products of columns instead: the Hessian of each group of columns, or of each
+    hessian_block_size columns. The scheme says the format and the groups of the weights; settings change them:
+    "qobs.local_hessian group_size=64".
 
     Memory: one state for each observer: some 200 bytes for min/max, 8 bytes a column for importance, 8 bytes for each
     pair of columns of a block for a Hessian. The model computes what it computes without. Tensors on a GPU are copied to
@@ -98,7 +102,7 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options
 
 class Calibration:
     """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
-    "<attention>.q_states", "k_states" and "v_states". See calibration. It can be entered several times: batches add
+    "<attention>.q_states", "k_states" and "v_states", where a module has the name of its weight in files. See calibration. It can be entered several times: batches add
     up."""
 
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
@@ -111,6 +115,7 @@ class Calibration:
                                          f"{', '.join(_INPUTS)}. Others need kv_cache, queries or importance")
         modules = linear_modules(model, targets, ignore)
         attention = attention_modules(model) if states else {}
+        self._own_names = own_names(model)
         self._dtypes = {name: m.weight.dtype for name, m in modules.items()}
         self._dtypes |= {name: m.k_proj.weight.dtype for name, m in attention.items()}
         for name in modules:
@@ -159,6 +164,10 @@ class Calibration:
 
         directory: a new or empty one; it appears when it is complete. Errors: NoDataError, FileExistsError, OSError;
         nothing is left then."""
+        self._save(directory, {})
+
+    def _save(self, directory: Any, names: Mapping[str, str]) -> None:
+        """save with other names for modules."""
         observers = self.observed()
         path = os.path.abspath(os.fspath(directory))
         if os.path.isdir(path) and os.listdir(path):
@@ -166,10 +175,12 @@ class Calibration:
         part = f"{path}.{os.getpid()}.part"
         os.mkdir(part)
         try:
-            files = {name: f"{i}.qobs" for i, name in enumerate(observers)}
-            for name, file in files.items():
-                with open(os.path.join(part, file), "wb") as out:
-                    out.write(observers[name].save())
+            files = {}
+            for i, (name, observer) in enumerate(observers.items()):
+                module, kind = name.rsplit(".", 1)
+                files[f"{names.get(module, module)}.{kind}"] = f"{i}.qobs"
+                with open(os.path.join(part, f"{i}.qobs"), "wb") as out:
+                    out.write(observer.save())
             with open(os.path.join(part, "states.json"), "w", encoding="utf-8") as out:
                 json.dump({"states": files}, out, indent=1)
             os.rename(part, path)
@@ -230,8 +241,18 @@ class Calibration:
                 options["settings"] = {**own, **(options.get("settings") or {})}
         with tempfile.TemporaryDirectory() as folder:
             states = os.path.join(folder, "states")
-            self.save(states)
-            return quantize(model_dir, out_dir, self.scheme, states=[states], **options)
+            there = modules_in(model_dir)
+            self._save(states, {file: own for file, own in self._own_names.items() if file not in there and own in there})
+            try:
+                return quantize(model_dir, out_dir, self.scheme, states=[states], **options)
+            except c.InvalidArgumentError as failure:
+                lost = [file for file in self._own_names if f"{file}.input" in self.observers
+                        and file not in there and self._own_names[file] not in there]
+                if not lost or "recorded" not in str(failure):
+                    raise
+                raise c.InvalidArgumentError(
+                    f"{failure}; the model has a layer {self._own_names[lost[0]]!r}, in files {lost[0]!r}, and "
+                    f"{os.fspath(model_dir)} has none of these names") from None
 
 
 def _importance_config(scheme: str, importance: bool | str) -> str:

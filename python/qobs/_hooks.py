@@ -9,46 +9,95 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _library as c
+from ._names import expert_names, file_names, is_compiled, own_name, unwrapped
 
 Receive = Callable[[str, Any], None]
 
 
 def linear_modules(model: Any, targets: Iterable[str], ignore: Iterable[str]) -> dict[str, Any]:
-    """Name -> linear layer. targets, ignore: names, "re:" patterns that match from the start, names of classes.
-    Errors: InvalidArgumentError if there is none."""
+    """Name -> linear layer, or one expert of a layer of experts. Names are those of the files (_names). targets,
+    ignore: names in the model or in its files, "re:" patterns that match from the start, names of classes. Errors:
+    InvalidArgumentError if there is none."""
     torch = sys.modules["torch"]
-    found, targets, ignore = {}, list(targets), list(ignore)
+    targets, ignore, model = list(targets), list(ignore), unwrapped(model)
+    linear = {own_name(n): m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+    files = file_names(model, linear)
+    found = {files[n]: m for n, m in linear.items() if _chosen((n, files[n]), _classes(m), targets, ignore)}
     for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and _matches(name, module, targets):
-            if not _matches(name, module, ignore):
-                found[name] = module
+        if not _is_experts(module):
+            continue
+        for (expert, part), file in expert_names(model, own_name(name), module).items():
+            names = (f"{own_name(name)}.{expert}.{part}", file)
+            if _chosen(names, {"Linear"} | _classes(module), targets, ignore):
+                found[file] = Expert(module, expert, part)
     if not found:
         raise c.InvalidArgumentError(f"targets: none of {targets} is a linear layer of the model")
     return found
 
 
 def attention_modules(model: Any) -> dict[str, Any]:
-    """Name -> attention module. Errors: InvalidArgumentError if there is none, or if its attention function cannot be
-    replaced: the model is none of transformers."""
-    found = {name: m for name, m in model.named_modules() if hasattr(m, "k_proj") and hasattr(m, "v_proj")}
+    """Name in the files -> attention module. Errors: InvalidArgumentError if there is none, or if its attention
+    function cannot be replaced: the model is none of transformers."""
+    model = unwrapped(model)
+    found = {own_name(n): m for n, m in model.named_modules() if hasattr(m, "k_proj") and hasattr(m, "v_proj")}
     if not found or not hasattr(model, "set_attn_implementation"):
         raise c.InvalidArgumentError("kv_cache: the model has no attention with k_proj and v_proj, or is none of "
                                      "transformers")
-    return found
+    files = file_names(model, [f"{name}.k_proj" for name in found])
+    return {files[f"{name}.k_proj"].rpartition(".")[0]: m for name, m in found.items()}
 
 
-def _matches(name: str, module: Any, entries: list[str]) -> bool:
-    classes = {k.__name__ for k in type(module).__mro__}
-    return any(re.match(e[3:], name) is not None if e.startswith("re:") else e == name or e in classes for e in entries)
+def own_names(model: Any) -> dict[str, str]:
+    """Name in the files -> name in the model, for linear layers and attention."""
+    torch, model = sys.modules["torch"], unwrapped(model)
+    linear = [own_name(n) for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    files = {file: name for name, file in file_names(model, linear).items()}
+    return files | {f.rpartition(".")[0]: n.rpartition(".")[0] for f, n in files.items() if f.endswith(".k_proj")}
+
+
+def _classes(module: Any) -> set[str]:
+    return {k.__name__ for k in type(module).__mro__}
+
+
+def _chosen(names: tuple[str, ...], classes: set[str], targets: list[str], ignore: list[str]) -> bool:
+    def matches(entries: list[str]) -> bool:
+        return any(any(re.match(e[3:], n) for n in names) if e.startswith("re:") else e in names or e in classes
+                   for e in entries)
+    return matches(targets) and not matches(ignore)
+
+
+def _is_experts(module: Any) -> bool:
+    """Experts of transformers 5: the matrices of a layer are parameters of three dimensions."""
+    return getattr(getattr(module, "down_proj", None), "ndim", 0) == 3 and all(
+        hasattr(module, k) for k in ("num_experts", "has_gate", "has_bias", "is_transposed", "_apply_gate"))
+
+
+class Expert:
+    """One matrix of a layer of experts."""
+
+    def __init__(self, module: Any, expert: int, part: str):
+        self.module, self.expert, self.part = module, expert, part
+
+    @property
+    def weight(self) -> Any:
+        return self.module.down_proj
 
 
 class Hooks:
     """Calls receive(name, tensor) while it is entered: "<module>.input" after each call of a module that succeeded,
     "<attention>.q_states", "k_states" and "v_states" before the attention function. Tensors are detached and on the
-    CPU; they are the model's own if that runs there. Leaves the model as it was."""
+    CPU; they are the model's own if that runs there. Inputs of experts are computed once more, expert by expert. Leaves
+    the model as it was."""
 
     def __init__(self, model: Any, modules: dict[str, Any], attention: dict[str, Any], receive: Receive):
-        self._model, self._modules, self._receive = model, modules, receive
+        self._compiled = any(is_compiled(m) for m in model.modules())
+        self._eager: Any = None
+        self._model, self._receive = unwrapped(model), receive
+        self._modules = {name: m for name, m in modules.items() if not isinstance(m, Expert)}
+        self._experts: dict[Any, dict[tuple[int, str], str]] = {}
+        for name, m in modules.items():
+            if isinstance(m, Expert):
+                self._experts.setdefault(m.module, {})[m.expert, m.part] = name
         self._attention = {module: name for name, module in attention.items()}
         self._handles: list[Any] = []
         self._own: str | None = None
@@ -60,14 +109,22 @@ class Hooks:
             raise c.InvalidArgumentError("calibration: is running already")
         if self._attention:
             self._enter_attention()
+        if self._compiled:  # what torch.compile has made already calls no new hooks
+            self._eager = sys.modules["torch"].compiler.set_stance("force_eager")
+            self._eager.__enter__()
         for name, module in self._modules.items():
             self._handles.append(module.register_forward_hook(self._hook_of(f"{name}.input"), with_kwargs=True))
+        for module, names in self._experts.items():
+            self._handles.append(module.register_forward_hook(self._hook_of_experts(names), with_kwargs=True))
 
     def leave(self) -> None:
         """Removes the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        if self._eager is not None:
+            self._eager.__exit__(None, None, None)
+            self._eager = None
         if self._own is not None:
             self._model.set_attn_implementation(self._own)
             for interface in _interfaces():
@@ -78,6 +135,32 @@ class Hooks:
         def hook(module: Any, args: tuple, kwargs: dict, output: Any) -> None:
             self._receive(name, (args[0] if args else kwargs["input"]).detach().cpu())
         return hook
+
+    def _hook_of_experts(self, names: dict[tuple[int, str], str]) -> Any:
+        def hook(module: Any, args: tuple, kwargs: dict, output: Any) -> None:
+            values = [*args, *kwargs.values()]
+            with sys.modules["torch"].no_grad():
+                self._run_experts(module, values[0].detach().flatten(0, -2), values[1].flatten(0, -2), names)
+        return hook
+
+    def _run_experts(self, module: Any, states: Any, chosen: Any, names: dict[tuple[int, str], str]) -> None:
+        """Hands out the inputs of the experts that tokens reach. states: a row a token; chosen: its experts."""
+        linear = sys.modules["torch"].nn.functional.linear
+        stacked = "gate_up_proj" if module.has_gate else "up_proj"
+        for expert in range(module.num_experts):
+            x = states[(chosen == expert).any(-1)]
+            if x.shape[0] == 0:
+                continue
+            for part in ("gate_proj", "up_proj"):
+                if (expert, part) in names:
+                    self._receive(f"{names[expert, part]}.input", x.cpu())
+            if (expert, "down_proj") not in names:
+                continue
+            weight = getattr(module, stacked)[expert]
+            bias = getattr(module, f"{stacked}_bias")[expert] if module.has_bias else None
+            x = linear(x, weight.T if module.is_transposed else weight, bias)
+            x = module._apply_gate(x) if module.has_gate else module.act_fn(x)
+            self._receive(f"{names[expert, 'down_proj']}.input", x.cpu())
 
     def _enter_attention(self) -> None:
         """Puts a function that hands out states before the model's own attention function."""

@@ -192,3 +192,95 @@ def test_a_calibration_goes_on(model, batches):
 def test_refusals(words, options):
     with pytest.raises(qobs.InvalidArgumentError, match=words):
         qobs.calibration(torch.nn.Sequential(torch.nn.Linear(4, 4)), **options)
+
+
+# ---- Names -----------------------------------------------------------------------------------------------------------
+
+SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 64}
+IDS = torch.arange(24).reshape(2, 12) + 3
+
+
+def saved(transformers, model, tmp_path):
+    torch.manual_seed(0)
+    model = model.to(torch.bfloat16).eval()
+    for p in model.parameters():
+        p.data.normal_(0, 0.1)
+    model.save_pretrained(tmp_path / "model")
+    return model
+
+
+def quantized(model, tmp_path, **options):
+    with qobs.calibration(model, "FP8", **options) as c, torch.no_grad():
+        model(input_ids=IDS)
+    c.quantize(tmp_path / "model", tmp_path / "out", ignore=options.get("ignore"), fill_experts="max")
+    with open(tmp_path / "out" / "model.safetensors", "rb") as file:
+        names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return c, {n.removesuffix(".input_scale") for n in names if n.endswith(".input_scale")}
+
+
+@pytest.mark.parametrize("wrap", [lambda m: torch.compile(m, backend="eager"), torch.nn.DataParallel])
+def test_names_of_wrapped_models(wrap, tmp_path):
+    transformers = pytest.importorskip("transformers", "5")
+    model = saved(transformers, transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**SMALL)), tmp_path)
+    wrapped = wrap(model)
+    with torch.no_grad():
+        wrapped(input_ids=IDS)  # torch.compile calls no hooks that come after the first run
+    c, names = quantized(wrapped, tmp_path)
+    assert all(o.counts().batches == 1 for o in c.observers.values())
+    assert "model.layers.0.self_attn.q_proj" in names and len(names) == 7
+    assert all(name.startswith("model.layers.0.") for name in c.observers)
+
+
+def test_names_of_files(tmp_path):
+    """Modules of LLaVA have other names in files; targets and ignore take both."""
+    transformers = pytest.importorskip("transformers", "5")
+    vision = transformers.CLIPVisionConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+                                           image_size=28, patch_size=14)
+    config = transformers.LlavaConfig(vision_config=vision, text_config=transformers.LlamaConfig(**SMALL))
+    model = saved(transformers, transformers.LlavaForConditionalGeneration(config), tmp_path)
+    own = {n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+    ignore = ["re:model.vision_tower", "re:vision_tower", "re:.*multi_modal_projector", "re:.*lm_head"]
+    c, names = quantized(model, tmp_path, ignore=ignore)
+    assert len(names) == 7 and not names & own
+    files = {n.rsplit(".", 1)[0] for n in c.observers}
+    assert names == files
+    with qobs.calibration(model, "FP8", targets=["re:.*language_model.*q_proj"]) as c, torch.no_grad():
+        model(input_ids=IDS)
+    assert len(c.observers) == 1
+
+
+def test_a_layer_that_the_directory_lacks(model, batches, tmp_path):
+    """The error names the layer as the model and as files call it."""
+    c, _ = run(qobs.calibration(model, "FP8"), model, batches)
+    other = {f"blocks.0.{n.split('.', 2)[2]}": w for n, w in model.state_dict().items() if n.startswith("layers.0")}
+    os.mkdir(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
+    qobs._safetensors.write(str(tmp_path / "model" / "model.safetensors"), other)
+    with pytest.raises(qobs.InvalidArgumentError, match="'blocks.0.k_proj.input'.*'layers.0.q_proj', in files 'layers.0.q_proj'"):
+        c.quantize(tmp_path / "model", tmp_path / "out")
+
+
+@pytest.mark.parametrize("implementation", ["eager", "batched_mm"])
+def test_experts_are_observed_one_by_one(implementation, tmp_path):
+    """Experts of transformers 5 are parameters. Each has the scale of the tokens that reach it, under its name in files."""
+    transformers = pytest.importorskip("transformers", "5")
+    config = transformers.MixtralConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2)
+    model = saved(transformers, transformers.AutoModelForCausalLM.from_config(config), tmp_path)
+    model.set_experts_implementation(implementation)
+    layer = next(m for n, m in model.named_modules() if n.endswith("mlp.experts"))
+    seen = []
+    handle = layer.register_forward_pre_hook(lambda m, args: seen.append(args))
+    c, names = quantized(model, tmp_path)
+    handle.remove()
+    states, chosen = seen[0][0], seen[0][1]
+    prefix, scales = "model.layers.0.block_sparse_moe.experts", c.scales()
+    reached = sorted(set(chosen.flatten().tolist()))
+    assert len(names) == 4 + 3 * 4 and len(reached) > 1
+    for e in reached:
+        x = states[[e in row for row in chosen.tolist()]]
+        gate, up = (x @ layer.gate_up_proj[e].T).chunk(2, -1)
+        inner = torch.nn.functional.silu(gate) * up
+        for name, value in (("w1", x), ("w3", x), ("w2", inner)):
+            want = value.abs().max().float() / 448
+            assert abs(scales[f"{prefix}.{e}.{name}.input_scale"].float().item() / want.item() - 1) < 2 ** -7
