@@ -520,7 +520,7 @@ environment_of() {
 }
 
 # Packages for the tests of the drop-ins and of running models. ModelOpt and Quark want other versions of shared ones.
-live=(torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 onnxruntime==1.32.0 onnx ray gguf ml_dtypes pytest)
+live=(torch==2.13.0 llmcompressor==0.14.0 transformers==5.17.0 torchao==0.18.0 onnxruntime==1.32.0 onnx ray gguf ml_dtypes pytest)
 others=(torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 transformers==5.17.0 ml_dtypes pytest)
 
 # The Pythons of this machine that the package supports, one of each version.
@@ -653,6 +653,7 @@ stage_live() {
     [[ $status -eq 0 ]] || return
     later $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
     later $directory/bin/python -B tests/live_sources.py $top/gcc/tools/qobs
+    later $directory/bin/python -B scripts/architectures.py $top/gcc/tests/module_kinds --jobs 2
     later env HF_HUB_OFFLINE=1 $directory/bin/python -B tests/live_static.py $top/gcc/tools/qobs examples/tinylm
     counted_together
 }
