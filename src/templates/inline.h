@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Functions that must be inlined, because their parameters are constants that choose code, and loops that must not be
- * unrolled. */
+/* Functions whose parameters are constants that choose code, and loops that must not be unrolled. */
 #pragma once
 
 #include "base/sanitized.h"
 
+/* Vector kernels are inlined once for each combination of constants. The scalar kernels are the reference: one
+ * function with flags at run time compiles in a tenth of the time and gives the same bits. */
+#ifdef QOBS_REFERENCE_KERNELS
+#define ALWAYS_INLINE static inline
+#else
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#endif
 
 /* The same for deep call trees. A sanitizer checks every step; inlined, these checks keep a compiler busy for
  * minutes. */
