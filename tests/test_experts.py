@@ -132,11 +132,11 @@ def stored(path):
             for n, t in json.loads(raw[8:8 + length]).items() if n != "__metadata__"}
 
 
-def same(what, tensors, wanted, **config):
+def same(what, tensors, wanted, *options, **config):
     make("in", tensors, **config)
     make("one", wanted)
     for scheme in ("W8A8", "MXFP4"):
-        run = quantize("in", "out", scheme=scheme)
+        run = quantize("in", "out", *options, scheme=scheme)
         equal(run.returncode, 0, f"{what}: {scheme} {run.stderr}")
         quantize("one", "expected", scheme=scheme)
         equal(without_config("out"), without_config("expected"), f"{what}: {scheme}")
@@ -215,9 +215,35 @@ def test_kept():
          model_type="step3p7", text_config={"model_type": "step3p5"})
     report = quantize("in", "out", "--json", "-")
     left = json.loads(report.stdout)["left_out"]
-    check({"name": f"{step}.gate_proj", "reason": "experts that no runtime loads quantized"} in left,
-          "the report says why", left)
+    check({"name": f"{step}.gate_proj", "reason": "experts of --split-experts"} in left, "the report says how", left)
     refused("a target that names them", quantize("in", "out", "--targets", "re:.*moe.*"), 2, f"{step}.", "--ignore")
+    make("in", m.gpt_oss(), model_type="gpt_oss")
+    left = json.loads(quantize("in", "out", "--json", "-", "--split-experts").stdout)["left_out"]
+    check({"name": f"{EXPERTS}.gate_up_proj", "reason": "experts that no runtime loads quantized"} in left,
+          "the report says why", left)
+
+
+def renamed(tensors, *names):
+    return {n.replace("experts.gate_up_proj", names[0]).replace("experts.down_proj", names[1]): t
+            for n, t in tensors.items()}
+
+
+def test_split_experts():
+    """Experts that vLLM alone loads one by one."""
+    m, moe, step = Model(), "model.layers.0.mlp", "model.layers.0.moe"
+    granite = renamed(m.joined(False, ".weight"), "input_linear", "output_linear")
+    same("Granite", {n.replace(".mlp.", ".block_sparse_moe."): t for n, t in granite.items()},
+         m.one_by_one("model.layers.0.block_sparse_moe.experts"), "--split-experts", model_type="granitemoehybrid")
+    same("Aria", renamed(m.joined(True, ".weight"), "experts.fc1", "experts.fc2"), m.one_by_one(f"{moe}.experts"),
+         "--split-experts", model_type="aria_text")
+    same("Step-3.7", m.separate(step, False, ".weight"), m.one_by_one(f"{step}.experts"), "--split-experts",
+         model_type="step3p7")
+    run = quantize("in", "out", "--split-experts", "--json", "-")
+    warnings = json.loads(run.stdout)["warnings"]
+    check(any("transformers does not" in w for w in warnings), "a warning says who loads them", warnings)
+    kept("without a row", granite, [f"{moe}.input_linear"], "--split-experts")
+    kept("half of Granite ignored with the other", granite, [f"{moe}.input_linear"], "--ignore", "re:.*linear",
+         model_type="granitemoe")
 
 
 def test_ignored():

@@ -76,8 +76,8 @@ int audit_run(struct audit *audit, struct fail *f)
     RETURN_IF_NOT_OK(read_configuration(audit, f));
     if (a->against) {
         RETURN_IF_NOT_OK(model_open(&audit->original, a->against, f));
-        RETURN_IF_NOT_OK(weights_list(&audit->originals[0], &audit->original, QOBS_COMPAT_VLLM, f));
-        RETURN_IF_NOT_OK(weights_list(&audit->originals[1], &audit->original, QOBS_COMPAT_LLM_COMPRESSOR, f));
+        RETURN_IF_NOT_OK(weights_list(&audit->originals[0], &audit->original, QOBS_COMPAT_VLLM, true, f));
+        RETURN_IF_NOT_OK(weights_list(&audit->originals[1], &audit->original, QOBS_COMPAT_LLM_COMPRESSOR, false, f));
     }
     check_index(audit);
     RETURN_IF_NOT_OK(audit_list_modules(audit, f));

@@ -208,15 +208,16 @@ enum module_kind architecture_kind(const struct architectures *found, const char
     return most > 0 ? kind : general_kind(found, module, length, rows);
 }
 
-bool architecture_keeps_experts(const struct architectures *found, const char *name, size_t length)
+enum module_kind architecture_kind_of_experts(const struct architectures *found, const char *name, size_t length)
 {
     const size_t begin = last_component(name, length), parent = begin > 0 ? begin - 1 : 0;
-    for (size_t i = 0; i < found->count; i++) {
-        const char *list = found->rows[i]->names[MODULE_EXPERTS];
-        if (match_list(name, length, list) > 0 || match_list(name, parent, list) > 0)
-            return true;
-    }
-    return false;
+    for (enum module_kind k = MODULE_EXPERTS; k <= MODULE_STACKED_EXPERTS; k++)
+        for (size_t i = 0; i < found->count; i++) {
+            const char *list = found->rows[i]->names[k];
+            if (match_list(name, length, list) > 0 || match_list(name, parent, list) > 0)
+                return k;
+        }
+    return MODULE_LINEAR;
 }
 
 /* ---- Entries of ignore ------------------------------------------------------------------------------------------- */

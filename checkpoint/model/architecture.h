@@ -18,6 +18,7 @@ enum module_kind {
     /* Experts in tensors that no runtime loads quantized. A pattern with `*` is a name that a runtime has for them, one
      * without is their module's name in the files. */
     MODULE_EXPERTS,
+    MODULE_STACKED_EXPERTS, /* the same, but vLLM loads them one by one, too; transformers does not */
     MODULE_KINDS
 };
 
@@ -55,8 +56,9 @@ void architectures_add(struct architectures *found, const char *type, bool root)
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
 
-/* Returns true if the tensor's name, or that of its module, is one of MODULE_EXPERTS. */
-bool architecture_keeps_experts(const struct architectures *found, const char *name, size_t length);
+/* Returns MODULE_EXPERTS or MODULE_STACKED_EXPERTS if the tensor's name, or that of its module, is one of them, else
+ * MODULE_LINEAR. */
+enum module_kind architecture_kind_of_experts(const struct architectures *found, const char *name, size_t length);
 
 /* Returns entry `index` of `ignore` for experts that stay as they are, in `text`; NULL after the last one. */
 const char *architecture_experts(const struct architectures *found, size_t index, char *text, size_t size);

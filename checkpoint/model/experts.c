@@ -89,10 +89,11 @@ static const struct st_tensor *sibling(const struct model *model, const char *na
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
 /* The names of the tensors of a layer, each with three dimensions. */
-enum { JOINED, SEPARATE, LINEARS, LAYERS };
+enum { JOINED, SEPARATE, GRANITE, ARIA, LAYERS };
 static const char *const layers[LAYERS][3] = {[JOINED] = {joined, "down_proj"},
                                               [SEPARATE] = {"gate_proj", "up_proj", "down_proj"},
-                                              [LINEARS] = {"input_linear", "output_linear"}};
+                                              [GRANITE] = {"input_linear", "output_linear"},
+                                              [ARIA] = {"fc1", "fc2"}};
 
 /* A layer: its tensors in the order of the names. */
 struct expert_layer {
@@ -150,14 +151,14 @@ static enum order order_of_separate(const struct model *model, const int64_t *up
 
 static enum order order_of(const struct model *model, const struct expert_layer *l)
 {
-    const struct st_tensor *first = l->tensors[0], *down = l->tensors[l->kind == JOINED ? 1 : 2];
-    const bool alike = l->kind == JOINED || memcmp(first->shape, l->tensors[1]->shape, 3 * sizeof *first->shape) == 0;
+    const bool separate = l->kind == SEPARATE;
+    const struct st_tensor *first = l->tensors[0], *down = l->tensors[separate ? 2 : 1];
+    const bool alike = !separate || memcmp(first->shape, l->tensors[1]->shape, 3 * sizeof *first->shape) == 0;
     const bool numbers =
         strcmp(first->dtype, "BF16") == 0 || strcmp(first->dtype, "F16") == 0 || strcmp(first->dtype, "F32") == 0;
     if (!numbers || !alike || first->shape[0] != down->shape[0] || strcmp(first->dtype, down->dtype) != 0)
         return ORDER_UNCLEAR;
-    return l->kind == JOINED ? order_of_joined(first->shape, down->shape)
-                             : order_of_separate(model, first->shape, down->shape);
+    return separate ? order_of_separate(model, first->shape, down->shape) : order_of_joined(first->shape, down->shape);
 }
 
 /* Returns true if tensors <stem>_blocks and <stem>_scales are there as bytes of experts. */
@@ -179,7 +180,7 @@ static bool is_unknown_layer(const struct st_tensor *s, size_t stem)
 }
 
 struct expert_plan experts_plan(const struct model *model, const struct architectures *found,
-                                const struct model_tensor *source, qobs_compat compat)
+                                const struct model_tensor *source, qobs_compat compat, bool split)
 {
     const struct st_tensor *s = source->stored;
     const char *name = s->name;
@@ -193,6 +194,7 @@ struct expert_plan experts_plan(const struct model *model, const struct architec
         p.kind = EXPERTS_SPLIT;
         p.word = (size_t)(at - name);
         p.size = up ? sizeof joined - 1 : strlen("down_proj");
+        p.both = up != NULL;
         return p;
     }
     if (ends_with(name, blocks) && has_mxfp4(model, name, length - tail))
@@ -202,14 +204,21 @@ struct expert_plan experts_plan(const struct model *model, const struct architec
     if (p.kind != EXPERTS_NONE)
         return p;
     const struct expert_layer l = s->ndim == 3 ? find_layer(model, name, &p) : (struct expert_layer){.kind = LAYERS};
-    if (l.kind >= LINEARS || architecture_keeps_experts(found, name, stem) || has_biases(model, name, &p)) {
+    const enum module_kind kind = architecture_kind_of_experts(found, name, stem);
+    const bool stacked = kind == MODULE_STACKED_EXPERTS && l.kind < LAYERS;
+    const bool known = l.kind == JOINED || l.kind == SEPARATE || stacked;
+    p.why = stacked ? EXPERTS_STACKED : EXPERTS_WHOLE;
+    if (!known || (stacked && !split) || kind == MODULE_EXPERTS || has_biases(model, name, &p)) {
         p.kind = l.kind < LAYERS || is_unknown_layer(s, stem) ? EXPERTS_LEFT : EXPERTS_NONE;
         return p;
     }
     const enum order order = order_of(model, &l);
     p.kind = order == ORDER_UNCLEAR ? EXPERTS_LEFT : EXPERTS_SPLIT;
-    p.unclear = order == ORDER_UNCLEAR;
+    p.why = EXPERTS_UNCLEAR;
     p.transposed = order == ORDER_COLUMNS;
+    p.down = l.kind != SEPARATE && p.size == strlen(layers[l.kind][1]) &&
+             memcmp(name + p.word, layers[l.kind][1], p.size) == 0;
+    p.both = l.kind != SEPARATE && !p.down;
     p.nested = p.word > 0 && !ends_in_experts(name, p.word - 1);
     return p;
 }
@@ -246,21 +255,23 @@ static int list_split(struct weight_list *list, const struct model_tensor *sourc
 {
     static const char *const gate_up[] = {"gate_proj", "up_proj"};
     const struct st_tensor *s = source->stored;
-    const bool both = p->size == sizeof joined - 1 && memcmp(s->name + p->word, joined, p->size) == 0;
-    if (both && strstr(s->name, "down_proj"))
+    if (p->both && strstr(s->name, "down_proj"))
         return INVALID(f, "tensor '%.200s': its name has gate_up_proj and down_proj, so that it cannot be split",
                        s->name);
-    if (both)
+    if (p->both)
         RETURN_IF_NOT_OK(check_even(s, p->transposed ? 2 : 1, f));
     for (int64_t e = 0; e < s->shape[0]; e++)
-        for (int64_t part = 0; part < 1 + both; part++) {
-            char text[64];
-            snprintf(text, sizeof text, "%s%" PRId64 ".%.*s", p->nested ? "experts." : "", e,
-                     both ? (int)strlen(gate_up[part]) : (int)p->size, both ? gate_up[part] : s->name + p->word);
+        for (int64_t part = 0; part < 1 + p->both; part++) {
+            char text[64], own[32];
+            snprintf(own, sizeof own, "%.*s", (int)p->size, s->name + p->word);
+            snprintf(text, sizeof text, "%s%" PRId64 ".%s", p->nested ? "experts." : "", e,
+                     p->both   ? gate_up[part]
+                     : p->down ? "down_proj"
+                               : own);
             char *name = replaced(s->name, p->word, p->word + p->size, text);
             if (name && !ends_with(name, weight))
                 strcat(name, weight); /* replaced() leaves room */
-            const struct weight w = of_expert(source, e, p->transposed, part, 1 + both);
+            const struct weight w = of_expert(source, e, p->transposed, part, 1 + p->both);
             RETURN_IF_NOT_OK(weight_list_append(list, w, name, f));
         }
     return QOBS_OK;
@@ -310,7 +321,7 @@ int experts_list(struct weight_list *list, const struct model *model, const stru
         return list_mxfp4(list, model, source, f);
     case EXPERTS_LEFT: {
         struct weight w = weight_of_tensor(source);
-        w.experts = plan->unclear ? EXPERTS_UNCLEAR : EXPERTS_WHOLE;
+        w.experts = plan->why;
         return weight_list_append(list, w, strdup(source->stored->name), f);
     }
     default:

@@ -11,7 +11,7 @@
 enum expert_kind {
     EXPERTS_NONE,  /* no tensor of experts, or one of a single expert */
     EXPERTS_SPLIT, /* becomes matrices <experts>.<e>.gate_proj.weight and similar */
-    EXPERTS_LEFT,  /* stays whole: no runtime loads these experts quantized, or their order is unclear */
+    EXPERTS_LEFT,  /* stays whole */
     EXPERTS_MXFP4, /* ..._blocks [E, rows, groups, 16] of gpt-oss: becomes [E, columns, rows] in BF16 */
     EXPERTS_SCALES /* ..._scales of those, which disappear */
 };
@@ -19,16 +19,19 @@ enum expert_kind {
 /* How a tensor of experts is listed. */
 struct expert_plan {
     enum expert_kind kind;
-    bool unclear;    /* EXPERTS_LEFT: shapes and architecture do not say which dimension is which */
-    bool transposed; /* [E, in, out], as Llama 4 has them; else [E, out, in] */
-    size_t word;     /* where the name of its projections begins: gate_up_proj, down_proj, ... */
-    size_t size;     /* bytes of that name */
-    bool nested;     /* the layer's module is <parent>.experts, not <parent> */
+    enum weight_experts why; /* of EXPERTS_LEFT: EXPERTS_WHOLE, EXPERTS_STACKED or EXPERTS_UNCLEAR */
+    bool transposed;         /* [E, in, out], as Llama 4 has them; else [E, out, in] */
+    size_t word;             /* where the name of its projections begins: gate_up_proj, down_proj, ... */
+    size_t size;             /* bytes of that name */
+    bool both;               /* gate_proj and up_proj, one after the other */
+    bool down;               /* down_proj under another name */
+    bool nested;             /* the layer's module is <parent>.experts, not <parent> */
 };
 
-/* Says what a tensor is. llm-compressor knows gate_up_proj and down_proj alone, [E, out, in]. */
+/* Says what a tensor is. split: experts that vLLM alone loads one by one are split. llm-compressor knows gate_up_proj
+ * and down_proj alone, [E, out, in]. */
 struct expert_plan experts_plan(const struct model *model, const struct architectures *found,
-                                const struct model_tensor *source, qobs_compat compat);
+                                const struct model_tensor *source, qobs_compat compat, bool split);
 
 /* Adds the weights of a tensor of experts. */
 int experts_list(struct weight_list *list, const struct model *model, const struct model_tensor *source,

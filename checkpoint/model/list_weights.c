@@ -32,9 +32,9 @@ static char *weight_name(const char *codes)
 
 static int list_tensor(struct weight_list *list, const struct model *model, const struct architectures *found,
                        const struct source_hints *hints, const struct model_tensor *source, qobs_compat compat,
-                       struct fail *f)
+                       bool split_experts, struct fail *f)
 {
-    const struct expert_plan plan = experts_plan(model, found, source, compat);
+    const struct expert_plan plan = experts_plan(model, found, source, compat, split_experts);
     if (plan.kind != EXPERTS_NONE)
         return experts_list(list, model, source, &plan, f);
     struct weight w = weight_of_tensor(source);
@@ -45,7 +45,8 @@ static int list_tensor(struct weight_list *list, const struct model *model, cons
     return weight_list_append(list, w, weight_name(source->stored->name), f);
 }
 
-int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, struct fail *f)
+int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, bool split_experts,
+                 struct fail *f)
 {
     struct weight_list list = {.weights = weights};
     struct architectures found;
@@ -55,7 +56,7 @@ int weights_list(struct weights *weights, const struct model *model, qobs_compat
     source_hints_read(&hints, model);
     for (size_t i = 0; i < model->count; i++)
         if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !model->tensors[i].omitted)
-            RETURN_IF_NOT_OK(list_tensor(&list, model, &found, &hints, &model->tensors[i], compat, f));
+            RETURN_IF_NOT_OK(list_tensor(&list, model, &found, &hints, &model->tensors[i], compat, split_experts, f));
     weights_sort(weights);
     for (size_t i = 1; i < weights->count; i++)
         if (strcmp(weights->items[i - 1].name, weights->items[i].name) == 0)

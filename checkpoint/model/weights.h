@@ -16,7 +16,8 @@ enum weight_reason {
     WEIGHT_NOT_TARGETED,
     WEIGHT_NOT_LINEAR, /* an embedding, a router, lm_head, a convolution: no linear layer that vLLM quantizes */
     WEIGHT_NO_FLOAT,   /* its dtype cannot be quantized */
-    WEIGHT_EXPERTS,    /* experts in a tensor that no runtime loads quantized */
+    WEIGHT_EXPERTS,    /* EXPERTS_WHOLE */
+    WEIGHT_STACKED,    /* EXPERTS_STACKED */
     WEIGHT_KEPT,       /* nothing targets it, and it is quantized already */
     WEIGHT_REASONS
 };
@@ -24,9 +25,10 @@ enum weight_reason {
 /* What a weight is to a layer of experts. */
 enum weight_experts {
     EXPERTS_ABSENT,
-    EXPERTS_OF_ONE, /* a matrix of one expert, of a tensor with all */
-    EXPERTS_WHOLE,  /* a tensor with all experts, which is copied */
-    EXPERTS_UNCLEAR /* the same, and nothing says how they lie */
+    EXPERTS_OF_ONE,  /* a matrix of one expert, of a tensor with all */
+    EXPERTS_WHOLE,   /* a tensor with all experts, which is copied: no runtime loads them quantized */
+    EXPERTS_STACKED, /* the same, but vLLM would load them one by one */
+    EXPERTS_UNCLEAR  /* the same, and nothing says how they lie */
 };
 
 struct weight {
@@ -53,8 +55,9 @@ struct weights {
     bool drops_attention_scales; /* those of keys and values belong to a configuration that disappears */
 };
 
-/* Lists the tensors of a model. compat decides which experts are split and how (experts.h). */
-int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, struct fail *f);
+/* Lists the tensors of a model. compat and split_experts decide which experts are split and how (experts.h). */
+int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, bool split_experts,
+                 struct fail *f);
 void weights_free(struct weights *weights);
 
 /* Returns the weight of a complete tensor, without a name. */

@@ -84,13 +84,15 @@ static enum weight_reason choose_whole(const struct choice *c, struct weight *w)
         return WEIGHT_NOT_TARGETED;
     if (is_ignored(c, w))
         return WEIGHT_IGNORED;
-    return by_class && w->experts == EXPERTS_WHOLE && is_float(w) ? WEIGHT_EXPERTS : WEIGHT_TAKEN;
+    if (!by_class || w->experts == EXPERTS_UNCLEAR || !is_float(w))
+        return WEIGHT_TAKEN;
+    return w->experts == EXPERTS_STACKED ? WEIGHT_STACKED : WEIGHT_EXPERTS;
 }
 
 static enum weight_reason choose_one(const struct choice *c, struct weight *w)
 {
     bool by_class = false;
-    if (w->experts == EXPERTS_WHOLE || w->experts == EXPERTS_UNCLEAR)
+    if (w->experts > EXPERTS_OF_ONE)
         return choose_whole(c, w);
     if (w->module == strlen(w->name))
         return WEIGHT_NOT_A_WEIGHT;
@@ -116,6 +118,11 @@ static int check(const struct weight *w, struct fail *f)
                        "tensor '%.200s': has shape %s; nothing says which dimensions of these experts are inputs. "
                        "--ignore 're:.*experts.*' leaves them out",
                        w->name, shape_describe(w->ndim, w->shape, &words));
+    if (w->experts == EXPERTS_STACKED && is_float(w))
+        return INVALID(f,
+                       "tensor '%.200s': is targeted; --split-experts splits these experts for vLLM, --ignore leaves "
+                       "them out",
+                       w->name);
     if (w->experts == EXPERTS_WHOLE && is_float(w))
         return INVALID(f,
                        "tensor '%.200s': is targeted; no runtime loads these experts quantized. "
@@ -295,6 +302,7 @@ const char *weight_reason_name(enum weight_reason reason)
                                                       [WEIGHT_NOT_LINEAR] = "not linear",
                                                       [WEIGHT_NO_FLOAT] = "not floating point",
                                                       [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
+                                                      [WEIGHT_STACKED] = "experts of --split-experts",
                                                       [WEIGHT_KEPT] = "quantized already"};
     return reason < WEIGHT_REASONS ? names[reason] : "unknown";
 }

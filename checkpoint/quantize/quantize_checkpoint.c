@@ -179,7 +179,7 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(model_open(&run->model, a->model, f));
     RETURN_IF_NOT_OK(check_model(run, f));
     architectures_find(&run->architectures, &run->model);
-    RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
+    RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, a->split_experts, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
     if (a->compat == QOBS_COMPAT_VLLM)
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));

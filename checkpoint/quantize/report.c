@@ -103,17 +103,21 @@ static void add_importance_warning(json_object *warnings, const struct quantize_
     json_append_text(warnings, text);
 }
 
-/* Names experts that upstream splits although no runtime loads them so. */
+/* Names experts that are split although not every runtime loads them so. */
 static void add_expert_warning(json_object *warnings, const struct quantize_run *run)
 {
     char text[512];
-    for (size_t i = 0; i < run->weights.count && run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR; i++) {
+    for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         const char *source = w->source->stored->name;
-        if (w->experts != EXPERTS_OF_ONE ||
-            !architecture_keeps_experts(&run->architectures, source, module_length(source)))
+        const enum module_kind kind =
+            w->experts == EXPERTS_OF_ONE
+                ? architecture_kind_of_experts(&run->architectures, source, module_length(source))
+                : MODULE_LINEAR;
+        if (kind == MODULE_LINEAR)
             continue;
-        snprintf(text, sizeof text, "%.300s: split into '%.100s' and others, which no runtime loads", source, w->name);
+        snprintf(text, sizeof text, "%.300s: split into '%.100s' and others, which %s", source, w->name,
+                 kind == MODULE_EXPERTS ? "no runtime loads" : "vLLM loads and transformers does not");
         make_printable(text);
         json_append_text(warnings, text);
         return;

@@ -72,6 +72,9 @@ typedef struct qobs_checkpoint_quantize_args {
      * is searched without. */
     const char *const *importance;
     size_t importance_count; /**< number of files */
+    /** Quantize experts that vLLM loads one by one and transformers only in one tensor: Granite, Aria, Step-3.7. The
+     * output is for vLLM alone. Otherwise they stay as they are. */
+    bool split_experts;
     qobs_fill_experts fill_experts; /**< see qobs_fill_experts */
     qobs_compat compat;             /**< see qobs_compat */
     /** Several processes or machines may share a model: each writes the shards of part `part` of `part_count`, from 1,

@@ -32,8 +32,9 @@ class _QuantizeArgs(Structure):
                 ("ignore", c_void_p), ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p),
                 ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
                 ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
-                ("importance_count", c_size_t), ("fill_experts", c_int), ("compat", c_int), ("part", c_size_t),
-                ("part_count", c_size_t), ("replace", c_bool), ("keep_findings", c_bool),
+                ("importance_count", c_size_t), ("split_experts", c_bool), ("fill_experts", c_int),
+                ("compat", c_int), ("part", c_size_t), ("part_count", c_size_t), ("replace", c_bool),
+                ("keep_findings", c_bool),
                 ("allow_mixed_sets", c_bool), ("runtime", c_void_p),
                 ("progress", _Report), ("context", c_void_p), ("report", c_void_p)]
 
@@ -162,7 +163,7 @@ def _write(function: Any, args: Any, report: _Text) -> None:
 def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
              targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None, preset: str | None = None,
              settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
-             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None,
+             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, split_experts: bool = False,
              fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
              replace: bool = False, keep_findings: bool = False, allow_mixed_sets: bool = False,
              threads: int | None = None, progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
@@ -175,6 +176,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     settings of the observer, {"group_size": 64}. activations: files with recorded activations; states: directories with
     saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh columns of weights in
     searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
+    split_experts: experts of Granite, Aria and Step-3.7 are quantized, for vLLM alone; else they stay as they are.
     fill_experts: "max" or "median" gives experts that no recorded token reached a scale of others of their layer.
     compat: "llm-compressor" gives the bytes of model_free_ptq. part: (i, n) writes part i of n, and finish joins them.
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
@@ -203,8 +205,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
         preset=_encoded(preset, "preset"), settings=settings_.address,
         setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
         states=states_.address, state_count=states_.count, importance=importance_.address,
-        importance_count=importance_.count, fill_experts=_FILL_EXPERTS[fill_experts], compat=_COMPAT[compat],
-        part=number, part_count=count, replace=replace, keep_findings=keep_findings,
+        importance_count=importance_.count, split_experts=split_experts, fill_experts=_FILL_EXPERTS[fill_experts],
+        compat=_COMPAT[compat], part=number, part_count=count, replace=replace, keep_findings=keep_findings,
         allow_mixed_sets=allow_mixed_sets, runtime=pool.address,
         progress=_ProgressCall(progress, pool).address, report=report.address)
     with _one_run:
