@@ -181,6 +181,29 @@ def test_escape_sequences():
     check(not any(line.startswith("qobs: forged") for line in p.stderr.split("\n")), "no forged line", p.stderr[:300])
 
 
+def test_messages():
+    """Messages are short, name what is wrong and keep integers."""
+    long = "n" * 60000
+    write("x.safetensors", st_bytes({long: ("I32", [2], b"\0" * 8), "w": ("F32", [2, 2], struct.pack("<4f", 1, math.nan, 3, 4)),
+                                     long + ".w": ("F32", [2], struct.pack("<2f", 1, math.nan))}))
+    for command in (("observe", "--preset", "llmc.minmax"), ("show", "--preset", "llmc.minmax")):
+        for name in (long, long + ".w", long + "x"):
+            p = run(*command, f"x.safetensors:{name}")
+            check(p.returncode == 2 and len(p.stderr) < 1200, f"{command[0]}: a short message", str(len(p.stderr)) + p.stderr[-300:])
+    for preset, options, state in (("llmc.minmax", (), "a"), ("llmc.minmax", ("--set", "averaging_constant=0.5"), "b"),
+                                   ("torch.MinMaxObserver", (), "c")):
+        fine(state, "observe", "--preset", preset, "--nonfinite", "ignore", *options, "x.safetensors:w", "--state", state)
+    refused("another setting", ["b", "averaging_constant is 0.5", "observer's is 0.01"], "merge", "a", "b")
+    refused("another preset", ["c", "preset is torch.MinMaxObserver", "observer's is llmc.minmax"], "merge", "a", "c")
+    os.mkdir("d")
+    write("d/model.safetensors", st_bytes({"model.q_proj.weight": ("BF16", [128, 128], b"\0" * 32768)}))
+    write("d/config.json", b"{}")
+    number = "9007199254740993"
+    refused("a large integer", [number, "to 9007199254740992"], "observe", "--preset", "llmc.minmax", "--set", "strategy=group",
+            "--set", f"group_size={number}", "x.safetensors:w")
+    refused("a large integer", [number], "quantize", "d", "--scheme", "W4A16", "-o", "out", "--set", f"group_size={number}")
+
+
 # ---- Outputs and inputs ----------------------------------------------------------------------------------------------
 
 def spellings(path):

@@ -180,7 +180,7 @@ static void test_refusals(void **state)
     observe_batch(a, 0);
     observe_batch(b, 0);
     const qobs_observer *others[] = {b};
-    assert_refused(qobs_observer_merge(a, others, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|settings");
+    assert_refused(qobs_observer_merge(a, others, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|preset is|llmc.static_minmax");
     others[0] = a;
     assert_refused(qobs_observer_merge(a, others, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|itself");
     others[0] = NULL;

@@ -66,7 +66,7 @@ static int read_global_scale(struct tensor_files *files, const char *argument, f
         if (tensors_spec(files, argument, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
             return print_failure(&f, "--global-scale: ");
         if (tensor.dtype > QOBS_F64 || ref->bytes != qobs_dtype_size(tensor.dtype))
-            return print_error(EXIT_USAGE, "--global-scale: %s: tensor '%s' is no single floating-point number",
+            return print_error(EXIT_USAGE, "--global-scale: %s: tensor '%.200s' is no single floating-point number",
                                ref->file, ref->name);
         number = result_value(&(struct result){.dtype = tensor.dtype, .data = (void *)(uintptr_t)tensor.data}, 0);
     }

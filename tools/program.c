@@ -31,6 +31,8 @@ void open_standard_descriptors(void)
             _exit(EXIT_SYSTEM); /* the lowest free descriptor is fd, or nothing is as it should be */
 }
 
+enum { MAX_ABOUT = 400 }; /* bytes of a name before a message */
+
 /* Names out of files may have any bytes and any length. */
 static void print_message(const char *format, va_list arguments)
 {
@@ -75,7 +77,9 @@ int check_inputs(void) { return mapped_check(NULL) == 0 ? EXIT_OK : print_error(
 int(print_status_error)(const qobs_error *error, const char *about)
 {
     const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE;
-    return about ? print_error(code, "%s: %s", about, error->message) : print_error(code, "%s", error->message);
+    const bool cut = about && strlen(about) > MAX_ABOUT; /* a name out of a file may have any length */
+    return about ? print_error(code, "%.*s%s: %s", MAX_ABOUT, about, cut ? "..." : "", error->message)
+                 : print_error(code, "%s", error->message);
 }
 
 int(print_preset_error)(const qobs_error *error, const char *option, const char *preset)

@@ -67,7 +67,7 @@ static void append_members(struct fail *text, const struct weights *weights, con
 static void describe(struct mixed_sets *m, const struct weights *weights, const struct quant_config *config, size_t set)
 {
     const size_t parent = parent_of(weights, set);
-    struct fail ignore = {"; --ignore 're:.*("};
+    struct fail ignore = {.message = "; --ignore 're:.*("};
     fail(&m->warning, "%.*s: vLLM runs ", parent > 0 ? (int)parent - 1 : 0, weights->items[set].name);
     append_members(&m->warning, weights, config, set, parent, false);
     append(&m->warning, " as one matrix of one scheme", 40);

@@ -129,7 +129,7 @@ static void describe_allowed(const struct setting *s, const struct qobs_config *
                  config->preset->name);
     else {
         const struct fp_text_mode mode = fp_enter_text();
-        snprintf(allowed, ALLOWED, "%s from %.15g to %.15g",
+        snprintf(allowed, ALLOWED, "%s from %.16g to %.16g",
                  s->kind == KIND_REAL   ? "numbers"
                  : s->kind == KIND_PAIR ? "two integers [height, width]"
                  : s->kind == KIND_AXES ? "lists of integers"

@@ -36,17 +36,20 @@ struct merge {
 
 static int check_settings(const qobs_observer *o, const qobs_observer *other, size_t index, qobs_error *error)
 {
-    bool same = o->config.preset == other->config.preset;
-    for (size_t i = 0; same && i < qobs_config_key_count(&o->config); i++) {
-        const char *key = qobs_config_key(&o->config, i);
+    const struct qobs_config *a = &o->config, *b = &other->config;
+    if (a->preset != b->preset)
+        return qobs_invalid(error, "others[%zu]: its preset is %s, the observer's is %s", index, qobs_config_preset(b),
+                            qobs_config_preset(a));
+    for (size_t i = 0; i < qobs_config_key_count(a); i++) {
+        const char *key = qobs_config_key(a, i);
         char ours[64] = "", theirs[64] = "";
-        qobs_config_get(&o->config, key, ours, sizeof ours, NULL);
-        qobs_config_get(&other->config, key, theirs, sizeof theirs, NULL);
-        same = strcmp(ours, theirs) == 0;
+        qobs_config_get(a, key, ours, sizeof ours, NULL);
+        qobs_config_get(b, key, theirs, sizeof theirs, NULL);
+        if (strcmp(ours, theirs) != 0)
+            return qobs_invalid(error, "others[%zu]: its setting %s is %s, the observer's is %s", index, key, theirs,
+                                ours);
     }
-    if (same)
-        return QOBS_OK;
-    return qobs_invalid(error, "others[%zu]: its settings are not those of the observer", index);
+    return QOBS_OK;
 }
 
 static int check_layout(const struct layout *a, const struct layout *b, size_t index, qobs_error *error)

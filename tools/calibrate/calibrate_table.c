@@ -300,8 +300,8 @@ bool calibration_warn(const struct calibration *c)
         const struct base_counts t = activations_count(&c->activations, b);
         char name[MAX_NAME + 1];
         if (t.missing > 0) {
-            print_warning("%s: not recorded for %zu of %zu modules, whose scales are missing: '%s'%s", base_names[b],
-                          t.missing, t.modules,
+            print_warning("%s: not recorded for %zu of %zu modules, whose scales are missing: '%.200s'%s",
+                          base_names[b], t.missing, t.modules,
                           clean_name((struct label){t.first_missing->module, t.first_missing->length}, MAX_NAME, name),
                           t.missing > 1 ? " and others" : "");
             complete = false;
