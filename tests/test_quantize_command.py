@@ -169,6 +169,32 @@ def test_nothing_is_lost():
     equal(raw_tensors("out/model.safetensors")[1], None, "--compat llm-compressor drops metadata, as upstream does")
 
 
+def test_model_argument():
+    """A model is its directory, its index or its only file, as for calibrate."""
+    make_model("one")
+    make_model("many", shards=2)
+    make_model("chosen")
+    write("chosen/other.safetensors", cli.st_bytes({"model.layers.0.self_attn.q_proj.weight": tensor([128, 128], 5)}))
+    for what, given, source in (("a file", "one/model.safetensors", "one"), ("an index", "many/model.safetensors.index.json", "many"),
+                                ("a file without a folder", "model.safetensors", "one")):
+        shutil.rmtree("out", ignore_errors=True)
+        shutil.rmtree("whole", ignore_errors=True)
+        equal(quantize(source, "-o", "whole").returncode, 0, f"{what}: the directory")
+        inside = {"cwd": "one"} if "/" not in given else {}
+        run = quantize(given, "-o", "../out" if inside else "out", **inside)
+        equal((run.returncode, run.stderr), (0, ""), what)
+        check(tree("out") == tree("whole"), f"{what}: the output of the directory")
+    run = quantize("chosen/other.safetensors", "-o", "other")
+    equal(run.returncode, 0, "one of two files")
+    check("other.safetensors" in os.listdir("other") and "model.safetensors" not in os.listdir("other") and
+          "model.safetensors: is no part of the model" in run.stderr, "one of two files alone", run.stderr)
+    refused("one of the files of an index", quantize("many/model-00001-of-00002.safetensors", "-o", "no"), 2,
+            "model-00001-of-00002.safetensors", "is not all that model.safetensors.index.json names")
+    refused("another file", quantize("one/config.json", "-o", "no"), 2, "one/config.json", "*.safetensors")
+    refused("the output in the model", quantize("one/model.safetensors", "-o", "one/out"), 2, "lies in it")
+    refused("the report in the model", quantize("one/model.safetensors", "-o", "no", "--json", "one/r.json"), 2, "--json", "lies in")
+
+
 def test_output():
     """A1: complete, numbers of config.json kept, side files as they were, the same bytes for any number of threads."""
     make_model("in", shards=2)

@@ -29,10 +29,12 @@ static char *path_below(const char *root, const char *relative)
     return path;
 }
 
+static const char index_ending[] = ".safetensors.index.json";
+
 /* Returns the index of the model: "...model.safetensors.index.json", else any other index; the root comes first. */
 static const char *find_index(const struct source_tree *tree)
 {
-    static const char *const endings[] = {"model.safetensors.index.json", ".safetensors.index.json"};
+    static const char *const endings[] = {"model.safetensors.index.json", index_ending};
     for (int nested = 0; nested < 2; nested++)
         for (int e = 0; e < 2; e++)
             for (size_t i = 0; i < tree->count; i++) {
@@ -167,10 +169,10 @@ static int open_by_index(struct model *m, struct fail *f)
     return status;
 }
 
-/* Opens model.safetensors, or every file if there is none of that name. */
-static int open_without_index(struct model *m, struct fail *f)
+/* Opens the file of that name, or model.safetensors, or every file if there is none of that name. */
+static int open_without_index(struct model *m, const char *name, struct fail *f)
 {
-    const struct source_file *only = source_tree_find(&m->tree, "model.safetensors");
+    const struct source_file *only = source_tree_find(&m->tree, *name ? name : "model.safetensors");
     for (size_t i = 0; i < m->tree.count; i++)
         if (only ? &m->tree.files[i] == only : has_ending(m->tree.files[i].path, ".safetensors"))
             RETURN_IF_NOT_OK(open_shard(m, m->tree.files[i].path, f));
@@ -237,7 +239,17 @@ static int read_configs(struct model *m, struct fail *f)
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
-static int open_parts(struct model *m, struct fail *f)
+/* A file of a model in several files is not the model. */
+static int check_only(const struct model *m, const char *name, struct fail *f)
+{
+    if (m->shard_count == 1 && strcmp(m->shards[0].path, name) == 0)
+        return QOBS_OK;
+    return INVALID(f, "%s/%s: is not all that %s names; that index or the directory is needed", m->tree.root, name,
+                   m->index);
+}
+
+/* Opens the model whose index or file has that name; "": it may have any. */
+static int open_parts(struct model *m, const char *name, struct fail *f)
 {
     const size_t files = safetensors_count(&m->tree);
     if (files == 0)
@@ -245,25 +257,35 @@ static int open_parts(struct model *m, struct fail *f)
     m->shards = calloc(files, sizeof *m->shards);
     if (!m->shards)
         return NO_MEMORY(f, "the list of files");
-    m->index = find_index(&m->tree);
-    RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_without_index(m, f));
+    const struct source_file *index = has_ending(name, index_ending) ? source_tree_find(&m->tree, name) : NULL;
+    m->index = index ? index->path : find_index(&m->tree);
+    RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_without_index(m, name, f));
+    if (m->index && !index && *name)
+        RETURN_IF_NOT_OK(check_only(m, name, f));
     RETURN_IF_NOT_OK(sort_tensors(m, f));
     RETURN_IF_NOT_OK(list_unnamed(m, f));
     return read_configs(m, f);
 }
 
-int model_open(struct model *model, const char *directory, struct fail *f)
+int model_open(struct model *model, const char *path, struct fail *f)
 {
     struct stat status;
     *model = (struct model){0};
-    if (stat(directory, &status) == 0 && !S_ISDIR(status.st_mode))
-        return INVALID(f, "%s: is a file; the directory of a model is needed", directory);
-    if (source_tree_read(&model->tree, directory, f) != 0)
-        return failure_status(f);
-    const int status_of_parts = open_parts(model, f);
-    if (status_of_parts != QOBS_OK)
+    const bool file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    if (file && !has_ending(path, ".safetensors") && !has_ending(path, index_ending))
+        return INVALID(f, "%s: is a file; a directory, *.safetensors or *.safetensors.index.json is needed", path);
+    const char *slash = file ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+    char *root = !file ? strdup(path) : !slash ? strdup(".") : strndup(path, slash > path ? (size_t)(slash - path) : 1);
+    if (!root)
+        return NO_MEMORY(f, "a path");
+    int result = source_tree_read(&model->tree, root, f) == 0 ? QOBS_OK : failure_status(f);
+    free(root);
+    if (result != QOBS_OK)
+        return result;
+    result = open_parts(model, file ? name : "", f);
+    if (result != QOBS_OK)
         model_close(model);
-    return status_of_parts;
+    return result;
 }
 
 void model_close(struct model *model)

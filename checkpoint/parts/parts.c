@@ -126,7 +126,7 @@ static int make_fingerprint(const struct quantize_run *run, char *text, size_t s
 int part_open(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
-    if (output_directory_check(a->out, a->model, true, f) != 0)
+    if (output_directory_check(a->out, run->model.tree.root, true, f) != 0)
         return failure_status(f);
     char *parts = parts_directory(a->out), *path = parts ? malloc(strlen(parts) + 80) : NULL;
     int status = path ? QOBS_OK : NO_MEMORY(f, "the part");
@@ -134,7 +134,7 @@ int part_open(struct quantize_run *run, struct fail *f)
         status = SYSTEM_FAILURE(f, "%s: cannot be created: %s", parts, strerror(errno));
     if (status == QOBS_OK) {
         snprintf(path, strlen(parts) + 80, "%s/part-%zu-of-%zu", parts, a->part, a->part_count);
-        if (output_directory_open(&run->out, path, a->model, a->replace, f) != 0)
+        if (output_directory_open(&run->out, path, run->model.tree.root, a->replace, f) != 0)
             status = failure_status(f);
         run->out.below = PART_FILES;
     }
@@ -157,7 +157,7 @@ int part_publish(struct quantize_run *run, struct fail *f)
 {
     char fingerprint[24];
     RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
-    char *model = realpath(run->args->model, NULL), *report = report_make(run), *text = NULL;
+    char *model = realpath(run->model.tree.root, NULL), *report = report_make(run), *text = NULL;
     json_object *json = json_object_new_object();
     json_put_text(json, "qobs_version", qobs_version());
     json_put_count(json, "part", (uint64_t)run->args->part);

@@ -42,7 +42,7 @@ typedef enum qobs_fill_experts {
  * as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_quantize_args {
     size_t struct_size;          /**< sizeof(qobs_checkpoint_quantize_args) */
-    const char *model;           /**< needed: directory of the model; it is only read */
+    const char *model;           /**< needed: directory of the model, its index or its only file; it is only read */
     const char *out;             /**< needed: directory to create; it appears when it is complete */
     const char *scheme;          /**< a preset scheme of compressed-tensors, in any case: "W4A16" */
     const char *config;          /**< path of a JSON file with a whole quantization_config */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "outputs.h"
 #include "parts/parts.h"
@@ -57,9 +58,14 @@ static int check_report(const struct quantize_options *o)
     const struct output_option report = {"--json", o->report, true};
     const qobs_checkpoint_quantize_args *a = &o->args;
     const struct option_list *const lists[] = {&o->activations, &o->states, &o->importance};
+    struct stat status;
+    const char *slash = a->model ? strrchr(a->model, '/') : NULL;
+    const bool file = a->model && stat(a->model, &status) == 0 && S_ISREG(status.st_mode);
+    char *model = !file ? NULL : slash ? join(a->model, (size_t)(slash - a->model) + 1, "") : join(".", 1, "");
     char *parts = parts_directory(o->finish ? o->finish : a->out);
     int code = check_outputs(&report, 1);
-    const char *const directories[] = {a->model, a->out, o->finish, parts}, *const files[] = {a->config, a->recipe};
+    const char *const directories[] = {file ? model : a->model, a->out, o->finish, parts}, *const files[] = {a->config,
+                                                                                                             a->recipe};
     for (size_t i = 0; code == EXIT_OK && i < sizeof directories / sizeof *directories; i++)
         code = check_output_apart(&report, directories[i], true);
     for (size_t i = 0; code == EXIT_OK && i < sizeof files / sizeof *files; i++)
@@ -67,6 +73,7 @@ static int check_report(const struct quantize_options *o)
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
         for (size_t i = 0; code == EXIT_OK && i < lists[k]->count; i++)
             code = check_output_apart(&report, lists[k]->items[i], false);
+    free(model);
     free(parts);
     return code;
 }

@@ -185,8 +185,7 @@ int quantize_options_parse(struct quantize_options *o, int argc, char **argv, bo
                    ? EXIT_OK
                    : print_error(EXIT_USAGE, "--finish: the directory is its argument; a model and -o are not allowed");
     if (optind + 1 != argc)
-        return print_error(EXIT_USAGE, "quantize: expected one model directory, got %d (see qobs quantize -h)",
-                           argc - optind);
+        return print_error(EXIT_USAGE, "quantize: expected one model, got %d (see qobs quantize -h)", argc - optind);
     if (!o->args.out)
         return print_error(EXIT_USAGE, "quantize: -o OUT_DIR is missing");
     o->args.model = argv[optind];
@@ -219,9 +218,10 @@ const struct command command_quantize = {
     .name = "quantize",
     .run = quantize_run,
     .summary = "a quantized copy of a model, which vLLM loads",
-    .usage = "MODEL_DIR --scheme NAME -o OUT_DIR [OPTION]...\n"
+    .usage = "MODEL --scheme NAME -o OUT_DIR [OPTION]...\n"
              "--finish OUT_DIR [OPTION]...",
-    .description = "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. OUT_DIR "
+    .description = "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. MODEL is "
+                   "the model's directory, its *.safetensors.index.json or its only .safetensors in that. OUT_DIR "
                    "appears when it is complete.\n"
                    "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "
                    "nothing was quantized, a warning says so and the exit status is 3.",
