@@ -4,12 +4,10 @@
 /* Configurations of Model-Optimizer: quantization_config with a quant_algo in config.json, or hf_quant_config.json. Its
  * tensors are those of compressed-tensors under other names. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "audit/audit.h"
 #include "files/json.h"
-#include "files/mapped.h"
 
 /* Values of quant_algo, and the schemes of compressed-tensors with the same tensors. */
 static const char *const algorithms[][2] = {
@@ -66,27 +64,11 @@ static int read_algorithm(struct audit *audit, const json_object *quantization, 
 
 int audit_read_modelopt(struct audit *audit, bool *found, struct fail *f)
 {
-    static const char name[] = "hf_quant_config.json";
-    const json_object *config = json_get(audit->model.config, "quantization_config");
-    char path[4096];
-    struct mapped map;
-    json_object *root = NULL;
-    *found = json_get(config, "quant_algo") != NULL;
-    if (*found)
-        return read_algorithm(audit, config, audit->model.config_path, f);
-    bool there = false;
-    for (size_t i = 0; !config && i < audit->model.tree.count; i++)
-        there |= strcmp(audit->model.tree.files[i].path, name) == 0;
-    if (!there || (size_t)snprintf(path, sizeof path, "%s/%s", audit->model.tree.root, name) >= sizeof path)
-        return QOBS_OK;
-    *found = true;
-    if (mapped_open(&map, path, f) != 0)
-        return QOBS_ERROR_SYSTEM;
-    int status = json_parse(&root, path, "configuration", map.data, map.size, f) == 0 ? QOBS_OK
-                                                                                      : QOBS_ERROR_INVALID_ARGUMENT;
-    mapped_close(&map);
-    if (status == QOBS_OK)
-        status = read_algorithm(audit, json_get(root, "quantization"), name, f);
-    json_object_put(root);
-    return status;
+    const struct model *m = &audit->model;
+    const json_object *config = json_get(m->config, "quantization_config");
+    const bool own = json_get(config, "quant_algo") != NULL;
+    *found = own || (!config && m->hf_quant_config);
+    if (own)
+        return read_algorithm(audit, config, m->config_path, f);
+    return *found ? read_algorithm(audit, json_get(m->hf_quant_config, "quantization"), HF_QUANT_CONFIG, f) : QOBS_OK;
 }

@@ -102,8 +102,8 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options
 
 class Calibration:
     """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
-    "<attention>.q_states", "k_states" and "v_states", where a module has the name of its weight in files. See calibration. It can be entered several times: batches add
-    up."""
+    "<attention>.q_states", "k_states" and "v_states", where a module has the name of its weight in files. See
+    calibration. It can be entered several times: batches add up."""
 
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
                  states: str, importance: bool | str, settings: str):
@@ -242,7 +242,8 @@ class Calibration:
         with tempfile.TemporaryDirectory() as folder:
             states = os.path.join(folder, "states")
             there = modules_in(model_dir)
-            self._save(states, {file: own for file, own in self._own_names.items() if file not in there and own in there})
+            self._save(states, {file: own for file, own in self._own_names.items()
+                                if file not in there and own in there})
             try:
                 return quantize(model_dir, out_dir, self.scheme, states=[states], **options)
             except c.InvalidArgumentError as failure:

@@ -82,8 +82,12 @@ def modules_in(directory: Any) -> set[str]:
     found = set()
     for folder, _, files in os.walk(directory):
         for file in files:
-            if file.endswith(".safetensors"):
+            if not file.endswith(".safetensors"):
+                continue
+            try:
                 with open(os.path.join(folder, file), "rb") as f:
                     header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-                found |= {name.rpartition(".")[0] for name in header}
+            except (OSError, ValueError, OverflowError):  # quantize says what is wrong with it
+                continue
+            found |= {name.rpartition(".")[0] for name in header}
     return found
