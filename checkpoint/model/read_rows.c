@@ -36,31 +36,50 @@ static void gather(const struct weight *w, int64_t first, int64_t count, unsigne
 
 enum { CHUNK = 1024 }; /* columns at a time; with any number of bits they end at a word */
 
-/* The numbers of all codes of a format of floats. */
-struct code_numbers {
-    float of[256];
+/* The codes of a weight with what their bytes mean, made once for many rows. */
+struct code_reader {
+    const struct source_codes *codes;
+    float numbers[256];      /* of codes of floats */
+    float scales[256];       /* of scales of one byte, under the global scale */
+    size_t scale_size;       /* bytes */
+    const qobs_format *half; /* of scales of two bytes */
 };
 
-static void make_numbers(struct code_numbers *numbers, enum source_codes_kind kind)
+static void open_reader(struct code_reader *reader, const struct source_codes *c)
 {
+    const enum source_codes_kind kind = c->format->kind;
     const qobs_format *format = qobs_format_find(kind == SOURCE_E4M3 ? "fp8_e4m3" : "fp4");
+    const char *dtype = c->scales->dtype;
+    const qobs_format *scale = qobs_format_find(strcmp(dtype, "F8_E4M3") == 0 ? "fp8_e4m3" : "e8m0");
+    reader->codes = c;
+    reader->scale_size = dtype_size(dtype);
+    reader->half = qobs_format_find(strcmp(dtype, "F16") == 0 ? "f16" : "bf16");
     for (uint32_t code = 0; code < 256 && (kind == SOURCE_E4M3 || kind == SOURCE_E2M1); code++)
-        numbers->of[code] = qobs_format_decode(format, code);
+        reader->numbers[code] = qobs_format_decode(format, code);
+    for (uint32_t code = 0; code < 256 && reader->scale_size == 1; code++) {
+        const float number = qobs_format_decode(scale, code);
+        reader->scales[code] = !c->format->global_scale    ? number
+                               : c->format->global_divides ? number / c->global_scale
+                                                           : number * c->global_scale;
+    }
 }
 
 /* Writes the numbers of `count` codes of a row that begin at column `first`, a multiple of CHUNK. */
-static void read_numbers(const struct source_codes *c, const struct code_numbers *numbers, const unsigned char *row,
-                         int64_t first, int64_t count, float *x)
+static void read_numbers(const struct code_reader *reader, const unsigned char *row, int64_t first, int64_t count,
+                         float *x)
 {
+    const struct source_codes *c = reader->codes;
     signed char codes[CHUNK];
     switch (c->format->kind) {
     case SOURCE_E4M3:
         for (int64_t i = 0; i < count; i++)
-            x[i] = numbers->of[row[first + i]];
+            x[i] = reader->numbers[row[first + i]];
         return;
     case SOURCE_E2M1:
-        for (int64_t i = 0; i < count; i++)
-            x[i] = numbers->of[row[(first + i) / 2] >> 4 * (i % 2) & 15];
+        for (int64_t i = 0; i < count; i += 2) {
+            x[i] = reader->numbers[row[(first + i) / 2] & 15];
+            x[i + 1] = reader->numbers[row[(first + i) / 2] >> 4];
+        }
         return;
     case SOURCE_I8:
         memcpy(codes, row + first, (size_t)count);
@@ -87,14 +106,27 @@ static void read_numbers(const struct source_codes *c, const struct code_numbers
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the zero point of row `row` of the scales. Packed ones lie along the rows, a stream of bits a column. */
-static float zero_point_at(const struct source_codes *c, int64_t row, int64_t column)
+static float scale_at(const struct code_reader *reader, int64_t i)
 {
+    const unsigned char *at = (const unsigned char *)reader->codes->scales->data + (size_t)i * reader->scale_size;
+    float value;
+    if (reader->scale_size == 1)
+        return reader->scales[*at];
+    if (reader->scale_size == 2)
+        return qobs_format_decode(reader->half, (uint32_t)at[0] | (uint32_t)at[1] << 8);
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* Returns the zero point of row `row` of the scales. Packed ones lie along the rows, a stream of bits a column. */
+static float zero_point_at(const struct code_reader *reader, int64_t row, int64_t column)
+{
+    const struct source_codes *c = reader->codes;
     const struct st_tensor *z = c->zero_points;
     const unsigned char *data = z->data;
     const int64_t i = row * c->scale_columns + column;
     if (strcmp(z->dtype, "F8_E4M3") == 0)
-        return source_scale(z, i);
+        return reader->numbers[data[i]];
     if (strcmp(z->dtype, "I8") == 0)
         return ((const signed char *)data)[i];
     int code = 0;
@@ -118,17 +150,16 @@ static void subtract(const struct source_codes *c, float zero_point, float *x, i
 }
 
 /* Multiplies columns [first, first + count) of row `row` by their scales. */
-static void apply_scales(const struct source_codes *c, int64_t row, int64_t first, int64_t count, float *x)
+static void apply_scales(const struct code_reader *reader, int64_t row, int64_t first, int64_t count, float *x)
 {
+    const struct source_codes *c = reader->codes;
     row = (c->first_row + row * c->row_step) / c->block[0];
     for (int64_t i = 0, n; i < count; i += n, x += n) {
         const int64_t column = (first + i) / c->block[1], end = (column + 1) * c->block[1] - first;
         n = (end < count ? end : count) - i;
-        float scale = source_scale(c->scales, row * c->scale_columns + column);
-        if (c->format->global_scale)
-            scale = c->format->global_divides ? scale / c->global_scale : scale * c->global_scale;
+        const float scale = scale_at(reader, row * c->scale_columns + column);
         if (c->zero_points)
-            subtract(c, zero_point_at(c, row, column), x, n);
+            subtract(c, zero_point_at(reader, row, column), x, n);
         for (int64_t k = 0; k < n; k++)
             x[k] *= scale;
     }
@@ -141,14 +172,14 @@ static void dequantize(const struct weight *w, int64_t first, int64_t count, uns
 {
     const size_t element = dtype_size(w->dtype);
     const qobs_format *format = qobs_format_find(strcmp(w->dtype, "F16") == 0 ? "f16" : "bf16");
-    struct code_numbers numbers;
+    struct code_reader reader;
     float x[CHUNK];
-    make_numbers(&numbers, w->source_codes.format->kind);
+    open_reader(&reader, &w->source_codes);
     for (int64_t r = first; r < first + count; r++)
         for (int64_t c = 0, n; c < w->shape[1]; c += n, out += (size_t)n * element) {
             n = w->shape[1] - c < CHUNK ? w->shape[1] - c : CHUNK;
-            read_numbers(&w->source_codes, &numbers, w->data + r * w->row_bytes, c, n, x);
-            apply_scales(&w->source_codes, r, c, n, x);
+            read_numbers(&reader, w->data + r * w->row_bytes, c, n, x);
+            apply_scales(&reader, r, c, n, x);
             if (element == sizeof *x) {
                 memcpy(out, x, (size_t)n * element);
                 continue;
@@ -168,16 +199,16 @@ static void dequantize(const struct weight *w, int64_t first, int64_t count, uns
 static void dequantize_columns(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
 {
     const int64_t columns = w->shape[1], rows = w->shape[2], bytes = columns / 2, group = w->source_codes.block[1];
-    struct code_numbers numbers;
+    struct code_reader reader;
     float x[CHUNK];
-    make_numbers(&numbers, w->source_codes.format->kind);
+    open_reader(&reader, &w->source_codes);
     for (int64_t i = first, n; i < first + count; i += n, out += 2 * n * rows) {
         const int64_t column = i % columns, start = column / group * group, left = first + count - i;
         n = start + group - column < left ? start + group - column : left;
         for (int64_t r = 0; r < rows; r++) {
             const int64_t row = i / columns * rows + r;
-            read_numbers(&w->source_codes, &numbers, w->data + row * bytes, start, group, x);
-            apply_scales(&w->source_codes, row, start, group, x);
+            read_numbers(&reader, w->data + row * bytes, start, group, x);
+            apply_scales(&reader, row, start, group, x);
             for (int64_t k = 0; k < n; k++) {
                 uint32_t bits;
                 memcpy(&bits, &x[column - start + k], sizeof bits);

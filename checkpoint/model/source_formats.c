@@ -11,7 +11,6 @@
 
 #include "files/json.h"
 #include "model/names.h"
-#include "qobs/format.h"
 
 static const struct source_format formats[] = {
     {.name = "block FP8",
@@ -133,25 +132,6 @@ static const struct st_tensor *beside(const struct model *model, const struct st
 
 static uint64_t elements(const struct st_tensor *t) { return (t->end - t->begin) / dtype_size(t->dtype); }
 
-/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
-
-float source_scale(const struct st_tensor *scales, int64_t i)
-{
-    static const struct {
-        const char *dtype, *format;
-    } names[] = {{"F8_E4M3", "fp8_e4m3"}, {"U8", "e8m0"}, {"F8_E8M0", "e8m0"}, {"F16", "f16"}, {"BF16", "bf16"}};
-    const size_t size = dtype_size(scales->dtype);
-    uint32_t code = 0;
-    for (size_t b = 0; b < size; b++)
-        code |= (uint32_t)((const unsigned char *)scales->data)[(size_t)i * size + b] << 8 * b;
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-        if (strcmp(names[k].dtype, scales->dtype) == 0)
-            return qobs_format_decode(qobs_format_find(names[k].format), code);
-    float value;
-    memcpy(&value, &code, sizeof value);
-    return value;
-}
-
 /* ---- Shapes ------------------------------------------------------------------------------------------------------ */
 
 /* Says which rows and columns share a scale: all, a row, a group of a row, or a block. */
@@ -244,7 +224,7 @@ static int find_global_scale(struct source_codes *c, const struct model *model, 
     if (!global || strcmp(global->dtype, "F32") != 0 || elements(global) != 1)
         return INVALID(f, "tensor '%.150s': its %s, one number of F32, is not there", codes->name,
                        c->format->global_scale);
-    c->global_scale = source_scale(global, 0);
+    memcpy(&c->global_scale, global->data, sizeof c->global_scale);
     return QOBS_OK;
 }
 

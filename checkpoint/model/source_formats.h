@@ -60,8 +60,5 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, const char **d
                       const struct source_hints *hints, const struct st_tensor *tensor, qobs_compat compat,
                       struct fail *f);
 
-/* Returns the number of element i of a tensor of scales: F32, F16, BF16, F8_E4M3, or U8 and F8_E8M0 as exponents. */
-float source_scale(const struct st_tensor *scales, int64_t i);
-
 /* Fails if a configuration of the model describes a quantization that is not understood, with its name. */
 int source_check_configs(const struct model *model, struct fail *f);
