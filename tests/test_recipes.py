@@ -117,6 +117,38 @@ def test_formats_of_schemes():
         equal(written_format(), upstream, f"{scheme}, compatible")
 
 
+# Scheme: (where vLLM 0.32 runs it, the version of compressed-tensors that transformers needs, kernels for CPUs).
+RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.18", False), "W8A16": ("on GPUs", None, False),
+            "W8A8": ("on CPUs and GPUs", None, True), "W6A8": ("on GPUs", "0.18", False),
+            "W4AFP8": ("on GPUs of compute capability 9.0", None, False), "FP8_DYNAMIC": ("on CPUs and GPUs", None, True),
+            "NVFP4A16": ("on GPUs", None, False), "MXFP4": ("on GPUs", None, False), "MXFP8": ("on GPUs", None, False)}
+
+
+def test_runtimes():
+    make_model("in", layers=1)
+    for scheme, (vllm, version, cpu) in RUNTIMES.items():
+        run = subprocess.run([QOBS, "quantize", "in", "--scheme", scheme, "-o", "out", "--replace", "--json", "report"],
+                             capture_output=True, text=True, timeout=300, check=False)
+        equal(run.returncode, 0, scheme)
+        row, = json.loads(cli.read("report"))["runtimes"]
+        equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"]), (vllm, version, cpu), scheme)
+        check(f"{scheme}: vLLM 0.32 {vllm};" in run.stdout, f"the summary of {scheme}", run.stdout)
+        equal("no runtime has kernels for it on CPUs" in run.stdout, not cpu, f"{scheme}: kernels for CPUs")
+    shutil.rmtree("out")
+    equal(quantize("--scheme", "W8A8", "--set", "symmetric=false", "--set", "format=int-quantized").returncode, 0, "zero points")
+
+
+def test_columns_that_do_not_divide():
+    make_model("in", layers=1, width=192)
+    refused("groups of 128", quantize("--scheme", "W4A16"), 2, "192 columns, groups of 128", "--set group_size=64",
+            "--ignore 'model.layers.0.self_attn.")
+    equal(quantize("--scheme", "W4A16", "--set", "group_size=64").returncode, 0, "the group size of the message")
+    shutil.rmtree("in")
+    make_model("in", layers=1, width=72)
+    run = quantize("--scheme", "W4A16")
+    check(run.returncode == 2 and "--ignore" in run.stderr and "--set" not in run.stderr, "no group size fits", run.stderr)
+
+
 def test_formats_that_are_given():
     make_model("in", layers=1)
     group = {"targets": ["Linear"], "weights": W4,

@@ -101,17 +101,38 @@ static int add(struct builder *b, size_t weight, enum output_part part, const ch
     return QOBS_OK;
 }
 
-static int check_shape(const struct weight *w, const struct quant_group *group, struct fail *f)
+/* Returns the largest power of two below the group size that divides the columns of all weights of a group of schemes;
+ * 0 if it is below 16 or the format has one group size. */
+static int64_t fitting_group(const struct builder *b, size_t group)
 {
+    const struct quant_group *g = &b->config->groups[group];
+    int64_t size = 16;
+    if (g->weights.type == QUANT_FLOAT && g->format != QUANT_NAIVE && g->format != QUANT_FLOAT_QUANTIZED)
+        return 0;
+    while (2 * size < g->weights.group_size)
+        size *= 2;
+    for (size_t i = 0; i < b->weights->count; i++)
+        while (b->weights->items[i].reason == WEIGHT_TAKEN && b->weights->items[i].group == group && size > 0 &&
+               b->weights->items[i].shape[1] % size != 0)
+            size = size > 16 ? size / 2 : 0;
+    return size;
+}
+
+static int check_shape(const struct builder *b, const struct weight *w, struct fail *f)
+{
+    const struct quant_group *group = &b->config->groups[w->group];
     const struct quant_args *a = &group->weights;
     const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
     if (w->shape[0] == 0 || w->shape[1] == 0)
         return INVALID(f, "tensor '%.200s': has no elements. --ignore leaves it out", w->name);
-    if (grouped && w->shape[1] % a->group_size != 0)
-        return INVALID(f,
-                       "tensor '%.200s': has %" PRId64 " columns; a multiple of the group size %" PRId64
-                       " is needed. --ignore leaves it out",
-                       w->name, w->shape[1], a->group_size);
+    if (grouped && w->shape[1] % a->group_size != 0) {
+        const int64_t fitting = fitting_group(b, w->group);
+        char setting[64] = "";
+        if (fitting > 0)
+            snprintf(setting, sizeof setting, "--set group_size=%" PRId64 " or ", fitting);
+        return INVALID(f, "tensor '%.100s': %" PRId64 " columns, groups of %" PRId64 ": %s--ignore '%.*s'", w->name,
+                       w->shape[1], a->group_size, setting, w->module > 100 ? 100 : (int)w->module, w->name);
+    }
     if (a->type == QUANT_FLOAT && a->num_bits == 4 && w->shape[1] % 2 != 0)
         return INVALID(f, "tensor '%.200s': has %" PRId64 " columns; an even number is needed. --ignore leaves it out",
                        w->name, w->shape[1]);
@@ -127,7 +148,7 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     const struct group_storage s = group_storage(group);
     static const int64_t one[1] = {1}, two[1] = {2};
     int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
-    RETURN_IF_NOT_OK(check_shape(w, group, f));
+    RETURN_IF_NOT_OK(check_shape(b, w, f));
     if (group->format == QUANT_PACK)
         codes[1] = (codes[1] * a->num_bits + 31) / 32;
     else if (strcmp(s.codes, "weight_packed") == 0)

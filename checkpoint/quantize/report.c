@@ -11,6 +11,7 @@
 
 #include "files/json.h"
 #include "model/names.h"
+#include "schemes/runtimes.h"
 
 static json_object *text_of(const char *text, size_t length)
 {
@@ -127,22 +128,25 @@ static void add_expert_warning(json_object *warnings, const struct quantize_run 
 /* Names modules that model_free_ptq quantizes although no loader has quantized ones of their class. */
 static void add_class_warning(json_object *warnings, const struct quantize_run *run)
 {
+    const bool tied = json_is_true(model_config_item(&run->model, "tie_word_embeddings"));
     const struct weight *first = NULL;
     size_t count = 0;
+    bool table = false;
     char text[512];
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         const enum module_kind kind = architecture_kind(&run->architectures, w->name, w->module, w->shape[0]);
-        if (w->reason == WEIGHT_TAKEN && w->ndim == 2 && (kind == MODULE_TABLE || kind == MODULE_CONV1D) &&
-            count++ == 0)
-            first = w;
+        if (w->reason != WEIGHT_TAKEN || w->ndim != 2 || (kind != MODULE_TABLE && kind != MODULE_CONV1D))
+            continue;
+        table |= kind == MODULE_TABLE;
+        first = count++ == 0 ? w : first;
     }
     if (count == 0)
         return;
     snprintf(text, sizeof text,
-             "%zu embeddings or Conv1D are quantized, such as '%.300s', which transformers does not "
-             "load; --ignore leaves them out",
-             count, first->name);
+             "%zu embeddings or Conv1D are quantized, such as '%.300s', which transformers does not load%s; --ignore "
+             "leaves them out",
+             count, first->name, table && tied ? ", nor vLLM, as the head is tied to them" : "");
     make_printable(text);
     json_append_text(warnings, text);
 }
@@ -196,6 +200,35 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
                                    "the output is quantized");
 }
 
+static bool has_experts(const struct quantize_run *run, size_t group)
+{
+    for (size_t i = 0; i < run->weights.count; i++)
+        if (run->weights.items[i].reason == WEIGHT_TAKEN && run->weights.items[i].group == group &&
+            strstr(run->weights.items[i].name, ".experts."))
+            return true;
+    return false;
+}
+
+/* Says for each scheme where it runs. vLLM has no method for experts on CPUs. */
+static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
+{
+    for (size_t i = 0; i < run->config.group_count; i++) {
+        const struct quant_group *g = &run->config.groups[i];
+        const struct runtime_row *row = runtime_find(g);
+        const bool experts = has_experts(run, i);
+        if (!g->used)
+            continue;
+        const char *vllm = !row ? NULL : !experts ? row->vllm : !row->experts ? NULL : row->cpu ? "on GPUs" : row->vllm;
+        const char *version = runtime_compressed_tensors(g);
+        json_object *item = json_object_new_object();
+        json_put_text(item, "group", g->name);
+        json_object_object_add(item, "vllm", vllm ? json_object_new_string(vllm) : NULL);
+        json_object_object_add(item, "vllm_cpu", json_object_new_boolean(vllm && row->cpu && !experts));
+        json_object_object_add(item, "compressed_tensors", version ? json_object_new_string(version) : NULL);
+        json_object_array_add(runtimes, item);
+    }
+}
+
 char *report_make(const struct quantize_run *run)
 {
     json_object *report = json_object_new_object();
@@ -218,6 +251,7 @@ char *report_make(const struct quantize_run *run)
         add_layers(layers, run);
         add_left_out(left_out, run);
         add_warnings(warnings, run);
+        add_runtimes(json_put_array(report, "runtimes"), run);
         text = findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
     }
     json_object_put(report);

@@ -130,6 +130,21 @@ void quantize_print_findings(const char *report)
     json_object_put(json);
 }
 
+/* Says where each scheme runs. */
+static void print_runtimes(const json_object *runtimes)
+{
+    json_each(item, runtimes)
+    {
+        const char *vllm = json_text(json_get(item.value, "vllm")), *group = json_text_of(item.value, "group");
+        const char *version = json_text(json_get(item.value, "compressed_tensors"));
+        printf("%.40s: vLLM 0.32 %s; transformers with compressed-tensors%s%s\n", group,
+               vllm && *vllm ? vllm : "is not known to load it", version && *version ? " from " : "",
+               version ? version : "");
+        if (vllm && *vllm && !json_is_true(json_get(item.value, "vllm_cpu")))
+            printf("%.40s: no runtime has kernels for it on CPUs; transformers dequantizes it there\n", group);
+    }
+}
+
 int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet)
 {
     json_object *json;
@@ -165,6 +180,7 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         json_each(item, json_get(json, "dequantized"))
             printf("dequantized first, %s: %.0f\n", item.key, json_object_get_double(item.value));
         print_left_out(json_get(json, "left_out"));
+        print_runtimes(json_get(json, "runtimes"));
         code = print_layers(layers, all_layers);
         printf("\nerror: root of the squared error of the weights over the root of their squares\n");
         if (json_has(json_at(layers, 0), "search"))

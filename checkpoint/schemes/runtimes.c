@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* See _get_scheme_from_parts, get_moe_method and the kernels of each platform in vLLM 0.32. */
+#include "schemes/runtimes.h"
+
+enum input_kind { NO_INPUTS = 1, INT_TOKENS = 2, FP8_TOKENS = 4, FP8_TENSOR = 8, FP8_GROUPS = 16, FP4_INPUTS = 32 };
+
+#define BY_GROUP (1u << QUANT_GROUP)
+#define BY_ROW (1u << QUANT_GROUP | 1u << QUANT_CHANNEL)
+#define BY_MATRIX (1u << QUANT_CHANNEL | 1u << QUANT_TENSOR)
+#define GPUS "on GPUs"
+#define BOTH "on CPUs and GPUs"
+
+static const struct runtime_row rows[] = {
+    {QUANT_PACK, 4, 4, BY_ROW, NO_INPUTS, BOTH, true, true},
+    {QUANT_PACK, 2, 8, BY_ROW, NO_INPUTS, GPUS, false, true},
+    {QUANT_PACK, 4, 4, BY_ROW, INT_TOKENS, BOTH, true, false},
+    {QUANT_PACK, 2, 8, BY_ROW, INT_TOKENS, GPUS, false, false},
+    {QUANT_PACK, 4, 4, BY_GROUP, FP8_TOKENS, "on GPUs of compute capability 9.0", false, true},
+    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TOKENS, BOTH, true, true},
+    {QUANT_INT_QUANTIZED, 4, 4, BY_ROW, INT_TOKENS, BOTH, true, true},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TOKENS, BOTH, true, true},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TENSOR, GPUS, false, true},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, "on CPUs with AMX and on GPUs", true, true},
+    {QUANT_NAIVE, 8, 8, BY_MATRIX | 1u << QUANT_BLOCK, NO_INPUTS, GPUS, false, false},
+    {QUANT_NVFP4_PACK, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, GPUS, false, true},
+    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, NO_INPUTS | FP4_INPUTS | FP8_TOKENS, GPUS, false, true},
+    {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, GPUS, false, true},
+};
+
+/* Returns 0 for inputs of no row. */
+static unsigned input_kind(const struct quant_group *g)
+{
+    const struct quant_args *a = &g->inputs;
+    const bool dynamic = a->dynamic != QUANT_STATIC, is_float = a->type == QUANT_FLOAT;
+    if (g->has_outputs || !g->has_inputs)
+        return g->has_outputs ? 0 : NO_INPUTS;
+    if (is_float && a->num_bits == 4)
+        return FP4_INPUTS;
+    if (a->strategy == QUANT_TOKEN && dynamic && a->symmetric)
+        return is_float ? FP8_TOKENS : INT_TOKENS;
+    if (is_float && a->strategy == QUANT_TENSOR && !dynamic)
+        return FP8_TENSOR;
+    return is_float && a->strategy == QUANT_GROUP && dynamic ? FP8_GROUPS : 0;
+}
+
+const struct runtime_row *runtime_find(const struct quant_group *group)
+{
+    const struct quant_args *w = &group->weights;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].format == group->format && w->num_bits >= rows[i].min_bits && w->num_bits <= rows[i].max_bits &&
+            (rows[i].strategies & 1u << w->strategy) && (rows[i].inputs & input_kind(group)))
+            return &rows[i];
+    return NULL;
+}
+
+const char *runtime_compressed_tensors(const struct quant_group *group)
+{
+    const int bits = group->weights.num_bits;
+    return group->format == QUANT_PACK && 32 % bits != 0 ? "0.18" : NULL; /* earlier ones leave gaps in the words */
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Which runtimes run a group natively, as a table: tried on CPUs, read in the source of vLLM 0.32 for GPUs. */
+#pragma once
+
+#include "schemes/quant_config.h"
+
+struct runtime_row {
+    enum quant_format format;
+    int min_bits, max_bits; /* of the weights */
+    unsigned strategies;    /* bits of enum quant_strategy: of the weights */
+    unsigned inputs;        /* bits of enum input_kind */
+    const char *vllm;       /* "on CPUs and GPUs" */
+    bool cpu;               /* vLLM has kernels for CPUs */
+    bool experts;           /* vLLM has a method for experts, which needs a GPU */
+};
+
+/* Returns the row of a finished group, or NULL if vLLM is not known to load it. */
+const struct runtime_row *runtime_find(const struct quant_group *group);
+
+/* Returns the version of compressed-tensors that transformers needs, or NULL for any that knows the format. */
+const char *runtime_compressed_tensors(const struct quant_group *group);
