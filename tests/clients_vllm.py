@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Runs vLLM on the CPU for clients.py: log probabilities of the whole vocabulary for each directory.
+
+    clients_vllm.py TOKENS.npy DIR...      writes DIR.vllm.npy, or DIR.vllm.error
+
+vLLM's CPU platform has no kernel for quantized experts. Its own methods create and load their tensors; the experts are then
+dequantized here and run by its unquantized method.
+"""
+import os
+import sys
+import traceback
+
+os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_CPU_OMP_THREADS_BIND="nobind",
+                  OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1", VLLM_PLUGINS="",
+                  TORCHDYNAMO_DISABLE="1", TORCH_COMPILE_DISABLE="1", VLLM_LOGGING_LEVEL="ERROR")
+import numpy as np
+import torch
+
+
+def dequantize_experts(layer, name, method):
+    """[experts, rows, columns] of int4 in words of 32 bits, with scales of groups."""
+    words, scale = getattr(layer, name + "_weight_packed").data, getattr(layer, name + "_weight_scale").data
+    codes = words.contiguous().view(torch.uint8).reshape(*words.shape[:2], -1)
+    codes = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).float() - 8
+    return (codes * scale.float().repeat_interleave(method.group_size, 2)).to(torch.bfloat16)
+
+
+def install_experts():
+    from vllm.model_executor.layers.fused_moe import UnquantizedFusedMoEMethod
+    from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
+        compressed_tensors_moe_wna16 as wna16)
+    wna16.select_wna16_moe_backend = lambda *a, **k: (None, None)
+
+    def after_loading(self, layer):
+        for name in ("w13", "w2"):
+            weight = dequantize_experts(layer, name, self)
+            for old in [n for n, _ in layer.named_parameters(recurse=False) if n.startswith(name + "_weight")]:
+                delattr(layer, old)
+            layer.register_parameter(name + "_weight", torch.nn.Parameter(weight, requires_grad=False))
+        plain = UnquantizedFusedMoEMethod(self.moe)
+        plain._setup_kernel(layer, layer.w13_weight, layer.w2_weight)
+        self.moe_kernel, self.moe_quant_config, self.plain = plain.moe_kernel, plain.moe_quant_config, plain
+    wna16.CompressedTensorsWNA16MoEMethod.process_weights_after_loading = after_loading
+    wna16.CompressedTensorsWNA16MoEMethod.supports_eplb = False
+
+
+def run(directory, tokens):
+    from vllm import LLM, SamplingParams
+    llm = LLM(model=directory, dtype="bfloat16", enforce_eager=True, max_model_len=128, skip_tokenizer_init=True,
+              max_num_seqs=4, max_logprobs=-1, seed=0)
+    outputs = llm.generate([{"prompt_token_ids": row.tolist()} for row in tokens],
+                           SamplingParams(temperature=0, max_tokens=1, detokenize=False, prompt_logprobs=-1), use_tqdm=False)
+    return np.array([[[row[i].logprob for i in range(len(row))] for row in o.prompt_logprobs[1:]] for o in outputs], "f4")
+
+
+def main():
+    tokens = np.load(sys.argv[1])
+    install_experts()
+    for directory in sys.argv[2:]:
+        child = os.fork()
+        if child == 0:
+            try:
+                np.save(directory + ".vllm.npy", run(directory, tokens))
+            except BaseException as error:
+                with open(directory + ".vllm.error", "w", encoding="utf-8") as file:
+                    file.write(f"{type(error).__name__}: {error}\n")
+                traceback.print_exc()
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+main()

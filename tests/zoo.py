@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Small random models of transformers' classes, quantized and loaded again.
+
+    zoo.py QOBS [--all] [--only REGEX] [--json FILE] [--schemes NAME...]
+
+Needs torch, transformers and compressed-tensors. Twelve types, or with --all every model_type whose class of a head can be
+built from a configuration made small by rules. A type is right if, in each scheme,
+
+  - qobs quantize ends with 0, and qobs audit finds nothing,
+  - transformers misses no tensor of the output and knows all of them, as of the model before,
+  - each parameter of the loaded model has the numbers that are dequantized here, and is near to the one before,
+  - the logits of the loaded model are those of the dequantized one.
+
+It is refused if qobs ends with 2 and says why, or has nothing to quantize. Two faults of transformers 5.17 are known: the
+initializers of some classes need a weight that packed formats do not have, so that only FP8 is loaded; NVFP4 experts lack
+their global scales (its issue 48371), so that their numbers are judged as they are stored. --json writes a row for each type, of which models.py makes docs/models.md.
+Ends with `N passed, N failed`; the types that are not built are listed.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", OMP_NUM_THREADS="1", TQDM_DISABLE="1")
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+TWELVE = {"llama": {}, "llama tied": {"tie_word_embeddings": True}, "qwen3": {"tie_word_embeddings": True}, "qwen3_moe": {},
+          "mixtral": {}, "gpt_oss": {}, "deepseek_v3": {}, "gemma3": {}, "gpt2": {}, "t5": {}, "granitemoe": {}, "llava": {},
+          "mamba": {}}
+HEADS = "CAUSAL_LM IMAGE_TEXT_TO_TEXT SEQ_TO_SEQ_CAUSAL_LM MASKED_LM".split()
+SCHEMES = {"W8A16": (0.02, ["--set", "strategy=channel"]), "FP8_DYNAMIC": (0.06, []), "NVFP4A16": (0.25, [])}
+
+# Members of a configuration, and what they become.
+SMALL = [(r"(hidden_size|d_model|n_embd|embed_dim|word_embed_proj_dim|embedding_size)$", 128),
+         (r"(intermediate_size|ffn_hidden_size|d_ff|.*ffn_dim|n_inner|moe_intermediate_size|.*expert_intermediate_size)$", 256),
+         (r"(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|num_decoder_layers)$", 2),
+         (r"(num_attention_heads|n_heads?|num_heads|encoder_attention_heads|decoder_attention_heads)$", 4),
+         (r"(num_key_value_heads|num_kv_heads)$", 2), (r"(head_dim|d_kv|v_head_dim|qk_nope_head_dim)$", 32),
+         (r"qk_rope_head_dim$", 16), (r"(q_lora_rank|kv_lora_rank)$", 64), (r"vocab_size$", 256),
+         (r"(num_experts|num_local_experts|n_routed_experts|moe_num_experts)$", 4),
+         (r"(num_experts_per_tok|moe_top_k|num_selected_experts|top_k_experts)$", 2), (r"(n_group|topk_group)$", 1),
+         (r"(first_k_dense_replace|moe_layer_start_index|n_shared_experts)$", 1),
+         (r"(max_position_embeddings|n_positions|n_ctx|max_seq_len)$", 128), (r"image_size$", 32), (r"patch_size$", 16),
+         (r"projection_dim$", 128), (r"(state_size|mamba_d_state)$", 16), (r"time_step_rank$", 16)]
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def shrink(config):
+    for name, value in list(vars(config).items()):
+        if isinstance(value, transformers.PreTrainedConfig):
+            shrink(value)
+        elif isinstance(value, int) and not isinstance(value, bool) and not name.startswith("_"):
+            for pattern, small in SMALL:
+                if re.fullmatch(pattern, name) and value > small:
+                    setattr(config, name, small)
+        elif name in ("layer_types", "mlp_layer_types") and isinstance(value, list):
+            setattr(config, name, (sorted(set(value)) * 2)[:2])
+        elif isinstance(value, int) and re.fullmatch(r"(pad|bos|eos|image|video|audio)_token_(id|index)", name):
+            setattr(config, name, value % 200)
+    for name in ("pad_token_id", "eos_token_id", "bos_token_id", "image_token_id", "image_token_index"):
+        if isinstance(getattr(config, name, None), int):
+            setattr(config, name, getattr(config, name) % 200)
+
+
+def class_of(kind):
+    for head in HEADS:
+        names = getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", {}).get(kind)
+        if names:
+            return getattr(transformers, names if isinstance(names, str) else names[0])
+    return None
+
+
+def build(kind, more):
+    config = CONFIG_MAPPING[kind]()
+    shrink(config)
+    for name, value in more.items():
+        setattr(config, name, value)
+    torch.manual_seed(0)
+    cls = class_of(kind)
+    model = cls._from_config(config).to(torch.bfloat16).eval()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data.normal_(0, 0.05)
+    return cls, model
+
+
+def load(cls, folder):
+    model, info = cls.from_pretrained(folder, dtype=torch.bfloat16, output_loading_info=True)
+    if getattr(model, "hf_quantizer", None):
+        from compressed_tensors.offload.dispatch import remove_dispatch
+        model.hf_quantizer.compressor.decompress_model(model=model)
+        remove_dispatch(model)
+        for module in model.modules():
+            if hasattr(module, "quantization_scheme"):
+                module.quantization_enabled = False  # inputs stay as they are
+    return torch.nn.Module.float(model).eval(), {k: sorted(map(str, info[k])) for k in ("missing_keys", "unexpected_keys")}
+
+
+def logits(model):
+    ids = torch.arange(24).reshape(2, 12) + 3
+    more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    with torch.no_grad():
+        return model(input_ids=ids, **more).logits
+
+
+def dequantize(parts):
+    """The weight of a module by the specification of the format: channels of int8 or e4m3, NVFP4."""
+    scale = parts["weight_scale"]
+    if "weight_shape" in parts:  # 4 or 8 bits in words of 32 bits, the lowest first
+        words, (rows, columns) = parts["weight_packed"], parts["weight_shape"].tolist()
+        bits = words.shape[1] * 32 // columns
+        codes = words.contiguous().view(torch.uint8).reshape(rows, -1)
+        codes = torch.stack([codes & 15, codes >> 4], -1).flatten(-2) if bits == 4 else codes
+        codes = codes.float() - 2 ** (bits - 1)
+    elif "weight_packed" in parts:
+        nibbles = torch.stack([parts["weight_packed"] & 15, parts["weight_packed"] >> 4], -1).flatten(-2).long()
+        codes = E2M1[nibbles & 7] * torch.where(nibbles > 7, -1.0, 1.0)
+        scale = scale.float() / parts["weight_global_scale"]
+    else:
+        codes = parts["weight"].float()
+    scale = scale.float().repeat_interleave(codes.shape[1] // scale.shape[1], 1)
+    return (codes * scale).to(torch.bfloat16)
+
+
+def write_dense(out, dense):
+    """Writes the output as a plain checkpoint. Returns the number of quantized modules."""
+    modules, plain = {}, {}
+    for name in sorted(os.listdir(out)):
+        for key, value in (load_file(f"{out}/{name}") if name.endswith(".safetensors") else {}).items():
+            module, _, part = key.rpartition(".")
+            (modules.setdefault(module, {}) if part.startswith("weight") else plain)[part if part.startswith("weight") else key] = value
+    for module, parts in modules.items():
+        quantized = "weight_scale" in parts
+        plain.update({f"{module}.weight": dequantize(parts)} if quantized else {f"{module}.{p}": v for p, v in parts.items()})
+    config = json.load(open(f"{out}/config.json", encoding="utf-8"))
+    config.pop("quantization_config", None)
+    os.makedirs(dense)
+    save_file({k: v.contiguous() for k, v in plain.items()}, f"{dense}/model.safetensors", {"format": "pt"})
+    json.dump(config, open(f"{dense}/config.json", "w", encoding="utf-8"))
+    return sum("weight_scale" in parts for parts in modules.values())
+
+
+def distance(a, b):
+    return 0.0 if torch.equal(a, b) else ((a.float() - b.float()).norm() / b.float().norm().clamp_min(1e-30)).item()
+
+
+def judge(qobs, cls, source, before, folder, scheme):
+    """None, or what is wrong; raises Refused."""
+    limit, options = SCHEMES[scheme]
+    out, dense = f"{folder}/{scheme}", f"{folder}/{scheme}-dense"
+    run = subprocess.run([qobs, "quantize", source, "--scheme", scheme, "--threads", "1", "--quiet", "-o", out, *options],
+                         capture_output=True, text=True)
+    if run.returncode:
+        raise Refused(run.returncode, " ".join(run.stderr.split()))
+    audit = subprocess.run([qobs, "audit", out], capture_output=True, text=True)
+    if audit.returncode:
+        return f"the audit finds {audit.stdout.splitlines()[1:3]}"
+    write_dense(out, dense)
+    expected, expected_keys = load(cls, dense)
+    model, model_keys = before
+    try:
+        loaded, keys = load(cls, out)
+    except AttributeError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if scheme == "FP8_DYNAMIC" or not any(re.search("init_.*weights", frame.name) for frame in frames):
+            raise
+        loaded, keys = expected, expected_keys
+    keys["unexpected_keys"] = [k for k in keys["unexpected_keys"] if not re.search(r"experts\..*weight_global_scale", k)]
+    for what in keys:
+        if set(keys[what]) - set(model_keys[what]) or set(expected_keys[what]) - set(model_keys[what]):
+            return f"{what}: {sorted(set(keys[what] + expected_keys[what]) - set(model_keys[what]))[:3]}"
+    parameters, dequantized = dict(loaded.named_parameters()), dict(expected.named_parameters())
+    for name, value in model.named_parameters():
+        # transformers 5.17 leaves out the global scales of experts (its issue 48371).
+        known = scheme == "NVFP4A16" and "experts" in name
+        if name in parameters and not known and distance(parameters[name], dequantized[name]) > 1e-3:
+            return f"{name}: {distance(parameters[name], dequantized[name]):.2g} from what is stored"
+        if distance(dequantized[name], value) > limit:
+            return f"{name}: {distance(dequantized[name], value):.2g} from the model before"
+    if scheme == "NVFP4A16" and any("experts" in n for n in parameters):
+        return None
+    try:
+        wanted = logits(expected)
+    except Exception:  # inputs of another kind: weights alone are compared
+        return None
+    far = distance(logits(loaded), wanted)
+    return f"logits: {far:.2g} from those of what is stored" if not far <= 1e-3 else None
+
+
+class Refused(Exception):
+    pass
+
+
+def row_of(qobs, name, more, schemes):
+    row = {"type": name, "verdict": "not built", "why": ""}
+    with tempfile.TemporaryDirectory() as folder:
+        source = f"{folder}/source"
+        try:
+            cls, model = build(name.split()[0], more)
+            model.save_pretrained(source)
+            before = load(cls, source)
+        except Exception as error:
+            return {**row, "why": f"{type(error).__name__}: {error}"[:100]}
+        row["class"] = cls.__name__
+        for scheme in schemes:
+            try:
+                problem = judge(qobs, cls, source, before, folder, scheme)
+            except Refused as refusal:
+                right = refusal.args[0] == 2 or "no layer was quantized" in refusal.args[1]
+                row.update(verdict="refused" if right else "wrong", why=f"{scheme}: {refusal.args[1]}"[:300])
+                if not right:
+                    return row
+                continue
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"[:160].replace("\n", " ")
+            if problem:
+                return {**row, "verdict": "wrong", "why": f"{scheme}: {problem}"}
+            row["verdict"] = "right" if row["verdict"] == "not built" else row["verdict"]
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description="quantizes and loads models of every class")
+    parser.add_argument("qobs")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json")
+    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), choices=SCHEMES)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    types = {k: {} for k in CONFIG_MAPPING if class_of(k)} if options.all else TWELVE
+    rows = []
+    for name, more in types.items():
+        if not re.search(options.only, name):
+            continue
+        rows.append(row_of(os.path.abspath(options.qobs), name, more, options.schemes))
+        print(f"{name:32} {rows[-1]['verdict']:10} {rows[-1]['why']}", flush=True)
+    if options.json:
+        json.dump({"transformers": transformers.__version__, "schemes": options.schemes, "rows": rows},
+                  open(options.json, "w", encoding="utf-8"), indent=1)
+    count = {v: sum(r["verdict"] == v for r in rows) for v in ("right", "refused", "wrong", "not built")}
+    print(", ".join(f"{n} {v}" for v, n in count.items()))
+    failed = count["wrong"] + (0 if options.all else count["not built"])
+    print(f"{count['right'] + count['refused']} passed, {failed} failed")
+    return 1 if failed or not count["right"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
