@@ -215,7 +215,12 @@ def test_kept():
          model_type="step3p7", text_config={"model_type": "step3p5"})
     report = quantize("in", "out", "--json", "-")
     left = json.loads(report.stdout)["left_out"]
-    check({"name": f"{step}.gate_proj", "reason": "experts of --split-experts"} in left, "the report says how", left)
+    check({"name": f"{step}.gate_proj", "reason": "experts in one tensor"} in left, "the report says how", left)
+    run = subprocess.run([QOBS, "quantize", "in", "--scheme", "W8A8", "-o", "out2"], capture_output=True, text=True,
+                         check=False)
+    check("left out, experts in one tensor: 3" in run.stdout, "the summary counts them", run.stdout)
+    check("experts stay as they are" in run.stderr and "--split-experts" in run.stderr, "a warning says how much",
+          run.stderr)
     refused("a target that names them", quantize("in", "out", "--targets", "re:.*moe.*"), 2, f"{step}.", "--ignore")
     make("in", m.gpt_oss(), model_type="gpt_oss")
     left = json.loads(quantize("in", "out", "--json", "-", "--split-experts").stdout)["left_out"]

@@ -302,7 +302,7 @@ const char *weight_reason_name(enum weight_reason reason)
                                                       [WEIGHT_NOT_LINEAR] = "not linear",
                                                       [WEIGHT_NO_FLOAT] = "not floating point",
                                                       [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
-                                                      [WEIGHT_STACKED] = "experts of --split-experts",
+                                                      [WEIGHT_STACKED] = "experts in one tensor",
                                                       [WEIGHT_KEPT] = "quantized already"};
     return reason < WEIGHT_REASONS ? names[reason] : "unknown";
 }

@@ -104,6 +104,29 @@ static void add_importance_warning(json_object *warnings, const struct quantize_
     json_append_text(warnings, text);
 }
 
+/* Says how much of the model its experts are if they stay as they are though nobody ignores them. */
+static void add_left_experts_warning(json_object *warnings, const struct quantize_run *run)
+{
+    const struct weight *first = NULL;
+    uint64_t bytes = 0, all = 0;
+    char text[512];
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        const bool left = w->reason == WEIGHT_EXPERTS || w->reason == WEIGHT_STACKED;
+        all += w->bytes;
+        bytes += left ? w->bytes : 0;
+        first = left && !first ? w : first;
+    }
+    if (!first)
+        return;
+    snprintf(text, sizeof text, "experts stay as they are, %.0f %% of the model, such as '%.300s': %s",
+             100 * (double)bytes / (double)all, first->name,
+             first->reason == WEIGHT_EXPERTS ? "no runtime loads them quantized"
+                                             : "--split-experts quantizes them for vLLM alone");
+    make_printable(text);
+    json_append_text(warnings, text);
+}
+
 /* Names experts that are split although not every runtime loads them so. */
 static void add_expert_warning(json_object *warnings, const struct quantize_run *run)
 {
@@ -191,6 +214,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     for (size_t i = 0; i < run->config.note_count; i++)
         json_append_text(warnings, run->config.notes[i]);
     add_importance_warning(warnings, run);
+    add_left_experts_warning(warnings, run);
     add_expert_warning(warnings, run);
     add_class_warning(warnings, run);
     if (run->mixed_sets.count > 0)

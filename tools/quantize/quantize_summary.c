@@ -87,24 +87,35 @@ static int print_layers(const json_object *layers, bool all)
     return code;
 }
 
-/* Prints the tensors that were left out, by reason, with one example each. */
+/* Prints how many tensors were left out for a reason, with one example. */
+static void print_reason(const json_object *left_out, const char *reason)
+{
+    char name[MAX_NAME + 1] = "";
+    int count = 0;
+    json_each(item, left_out)
+    {
+        const char *own = json_text_of(item.value, "name");
+        if (strcmp(json_text_of(item.value, "reason"), reason) == 0 && count++ == 0)
+            clean_name((struct label){own, strlen(own)}, 46, name);
+    }
+    printf("left out, %s: %d (%s%s)\n", reason, count, name, count > 1 ? ", ..." : "");
+}
+
+/* Prints the tensors that were left out, by reason. */
 static void print_left_out(const json_object *left_out)
 {
-    static const char *const reasons[] = {"ignored", "not targeted",      "not linear", "not floating point",
-                                          "norm",    "quantized already"};
-    for (size_t r = 0; r < sizeof reasons / sizeof *reasons; r++) {
-        char name[MAX_NAME + 1] = "";
-        int count = 0;
-        json_each(item, left_out)
-        {
-            if (strcmp(json_text_of(item.value, "reason"), reasons[r]) != 0)
-                continue;
-            if (count++ == 0)
-                clean_name((struct label){json_text_of(item.value, "name"), strlen(json_text_of(item.value, "name"))},
-                           46, name);
-        }
-        if (count > 0)
-            printf("left out, %s: %d (%s%s)\n", reasons[r], count, name, count > 1 ? ", ..." : "");
+    const char *reasons[16];
+    size_t n = 0;
+    json_each(item, left_out)
+    {
+        const char *reason = json_text_of(item.value, "reason");
+        size_t i = 0;
+        while (i < n && strcmp(reasons[i], reason) != 0)
+            i++;
+        if (i < n || n == sizeof reasons / sizeof *reasons)
+            continue;
+        reasons[n++] = reason;
+        print_reason(left_out, reason);
     }
 }
 
