@@ -343,7 +343,7 @@ def test_refused():
     refused("a preset that cannot", ["--preset", "torch.MinMaxObserver", "FP8"], *good, "--preset",
             "input=torch.MinMaxObserver")
     for option, old in (("--out", "out.safetensors"), ("--json", "report.json")):
-        refused(f"{option} onto the activations", [option, "a.safetensors", "activations"],
+        refused(f"{option} onto the activations", [option, "a.safetensors", "is an input"],
                 *["a.safetensors" if word == old else word for word in good])
 
 

@@ -282,10 +282,9 @@ def test_many_threads():
     if len(thread_counts()) == 1:
         return
     most = 4 * len(os.sched_getaffinity(0))
-    started = time.monotonic()
     p = run(*CALIBRATE, "model.safetensors", "--threads", "1024")
     cut = f"1024 are more than 4 for each of {most // 4} processors; {most} are started"
-    check(p.returncode == 0 and (cut in p.stderr) == (most < 1024) and time.monotonic() - started < 10, "1024 threads", p.stderr)
+    check(p.returncode == 0 and (cut in p.stderr) == (most < 1024), "1024 threads", p.stderr)
 
 
 # ---- Missing permissions ---------------------------------------------------------------------------------------------

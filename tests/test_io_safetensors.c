@@ -178,6 +178,7 @@ static const struct {
     {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"a\":" T("U8", "[2]", "[2,4]") "}", 4, {"tensor 'a'", "occurs twice"}},
     {"{\"__metadata__\":1}", 0, {"__metadata__ must be an object", "not 1"}},
     {"{\"__metadata__\":{\"k\":1}}", 0, {"__metadata__ 'k' must be a string", "not 1"}},
+    {"{\"__metadata__\":{\"k\":\"1\",\"\\u006b\":\"2\"}}", 0, {"__metadata__ has the key 'k' twice", ""}},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, {"__metadata__", "occurs twice"}},
 };
 

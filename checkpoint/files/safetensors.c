@@ -167,6 +167,26 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
     return result;
 }
 
+static int by_key(const void *a, const void *b)
+{
+    return strcmp((*(const struct st_pair *const *)a)->name, (*(const struct st_pair *const *)b)->name);
+}
+
+static int check_keys(const struct st_file *file, const char *path, struct fail *f)
+{
+    const struct st_pair **sorted = malloc((file->metadata_count + 1) * sizeof *sorted);
+    int result = sorted ? 0 : fail_system(f, "%s: out of memory for __metadata__", path);
+    for (size_t i = 0; sorted && i < file->metadata_count; i++)
+        sorted[i] = &file->metadata[i];
+    if (sorted)
+        qsort(sorted, file->metadata_count, sizeof *sorted, by_key);
+    for (size_t i = 1; result == 0 && i < file->metadata_count; i++)
+        if (by_key(&sorted[i - 1], &sorted[i]) == 0)
+            result = fail(f, "%s: __metadata__ has the key '%.200s' twice", path, sorted[i]->name);
+    free(sorted);
+    return result;
+}
+
 static int read_metadata(struct st_file *file, struct json_span item, const char *path, struct fail *f)
 {
     struct json_words words;
@@ -188,7 +208,7 @@ static int read_metadata(struct st_file *file, struct json_span item, const char
         if (!pair->name || !pair->value)
             return fail_system(f, "%s: out of memory for __metadata__", path);
     }
-    return 0;
+    return check_keys(file, path, f);
 }
 
 static int read_header(struct st_file *file, const char *header, uint64_t section, struct fail *f)
