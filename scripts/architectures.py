@@ -279,7 +279,7 @@ KINDS = ["linear", "head", "table", "router", "conv1d", "kept"]
 KEEP = {**{kind: kind for kind in KINDS if kind != "linear"}, "other": "kept", "unquantized": "kept"}
 LINEAR_KINDS = ("linear", "unquantized", "head", "router")  # nn.Linear, or a router that may be one
 # Runtimes do not quantize these; the general rule leaves them in any model.
-STAY = re.compile(r"weights_proj$|shared_expert_gate$|router|[.]wg$|eh_proj$")
+STAY = re.compile(r"weights_proj$|indexer[.]wk$|shared_expert_gate$|router|[.]wg$|eh_proj$")
 
 
 def in_block(name):

@@ -88,7 +88,8 @@ def test_routers():
                        ("dbrx", "transformer.blocks.0.ffn.router.layer"), ("zaya", "model.layers.0.mlp.gate.down_proj"),
                        ("gemma4_text", "model.layers.0.router.proj"), ("qwen3_moe", "model.layers.0.mlp.gate"),
                        ("qwen2_moe", "model.layers.0.mlp.shared_expert_gate"),
-                       ("deepseek_v32", "model.layers.0.self_attn.indexer.weights_proj")):
+                       ("deepseek_v32", "model.layers.0.self_attn.indexer.weights_proj"),
+                       ("deepseek_v32", "model.layers.0.self_attn.indexer.wk")):
         left_out(f"router of {kind}", kind, [name])
     left_out("Aria", "aria", ["language_model.model.layers.0.mlp.router"], ["model.language_model.layers.0.mlp.router"],
              ["language_model." + LAYER], text_config={"model_type": "aria_text"})

@@ -18,7 +18,7 @@ static const struct architecture general = {
     .names[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
     .names[MODULE_ROUTER] = "gate wg shared_expert_gate",
     .names[MODULE_TABLE] = "wte wpe relative_attention_bias",
-    .names[MODULE_KEPT] = "eh_proj indexer.weights_proj"};
+    .names[MODULE_KEPT] = "eh_proj indexer.wk indexer.weights_proj"};
 
 /* The same outside of numbered blocks, in which these names mean other layers. */
 static const struct architecture outside = {
