@@ -44,7 +44,8 @@ build() { # DIRECTORY
     rm -rf "$1/bench"
     cp -pr bench "$1/bench"
     [[ -f $1/build/build.ninja ]] ||
-        meson setup "$1/build" "$1" -Dprogram=disabled -Dtests=disabled -Dbench=enabled >"$1.log" || { cat "$1.log" && return 1; }
+        meson setup "$1/build" "$1" -Dprogram=disabled -Dtests=disabled -Dbench=enabled >"$1.log" ||
+            { cat "$1.log" && return 1; }
     nice ninja -C "$1/build" >"$1.log" || { grep -v '^\[' "$1.log" | head -n 60 && return 1; }
 }
 build_commit() { # COMMIT

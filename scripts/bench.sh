@@ -3,7 +3,8 @@
 # SPDX-FileCopyrightText: The qobs authors
 #
 # Builds and runs all benchmarks, beside the frameworks that users run, if PyPI can be reached. Writes
-# bench/results/<cpu>-<isa>.json, a report <cpu>-<isa>.md beside it, and charts. Prints the targets that are not reached.
+# bench/results/<cpu>-<isa>.json, a report <cpu>-<isa>.md beside it, and charts. Prints the targets that are not
+# reached.
 #
 #   scripts/bench.sh [OPTION]...
 #
@@ -38,7 +39,8 @@ for argument; do
     [[ $argument != *[!a-zA-Z0-9_./=-]* ]] || argument=${argument@Q}
     command+=" $argument"
 done
-quick='' again='' add='' repetitions=3 min_time=0.005 out=bench/results build='' run_with='' isa='' gigabytes=16 conditions='' readme=()
+quick='' again='' add='' repetitions=3 min_time=0.005 out=bench/results build='' run_with='' isa='' gigabytes=16
+conditions='' readme=()
 parts='kernels functions growth pairs torch observers optimal checkpoint python calibrate scale'
 while [[ $# -gt 0 ]]; do
     case $1 in
@@ -59,13 +61,16 @@ if [[ -z $build ]]; then
     scripts/setup.sh --bench
     build="build-bench"
     [[ -f $build/build.ninja ]] ||
-        meson setup "$build" -Dprogram=enabled -Dtests=disabled -Dbench=enabled >/dev/null || { cat "$build/meson-logs/meson-log.txt" && exit 1; }
+        meson setup "$build" -Dprogram=enabled -Dtests=disabled -Dbench=enabled >/dev/null ||
+        { cat "$build/meson-logs/meson-log.txt" && exit 1; }
     ninja -C "$build" >"$build/ninja.log" || { grep -v '^\[' "$build/ninja.log" && exit 1; }
 fi
 python=/usr/bin/python3
 library=$build/src/libqobs.so
 for file in "$build/bench/bench-qobs" "$build/tools/qobs" "$library"; do # before frameworks are installed for minutes
-    [[ -e $file ]] || { echo "--build $build: $file is missing; meson setup -Dprogram=enabled -Dbench=enabled makes it" >&2 && exit 2; }
+    [[ -e $file ]] ||
+        { echo "--build $build: $file is missing; meson setup -Dprogram=enabled -Dbench=enabled makes it" >&2 &&
+            exit 2; }
 done
 pair_repetitions=$((2 * repetitions + 1))
 work=$(mktemp -d)
@@ -77,7 +82,8 @@ isa_option=(${isa:+--isa "$isa"})
 # ---- Frameworks ----
 
 # environment NAME VARIABLE PACKAGE...: prints a Python with these packages: that of the variable, or of a virtual
-# environment of the build folder, which is installed if PyPI can be reached. Not in a quick run, which takes what is there.
+# environment of the build folder, which is installed if PyPI can be reached. Not in a quick run, which takes what is
+# there.
 environment() {
     local directory=$build/python-$1
     if [[ -n ${!2:-} ]]; then
@@ -100,11 +106,13 @@ wanted() {
 }
 torch='' modelopt='' autoround='' without=''
 if wanted torch || wanted observers || wanted checkpoint || wanted python; then
-    torch=$(environment torch QOBS_PYTHON_TORCH torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 onnxruntime==1.32.0 onnx)
+    torch=$(environment torch QOBS_PYTHON_TORCH torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 \
+        onnxruntime==1.32.0 onnx)
     [[ $torch ]] || without+=', torch, llm-compressor, torchao, ONNX Runtime'
 fi
 if wanted observers || wanted optimal || wanted python; then
-    modelopt=$(environment modelopt QOBS_PYTHON_MODELOPT torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 transformers==5.17.0)
+    modelopt=$(environment modelopt QOBS_PYTHON_MODELOPT torch==2.13.0 nvidia-modelopt==0.47.0 \
+        amd-quark==0.13 transformers==5.17.0)
     [[ $modelopt ]] || without+=', Model-Optimizer, Quark'
 fi
 if wanted optimal || wanted checkpoint; then
@@ -124,8 +132,9 @@ measure() {
 }
 # benchmarks NAME REPETITIONS FILTER
 benchmarks() {
-    measure "$1" "$build/bench/bench-qobs" ${isa:+"--isa=$isa"} "--benchmark_filter=$3" "--benchmark_min_time=$min_time" \
-        "--benchmark_repetitions=$2" --benchmark_enable_random_interleaving=true "--benchmark_out=$work/$1.json" --benchmark_out_format=json
+    measure "$1" "$build/bench/bench-qobs" ${isa:+"--isa=$isa"} "--benchmark_filter=$3" \
+        "--benchmark_min_time=$min_time" "--benchmark_repetitions=$2" --benchmark_enable_random_interleaving=true \
+        "--benchmark_out=$work/$1.json" --benchmark_out_format=json
 }
 
 # pairs NAME FILTER...: one process for each repetition, because addresses of data are fixed for a process. The filters
@@ -151,15 +160,18 @@ beside() {
     local i
     [[ -n $3 ]] || return 0
     for ((i = 1; i <= $4; i++)); do
-        measure "$1-$i" env PYTHONPATH="$work/package" "$3" -B "bench/$2" "${@:5}" "$work/$1-$i.json" "${isa_option[@]}" --only "$only"
+        measure "$1-$i" env PYTHONPATH="$work/package" "$3" -B "bench/$2" "${@:5}" "$work/$1-$i.json" \
+            "${isa_option[@]}" --only "$only"
     done
 }
 
 collect() {
-    $python -B bench/collect.py "$1" "${@:2}" "cpu=$cpu" "date=$(date +%F)" "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" \
-        "load=$load" "command=$command" "conditions=$conditions" "without=${without#, }" ${isa:+"restricted=$restricted"} "$work"/*.json
+    $python -B bench/collect.py "$1" "${@:2}" "cpu=$cpu" "date=$(date +%F)" \
+        "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" "load=$load" "command=$command" \
+        "conditions=$conditions" "without=${without#, }" ${isa:+"restricted=$restricted"} "$work"/*.json
 }
-restricted="qobs and torch use nothing wider than $isa, on a processor that has more; no processor without it was at hand"
+restricted="qobs and torch use nothing wider than $isa, on a processor that has more"
+restricted+="; no processor without it was at hand"
 # Doubtful pairs are measured again later, because a disturbance may last for minutes. All figures count.
 doubtful=''
 find_doubtful() {
@@ -176,7 +188,11 @@ cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1 | sed 's/([A-Z
 cpu=${cpu:-$(uname -m)}
 benchmarks limits 1 '^limit/count$' # always runs: it records the machine
 if [[ $quick ]]; then
-    benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
+    regex='^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$'
+    regex+='|growth/(bins|group)/.*/1024$'
+    regex+='|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$'
+    regex+='|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
+    benchmarks quick 1 "$regex"
 elif [[ $again ]]; then
     pairs pairs "^pair/($names)(/iterations:1)?(/repeats:[0-9]+)?(/real_time)?\$"
 else
@@ -219,12 +235,15 @@ processes=$((repetitions < 3 ? repetitions : 3)) rounds=${again:+2} rounds=${rou
 ! wanted torch || beside torch beside_torch.py "$torch" "$processes" "$library" "${few[@]}" --repetitions "$some"
 measure_doubtful 1
 ! wanted observers || {
-    beside observers-torch beside_observers.py "$torch" $((processes - 1 > 0 ? processes - 1 : 1)) "$library" "${few[@]}" ${quick:+--search-rows 8} --repetitions "$rounds"
+    beside observers-torch beside_observers.py "$torch" $((processes - 1 > 0 ? processes - 1 : 1)) "$library" \
+        "${few[@]}" ${quick:+--search-rows 8} --repetitions "$rounds"
     beside observers-modelopt beside_observers.py "$modelopt" "$processes" "$library" "${few[@]}" --repetitions "$some"
 }
 ! wanted optimal || {
-    beside optimal-autoround beside_optimal.py "$autoround" 1 "$library" ${quick:+--rows 16 --their-rows 8} --repetitions "$rounds"
-    beside optimal-modelopt beside_optimal.py "$modelopt" 1 "$library" ${quick:+--rows 16 --their-rows 8} --repetitions "$some"
+    beside optimal-autoround beside_optimal.py "$autoround" 1 "$library" ${quick:+--rows 16 --their-rows 8} \
+        --repetitions "$rounds"
+    beside optimal-modelopt beside_optimal.py "$modelopt" 1 "$library" ${quick:+--rows 16 --their-rows 8} \
+        --repetitions "$some"
 }
 ! wanted python || {
     mkdir -p "$work/package/.libqobs.mesonpy.libs"
@@ -238,20 +257,24 @@ measure_doubtful 1
 if wanted checkpoint; then
     megabytes=${quick:+64} megabytes=${megabytes:-500}
     memory=$work # in memory if there is room for it
-    [[ $(df --output=avail -B 1M /dev/shm 2>/dev/null | tail -n 1) -lt 4096 ]] || memory=$(mktemp -d /dev/shm/qobs.XXXXXX)
+    [[ $(df --output=avail -B 1M /dev/shm 2>/dev/null | tail -n 1) -lt 4096 ]] ||
+        memory=$(mktemp -d /dev/shm/qobs.XXXXXX)
     trap 'rm -rf "$work" "$memory"' EXIT
-    measure checkpoint $python -B bench/beside_checkpoint.py "$build/tools/qobs" "$work/checkpoint.json" --directory "$memory" --only "$checkpoints" \
-        "${isa_option[@]}" ${torch:+--llmcompressor "$torch"} ${autoround:+--autoround "$autoround"} --repetitions "$rounds" --megabytes "$megabytes"
+    measure checkpoint $python -B bench/beside_checkpoint.py "$build/tools/qobs" "$work/checkpoint.json" \
+        --directory "$memory" --only "$checkpoints" "${isa_option[@]}" ${torch:+--llmcompressor "$torch"} \
+        ${autoround:+--autoround "$autoround"} --repetitions "$rounds" --megabytes "$megabytes"
 fi
 if wanted calibrate; then
     megabytes=${quick:+32}
     $python scripts/make-checkpoint.py "$work/model.safetensors" --megabytes "${megabytes:-1024}"
-    measure calibrate $python -B bench/beside_cat.py "$build/tools/qobs" "$work/model.safetensors" "$work/calibrate.json" \
+    measure calibrate $python -B bench/beside_cat.py "$build/tools/qobs" "$work/model.safetensors" \
+        "$work/calibrate.json" \
         "${isa_option[@]}" --repetitions $((5 * repetitions))
     rm "$work/model.safetensors"
 fi
 measure_doubtful 2
-! wanted scale || measure scale $python -B bench/scale.py "$build/tools/qobs" "$library" "$work/scale.json" --directory "$work" --gigabytes "$gigabytes" \
+! wanted scale || measure scale $python -B bench/scale.py "$build/tools/qobs" "$library" "$work/scale.json" \
+    --directory "$work" --gigabytes "$gigabytes" \
     "${isa_option[@]}"
 measure_doubtful 3
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# From nothing to a quantized checkpoint: installs what is missing, builds the program in build-demo and runs it on the example model.
+# From nothing to a quantized checkpoint: installs what is missing, builds the program in build-demo and runs it on the
+# example model.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,8 @@ show() {
 }
 
 scripts/setup.sh
-[[ -e build-demo/build.ninja ]] || quietly meson setup --buildtype=release -Dprogram=enabled -Dtests=disabled -Dbench=disabled build-demo
+[[ -e build-demo/build.ninja ]] ||
+    quietly meson setup --buildtype=release -Dprogram=enabled -Dtests=disabled -Dbench=disabled build-demo
 quietly ninja -C build-demo tools/qobs
 
 qobs=build-demo/tools/qobs

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# Builds the fuzz targets and runs each for SECONDS, as many at a time as there are processors. Says how many inputs were run and what
-# they reached, and ends with "N passed, N failed". Findings are printed, and stay in DIRECTORY/findings; inputs that reached something
-# new stay in DIRECTORY/corpus, where the next run begins.
+# Builds the fuzz targets and runs each for SECONDS, as many at a time as there are processors. Says how many inputs
+# were run and what they reached, and ends with "N passed, N failed". Findings are printed, and stay in
+# DIRECTORY/findings; inputs that reached something new stay in DIRECTORY/corpus, where the next run begins.
 #
 #   scripts/fuzz.sh [--seed N | --seed random] DIRECTORY SECONDS [TARGET]...
 #
-#   --seed    what the inputs are drawn from: 1, so that a run from an empty DIRECTORY repeats the inputs of another as far as it gets;
-#             random: another one each time, which is printed
+#   --seed    what the inputs are drawn from: 1, so that a run from an empty DIRECTORY repeats the inputs of another
+#             as far as it gets; random: another one each time, which is printed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seed=1
@@ -53,9 +53,9 @@ rm -rf "$top/seeds"
 # The run may take longer than its inputs, because the machine may be busy.
 run() {
     mkdir -p "$top/corpus/$1"
-    UBSAN_OPTIONS=print_stacktrace=1 timeout $((seconds * 2 + 120)) "$top/build/tests/fuzz/fuzz_$1" -seed="$seed" -max_total_time="$seconds" \
-        -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$top/findings/$1-" "$top/corpus/$1" \
-        "$top/seeds/$1" >"$top/$1.log" 2>&1
+    UBSAN_OPTIONS=print_stacktrace=1 timeout $((seconds * 2 + 120)) "$top/build/tests/fuzz/fuzz_$1" \
+        -seed="$seed" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 \
+        -artifact_prefix="$top/findings/$1-" "$top/corpus/$1" "$top/seeds/$1" >"$top/$1.log" 2>&1
 }
 
 echo "seed $seed"
@@ -67,14 +67,16 @@ finish() {
     local executed reached
     executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$top/$target.log")
     # Nothing where the target failed before libFuzzer's first line.
-    reached=$(sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) corp: \([0-9]*\).*/\1 edges, \2 features, \3 inputs kept/p' "$top/$target.log" | tail -n 1)
+    reached=$(sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) corp: \([0-9]*\).*/\1 edges, \2 features, \3 inputs kept/p' \
+        "$top/$target.log" | tail -n 1)
     if [[ $status -eq 0 && ${executed:-0} -gt 0 && -n $reached ]]; then
         passed=$((passed + 1))
         printf '%-12s %10d inputs, %s\n' "$target" "$executed" "$reached"
     else
         failed=$((failed + 1))
         echo "FAILED: $target, status $status"
-        grep -aE -A 30 'FINDING|ERROR|runtime error' "$top/$target.log" | head -n 60 || tail -n 20 "$top/$target.log" || true
+        grep -aE -A 30 'FINDING|ERROR|runtime error' "$top/$target.log" | head -n 60 ||
+            tail -n 20 "$top/$target.log" || true
         tell_input "$target"
     fi
 }

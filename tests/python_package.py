@@ -6,8 +6,8 @@
     python_package.py LIBQOBS LIBQOBS_CHECKPOINT [TEST]...
 
 Puts the package beside the two libraries, as a wheel has them, into a temporary directory, and runs TESTs, files of
-python/tests, there: all of them by default. Needs pytest; tests of packages that are not installed are skipped. Ends with
-"N passed, N failed". Exit status 77: there is no pytest.
+python/tests, there: all of them by default. Needs pytest; tests of packages that are not installed are skipped. Ends
+with "N passed, N failed". Exit status 77: there is no pytest.
 """
 import importlib.util
 import os

@@ -4,8 +4,8 @@
 #
 #   symbols.sh SHARED STATIC SOVERSION
 #
-# The shared library exports what the headers declare and nothing else, under a soname that ends in SOVERSION; no name that the
-# static library gives to a program lacks the prefix.
+# The shared library exports what the headers declare and nothing else, under a soname that ends in SOVERSION; no name
+# that the static library gives to a program lacks the prefix.
 set -eu
 include=$(dirname "$0")/../include/qobs
 fail() {
@@ -17,8 +17,8 @@ names() {
 }
 
 exported=$(names -D --defined-only "$1")
-declared=$(cat "$include/qobs.h" "$include/stateless.h" "$include/format.h" "$include/plan.h" | grep -o '\bqobs_[a-z0-9_]*(' |
-    tr -d '(' | sort -u)
+declared=$(cat "$include/qobs.h" "$include/stateless.h" "$include/format.h" "$include/plan.h" |
+    grep -o '\bqobs_[a-z0-9_]*(' | tr -d '(' | sort -u)
 [ -n "$exported" ] || fail "no exported symbols in $1"
 [ "$exported" = "$declared" ] || fail "exported and declared are not the same:
 $(printf '%s\n%s\n' "$exported" "$declared" | sort | uniq -u)"

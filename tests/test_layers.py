@@ -108,15 +108,6 @@ class Layers(unittest.TestCase):
         self.write("src/loose.h", "\n")
         self.expect("loose", "src/loose.h")
 
-    def test_few_files(self):
-        os.remove(os.path.join(self.folder.name, "src/config/stages.c"))
-        self.expect("folders", "src/config", "2 files")
-
-    def test_many_files(self):
-        for i in range(23):
-            self.write(f"src/base/file_{i}.c", "\n")
-        self.expect("folders", "src/base", "25")
-
     def test_folder_within(self):
         for name in "xyz":
             self.write(f"src/base/deep/{name}.c", "\n")
@@ -145,6 +136,11 @@ class Layers(unittest.TestCase):
     def test_long_line(self):
         self.add("include/qobs/qobs.h", "/* " + "é" * 114 + " */\n/* " + "é" * 115 + " */\n")
         self.expect("columns", "include/qobs/qobs.h:3", "121")
+
+    def test_long_line_of_a_script(self):
+        self.write("tests/deep/test.sh", "#" * 121 + "\n")
+        self.write("build/other.sh", "#" * 121 + "\n")
+        self.expect("columns", "tests/deep/test.sh:1", "121")
 
     def test_tool_looks_inside(self):
         self.add("tools/qobs.c", '#include "base/a.h"\n')

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""A wheel is small, fits every Python with one manylinux policy, and works alone in each that is here.
+
+    wheel.py WHEEL...
+
+There must be one WHEEL. Each Python gets an empty environment, without pip, that has the package alone. Ends with
+"N passed, N failed".
+"""
+import glob
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PLAIN = pathlib.Path(__file__).resolve().parents[1] / "python" / "tests" / "plain.py"
+NAME = re.compile(r"libqobs-[^-]*-py3-none-manylinux_2_\d+_[a-z0-9_]+\.whl")
+MOST = 4_000_000  # bytes; four libraries of others are a half of it
+
+
+def pythons():
+    """One of each version that the package supports."""
+    versions = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv")) + "/versions"
+    for minor in range(10, 16):
+        for python in [f"python3.{minor}", *sorted(glob.glob(f"{versions}/3.{minor}.*/bin/python3"))]:
+            try:
+                subprocess.run([python, "-c", "import venv"], check=True, stderr=subprocess.DEVNULL)
+            except (OSError, subprocess.CalledProcessError):
+                continue
+            yield python
+            break
+
+
+def alone(python, wheel):
+    with tempfile.TemporaryDirectory() as directory:
+        there = directory + "/bin/python"
+        pip = [sys.executable, "-m", "pip", "--python", there, "install", "-q", "--no-index", "--no-deps", wheel]
+        for command in [[python, "-m", "venv", "--without-pip", directory], pip]:
+            subprocess.run(command, check=True)
+        return subprocess.run([there, str(PLAIN)], check=True, stdout=subprocess.PIPE, text=True).stdout == "[]\n"
+
+
+def main():
+    passed = failed = 0
+    wheels = sys.argv[1:]
+    size = os.path.getsize(wheels[0])
+    print(f"{wheels[0]}, {size} bytes")
+    checks = [(f"the only wheel: {wheels}", len(wheels) == 1),
+              (f"name: {wheels[0]}", NAME.fullmatch(os.path.basename(wheels[0]))), (f"size: {size} bytes", size < MOST)]
+    for python in pythons():
+        try:
+            checks.append((python, alone(python, wheels[0])))
+        except subprocess.CalledProcessError as error:
+            checks.append((f"{python}: {error}", False))
+    for what, good in checks:
+        passed, failed = passed + bool(good), failed + (not good)
+        if not good:
+            print(f"FAILED {what}")
+    if len(checks) == 3:
+        print("FAILED: no Python from 3.10 on")
+        failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
