@@ -134,7 +134,7 @@ static void test_presets(void **state)
 static void test_isa(void **state)
 {
     (void)state;
-    assert_refused(qobs_isa_select("mmx", &error), QOBS_ERROR_INVALID_ARGUMENT, "isa|'mmx'|scalar");
+    assert_refused(qobs_isa_select("mmx", &error), QOBS_ERROR_INVALID_ARGUMENT, "name|'mmx'|scalar");
     assert_string_equal(qobs_isa_name(0), "scalar");
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
