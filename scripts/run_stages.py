@@ -99,7 +99,7 @@ class Run:
             self.passed[stage] += passed
             self.failed[stage] += failed
         if failed:
-            lines = [line for line in output.rstrip().splitlines() if not line.startswith("[")]
+            lines = [line for line in output.rstrip().splitlines() if not re.match(r"\[\d+/\d+\]", line)]  # of ninja
             self.say("\n    ".join([f"{stage}: FAILED: {command}", *lines[-100:]]))
         for line in re.findall(r"^(?:skipped|left out): .*", output, re.M):
             self.say(f"{stage}: {line}")

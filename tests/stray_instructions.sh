@@ -2,34 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-#   stray_instructions.sh AVX2 AVX512 OTHER...
+#   stray_instructions.sh BUILD
 #
-# The library AVX2 has no AVX-512. OTHER, libraries and directories of objects, have neither that nor AVX: they run on
-# every CPU.
+# The AVX2 kernels have no AVX-512, the AVX-512 kernels have it. All else of the library and the program has neither that
+# nor AVX: it runs on every CPU.
 set -eu
+cd "$1"
 avx='\sv[a-z0-9]+ .*%[xyz]mm' avx512='%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])'
 fail() {
     echo "$*"
     exit 1
 }
-code() {
-    objdump -d --no-show-raw-insn "$@"
-}
+
+# with DIRECTORY EXPRESSION; without DIRECTORY EXPRESSION
 with() {
-    code "$1" | grep -qE "$2" || fail "no instruction like $2 in $1: is it the right library?"
+    objdump -d --no-show-raw-insn "$1"/*.o | grep -qE "$2" || fail "no instruction like $2 in $1: is it the right one?"
 }
 without() {
-    name=$1 expression=$2
-    # shellcheck disable=SC2086 # several files
-    found=$(code $name | grep -E "$expression" | head -n 5) || true
-    [ -z "$found" ] || fail "$name has instructions of later CPUs:
+    found=$(objdump -d --no-show-raw-insn "$1"/*.o | grep -E "$2" | head -n 5) || true
+    [ -z "$found" ] || fail "$1 has instructions of later CPUs:
 $found"
 }
-with "$1" "$avx"
-with "$2" "$avx512"
-without "$1" "$avx512"
-shift 2
-for file; do
-    [ ! -d "$file" ] || file=$(echo "$file"/*.o)
-    without "$file" "$avx|$avx512"
+with src/libkernels_avx2.a.p "$avx"
+with src/libkernels_avx512.a.p "$avx512"
+for directory in src/lib*_avx2.a.p; do
+    without "$directory" "$avx512"
+done
+for directory in src/lib*_scalar.a.p src/libqobs_inside.a.p checkpoint/*.a.p tools/qobs.p; do
+    without "$directory" "$avx|$avx512"
 done
