@@ -4,8 +4,8 @@
 #
 #   stray_instructions.sh BUILD
 #
-# The AVX2 kernels have no AVX-512, the AVX-512 kernels have it. All else of the library and the program has neither that
-# nor AVX: it runs on every CPU.
+# The AVX2 kernels have no AVX-512, the AVX-512 kernels have it. All else of the library and the program has neither
+# that nor AVX: it runs on every CPU.
 set -eu
 cd "$1"
 avx='\sv[a-z0-9]+ .*%[xyz]mm' avx512='%zmm|%k[0-7]|%[xy]mm(1[6-9]|2[0-9]|3[01])'
