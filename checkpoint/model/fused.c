@@ -204,6 +204,25 @@ int weights_find_sets(struct weights *weights, const struct architectures *archi
     return status;
 }
 
+int qobs_checkpoint_fused_sets(const char *const *names, size_t count, const char *model_type, size_t *set,
+                               qobs_error *error)
+{
+    struct architectures architectures = {0};
+    struct fail f = {.message = ""};
+    int status = names && set ? QOBS_OK : INVALID(&f, "%s: is NULL", names ? "set" : "names");
+    for (size_t i = 0; status == QOBS_OK && i < count; i++)
+        status = names[i] ? QOBS_OK : INVALID(&f, "names: entry %zu is NULL", i);
+    if (status == QOBS_OK && model_type)
+        architectures_add(&architectures, model_type, true);
+    if (status == QOBS_OK && fused_sets(names, count, FUSED_VLLM, &architectures, set, &f) != 0)
+        status = QOBS_ERROR_OUT_OF_MEMORY;
+    if (error) {
+        error->status = status;
+        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1, f.message);
+    }
+    return status;
+}
+
 /* ---- Shards ------------------------------------------------------------------------------------------------------ */
 
 /* The partners of an owner, written into its shard. See get_weights_map and the dependencies of model_free_ptq. */

@@ -108,6 +108,15 @@ typedef struct qobs_checkpoint_quantize_args {
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error);
 
+/** Finds the layers that vLLM 0.32 runs as one matrix, so that they need one scheme and global scale: q_proj, k_proj
+ * and v_proj, gate_proj and up_proj, others by architecture. `names` are full names of weights, "<module>.weight".
+ * `model_type` is that of config.json, or NULL. Writes to set[i] the index of one member of the set of names[i], which
+ * is the same for all members, or i if it is in none.
+ * Fails with INVALID_ARGUMENT for NULL, with OUT_OF_MEMORY.
+ * @since 0.2.0 */
+QOBS_API int qobs_checkpoint_fused_sets(const char *const *names, size_t count, const char *model_type, size_t *set,
+                                        qobs_error *error);
+
 /** Arguments of qobs_checkpoint_finish. Members that are not described as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_finish_args {
     size_t struct_size; /**< sizeof(qobs_checkpoint_finish_args) */

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import _library as c
 from . import _safetensors
-from ._checkpoint import quantize
+from ._checkpoint import fused_sets, quantize
 from ._hooks import Hooks, attention_modules, linear_modules, own_names
 from ._names import modules_in
 from ._observer import Observer, fuse
@@ -37,7 +37,6 @@ _WEIGHTS = {
     "MXFP4": "num_bits=4 type=float strategy=group group_size=32 scale_dtype=uint8",
 }
 # Layers with one input that vLLM runs as one matrix, and which therefore share a global scale.
-_FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("w1", "w3"))
 
 
 def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_minmax",
@@ -108,6 +107,7 @@ class Calibration:
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
                  states: str, importance: bool | str, settings: str):
         self.scheme = scheme.upper()
+        self._model_type = getattr(getattr(model, "config", None), "model_type", None)
         self._importance = _importance_config(self.scheme, importance)
         self.observers: dict[str, Observer] = {}
         if self.scheme not in _INPUTS and not states and not importance:
@@ -194,8 +194,9 @@ class Calibration:
         share a global scale. Errors: NoDataError."""
         observers = {name: copy.copy(o) for name, o in self.observed().items() if not name.endswith(".importance")}
         if self.scheme == "NVFP4":
-            for members in _fused_inputs(observers):
-                fuse(members)
+            modules = [name.removesuffix(".input") for name in observers if name.endswith(".input")]
+            for members in fused_sets(modules, self._model_type):
+                fuse(observers[f"{module}.input"] for module in members)
         out = {}
         for name, observer in observers.items():
             module, kind = name.rsplit(".", 1)
@@ -279,12 +280,3 @@ def _tokens(importance: Observer) -> int:
     results = importance.results
     names = [name for name in ("imatrix_count", "hessian_count") if name in results]
     return int(results[names[0]].item()) if names else 0
-
-
-def _fused_inputs(observers: dict[str, Observer]) -> Iterable[list[Observer]]:
-    for name in observers:
-        module, _, last = name.removesuffix(".input").rpartition(".")
-        for members in _FUSED:
-            inputs = [f"{module}.{m}.input" if module else f"{m}.input" for m in members]
-            if name.endswith(".input") and last == members[0] and all(i in observers for i in inputs):
-                yield [observers[i] for i in inputs]

@@ -74,6 +74,9 @@ def _lib() -> Any:
         for name, structure in (("quantize", _QuantizeArgs), ("finish", _FinishArgs), ("audit", _AuditArgs)):
             function = getattr(library, f"qobs_checkpoint_{name}")
             function.restype, function.argtypes = c_int, [POINTER(structure), POINTER(c.ErrorText)]
+        fused = library.qobs_checkpoint_fused_sets
+        fused.restype = c_int
+        fused.argtypes = [POINTER(c_char_p), c_size_t, c_char_p, POINTER(c_size_t), POINTER(c.ErrorText)]
         _library = library
     return _library
 
@@ -217,6 +220,20 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
                 raise pool.failure from None
             raise
     return report.take()
+
+
+def fused_sets(modules: Iterable[str], model_type: str | None = None) -> list[list[str]]:
+    """The sets of modules that vLLM runs as one matrix and that need one global scale, by the table of the library.
+
+    modules: names of linear layers. model_type: that of config.json, for sets of one architecture."""
+    names = list(modules)
+    texts = (c_char_p * max(len(names), 1))(*(f"{name}.weight".encode() for name in names))
+    found = (c_size_t * max(len(names), 1))()
+    call(_lib().qobs_checkpoint_fused_sets, texts, len(names), model_type.encode() if model_type else None, found)
+    sets: dict[int, list[str]] = {}
+    for name, index in zip(names, found):
+        sets.setdefault(index, []).append(name)
+    return [members for members in sets.values() if len(members) > 1]
 
 
 def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> dict[str, Any]:

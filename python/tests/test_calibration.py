@@ -284,3 +284,10 @@ def test_experts_are_observed_one_by_one(implementation, tmp_path):
         for name, value in (("w1", x), ("w3", x), ("w2", inner)):
             want = value.abs().max().float() / 448
             assert abs(scales[f"{prefix}.{e}.{name}.input_scale"].float().item() / want.item() - 1) < 2 ** -7
+
+
+def test_sets_of_the_library():
+    linear = ["a.q_proj", "a.k_proj", "a.v_proj", "a.o_proj", "b.in_proj_qkv", "b.in_proj_z", "c.fc1", "c.fc3", "d.k_proj"]
+    assert qobs._checkpoint.fused_sets(linear) == [linear[:3], linear[4:6]]
+    assert qobs._checkpoint.fused_sets(linear, "dots_ocr") == [linear[:3], linear[4:6], linear[6:8]]
+    assert qobs._checkpoint.fused_sets([]) == []

@@ -54,9 +54,9 @@ int activations_find(struct activations *activations, const struct bases *bases,
                      const struct tensor_set *model, const struct selection *selection);
 
 /* Finds the recording "<module>.input" and returns its first batch, which stands for all batches. If it was not
- * recorded, finds the input of a module that is fused with this one (scheme.h). NULL: there is none. */
-int find_recorded_input(const struct recordings *recordings, const char *module, size_t length,
-                        const struct tensor_ref **found, struct fail *f);
+ * recorded, finds the input of a module that is fused with this one: a layer of `group`. NULL: there is none. */
+int find_recorded_input(const struct recordings *recordings, const struct layers *layers, const char *module,
+                        size_t length, size_t group, const struct tensor_ref **found, struct fail *f);
 
 /* Observes all recordings and reads their results. */
 int activations_observe(struct activations *activations, const struct bases *bases, size_t layers,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "activations.h"
-#include "scheme.h"
 
 static const char *const suffixes[BASES] = {NULL, ".input", ".output", ".q_states", ".k_states", ".v_states"};
 
@@ -17,20 +16,13 @@ static void *grow(void *items, size_t count, size_t size)
     return count & (count - 1) ? items : realloc(items, (count ? 2 * count : 1) * size);
 }
 
-int find_recorded_input(const struct recordings *r, const char *module, size_t length, const struct tensor_ref **found,
-                        struct fail *f)
+int find_recorded_input(const struct recordings *r, const struct layers *layers, const char *module, size_t length,
+                        size_t group, const struct tensor_ref **found, struct fail *f)
 {
     int result = recordings_find(r, module, length, ".input", found, f);
-    size_t parent = length;
-    while (parent > 0 && module[parent - 1] != '.')
-        parent--;
-    const int set = scheme_fused_set(module + parent, length - parent);
-    const char *sibling;
-    for (int i = 0; result == 0 && !*found && (sibling = scheme_fused_member(set, i)); i++) {
-        char suffix[64];
-        snprintf(suffix, sizeof suffix, "%s.input", sibling);
-        result = recordings_find(r, module, parent, suffix, found, f);
-    }
+    for (size_t i = 0; result == 0 && !*found && i < layers->count; i++)
+        if (layers->items[i].group == group)
+            result = recordings_find(r, layers->items[i].ref->name, layers->items[i].module, ".input", found, f);
     return result;
 }
 
@@ -54,12 +46,12 @@ static int find_or_add_stream(struct activations *a, const struct tensor_ref *fo
     return EXIT_OK;
 }
 
-static int add_target(struct activations *a, struct target t)
+static int add_target(struct activations *a, const struct layers *layers, struct target t)
 {
     const struct tensor_ref *found;
     struct fail f;
     const int result = t.base == BASE_INPUT
-                           ? find_recorded_input(&a->recordings, t.module, t.length, &found, &f)
+                           ? find_recorded_input(&a->recordings, layers, t.module, t.length, t.group, &found, &f)
                            : recordings_find(&a->recordings, t.module, t.length, suffixes[t.base], &found, &f);
     if (result != 0)
         return print_error(EXIT_SYSTEM, "%s", f.message);
@@ -83,7 +75,7 @@ static int add_layers(struct activations *a, const struct layers *layers, enum b
     for (size_t i = 0; code == EXIT_OK && i < layers->count; i++) {
         const struct layer *l = &layers->items[i];
         code = add_target(
-            a, (struct target){.module = l->ref->name, .length = l->module, .base = base, .group = l->group});
+            a, layers, (struct target){.module = l->ref->name, .length = l->module, .base = base, .group = l->group});
         const size_t stream = code == EXIT_OK ? a->targets[a->target_count - 1].stream : NOT_RECORDED;
         if (stream == NOT_RECORDED)
             continue;
@@ -136,7 +128,7 @@ static int add_attention(struct activations *a, const struct tensor_set *model, 
         if (attention < 0)
             return print_error(EXIT_SYSTEM, "no memory for the name of '%s'", name);
         if (attention && !selection_ignores(selection, name, length))
-            code = add_target(a, (struct target){.module = name, .length = length, .base = base});
+            code = add_target(a, NULL, (struct target){.module = name, .length = length, .base = base});
     }
     return code;
 }

@@ -42,7 +42,8 @@ static bool observe_importance(struct run *run, size_t index, qobs_observer *obs
     struct importance_found in_file;
     const struct tensor_ref *found = NULL;
     struct fail f;
-    if (recordings->count > 0 && find_recorded_input(recordings, l->ref->name, l->module, &found, &f) != 0) {
+    if (recordings->count > 0 &&
+        find_recorded_input(recordings, &run->c->layers, l->ref->name, l->module, l->group, &found, &f) != 0) {
         run_record_failure(run, index, EXIT_SYSTEM, f.message);
         return false;
     }

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "activations/recordings.h"
+#include "model/fused.h"
 #include "qobs/plan.h"
-#include "scheme.h"
 #include "stored_scale.h"
 
 /* ---- Shape ------------------------------------------------------------------------------------------------------- */
@@ -55,55 +55,24 @@ static int plan_layer(struct layer *l, const struct base_observer *weights, stru
 
 /* ---- Fused layers ------------------------------------------------------------------------------------------------ */
 
-struct member {
-    struct layer *layer;
-    size_t parent; /* length of the module's name before its last component */
-    int set;
-};
-
-static struct member member_of(struct layer *l)
-{
-    struct member m = {.layer = l, .parent = l->module};
-    while (m.parent > 0 && l->ref->name[m.parent - 1] != '.')
-        m.parent--;
-    m.set = scheme_fused_set(l->ref->name + m.parent, l->module - m.parent);
-    return m;
-}
-
-/* Orders members of the same set under the same parent next to each other. */
-static int compare_groups(const struct member *a, const struct member *b)
-{
-    const size_t shorter = a->parent < b->parent ? a->parent : b->parent;
-    const int order = memcmp(a->layer->ref->name, b->layer->ref->name, shorter);
-    if (order != 0 || a->parent != b->parent)
-        return order != 0 ? order : a->parent < b->parent ? -1 : 1;
-    return (a->set > b->set) - (a->set < b->set);
-}
-
-static int compare_members(const void *left, const void *right)
-{
-    const struct member *a = left, *b = right;
-    const int order = compare_groups(a, b);
-    return order ? order : (a->layer > b->layer) - (a->layer < b->layer);
-}
-
 static int group(struct layers *layers)
 {
-    struct member *members = malloc((layers->count + 1) * sizeof *members);
-    if (!members)
-        return print_error(EXIT_SYSTEM, "no memory for %zu layers", layers->count);
-    size_t n = 0;
-    for (size_t i = 0; i < layers->count; i++) {
-        layers->items[i].group = i;
-        members[n] = member_of(&layers->items[i]);
-        n += members[n].set >= 0;
+    const char **names = malloc((layers->count + 1) * sizeof *names);
+    size_t *set = malloc((layers->count + 1) * sizeof *set), *first = malloc((layers->count + 1) * sizeof *first);
+    struct fail f = {.message = "no memory for the layers"};
+    for (size_t i = 0; names && first && i < layers->count; i++) {
+        names[i] = layers->items[i].ref->name;
+        first[i] = SIZE_MAX;
     }
-    qsort(members, n, sizeof *members, compare_members);
-    for (size_t i = 1; i < n; i++)
-        if (compare_groups(&members[i - 1], &members[i]) == 0)
-            members[i].layer->group = members[i - 1].layer->group;
-    free(members);
-    return EXIT_OK;
+    const bool found = names && set && first && fused_sets(names, layers->count, FUSED_VLLM, NULL, set, &f) == 0;
+    for (size_t i = 0; found && i < layers->count; i++) {
+        first[set[i]] = first[set[i]] == SIZE_MAX ? i : first[set[i]];
+        layers->items[i].group = first[set[i]];
+    }
+    free(names);
+    free(set);
+    free(first);
+    return found ? EXIT_OK : print_error(EXIT_SYSTEM, "%s", f.message);
 }
 
 /* ---- Selection --------------------------------------------------------------------------------------------------- */

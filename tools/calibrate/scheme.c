@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The schemes and the fused sets, as tables. */
+/* The schemes, as a table. */
 #include "scheme.h"
 
-#include <string.h>
 #include <strings.h>
 
 /* see compressed_tensors/quantization/quant_scheme.py */
@@ -48,30 +47,5 @@ const struct scheme *scheme_find(const char *name)
     for (int i = 0; i < COUNT; i++)
         if (strcasecmp(schemes[i].name, name) == 0)
             return &schemes[i];
-    return NULL;
-}
-
-/* Layers that vLLM runs as one matrix; see llmcompressor/observers/helpers.py. */
-static const struct {
-    const char *name;
-    int set;
-} members[] = {{"gate_proj", 0},          {"up_proj", 0}, {"q_proj", 1}, {"k_proj", 1}, {"v_proj", 1}, {"q_a_proj", 2},
-               {"kv_a_proj_with_mqa", 2}, {"w1", 3},      {"w3", 3}};
-
-enum { MEMBERS = sizeof members / sizeof *members };
-
-int scheme_fused_set(const char *name, size_t length)
-{
-    for (size_t i = 0; i < MEMBERS; i++)
-        if (strlen(members[i].name) == length && memcmp(members[i].name, name, length) == 0)
-            return members[i].set;
-    return -1;
-}
-
-const char *scheme_fused_member(int set, int index)
-{
-    for (size_t i = 0; set >= 0 && i < MEMBERS; i++)
-        if (members[i].set == set && index-- == 0)
-            return members[i].name;
     return NULL;
 }
