@@ -99,6 +99,8 @@ def test_refusals():
             ("zero points of another shape", {weight: ("I8", [128, 128], bytes(16384)), f"{Q}.weight_scale": tensor([128, 1], 1),
                                               f"{Q}.weight_zero_point": ("I8", [64, 1], bytes(64))}, config_of(), ("weight_zero_point",)),
             ("actorder", {**plain, f"{Q}.weight_g_idx": ("I32", [128], bytes(512))}, config_of(), ("weight_g_idx", "actorder")),
+            ("experts in one tensor", {"model.layers.0.mlp.experts.down_proj": ("F8_E4M3", [2, 128, 128], bytes(32768)), **plain},
+             fp8, ("experts.down_proj", "F8_E4M3", "[2,128,128]")),
             ("GPTQ without a configuration", {f"{Q}.qweight": ("I32", [16, 128], bytes(8192))}, {}, ("qweight", "GPTQ")),
             ("AWQ of ModelOpt", {**plain, f"{Q}.pre_quant_scale": tensor([128], 1)},
              {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, ("pre_quant_scale",)),

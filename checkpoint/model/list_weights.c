@@ -34,11 +34,11 @@ static int list_tensor(struct weight_list *list, const struct model *model, cons
                        const struct source_hints *hints, const struct model_tensor *source, qobs_compat compat,
                        bool split_experts, struct fail *f)
 {
+    struct weight w = weight_of_tensor(source);
+    RETURN_IF_NOT_OK(source_find_codes(&w.source_codes, w.shape, &w.dtype, model, hints, source->stored, compat, f));
     const struct expert_plan plan = experts_plan(model, found, source, compat, split_experts);
     if (plan.kind != EXPERTS_NONE)
         return experts_list(list, model, source, &plan, f);
-    struct weight w = weight_of_tensor(source);
-    RETURN_IF_NOT_OK(source_find_codes(&w.source_codes, w.shape, &w.dtype, model, hints, source->stored, compat, f));
     if (!w.source_codes.format)
         return weight_list_append(list, w, strdup(source->stored->name), f);
     w.bytes = (uint64_t)(w.shape[0] * w.shape[1]) * dtype_size(w.dtype);

@@ -265,8 +265,10 @@ static int refuse_unknown(const struct st_tensor *tensor, const struct source_hi
 {
     const char *part = last_component(tensor->name);
     const bool packed = strcmp(part, "weight_packed") == 0;
-    if (!packed && (!hints->quantized || strcmp(part, "weight") != 0 || tensor->ndim != 2 ||
-                    !is_one_of(tensor->dtype, "I8 U8 I32 F8_E4M3 F8_E5M2")))
+    const bool matrix = tensor->ndim == 2 && strcmp(part, "weight") == 0 &&
+                        is_one_of(tensor->dtype, "I8 U8 I32 F8_E4M3 F8_E5M2");
+    const bool experts = tensor->ndim == 3 && is_one_of(tensor->dtype, "I8 F8_E4M3 F8_E5M2"); /* in one tensor */
+    if (!packed && !(hints->quantized && (matrix || experts)))
         return QOBS_OK;
     struct shape_words words;
     return INVALID(f, "tensor '%.150s': is %s %s without the scales of a known format beside it", tensor->name,
