@@ -49,9 +49,17 @@ static bool same_scheme(const struct audit_module *m, const struct audit_module 
            (!a->has_inputs || same_args(&a->inputs, &b->inputs));
 }
 
+/* Returns true if the module is quantized, or a linear layer that could be. Runtimes keep others, such as the
+ * weights_proj of an indexer, in the dtype of the model. */
+static bool counts(const struct audit *audit, const struct audit_module *m)
+{
+    return m->codes || (m->plain && architecture_kind(&audit->architectures, m->name, m->length,
+                                                      m->plain->shape[0]) == MODULE_LINEAR);
+}
+
 static void check_scheme(struct audit *audit, const struct audit_module *m, const struct audit_module *first)
 {
-    if ((m->codes || m->plain) && (first->codes || first->plain) && !same_scheme(m, first))
+    if (counts(audit, m) && counts(audit, first) && !same_scheme(m, first))
         audit_find(audit, m, "%s, but %s, with which it runs as one matrix, %s",
                    m->codes ? "is quantized by its own scheme" : "is not quantized", first->name,
                    first->codes ? "is quantized by another" : "is not");
