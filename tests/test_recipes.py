@@ -117,6 +117,19 @@ def test_formats_of_schemes():
         equal(written_format(), upstream, f"{scheme}, compatible")
 
 
+SAME_BYTES = ["W2A16", "W3A16", "W4A16", "W4A16_ASYM", "W5A16", "W8A16", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "MXFP4",
+              "MXFP4A16", "MXFP8", "MXFP8A16"]
+
+
+def test_bytes_of_both_modes():
+    make_model("in", layers=1)
+    for scheme in SAME_BYTES:
+        equal(quantize("--scheme", scheme).returncode, 0, scheme)
+        default = shards()
+        equal(quantize("--scheme", scheme, "--compat", "llm-compressor").returncode, 0, f"{scheme}, compatible")
+        check(default == shards(), f"{scheme}: the tensors of both modes")
+
+
 # Scheme: (where vLLM 0.32 runs it, the version of compressed-tensors that transformers needs, kernels for CPUs).
 RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.18", False), "W8A16": ("on GPUs", None, False),
             "W8A8": ("on CPUs and GPUs", None, True), "W6A8": ("on GPUs", "0.18", False),
