@@ -229,18 +229,20 @@ def test_refused_options():
     refused("two models", ["2"], *calibrate, "model.safetensors")
     refused("no output", ["-o"], "calibrate", "--scheme", "W8A8", "model.safetensors")
     refused("no scheme", ["--scheme", "W8A8", "W4A16_ASYM"], "calibrate", "-o", "out.safetensors", "model.safetensors")
-    refused("unknown scheme", ["--scheme", "'W3A3'", "W8A8", "W4A16_ASYM"], "calibrate", "--scheme", "W3A3", "-o",
+    refused("unknown scheme", ["--scheme", "'X99'", "W8A8", "W4A16_ASYM"], "calibrate", "--scheme", "X99", "-o",
             "out.safetensors", "model.safetensors")
     refused("unknown preset", ["'llmc.best'"] + presets, *calibrate, "--preset", "llmc.best")
     refused("unknown preset of observe", ["'llmc.best'"] + presets, "observe", "--preset", "llmc.best",
             "model.safetensors")
-    refused("a preset without the scheme's settings", ["--preset", "torch.MinMaxObserver", "W8A8"], *calibrate,
+    refused("a preset without the scheme's settings", ["--preset", "torch.MinMaxObserver", "llmc.*"], *calibrate,
             "--preset",
             "torch.MinMaxObserver")
     refused("observe without preset", ["--preset"], "observe", "model.safetensors")
     refused("observe without tensor", ["tensor"], *observe[:-1])
-    refused("bad regex", ["--targets", "'layers.('"], *calibrate, "--targets", "layers.(")
-    refused("bad regex to ignore", ["--ignore", "'['"], *calibrate, "--ignore", "[")
+    refused("bad regex", ["targets", "'re:layers.('"], *calibrate, "--targets", "re:layers.(")
+    refused("a pattern without an end", ["targets", "'re:(([a-z._0-9]*)*)*[!?]'", "simpler"], *calibrate, "--targets",
+            "re:(([a-z._0-9]*)*)*[!?]")
+    refused("bad regex to ignore", ["ignore", "'re:['"], *calibrate, "--ignore", "re:[")
     refused("no target matched", ["model.safetensors", "--targets"], *calibrate, "--targets", "no_such_layer")
     refused("all ignored", ["model.safetensors"], *calibrate, "--ignore", "re:.*")
     for command in (calibrate, observe):
@@ -250,10 +252,9 @@ def test_refused_options():
         for setting in ("garbage", "=4", ""):
             refused(f"--set '{setting}'", ["--set", f"'{setting}'", "KEY=VALUE"], *command, "--set", setting)
         refused("unknown setting", ["--set", "'bits'", "num_bits"], *command, "--set", "bits=4")
-        refused("bad value", ["--set", "num_bits", "'99'", "2 to 16"], *command, "--set", "num_bits=99")
-    refused("group size that does not divide", ["model.safetensors", "model.layers", ".weight", "group_size", "100"],
+        refused("bad value", ["--set", "num_bits", "99", "to 16"], *command, "--set", "num_bits=99")
+    refused("group size that does not divide", ["model.layers", ".weight", "group", "100"],
             "calibrate", "--scheme", "W4A16", "--set", "group_size=100", "-o", "out.safetensors", "model.safetensors")
-    refused("contradictory settings", ["group_size", "64", "channel"], *calibrate, "--set", "group_size=64")
     refused("unknown base name", ["base_name", "'bias'"], *observe, "--base-name", "bias")
     refused("unknown mode", ["nonfinite", "'skip'", "ignore"], *observe, "--nonfinite", "skip")
     refused("strategy that does not apply", ["attn_head", "weight"], *observe, "--strategy", "attn_head")
@@ -305,11 +306,11 @@ def test_refused_files():
     refused("missing file", ["gone.safetensors", "No such file"], *CALIBRATE, "gone.safetensors")
     refused("missing file of observe", ["gone.npy", "No such file"], "observe", "--preset", "llmc.minmax", "gone.npy")
     os.mkdir("empty")
-    refused("directory without a model", ["empty", "model.safetensors"], *CALIBRATE, "empty")
+    refused("directory without a model", ["empty", "no safetensors file"], *CALIBRATE, "empty")
     index = {"weight_map": {"a.weight": "one.safetensors", "b.weight": "two.safetensors"}}
     write("lost.safetensors.index.json", json.dumps(index).encode())
     write("one.safetensors", st_bytes({"a.weight": ("F32", [1, 2], bytes(8))}))
-    refused("missing shard", ["two.safetensors", "No such file"], *CALIBRATE, "lost.safetensors.index.json")
+    refused("missing shard", ["two.safetensors", "not there"], *CALIBRATE, "lost.safetensors.index.json")
     write("two.safetensors", st_bytes({"c.weight": ("F32", [1, 2], bytes(8))}))
     refused("shard without the tensor", ["b.weight", "two.safetensors"], *CALIBRATE, "lost.safetensors.index.json")
     index["weight_map"]["b.weight"] = "../two.safetensors"
@@ -344,7 +345,7 @@ def test_nan_in_a_weight():
         for scheme in ("W8A8", "W4A16"):
             for threads in thread_counts():
                 refused(f"{kind} in the {what}, {scheme}, {threads} threads",
-                        ["nan.safetensors", "'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], "calibrate",
+                        ["'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], "calibrate",
                         "--scheme", scheme,
                         "-o", "out.safetensors", "--json", "report.json", "--threads", threads, "nan.safetensors")
         refused(f"{kind} in one range", ["'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], *CALIBRATE, "--set",
@@ -494,15 +495,12 @@ def test_schemes():
 
 def test_too_large_for_nvfp4():
     """The global scale would be 0, by which dequantization divides."""
-    weights = {f"layers.{i}.{m}.weight": ("F64", [2, 16], pack("F64", [x] + 31 * [1.0]))
-               for i, (m, x) in enumerate((("up_proj", 1.0), ("down_proj", -1e300)))}
-    write("model.safetensors", st_bytes(weights))
-    for preset in ("llmc.memoryless_minmax", "llmc.memoryless_mse"):
-        refused(f"{preset}: 1e300", ["layers.1.down_proj", "global"], "calibrate", "--quiet", "--scheme", "NVFP4",
-                "--preset", preset, "-o", "out.safetensors", "model.safetensors")
-    write("model.safetensors", st_bytes({n: ("F64", [2, 16], pack("F64", 32 * [1.0])) for n in weights}))
-    write("a.safetensors", st_bytes({n.replace("weight", "input"): v for n, v in weights.items()}))
-    refused("input of 1e300", ["layers.1.down_proj.input", "global scale is 0"], "calibrate", "--quiet", "--scheme",
+    inputs = {f"layers.{i}.{m}.input": ("F64", [2, 16], pack("F64", [x] + 31 * [1.0]))
+              for i, (m, x) in enumerate((("up_proj", 1.0), ("down_proj", -1e300)))}
+    write("model.safetensors", st_bytes({n.replace("input", "weight"): ("F32", [2, 16], pack("F32", 32 * [1.0]))
+                                         for n in inputs}))
+    write("a.safetensors", st_bytes(inputs))
+    refused("input of 1e300", ["layers.1.down_proj.input_global_scale", "is 0"], "calibrate", "--quiet", "--scheme",
             "NVFP4", "--preset", "kv=none", "--activations", "a.safetensors", "-o", "out.safetensors",
             "model.safetensors")
 
@@ -560,10 +558,8 @@ def test_models():
     write("model.safetensors", st_bytes(tensors))
     fine("what cannot be observed is left out", *CALIBRATE, "model.safetensors")
     equal(st_read("out.safetensors"), st_read(write("first.safetensors", first)), "what cannot be observed is left out")
-    fine("3-D weights on request", *CALIBRATE, "--targets", "stack", "model.safetensors")
-    want = [qparams("F32", [float(4 * i + 3)], 8, True)[0] for i in range(6)]
-    equal(st_read("out.safetensors")[0], {"stack.experts.weight_scale": ("F32", [2, 3, 1], want)},
-          "3-D weights: scales")
+    refused("a weight that is no matrix", ["stack.experts.weight", "--ignore"], *CALIBRATE,
+            "--targets", "stack.experts", "model.safetensors")
 
 
 def test_selection():
@@ -580,13 +576,13 @@ def test_selection():
     equal(chosen("--targets", "re:.*q_proj$", "--targets", "lm_head"),
           ["lm_head"] + [m for m in everything if "q_proj" in m],
           "several targets")
-    equal(chosen("--ignore", ".*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
-    equal(chosen("--targets", "model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
-    equal(chosen("--targets", ".*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "a pattern to the end")
+    equal(chosen("--ignore", "re:.*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
+    equal(chosen("--targets", "re:model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
+    equal(chosen("--targets", "re:.*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "a pattern to the end")
     equal(chosen("--targets", "Linear"), everything, "Linear is the default")
     equal(chosen("--targets", "Linear", "--targets", "lm_head"), ["lm_head"] + everything, "Linear and another target")
-    refused("a pattern that begins in the middle", ["--targets", ".*mlp"], *CALIBRATE, "model.safetensors", "--targets",
-            "mlp")
+    refused("a pattern that begins in the middle", ["--targets", "re:.*q_proj"], *CALIBRATE, "model.safetensors",
+            "--targets", "re:mlp")
     for command in (CALIBRATE, ("quantize", "--scheme", "W8A8", "-o", "out")):
         refused("a name of Hugging Face", ["hf download meta-llama/Llama-3.1-8B"], *command, "meta-llama/Llama-3.1-8B")
         refused("no model", ["none: No such file or directory"], *command, "none")

@@ -100,11 +100,16 @@ with tempfile.TemporaryDirectory() as tmp:
                 scale = got[name + "_scale"]
                 check(f"{scheme} {name}: dtype {scale[0]}", scale[0] == dtype)
                 check(f"{scheme} {name}: shape", scale[1] == want["scale"][1])
-                if scheme != "NVFP4":
+                if scheme not in ("NVFP4", "FP8"):
                     check(f"{scheme} {name}: scale", numbers(scale) == numbers(want["scale"]))
                 if zero_points:
                     check(f"{scheme} {name}: zero point",
                           numbers(got[name + "_zero_point"]) == numbers(want["zero_point"]))
+            for members in SHARED if scheme == "FP8" else ():  # one scale for what vLLM runs as one matrix
+                shared = max(numbers(own[m]["scale"])[0] for m in members)
+                for m in members:
+                    name = f"model.layers.{i}.{m}.weight"
+                    check(f"FP8 {name}: scale", numbers(got[name + "_scale"]) == [shared])
             for members in SHARED if scheme == "NVFP4" else ():
                 # The largest magnitude gives the smallest global scale. Its member has its own scales.
                 shared = min(numbers(own[m]["global_scale"])[0] for m in members)

@@ -149,32 +149,26 @@ def test_fallback():
     make_activations("narrow.safetensors", [o + ".input"], columns=64)
     make_activations("nan.safetensors", [o + ".input"], spoil=math.nan)
     write("zero.safetensors", st_bytes({o + ".input": ("F32", [2, COLUMNS], bytes(8 * COLUMNS))}))
-    even = {o: [1.0] * COLUMNS}
-    for what, file, words in (("not recorded", None, "no activations"),
-                              ("other columns", "narrow", "number of columns"),
-                              ("NaN", "nan", "finite"), ("zeros", "zero", "all 0")):
-        more = ["--importance", file + ".safetensors"] if file else []
-        fine(what, *imatrix, "--importance", "good.safetensors", *more)
-        layers = report()
-        check(words in layers[o]["search"].get("fallback", "") and not layers[o]["search"]["weighted"],
-              f"{what}: the reason",
-              str(layers[o]["search"]))
-        equal([m for m, l in layers.items() if "fallback" in l["search"]], [o], f"{what}: only where it is so")
-        compare(what, {o: groups[o]}, even, layers, (20, 20, 3.0, 5))
-        table = fine(f"{what}, table", *[w for w in imatrix if w != "--quiet"], "--importance", "good.safetensors",
-                     *more)
-        check(sum("unweighted: " in line and words in line for line in table.splitlines()) == 1,
-              f"{what}: the table tells it", table)
-        refused(f"{what}, strict", [f"'{o}.weight'", words], *imatrix, "--importance", "good.safetensors", *more,
-                "--set", "strict=true")
+    good = imatrix + ("--importance", "good.safetensors")
+    what, words = "not recorded", "no activations"
+    fine(what, *good)
+    layers = report()
+    check(words in layers[o]["search"].get("fallback", "") and not layers[o]["search"]["weighted"],
+          f"{what}: the reason", str(layers[o]["search"]))
+    equal([m for m, l in layers.items() if "fallback" in l["search"]], [o], f"{what}: only where it is so")
+    compare(what, {o: groups[o]}, {o: [1.0] * COLUMNS}, layers, (20, 20, 3.0, 5))
+    table = fine(f"{what}, table", *[w for w in good if w != "--quiet"])
+    check(sum("unweighted: " in line and words in line for line in table.splitlines()) == 1,
+          f"{what}: the table tells it", table)
+    refused(f"{what}, strict", [f"'{o}.weight'", words], *good, "--set", "strict=true")
+    for what, file, words in (("other columns", "narrow", "64 columns"), ("NaN", "nan", "finite"),
+                              ("zeros", "zero", "0 everywhere")):
+        refused(what, [words], *good, "--importance", file + ".safetensors")
     fine("no recordings at all", *imatrix)
     equal(len([m for m, l in report().items() if "fallback" in l["search"]]), 4,
           "no recordings at all: reported for every layer")
-    refused("importance for minmax", ["--importance", "llmc.memoryless_minmax"], *CALIBRATE, "--importance",
-            "good.safetensors")
-    refused("importance for mse", ["--importance", "llmc.memoryless_mse"], *CALIBRATE, "--preset",
-            "llmc.memoryless_mse", "--importance",
-            "good.safetensors")
+    refused("importance for minmax", ["--importance", "no weight of this run is searched"], *CALIBRATE,
+            "--importance", "good.safetensors")
     refused("missing file", ["--importance", "gone.safetensors"], *imatrix, "--importance", "gone.safetensors")
     write("words.safetensors", st_bytes({o + ".input": ("I32", [1, COLUMNS], bytes(4 * COLUMNS))}))
     refused("integers", ["words.safetensors", "I32"], *imatrix, "--importance", "words.safetensors")

@@ -15,12 +15,13 @@
 
 int activation_scales_open(struct activation_scales *scales, const qobs_checkpoint_quantize_args *args, struct fail *f)
 {
+    struct fail reason;
     *scales = (struct activation_scales){0};
     for (size_t i = 0; i < args->state_count; i++)
         RETURN_IF_NOT_OK(saved_states_add(&scales->sources.states, args->states[i], f));
     for (size_t i = 0; i < args->activation_count; i++)
-        if (recordings_add(&scales->sources.recordings, args->activations[i], f) != 0)
-            return failure_status(f);
+        if (recordings_add(&scales->sources.recordings, args->activations[i], &reason) != 0)
+            return report_failure(f, failure_status(&reason), "activations: %s", reason.message);
     return QOBS_OK;
 }
 
@@ -31,6 +32,8 @@ void activation_scales_free(struct activation_scales *s)
         free(s->items[i].data);
     }
     free(s->items);
+    activation_streams_free(&s->streams);
+    activation_needs_free(&s->needs);
     recordings_free(&s->sources.recordings);
     saved_states_free(&s->sources.states);
     *s = (struct activation_scales){0};
@@ -116,9 +119,10 @@ static int store(struct activation_scale *t, const struct activation_need *n, co
 }
 
 /* Reads one result of a need's observer and adds its tensor. */
-static int add_result(struct activation_scales *s, const struct activation_need *n, const qobs_observer *observer,
-                      const char *result, const struct weight *w, struct fail *f)
+static int add_result(struct activation_scales *s, size_t need, const qobs_observer *observer, const char *result,
+                      const struct weight *w, struct fail *f)
 {
+    const struct activation_need *n = &s->needs.items[need];
     qobs_result info = {.struct_size = sizeof info};
     qobs_error error = {0};
     struct activation_scale *grown = realloc(s->items, (s->count + 1) * sizeof *grown);
@@ -126,7 +130,7 @@ static int add_result(struct activation_scales *s, const struct activation_need 
         return NO_MEMORY(f, "the scales");
     s->items = grown;
     struct activation_scale *t = &grown[s->count];
-    *t = (struct activation_scale){.weight = n->weight};
+    *t = (struct activation_scale){.weight = n->weight, .need = need};
     s->count++;
     const size_t size = n->length + 64;
     t->name = malloc(size);
@@ -155,15 +159,16 @@ static int add_result(struct activation_scales *s, const struct activation_need 
 }
 
 /* Adds the tensors of one need: under dynamic "local" the global scale alone. */
-static int add_results(struct activation_scales *s, const struct activation_need *n, const qobs_observer *observer,
-                       const struct weight *w, struct fail *f)
+static int add_results(struct activation_scales *s, size_t need, const qobs_observer *observer, const struct weight *w,
+                       struct fail *f)
 {
-    if (n->args->dynamic == QUANT_STATIC) {
-        RETURN_IF_NOT_OK(add_result(s, n, observer, "scale", w, f));
-        if (!n->args->symmetric)
-            RETURN_IF_NOT_OK(add_result(s, n, observer, "zero_point", w, f));
+    const struct quant_args *a = s->needs.items[need].args;
+    if (a->dynamic == QUANT_STATIC) {
+        RETURN_IF_NOT_OK(add_result(s, need, observer, "scale", w, f));
+        if (!a->symmetric)
+            RETURN_IF_NOT_OK(add_result(s, need, observer, "zero_point", w, f));
     }
-    return n->args->strategy == QUANT_TENSOR_GROUP ? add_result(s, n, observer, "global_scale", w, f) : QOBS_OK;
+    return a->strategy == QUANT_TENSOR_GROUP ? add_result(s, need, observer, "global_scale", w, f) : QOBS_OK;
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
@@ -189,37 +194,58 @@ static int check_sources(const struct activation_scales *s, const struct activat
                       "without them are FP8_DYNAMIC for FP8 and NVFP4A16 for NVFP4");
 }
 
-static int find_all(struct activation_scales *s, const struct activation_needs *needs, const struct weights *weights,
-                    const qobs_checkpoint_quantize_args *args, const struct activation_progress *progress,
-                    struct activation_streams *streams, struct fail *f)
+/* Fails if a kind that was requested is recorded for no module. */
+static int check_kinds(struct activation_scales *s, const bool *requested, struct fail *f)
 {
-    RETURN_IF_NOT_OK(activation_streams_find(streams, &s->sources, needs, weights, args->fill_experts, f));
-    s->bytes = streams->bytes;
-    RETURN_IF_NOT_OK(activation_streams_observe(streams, &s->sources, args->runtime, progress, f));
+    for (enum activation_kind k = ACTIVATION_INPUT; k < ACTIVATION_KINDS; k++) {
+        size_t modules = 0, recorded = 0;
+        for (size_t i = 0; i < s->needs.count; i++)
+            if (s->needs.items[i].kind == k) {
+                modules++;
+                recorded += s->streams.of_need[i] != NO_STREAM;
+            }
+        if (modules == 0 || recorded > 0)
+            continue;
+        if (k <= ACTIVATION_Q || requested[k])
+            return INVALID(f,
+                           "activations: nothing is recorded as <module>%s for any of %zu modules; the preset "
+                           "%s=none leaves it out",
+                           activation_suffixes[k], modules, activation_bases[k]);
+        s->absent[k] = true;
+    }
+    return QOBS_OK;
+}
+
+static int find_all(struct activation_scales *s, const struct weights *weights,
+                    const qobs_checkpoint_quantize_args *args, const bool *requested,
+                    const struct activation_progress *progress, struct fail *f)
+{
+    RETURN_IF_NOT_OK(activation_streams_find(&s->streams, &s->sources, &s->needs, weights, args->fill_experts,
+                                             requested != NULL, f));
+    if (requested)
+        RETURN_IF_NOT_OK(check_kinds(s, requested, f));
+    s->bytes = s->streams.bytes;
+    RETURN_IF_NOT_OK(activation_streams_observe(&s->streams, &s->sources, args->runtime, progress, f));
     if (args->compat == QOBS_COMPAT_VLLM)
-        RETURN_IF_NOT_OK(activation_streams_fuse(streams, needs, weights, f));
-    RETURN_IF_NOT_OK(activation_streams_fill(streams, needs, args->fill_experts, &s->filled, f));
-    for (size_t i = 0; i < needs->count; i++) {
-        const struct activation_need *n = &needs->items[i];
-        RETURN_IF_NOT_OK(
-            add_results(s, n, streams->items[streams->of_need[i]].observer, &weights->items[n->weight], f));
+        RETURN_IF_NOT_OK(activation_streams_fuse(&s->streams, &s->needs, weights, f));
+    if (!requested || args->fill_experts != QOBS_FILL_REFUSE)
+        RETURN_IF_NOT_OK(activation_streams_fill(&s->streams, &s->needs, args->fill_experts, &s->filled, f));
+    for (size_t i = 0; i < s->needs.count; i++) {
+        const size_t stream = s->streams.of_need[i];
+        if (stream != NO_STREAM)
+            RETURN_IF_NOT_OK(
+                add_results(s, i, s->streams.items[stream].observer, &weights->items[s->needs.items[i].weight], f));
     }
     return QOBS_OK;
 }
 
 int activation_scales_find(struct activation_scales *s, const struct weights *weights,
                            const struct quant_config *config, const qobs_checkpoint_quantize_args *args,
-                           const struct activation_progress *progress, struct fail *f)
+                           const bool *requested, const struct activation_progress *progress, struct fail *f)
 {
-    struct activation_needs needs;
-    struct activation_streams streams = {0};
-    bool needed = false;
-    int status = activation_needs_list(&needs, weights, config, f);
-    if (status == QOBS_OK)
-        status = check_sources(s, &needs, args->compat, &needed, f);
-    if (status == QOBS_OK && needed)
-        status = find_all(s, &needs, weights, args, progress, &streams, f);
-    activation_streams_free(&streams);
-    activation_needs_free(&needs);
-    return status;
+    bool needed = has_sources(s);
+    RETURN_IF_NOT_OK(activation_needs_list(&s->needs, weights, config, f));
+    if (!requested)
+        RETURN_IF_NOT_OK(check_sources(s, &s->needs, args->compat, &needed, f));
+    return needed ? find_all(s, weights, args, requested, progress, f) : QOBS_OK;
 }

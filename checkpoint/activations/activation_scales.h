@@ -16,6 +16,7 @@ struct activation_scale {
     void *data;
     uint64_t bytes;
     size_t weight; /* in whose shard it is stored */
+    size_t need;   /* of which it is a result */
 };
 
 /* Zero-initialize it. */
@@ -25,6 +26,9 @@ struct activation_scales {
     size_t count;
     uint64_t bytes; /* of the recordings */
     size_t filled;  /* scales of experts that no token reached */
+    struct activation_needs needs;
+    struct activation_streams streams; /* empty if there are no sources */
+    bool absent[ACTIVATION_KINDS];     /* states that were not requested and are recorded for no module */
 };
 
 /* Opens the files with recorded activations and the directories with states. This and the following functions return a
@@ -37,9 +41,11 @@ void activation_scales_add_kv_cache(const struct activation_scales *scales, cons
                                     struct quant_config *config);
 
 /* Finds all scales. Fails if nothing was recorded for a module, and if something was recorded and no scheme stores
- * scales of it. */
+ * scales of it.
+ * requested: NULL, or for each activation_kind whether it was asked for. Then modules without a recording are left out,
+ * unless their kind was requested and nothing at all was recorded for it. Inputs count as requested. */
 int activation_scales_find(struct activation_scales *scales, const struct weights *weights,
                            const struct quant_config *config, const qobs_checkpoint_quantize_args *args,
-                           const struct activation_progress *progress, struct fail *f);
+                           const bool *requested, const struct activation_progress *progress, struct fail *f);
 
 void activation_scales_free(struct activation_scales *scales);

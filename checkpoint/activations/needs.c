@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "model/names.h"
+#include "schemes/match.h"
 
-const char *const activation_bases[ACTIVATION_KINDS] = {"input", "output", "k", "v"};
-const char *const activation_suffixes[ACTIVATION_KINDS] = {".input", ".output", ".k_states", ".v_states"};
+const char *const activation_bases[ACTIVATION_KINDS] = {"input", "output", "q", "k", "v"};
+const char *const activation_suffixes[ACTIVATION_KINDS] = {".input", ".output", ".q_states", ".k_states", ".v_states"};
 
 bool marks_attention(const struct weights *weights, const struct weight *w, size_t *length)
 {
@@ -44,9 +45,17 @@ static int add(struct activation_needs *n, size_t *capacity, struct activation_n
     return QOBS_OK;
 }
 
-/* Adds what one weight needs. */
+/* Returns the scheme of the states of attention of a kind; NULL: none. */
+static const struct quant_args *state_args(const struct quant_config *config, enum activation_kind kind)
+{
+    if (config->states)
+        return config->states[kind - ACTIVATION_Q];
+    return config->has_kv_cache && kind != ACTIVATION_Q ? &config->kv_cache : NULL;
+}
+
+/* Adds what one weight needs. `ignored` matches attention modules that are left out; NULL: none are. */
 static int add_weight(struct activation_needs *n, size_t *capacity, const struct weights *weights, size_t index,
-                      const struct quant_config *config, struct fail *f)
+                      const struct quant_config *config, const struct matcher *ignored, struct fail *f)
 {
     const struct weight *w = &weights->items[index];
     struct activation_need need = {.weight = index, .module = w->name, .length = w->module};
@@ -61,12 +70,14 @@ static int add_weight(struct activation_needs *n, size_t *capacity, const struct
                 RETURN_IF_NOT_OK(add(n, capacity, need, f));
         }
     }
-    if (!config->has_kv_cache || config->kv_cache.dynamic != QUANT_STATIC || !marks_attention(weights, w, &need.length))
+    if (!marks_attention(weights, w, &need.length) || (ignored && matcher_find(ignored, w->name, need.length) >= 0))
         return QOBS_OK;
-    need.args = &config->kv_cache;
     need.features = -1;
-    for (need.kind = ACTIVATION_K; need.kind <= ACTIVATION_V; need.kind++)
-        RETURN_IF_NOT_OK(add(n, capacity, need, f));
+    for (need.kind = ACTIVATION_Q; need.kind <= ACTIVATION_V; need.kind++) {
+        need.args = state_args(config, need.kind);
+        if (need.args && need.args->dynamic == QUANT_STATIC)
+            RETURN_IF_NOT_OK(add(n, capacity, need, f));
+    }
     return QOBS_OK;
 }
 
@@ -74,10 +85,16 @@ int activation_needs_list(struct activation_needs *n, const struct weights *weig
                           struct fail *f)
 {
     size_t capacity = 0;
+    struct matcher *ignored = NULL;
     *n = (struct activation_needs){0};
-    for (size_t i = 0; i < weights->count; i++)
-        RETURN_IF_NOT_OK(add_weight(n, &capacity, weights, i, config, f));
-    return QOBS_OK;
+    if (config->states &&
+        matcher_create(&ignored, (const char *const *)config->ignore, config->ignore_count, "ignore", f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    int status = QOBS_OK;
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+        status = add_weight(n, &capacity, weights, i, config, ignored, f);
+    matcher_free(ignored);
+    return status;
 }
 
 void activation_needs_free(struct activation_needs *n)

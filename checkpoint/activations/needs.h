@@ -8,7 +8,14 @@
 #include "model/weights.h"
 #include "schemes/quant_config.h"
 
-enum activation_kind { ACTIVATION_INPUT, ACTIVATION_OUTPUT, ACTIVATION_K, ACTIVATION_V, ACTIVATION_KINDS };
+enum activation_kind {
+    ACTIVATION_INPUT,
+    ACTIVATION_OUTPUT,
+    ACTIVATION_Q,
+    ACTIVATION_K,
+    ACTIVATION_V,
+    ACTIVATION_KINDS
+};
 
 /* For each kind: base_name of its observer, which begins the names of its tensors, and suffix of its recordings. */
 extern const char *const activation_bases[ACTIVATION_KINDS], *const activation_suffixes[ACTIVATION_KINDS];

@@ -173,7 +173,7 @@ static void add_bytes(struct activation_streams *s, const struct activation_sour
 
 int activation_streams_find(struct activation_streams *s, const struct activation_sources *from,
                             const struct activation_needs *needs, const struct weights *weights, qobs_fill_experts fill,
-                            struct fail *f)
+                            bool partial, struct fail *f)
 {
     struct source *sources = malloc((needs->count + 1) * sizeof *sources);
     struct stream_entry *entries = malloc((needs->count + 1) * sizeof *entries);
@@ -185,7 +185,7 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
         status = find_source(&sources[i], from, &needs->items[i], f);
     if (status == QOBS_OK) {
         share_sources(sources, needs, weights, member);
-        status = report_missing(sources, needs, fill, f);
+        status = partial ? QOBS_OK : report_missing(sources, needs, fill, f);
     }
     if (status == QOBS_OK) {
         make_streams(s, entries, sources, needs);
@@ -208,7 +208,7 @@ void activation_streams_free(struct activation_streams *s)
 
 /* ---- Observation ------------------------------------------------------------------------------------------------- */
 
-static int make_config(qobs_config **config, const struct activation_need *n, struct fail *f)
+int activation_config(qobs_config **config, const struct activation_need *n, struct fail *f)
 {
     char settings[900], text[1100];
     qobs_error error = {0};
@@ -219,7 +219,10 @@ static int make_config(qobs_config **config, const struct activation_need *n, st
              n->args->dynamic == QUANT_LOCAL ? " dynamic=local" : "");
     if (qobs_config_parse(config, text, NULL, &error) != QOBS_OK)
         return report_failure(f, error.status, "%s activations: %s", activation_bases[n->kind], error.message);
-    return QOBS_OK;
+    if (qobs_config_check(*config, &error) == QOBS_OK)
+        return QOBS_OK;
+    qobs_config_destroy(*config);
+    return report_failure(f, error.status, "%s activations: %s", activation_bases[n->kind], error.message);
 }
 
 /* A state serves if it was observed under the scheme's own settings. */
@@ -244,13 +247,15 @@ static int observe_batch(struct activation_stream *s, const struct tensor_ref *b
 {
     const int64_t features = s->need->features, last = batch->ndim > 0 ? batch->shape[batch->ndim - 1] : 0;
     qobs_error error = {0};
+    struct shape_words words;
     qobs_tensor tensor;
     if (tensor_of_ref(batch, &tensor, f) != 0)
         return failure_status(f);
     if (features >= 0 && (batch->ndim < 2 || last != features))
-        return INVALID(f, "%.200s: tensor '%.200s' has a last dimension of %lld; '%.*s' needs %lld", batch->file,
-                       batch->name, (long long)last, s->need->length > 200 ? 200 : (int)s->need->length,
-                       s->need->module, (long long)features);
+        return INVALID(f,
+                       "%.200s: tensor '%.200s' has shape %s; '%.*s' needs two dimensions and more, the last of %lld",
+                       batch->file, batch->name, shape_describe(batch->ndim, batch->shape, &words),
+                       s->need->length > 200 ? 200 : (int)s->need->length, s->need->module, (long long)features);
     const int status = qobs_observer_observe(s->observer, &tensor, NULL, &error);
     return status == QOBS_OK
                ? QOBS_OK
@@ -268,7 +273,7 @@ static int observe_recorded(struct stream_observation *o, struct activation_stre
 {
     qobs_config *config;
     qobs_error error = {0};
-    RETURN_IF_NOT_OK(make_config(&config, s->need, &s->failure));
+    RETURN_IF_NOT_OK(activation_config(&config, s->need, &s->failure));
     int status = qobs_observer_create(&s->observer, config, NULL, &error);
     qobs_config_destroy(config);
     if (status != QOBS_OK)
@@ -297,7 +302,7 @@ static int load_state(struct activation_stream *s, struct fail *f)
 {
     qobs_config *needed;
     RETURN_IF_NOT_OK(saved_states_load(s->states, s->state_count, &s->observer, f));
-    RETURN_IF_NOT_OK(make_config(&needed, s->need, f));
+    RETURN_IF_NOT_OK(activation_config(&needed, s->need, f));
     const int status = check_state(s, needed, f);
     qobs_config_destroy(needed);
     return status;

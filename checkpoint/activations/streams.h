@@ -33,15 +33,19 @@ struct activation_streams {
     struct activation_stream *items;
     size_t count;
     uint64_t bytes;  /* of the recordings that are used */
-    size_t *of_need; /* for each need, the index of its stream; NO_STREAM: that of another expert is to be found */
+    size_t *of_need; /* for each need, the index of its stream; NO_STREAM: there is no source for it */
 };
 #define NO_STREAM SIZE_MAX
 
 /* Finds a stream for every need. A layer without a recording uses the input of one that vLLM fuses with it. Fails and
- * names the first module without any, and experts that no token reached unless they are filled. */
+ * names the first module without any, and experts that no token reached unless they are filled. `partial`: modules
+ * without any have no stream. */
 int activation_streams_find(struct activation_streams *s, const struct activation_sources *from,
                             const struct activation_needs *needs, const struct weights *weights, qobs_fill_experts fill,
-                            struct fail *f);
+                            bool partial, struct fail *f);
+
+/* Makes the configuration of the observer of a need. Fails if the members of its scheme do not fit each other. */
+int activation_config(qobs_config **config, const struct activation_need *need, struct fail *f);
 
 /* Loads the states and observes the recordings, with the executor's threads. */
 int activation_streams_observe(struct activation_streams *s, const struct activation_sources *from,

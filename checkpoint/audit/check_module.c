@@ -88,7 +88,7 @@ static bool find_shape(struct audit *audit, struct audit_module *m, const struct
 static bool check_parts(struct audit *audit, struct audit_module *m)
 {
     const struct quant_args *a = &m->group->weights;
-    const struct group_storage s = group_storage(m->group);
+    const struct group_storage s = group_storage(m->group, CONTENTS_MODEL);
     static const int64_t one[1] = {1};
     int64_t shape[2];
     if (!find_shape(audit, m, &s))
@@ -117,19 +117,7 @@ static bool check_parts(struct audit *audit, struct audit_module *m)
 
 float audit_scale_number(const struct st_tensor *t, size_t i)
 {
-    const unsigned char *data = t->data;
-    uint16_t half;
-    float single;
-    if (strcmp(t->dtype, "U8") == 0)
-        return data[i] == 255 ? NAN : ldexpf(1, data[i] - 127);
-    if (strcmp(t->dtype, "F8_E4M3") == 0)
-        return (float)qobs_format_decode(qobs_format_find("fp8_e4m3"), data[i]);
-    if (strcmp(t->dtype, "F32") == 0) {
-        memcpy(&single, data + 4 * i, sizeof single);
-        return single;
-    }
-    memcpy(&half, data + 2 * i, sizeof half);
-    return (float)float_of_half(half, strcmp(t->dtype, "BF16") == 0);
+    return (float)stored_scale_number(t->data, t->dtype, i);
 }
 
 /* Counts the numbers of a type whose bits are below `low` or above `high`: no scale, that is, 0, negative, infinite or
@@ -310,7 +298,7 @@ static const struct weight *original_of(struct audit *audit, const struct audit_
 /* Reads the zero points as signed bytes. e4m3 zero points are not compared. */
 static bool read_zero_points(const struct audit_module *m, size_t count, struct audit_values *v)
 {
-    const struct group_storage s = group_storage(m->group);
+    const struct group_storage s = group_storage(m->group, CONTENTS_MODEL);
     if (!s.zero_point_dtype)
         return true;
     if (strcmp(s.zero_point_dtype, "F8_E4M3") == 0 || !(v->zero_points = malloc(count + 1)))

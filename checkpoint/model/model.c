@@ -252,13 +252,13 @@ static int check_only(const struct model *m, const char *name, struct fail *f)
 static int open_parts(struct model *m, const char *name, struct fail *f)
 {
     const size_t files = safetensors_count(&m->tree);
-    if (files == 0)
-        return INVALID(f, "%s: holds no safetensors file", m->tree.root);
-    m->shards = calloc(files, sizeof *m->shards);
-    if (!m->shards)
-        return NO_MEMORY(f, "the list of files");
     const struct source_file *index = has_ending(name, index_ending) ? source_tree_find(&m->tree, name) : NULL;
     m->index = index ? index->path : find_index(&m->tree);
+    if (files == 0 && !m->index && !*name)
+        return INVALID(f, "%s: holds no safetensors file", m->tree.root);
+    m->shards = calloc(files + 1, sizeof *m->shards);
+    if (!m->shards)
+        return NO_MEMORY(f, "the list of files");
     RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_without_index(m, name, f));
     if (m->index && !index && *name)
         RETURN_IF_NOT_OK(check_only(m, name, f));
@@ -285,6 +285,69 @@ int model_open(struct model *model, const char *path, struct fail *f)
     result = open_parts(model, file ? name : "", f);
     if (result != QOBS_OK)
         model_close(model);
+    return result;
+}
+
+/* ---- Files alone ------------------------------------------------------------------------------------------------- */
+
+/* Adds a file to a tree if it is there. */
+static int add_file(struct source_tree *tree, const char *path, struct fail *f)
+{
+    struct stat status;
+    char *full = path_below(tree->root, path);
+    const bool there = full && stat(full, &status) == 0;
+    free(full);
+    if (!there || source_tree_find(tree, path))
+        return QOBS_OK;
+    struct source_file *grown = realloc(tree->files, (tree->count + 1) * sizeof *grown);
+    char *copy = strdup(path);
+    if (grown)
+        tree->files = grown;
+    if (!grown || !copy) {
+        free(copy);
+        return NO_MEMORY(f, "the list of files");
+    }
+    size_t at = tree->count++;
+    for (; at > 0 && strcmp(grown[at - 1].path, path) > 0; at--)
+        grown[at] = grown[at - 1];
+    grown[at] = (struct source_file){.path = copy};
+    return QOBS_OK;
+}
+
+/* Adds the shards of the index. */
+static int add_shards(struct model *m, const char *name, struct fail *f)
+{
+    struct shard_index index;
+    m->index = name;
+    RETURN_IF_NOT_OK(read_index(m, &index, f));
+    int status = QOBS_OK;
+    for (size_t i = 0; status == QOBS_OK && i < index.count; i++)
+        if (i == 0 || strcmp(index.entries[i].shard, index.entries[i - 1].shard) != 0)
+            status = add_file(&m->tree, index.entries[i].shard, f);
+    shard_index_free(&index);
+    return status;
+}
+
+int model_open_files(struct model *m, const char *path, struct fail *f)
+{
+    struct stat status;
+    struct mapped map;
+    if (stat(path, &status) != 0 || S_ISDIR(status.st_mode))
+        return model_open(m, path, f);
+    *m = (struct model){0};
+    if (!S_ISREG(status.st_mode))
+        return mapped_open(&map, path, f) != 0 ? failure_status(f) : INVALID(f, "%s: is no regular file", path);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    m->tree.root = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : strdup(".");
+    int result = m->tree.root ? add_file(&m->tree, "config.json", f) : NO_MEMORY(f, "a path");
+    if (result == QOBS_OK)
+        result = add_file(&m->tree, name, f);
+    if (result == QOBS_OK && has_ending(name, index_ending))
+        result = add_shards(m, name, f);
+    if (result == QOBS_OK)
+        result = open_parts(m, name, f);
+    if (result != QOBS_OK)
+        model_close(m);
     return result;
 }
 

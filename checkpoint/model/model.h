@@ -50,9 +50,12 @@ struct model {
 
 /* Opens every file that the index names and checks all headers. Without an index the model is model.safetensors, or
  * every safetensors file if there is none of that name. `path` is the directory of the model, its index or its only
- * file. Fails if it is something else, if a tensor is missing or
- * in two files, and if config.json is damaged. */
+ * file. Fails if it is something else, if a tensor is missing or in two files, and if config.json is damaged. */
 int model_open(struct model *model, const char *path, struct fail *f);
+
+/* The same, but a file stands for itself: any safetensors file, with config.json beside it, is a model, and of an index
+ * the named shards count. Nothing else of its directory is looked at. */
+int model_open_files(struct model *model, const char *path, struct fail *f);
 void model_close(struct model *model);
 
 /* Returns the tensor with that name, or NULL. */

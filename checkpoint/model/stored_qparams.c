@@ -45,6 +45,16 @@ static double number_of(const void *array, qobs_dtype dtype, size_t i)
     return float_of_half(half, dtype == QOBS_BF16);
 }
 
+double stored_scale_number(const void *data, const char *dtype, size_t i)
+{
+    const unsigned char code = ((const unsigned char *)data)[i];
+    if (strcmp(dtype, "U8") == 0)
+        return code == 255 ? (double)NAN : ldexp(1, code - 127);
+    if (strcmp(dtype, "F8_E4M3") == 0)
+        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), code);
+    return number_of(data, strcmp(dtype, "F32") == 0 ? QOBS_F32 : strcmp(dtype, "BF16") == 0 ? QOBS_BF16 : QOBS_F16, i);
+}
+
 void stored_put_number(void *to, qobs_dtype dtype, double value)
 {
     const float single = (float)value;

@@ -20,5 +20,8 @@ void stored_put_number(void *to, qobs_dtype dtype, double value);
  * finite has exponent 127, as the conversion to integers of x86 gives it. Returns the bytes written. */
 size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *stored, void *out);
 
+/* Returns the number that element i of stored scales means, by the dtype of the file: BF16, F16, F32, F8_E4M3 or U8. */
+double stored_scale_number(const void *data, const char *dtype, size_t i);
+
 /* Encodes n zero points as "I8" or "F8_E4M3". Returns the bytes written. */
 size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out);

@@ -137,6 +137,15 @@ static int check(const struct weight *w, struct fail *f)
     return QOBS_OK;
 }
 
+/* Fails if a pattern has given up, so that nobody knows what it matches. */
+static int check_patterns(const struct choice *c, struct fail *f)
+{
+    bool fine = matcher_check(c->ignore, "ignore", f) == 0;
+    for (size_t g = 0; fine && g < c->config->group_count; g++)
+        fine = matcher_check(c->targets[g], "targets", f) == 0;
+    return fine ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
 int choose_weights(struct weights *weights, const struct architectures *architectures,
                    const struct quant_config *config, qobs_compat compat, struct fail *f)
 {
@@ -148,6 +157,8 @@ int choose_weights(struct weights *weights, const struct architectures *architec
         if (w->reason == WEIGHT_TAKEN)
             status = check(w, f);
     }
+    if (status == QOBS_OK)
+        status = check_patterns(&c, f);
     if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
         status = experts_check_layers(weights, f);
     if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)

@@ -12,7 +12,7 @@
 #include "model/names.h"
 #include "model/fused.h"
 
-struct group_storage group_storage(const struct quant_group *group)
+struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents)
 {
     const struct quant_args *w = &group->weights;
     const bool asymmetric = !w->symmetric, packed = group->format == QUANT_PACK;
@@ -34,7 +34,8 @@ struct group_storage group_storage(const struct quant_group *group)
     default:
         break;
     }
-    s.packed_zero_points = asymmetric && packed && (w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL);
+    s.packed_zero_points = contents == CONTENTS_MODEL && asymmetric && packed &&
+                           (w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL);
     s.zero_point_dtype = !asymmetric ? NULL : s.packed_zero_points ? "I32" : w->type == QUANT_INT ? "I8" : "F8_E4M3";
     return s;
 }
@@ -69,6 +70,7 @@ struct builder {
     const struct weights *weights;
     const struct quant_config *config;
     qobs_compat compat;
+    enum layout_contents contents;
     size_t capacity;
 };
 
@@ -145,7 +147,7 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     const struct weight *w = &b->weights->items[index];
     const struct quant_group *group = &b->config->groups[w->group];
     const struct quant_args *a = &group->weights;
-    const struct group_storage s = group_storage(group);
+    const struct group_storage s = group_storage(group, b->contents);
     static const int64_t one[1] = {1}, two[1] = {2};
     int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
     RETURN_IF_NOT_OK(check_shape(b, w, f));
@@ -154,7 +156,8 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     else if (strcmp(s.codes, "weight_packed") == 0)
         codes[1] /= 2;
     const int ndim = scale_shape(a, w->shape, scale);
-    RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.codes, s.codes_dtype, 2, codes, shard, f));
+    if (b->contents == CONTENTS_MODEL)
+        RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.codes, s.codes_dtype, 2, codes, shard, f));
     RETURN_IF_NOT_OK(
         add(b, index, PART_SCALE, "weight_scale", s.scale_dtype ? s.scale_dtype : w->dtype, ndim, scale, shard, f));
     if (s.packed_zero_points)
@@ -162,7 +165,7 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     if (s.zero_point_dtype)
         RETURN_IF_NOT_OK(
             add(b, index, PART_ZERO_POINT, "weight_zero_point", s.zero_point_dtype, ndim, scale, shard, f));
-    if (group->format == QUANT_PACK)
+    if (group->format == QUANT_PACK && b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", "I64", 1, two, shard, f));
     if (a->strategy == QUANT_TENSOR_GROUP)
         RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, "weight_global_scale", "F32", 1, one, shard, f));
@@ -203,14 +206,20 @@ static int find_sets(struct output_layout *l, const struct weights *weights, con
     return result == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
 }
 
+/* Returns the shard of a weight. Scales alone are in one file. */
+static size_t shard_of(const struct builder *b, size_t weight)
+{
+    return b->contents == CONTENTS_SCALES ? 0 : b->weights->items[weight].source->shard;
+}
+
 static int add_all(struct builder *b, const size_t *home, struct fail *f)
 {
     for (size_t i = 0; i < b->weights->count; i++) {
         const struct weight *w = &b->weights->items[i];
-        const size_t shard = b->weights->items[home[i]].source->shard;
+        const size_t shard = shard_of(b, home[i]);
         if (w->reason == WEIGHT_TAKEN)
             RETURN_IF_NOT_OK(add_quantized(b, i, shard, f));
-        else if (!weight_is_consumed(b->weights, w, b->compat))
+        else if (b->contents == CONTENTS_MODEL && !weight_is_consumed(b->weights, w, b->compat))
             RETURN_IF_NOT_OK(add(b, i, PART_SAME, "", w->dtype, w->ndim, w->shape, shard, f));
     }
     return QOBS_OK;
@@ -222,7 +231,7 @@ static int add_activations(struct builder *b, const struct activation_scales *ac
 {
     for (size_t i = 0; i < activations->count; i++) {
         const struct activation_scale *a = &activations->items[i];
-        const size_t shard = b->weights->items[home[a->weight]].source->shard;
+        const size_t shard = shard_of(b, home[a->weight]);
         RETURN_IF_NOT_OK(add(b, a->weight, PART_ACTIVATION, "", a->dtype, a->ndim, a->shape, shard, f));
         struct output_tensor *t = &b->layout->tensors[b->layout->count - 1];
         t->activation = i;
@@ -236,9 +245,9 @@ static int add_activations(struct builder *b, const struct activation_scales *ac
 
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
-                struct fail *f)
+                enum layout_contents contents, struct fail *f)
 {
-    struct builder b = {.layout = layout, .weights = weights, .config = config, .compat = compat};
+    struct builder b = {.layout = layout, .weights = weights, .config = config, .compat = compat, .contents = contents};
     *layout = (struct output_layout){.shard_count = model->shard_count,
                                      .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
                                      .parts = malloc((weights->count + 1) * sizeof *layout->parts),

@@ -64,15 +64,18 @@ struct output_layout {
     uint64_t data_bytes;           /* of all tensors */
 };
 
+/* CONTENTS_SCALES: scales, zero points that are not packed and global scales of weights and activations alone. */
+enum layout_contents { CONTENTS_MODEL, CONTENTS_SCALES };
+
 /* Lays out the output. Fails if a weight does not fit its scheme (columns that the group does not divide), and if two
  * tensors would have one name. */
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
-                struct fail *f);
+                enum layout_contents contents, struct fail *f);
 void layout_free(struct output_layout *layout);
 
 /* Says how a group stores its weights. */
-struct group_storage group_storage(const struct quant_group *group);
+struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents);
 
 /* Returns true if a weight has a scale of its complete tensor, which the members of its set share: the global scale of
  * NVFP4, and the scale of FP8, which vLLM makes the largest of the set before it quantizes the others again. */

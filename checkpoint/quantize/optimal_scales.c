@@ -113,6 +113,8 @@ static int read_qparams(struct weight_job *job, const qobs_observer *o, struct f
     job->search_error_before = report.error_before;
     job->search_error = report.error;
     job->weighted = report.weighted;
+    if (job->statistics)
+        job->statistics->search = report;
     return qobs_observer_qparams(o, &out, &error) == QOBS_OK ? QOBS_OK : failed(job, &error, f);
 }
 

@@ -37,13 +37,10 @@ static int set_observer(struct quant_args *weights, const char *preset, struct f
 
 static int apply_setting(struct quant_group *group, const char *setting, struct fail *f)
 {
-    const char *equals = strchr(setting, '=');
-    char key[64];
-    if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof key)
-        return INVALID(f, "setting: is '%.100s'; KEY=VALUE is needed", setting);
-    snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
-    const int result = strcmp(key, "format") == 0 ? quant_format_find(equals + 1, &group->format, "--set", f)
-                                                  : quant_args_set(&group->weights, key, equals + 1, f);
+    static const char format[] = "format=";
+    const int result = strncmp(setting, format, sizeof format - 1) == 0
+                           ? quant_format_find(setting + sizeof format - 1, &group->format, "--set", f)
+                           : quant_args_assign(&group->weights, setting, f);
     return result == 0 ? QOBS_OK : failure_status(f);
 }
 
@@ -77,7 +74,7 @@ static int rename_group(struct quant_group *group, const char *name, struct fail
     return QOBS_OK;
 }
 
-static int read_config(struct quantize_run *run, struct fail *f)
+int run_read_config(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     struct quant_config *config = &run->config;
@@ -131,11 +128,12 @@ static int check_sets(struct quantize_run *run, struct fail *f)
 
 static int report_observed(void *context, uint64_t bytes) { return run_progress(context, bytes); }
 
-static int find_activations(struct quantize_run *run, struct fail *f)
+static int find_activations(struct quantize_run *run, const bool *requested, struct fail *f)
 {
     const struct activation_progress progress = {report_observed, run};
-    activation_scales_add_kv_cache(&run->activations, &run->weights, &run->config);
-    return activation_scales_find(&run->activations, &run->weights, &run->config, run->args, &progress, f);
+    if (!run->config.states)
+        activation_scales_add_kv_cache(&run->activations, &run->weights, &run->config);
+    return activation_scales_find(&run->activations, &run->weights, &run->config, run->args, requested, &progress, f);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
@@ -169,27 +167,35 @@ static int write_side_files(struct quantize_run *run, struct fail *f)
     return side_files_write_config(run, f);
 }
 
-static int run_steps(struct quantize_run *run, struct fail *f)
+int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
-    RETURN_IF_NOT_OK(read_config(run, f));
+    struct fail reason;
     RETURN_IF_NOT_OK(activation_scales_open(&run->activations, a, f));
     for (size_t i = 0; i < a->importance_count; i++)
-        if (importance_add(&run->importance, a->importance[i], f) != 0)
-            return failure_status(f);
-    RETURN_IF_NOT_OK(model_open(&run->model, a->model, f));
-    RETURN_IF_NOT_OK(check_model(run, f));
+        if (importance_add(&run->importance, a->importance[i], &reason) != 0)
+            return report_failure(f, failure_status(&reason), "importance: %s", reason.message);
+    RETURN_IF_NOT_OK((run->contents == CONTENTS_SCALES ? model_open_files : model_open)(&run->model, a->model, f));
+    if (run->contents == CONTENTS_MODEL)
+        RETURN_IF_NOT_OK(check_model(run, f));
     architectures_find(&run->architectures, &run->model);
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, a->split_experts, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
-    if (a->compat == QOBS_COMPAT_VLLM)
+    if (a->compat == QOBS_COMPAT_VLLM && run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
     RETURN_IF_NOT_OK(earlier_merge(run, f));
     RETURN_IF_NOT_OK(check_sets(run, f)); /* the list keeps its order from here */
     mark_used_groups(run);
-    RETURN_IF_NOT_OK(find_activations(run, f));
-    RETURN_IF_NOT_OK(
-        layout_make(&run->layout, &run->model, &run->weights, &run->config, &run->activations, a->compat, f));
+    RETURN_IF_NOT_OK(find_activations(run, requested, f));
+    return layout_make(&run->layout, &run->model, &run->weights, &run->config, &run->activations, a->compat,
+                       run->contents, f);
+}
+
+static int run_steps(struct quantize_run *run, struct fail *f)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    RETURN_IF_NOT_OK(run_read_config(run, f));
+    RETURN_IF_NOT_OK(run_open(run, NULL, f));
     RETURN_IF_NOT_OK(choose_part(run, f));
     RETURN_IF_NOT_OK(run_prepare(run, f));
     RETURN_IF_NOT_OK(open_output(run, f));

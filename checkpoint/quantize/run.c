@@ -36,13 +36,17 @@ static void preset_name(const char *observer, char *name, size_t size)
     snprintf(name, size, "llmc.%s", bare);
 }
 
-static int make_plan(struct group_plan *plan, const struct quant_group *group, struct fail *f)
+static int make_plan(struct group_plan *plan, const struct quant_group *group, enum layout_contents contents,
+                     struct fail *f)
 {
     char text[1024], settings[900], preset[100];
     qobs_error error = {0};
     plan->group = group;
-    plan->storage = group_storage(group);
-    preset_name(group->weights.observer, preset, sizeof preset);
+    plan->storage = group_storage(group, contents);
+    const char *observer = group->weights.observer;
+    if (contents == CONTENTS_SCALES && observer && strcmp(observer, "static_mse") == 0)
+        observer = "mse"; /* config.json has the other name, under which no observer is registered */
+    preset_name(observer, preset, sizeof preset);
     if (quant_args_settings(&group->weights, settings, sizeof settings, f) != 0)
         return failure_status(f);
     snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
@@ -52,6 +56,9 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, s
         return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
     qobs_setting_info info = {.struct_size = sizeof info};
     plan->searches = qobs_config_key_info(plan->config, "patience", &info, NULL) == QOBS_OK;
+    char strict[16] = "";
+    plan->weighs = qobs_config_get(plan->config, "strict", strict, sizeof strict, NULL) == QOBS_OK;
+    plan->strict = strcmp(strict, "true") == 0;
     plan->optimal = qobs_config_key_info(plan->config, "signed_scale", &info, NULL) == QOBS_OK;
     return QOBS_OK;
 }
@@ -69,6 +76,20 @@ static void fill_job(struct weight_job *job, struct quantize_run *run, size_t in
     const int ndim = scale_shape(a, w->shape, shape);
     job->unit_rows = ndim == 1 ? w->shape[0] : a->strategy == QUANT_BLOCK ? a->block_structure[0] : 1;
     job->unit_qparams = ndim == 1 ? 1 : shape[1];
+}
+
+/* Gives every weight that is quantized its statistics. */
+static int make_statistics(struct quantize_run *run, struct fail *f)
+{
+    for (size_t i = 0; run->contents == CONTENTS_SCALES && i < run->job_count; i++) {
+        struct job_statistics *s = run->jobs[i].plan ? calloc(1, sizeof *s) : NULL;
+        if (run->jobs[i].plan && !s)
+            return NO_MEMORY(f, "the statistics");
+        run->jobs[i].statistics = s;
+        if (s)
+            *s = (struct job_statistics){.min_scale = INFINITY, .max_scale = -INFINITY};
+    }
+    return QOBS_OK;
 }
 
 /* Place of a weight in the input, to read it in order; a set stays together at its first member. */
@@ -157,12 +178,13 @@ int run_prepare(struct quantize_run *run, struct fail *f)
     if (!run->plans || !run->files)
         return NO_MEMORY(f, "the plans");
     for (size_t i = 0; i < run->config.group_count; i++)
-        RETURN_IF_NOT_OK(make_plan(&run->plans[i], &run->config.groups[i], f));
+        RETURN_IF_NOT_OK(make_plan(&run->plans[i], &run->config.groups[i], run->contents, f));
     for (size_t i = 0; i < run->layout.shard_count; i++) {
         run->files[i].fd = -1;
         run->files[i].left = run->layout.shards[i].bytes;
     }
     RETURN_IF_NOT_OK(make_jobs(run, f));
+    RETURN_IF_NOT_OK(make_statistics(run, f));
     RETURN_IF_NOT_OK(run_find_importance(run, f));
     run->total = run->activations.bytes;
     for (size_t i = 0; i < run->job_count; i++)
@@ -180,6 +202,9 @@ void run_free(struct quantize_run *run)
         free(run->jobs[i].search_max);
         free(run->jobs[i].optimal_scale);
         free(run->jobs[i].optimal_zero_point);
+        if (run->jobs[i].statistics)
+            free(run->jobs[i].statistics->candidates);
+        free(run->jobs[i].statistics);
     }
     for (struct workspace *w = run->free_workspaces, *next; w; w = next) {
         next = w->next;
@@ -342,6 +367,10 @@ static int run_pass(struct quantize_run *run,
 static int put(struct quantize_run *run, const struct output_tensor *t, uint64_t offset, const void *data, size_t bytes,
                struct fail *f)
 {
+    if (run->scales)
+        return st_writer_put(run->scales, (size_t)(t - run->layout.tensors), offset, data, bytes, f) == 0
+                   ? QOBS_OK
+                   : QOBS_ERROR_SYSTEM;
     struct output_file *file = &run->files[t->shard];
     if (output_directory_put(&run->out, file->fd, data, bytes, t->offset + offset, f) != 0)
         return QOBS_ERROR_SYSTEM;
@@ -358,7 +387,7 @@ int run_put(struct quantize_run *run, const struct weight_job *job, enum output_
 /* Opens the files of a job's tensors and writes their headers. */
 static int open_files(struct quantize_run *run, const struct weight_job *job, struct fail *f)
 {
-    for (int part = 0; part < OUTPUT_PARTS; part++) {
+    for (int part = 0; part < OUTPUT_PARTS && !run->scales; part++) {
         const size_t index = run->layout.parts[job->index][part];
         if (index == SIZE_MAX)
             continue;

@@ -10,6 +10,7 @@
 
 #include "activations/column_importance.h"
 #include "files/output_directory.h"
+#include "files/safetensors.h"
 #include "model/architecture.h"
 #include "model/findings.h"
 #include "quantize/layout.h"
@@ -22,6 +23,16 @@ struct group_plan {
     qobs_config *config;
     bool searches; /* its observer searches the range with the smallest error */
     bool optimal;  /* its observer finds scales and zero points (qobs.*) */
+    bool weighs;   /* its observer weighs columns by importance; without it searches go on, unless they are strict */
+    bool strict;
+};
+
+/* What the report of a calibration says about a weight. */
+struct job_statistics {
+    double min_scale, max_scale;
+    qobs_counts counts;
+    qobs_search_report search; /* steps is 0 if nothing was searched */
+    uint64_t *candidates; /* number of qparams that chose each step, then of those that chose none; NULL: no list */
 };
 
 /* A weight in work. Ranges have the dtype of the weight. */
@@ -41,7 +52,8 @@ struct weight_job {
     double search_error_before, search_error; /* that the optimal observer makes small, before and after */
     bool weighted;                            /* the search weighs columns by importance */
     struct importance_found importance;
-    double error, energy; /* sums of the squares of x - dequantized x, and of x */
+    double error, energy;              /* sums of the squares of x - dequantized x, and of x */
+    struct job_statistics *statistics; /* NULL: none are wanted */
 };
 
 /* Rows [first, first + count) of a weight, or bytes of a tensor that is copied. */
@@ -69,6 +81,8 @@ struct workspace {
 
 struct quantize_run {
     const qobs_checkpoint_quantize_args *args;
+    enum layout_contents contents;
+    struct st_writer *scales; /* receives CONTENTS_SCALES in place of `out` */
     struct model model;
     struct architectures architectures; /* of the model */
     struct quant_config config;
@@ -97,6 +111,12 @@ struct quantize_run {
     int status;
     struct fail failure;
 };
+
+/* Reads the scheme, configuration or recipe of the arguments. */
+int run_read_config(struct quantize_run *run, struct fail *f);
+
+/* The steps from the configuration to the layout of the output. requested: as in activation_scales_find. */
+int run_open(struct quantize_run *run, const bool *requested, struct fail *f);
 
 /* Finds the importance of the weights whose range is searched. Fails if importance was given and none has any. */
 int run_find_importance(struct quantize_run *run, struct fail *f);

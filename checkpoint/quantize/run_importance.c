@@ -74,6 +74,18 @@ static int check_given(const struct quantize_run *run, size_t searched, size_t w
                    searched);
 }
 
+/* Upstream's strict observers refuse what others search without weights. */
+static int check_strict(const struct quantize_run *run, struct fail *f)
+{
+    for (size_t i = 0; i < run->job_count; i++) {
+        const struct weight_job *job = &run->jobs[i];
+        if (job->plan && job->plan->strict && !job->weighted)
+            return INVALID(f, "tensor '%.200s': importance: no activations have been observed, and strict is true",
+                           job->weight->name);
+    }
+    return QOBS_OK;
+}
+
 int run_find_importance(struct quantize_run *run, struct fail *f)
 {
     const size_t count = run->weights.count;
@@ -91,6 +103,8 @@ int run_find_importance(struct quantize_run *run, struct fail *f)
             run->jobs[i].importance = of_weight[run->jobs[i].index].found;
         }
     }
+    if (status == QOBS_OK)
+        status = check_strict(run, f);
     free(of_weight);
     free(member);
     return status;

@@ -74,21 +74,58 @@ static double number_at(const void *array, qobs_dtype dtype, size_t i)
     return float_of_half(bits, dtype == QOBS_BF16);
 }
 
+/* An error of the library states the place of NaN in the rows it was given. This makes the message again for the
+ * complete weight. */
+static int rows_failure(const struct weight_job *job, qobs_error error, struct fail *f)
+{
+    const struct weight *w = job->weight;
+    const int64_t strides[2] = {w->row_bytes, w->column_bytes};
+    const qobs_tensor whole = {.struct_size = sizeof whole,
+                               .data = w->data,
+                               .dtype = weight_dtype(w),
+                               .ndim = 2,
+                               .shape = w->shape,
+                               .strides = strides};
+    float min[1], max[1];
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = job->plan->config,
+                                   .value = &whole,
+                                   .min = min,
+                                   .max = max,
+                                   .size = qobs_dtype_size(whole.dtype)};
+    if (error.status == QOBS_ERROR_NONFINITE && weight_is_in_place(w))
+        qobs_global_minmax(&args, &error); /* fails, too */
+    return weight_failure(job, &error, f);
+}
+
+/* Adds the counts of NaN and infinity in rows to the statistics of their weight. */
+static void add_counts(struct quantize_run *run, const struct weight_job *job, const qobs_counts *counts)
+{
+    if (!job->statistics)
+        return;
+    pthread_mutex_lock(&run->lock);
+    job->statistics->counts.nan += counts->nan;
+    job->statistics->counts.inf += counts->inf;
+    pthread_mutex_unlock(&run->lock);
+}
+
 int slice_range(struct quantize_run *run, struct row_slice *s, struct workspace *work, struct fail *f)
 {
     struct rows r;
     qobs_error error = {0};
     float min[1], max[1];
+    qobs_counts counts = {.struct_size = sizeof counts};
     RETURN_IF_NOT_OK(open_rows(&r, s, work, f));
-    (void)run;
     const qobs_minmax_args args = {.struct_size = sizeof args,
                                    .config = s->job->plan->config,
                                    .value = &r.tensor,
                                    .min = min,
                                    .max = max,
-                                   .size = qobs_dtype_size(r.tensor.dtype)};
+                                   .size = qobs_dtype_size(r.tensor.dtype),
+                                   .counts = &counts};
     if (qobs_global_minmax(&args, &error) != QOBS_OK)
-        return weight_failure(s->job, &error, f);
+        return rows_failure(s->job, error, f);
+    add_counts(run, s->job, &counts);
     s->min = number_at(min, r.tensor.dtype, 0);
     s->max = number_at(max, r.tensor.dtype, 0);
     return QOBS_OK;
@@ -111,6 +148,43 @@ static int search_count(const struct weight_job *job)
     return (int)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
 }
 
+/* Counts NaN and infinity in a complete weight. */
+static int count_nonfinite(struct quantize_run *run, const struct weight_job *job, const qobs_tensor *value,
+                           struct fail *f)
+{
+    qobs_error error = {0};
+    float min[1], max[1];
+    qobs_counts counts = {.struct_size = sizeof counts};
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = job->plan->config,
+                                   .value = value,
+                                   .min = min,
+                                   .max = max,
+                                   .size = qobs_dtype_size(value->dtype),
+                                   .counts = &counts,
+                                   .runtime = run->args->runtime};
+    if (qobs_global_minmax(&args, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    add_counts(run, job, &counts);
+    return QOBS_OK;
+}
+
+/* Counts how often each step was the best one, if steps are a list that all qparams share. */
+static int count_candidates(struct quantize_run *run, struct weight_job *job, const qobs_tensor *value,
+                            const int32_t *steps, size_t count, struct fail *f)
+{
+    struct job_statistics *s = job->statistics;
+    RETURN_IF_NOT_OK(count_nonfinite(run, job, value, f));
+    if (s->search.steps == 0)
+        return QOBS_OK;
+    s->candidates = calloc((size_t)s->search.steps + 1, sizeof *s->candidates);
+    if (!s->candidates)
+        return NO_MEMORY(f, "candidates");
+    for (size_t i = 0; i < count; i++)
+        s->candidates[steps[i] < 0 ? s->search.steps : steps[i]]++;
+    return QOBS_OK;
+}
+
 int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
     struct workspace work = {0};
@@ -120,9 +194,13 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     float *importance = NULL;
     const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1],
                  size = count * qobs_dtype_size(weight_dtype(job->weight));
+    int32_t *steps = job->statistics ? malloc((count + 1) * sizeof *steps) : NULL;
     job->search_min = malloc(size + 1);
     job->search_max = malloc(size + 1);
-    int status = job->search_min && job->search_max ? open_rows(&r, &all, &work, f) : NO_MEMORY(f, "ranges");
+    if (job->statistics)
+        job->statistics->search.struct_size = sizeof job->statistics->search;
+    int status = job->search_min && job->search_max && (steps || !job->statistics) ? open_rows(&r, &all, &work, f)
+                                                                                   : NO_MEMORY(f, "ranges");
     if (status == QOBS_OK && job->weighted) {
         importance = malloc((columns + 1) * sizeof *importance);
         status = importance ? importance_read(&run->importance, &job->importance, (int64_t)columns, importance, f)
@@ -137,10 +215,16 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
                                        .min = job->search_min,
                                        .max = job->search_max,
                                        .size = size,
+                                       .best_step = steps,
+                                       .best_step_size = steps ? count * sizeof *steps : 0,
+                                       .report = steps ? &job->statistics->search : NULL,
                                        .runtime = run->args->runtime};
         if (qobs_search(&args, &error) != QOBS_OK)
             status = weight_failure(job, &error, f);
     }
+    if (status == QOBS_OK && steps)
+        status = count_candidates(run, job, &r.tensor, steps, count, f);
+    free(steps);
     free(work.data[WORK_ROWS]);
     free(importance);
     job->min = INFINITY;
@@ -163,10 +247,11 @@ struct slice_qparams {
 };
 
 /* Finds the ranges of the slice: of the complete weight, from the search, or of its rows. */
-static int find_ranges(struct slice_qparams *q, const struct rows *r, const struct row_slice *s, struct workspace *work,
-                       struct fail *f)
+static int find_ranges(struct quantize_run *run, struct slice_qparams *q, const struct rows *r,
+                       const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
+    qobs_counts counts = {.struct_size = sizeof counts};
     qobs_error error = {0};
     const size_t element = qobs_dtype_size(r->tensor.dtype), size = (size_t)q->count * element;
     if (job->search_min) {
@@ -188,12 +273,17 @@ static int find_ranges(struct slice_qparams *q, const struct rows *r, const stru
                                    .value = &r->tensor,
                                    .min = q->min,
                                    .max = q->max,
-                                   .size = size};
-    return qobs_minmax(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
+                                   .size = size,
+                                   .counts = &counts};
+    if (qobs_minmax(&args, &error) != QOBS_OK)
+        return rows_failure(job, error, f);
+    if (job->plan->group->weights.strategy != QUANT_TENSOR_GROUP) /* else slice_range has counted */
+        add_counts(run, job, &counts);
+    return QOBS_OK;
 }
 
-static int find_qparams(struct slice_qparams *q, const struct rows *r, const struct row_slice *s,
-                        struct workspace *work, struct fail *f)
+static int find_qparams(struct quantize_run *run, struct slice_qparams *q, const struct rows *r,
+                        const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
     const struct quant_args *a = &job->plan->group->weights;
@@ -210,7 +300,7 @@ static int find_qparams(struct slice_qparams *q, const struct rows *r, const str
             (unsigned char *)job->optimal_zero_point + (size_t)q->first * qobs_dtype_size(q->zero_point_dtype);
         return QOBS_OK;
     }
-    RETURN_IF_NOT_OK(find_ranges(q, r, s, work, f));
+    RETURN_IF_NOT_OK(find_ranges(run, q, r, s, work, f));
     if (qobs_config_qparam_dtypes(job->plan->config, r->tensor.dtype, &q->scale_dtype, &q->zero_point_dtype, &error) !=
         QOBS_OK)
         return weight_failure(job, &error, f);
@@ -298,6 +388,22 @@ static int write_codes(struct quantize_run *run, const struct rows *r, struct ro
 
 /* ---- Passes ------------------------------------------------------------------------------------------------------ */
 
+static void record_scales(struct quantize_run *run, const struct weight_job *job, const struct slice_qparams *q)
+{
+    double min = INFINITY, max = -INFINITY;
+    if (!job->statistics)
+        return;
+    for (size_t i = 0; i < (size_t)q->count; i++) {
+        const double scale = number_at(q->scale, q->scale_dtype, i);
+        min = fmin(min, scale);
+        max = fmax(max, scale);
+    }
+    pthread_mutex_lock(&run->lock);
+    job->statistics->min_scale = fmin(job->statistics->min_scale, min);
+    job->statistics->max_scale = fmax(job->statistics->max_scale, max);
+    pthread_mutex_unlock(&run->lock);
+}
+
 /* Writes scales and zero points in the dtypes of the checkpoint. A scale of the complete weight is written once. */
 static int write_qparams(struct quantize_run *run, const struct row_slice *s, struct slice_qparams *q,
                          struct workspace *work, struct fail *f)
@@ -306,6 +412,7 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
     const struct group_storage *storage = &job->plan->storage;
     if (s->first > 0 && job->unit_rows == job->weight->shape[0])
         return QOBS_OK;
+    record_scales(run, job, q);
     void *stored = workspace_reserve(work, WORK_CODES, 4 * (size_t)q->count);
     if (!stored)
         return NO_MEMORY(f, "qparams");
@@ -346,8 +453,9 @@ int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspa
     struct slice_qparams q;
     struct rows r;
     RETURN_IF_NOT_OK(open_rows(&r, s, work, f));
-    RETURN_IF_NOT_OK(find_qparams(&q, &r, s, work, f));
-    RETURN_IF_NOT_OK(write_codes(run, &r, s, &q, work, f));
+    RETURN_IF_NOT_OK(find_qparams(run, &q, &r, s, work, f));
+    if (run->contents == CONTENTS_MODEL)
+        RETURN_IF_NOT_OK(write_codes(run, &r, s, &q, work, f));
     return write_qparams(run, s, &q, work, f);
 }
 

@@ -6,6 +6,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct exact_entry {
 struct pattern_entry {
     pcre2_code *code;
     size_t index;
+    atomic_bool exceeded; /* its limit of steps */
 };
 
 struct matcher {
@@ -138,14 +140,27 @@ ptrdiff_t matcher_find(const struct matcher *m, const char *name, size_t length)
 {
     ptrdiff_t found = find_exact(m, name, length);
     for (size_t i = 0; i < m->pattern_count && (found < 0 || (size_t)found > m->patterns[i].index); i++) {
+        if (atomic_load(&m->patterns[i].exceeded))
+            continue;
         pcre2_match_data *data = pcre2_match_data_create(1, NULL);
         const int result =
             data ? pcre2_match(m->patterns[i].code, (PCRE2_SPTR)name, length, 0, 0, data, m->limits) : -1;
         pcre2_match_data_free(data);
+        if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT || result == PCRE2_ERROR_HEAPLIMIT)
+            atomic_store(&m->patterns[i].exceeded, true);
         if (result >= 0)
             found = (ptrdiff_t)m->patterns[i].index;
     }
     return found;
+}
+
+int matcher_check(const struct matcher *m, const char *what, struct fail *f)
+{
+    for (size_t i = 0; i < m->pattern_count; i++)
+        if (atomic_load(&m->patterns[i].exceeded))
+            return fail(f, "%s: '%.200s' takes more than %d steps for a name; a simpler pattern is needed", what,
+                        m->texts[m->patterns[i].index], MAX_STEPS);
+    return 0;
 }
 
 bool matcher_has(const struct matcher *matcher, const char *text)

@@ -17,9 +17,13 @@ int matcher_create(struct matcher **matcher, const char *const *entries, size_t 
                    struct fail *f);
 void matcher_free(struct matcher *matcher);
 
-/* Returns the index of the first entry that matches the name of `length` bytes, or -1. Fails never: a pattern that
- * exceeds its limit of steps does not match. */
+/* Returns the index of the first entry that matches the name of `length` bytes, or -1. A pattern that exceeds its limit
+ * of steps matches nothing any more; matcher_check tells. */
 ptrdiff_t matcher_find(const struct matcher *matcher, const char *name, size_t length);
+
+/* Fails if a pattern has exceeded its limit of steps, as patterns of nested repetitions do. `what` begins the message.
+ */
+int matcher_check(const struct matcher *matcher, const char *what, struct fail *f);
 
 /* Returns true if an entry is exactly `text`, such as "Linear". */
 bool matcher_has(const struct matcher *matcher, const char *text);

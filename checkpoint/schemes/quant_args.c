@@ -161,7 +161,10 @@ static int read_member(struct quant_args *a, const struct json_item *item, const
         a->num_bits = (int)number;
     } else if (strcmp(key, "group_size") == 0) {
         a->group_size = 0;
-        if (!!item->value && !(json_is_number(item->value) && json_object_get_double(item->value) == -1))
+        const bool whole = json_is_number(item->value) && json_object_get_double(item->value) == -1;
+        if (whole && a->strategy == QUANT_GROUP) /* as the validators of QuantizationArgs have it */
+            a->strategy = QUANT_CHANNEL;
+        if (item->value && !whole)
             result = read_number(&a->group_size, 1, INT64_C(1) << 40, item, where, f);
     } else if (strcmp(key, "symmetric") == 0) {
         result = read_bool(&a->symmetric, item, where, f);
@@ -305,6 +308,16 @@ int quant_args_set(struct quant_args *args, const char *key, const char *value, 
         return set_kwarg(args, key, item.value, f);
     json_object_put(item.value);
     return result;
+}
+
+int quant_args_assign(struct quant_args *args, const char *assignment, struct fail *f)
+{
+    const char *equals = strchr(assignment, '=');
+    char key[64];
+    if (!equals || equals == assignment || (size_t)(equals - assignment) >= sizeof key)
+        return fail(f, "setting: is '%.100s'; KEY=VALUE is needed", assignment);
+    snprintf(key, sizeof key, "%.*s", (int)(equals - assignment), assignment);
+    return quant_args_set(args, key, equals + 1, f);
 }
 
 /* Appends to a text of limited size. Returns -1 if it is full. */

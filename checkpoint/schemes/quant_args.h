@@ -58,5 +58,8 @@ void quant_args_free(struct quant_args *args);
 /* Sets one member from the text of --set KEY=VALUE: a member of the structure, else a member of observer_kwargs. */
 int quant_args_set(struct quant_args *args, const char *key, const char *value, struct fail *f);
 
+/* The same for "KEY=VALUE". */
+int quant_args_assign(struct quant_args *args, const char *assignment, struct fail *f);
+
 /* Writes the settings "num_bits=4 type=int ..." of the llmc presets to `text`, observer_kwargs included. */
 int quant_args_settings(const struct quant_args *args, char *text, size_t size, struct fail *f);

@@ -46,6 +46,9 @@ struct quant_config {
     bool ignore_is_complete; /* it has what an earlier configuration ignores; upstream has the earlier list alone */
     bool has_kv_cache;
     struct quant_args kv_cache;
+    /* Schemes of the states q, k and v of attention in place of kv_cache, each NULL if it has none; they belong to the
+     * caller. NULL: kv_cache counts. */
+    const struct quant_args *const *states;
 };
 
 /* Adds a group with a preset scheme of compressed-tensors 0.19, in any case. With no targets it targets "Linear".

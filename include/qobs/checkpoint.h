@@ -154,6 +154,52 @@ typedef struct qobs_checkpoint_audit_args {
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error);
 
+/** Arguments of qobs_checkpoint_calibrate. One of scheme, config and recipe is needed. Members that are not described
+ * as needed may be 0 or NULL. */
+typedef struct qobs_checkpoint_calibrate_args {
+    size_t struct_size;         /**< sizeof(qobs_checkpoint_calibrate_args) */
+    const char *model;          /**< needed: directory of the model, its index, or a safetensors file; only read */
+    const char *out;            /**< needed: safetensors file to create; it appears when it is complete */
+    const char *scheme;         /**< as in qobs_checkpoint_quantize_args */
+    const char *config;         /**< as in qobs_checkpoint_quantize_args */
+    const char *recipe;         /**< as in qobs_checkpoint_quantize_args */
+    const char *const *targets; /**< names or "re:" patterns of modules; with scheme only */
+    size_t target_count;        /**< number of targets */
+    const char *const *ignore;  /**< names or "re:" patterns of modules to leave out, attention modules included */
+    size_t ignore_count;        /**< number of entries */
+    /** "[BASE=]NAME": an observer of weights (default llmc.memoryless_minmax), or of a base input, output, q, k, v or
+     * kv (default llmc.static_minmax); "BASE=none": no observer. */
+    const char *const *presets;
+    size_t preset_count; /**< number of presets */
+    /** "[BASE.]KEY=VALUE": members of the scheme, or settings of that observer. Outputs and q are calibrated if a
+     * preset or a setting names them. */
+    const char *const *settings;
+    size_t setting_count;           /**< number of settings */
+    const char *const *activations; /**< as in qobs_checkpoint_quantize_args, with "<attention>.q_states", too */
+    size_t activation_count;        /**< number of files and directories */
+    const char *const *states;      /**< as in qobs_checkpoint_quantize_args */
+    size_t state_count;             /**< number of directories */
+    const char *const *importance;  /**< as in qobs_checkpoint_quantize_args */
+    size_t importance_count;        /**< number of files */
+    qobs_fill_experts fill_experts; /**< REFUSE: experts that no token reached are left out */
+    const qobs_runtime *runtime;    /**< as in qobs_checkpoint_quantize_args */
+    int (*progress)(void *context, const qobs_progress *progress); /**< as in qobs_checkpoint_quantize_args */
+    void *context;                                                 /**< first argument of progress */
+    /** Receives the number of scales of activations that the scheme stores and that nothing was recorded for. */
+    size_t *missing;
+    char **report; /**< receives a JSON text with scales, errors and counts; the caller frees it with free() */
+} qobs_checkpoint_calibrate_args;
+
+/** Computes the scales that qobs_checkpoint_quantize would store, and no codes: "<module>.weight_scale",
+ * ".weight_zero_point" (one element each, not packed), ".weight_global_scale", from recorded activations also
+ * "<module>.input_scale" and its like and "<attention>.k_scale", ".v_scale". Modules without a recording are left out.
+ * Memory beyond the mapped files does not grow with the model.
+ * Fails with INVALID_ARGUMENT for wrong arguments and inputs, with NONFINITE if a weight has NaN or infinity, with
+ * SYSTEM if a file cannot be read or written. After an error `out` is as it was.
+ * Only one call may run in a process at a time.
+ * @since 0.2.0 */
+QOBS_API int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_error *error);
+
 /** @} */
 
 #ifdef __cplusplus

@@ -49,9 +49,20 @@ class _AuditArgs(Structure):
                 ("findings", c_void_p), ("report", c_void_p)]
 
 
+class _CalibrateArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("model", c_char_p), ("out", c_char_p), ("scheme", c_char_p),
+                ("config", c_char_p), ("recipe", c_char_p), ("targets", c_void_p), ("target_count", c_size_t),
+                ("ignore", c_void_p), ("ignore_count", c_size_t), ("presets", c_void_p), ("preset_count", c_size_t),
+                ("settings", c_void_p), ("setting_count", c_size_t), ("activations", c_void_p),
+                ("activation_count", c_size_t), ("states", c_void_p), ("state_count", c_size_t),
+                ("importance", c_void_p), ("importance_count", c_size_t), ("fill_experts", c_int),
+                ("runtime", c_void_p), ("progress", _Report), ("context", c_void_p), ("missing", c_void_p),
+                ("report", c_void_p)]
+
+
 # C name without prefix -> class, for the comparison with the header in python/tests.
 STRUCTURES = {"progress": _Progress, "checkpoint_quantize_args": _QuantizeArgs, "checkpoint_finish_args": _FinishArgs,
-              "checkpoint_audit_args": _AuditArgs}
+              "checkpoint_audit_args": _AuditArgs, "checkpoint_calibrate_args": _CalibrateArgs}
 
 
 class Progress(NamedTuple):
@@ -71,7 +82,8 @@ def _lib() -> Any:
     global _library
     if _library is None:
         library = ctypes.CDLL(c.path_of("libqobs-checkpoint.so"))
-        for name, structure in (("quantize", _QuantizeArgs), ("finish", _FinishArgs), ("audit", _AuditArgs)):
+        for name, structure in (("quantize", _QuantizeArgs), ("finish", _FinishArgs), ("audit", _AuditArgs),
+                                ("calibrate", _CalibrateArgs)):
             function = getattr(library, f"qobs_checkpoint_{name}")
             function.restype, function.argtypes = c_int, [POINTER(structure), POINTER(c.ErrorText)]
         fused = library.qobs_checkpoint_fused_sets
@@ -234,6 +246,46 @@ def fused_sets(modules: Iterable[str], model_type: str | None = None) -> list[li
     for name, index in zip(names, found):
         sets.setdefault(index, []).append(name)
     return [members for members in sets.values() if len(members) > 1]
+
+
+def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
+                         targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None,
+                         presets: Mapping[str, str] | str | None = None, settings: Mapping[str, Any] | None = None,
+                         activations: Iterable[Any] | None = None, states: Iterable[Any] | None = None,
+                         importance: Iterable[Any] | None = None, fill_experts: str = "refuse",
+                         threads: int | None = None,
+                         progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+    """Computes the scales that quantize would store, and no codes, as `qobs calibrate` does.
+
+    model: directory, index or safetensors file; only read. out: safetensors file with <module>.weight_scale and its
+    like; it appears when it is complete. presets: the observer of the weights, or base -> observer for the bases
+    weight, input, output, q, k, v and kv ("none": no observer). settings: "KEY" or "BASE.KEY" -> value, on top of the
+    scheme: {"group_size": 64, "kv.strategy": "attn_head"}. fill_experts: "refuse" leaves experts out that no token
+    reached. Everything else is as in quantize.
+
+    Returns the report: layers with smallest_scale, largest_scale and, if scales were searched, error_before and error;
+    activations; missing: how many scales of activations nothing was recorded for. Errors: those of quantize."""
+    if fill_experts not in _FILL_EXPERTS:
+        raise c.InvalidArgumentError(f"fill_experts: is {fill_experts!r}, allowed are {', '.join(_FILL_EXPERTS)}")
+    pool, report, missing = Threads(threads), _Text(), c_size_t()
+    presets = {"weight": presets} if isinstance(presets, str) else presets or {}
+    lists = [_Texts(items, name) for items, name in (
+        (targets, "targets"), (ignore, "ignore"), ([f"{base}={name}" for base, name in presets.items()], "presets"),
+        ([_setting(*s) for s in (settings or {}).items()], "settings"), (activations, "activations"),
+        (states, "states"), (importance, "importance"))]
+    args = _CalibrateArgs(
+        sizeof(_CalibrateArgs), _encoded(model, "model"), _encoded(out, "out"), _encoded(scheme, "scheme"),
+        _encoded(config, "config"), _encoded(recipe, "recipe"),
+        *(value for texts in lists for value in (texts.address, texts.count)), _FILL_EXPERTS[fill_experts],
+        pool.address, _ProgressCall(progress, pool).address, None, ctypes.addressof(missing), report.address)
+    with _one_run:
+        try:
+            call(_lib().qobs_checkpoint_calibrate, byref(args))
+        except c.Cancelled:
+            if pool.failure is not None:
+                raise pool.failure from None
+            raise
+    return {**report.take(), "missing": missing.value}
 
 
 def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> dict[str, Any]:

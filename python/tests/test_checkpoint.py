@@ -39,6 +39,15 @@ def files(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+def tensors(path):
+    """Name -> dtype, shape and bytes of each tensor of a file."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:8 + length])
+    header.pop("__metadata__", None)
+    return {n: (t["dtype"], t["shape"], raw[8 + length:][slice(*t["data_offsets"])]) for n, t in header.items()}
+
+
 def test_quantize_and_audit(model, tmp_path):
     seen = []
     report = qobs.quantize(model, tmp_path / "out", "W4A16", progress=seen.append, threads=2)
@@ -103,6 +112,23 @@ def test_refusals_of_finish_and_audit(model, tmp_path):
         qobs.finish(tmp_path / "out")
     with pytest.raises(qobs.InvalidArgumentError, match="quantization_config"):
         qobs.audit(model)
+
+
+def test_calibrate_checkpoint(model, tmp_path):
+    """The scales of quantize, byte for byte, from a directory and from its file."""
+    out, settings = tmp_path / "scales.safetensors", {"group_size": 32, "symmetric": False}
+    report = qobs.calibrate_checkpoint(model, out, "W4A16", presets="llmc.memoryless_mse", settings=settings)
+    assert report["missing"] == 0 and report["error"] < report["error_before"]
+    qobs.quantize(model, tmp_path / "quantized", "W4A16", preset="llmc.memoryless_mse", settings=settings)
+    scales, stored = tensors(out), {}
+    for file in sorted((tmp_path / "quantized").glob("*.safetensors")):
+        stored.update(tensors(file))
+    wanted = {name: value for name, value in stored.items() if name.endswith("weight_scale")}
+    assert wanted and {name: scales[name] for name in wanted} == wanted
+    report = qobs.calibrate_checkpoint(model, tmp_path / "fp8.safetensors", "FP8")
+    assert report["missing"] == len(report["layers"])
+    with pytest.raises(qobs.InvalidArgumentError, match="base name"):
+        qobs.calibrate_checkpoint(model, out, "W4A16", presets={"bias": "llmc.minmax"})
 
 
 def test_an_exception_in_progress_stops_the_run(model, tmp_path):

@@ -1,31 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Prints the table of a calibration. */
+/* Prints the table of a calibration from its report. */
+#include "calibrate_table.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibrate.h"
 #include "names.h"
-
-static void shape_text(int ndim, const int64_t *shape, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int d = 0; d < ndim && used < size; d++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? " x " : "", (long long)shape[d]);
-}
+#include "program.h"
 
 enum { WORST = 10 };
 
+static double number_of(const json_object *object, const char *key)
+{
+    const json_object *item = json_get(object, key);
+    return json_is_number(item) ? json_object_get_double(item) : (double)NAN;
+}
+
+static unsigned long long count_of(const json_object *object, const char *key)
+{
+    uint64_t count = 0;
+    json_integer(json_get(object, key), &count);
+    return count;
+}
+
+static struct label module_of(const json_object *item)
+{
+    const char *name = json_text_of(item, "module");
+    return (struct label){name, strlen(name)};
+}
+
+static bool is_searched(const json_object *report) { return json_has(report, "error"); }
+
+static bool is_optimal(const json_object *report) { return strncmp(json_text_of(report, "preset"), "qobs.", 5) == 0; }
+
 /* ---- Order ------------------------------------------------------------------------------------------------------- */
 
-/* Layers by what is bad about them: the error of a search, else the largest scale, which is the coarsest step. */
+/* An entry of the report by how bad it is: the error of a search, else the largest scale, which is the coarsest step.
+ */
 struct ranked {
-    const struct layer *layer;
+    const json_object *item;
     double badness;
+    size_t index;
     struct label name; /* of the module, as the table has it */
 };
 
@@ -34,25 +53,42 @@ static int compare_ranked(const void *a, const void *b)
     const struct ranked *x = a, *y = b;
     if (x->badness != y->badness)
         return x->badness < y->badness ? 1 : -1;
-    return (x->layer > y->layer) - (x->layer < y->layer);
+    return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Returns the layers, the worst first, to be freed. NULL: no memory. */
-static struct ranked *rank_layers(const struct calibration *c)
+static int compare_indices(const void *a, const void *b)
 {
-    const struct layers *layers = &c->layers;
-    struct ranked *ranked = malloc((layers->count + 1) * sizeof *ranked);
-    for (size_t i = 0; ranked && i < layers->count; i++) {
-        const struct layer *l = &layers->items[i];
-        const double badness = c->bases.observers[BASE_WEIGHT].searches ? l->search.error : l->max_scale;
-        ranked[i] = (struct ranked){l, isnan(badness) ? (double)INFINITY : badness, {l->ref->name, l->module}};
+    const struct ranked *x = a, *y = b;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static double badness_of(const json_object *item)
+{
+    const json_object *search = json_get(item, "search");
+    const bool missing = json_has(item, "recorded") && !json_get(item, "recorded");
+    const double badness = search ? number_of(search, "error") : number_of(item, "largest_scale");
+    if (json_has(item, "base"))
+        return missing ? (double)INFINITY : isnan(badness) ? -1 : badness; /* nothing is worse than nothing recorded */
+    return isnan(badness) ? (double)INFINITY : badness;
+}
+
+/* Returns the entries, the worst first, to be freed. NULL: no memory. */
+static struct ranked *rank(const json_object *items)
+{
+    struct ranked *ranked = malloc((json_count(items) + 1) * sizeof *ranked);
+    size_t n = 0;
+    json_each(item, items)
+    {
+        if (ranked)
+            ranked[n] = (struct ranked){item.value, badness_of(item.value), n, module_of(item.value)};
+        n++;
     }
-    if (ranked && layers->count > 0)
-        qsort(ranked, layers->count, sizeof *ranked, compare_ranked);
+    if (ranked && n > 0)
+        qsort(ranked, n, sizeof *ranked, compare_ranked);
     return ranked;
 }
 
-/* Fits the names of the first `shown` layers. */
+/* Fits the names of the first `shown` entries. */
 static int fit_ranked(struct ranked *ranked, size_t shown, int others, bool all)
 {
     struct label *names = malloc((shown + 1) * sizeof *names);
@@ -69,90 +105,77 @@ static int fit_ranked(struct ranked *ranked, size_t shown, int others, bool all)
 
 /* ---- Table ------------------------------------------------------------------------------------------------------- */
 
+static void print_nonfinite(const json_object *item)
+{
+    const unsigned long long nan = count_of(item, "nan"), inf = count_of(item, "inf");
+    if (nan + inf > 0)
+        printf("\n  %llu NaN, %llu infinite", nan, inf);
+    printf("\n");
+}
+
+static const char *shape_text(const json_object *shape, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    json_each(item, shape)
+    {
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%lld", used ? " x " : "",
+                                     (long long)json_object_get_int64(item.value));
+    }
+    return text;
+}
+
 static void print_weights(struct ranked *ranked, size_t shown, bool all)
 {
     const int width = fit_ranked(ranked, shown, 45, all);
     printf("%-*s  %-13s %-5s %11s %11s\n", width, "module", "weight", "dtype", "smallest", "largest");
     for (size_t i = 0; i < shown; i++) {
-        const struct layer *l = ranked[i].layer;
-        char weight[96], module[MAX_NAME + 1];
-        shape_text(l->ref->ndim, l->ref->shape, weight, sizeof weight);
-        printf("%-*s  %-13s %-5s %11.5g %11.5g", width, clean_name(ranked[i].name, width, module), weight,
-               l->ref->dtype, l->min_scale, l->max_scale);
-        if (l->counts.nan + l->counts.inf > 0)
-            printf("\n  %llu NaN, %llu infinite", (unsigned long long)l->counts.nan, (unsigned long long)l->counts.inf);
-        printf("\n");
+        const json_object *l = ranked[i].item;
+        char shape[96], module[MAX_NAME + 1];
+        printf("%-*s  %-13s %-5s %11.5g %11.5g", width, clean_name(ranked[i].name, width, module),
+               shape_text(json_get(l, "shape"), shape, sizeof shape), json_text_of(l, "dtype"),
+               number_of(l, "smallest_scale"), number_of(l, "largest_scale"));
+        print_nonfinite(l);
     }
-}
-
-/* Prints how much was done, how long it took, and what was found. */
-static void print_summary(const struct calibration *c, size_t shown)
-{
-    const struct layers *layers = &c->layers;
-    const bool zero_points = c->bases.observers[BASE_WEIGHT].zero_points;
-    const double megabytes = (double)layers->bytes * 1e-6;
-    int64_t qparams = 0;
-    uint64_t nan = 0, inf = 0;
-    size_t nonfinite_layers = 0;
-    for (size_t i = 0; i < layers->count; i++) {
-        const struct layer *l = &layers->items[i];
-        qparams += l->qparams;
-        nan += l->counts.nan;
-        inf += l->counts.inf;
-        nonfinite_layers += l->counts.nan + l->counts.inf > 0;
-    }
-    if (shown < layers->count)
-        printf("... %zu more layers; --table lists all\n", layers->count - shown);
-    printf("%zu layers, %.1f MB, %lld scales%s, %s with %s", layers->count, megabytes, (long long)qparams,
-           zero_points ? " and zero points" : "", c->scheme->name, c->bases.observers[BASE_WEIGHT].preset);
-    if (c->seconds >= 0.05) /* a shorter time is mostly that of opening files */
-        printf("\n%.1f s, %.0f MB/s", c->seconds, megabytes / c->seconds);
-    printf("\n-> %s\n", c->out);
-    if (layers->skipped)
-        printf("%zu selected weights were left out: their dtype cannot be observed\n", layers->skipped);
-    if (nonfinite_layers)
-        printf("%zu layers hold %llu NaN and %llu infinite weights\n", nonfinite_layers, (unsigned long long)nan,
-               (unsigned long long)inf);
 }
 
 /* Returns the median of the chosen candidates. Qparams that chose none are not counted. */
-static int median_candidate(const struct layer *l)
+static int median_candidate(const json_object *candidates)
 {
     uint64_t all = 0, below = 0;
     int step = 0;
-    for (int i = 0; i < l->search.steps; i++)
-        all += l->candidates[i];
-    while (step < l->search.steps && (below += l->candidates[step]) * 2 < all)
+    json_each(item, candidates) all += json_object_get_uint64(item.value);
+    json_each(item, candidates)
+    {
+        if ((below += json_object_get_uint64(item.value)) * 2 >= all)
+            break;
         step++;
+    }
     return step;
 }
 
 static double change(double before, double after) { return before > 0 ? 100 * (after - before) / before : 0; }
 
 /* Prints the errors before and after the search. */
-static void print_searches(const struct calibration *c, struct ranked *ranked, size_t shown, bool all)
+static void print_searches(const json_object *report, struct ranked *ranked, size_t shown, bool all)
 {
-    double before = 0, after = 0;
-    for (size_t i = 0; i < c->layers.count; i++) {
-        before += ranked[i].layer->search.error_before;
-        after += ranked[i].layer->search.error;
-    }
-    const bool optimal = c->bases.observers[BASE_WEIGHT].optimal;
+    const double before = number_of(report, "error_before"), after = number_of(report, "error");
+    const bool optimal = is_optimal(report);
     const int width = fit_ranked(ranked, shown, optimal ? 36 : 46, all);
     printf("%-*s  %12s %12s %8s", width, "module", "error before", "after", "change");
     printf(optimal ? "\n" : " %9s\n", "candidate");
     for (size_t i = 0; i < shown; i++) {
-        const struct layer *l = ranked[i].layer;
+        const json_object *search = json_get(ranked[i].item, "search");
+        const double first = number_of(search, "error_before"), last = number_of(search, "error");
         char module[MAX_NAME + 1];
-        printf("%-*s  %12.6g %12.6g %7.1f%%", width, clean_name(ranked[i].name, width, module), l->search.error_before,
-               l->search.error, change(l->search.error_before, l->search.error));
-        if (!optimal)
-            printf(" %4d/%4d", median_candidate(l), l->search.steps);
-        if (l->search.fallback)
-            printf("\n  unweighted: %s", l->search.fallback);
-        if (l->counts.nan + l->counts.inf > 0)
-            printf("\n  %llu NaN, %llu infinite", (unsigned long long)l->counts.nan, (unsigned long long)l->counts.inf);
-        printf("\n");
+        printf("%-*s  %12.6g %12.6g %7.1f%%", width, clean_name(ranked[i].name, width, module), first, last,
+               change(first, last));
+        if (json_has(search, "candidates"))
+            printf(" %4d/%4llu", median_candidate(json_get(search, "candidates")), count_of(search, "steps"));
+        if (json_has(search, "fallback"))
+            printf("\n  unweighted: %s", json_text_of(search, "fallback"));
+        print_nonfinite(ranked[i].item);
     }
     printf("%-*s  %12.6g %12.6g %7.1f%%\n", width, "total", before, after, change(before, after));
     if (optimal)
@@ -160,152 +183,145 @@ static void print_searches(const struct calibration *c, struct ranked *ranked, s
                "model's quality\n");
 }
 
-static void print_target(const struct target *t, const struct stream *s, struct label name, int width)
+/* Prints how much was done, how long it took, and what was found. */
+static void print_summary(const json_object *report, size_t count, size_t shown)
+{
+    const double megabytes = number_of(report, "bytes") * 1e-6, seconds = number_of(report, "seconds");
+    unsigned long long scales = 0, nan = 0, inf = 0, nonfinite = 0;
+    json_each(item, json_get(report, "layers"))
+    {
+        unsigned long long qparams = 1;
+        json_each(size, json_get(item.value, "scale_shape")) qparams *= json_object_get_uint64(size.value);
+        const unsigned long long nans = count_of(item.value, "nan"), infs = count_of(item.value, "inf");
+        scales += qparams;
+        nan += nans;
+        inf += infs;
+        nonfinite += nans + infs > 0;
+    }
+    if (shown < count)
+        printf("... %zu more layers; --table lists all\n", count - shown);
+    printf("%zu layers, %.1f MB, %llu scales%s, %s with %s", count, megabytes, scales,
+           json_is_true(json_get(report, "zero_points")) ? " and zero points" : "", json_text_of(report, "scheme"),
+           json_text_of(report, "preset"));
+    if (seconds >= 0.05) /* a shorter time is mostly that of opening files */
+        printf("\n%.1f s, %.0f MB/s", seconds, megabytes / seconds);
+    printf("\n-> %s\n", json_text_of(report, "output"));
+    if (count_of(report, "skipped") > 0)
+        printf("%llu selected weights were left out: their dtype cannot be observed\n", count_of(report, "skipped"));
+    if (nonfinite > 0)
+        printf("%llu layers hold %llu NaN and %llu infinite weights\n", nonfinite, nan, inf);
+}
+
+/* ---- Activations ------------------------------------------------------------------------------------------------- */
+
+static void print_target(const struct ranked *r, int width)
 {
     char module[MAX_NAME + 1];
-    printf("%-*s  %-6s ", width, clean_name(name, width, module), base_names[t->base]);
-    if (!s) {
+    printf("%-*s  %-6s ", width, clean_name(r->name, width, module), json_text_of(r->item, "base"));
+    if (!json_get(r->item, "recorded")) {
         printf("not recorded\n");
         return;
     }
-    const struct result *scale = stream_result(s, "scale"), *global = stream_result(s, "global_scale");
-    double min = NAN, max = NAN;
-    if (scale)
-        result_min_max(scale, &min, &max);
-    printf("%7llu", (unsigned long long)s->counts.batches);
-    if (scale)
-        printf(" %11.5g %11.5g", min, max);
+    printf("%7llu", count_of(r->item, "batches"));
+    if (json_has(r->item, "smallest_scale"))
+        printf(" %11.5g %11.5g", number_of(r->item, "smallest_scale"), number_of(r->item, "largest_scale"));
     else
         printf(" %11s %11s", "dynamic", "dynamic");
-    if (global)
-        printf(" %11.5g", result_value(global, 0));
-    if (s->counts.nan + s->counts.inf > 0)
-        printf("\n  %llu NaN, %llu infinite", (unsigned long long)s->counts.nan, (unsigned long long)s->counts.inf);
-    printf("\n");
+    if (json_has(r->item, "global_scale"))
+        printf(" %11.5g", number_of(r->item, "global_scale"));
+    print_nonfinite(r->item);
 }
 
-static void print_inputs_summary(const struct calibration *c)
+static int print_targets(const json_object *modules, bool all)
 {
-    const struct base_observer *o = &c->bases.observers[BASE_INPUT];
-    const char *const scheme = c->scheme->name;
-    if (o->needs == NEEDS_DYNAMIC)
-        printf("inputs: %s makes their scales while the model runs\n", scheme);
-    else if (o->needs == NEEDS_NOTHING && c->activations.recordings.count > 0)
+    const size_t count = json_count(modules), shown = all || count < WORST ? count : WORST;
+    struct ranked *ranked = rank(modules);
+    bool global = false;
+    if (!ranked)
+        return print_error(EXIT_SYSTEM, "no memory for the table");
+    qsort(ranked, shown, sizeof *ranked, compare_indices); /* the worst in the order of the model */
+    for (size_t i = 0; i < count; i++)
+        global |= json_has(ranked[i].item, "global_scale");
+    printf("\n");
+    const int width = fit_ranked(ranked, shown, 52, all);
+    printf("%-*s  %-6s %7s %11s %11s%s\n", width, "module", "base", "batches", "smallest", "largest",
+           global ? "      global" : "");
+    for (size_t i = 0; i < shown; i++)
+        print_target(&ranked[i], width);
+    if (shown < count)
+        printf("... %zu more; --table lists all\n", count - shown);
+    free(ranked);
+    return EXIT_OK;
+}
+
+static int print_activations(const json_object *activations, bool all)
+{
+    const json_object *modules = json_get(activations, "modules");
+    const int code = json_count(modules) > 0 ? print_targets(modules, all) : EXIT_OK;
+    json_each(base, json_get(activations, "bases"))
+    {
+        const unsigned long long count = count_of(base.value, "modules");
+        printf("%s: %llu of %llu modules recorded, %s\n", base.key, count - count_of(base.value, "missing"), count,
+               json_text_of(base.value, "preset"));
+    }
+    const char *first = json_text_of(activations, "first_unused");
+    char name[MAX_NAME + 1];
+    if (*first)
+        printf("%llu recorded tensors were not needed, the first is\n'%s'\n", count_of(activations, "unused"),
+               clean_name((struct label){first, strlen(first)}, MAX_NAME, name));
+    return code;
+}
+
+static void print_inputs(const json_object *report)
+{
+    const char *inputs = json_text_of(report, "inputs");
+    if (strcmp(inputs, "dynamic") == 0)
+        printf("inputs: %s makes their scales while the model runs\n", json_text_of(report, "scheme"));
+    else if (strcmp(inputs, "none") == 0 && json_has(report, "activations"))
         printf("inputs: are not quantized, no scales are written\n");
 }
 
-static double badness_of(const struct activations *a, size_t index)
+int calibrate_print(const json_object *report, bool all)
 {
-    const struct stream *s = target_stream(a, &a->targets[index]);
-    const struct result *scale = s ? stream_result(s, "scale") : NULL;
-    double min, max = -1;
-    if (scale)
-        result_min_max(scale, &min, &max);
-    return s ? max : (double)INFINITY; /* nothing is worse than nothing recorded */
-}
-
-/* Returns true if fewer than WORST targets are worse than this one. */
-static bool is_among_worst(const struct activations *a, size_t index)
-{
-    const double badness = badness_of(a, index);
-    size_t worse = 0;
-    for (size_t i = 0; i < a->target_count && worse < WORST; i++) {
-        const double other = badness_of(a, i);
-        worse += other > badness || (other == badness && i < index);
-    }
-    return worse < WORST;
-}
-
-static int print_targets(const struct calibration *c, bool all)
-{
-    const struct activations *a = &c->activations;
-    size_t *chosen = malloc(a->target_count * sizeof *chosen), shown = 0;
-    struct label *names = malloc(a->target_count * sizeof *names);
-    for (size_t i = 0; chosen && names && i < a->target_count; i++)
-        if (all || is_among_worst(a, i)) {
-            names[shown] = (struct label){a->targets[i].module, a->targets[i].length};
-            chosen[shown++] = i;
-        }
-    if (chosen && names) {
-        printf("\n");
-        const int width = fit_names(names, shown, 52, all);
-        printf("%-*s  %-6s %7s %11s %11s%s\n", width, "module", "base", "batches", "smallest", "largest",
-               c->bases.observers[BASE_INPUT].global_scales ? "      global" : "");
-        for (size_t i = 0; i < shown; i++)
-            print_target(&a->targets[chosen[i]], target_stream(a, &a->targets[chosen[i]]), names[i], width);
-        if (shown < a->target_count)
-            printf("... %zu more; --table lists all\n", a->target_count - shown);
-    }
-    const int code = chosen && names ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for the table");
-    free(chosen);
-    free(names);
-    return code;
-}
-
-static int print_activations(const struct calibration *c, bool all)
-{
-    const struct activations *a = &c->activations;
-    const struct tensor_ref *first;
-    const int code = a->target_count > 0 ? print_targets(c, all) : EXIT_OK;
-    for (enum base b = BASE_INPUT; b < BASES; b++) {
-        const struct base_counts t = activations_count(&c->activations, b);
-        if (t.modules > 0)
-            printf("%s: %zu of %zu modules recorded, %s\n", base_names[b], t.modules - t.missing, t.modules,
-                   c->bases.observers[b].preset);
-    }
-    const size_t unused = recordings_unused(&a->recordings, &first);
-    if (unused > 0) {
-        char name[MAX_NAME + 1];
-        printf("%zu recorded tensors were not needed, the first is\n'%s'\n", unused,
-               clean_name((struct label){first->name, strlen(first->name)}, MAX_NAME, name));
-    }
-    return code;
-}
-
-int calibration_print(const struct calibration *c, bool all)
-{
-    struct ranked *ranked = rank_layers(c);
+    const json_object *layers = json_get(report, "layers"), *activations = json_get(report, "activations");
+    const size_t count = json_count(layers), shown = all || count < WORST ? count : WORST;
+    struct ranked *ranked = rank(layers);
     if (!ranked)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    const bool searches = c->bases.observers[BASE_WEIGHT].searches;
-    const size_t shown = all || c->layers.count < WORST ? c->layers.count : WORST;
-    if (shown < c->layers.count)
-        printf("the %d layers with the largest %s:\n", WORST, searches ? "errors" : "scales");
-    if (searches)
-        print_searches(c, ranked, shown, all);
+    if (shown < count)
+        printf("the %d layers with the largest %s:\n", WORST, is_searched(report) ? "errors" : "scales");
+    if (is_searched(report))
+        print_searches(report, ranked, shown, all);
     else
         print_weights(ranked, shown, all);
-    print_summary(c, shown);
-    print_inputs_summary(c);
     free(ranked);
-    return c->activations.recordings.count > 0 ? print_activations(c, all) : EXIT_OK;
+    print_summary(report, count, shown);
+    print_inputs(report);
+    return activations ? print_activations(activations, all) : EXIT_OK;
 }
 
-/* True if the scheme stores scales of inputs and nothing was recorded. */
-static bool lacks_activations(const struct calibration *c)
+bool calibrate_warn(const json_object *report)
 {
-    return c->bases.observers[BASE_INPUT].needs >= NEEDS_GLOBAL_SCALE && c->activations.recordings.count == 0;
-}
-
-bool calibration_warn(const struct calibration *c)
-{
+    const json_object *activations = json_get(report, "activations");
+    const char *inputs = json_text_of(report, "inputs");
     bool complete = true;
-    if (lacks_activations(c)) {
+    if (!activations && (strcmp(inputs, "static") == 0 || strcmp(inputs, "global_scale") == 0)) {
         print_warning("%s needs <module>.input_%sscale, which takes recorded --activations: the scales of weights "
                       "alone are written (--preset input=none if no others are wanted)",
-                      c->scheme->name, c->bases.observers[BASE_INPUT].needs == NEEDS_GLOBAL_SCALE ? "global_" : "");
+                      json_text_of(report, "scheme"), strcmp(inputs, "static") == 0 ? "" : "global_");
         complete = false;
     }
-    for (enum base b = BASE_INPUT; b < BASES; b++) {
-        const struct base_counts t = activations_count(&c->activations, b);
+    json_each(base, json_get(activations, "bases"))
+    {
+        const unsigned long long missing = count_of(base.value, "missing");
+        const char *first = json_text_of(base.value, "first_missing");
         char name[MAX_NAME + 1];
-        if (t.missing > 0) {
-            print_warning("%s: not recorded for %zu of %zu modules, whose scales are missing: '%.200s'%s",
-                          base_names[b], t.missing, t.modules,
-                          clean_name((struct label){t.first_missing->module, t.first_missing->length}, MAX_NAME, name),
-                          t.missing > 1 ? " and others" : "");
-            complete = false;
-        }
+        if (missing == 0)
+            continue;
+        print_warning("%s: not recorded for %llu of %llu modules, whose scales are missing: '%s'%s", base.key, missing,
+                      count_of(base.value, "modules"), clean_name((struct label){first, strlen(first)}, MAX_NAME, name),
+                      missing > 1 ? " and others" : "");
+        complete = false;
     }
     return complete;
 }

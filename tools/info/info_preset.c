@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibrate/scheme.h"
 #include "commands.h"
 #include "info/info.h"
 #include "program.h"
@@ -135,7 +134,6 @@ static int list_values(const char *preset, const char *key)
 
 static int list_named(const char *kind, const char *name)
 {
-    const bool of_calibrate = name && strcmp(name, "calibrate") == 0;
     if (strcmp(kind, "commands") == 0)
         for (size_t i = 0; command_at(i); i++)
             puts(command_at(i)->name);
@@ -146,10 +144,7 @@ static int list_named(const char *kind, const char *name)
         for (size_t i = 0; i < qobs_isa_count(); i++)
             if (qobs_isa_usable(i))
                 puts(qobs_isa_name(i));
-    } else if (strcmp(kind, "schemes") == 0 && of_calibrate)
-        for (int i = 0; scheme_at(i); i++)
-            puts(scheme_at(i)->name);
-    else if (strcmp(kind, "schemes") == 0)
+    } else if (strcmp(kind, "schemes") == 0)
         for (size_t i = 0; quant_scheme_name(i, NULL); i++)
             puts(quant_scheme_name(i, NULL));
     else if (strcmp(kind, "options") == 0 && name) {

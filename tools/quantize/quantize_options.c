@@ -11,7 +11,7 @@
 
 #include "commands.h"
 #include "program.h"
-#include "schemes/quant_config.h"
+#include "schemes.h"
 #include "suggest.h"
 
 static int set_compat(void *options, const char *name)
@@ -25,14 +25,7 @@ static int set_compat(void *options, const char *name)
 
 static int set_fill(void *options, const char *name)
 {
-    static const char *const names[] = {
-        [QOBS_FILL_REFUSE] = "refuse", [QOBS_FILL_MAX] = "max", [QOBS_FILL_MEDIAN] = "median"};
-    for (int i = QOBS_FILL_REFUSE; i <= QOBS_FILL_MEDIAN; i++)
-        if (strcmp(name, names[i]) == 0) {
-            ((struct quantize_options *)options)->args.fill_experts = (qobs_fill_experts)i;
-            return EXIT_OK;
-        }
-    return print_error(EXIT_USAGE, "--fill-experts: is '%s', allowed are refuse, max and median", name);
+    return fill_experts_option(name, &((struct quantize_options *)options)->args.fill_experts);
 }
 
 /* Parses "I/N". */
@@ -204,16 +197,6 @@ int quantize_options_parse(struct quantize_options *o, int argc, char **argv, bo
     return EXIT_OK;
 }
 
-static void print_schemes(void)
-{
-    const char *summary;
-    printf("schemes:\n");
-    for (size_t i = 0; quant_scheme_name(i, &summary); i++) {
-        const int column = printf("  %-12s ", quant_scheme_name(i, NULL));
-        print_wrapped(summary, column, 15);
-    }
-}
-
 const struct command command_quantize = {
     .name = "quantize",
     .run = quantize_run,
@@ -231,20 +214,6 @@ const struct command command_quantize = {
     .print_more = print_schemes};
 
 /* ---- Errors ------------------------------------------------------------------------------------------------------ */
-
-static const char *scheme_name(const void *context, size_t index)
-{
-    (void)context;
-    return quant_scheme_name(index, NULL);
-}
-
-static bool is_preset(const char *name)
-{
-    for (size_t i = 0; qobs_preset_name(i); i++)
-        if (strcmp(qobs_preset_name(i), name) == 0)
-            return true;
-    return false;
-}
 
 /* Returns true and prints the error if a setting is one that the observer does not know. */
 static bool print_setting_error(const struct quantize_options *o, const qobs_error *error)

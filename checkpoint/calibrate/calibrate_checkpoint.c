@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs_checkpoint_calibrate: the steps of quantize with one file of scales in place of a model. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "calibrate/calibration.h"
+#include "files/output_place.h"
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
+
+static int add_metadata(struct calibration *c, const char *key, const char *value, struct fail *f)
+{
+    return st_writer_metadata(&c->writer, key, value, f) == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
+}
+
+/* Writes the settings of a group's observer to the metadata, as qobs_config_parse reads them. */
+static int add_settings(struct calibration *c, const struct group_plan *plan, struct fail *f)
+{
+    char key[256];
+    size_t size = 0;
+    qobs_config_text(plan->config, NULL, 0, &size, NULL);
+    char *text = malloc(size + 1);
+    if (!text || qobs_config_text(plan->config, text, size, NULL, NULL) != QOBS_OK) {
+        free(text);
+        return NO_MEMORY(f, "the settings");
+    }
+    const bool one = c->run.config.group_count == 1;
+    snprintf(key, sizeof key, one ? "settings" : "settings.%.200s", plan->group->name);
+    const int status = add_metadata(c, key, text, f);
+    free(text);
+    return status;
+}
+
+/* Declares the tensors of the layout and creates the file. */
+static int begin(struct calibration *c, struct fail *f)
+{
+    const struct output_layout *layout = &c->run.layout;
+    const char *scheme = c->args->scheme   ? c->run.config.groups[0].name
+                         : c->args->config ? c->args->config
+                                           : c->args->recipe;
+    RETURN_IF_NOT_OK(add_metadata(c, "format", "pt", f));
+    RETURN_IF_NOT_OK(add_metadata(c, "qobs_version", qobs_version(), f));
+    RETURN_IF_NOT_OK(add_metadata(c, "scheme", c->args->scheme ? c->args->scheme : scheme, f));
+    RETURN_IF_NOT_OK(add_metadata(c, "preset", base_preset(&c->bases, BASE_WEIGHT), f));
+    for (size_t i = 0; i < c->run.config.group_count; i++)
+        RETURN_IF_NOT_OK(add_settings(c, &c->run.plans[i], f));
+    for (size_t i = 0; i < layout->count; i++) {
+        const struct output_tensor *t = &layout->tensors[i];
+        if (st_writer_add(&c->writer, t->name, t->dtype, t->ndim, t->shape, f) != 0)
+            return failure_status(f);
+    }
+    return st_writer_begin(&c->writer, c->args->out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+}
+
+/* Returns true if the path exists and is the file `name` below `root`. */
+static bool is_file(const struct stat *file, const char *root, const char *name)
+{
+    struct stat status;
+    char *path = name ? output_place_join(root, name) : NULL;
+    const bool same =
+        path && stat(path, &status) == 0 && status.st_dev == file->st_dev && status.st_ino == file->st_ino;
+    free(path);
+    return same;
+}
+
+/* Fails if the output would replace a file of the model or of the recordings. */
+static int check_out(const struct calibration *c, struct fail *f)
+{
+    const struct model *m = &c->run.model;
+    const struct recordings *const all[] = {&c->run.activations.sources.recordings, &c->run.importance.recordings};
+    struct stat out;
+    if (stat(c->args->out, &out) != 0)
+        return QOBS_OK;
+    bool same = is_file(&out, m->tree.root, m->index) || is_file(&out, m->tree.root, m->config_path);
+    for (size_t i = 0; i < m->shard_count; i++)
+        same |= is_file(&out, m->tree.root, m->shards[i].path);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < all[k]->count; i++)
+            same |= is_file(&out, ".", all[k]->items[i].set->path);
+    return same ? INVALID(f, "out: %s: is an input; another name is needed", c->args->out) : QOBS_OK;
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+
+static int check_chosen(const struct calibration *c, struct fail *f)
+{
+    const struct weights *all = &c->run.weights;
+    for (size_t i = 0; i < all->count; i++)
+        if (all->items[i].reason == WEIGHT_TAKEN)
+            return QOBS_OK;
+    return INVALID(f,
+                   "targets: %s holds %zu tensors, but none that is selected and can be observed; a target is a whole "
+                   "name, or re: and a pattern that matches from the start, such as 're:.*q_proj'",
+                   c->args->model, all->count);
+}
+
+static int run_steps(struct calibration *c, struct fail *f)
+{
+    struct quantize_run *run = &c->run;
+    bool requested[ACTIVATION_KINDS];
+    RETURN_IF_NOT_OK(bases_read(&c->bases, c->args, f));
+    c->quantize.preset = c->bases.items[BASE_WEIGHT].preset;
+    c->quantize.settings = c->bases.items[BASE_WEIGHT].settings;
+    c->quantize.setting_count = c->bases.items[BASE_WEIGHT].setting_count;
+    RETURN_IF_NOT_OK(run_read_config(run, f));
+    RETURN_IF_NOT_OK(bases_apply(&c->bases, &run->config, f));
+    for (size_t k = 0; k < ACTIVATION_KINDS; k++)
+        requested[k] = c->bases.items[k].requested;
+    RETURN_IF_NOT_OK(run_open(run, requested, f));
+    RETURN_IF_NOT_OK(check_chosen(c, f));
+    RETURN_IF_NOT_OK(check_out(c, f));
+    RETURN_IF_NOT_OK(run_prepare(run, f));
+    RETURN_IF_NOT_OK(begin(c, f));
+    const double start = seconds_now();
+    RETURN_IF_NOT_OK(run_tensors(run, f));
+    c->seconds = seconds_now() - start;
+    return st_writer_finish(&c->writer, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+}
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static int check_args(const qobs_checkpoint_calibrate_args *a, struct fail *f)
+{
+    if (!a)
+        return INVALID(f, "args: is NULL");
+    if (a->struct_size != sizeof *a)
+        return INVALID(f, "args: struct_size is %zu, allowed is %zu", a->struct_size, sizeof *a);
+    if (!a->model || !a->out)
+        return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
+    const struct {
+        const char *name;
+        const char *const *items;
+        size_t count;
+    } lists[] = {{"targets", a->targets, a->target_count},
+                 {"ignore", a->ignore, a->ignore_count},
+                 {"presets", a->presets, a->preset_count},
+                 {"settings", a->settings, a->setting_count},
+                 {"states", a->states, a->state_count},
+                 {"activations", a->activations, a->activation_count},
+                 {"importance", a->importance, a->importance_count}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (!lists[i].items && lists[i].count > 0)
+            return INVALID(f, "%s: is NULL, but its count is %zu", lists[i].name, lists[i].count);
+        for (size_t k = 0; k < lists[i].count; k++)
+            if (!lists[i].items[k])
+                return INVALID(f, "%s: [%zu] is NULL", lists[i].name, k);
+    }
+    if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
+        return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
+    return check_runtime(a->runtime, f);
+}
+
+/* The arguments of the run; presets and settings of weights follow when they are parsed. */
+static qobs_checkpoint_quantize_args arguments_of_run(const qobs_checkpoint_calibrate_args *a)
+{
+    return (qobs_checkpoint_quantize_args){.struct_size = sizeof(qobs_checkpoint_quantize_args),
+                                           .model = a->model,
+                                           .out = a->out,
+                                           .scheme = a->scheme,
+                                           .config = a->config,
+                                           .recipe = a->recipe,
+                                           .targets = a->targets,
+                                           .target_count = a->target_count,
+                                           .ignore = a->ignore,
+                                           .ignore_count = a->ignore_count,
+                                           .activations = a->activations,
+                                           .activation_count = a->activation_count,
+                                           .states = a->states,
+                                           .state_count = a->state_count,
+                                           .importance = a->importance,
+                                           .importance_count = a->importance_count,
+                                           .allow_mixed_sets = true, /* nothing is loaded */
+                                           .fill_experts = a->fill_experts,
+                                           .runtime = a->runtime,
+                                           .progress = a->progress,
+                                           .context = a->context};
+}
+
+static int calibrate(struct calibration *c, struct fail *f)
+{
+    c->quantize = arguments_of_run(c->args);
+    c->run.args = &c->quantize;
+    c->run.contents = CONTENTS_SCALES;
+    c->run.scales = &c->writer;
+    pthread_mutex_init(&c->run.lock, NULL);
+    int status = run_steps(c, f);
+    if (status == QOBS_OK && c->args->missing) {
+        *c->args->missing = 0;
+        for (enum activation_kind k = ACTIVATION_INPUT; k < ACTIVATION_KINDS; k++)
+            *c->args->missing += count_kind(c, k).missing;
+    }
+    if (status == QOBS_OK && c->args->report)
+        *c->args->report = calibration_report(c);
+    pthread_mutex_destroy(&c->run.lock);
+    run_free(&c->run);
+    bases_free(&c->bases);
+    st_writer_abort(&c->writer);
+    return status;
+}
+
+int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_error *error)
+{
+    struct fail f = {.message = ""};
+    int status = check_args(args, &f);
+    struct calibration *c = status == QOBS_OK ? calloc(1, sizeof *c) : NULL;
+    if (status == QOBS_OK && !c)
+        status = NO_MEMORY(&f, "a calibration");
+    if (status == QOBS_OK) {
+        c->args = args;
+        status = calibrate(c, &f);
+    }
+    free(c);
+    if (error) {
+        error->status = status;
+        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
+                 status == QOBS_OK ? "" : f.message);
+    }
+    return status;
+}
