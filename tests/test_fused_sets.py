@@ -19,7 +19,8 @@ from test_quantize_command import write
 QOBS = os.path.abspath(sys.argv[1])
 
 # (model_type, parent, members), as packed_modules_mapping of the models of vLLM 0.32 has them.
-SETS = [("llama", "model.layers.0.self_attn", "q_proj k_proj v_proj"), ("llama", "model.layers.0.mlp", "gate_proj up_proj"),
+SETS = [("llama", "model.layers.0.self_attn", "q_proj k_proj v_proj"),
+        ("llama", "model.layers.0.mlp", "gate_proj up_proj"),
         ("lfm2", "model.layers.0.feed_forward", "w1 w3"),
         ("qwen3_5", "model.layers.0.linear_attn", "in_proj_qkv in_proj_z"),
         ("qwen3_5", "model.layers.0.linear_attn", "in_proj_b in_proj_a"),
@@ -106,7 +107,8 @@ def test_scales_of_tensors():
 
 W4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
 LAYERS = [f"model.layers.{i}.{m}" for i in range(2) for m in
-          ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj")]
+          ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
+           "mlp.up_proj")]
 
 
 def test_sets_of_several_schemes():
@@ -118,7 +120,8 @@ def test_sets_of_several_schemes():
     for words in ("model.layers.0.self_attn", "q_proj (not quantized)", "k_proj (config_group_0)", "2 sets",
                   "'re:.*(k_proj|q_proj|v_proj)$'", "--allow-mixed-sets"):
         check(words in run.stderr, f"the message has {words}", run.stderr)
-    for what, options in (("one target", [*g32, "--targets", "re:.*gate_proj"]), ("one layer", [*g32, "--ignore", LAYERS[2]])):
+    for what, options in (("one target", [*g32, "--targets", "re:.*gate_proj"]),
+                          ("one layer", [*g32, "--ignore", LAYERS[2]])):
         equal(quantize(*options).returncode, 2, what)
     for what, options in (("whole sets ignored", [*g32, "--ignore", "re:.*(k_proj|q_proj|v_proj)$"]),
                           ("o_proj ignored", [*g32, "--ignore", "re:.*o_proj"]),
@@ -136,13 +139,15 @@ def test_sets_of_a_configuration():
 
     def groups(first, second, *options):
         write("config", json.dumps({"config_groups": {
-            "a": {"targets": ["re:.*q_proj"], "weights": first}, "b": {"targets": ["Linear"], "weights": second}}}).encode())
+            "a": {"targets": ["re:.*q_proj"], "weights": first},
+            "b": {"targets": ["Linear"], "weights": second}}}).encode())
         return quantize("--config", "config", "--quiet", *options)
 
     run = groups({**W4, "num_bits": 8}, W4)
     check(run.returncode == 2 and "q_proj (a)" in run.stderr and "k_proj (b)" in run.stderr, "two schemes", run.stderr)
     equal(groups({**W4, "num_bits": 8}, W4, "--allow-mixed-sets").returncode, 0, "--allow-mixed-sets")
-    equal(groups({**W4, "observer": "memoryless_mse"}, W4).returncode, 0, "two groups with one scheme, another observer")
+    equal(groups({**W4, "observer": "memoryless_mse"}, W4).returncode, 0,
+          "two groups with one scheme, another observer")
 
 
 if __name__ == "__main__":

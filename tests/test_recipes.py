@@ -131,9 +131,11 @@ def test_bytes_of_both_modes():
 
 
 # Scheme: (where vLLM 0.32 runs it, the version of compressed-tensors that transformers needs, kernels for CPUs).
-RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.18", False), "W8A16": ("on GPUs", None, False),
+RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.18", False),
+            "W8A16": ("on GPUs", None, False),
             "W8A8": ("on CPUs and GPUs", None, True), "W6A8": ("on GPUs", "0.18", False),
-            "W4AFP8": ("on GPUs of compute capability 9.0", None, False), "FP8_DYNAMIC": ("on CPUs and GPUs", None, True),
+            "W4AFP8": ("on GPUs of compute capability 9.0", None, False),
+            "FP8_DYNAMIC": ("on CPUs and GPUs", None, True),
             "NVFP4A16": ("on GPUs", None, False), "MXFP4": ("on GPUs", None, False), "MXFP8": ("on GPUs", None, False)}
 
 
@@ -148,7 +150,8 @@ def test_runtimes():
         check(f"{scheme}: vLLM 0.32 {vllm};" in run.stdout, f"the summary of {scheme}", run.stdout)
         equal("no runtime has kernels for it on CPUs" in run.stdout, not cpu, f"{scheme}: kernels for CPUs")
     shutil.rmtree("out")
-    equal(quantize("--scheme", "W8A8", "--set", "symmetric=false", "--set", "format=int-quantized").returncode, 0, "zero points")
+    equal(quantize("--scheme", "W8A8", "--set", "symmetric=false", "--set", "format=int-quantized").returncode, 0,
+          "zero points")
 
 
 def test_columns_that_do_not_divide():
@@ -159,7 +162,8 @@ def test_columns_that_do_not_divide():
     shutil.rmtree("in")
     make_model("in", layers=1, width=72)
     run = quantize("--scheme", "W4A16")
-    check(run.returncode == 2 and "--ignore" in run.stderr and "--set" not in run.stderr, "no group size fits", run.stderr)
+    check(run.returncode == 2 and "--ignore" in run.stderr and "--set" not in run.stderr, "no group size fits",
+          run.stderr)
 
 
 def test_formats_that_are_given():
@@ -195,10 +199,12 @@ def test_formats_that_are_given():
 
 OBSERVERS = {
     "weight_observer": ("QuantizationModifier: {scheme: W4A16, weight_observer: memoryless_mse}\n", "memoryless_mse"),
-    "an observer of weights": ("QuantizationModifier: {scheme: W4A16, observer: {weights: mse, input: mse}}\n", "memoryless_mse"),
+    "an observer of weights": (
+        "QuantizationModifier: {scheme: W4A16, observer: {weights: mse, input: mse}}\n", "memoryless_mse"),
     "observers of groups": (json.dumps({"QuantizationModifier": {"weight_observer": "memoryless_mse", "config_groups": {
         "g": {"targets": ["Linear"], "weights": {**W4, "observer": "static_minmax"}}}}}), "memoryless_mse"),
-    "an observer of inputs that are not quantized": ("QuantizationModifier: {scheme: W4A16, input_observer: mse}\n", None)}
+    "an observer of inputs that are not quantized": (
+        "QuantizationModifier: {scheme: W4A16, input_observer: mse}\n", None)}
 
 
 def test_observers():
@@ -208,19 +214,21 @@ def test_observers():
         equal(run.returncode, 0, f"{what} {run.stderr}")
         group, = config()["config_groups"].values()
         equal(group["weights"]["observer"], wanted, what)
-    equal(as_recipe("QuantizationModifier: {scheme: FP8_DYNAMIC, input_observer: mse}\n").returncode, 0, "dynamic inputs")
+    equal(as_recipe("QuantizationModifier: {scheme: FP8_DYNAMIC, input_observer: mse}\n").returncode, 0,
+          "dynamic inputs")
     group, = config()["config_groups"].values()
     equal(group["input_activations"]["observer"], None, "dynamic inputs have no observer")
     run = as_recipe("QuantizationModifier: {scheme: W4A16, bypass_divisibility_checks: false, start: null}\n")
     equal((run.returncode, run.stderr), (0, ""), "checks that are not left out")
     run = as_recipe("QuantizationModifier: {scheme: W4A16, bypass_divisibility_checks: true, end: 1.0}\n")
-    check(run.returncode == 0 and "bypass_divisibility_checks" in run.stderr and "end" in run.stderr, "notes", run.stderr)
+    check(run.returncode == 0 and "bypass_divisibility_checks" in run.stderr and "end" in run.stderr, "notes",
+          run.stderr)
 
 
 def test_cache_alone():
     make_model("in", layers=1)
-    states = {f"model.layers.0.self_attn.{n}_states": ("F32", [1, 2, 3, 4], cli.pack("F32", [float(i) for i in range(24)]))
-              for n in "kv"}
+    numbers = cli.pack("F32", [float(i) for i in range(24)])
+    states = {f"model.layers.0.self_attn.{n}_states": ("F32", [1, 2, 3, 4], numbers) for n in "kv"}
     write("acts.safetensors", cli.st_bytes(states))
     scheme = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
     text = json.dumps({"QuantizationModifier": {"kv_cache_scheme": scheme}})
@@ -232,7 +240,8 @@ def test_cache_alone():
     equal(sorted(k for k in after if k.endswith("_scale")),
           [f"model.layers.0.self_attn.{n}_scale" for n in "kv"], "the scales of keys and values")
     written = config()
-    equal((written["config_groups"], written["format"], written["kv_cache_scheme"]["num_bits"]), ({}, "dense", 8), "the scheme")
+    equal((written["config_groups"], written["format"], written["kv_cache_scheme"]["num_bits"]), ({}, "dense", 8),
+          "the scheme")
     equal(cli.run("audit", "out").returncode, 0, "the audit")
     write("recipe", b"QuantizationModifier: {scheme: W4A16, kv_cache_scheme: " + json.dumps(scheme).encode() + b"}")
     equal(quantize("--recipe", "recipe", "--activations", "acts.safetensors").returncode, 0, "a scheme and a cache")
@@ -240,8 +249,10 @@ def test_cache_alone():
 
 
 REFUSED = [
-    ("observers twice", "QuantizationModifier: {scheme: W4A16, weight_observer: mse, observer: {input: mse}}\n", ["observer"]),
-    ("an observer of nothing", "QuantizationModifier: {scheme: W4A16, observer: {queries: mse}}\n", ["queries", "weights"]),
+    ("observers twice",
+     "QuantizationModifier: {scheme: W4A16, weight_observer: mse, observer: {input: mse}}\n", ["observer"]),
+    ("an observer of nothing",
+     "QuantizationModifier: {scheme: W4A16, observer: {queries: mse}}\n", ["queries", "weights"]),
     ("an observer that is no text", "QuantizationModifier: {scheme: W4A16, weight_observer: 3}\n", ["weights"]),
     ("no modifier", "a: 1\n", ["QuantizationModifier"]),
     ("a list of members", "QuantizationModifier:\n  - a\n", ["no mapping"]),
