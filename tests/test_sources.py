@@ -146,6 +146,9 @@ def test_modelopt_file():
     shutil.rmtree("in")
     make("in", {f"{Q}.weight": tensor([128, 128], 1)}, quantization={"group_size": 64, "bits": 4})
     refused("MLX", quantize("in", "-o", "out"), 2, "quant_method")
+    make("in", {f"{Q}.weight": tensor([128, 128], 1)}, audio_config={"quantization": {"dimension": 8}})
+    run("a codec's quantization")
+    equal(json.loads(cli.read("out/config.json"))["audio_config"], {"quantization": {"dimension": 8}}, "it stays")
 
 
 def test_attention_scales():

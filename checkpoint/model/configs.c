@@ -15,7 +15,7 @@ static const char *const language_keys[] = {
     "text_config",    "llm_config",     "language_config", "language_model_config",
     "thinker_config", "decoder_config", "decoder"};
 
-/* Keys of a description of the quantization; the last one is ModelOpt's and MLX's. */
+/* Keys of a description of the quantization; the last one is that of ModelOpt, MLX and params.json. */
 static const char *const quantization_keys[] = {"quantization_config", "compression_config", "quantization"};
 
 static bool is_one_of(const char *key, const char *const *keys, size_t count)
@@ -107,10 +107,21 @@ const char *model_config_type(const struct model_config *config)
     return json_is_string(type) ? json_text(type) : NULL;
 }
 
+/* Returns the description under one of the keys; NULL: none. Codecs of audio have a "quantization" of their own. */
+static const json_object *find_description(const struct model_config *config, const char *key)
+{
+    static const char *const members[] = {"quant_algo", "quant_method", "bits", "qformat_weight"};
+    const json_object *item = json_get(config->object, key);
+    bool known = strcmp(key, "quantization") != 0;
+    for (size_t i = 0; !known && i < sizeof members / sizeof *members; i++)
+        known = json_has(item, members[i]);
+    return known ? item : NULL;
+}
+
 const json_object *model_config_quantization(const struct model_config *config)
 {
     for (size_t i = 0; i < sizeof quantization_keys / sizeof *quantization_keys; i++) {
-        const json_object *item = json_get(config->object, quantization_keys[i]);
+        const json_object *item = find_description(config, quantization_keys[i]);
         const json_object *inner = json_get(item, "quantization_config"); /* of older files */
         if (item)
             return inner ? inner : item;
@@ -122,5 +133,6 @@ void model_remove_quantizations(struct model *model)
 {
     for (size_t i = 0; i < model->config_count; i++)
         for (size_t k = 0; k < sizeof quantization_keys / sizeof *quantization_keys; k++)
-            json_object_object_del(model->configs[i].object, quantization_keys[k]);
+            if (find_description(&model->configs[i], quantization_keys[k]))
+                json_object_object_del(model->configs[i].object, quantization_keys[k]);
 }
