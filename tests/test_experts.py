@@ -255,6 +255,11 @@ def test_ignored():
     m = Model()
     for what, tensors in (("rows", m.joined(False)), ("columns", m.joined(True)), ("one by one", m.one_by_one())):
         kept(f"{what}, ignored", tensors, [f"{EXPERTS}.0.gate_proj"], "--ignore", "re:.*experts.*")
+    at = "model.layers.0.feed_forward.experts"
+    llama4 = {n.replace(EXPERTS, at): t for n, t in m.joined(True).items()}
+    for entry in ("re:.*experts.*", at):
+        kept("Llama 4, ignored", llama4, [f"{at}.{e}.{n}_proj" for e in range(E) for n in ("gate", "up", "down")],
+             "--ignore", entry, wanted=m.one_by_one(at), model_type="llama4_text")
     for entry in (EXPERTS, f"{EXPERTS}.gate_up_proj"):
         make("in", m.joined(False))
         run = quantize("in", "out", "--ignore", entry)

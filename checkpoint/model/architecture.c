@@ -211,7 +211,7 @@ enum module_kind architecture_kind(const struct architectures *found, const char
 enum module_kind architecture_kind_of_experts(const struct architectures *found, const char *name, size_t length)
 {
     const size_t begin = last_component(name, length), parent = begin > 0 ? begin - 1 : 0;
-    for (enum module_kind k = MODULE_EXPERTS; k <= MODULE_STACKED_EXPERTS; k++)
+    for (enum module_kind k = MODULE_EXPERTS; k < MODULE_KINDS; k++)
         for (size_t i = 0; i < found->count; i++) {
             const char *list = found->rows[i]->names[k];
             if (match_list(name, length, list) > 0 || match_list(name, parent, list) > 0)

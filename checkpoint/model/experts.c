@@ -366,12 +366,19 @@ int experts_check_layers(const struct weights *weights, struct fail *f)
     return QOBS_OK;
 }
 
-int experts_join(struct weights *weights, struct fail *f)
+static bool stays_split(const struct architectures *found, const struct weight *w)
+{
+    const char *source = w->source->stored->name;
+    return w->reason == WEIGHT_TAKEN ||
+           architecture_kind_of_experts(found, source, module_length(source)) == MODULE_SINGLE_EXPERTS;
+}
+
+int experts_join(struct weights *weights, const struct architectures *found, struct fail *f)
 {
     size_t kept = 0;
     for (size_t i = 0; i < weights->count; i++) {
         struct weight *w = &weights->items[i];
-        if (w->experts != EXPERTS_OF_ONE || w->reason == WEIGHT_TAKEN) {
+        if (w->experts != EXPERTS_OF_ONE || stays_split(found, w)) {
             weights->items[kept++] = *w;
             continue;
         }

@@ -44,8 +44,8 @@ size_t experts_layer(const char *module, size_t length, size_t *number);
 /* Fails if a layer of experts is quantized in part or with two groups, which no runtime loads. */
 int experts_check_layers(const struct weights *weights, struct fail *f);
 
-/* Makes tensors whose experts all stay unquantized whole again, under their own names. */
-int experts_join(struct weights *weights, struct fail *f);
+/* Makes tensors whose experts all stay unquantized whole again, under their own names, but MODULE_SINGLE_EXPERTS. */
+int experts_join(struct weights *weights, const struct architectures *found, struct fail *f);
 
 /* Writes name `index` that a loader may give to the experts of a tensor that stays whole, such as
  * "model.layers.0.mlp.experts.0.gate_proj", and the pattern for `ignore` that covers it in every layer, or in this one.

@@ -162,7 +162,7 @@ int choose_weights(struct weights *weights, const struct architectures *architec
     if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
         status = experts_check_layers(weights, f);
     if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
-        status = experts_join(weights, f);
+        status = experts_join(weights, architectures, f);
     release(&c);
     return status;
 }
@@ -282,9 +282,9 @@ static int list_weights(const struct choice *c, const struct weights *weights, s
         const struct weight *w = &weights->items[i];
         if (w->reason == WEIGHT_TAKEN)
             continue;
-        if (w->experts != EXPERTS_ABSENT && w->reason != WEIGHT_NOT_A_WEIGHT)
+        if (w->experts > EXPERTS_OF_ONE && w->reason != WEIGHT_NOT_A_WEIGHT)
             RETURN_IF_NOT_OK(list_experts(c, weights, w, config, f));
-        else if (w->experts == EXPERTS_ABSENT && w->ndim == 2)
+        else if (w->experts <= EXPERTS_OF_ONE && w->ndim == 2)
             RETURN_IF_NOT_OK(list_weight(c, weights, w, count, config, f));
     }
     return QOBS_OK;

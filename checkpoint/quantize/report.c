@@ -138,7 +138,7 @@ static void add_expert_warning(json_object *warnings, const struct quantize_run 
             w->experts == EXPERTS_OF_ONE
                 ? architecture_kind_of_experts(&run->architectures, source, module_length(source))
                 : MODULE_LINEAR;
-        if (kind == MODULE_LINEAR)
+        if (kind != MODULE_EXPERTS && kind != MODULE_STACKED_EXPERTS)
             continue;
         snprintf(text, sizeof text, "%.300s: split into '%.100s' and others, which %s", source, w->name,
                  kind == MODULE_EXPERTS ? "no runtime loads" : "vLLM loads and transformers does not");
