@@ -19,7 +19,7 @@ This page is made of the reports of tests (`scripts/models.py`). Each model is s
 ## vLLM and transformers
 
 Models of vLLM {vllm} on the CPU and of transformers {transformers}, quantized to W4A16, in three files. KL: the divergence of a
-client in bfloat16 from the stored numbers in float32; noise: the same of the model before. `tests/clients.py` runs them; a client
+client in bfloat16 from the stored numbers in float32; noise: the same of unquantized numbers. `tests/clients.py` runs them; a client
 is right if its KL is at most twice the noise, or 0.0005. vLLM's CPU platform has no kernel for quantized experts: vLLM's loader
 reads them, plain torch runs them.
 

@@ -138,7 +138,10 @@ def write_dense(out, dense):
     for name in sorted(os.listdir(out)):
         for key, value in (load_file(f"{out}/{name}") if name.endswith(".safetensors") else {}).items():
             module, _, part = key.rpartition(".")
-            (modules.setdefault(module, {}) if part.startswith("weight") else plain)[part if part.startswith("weight") else key] = value
+            if part.startswith("weight"):
+                modules.setdefault(module, {})[part] = value
+            else:
+                plain[key] = value
     for module, parts in modules.items():
         quantized = "weight_scale" in parts
         plain.update({f"{module}.weight": dequantize(parts)} if quantized else {f"{module}.{p}": v for p, v in parts.items()})
