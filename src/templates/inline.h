@@ -7,7 +7,8 @@
 #include "base/sanitized.h"
 
 /* Vector kernels are inlined once for each combination of constants. The scalar kernels are the reference: one
- * function with flags at run time compiles in a tenth of the time and gives the same bits. */
+ * function with flags at run time gives the same bits and compiles in a sixth (search.c) to half (quantize.c) of the
+ * time of gcc 12. */
 #ifdef QOBS_REFERENCE_KERNELS
 #define ALWAYS_INLINE static inline
 #else
