@@ -9,6 +9,7 @@ Reads src/, include/, checkpoint/ and tools/, and scripts. Prints each violation
 "N passed, N failed", one for each rule. With --report it prints the violations by rule and always succeeds. The rules:
 
   order     a file includes from its own folder, a folder below it in LAYERS, the public headers and the system only
+  checkpoint  a file of checkpoint/ includes from its own folder and those below it in CHECKPOINT
   loose     src/ holds folders and meson.build
   folders   a folder of src/ has no folders within
   names     no two files have one name, but for instruction sets
@@ -33,6 +34,7 @@ with open(SLOTS, encoding="utf-8") as slots:
 # From the ground up. A file may include from every folder before its own.
 LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "flatten", "reduce", "histogram", "measure", "formula",
           "range", "grid", "optimal", "find", "config", "check", "observer", "results", "api"]
+CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 CLIENTS = ["checkpoint", "tools"]
 KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}
@@ -144,6 +146,21 @@ def check_order(tree):
                 yield f"{where}: {own} is below {other}"
             elif other in [*ISAS, "templates"] and own not in [*ISAS, "templates"]:
                 yield f"{where}: only instruction sets include from {other}"
+
+
+def check_checkpoint(tree):
+    """The same for the folders of checkpoint/."""
+    for path in tree.includes:
+        parts = path.split("/")
+        if parts[0] != "checkpoint":
+            continue
+        if parts[1] not in CHECKPOINT:
+            yield f"{path}: checkpoint/{parts[1]} is no folder of CHECKPOINT"
+            continue
+        for line, name, target, _ in tree.includes[path]:
+            other = target.split("/")[1] if target and target.startswith("checkpoint/") else parts[1]
+            if other not in CHECKPOINT or CHECKPOINT.index(other) > CHECKPOINT.index(parts[1]):
+                yield f"{path}:{line}: includes {name}: {parts[1]} is below {other}"
 
 
 def check_loose(tree):
@@ -287,8 +304,8 @@ def check_settings(tree):
                 yield f"{path}:{line_of(code, m.start())}: {m[0]} below config/"
 
 
-RULES = {"order": check_order, "loose": check_loose, "folders": check_folders, "names": check_names, "tags": check_tags,
-         "cycles": check_cycles, "columns": check_columns, "tools": check_tools, "words": check_words,
+RULES = {"order": check_order, "checkpoint": check_checkpoint, "loose": check_loose, "folders": check_folders,
+         "names": check_names, "tags": check_tags, "cycles": check_cycles, "columns": check_columns, "tools": check_tools, "words": check_words,
          "settings": check_settings}
 
 

@@ -66,6 +66,15 @@ class Layers(unittest.TestCase):
         for word in words:
             self.assertIn(word, found[rule][0])
 
+    def test_checkpoint(self):
+        self.write("checkpoint/model/a.c", '#include "files/a.h"\n')
+        self.write("checkpoint/files/a.h", "\n")
+        self.assertEqual(layers.violations(self.folder.name)["checkpoint"], [])
+        self.add("checkpoint/files/a.h", '#include "model/b.h"\n')
+        self.write("checkpoint/model/b.h", "\n")
+        self.write("checkpoint/other/c.c", "\n")
+        self.assertEqual(len(layers.violations(self.folder.name)["checkpoint"]), 2)
+
     def test_good(self):
         self.assertEqual({name: [] for name in layers.RULES}, layers.violations(self.folder.name))
 
@@ -151,8 +160,8 @@ class Layers(unittest.TestCase):
         self.expect("tools", "tools/qobs.c:4", "plan/plan.h")
 
     def test_checkpoint_looks_inside(self):
-        self.write("checkpoint/model.c", '#include "plan/plan.h"\n')
-        self.expect("tools", "checkpoint/model.c:1", "plan/plan.h")
+        self.write("checkpoint/model/model.c", '#include "plan/plan.h"\n')
+        self.expect("tools", "checkpoint/model/model.c:1", "plan/plan.h")
 
     def test_word(self):
         self.add("src/plan/plan.c", "/* Desk and desktop. */\nint on_desk, desk_of;\n")
