@@ -79,6 +79,20 @@ def log_probabilities(path, tokens, dtype):
         return model(torch.from_numpy(tokens)).logits.float().log_softmax(-1)[:, :-1]
 
 
+def stack_experts(source, dense):
+    """Puts experts back into one tensor, [experts, columns, rows], if the source has them so: loaders of plain files
+    need it."""
+    names = {n for n in json.load(open(f"{source}/model.safetensors.index.json", encoding="utf-8"))["weight_map"]}
+    tensors = load_file(f"{dense}/model.safetensors")
+    for name in [n for n in names if n.endswith("experts.gate_up_proj") and n not in tensors]:
+        prefix = name.removesuffix("gate_up_proj")
+        count = sum(n.startswith(prefix) and n.endswith(".up_proj.weight") for n in tensors)
+        gate, up, down = (torch.stack([tensors.pop(f"{prefix}{e}.{p}_proj.weight").T for e in range(count)])
+                          for p in ("gate", "up", "down"))
+        tensors |= {name: torch.cat([gate, up], -1), prefix + "down_proj": down.contiguous()}
+    save_file(tensors, f"{dense}/model.safetensors", {"format": "pt"})
+
+
 def divergence(a, b):
     return ((a.exp() * (a - b)).sum(-1)).mean().item()
 
@@ -89,6 +103,7 @@ def judge(name, config, options, work, tokens):
     row = {"model": name, "class": config.model_type}
     subprocess.run([options.qobs, "quantize", path, "--scheme", "W4A16", "-o", path + "-q", "--quiet"], check=True)
     row["quantized"] = write_dense(path + "-q", path + "-dense")
+    stack_experts(path, path + "-dense")
     np.save(f"{work}/tokens.npy", tokens)
     run = subprocess.run([options.vllm, os.path.join(os.path.dirname(__file__), "clients_vllm.py"), f"{work}/tokens.npy",
                           path, path + "-dense", path + "-q"], capture_output=True, text=True)
