@@ -115,7 +115,7 @@ void audit_check_experts(struct audit *audit)
         int64_t number = 0;
         const char *projection = NULL;
         const size_t prefix = m ? parse(m->name, &number, &projection) : 0;
-        if (first && (prefix != layer.prefix || strncmp(first->name, m->name, prefix) != 0)) {
+        if (first && (!m || prefix != layer.prefix || strncmp(first->name, m->name, prefix) != 0)) {
             check_layer(audit, &layer, first);
             first = NULL;
         }

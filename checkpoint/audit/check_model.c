@@ -83,7 +83,7 @@ static void check_matrix(struct audit *audit, const struct audit_module *m, cons
 void audit_check_sizes(struct audit *audit)
 {
     struct decoder_shape rows[] = {
-#define ROW(name, row_count, column_count) {.module = name, .size = {row_count, column_count}},
+#define ROW(name, row_count, column_count) {.module = (name), .size = {(row_count), (column_count)}},
         DECODER_SHAPES(ROW)
 #undef ROW
     };
@@ -164,6 +164,7 @@ void audit_check_heads(struct audit *audit, const struct audit_targets *targets)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         ignored |= audit_ignores(targets, names[i], strlen(names[i]));
     if (group && !present && has_table(audit) && !ignored && is_tied(audit))
-        audit_find(audit, NULL, "lm_head shares its weight with the embeddings, but the configuration claims it: "
-                                "it is not in ignore");
+        audit_find(audit, NULL,
+                   "lm_head shares its weight with the embeddings, but the configuration claims it: "
+                   "it is not in ignore");
 }

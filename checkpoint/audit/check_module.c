@@ -56,12 +56,12 @@ static bool find_shape(struct audit *audit, struct audit_module *m, const struct
     const struct quant_args *a = &m->group->weights;
     static const int64_t two[1] = {2};
     if (m->codes->ndim != 2) {
-        audit_find(audit, m, "%s has %d dimensions, expected 2", s->codes, m->codes->ndim);
+        audit_find(audit, m, "%s has %d dimensions, expected 2", s->format->codes, m->codes->ndim);
         return false;
     }
     m->rows = m->codes->shape[0];
     m->columns = m->codes->shape[1];
-    if (m->group->format == QUANT_PACK) {
+    if (s->format->has_shape) {
         int64_t shape[2];
         if (!check_part(audit, m, "weight_shape", m->shape, "I64 I32", 1, two))
             return false;
@@ -79,8 +79,8 @@ static bool find_shape(struct audit *audit, struct audit_module *m, const struct
             return false;
         }
         m->columns = shape[1];
-    } else if (strcmp(s->codes, "weight_packed") == 0) {
-        m->columns *= 2;
+    } else if (s->format->word_bits > 0) {
+        m->columns = m->columns * s->format->word_bits / a->num_bits;
     }
     return true;
 }
@@ -101,9 +101,9 @@ static bool check_parts(struct audit *audit, struct audit_module *m)
     }
     const int64_t matrix[2] = {m->rows, m->columns};
     const int ndim = scale_shape(a, matrix, shape);
-    bool sound = check_part(audit, m, s.codes, m->codes, s.codes_dtype, 2, m->codes->shape);
-    sound &=
-        check_part(audit, m, "weight_scale", m->scale, s.scale_dtype ? s.scale_dtype : "BF16 F16 F32", ndim, shape);
+    bool sound = check_part(audit, m, s.format->codes, m->codes, s.codes_dtype, 2, m->codes->shape);
+    sound &= check_part(audit, m, "weight_scale", m->scale,
+                        s.format->stored_scale ? s.format->stored_scale : "BF16 F16 F32", ndim, shape);
     if (s.packed_zero_points)
         shape[0] = (shape[0] * a->num_bits + 31) / 32;
     if (s.zero_point_dtype)
@@ -202,8 +202,8 @@ static int unpack(const struct audit_module *m, int64_t first, int64_t rows, uns
     const struct quant_args *a = &m->group->weights;
     const size_t row = (size_t)((m->codes->end - m->codes->begin) / (uint64_t)m->rows);
     const unsigned char *from = (const unsigned char *)m->codes->data + row * (size_t)first;
-    if (m->group->format != QUANT_PACK && m->group->format != QUANT_MXFP4_PACK &&
-        m->group->format != QUANT_NVFP4_PACK) {
+    const int word_bits = quant_format_row(m->group->format)->word_bits;
+    if (word_bits == 0) {
         memcpy(codes, from, row * (size_t)rows);
         return QOBS_OK;
     }
@@ -213,7 +213,7 @@ static int unpack(const struct audit_module *m, int64_t first, int64_t rows, uns
                                  .dim = 1,
                                  .rows = rows,
                                  .columns = m->columns,
-                                 .word_bits = integers ? 32 : 8,
+                                 .word_bits = word_bits,
                                  .offset = integers ? 1 << (a->num_bits - 1) : 0,
                                  .codes = codes,
                                  .codes_size = (size_t)(rows * m->columns),
@@ -226,8 +226,8 @@ static int unpack(const struct audit_module *m, int64_t first, int64_t rows, uns
 static void measure_codes(struct audit_module *m, const unsigned char *codes, size_t n)
 {
     const struct quant_args *a = &m->group->weights;
-    const int mask = a->num_bits == 8 ? 0x7f : 7;
-    m->range = a->type == QUANT_INT ? (1 << (a->num_bits - 1)) - 1 : a->num_bits == 8 ? 126 : 7;
+    const int mask = (1 << (a->num_bits - 1)) - 1;
+    m->range = mask - (a->type == QUANT_FLOAT && a->num_bits == E4M3_BITS); /* the last code of e4m3 is NaN */
     for (size_t i = 0; i < n; i++) {
         const int value = a->type == QUANT_INT ? abs((signed char)codes[i]) : codes[i] & mask;
         m->used = value > m->used && value <= m->range + 1 ? value : m->used;

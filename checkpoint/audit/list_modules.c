@@ -178,10 +178,10 @@ static void check_names(struct audit *audit)
         while (k < audit->model.count && strcmp(audit->model.tensors[k].stored->name, m->name) < 0)
             k++;
         for (size_t t = k; t < audit->model.count; t++) {
-            const char *name = audit->model.tensors[t].stored->name, *part = name + m->length;
+            const char *name = audit->model.tensors[t].stored->name, *part = name + m->length + 1;
             if (strncmp(name, m->name, m->length) != 0)
                 break;
-            if (*part++ == '.' && !strchr(part, '.') && !audit_is_one_of(part, known) &&
+            if (name[m->length] == '.' && !strchr(part, '.') && !audit_is_one_of(part, known) &&
                 (strncmp(part, "weight", 6) == 0 || strncmp(part, "input_", 6) == 0 ||
                  strncmp(part, "output_", 7) == 0 || audit_is_one_of(part, "qweight qzeros scales g_idx")))
                 audit_find(audit, m, "has %s, which no loader of %s reads", part,

@@ -41,7 +41,8 @@ static void put_text(struct buffer *b, const char *text) { put(b, text, strlen(t
 static void put_unit(struct buffer *b, unsigned unit)
 {
     char text[8];
-    put(b, text, (size_t)snprintf(text, sizeof text, "\\u%04x", unit));
+    snprintf(text, sizeof text, "\\u%04x", unit);
+    put_text(b, text);
 }
 
 /* Writes one code point beyond ASCII, in two UTF-16 units if it needs them. */

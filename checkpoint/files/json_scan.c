@@ -125,8 +125,11 @@ static const char *scan_number(struct scan *s)
         s->at++;
     else if (!scan_digits(s))
         return syntax_error;
-    if (s->text[s->at] == '.' && (s->at++, !scan_digits(s)))
-        return syntax_error;
+    if (s->text[s->at] == '.') {
+        s->at++;
+        if (!scan_digits(s))
+            return syntax_error;
+    }
     if (s->text[s->at] == 'e' || s->text[s->at] == 'E') {
         s->at++;
         if (s->text[s->at] == '+' || s->text[s->at] == '-')
@@ -142,7 +145,7 @@ static const char *scan_value(struct scan *s, int depth);
 /* Scans what is between brackets. */
 static const char *scan_members(struct scan *s, bool object, int depth)
 {
-    const char end = object ? '}' : ']';
+    const unsigned char end = object ? '}' : ']';
     if (depth > JSON_MAX_DEPTH)
         return "more than 32 levels deep";
     s->at++;
@@ -166,7 +169,7 @@ static const char *scan_members(struct scan *s, bool object, int depth)
         if (problem)
             return problem;
         skip_space(s);
-        const char c = (char)s->text[s->at];
+        const unsigned char c = s->text[s->at];
         if (c != ',' && c != end)
             return syntax_error;
         s->at++;

@@ -39,12 +39,12 @@ static bool is_quantization_key(const char *key)
 static int add(struct model *m, const char *path, json_object *object, int rank, struct fail *f)
 {
     struct model_config *grown = realloc(m->configs, (m->config_count + 1) * sizeof *grown);
-    m->configs = grown ? grown : m->configs;
-    char *copy = strdup(path);
-    if (!grown || !copy) {
-        free(copy);
+    if (!grown)
         return NO_MEMORY(f, "the configurations");
-    }
+    m->configs = grown;
+    char *copy = strdup(path);
+    if (!copy)
+        return NO_MEMORY(f, "the configurations");
     m->configs[m->config_count++] = (struct model_config){.path = copy, .object = object, .rank = rank};
     return QOBS_OK;
 }

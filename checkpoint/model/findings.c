@@ -16,9 +16,11 @@ bool findings_add(struct findings *findings, const char *module, const char *for
     vsnprintf(text, sizeof text, format, values);
     make_printable(text);
     struct finding *grown = realloc(findings->items, (findings->count + 1) * sizeof *grown);
-    findings->items = grown ? grown : findings->items;
+    if (!grown)
+        return false;
+    findings->items = grown;
     const struct finding finding = {.module = strdup(module), .text = strdup(text)};
-    if (grown && finding.module && finding.text) {
+    if (finding.module && finding.text) {
         grown[findings->count++] = finding;
         return true;
     }

@@ -15,29 +15,18 @@
 struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents)
 {
     const struct quant_args *w = &group->weights;
-    const bool asymmetric = !w->symmetric, packed = group->format == QUANT_PACK;
-    struct group_storage s = {.codes = "weight", .codes_dtype = w->type == QUANT_INT ? "I8" : "F8_E4M3"};
-    switch (group->format) {
-    case QUANT_PACK:
-        s.codes = "weight_packed";
-        s.codes_dtype = "I32";
-        break;
-    case QUANT_MXFP4_PACK:
-    case QUANT_NVFP4_PACK:
-        s.codes = "weight_packed";
-        s.codes_dtype = "U8";
-        s.scale_dtype = group->format == QUANT_MXFP4_PACK ? "U8" : "F8_E4M3";
-        break;
-    case QUANT_MXFP8:
-        s.scale_dtype = "U8";
-        break;
-    default:
-        break;
-    }
-    s.packed_zero_points = contents == CONTENTS_MODEL && asymmetric && packed &&
-                           (w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL);
-    s.zero_point_dtype = !asymmetric ? NULL : s.packed_zero_points ? "I32" : w->type == QUANT_INT ? "I8" : "F8_E4M3";
-    return s;
+    const struct quant_format_row *row = quant_format_row(group->format);
+    const char *element = w->type == QUANT_INT ? "I8" : "F8_E4M3";
+    const bool by_row = w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL;
+    const bool packed_zero_points = contents == CONTENTS_MODEL && !w->symmetric && row->word_bits == 32 && by_row;
+    return (struct group_storage){.format = row,
+                                  .codes_dtype = row->word_bits == 32  ? "I32"
+                                                 : row->word_bits == 8 ? "U8"
+                                                                       : element,
+                                  .packed_zero_points = packed_zero_points,
+                                  .zero_point_dtype = w->symmetric         ? NULL
+                                                      : packed_zero_points ? "I32"
+                                                                           : element};
 }
 
 bool shares_scale(const struct quant_args *args, qobs_compat compat)
@@ -109,7 +98,7 @@ static int64_t fitting_group(const struct builder *b, size_t group)
 {
     const struct quant_group *g = &b->config->groups[group];
     int64_t size = 16;
-    if (g->weights.type == QUANT_FLOAT && g->format != QUANT_NAIVE && g->format != QUANT_FLOAT_QUANTIZED)
+    if (quant_format_row(g->format)->group_size > 0)
         return 0;
     while (2 * size < g->weights.group_size)
         size *= 2;
@@ -135,7 +124,7 @@ static int check_shape(const struct builder *b, const struct weight *w, struct f
         return INVALID(f, "tensor '%.100s': %" PRId64 " columns, groups of %" PRId64 ": %s--ignore '%.*s'", w->name,
                        w->shape[1], a->group_size, setting, w->module > 100 ? 100 : (int)w->module, w->name);
     }
-    if (a->type == QUANT_FLOAT && a->num_bits == 4 && w->shape[1] % 2 != 0)
+    if (quant_format_row(group->format)->word_bits == 8 && w->shape[1] * a->num_bits % 8 != 0)
         return INVALID(f, "tensor '%.200s': has %" PRId64 " columns; an even number is needed. --ignore leaves it out",
                        w->name, w->shape[1]);
     return QOBS_OK;
@@ -151,21 +140,19 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     static const int64_t one[1] = {1}, two[1] = {2};
     int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
     RETURN_IF_NOT_OK(check_shape(b, w, f));
-    if (group->format == QUANT_PACK)
-        codes[1] = (codes[1] * a->num_bits + 31) / 32;
-    else if (strcmp(s.codes, "weight_packed") == 0)
-        codes[1] /= 2;
+    if (s.format->word_bits > 0)
+        codes[1] = (codes[1] * a->num_bits + s.format->word_bits - 1) / s.format->word_bits;
     const int ndim = scale_shape(a, w->shape, scale);
     if (b->contents == CONTENTS_MODEL)
-        RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.codes, s.codes_dtype, 2, codes, shard, f));
-    RETURN_IF_NOT_OK(
-        add(b, index, PART_SCALE, "weight_scale", s.scale_dtype ? s.scale_dtype : w->dtype, ndim, scale, shard, f));
+        RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.format->codes, s.codes_dtype, 2, codes, shard, f));
+    const char *scale_dtype = s.format->stored_scale ? s.format->stored_scale : w->dtype;
+    RETURN_IF_NOT_OK(add(b, index, PART_SCALE, "weight_scale", scale_dtype, ndim, scale, shard, f));
     if (s.packed_zero_points)
         scale[0] = (scale[0] * a->num_bits + 31) / 32;
     if (s.zero_point_dtype)
         RETURN_IF_NOT_OK(
             add(b, index, PART_ZERO_POINT, "weight_zero_point", s.zero_point_dtype, ndim, scale, shard, f));
-    if (group->format == QUANT_PACK && b->contents == CONTENTS_MODEL)
+    if (s.format->has_shape && b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", "I64", 1, two, shard, f));
     if (a->strategy == QUANT_TENSOR_GROUP)
         RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, "weight_global_scale", "F32", 1, one, shard, f));

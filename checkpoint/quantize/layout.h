@@ -46,9 +46,8 @@ struct output_shard {
 
 /* How the weights of a group are stored. */
 struct group_storage {
-    const char *codes; /* "weight" or "weight_packed" */
+    const struct quant_format_row *format;
     const char *codes_dtype;
-    const char *scale_dtype;      /* NULL: that of the weight */
     bool packed_zero_points;      /* in words along the rows */
     const char *zero_point_dtype; /* NULL: none */
 };

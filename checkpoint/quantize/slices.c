@@ -342,8 +342,9 @@ static int write_codes(struct quantize_run *run, const struct rows *r, struct ro
     const struct quant_args *a = &job->plan->group->weights;
     const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
     const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
-    const bool pack = strcmp(job->plan->storage.codes, "weight_packed") == 0;
-    const bool in_one_pass = pack && a->num_bits == 4 && job->weight->shape[1] % 8 == 0;
+    const int word_bits = job->plan->storage.format->word_bits;
+    const bool pack = word_bits > 0; /* qobs_quantize packs pairs of codes itself */
+    const bool in_one_pass = pack && 2 * a->num_bits == 8 && job->weight->shape[1] % 8 == 0;
     const size_t count = (size_t)(s->count * job->weight->shape[1]), size_of_codes = in_one_pass ? count / 2 : count;
     qobs_error error = {0};
     void *codes = workspace_reserve(work, WORK_CODES, size_of_codes);
@@ -373,7 +374,7 @@ static int write_codes(struct quantize_run *run, const struct rows *r, struct ro
                                      .dim = 1,
                                      .rows = s->count,
                                      .columns = job->weight->shape[1],
-                                     .word_bits = a->type == QUANT_INT ? 32 : 8,
+                                     .word_bits = word_bits,
                                      .offset = a->type == QUANT_INT ? 1 << (a->num_bits - 1) : 0,
                                      .codes = codes,
                                      .codes_size = count,
@@ -444,7 +445,8 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
         RETURN_IF_NOT_OK(
             run_put(run, job, PART_ZERO_POINT, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f));
     }
-    const size_t size = stored_scales(q->scale, q->scale_dtype, (size_t)q->count, storage->scale_dtype, stored);
+    const size_t size =
+        stored_scales(q->scale, q->scale_dtype, (size_t)q->count, storage->format->stored_scale, stored);
     return run_put(run, job, PART_SCALE, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f);
 }
 

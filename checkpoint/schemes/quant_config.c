@@ -223,97 +223,33 @@ int quant_config_read(struct quant_config *config, const char *path, struct fail
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
 
-const char *quant_format_name(enum quant_format format)
-{
-    static const char *const names[] = {[QUANT_FORMAT_NONE] = NULL,
-                                        [QUANT_MXFP4_PACK] = "mxfp4-pack-quantized",
-                                        [QUANT_MXFP8] = "mxfp8-quantized",
-                                        [QUANT_NVFP4_PACK] = "nvfp4-pack-quantized",
-                                        [QUANT_INT_QUANTIZED] = "int-quantized",
-                                        [QUANT_PACK] = "pack-quantized",
-                                        [QUANT_FLOAT_QUANTIZED] = "float-quantized",
-                                        [QUANT_NAIVE] = "naive-quantized"};
-    return (size_t)format < sizeof names / sizeof *names ? names[format] : NULL;
-}
-
-/* Appends a name to a list. */
-static void list_format(char *list, size_t size, enum quant_format format)
-{
-    const size_t length = strlen(list);
-    snprintf(list + length, size - length, "%s%s", length > 0 ? ", " : "", quant_format_name(format));
-}
-
-int quant_format_find(const char *name, enum quant_format *format, const char *where, struct fail *f)
-{
-    char known[256] = "";
-    for (int i = QUANT_FORMAT_NONE + 1; quant_format_name(i); i++) {
-        if (strcmp(quant_format_name(i), name) == 0) {
-            *format = i;
-            return 0;
-        }
-        list_format(known, sizeof known, i);
-    }
-    return fail(f, "%s: format is '%.80s'; known are %s", where, name, known);
-}
-
-/* The format that compressed-tensors infers (compressors/format.py). */
-static enum quant_format infer_format(const struct quant_group *g)
-{
-    const struct quant_args *w = &g->weights;
-    const bool is_float = w->type == QUANT_FLOAT;
-    if (is_float && w->num_bits == 4 && w->group_size == 32)
-        return QUANT_MXFP4_PACK;
-    if (is_float && w->num_bits == 8 && w->group_size == 32 && w->scale_dtype == QUANT_DTYPE_UINT8)
-        return QUANT_MXFP8;
-    if (is_float && w->num_bits == 4 && w->group_size == 16)
-        return QUANT_NVFP4_PACK;
-    if (!is_float)
-        return g->has_inputs ? QUANT_INT_QUANTIZED : QUANT_PACK;
-    return g->has_inputs ? QUANT_FLOAT_QUANTIZED : QUANT_NAIVE;
-}
-
 /* The format that vLLM 0.32 loads. It takes a byte a code for symmetric W8A8 with a scale for each channel or tensor,
  * and no tensor scale packed (_get_scheme_from_parts of its compressed_tensors.py). */
 static enum quant_format loaded_format(const struct quant_group *g)
 {
     const struct quant_args *w = &g->weights;
-    const enum quant_format inferred = infer_format(g);
-    const bool bytes =
-        w->strategy == QUANT_TENSOR || (w->num_bits == 8 && w->symmetric && w->strategy == QUANT_CHANNEL);
+    const enum quant_format inferred = quant_format_infer(w, g->has_inputs);
+    const bool bytes = w->strategy == QUANT_TENSOR || (w->num_bits == quant_format_row(QUANT_INT_QUANTIZED)->bits &&
+                                                       w->symmetric && w->strategy == QUANT_CHANNEL);
     return inferred == QUANT_INT_QUANTIZED && !bytes ? QUANT_PACK : inferred;
-}
-
-static bool format_holds(enum quant_format format, const struct quant_group *g)
-{
-    const enum quant_format inferred = infer_format(g);
-    const bool is_int = g->weights.type == QUANT_INT;
-    const bool fp8 = inferred == QUANT_FLOAT_QUANTIZED || inferred == QUANT_NAIVE;
-    switch (format) {
-    case QUANT_PACK:
-    case QUANT_INT_QUANTIZED:
-        return is_int;
-    case QUANT_FLOAT_QUANTIZED:
-        return fp8;
-    case QUANT_NAIVE:
-        return is_int || fp8;
-    default:
-        return format == inferred;
-    }
 }
 
 static int finish_format(struct quant_group *g, enum quant_format of_config, qobs_compat compat, struct fail *f)
 {
     const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const enum quant_format inferred = quant_format_infer(&g->weights, g->has_inputs);
     char allowed[256] = "";
     if (g->format == QUANT_FORMAT_NONE && !compatible)
         g->format = of_config;
     if (g->format == QUANT_FORMAT_NONE)
-        g->format = compatible ? infer_format(g) : loaded_format(g);
-    if (format_holds(g->format, g))
+        g->format = compatible ? inferred : loaded_format(g);
+    if (quant_format_holds(g->format, &g->weights, inferred))
         return 0;
-    for (int i = QUANT_FORMAT_NONE + 1; quant_format_name(i); i++)
-        if (format_holds(i, g))
-            list_format(allowed, sizeof allowed, i);
+    for (int i = QUANT_FORMAT_NONE + 1; quant_format_name(i); i++) {
+        const size_t length = strlen(allowed);
+        if (quant_format_holds(i, &g->weights, inferred))
+            snprintf(allowed + length, sizeof allowed - length, "%s%s", length > 0 ? ", " : "", quant_format_name(i));
+    }
     return fail(f, "%s: format is %s, which does not hold this scheme; allowed are %s", g->name,
                 quant_format_name(g->format), allowed);
 }
@@ -347,16 +283,17 @@ static int check_weights(const struct quant_group *g, struct fail *f)
                     g->name);
     if (w->type == QUANT_INT && (w->num_bits < 2 || w->num_bits > 8))
         return fail(f, "%s: weights: num_bits is %d; integers of 2 to 8 bits are allowed", g->name, w->num_bits);
-    if (w->type == QUANT_FLOAT && w->num_bits != 4 && w->num_bits != 8)
+    if (w->type == QUANT_FLOAT && w->num_bits != E2M1_BITS && w->num_bits != E4M3_BITS)
         return fail(f, "%s: weights: num_bits is %d; floats of 4 and 8 bits are allowed", g->name, w->num_bits);
-    if (w->type == QUANT_FLOAT && w->num_bits == 4 && !w->symmetric)
+    const struct quant_format_row *row = quant_format_row(g->format);
+    const bool e2m1 = w->type == QUANT_FLOAT && w->num_bits == E2M1_BITS;
+    if (e2m1 && !w->symmetric)
         return fail(f, "%s: weights: symmetric is false; no format stores zero points of e2m1", g->name);
-    if (w->type == QUANT_FLOAT && w->num_bits == 4 && g->format != QUANT_MXFP4_PACK && g->format != QUANT_NVFP4_PACK)
+    if (e2m1 && row->group_size == 0)
         return fail(f, "%s: weights: group_size is %lld; e2m1 has groups of 16 (NVFP4) or 32 (MXFP4)", g->name,
                     (long long)w->group_size);
-    const bool nvfp4 = g->format == QUANT_NVFP4_PACK, mx = g->format == QUANT_MXFP4_PACK || g->format == QUANT_MXFP8;
-    if ((w->strategy == QUANT_TENSOR_GROUP) != nvfp4 || (nvfp4 && w->scale_dtype != QUANT_DTYPE_E4M3) ||
-        (mx && w->scale_dtype != QUANT_DTYPE_UINT8) || (!nvfp4 && !mx && w->scale_dtype != QUANT_DTYPE_NONE))
+    const bool of_row = row->group_size > 0 && row->strategy == QUANT_TENSOR_GROUP;
+    if ((w->strategy == QUANT_TENSOR_GROUP) != of_row || w->scale_dtype != row->scale_dtype)
         return fail(f,
                     "%s: weights: strategy, group_size and scale_dtype are of no format; NVFP4 has tensor_group, 16, "
                     "float8_e4m3fn, MX has group, 32, uint8",

@@ -6,24 +6,7 @@
 #pragma once
 
 #include "qobs/checkpoint.h"
-#include "schemes/quant_args.h"
-
-enum quant_format {
-    QUANT_FORMAT_NONE,
-    QUANT_MXFP4_PACK,
-    QUANT_MXFP8,
-    QUANT_NVFP4_PACK,
-    QUANT_INT_QUANTIZED,
-    QUANT_PACK,
-    QUANT_FLOAT_QUANTIZED,
-    QUANT_NAIVE
-};
-
-/* Returns the name in config.json, such as "pack-quantized"; NULL after the last one. */
-const char *quant_format_name(enum quant_format format);
-
-/* Finds a format by its name. Fails for unknown names with the list of known ones. */
-int quant_format_find(const char *name, enum quant_format *format, const char *where, struct fail *f);
+#include "schemes/formats.h"
 
 struct quant_group {
     char *name;     /* key in config_groups */
