@@ -7,8 +7,9 @@
 
 Needs llmcompressor 0.14.0 and torch. MODEL is a directory that transformers loads. oneshot calibrates the model on four
 samples; the same samples run through the unquantized model, whose activations are recorded. qobs quantize gets the
-recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same. Then transformers loads outputs of
-qobs quantize and computes logits. Ends with `N passed, N failed`.
+recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same; for
+that, the layers of a fused set in FP8 get the largest of the scales that oneshot gives each. Then transformers loads
+outputs of qobs quantize and computes logits. Ends with `N passed, N failed`.
 """
 import json
 import os
@@ -17,6 +18,8 @@ import sys
 import tempfile
 
 import torch
+from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization.lifecycle.forward import quantize
 from datasets import Dataset
 from llmcompressor import oneshot
 from llmcompressor.modifiers.quantization import QuantizationModifier
@@ -99,8 +102,24 @@ def save_states(qobs, paths, settings, folder):
     return directories
 
 
-def compare(what, ours, theirs):
+def share_scales(model, tensors):
+    """Quantizes the fused sets of an FP8 output of oneshot again, with one scale: the largest."""
+    weights = load_file(f"{model}/model.safetensors")
+    args = QuantizationArgs(num_bits=8, type="float", strategy="tensor")
+    for first in [n for n in tensors if n.endswith((".q_proj.weight_scale", ".gate_proj.weight_scale"))]:
+        base, name = first.removesuffix(".weight_scale").rsplit(".", 1)
+        members = [f"{base}.{m}" for m in (("q_proj", "k_proj", "v_proj") if name == "q_proj" else ("gate_proj", "up_proj"))]
+        scale = torch.stack([tensors[m + ".weight_scale"] for m in members]).max(0).values
+        for m in members:
+            weight = weights[m + ".weight"].to(torch.bfloat16)
+            tensors[m + ".weight_scale"] = scale
+            tensors[m + ".weight"] = quantize(weight, scale, torch.zeros_like(scale), args, dtype=torch.float8_e4m3fn)
+
+
+def compare(what, ours, theirs, model=None):
     a, b = load_file(f"{ours}/model.safetensors"), load_file(f"{theirs}/model.safetensors")
+    if model:
+        share_scales(model, b)
     check(a.keys() == b.keys(), f"{what}: names", a.keys() ^ b.keys())
     for name in a.keys() & b.keys():
         x, y = a[name], b[name]
@@ -156,7 +175,8 @@ def main(qobs, model):
             for source, options in sources.items():
                 subprocess.run([qobs, "quantize", model, "--scheme", scheme, "--ignore", "lm_head", "--quiet", *options,
                                 "-o", f"{folder}/{source}"], check=True)
-                compare(f"{what} from {source}", f"{folder}/{source}", f"{folder}/theirs")
+                compare(f"{what} from {source}", f"{folder}/{source}", f"{folder}/theirs",
+                        model if scheme == "FP8" else None)
                 audit = subprocess.run([qobs, "audit", f"{folder}/{source}"], capture_output=True, text=True, check=False)
                 check(audit.returncode == 0, f"{what} from {source}: audit", audit.stdout + audit.stderr)
         load_outputs(qobs, model, f"{model}/activations.safetensors", scratch)

@@ -11,8 +11,11 @@
 #include "model/architecture.h"
 
 static const char *const kinds[MODULE_KINDS] = {
-    [MODULE_LINEAR] = "linear", [MODULE_HEAD] = "head", [MODULE_TABLE] = "table",    [MODULE_ROUTER] = "router",
-    [MODULE_CONV1D] = "conv1d", [MODULE_KEPT] = "kept", [MODULE_EXPERTS] = "experts"};
+    [MODULE_LINEAR] = "linear",         [MODULE_HEAD] = "head",
+    [MODULE_TABLE] = "table",           [MODULE_ROUTER] = "router",
+    [MODULE_CONV1D] = "conv1d",         [MODULE_KEPT] = "kept",
+    [MODULE_EXPERTS] = "experts",       [MODULE_STACKED_EXPERTS] = "experts",
+    [MODULE_SINGLE_EXPERTS] = "experts"};
 
 int main(void)
 {
