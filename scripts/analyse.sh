@@ -27,7 +27,9 @@ tidy() {
 
 commands=$(mktemp -d)
 trap 'rm -r "$commands"' EXIT
-sed -E 's/ -fno-ipa-ra| --param=max-unswitch-[a-z]+=[0-9]+//g' "$1"/compile_commands.json >"$commands"/compile_commands.json # gcc's alone
+# Options that gcc alone knows.
+sed -E 's/ -fno-ipa-ra| --param=max-unswitch-[a-z]+=[0-9]+//g' "$1"/compile_commands.json \
+    >"$commands"/compile_commands.json
 count tidy "$commands" "${@:2}"
 # Not the kernels: it takes hours for what the vector types expand to.
 mapfile -t folders < <(find src -mindepth 1 -maxdepth 1 -type d | grep -Ev '/(templates|avx2|avx512|neon)$')
