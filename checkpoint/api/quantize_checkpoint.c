@@ -69,11 +69,13 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
         return INVALID(f, "args: struct_size is %zu, allowed is %zu", a->struct_size, sizeof *a);
     if (!a->model || !a->out)
         return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
-    if ((!a->targets && a->target_count > 0) || (!a->ignore && a->ignore_count > 0) ||
-        (!a->settings && a->setting_count > 0) || (!a->activations && a->activation_count > 0) ||
-        (!a->states && a->state_count > 0) || (!a->importance && a->importance_count > 0))
-        return INVALID(
-            f, "targets, ignore, settings, activations, states, importance: one is NULL, but its count is not 0");
+    const struct list_argument lists[] = {{"targets", a->targets, a->target_count},
+                                          {"ignore", a->ignore, a->ignore_count},
+                                          {"settings", a->settings, a->setting_count},
+                                          {"states", a->states, a->state_count},
+                                          {"activations", a->activations, a->activation_count},
+                                          {"importance", a->importance, a->importance_count}};
+    RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
     if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
         return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
     if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)

@@ -139,24 +139,14 @@ static int check_args(const qobs_checkpoint_calibrate_args *a, struct fail *f)
         return INVALID(f, "args: struct_size is %zu, allowed is %zu", a->struct_size, sizeof *a);
     if (!a->model || !a->out)
         return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
-    const struct {
-        const char *name;
-        const char *const *items;
-        size_t count;
-    } lists[] = {{"targets", a->targets, a->target_count},
-                 {"ignore", a->ignore, a->ignore_count},
-                 {"presets", a->presets, a->preset_count},
-                 {"settings", a->settings, a->setting_count},
-                 {"states", a->states, a->state_count},
-                 {"activations", a->activations, a->activation_count},
-                 {"importance", a->importance, a->importance_count}};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        if (!lists[i].items && lists[i].count > 0)
-            return INVALID(f, "%s: is NULL, but its count is %zu", lists[i].name, lists[i].count);
-        for (size_t k = 0; k < lists[i].count; k++)
-            if (!lists[i].items[k])
-                return INVALID(f, "%s: [%zu] is NULL", lists[i].name, k);
-    }
+    const struct list_argument lists[] = {{"targets", a->targets, a->target_count},
+                                          {"ignore", a->ignore, a->ignore_count},
+                                          {"presets", a->presets, a->preset_count},
+                                          {"settings", a->settings, a->setting_count},
+                                          {"states", a->states, a->state_count},
+                                          {"activations", a->activations, a->activation_count},
+                                          {"importance", a->importance, a->importance_count}};
+    RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
     if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
         return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
     return check_runtime(a->runtime, f);

@@ -30,3 +30,15 @@ int check_runtime(const qobs_runtime *runtime, struct fail *f)
     qobs_config_destroy(config);
     return QOBS_OK;
 }
+
+int check_lists(const struct list_argument *lists, size_t count, struct fail *f)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!lists[i].items && lists[i].count > 0)
+            return INVALID(f, "%s: is NULL, but its count is %zu", lists[i].name, lists[i].count);
+        for (size_t k = 0; k < lists[i].count; k++)
+            if (!lists[i].items[k])
+                return INVALID(f, "%s: [%zu] is NULL", lists[i].name, k);
+    }
+    return QOBS_OK;
+}

@@ -16,6 +16,16 @@ int failure_status(const struct fail *f);
 /* Fails if a member of the runtime, or the size of one of its structures, is wrong. */
 int check_runtime(const qobs_runtime *runtime, struct fail *f);
 
+/* A list of strings among the arguments of a public function. */
+struct list_argument {
+    const char *name;
+    const char *const *items;
+    size_t count;
+};
+
+/* Fails if a list, or an entry of one, is NULL. */
+int check_lists(const struct list_argument *lists, size_t count, struct fail *f);
+
 #ifdef __clang_analyzer__ /* the analyzer sees one file at a time: tell it the return value */
 #define report_failure(f, status, ...) (report_failure(f, status, __VA_ARGS__), (status) ? (status) : -1)
 #endif
