@@ -108,6 +108,7 @@ static const struct {
     {"{\"a\":\"\\ud800\"}", 0, {"cannot be read as JSON", "half of a surrogate pair"}},
     {"{\"a\":\"\\udc00\\ud800\"}", 0, {"cannot be read as JSON", "half of a surrogate pair"}},
     {"{\"a\":\"\\x\"}", 0, {"cannot be read as JSON", "unknown escape sequence"}},
+    {"{\"a\\", 0, {"cannot be read as JSON", "the text ends inside a string"}},
     {"{\"a\":01}", 0, {"cannot be read as JSON", "syntax error"}},
     {"{\"a\":1.}", 0, {"cannot be read as JSON", "syntax error"}},
     {"{\"a\":+1}", 0, {"cannot be read as JSON", "syntax error"}},

@@ -53,7 +53,7 @@ static const char *scan_escape(struct scan *s)
 {
     const unsigned char *p = s->text + s->at;
     if (p[1] != 'u') {
-        s->at += 2;
+        s->at += p[1] ? 2 : 1; /* the NUL at the end stays ahead */
         return p[1] && strchr("\"\\/bfnrt", p[1]) ? NULL : "an unknown escape sequence";
     }
     const int unit = read_unit(p + 2);
@@ -159,7 +159,8 @@ static const char *scan_members(struct scan *s, bool object, int depth)
         if (object) {
             skip_space(s);
             problem = s->text[s->at] == '"' ? scan_string(s) : syntax_error;
-            skip_space(s);
+            if (!problem)
+                skip_space(s);
             if (!problem && s->text[s->at++] != ':') {
                 s->at--;
                 problem = syntax_error;

@@ -102,7 +102,8 @@ class Torch:
         self._scalars = {}
 
     def readable(self, x) -> tuple:
-        """The tensor, its dtype and its strides in bytes, None without gaps. TypeError if qobs cannot read it."""
+        """The tensor, its address, its dtype and its strides in bytes, None without gaps. TypeError if qobs cannot read
+        it; InvalidArgumentError if its memory was given back."""
         code = self.codes.get(x.dtype)
         if code is None:
             raise TypeError(f"qobs: torch tensor of dtype {x.dtype}; the dtypes are {', '.join(_CODES)}")
@@ -116,13 +117,13 @@ class Torch:
         if not x.is_contiguous():
             size = SIZES[code]
             strides = tuple([s * size for s in x.stride()])
-        return x, code, strides
-
-    def view(self, x) -> View:
-        x, code, strides = self.readable(x)
         address = x.data_ptr()
         if address < _LOW and x.numel() > 0 and x.untyped_storage().data_ptr() == 0:  # the offset alone
             raise InvalidArgumentError("value: its torch storage has 0 bytes, as of a sharded parameter; gather it first")
+        return x, address, code, strides
+
+    def view(self, x) -> View:
+        x, address, code, strides = self.readable(x)
         return View(x, address, code, x.shape, strides, self)
 
     def scalar(self, code):
