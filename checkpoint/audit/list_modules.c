@@ -127,7 +127,8 @@ static int collect(struct audit *audit, struct fail *f)
         if (!audit->modules[n++].name)
             return NO_MEMORY(f, "the modules");
     }
-    qsort(audit->modules, n, sizeof *audit->modules, compare_modules);
+    if (n > 0)
+        qsort(audit->modules, n, sizeof *audit->modules, compare_modules);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (kept > 0 && strcmp(audit->modules[kept - 1].name, audit->modules[i].name) == 0)

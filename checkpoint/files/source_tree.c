@@ -150,7 +150,7 @@ int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
 const struct source_file *source_tree_find(const struct source_tree *tree, const char *path)
 {
     const struct source_file key = {.path = (char *)(uintptr_t)path};
-    return bsearch(&key, tree->files, tree->count, sizeof key, compare_files);
+    return tree->count > 0 ? bsearch(&key, tree->files, tree->count, sizeof key, compare_files) : NULL;
 }
 
 void source_tree_free(struct source_tree *tree)

@@ -187,7 +187,8 @@ static int open_without_index(struct model *m, const char *name, struct fail *f)
 
 static int sort_tensors(struct model *m, struct fail *f)
 {
-    qsort(m->tensors, m->count, sizeof *m->tensors, compare_tensors);
+    if (m->count > 0)
+        qsort(m->tensors, m->count, sizeof *m->tensors, compare_tensors);
     for (size_t i = 1; i < m->count; i++)
         if (compare_tensors(&m->tensors[i - 1], &m->tensors[i]) == 0)
             return INVALID(f, "tensor '%.150s' is in %s and in %s, and no index says which one counts",
@@ -371,5 +372,5 @@ const struct model_tensor *model_find(const struct model *model, const char *nam
 {
     const struct st_tensor wanted = {.name = (char *)(uintptr_t)name};
     const struct model_tensor key = {.stored = &wanted};
-    return bsearch(&key, model->tensors, model->count, sizeof key, compare_tensors);
+    return model->count > 0 ? bsearch(&key, model->tensors, model->count, sizeof key, compare_tensors) : NULL;
 }

@@ -61,7 +61,7 @@ void weights_sort(struct weights *weights)
 const struct weight *weights_find(const struct weights *weights, const char *name)
 {
     const struct weight key = {.name = (char *)(uintptr_t)name};
-    return bsearch(&key, weights->items, weights->count, sizeof key, compare_names);
+    return weights->count > 0 ? bsearch(&key, weights->items, weights->count, sizeof key, compare_names) : NULL;
 }
 
 void weights_free(struct weights *weights)

@@ -8,7 +8,6 @@
 #include <string.h>
 
 static const struct quant_format_row rows[] = {
-    [QUANT_FORMAT_NONE] = {NULL},
     [QUANT_MXFP4_PACK] = {.name = "mxfp4-pack-quantized",
                           .floats = true,
                           .bits = E2M1_BITS,

@@ -90,7 +90,8 @@ static int fill(struct matcher *m, const char *const *entries, size_t count, con
         else if (add_pattern(m, i, m->texts[i] + 3, what, f) != 0)
             return -1;
     }
-    qsort(m->exact, m->exact_count, sizeof *m->exact, compare_exact);
+    if (m->exact_count > 0)
+        qsort(m->exact, m->exact_count, sizeof *m->exact, compare_exact);
     return 0;
 }
 
