@@ -159,7 +159,8 @@ static int make_header(struct output_layout *l, size_t shard, size_t first, size
 int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f)
 {
     RETURN_IF_NOT_OK(check_unique(layout, f));
-    qsort(layout->tensors, layout->count, sizeof *layout->tensors, compare_places);
+    if (layout->count > 0)
+        qsort(layout->tensors, layout->count, sizeof *layout->tensors, compare_places);
     for (size_t i = 0; i < weight_count; i++)
         for (int p = 0; p < OUTPUT_PARTS; p++)
             layout->parts[i][p] = SIZE_MAX;
