@@ -282,7 +282,8 @@ def test_refusals():
     refused("targets of a recipe", quantize("--recipe", "recipe", "--targets", "x"), 2, "targets")
     refused("no source", quantize(), 2, "scheme")
     for text, words in (("{}", ["config_groups"]), ("[]", ["config"]), ('{"config_groups": {"g": 1}}', ["g"]),
-                        ('{"config_groups": {"NOPE": ["Linear"]}}', ["NOPE"])):
+                        ('{"config_groups": {"NOPE": ["Linear"]}}', ["NOPE"]),
+                        ('{"config_groups": ["g"], "kv_cache_scheme": {"num_bits": 8}}', ["config_groups", "array"])):
         write("config", text.encode())
         refused(f"configuration {text}", quantize("--config", "config"), 2, *words)
     check(not os.path.exists("out"), "refusals leave nothing", os.listdir("."))

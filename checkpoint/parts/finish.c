@@ -131,6 +131,8 @@ static int read_manifests(struct finish *run, struct fail *f)
 static int check_sizes(const struct finish *run, size_t part, struct fail *f)
 {
     const json_object *files = json_get(run->manifests[part - 1], "files");
+    if (files && !json_is_object(files))
+        return INVALID(f, "part %zu: its description lists no files", part);
     json_each(file, files)
     {
         struct stat status;

@@ -19,7 +19,7 @@ static const json_object *find_config(const struct quantize_run *run)
     const json_object *config = json_get(run->model.config, "quantization_config");
     const bool own = strcmp(json_text_of(config, "quant_method"), "compressed-tensors") == 0;
     const bool known = own || run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
-    return known && json_get(config, "config_groups") ? config : NULL;
+    return known && json_is_object(json_get(config, "config_groups")) ? config : NULL;
 }
 
 static int make_matcher(struct matcher **matcher, const json_object *list, struct fail *f)

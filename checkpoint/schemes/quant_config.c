@@ -191,9 +191,12 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
     const json_object *groups = json_get(json, "config_groups");
     const json_object *ignore = json_get(json, "ignore");
     const json_object *kv_cache = json_get(json, "kv_cache_scheme");
+    struct json_words words;
     if (config->group_count == 0 && !kv_cache && (!json_is_object(groups) || json_count(groups) == 0))
         return fail(f, "%s: has no config_groups; an object with a group at least, or a kv_cache_scheme, is needed",
                     where);
+    if (groups && !json_is_object(groups))
+        return fail(f, "%s: config_groups is %s; an object is needed", where, json_describe(groups, &words));
     json_each(item, groups)
     {
         if (read_group(config, item.key, item.value, where, f) != 0)
