@@ -25,7 +25,7 @@ MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [16, 24
 DECODER = {"is_decoder": True, "add_cross_attention": True}
 INDEXER = {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 256, "indexer_budget": 16,
            "indexer_compress_ratio": 4}
-# What the default configuration of a class lacks. "a.b" is field b of part a.
+# Fields that the default configuration of a class lacks. "a.b" is field b of part a.
 OVERRIDES = {
     "autoformer": {"prediction_length": 8}, "informer": {"prediction_length": 8},
     "time_series_transformer": {"prediction_length": 8},

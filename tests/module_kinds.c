@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the program takes modules for, for scripts/architectures.py. Reads lines of model types (config.json's own
- * first), values of vocab_size, a module's name and the rows of its weight, separated by tabs; lists are separated by
- * commas. Prints the kind by the general rule, the kind by the table, and the other names of the module. */
+/* Prints the kinds that the program gives modules, for scripts/architectures.py. Reads lines of model types
+ * (config.json's own first), values of vocab_size, a module's name and the rows of its weight, separated by tabs; lists
+ * are separated by commas. Prints the kind by the general rule, the kind by the table, and the other names of the
+ * module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

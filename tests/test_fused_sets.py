@@ -35,7 +35,7 @@ SETS = [("llama", "model.layers.0.self_attn", "q_proj k_proj v_proj"),
         ("whisper", "model.decoder.layers.0.encoder_attn", "k_proj v_proj"),
         ("chatglm", "transformer.vision.linear_proj", "gate_proj dense_h_to_4h"),
         ("dots_ocr", "vision_tower.blocks.0.mlp", "fc1 fc3")]
-# What is not one matrix in these models.
+# Weights that are not one matrix in these models.
 APART = [("llama", "model.layers.0.mlp", "fc1 fc3"), ("llama", "model.layers.0.self_attn", "k_proj v_proj"),
          ("whisper", "model.decoder.layers.0.encoder_attn", "q_proj k_proj")]
 

@@ -80,7 +80,7 @@ def test_tied_heads():
             check(out.ignored("lm_head"), f"tied head of {config['model_type']}, {scheme}", out.run.stderr)
 
 
-# What stays as it is and is in `ignore`: vLLM 37291, sglang 35358, vLLM 21608, llm-compressor 3093 and 2816.
+# Modules that stay as they are are in `ignore`: vLLM 37291, sglang 35358, vLLM 21608, llm-compressor 3093 and 2816.
 LEFT = [("gpt_neox", "embed_out"), ("chatglm", "transformer.output_layer"), ("whisper", "proj_out"),
         ("bert", "cls.predictions.decoder"), ("deepseek_v3", "model.layers.61.shared_head.head"), ("deepseek_v4", "head"),
         ("internvl_chat", "language_model.output"), ("llada", "model.transformer.ff_out"), ("internlm2", "output"),

@@ -39,7 +39,7 @@ int results_append_copies(struct results *results, size_t count, size_t strip);
 int results_apply_global_scale(struct results *results, size_t first, const char *suffix, const qobs_config *config,
                                float global_scale);
 
-/* Where the results of observe and merge go; NULL: not there. */
+/* Places for the results of observe and merge; NULL: none. */
 struct result_files {
     const char *out, *state;
     bool json;

@@ -24,7 +24,7 @@ struct audit_module {
     double error, energy; /* against the original; energy 0: not compared */
 };
 
-/* What the configuration targets and ignores. */
+/* The modules that the configuration targets and ignores. */
 struct audit_targets {
     struct matcher *ignore, **groups;
     size_t count;
@@ -33,10 +33,10 @@ struct audit_targets {
 struct audit {
     const qobs_checkpoint_audit_args *args;
     bool is_output; /* of the run at hand: its codes are as written, and its mixed sets are asked for */
-    bool modelopt;     /* tensors have the names of Model-Optimizer */
+    bool modelopt;  /* tensors have the names of Model-Optimizer */
     struct model model, original;
     struct architectures architectures; /* of the model */
-    struct weights originals[2]; /* experts split as the model says, and by rows as llm-compressor does */
+    struct weights originals[2];        /* experts split as the model says, and by rows as llm-compressor does */
     struct quant_config config;
     struct audit_module *modules; /* sorted by name */
     size_t module_count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What config.json says of the whole model: sizes of matrices, heads that are not in the file. */
+/* Checks config.json against the whole model: sizes of matrices, heads that are not in the file. */
 #include <stdio.h>
 #include <string.h>
 

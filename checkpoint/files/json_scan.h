@@ -16,7 +16,7 @@
 #define JSON_MAX_CONTAINERS (1 << 20)              /* of a tree: json-c takes up to 900 bytes for an object */
 #define JSON_MAX_INTEGER ((UINT64_C(1) << 53) - 1) /* what every reader of JSON stores exactly */
 
-/* What a text may be. PYTHON: NaN, Infinity and -Infinity are numbers. */
+/* Rules for a text. PYTHON: NaN, Infinity and -Infinity are numbers. */
 enum json_rules { JSON_STRICT, JSON_PYTHON };
 
 /* Checks a text that must be one JSON object; only white space may surround it. `path` and `part` ("header") are used

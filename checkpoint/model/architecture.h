@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What a module is, by the architecture of its model: the rows of architectures.inc and transformers.inc, then a
+/* The kind of a module, by the architecture of its model: the rows of architectures.inc and transformers.inc, then a
  * general rule for what has no row. */
 #pragma once
 
 #include "model/model.h"
 
-/* What the 2-D weight of a module is. All but MODULE_LINEAR stay as they are. */
+/* Kinds of modules with a 2-D weight. All but MODULE_LINEAR stay as they are. */
 enum module_kind {
     MODULE_LINEAR,
     MODULE_HEAD,   /* gives logits over a vocabulary or classes */
@@ -30,7 +30,7 @@ struct architecture {
     const char *types;               /* values of model_type */
     const char *names[MODULE_KINDS]; /* by kind; NULL: none */
     const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
-    /* Where transformers gives a module another name than the file: FROM>TO, components that stand anywhere in the
+    /* Names that transformers gives a module and the file does not: FROM>TO, components that stand anywhere in the
      * name, or at its beginning after a `^`. Stars of TO stand for those of FROM in their order; an empty TO removes
      * FROM. */
     const char *renames;

@@ -16,39 +16,39 @@ enum source_codes_kind {
 };
 
 struct source_format {
-    const char *name;              /* for messages and reports */
+    const char *name;                 /* for messages and reports */
     const char *codes, *codes_dtypes; /* last component of the name of the tensor of codes; its dtypes */
     const char *scale, *scale_dtypes; /* the same of the scales */
-    const char *zero_point_dtypes; /* of <module>.weight_zero_point; NULL: there is none */
-    const char *global_scale;      /* last component of its name; NULL: there is none */
-    bool global_divides;           /* scales are divided by it; else multiplied */
-    int64_t group;                 /* columns of a scale; 0: the shapes say it */
+    const char *zero_point_dtypes;    /* of <module>.weight_zero_point; NULL: there is none */
+    const char *global_scale;         /* last component of its name; NULL: there is none */
+    bool global_divides;              /* scales are divided by it; else multiplied */
+    int64_t group;                    /* columns of a scale; 0: the shapes say it */
     enum source_codes_kind kind;
-    bool upstream;                 /* llm-compressor dequantizes it, too */
-    bool keeps;                    /* compressed-tensors has it: a weight that nothing targets can stay */
+    bool upstream; /* llm-compressor dequantizes it, too */
+    bool keeps;    /* compressed-tensors has it: a weight that nothing targets can stay */
 };
 
 /* Codes of a matrix with their scales: x = (code - zero point) * scale, where a global scale multiplies or divides the
  * scale in F32. */
 struct source_codes {
-    const struct source_format *format; /* NULL: the weight is not quantized */
+    const struct source_format *format;           /* NULL: the weight is not quantized */
     const struct st_tensor *scales, *zero_points; /* zero_points may be NULL */
     float global_scale;
-    int bits;              /* of SOURCE_PACKED */
-    int64_t block[2];      /* rows and columns that share a scale */
-    int64_t scale_columns; /* scales of a row of blocks */
+    int bits;                    /* of SOURCE_PACKED */
+    int64_t block[2];            /* rows and columns that share a scale */
+    int64_t scale_columns;       /* scales of a row of blocks */
     int64_t first_row, row_step; /* row r of the matrix is row first_row + r * row_step of the scales */
 };
 
 /* The format of gpt-oss's experts: blocks [..., rows, groups, 16] with scales [..., rows, groups]. */
 extern const struct source_format source_mxfp4_blocks;
 
-/* What the configurations of a model say about its quantized weights. */
+/* Hints of a model's configurations about its quantized weights. */
 struct source_hints {
     bool quantized;       /* a configuration describes a quantization */
     int64_t blocks[8][2]; /* rows and columns of blocks */
     int block_count;
-    unsigned bits; /* bit b: integers of b bits */
+    unsigned bits;     /* bit b: integers of b bits */
     const char *dtype; /* of numbers whose scales are F32: that of the model, else BF16 */
 };
 void source_hints_read(struct source_hints *hints, const struct model *model);

@@ -22,7 +22,7 @@ enum weight_reason {
     WEIGHT_REASONS
 };
 
-/* What a weight is to a layer of experts. */
+/* The part of a weight in a layer of experts. */
 enum weight_experts {
     EXPERTS_ABSENT,
     EXPERTS_OF_ONE,  /* a matrix of one expert, of a tensor with all */

@@ -27,7 +27,7 @@ struct group_plan {
     bool strict;
 };
 
-/* What the report of a calibration says about a weight. */
+/* The lines of a calibration's report about a weight. */
 struct job_statistics {
     double min_scale, max_scale;
     qobs_counts counts;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Which runtimes run a group natively, as a table: tried on CPUs, read in the source of vLLM 0.32 for GPUs. */
+/* A table of the runtimes that run a group natively: tried on CPUs, read in the source of vLLM 0.32 for GPUs. */
 #pragma once
 
 #include "schemes/quant_config.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What qobs calibrate prints of its report. */
+/* Prints the report of qobs calibrate. */
 #ifndef QOBS_TOOLS_CALIBRATE_TABLE_H
 #define QOBS_TOOLS_CALIBRATE_TABLE_H
 
