@@ -7,6 +7,7 @@
 """
 import json
 import os
+import random
 import shutil
 import struct
 import subprocess
@@ -116,6 +117,35 @@ def test_damage():
     write("out/config.json", json.dumps(config).encode())
     status, report = audit()
     check(status == 3 and "ignores it" in str(report), "an ignored module that is quantized", str(report))
+
+
+def test_signed_scales():
+    """Negative scales are right if config.json says that they were searched, in one run, in parts and in a calibration;
+    0 and infinity never are."""
+    make_model("in")
+    source = random.Random(0)
+    write("in/model.safetensors", cli.st_bytes({
+        name: (dtype, shape, cli.pack(dtype, [source.gauss(0, 1) for _ in values]))
+        for name, (dtype, shape, values) in cli.st_read("in/model.safetensors")[0].items()}))
+    layer, options = "model.layers.1.self_attn.k_proj.weight_scale", ("--preset", "qobs.mse_optimal", "--set", "signed_scale=true")
+    quantize("W4A16", *options)
+    edit(lambda t: check(all(any(b & 0x80 for b in t[n][2][1::2]) for n in t if n.endswith("_scale")), "some scales are negative"))
+    status, report = audit("--against", "in")
+    equal((status, report["findings"]), (0, []), "negative scales that were searched")
+    check(max(entry["relative_error"] for entry in report["layers"]) < 0.12, "their weights are right", str(report["layers"]))
+    for part in ("1/2", "2/2"):
+        run("quantize", "in", "--scheme", "W4A16", "-o", "parts", "--part", part, "--quiet", *options)
+    equal(run("quantize", "--finish", "parts").returncode, 0, "negative scales that were searched in parts")
+    for what, bits in (("0", 0), ("-0", 0x8000), ("infinity", 0x7F80), ("-infinity", 0xFF80), ("NaN", 0xFFC0)):
+        damaged(f"a scale of {what} among negative ones", "W4A16",
+                lambda t, bits=bits: t[layer].__setitem__(2, struct.pack("<H", bits) + t[layer][2][2:]),
+                "1 of 128 scales are not other than 0 and finite", *options)
+    quantize("W4A16", *options)
+    config = json.loads(read("out/config.json"))
+    config["quantization_config"]["config_groups"]["config_group_0"]["weights"]["observer_kwargs"] = {}
+    write("out/config.json", json.dumps(config).encode())
+    status, report = audit()
+    check(status == 3 and "not above 0" in str(report), "negative scales that nothing searched", str(report))
 
 
 def wrong_model():

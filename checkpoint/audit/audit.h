@@ -97,8 +97,9 @@ bool audit_is_one_of(const char *dtype, const char *names);
 /* Returns the number of elements of a tensor. */
 size_t audit_element_count(const struct st_tensor *t);
 
-/* Counts the scales of a tensor that are not above 0 and finite. *first receives the index of the first. */
-size_t audit_count_wrong(const struct st_tensor *t, size_t count, size_t *first);
+/* Counts the scales of a tensor that are not above 0, or with `with_sign` not other than 0, and finite. *first receives
+ * the index of the first. */
+size_t audit_count_wrong(const struct st_tensor *t, size_t count, bool with_sign, size_t *first);
 
 /* Returns scale i of a tensor with scales: BF16, F16, F32, F8_E4M3, or U8 as exponents of powers of two. */
 float audit_scale_number(const struct st_tensor *t, size_t i);

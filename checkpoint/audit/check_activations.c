@@ -24,7 +24,7 @@ static void check_scale(struct audit *audit, const struct audit_module *m, const
         return;
     }
     size_t first;
-    const size_t count = audit_element_count(t), wrong = audit_count_wrong(t, count, &first);
+    const size_t count = audit_element_count(t), wrong = audit_count_wrong(t, count, false, &first);
     if (count == 0 || wrong > 0)
         audit_find(audit, m, "%s: %zu of %zu numbers are not above 0 and finite; the first is %g", part, wrong, count,
                    count > 0 ? (double)audit_scale_number(t, first) : 0);

@@ -72,12 +72,11 @@ def test_files_are_those_of_recorded_activations(folder, model, scheme, settings
     with record.recording(model, tmp_path / "activations") as r, torch.no_grad():
         for sample in SAMPLES:
             model(sample)
-    keep = "signed_scale" in settings  # negative scales are findings
     report = qobs.quantize(folder, tmp_path / "recorded", scheme, preset="qobs.local_hessian", settings=settings,
-                           importance=r.files, keep_findings=keep)
+                           importance=r.files)
     words = "".join(f" {k}={str(v).lower()}" for k, v in settings.items())
     c = observe(model, SAMPLES, scheme, importance="qobs.local_hessian" + words)
-    own = c.quantize(folder, tmp_path / "hooks", keep_findings=keep)
+    own = c.quantize(folder, tmp_path / "hooks")
     assert files(tmp_path / "hooks") == files(tmp_path / "recorded")
     assert all(layer["search"]["weighted"] for layer in own["layers"])
     assert [layer["search"] for layer in own["layers"]] == [layer["search"] for layer in report["layers"]]
