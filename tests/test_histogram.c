@@ -389,6 +389,46 @@ static void test_stopped(void **state)
     each_isa(try_all_stopped);
 }
 
+/* A first batch of one value gives the bins no width: it is counted as if it came together with the second. */
+static void try_one_value_first(void)
+{
+    static const struct {
+        const char *preset, *settings, *histogram;
+        float value;
+    } cases[] = {{"modelopt.HistogramCalibrator", "", "calib_hist", 0},
+                 {"quark.PerTensorHistogramObserver", "symmetric=false", "calib_hist", 0},
+                 {"quark.PerTensorHistogramObserver", "symmetric=false", "calib_hist", -3},
+                 {"quark.PerTensorMSEObserver", "", "scale", 0},
+                 {"quark.PerTensorPercentileObserver", "", "scale", 0}};
+    enum { N = 4000, SAME = 1000 };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        const size_t c = i / 2;
+        float *x = gaussian(N, i % 2 ? 2 : 0.2f);
+        for (size_t k = 0; k < SAME; k++)
+            x[k] = cases[c].value;
+        qobs_observer *apart = make(cases[c].preset, cases[c].settings),
+                      *other = make(cases[c].preset, cases[c].settings),
+                      *together = make(cases[c].preset, cases[c].settings);
+        assert_ok(observe(together, 1, N, x));
+        assert_ok(observe(apart, 1, SAME / 2, x));
+        assert_ok(observe(apart, 1, SAME / 2, x));
+        assert_ok(observe(other, 1, N - SAME, x + SAME));
+        assert_ok(i % 4 < 2 ? observe(apart, 1, N - SAME, x + SAME)
+                            : qobs_observer_merge(apart, (const qobs_observer *const[]){other}, 1, &error));
+        expect_same(together, apart, cases[c].histogram, 0);
+        qobs_observer_destroy(apart);
+        qobs_observer_destroy(other);
+        qobs_observer_destroy(together);
+        free(x);
+    }
+}
+
+static void test_one_value_first(void **state)
+{
+    (void)state;
+    each_isa(try_one_value_first);
+}
+
 /* A range that grows while one run is counted gives the result of rows with a gap between them, which are scanned
  * first. Some runs are short enough to be scanned to the end, some are scanned to three quarters. */
 static void try_growing(void)
@@ -638,7 +678,7 @@ int main(void)
         cmocka_unit_test(test_stream),        cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_growing),       cmocka_unit_test(test_float32_counts),
         cmocka_unit_test(test_range),         cmocka_unit_test(test_multiply_add),
-        cmocka_unit_test(test_rebin),
+        cmocka_unit_test(test_rebin),         cmocka_unit_test(test_one_value_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

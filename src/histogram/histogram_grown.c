@@ -42,22 +42,37 @@ static float width_of(const struct bin_range *now, size_t bins)
     return qobs_bin_edge(now, bins, 1) - qobs_bin_edge(now, bins, 0);
 }
 
+/* The bin of another range for edge i of `now`, as elements are counted. */
+static size_t bin_of_edge(const struct bin_range *now, size_t bins, size_t i, const struct bin_range *next,
+                          size_t next_bins)
+{
+    const float distance = qobs_bin_edge(now, bins, i) - next->lo;
+    return (size_t)(distance * (float)next_bins / (next->hi - next->lo));
+}
+
 /* Upstream adds old counts to the first bins, even if bins have been added below them. With shifted_counts they move
- * with their bins. */
+ * with their bins. Counts of a range that has been replaced (step 0) move to the bins that they lie in. */
 static void append(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
                    const struct bin_range *next, size_t next_bins, double *to)
 {
     const bool shifted = params->shifted_counts && next->step > 0 && now->lo > next->lo;
     const size_t shift = shifted ? (size_t)rint(((double)now->lo - (double)next->lo) / (double)next->step) : 0;
     for (size_t i = 0; i < bins; i++) {
-        double *bin = &to[i + shift < next_bins ? i + shift : next_bins - 1];
+        const size_t moved = next->step > 0 ? i + shift : bin_of_edge(now, bins, i, next, next_bins);
+        double *bin = &to[moved < next_bins ? moved : next_bins - 1];
         *bin = add_mass(*bin, mass[i], params->float32_counts);
     }
 }
 
 /* ---- Quark ------------------------------------------------------------------------------------------------------- */
 
-/* A histogram of magnitudes begins at 0. A range of one point, or of none, is widened until its bins differ in f32. */
+/* The end of a range of one point: its bins differ in f32. */
+static float end_of_point(float point, size_t bins)
+{
+    return point + (fabsf(point) > 1 ? fabsf(point) : 1) * (float)bins * 0x1p-23f;
+}
+
+/* A histogram of magnitudes begins at 0. A range of one point, or of none, is widened. */
 static struct extrema quark_required_range(const struct histogram_params *params, size_t bins,
                                            const struct extrema *extrema)
 {
@@ -67,26 +82,23 @@ static struct extrema quark_required_range(const struct histogram_params *params
         required.min = 0;
     if (nothing)
         required.max = 0;
-    if (required.min == required.max) {
-        const float size = fabsf(required.min) > 1 ? fabsf(required.min) : 1;
-        required.max = required.min + size * (float)bins * 0x1p-23f;
-    }
+    if (required.min == required.max)
+        required.max = end_of_point(required.min, bins);
     return required;
 }
 
-static int quark_grow(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                      const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
+static int quark_set(float min, float max, struct bin_range *next, qobs_error *error)
+{
+    *next = (struct bin_range){.lo = min, .hi = max};
+    return isfinite(max - min)
+               ? QOBS_OK
+               : qobs_invalid(error, "value: its range from %g to %g does not fit F32", (double)min, (double)max);
+}
+
+static int quark_extend(const struct bin_range *now, size_t bins, const struct extrema *extrema, struct bin_range *next,
+                        size_t *next_bins, qobs_error *error)
 {
     int status = QOBS_OK;
-    (void)params;
-    if (bin_range_is_empty(now)) {
-        *next = (struct bin_range){.lo = extrema->min, .hi = extrema->max};
-        *next_bins = bins;
-        return isfinite(extrema->max - extrema->min)
-                   ? QOBS_OK
-                   : qobs_invalid(error, "value: its range from %g to %g does not fit F32", (double)extrema->min,
-                                  (double)extrema->max);
-    }
     *next = *now;
     *next_bins = bins;
     if (extrema->min < next->lo) {
@@ -100,6 +112,23 @@ static int quark_grow(const struct histogram_params *params, const struct bin_ra
                          extrema->max, next, next_bins, error);
     }
     return status;
+}
+
+/* The width of a first batch of one value is none of the data's. If too many such bins would be needed, for which
+ * upstream fails, the range becomes that of both batches. */
+static int quark_grow(const struct histogram_params *params, const struct bin_range *now, size_t bins,
+                      const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
+{
+    (void)params;
+    *next_bins = bins;
+    if (bin_range_is_empty(now))
+        return quark_set(extrema->min, extrema->max, next, error);
+    const bool point = now->step == 0 && now->hi == end_of_point(now->lo, bins);
+    const int status = quark_extend(now, bins, extrema, next, next_bins, point ? NULL : error);
+    if (status == QOBS_OK || !point)
+        return status;
+    *next_bins = bins;
+    return quark_set(fminf(extrema->min, now->lo), fmaxf(extrema->max, now->lo), next, error);
 }
 
 const struct histogram_ops qobs_histogram_quark = {.accept = qobs_histogram_accept,
@@ -124,15 +153,12 @@ static int modelopt_grow(const struct histogram_params *params, const struct bin
                          const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     (void)params;
+    const float width = bin_range_is_empty(now) ? 0 : width_of(now, bins);
     *next_bins = bins;
-    if (bin_range_is_empty(now)) {
+    if (!(width > 0)) { /* nothing yet, or zeros alone, whose bins have no width: upstream divides by it */
         *next = (struct bin_range){.lo = 0, .hi = extrema->max};
         return QOBS_OK;
     }
-    const float width = width_of(now, bins);
-    if (!(width > 0))
-        return qobs_invalid(error, "value: the first batch was all 0, bins of no width cannot grow to %g",
-                            (double)extrema->max);
     return grow_to(0, arange_size(0, (double)(extrema->max + width), (double)width), width, extrema->max, next,
                    next_bins, error);
 }
