@@ -69,9 +69,7 @@ static inline qobs_tensor tensor_named(const char *name)
     const struct st_tensor *t = st_find(&tensors, name);
     assert_non_null(t);
     qobs_tensor tensor = {.struct_size = sizeof tensor, .data = t->data, .ndim = t->ndim, .shape = t->shape};
-    for (int d = QOBS_F32; qobs_dtype_name((qobs_dtype)d); d++)
-        if (strcmp(qobs_dtype_name((qobs_dtype)d), t->dtype) == 0)
-            tensor.dtype = (qobs_dtype)d;
+    tensor.dtype = dtype_in_library(t->dtype);
     assert_int_not_equal(tensor.dtype, 0);
     return tensor;
 }

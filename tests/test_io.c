@@ -95,7 +95,7 @@ const char *io_directory(const char *name)
 void io_add_four(struct st_writer *w)
 {
     struct fail f;
-    assert_int_equal(st_writer_add(w, "w", "U8", 1, IO_DIMS(4), &f), 0);
+    assert_int_equal(st_writer_add(w, "w", FILE_U8, 1, IO_DIMS(4), &f), 0);
 }
 
 size_t io_entries(const char *path)
@@ -168,25 +168,28 @@ static void test_utf8(void **state)
 static void test_dtype(void **state)
 {
     (void)state;
-    char names[256], *rest = names;
-    size_t n = 0;
-    strcpy(names, dtype_names); /* the list in messages is that of dtype_bits */
-    for (char *name; (name = strtok_r(rest, ", ", &rest)); n++) {
-        assert_in_range(dtype_bits(name), 4, 64);
-        assert_int_equal(dtype_size(name), dtype_bits(name) % 8 ? 0 : dtype_bits(name) / 8);
-        assert_int_equal(dtype_rank(name), n);
-        assert_true(strlen(name) < DTYPE_NAME);
+    struct dtype_words words;
+    char *rest = words.text;
+    int n = FILE_NONE;
+    dtypes_describe(ALL_FILE_DTYPES, &words);
+    for (char *name; (name = strtok_r(rest, ", ", &rest));) {
+        const enum file_dtype dtype = dtype_find(name, strlen(name));
+        assert_int_equal(dtype, ++n);
+        assert_string_equal(dtype_name(dtype), name);
+        assert_in_range(dtype_bits(dtype), 4, 64);
+        assert_int_equal(dtype_size(dtype), dtype_bits(dtype) % 8 ? 0 : dtype_bits(dtype) / 8);
     }
     assert_int_equal(n, 22);
-    assert_int_equal(dtype_bits("F4"), 4);
-    assert_int_equal(dtype_bits("F6_E3M2"), 6);
-    assert_int_equal(dtype_bits("f4"), 0);
-    assert_int_equal(dtype_size("F8_E8M0"), 1);
-    assert_int_equal(dtype_size("BF16"), 2);
-    assert_int_equal(dtype_size("F32"), 4);
-    assert_int_equal(dtype_size("U64"), 8);
-    assert_int_equal(dtype_size("f32"), 0);
-    assert_int_equal(dtype_size(""), 0);
+    for (int dtype = QOBS_F32; dtype <= QOBS_U8; dtype++)
+        assert_int_equal(dtype_in_library(dtype_in_file((qobs_dtype)dtype)), dtype);
+    assert_int_equal(dtype_in_file((qobs_dtype)0), FILE_NONE);
+    assert_int_equal(dtype_find("f4", 2), FILE_NONE);
+    assert_int_equal(dtype_find("F", 1), FILE_NONE);
+    assert_int_equal(dtype_find("", 0), FILE_NONE);
+    assert_int_equal(dtype_find("F32 ", 3), FILE_F32);
+    assert_int_equal(dtype_bits(FILE_F6_E3M2), 6);
+    assert_int_equal(dtype_size(FILE_NONE), 0);
+    assert_string_equal(dtypes_describe(HALVES_AND_FLOATS, &words), "F32, BF16, F16");
     uint64_t bytes;
     assert_int_equal(tensor_bytes(32, 0, NULL, &bytes), 0);
     assert_int_equal(bytes, 4);

@@ -28,7 +28,7 @@ static void test_reads(void **state)
         assert_true(strcmp(file.tensors[i - 1].name, file.tensors[i].name) < 0);
     const struct st_tensor *t = st_find(&file, "z");
     assert_non_null(t);
-    assert_string_equal(t->dtype, "F32");
+    assert_int_equal(t->dtype, FILE_F32);
     assert_int_equal(t->ndim, 2);
     assert_int_equal(t->shape[0], 2);
     assert_int_equal(t->shape[1], 3);

@@ -29,7 +29,7 @@ static void test_safetensors(void **state)
     assert_null(tensors_find(&set, "b"));
     const struct tensor_ref *a = tensors_find(&set, "a");
     assert_string_equal(a->file, path);
-    assert_string_equal(a->dtype, "BF16");
+    assert_int_equal(a->dtype, FILE_BF16);
     assert_int_equal(a->ndim, 3);
     assert_int_equal(a->shape[2], 4);
     assert_int_equal(a->strides[0], 24);
@@ -55,7 +55,7 @@ static void test_npy(void **state)
         const struct tensor_ref *t = tensors_at(&set, 0);
         assert_string_equal(t->name, names[i][1]);
         assert_ptr_equal(tensors_find(&set, names[i][1]), t);
-        assert_string_equal(t->dtype, "F32");
+        assert_int_equal(t->dtype, FILE_F32);
         assert_int_equal(t->strides[0], 4);
         assert_int_equal(t->strides[1], 8);
         assert_int_equal(t->bytes, 24);

@@ -49,7 +49,7 @@ static void test_refuses_targets(void **state)
     signal(SIGXFSZ, SIG_IGN);
     struct fail f;
     struct st_writer w = {0};
-    assert_int_equal(st_writer_add(&w, "w", "U8", 1, IO_DIMS(1 << 20), &f), 0);
+    assert_int_equal(st_writer_add(&w, "w", FILE_U8, 1, IO_DIMS(1 << 20), &f), 0);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     const int result = st_writer_begin(&w, io_path("refused/large"), &f);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
@@ -63,18 +63,19 @@ static void test_refuses_tensors(void **state)
     (void)state;
     struct fail f;
     struct st_writer w = {0};
-    assert_refused(st_writer_add(&w, "\xff", "F32", 0, NULL, &f), &f, "UTF-8");
-    assert_refused(st_writer_add(&w, "__metadata__", "F32", 0, NULL, &f), &f, "__metadata__");
-    assert_refused(st_writer_add(&w, "w", "F33", 0, NULL, &f), &f, "tensor 'w'", "'F33' is unknown", "F32, U32");
-    assert_refused(st_writer_add(&w, "w", "F32", 9, IO_DIMS(1, 1, 1, 1, 1, 1, 1, 1, 1), &f), &f, "9 dimensions",
+    assert_refused(st_writer_add(&w, "\xff", FILE_F32, 0, NULL, &f), &f, "UTF-8");
+    assert_refused(st_writer_add(&w, "__metadata__", FILE_F32, 0, NULL, &f), &f, "__metadata__");
+    assert_refused(st_writer_add(&w, "w", FILE_F32, 9, IO_DIMS(1, 1, 1, 1, 1, 1, 1, 1, 1), &f), &f, "9 dimensions",
                    "0 to 8");
-    assert_refused(st_writer_add(&w, "w", "F32", -1, NULL, &f), &f, "-1 dimensions");
-    assert_refused(st_writer_add(&w, "w", "F32", 2, IO_DIMS(3, -2), &f), &f, "tensor 'w'", "shape[1] is -2");
-    assert_refused(st_writer_add(&w, "w", "F32", 1, IO_DIMS((int64_t)1 << 53), &f), &f, "shape[0] is 9007199254740992");
-    assert_refused(st_writer_add(&w, "w", "F32", 2, IO_DIMS((int64_t)1 << 40, (int64_t)1 << 40), &f), &f,
+    assert_refused(st_writer_add(&w, "w", FILE_F32, -1, NULL, &f), &f, "-1 dimensions");
+    assert_refused(st_writer_add(&w, "w", FILE_F32, 2, IO_DIMS(3, -2), &f), &f, "tensor 'w'", "shape[1] is -2");
+    assert_refused(st_writer_add(&w, "w", FILE_F32, 1, IO_DIMS((int64_t)1 << 53), &f), &f,
+                   "shape[0] is 9007199254740992");
+    assert_refused(st_writer_add(&w, "w", FILE_F32, 2, IO_DIMS((int64_t)1 << 40, (int64_t)1 << 40), &f), &f,
                    "[1099511627776,1099511627776] of F32", "2^53 - 1 bytes");
-    assert_int_equal(st_writer_add(&w, "w", "U8", 1, IO_DIMS((int64_t)1 << 52), &f), 0);
-    assert_refused(st_writer_add(&w, "x", "U8", 1, IO_DIMS((int64_t)1 << 52), &f), &f, "tensor 'x'", "2^53 - 1 bytes");
+    assert_int_equal(st_writer_add(&w, "w", FILE_U8, 1, IO_DIMS((int64_t)1 << 52), &f), 0);
+    assert_refused(st_writer_add(&w, "x", FILE_U8, 1, IO_DIMS((int64_t)1 << 52), &f), &f, "tensor 'x'",
+                   "2^53 - 1 bytes");
     assert_refused(st_writer_metadata(&w, "\xff", "v", &f), &f, "UTF-8");
     assert_refused(st_writer_metadata(&w, "k", "\xff", &f), &f, "metadata 'k'", "UTF-8");
     assert_int_equal(st_writer_metadata(&w, "k", "v", &f), 0);
@@ -82,7 +83,7 @@ static void test_refuses_tensors(void **state)
     st_writer_abort(&w);
 
     io_add_four(&w);
-    assert_int_equal(st_writer_add(&w, "x", "F32", 0, NULL, &f), 0);
+    assert_int_equal(st_writer_add(&w, "x", FILE_F32, 0, NULL, &f), 0);
     io_add_four(&w);
     assert_refused(st_writer_begin(&w, io_path("twice"), &f), &f, "twice", "tensor 'w' would occur twice");
     assert_int_equal(access(io_path("twice"), F_OK), -1);

@@ -11,7 +11,7 @@
 #include "qobs/stateless.h"
 #include "calls.h"
 
-static double number_at(const void *data, const char *dtype, size_t i)
+static double number_at(const void *data, qobs_dtype dtype, size_t i)
 {
     const unsigned char *p = data;
     uint16_t half;
@@ -19,23 +19,26 @@ static double number_at(const void *data, const char *dtype, size_t i)
     int64_t wide;
     int32_t word;
     int16_t narrow;
-    if (strcmp(dtype, "F32") == 0)
+    switch (dtype) {
+    case QOBS_F32:
         return memcpy(&single, p + 4 * i, 4), (double)single;
-    if (strcmp(dtype, "BF16") == 0)
+    case QOBS_BF16:
         return memcpy(&half, p + 2 * i, 2), (double)float_of_bf16(half);
-    if (strcmp(dtype, "F16") == 0)
+    case QOBS_F16:
         return memcpy(&half, p + 2 * i, 2), (double)float_of_f16(half);
-    if (strcmp(dtype, "I64") == 0)
+    case QOBS_I64:
         return memcpy(&wide, p + 8 * i, 8), (double)wide;
-    if (strcmp(dtype, "I32") == 0)
+    case QOBS_I32:
         return memcpy(&word, p + 4 * i, 4), (double)word;
-    if (strcmp(dtype, "I16") == 0)
+    case QOBS_I16:
         return memcpy(&narrow, p + 2 * i, 2), (double)narrow;
-    if (strcmp(dtype, "I8") == 0)
+    case QOBS_I8:
         return (double)((const int8_t *)p)[i];
-    if (strcmp(dtype, "U8") == 0)
+    case QOBS_U8:
         return (double)p[i];
-    assert_string_equal(dtype, "F8_E4M3");
+    default:
+        assert_int_equal(dtype, QOBS_F8_E4M3);
+    }
     const int exponent = p[i] >> 3 & 15, fraction = p[i] & 7;
     if ((p[i] & 127) == 127)
         return NAN;
@@ -49,11 +52,11 @@ static void expect_numbers(const char *what, const struct st_tensor *expected, c
     int64_t n = 1;
     for (int d = 0; d < expected->ndim; d++)
         n *= expected->shape[d];
-    if (dtype != QOBS_F8_E4M3 && qobs_dtype_size(dtype) > 1 && strchr(expected->dtype, 'F'))
-        assert_string_equal(qobs_dtype_name(dtype), expected->dtype);
+    if (dtype != QOBS_F8_E4M3 && qobs_dtype_size(dtype) > 1 && strchr(dtype_name(expected->dtype), 'F'))
+        assert_int_equal(dtype_in_file(dtype), expected->dtype);
     for (int64_t i = 0; i < n; i++) {
-        const double e = number_at(expected->data, expected->dtype, (size_t)i);
-        const double g = number_at(got, qobs_dtype_name(dtype), (size_t)i);
+        const double e = number_at(expected->data, dtype_in_library(expected->dtype), (size_t)i);
+        const double g = number_at(got, dtype, (size_t)i);
         if (!same_number(e, g)) {
             print_error("%s[%lld]: got %.9g, expected %.9g\n", what, (long long)i, g, e);
             assert_true(false);
@@ -131,11 +134,11 @@ static void run_ranges(const json_object *c)
     double scale[4096], zero_point[4096], lows[4096], highs[4096]; /* room for any dtype, aligned: files are not */
     memcpy(lows, min.data, n * qobs_dtype_size(min.dtype));
     memcpy(highs, max.data, n * qobs_dtype_size(max.dtype));
-    const float shared = has_global ? (float)number_at(global_tensor.data, qobs_dtype_name(global_tensor.dtype), 0) : 0;
+    const float shared = has_global ? (float)number_at(global_tensor.data, global_tensor.dtype, 0) : 0;
     int status = configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error);
     const struct st_tensor *global_scale = expected_tensor(c, "global_scale");
     if (global_scale) {
-        const char *dtype = qobs_dtype_name(min.dtype);
+        const qobs_dtype dtype = min.dtype;
         float got;
         const double low = number_at(min.data, dtype, 0), high = number_at(max.data, dtype, 0);
         assert_int_equal(status, QOBS_OK);
@@ -180,7 +183,7 @@ static void run_realigned(const json_object *c)
     const struct st_tensor *blocks = expected_tensor(c, "block_scale");
     const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
     const qobs_tensor amax = tensor_named(json_text(json_at(inputs, 0)));
-    const float global = (float)number_at(tensor_named(json_text(json_at(inputs, 1))).data, "F32", 0);
+    const float global = (float)number_at(tensor_named(json_text(json_at(inputs, 1))).data, QOBS_F32, 0);
     const size_t n = (size_t)(amax.shape[0] * amax.shape[1]);
     float magnitudes[64], scale[64], block[64];
     qobs_config *config = NULL;

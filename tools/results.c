@@ -149,7 +149,7 @@ static int begin_safetensors(struct st_writer *w, const struct results *results,
     bool ok = true;
     for (size_t i = 0; ok && i < results->count; i++) {
         const struct result *r = &results->items[i];
-        ok = st_writer_add(w, r->name, qobs_dtype_name(r->dtype), r->ndim, r->shape, &f) == 0;
+        ok = st_writer_add(w, r->name, dtype_in_file(r->dtype), r->ndim, r->shape, &f) == 0;
     }
     ok = ok && st_writer_begin(w, path, &f) == 0;
     for (size_t i = 0; ok && i < results->count; i++)

@@ -71,16 +71,12 @@ void activation_scales_add_kv_cache(const struct activation_scales *scales, cons
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-static qobs_dtype dtype_of_name(const char *name)
-{
-    return strcmp(name, "BF16") == 0 ? QOBS_BF16 : strcmp(name, "F16") == 0 ? QOBS_F16 : QOBS_F32;
-}
-
 /* Converts numbers to the dtype of the weight; to nearest, ties to even. */
-static int store_numbers(struct activation_scale *t, const float *numbers, size_t n, const char *dtype, struct fail *f)
+static int store_numbers(struct activation_scale *t, const float *numbers, size_t n, enum file_dtype dtype,
+                         struct fail *f)
 {
     const size_t size = dtype_size(dtype);
-    const qobs_format *half = qobs_format_find(strcmp(dtype, "BF16") == 0 ? "bf16" : "f16");
+    const qobs_format *half = qobs_format_find(dtype == FILE_BF16 ? "bf16" : "f16");
     t->dtype = dtype;
     t->bytes = n * size;
     t->data = malloc(t->bytes + 1);
@@ -96,17 +92,14 @@ static int store_numbers(struct activation_scale *t, const float *numbers, size_
 /* Stores a result as the checkpoint has it: scales in the dtype of the weight or of the scheme, zero points as int8,
  * global scales as float. */
 static int store(struct activation_scale *t, const struct activation_need *n, const char *result, const float *numbers,
-                 size_t count, const char *weight_dtype, struct fail *f)
+                 size_t count, enum file_dtype weight_dtype, struct fail *f)
 {
-    const char *scale_dtype = n->args->scale_dtype == QUANT_DTYPE_UINT8  ? "U8"
-                              : n->args->scale_dtype == QUANT_DTYPE_E4M3 ? "F8_E4M3"
-                                                                         : NULL;
     const bool scale = strcmp(result, "scale") == 0;
     if (strcmp(result, "global_scale") == 0)
-        return store_numbers(t, numbers, count, "F32", f);
-    if (scale && !scale_dtype)
+        return store_numbers(t, numbers, count, FILE_F32, f);
+    if (scale && n->args->scale_dtype == FILE_NONE)
         return store_numbers(t, numbers, count, weight_dtype, f);
-    t->dtype = scale ? scale_dtype : n->args->type == QUANT_INT ? "I8" : "F8_E4M3";
+    t->dtype = scale ? n->args->scale_dtype : quant_code_dtype(n->args);
     t->bytes = count;
     t->data = malloc(count + 1);
     if (!t->data)
@@ -153,7 +146,7 @@ static int add_result(struct activation_scales *s, size_t need, const qobs_obser
         if (!(numbers[i] > 0))
             status = INVALID(f, "%.200s: is %g; the activations are too large for it", t->name, (double)numbers[i]);
     if (status == QOBS_OK)
-        status = store(t, n, result, numbers, count, dtype_of_name(w->dtype) == QOBS_F32 ? "F32" : w->dtype, f);
+        status = store(t, n, result, numbers, count, w->dtype, f);
     free(numbers);
     return status;
 }

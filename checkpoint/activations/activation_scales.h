@@ -10,7 +10,7 @@
 /* A tensor of the output. */
 struct activation_scale {
     char *name;
-    const char *dtype;
+    enum file_dtype dtype;
     int ndim;
     int64_t shape[QOBS_MAX_NDIM];
     void *data;

@@ -143,15 +143,13 @@ void recordings_free(struct recordings *r)
 
 int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f)
 {
-    for (int dtype = QOBS_F32; qobs_dtype_name((qobs_dtype)dtype); dtype++)
-        if (strcmp(qobs_dtype_name((qobs_dtype)dtype), ref->dtype) == 0) {
-            *tensor = (qobs_tensor){.struct_size = sizeof *tensor,
-                                    .data = ref->data,
-                                    .dtype = (qobs_dtype)dtype,
-                                    .ndim = ref->ndim,
-                                    .shape = ref->shape,
-                                    .strides = ref->strides};
-            return 0;
-        }
-    return fail(f, "%s: tensor '%s' has dtype %s, which cannot be observed", ref->file, ref->name, ref->dtype);
+    *tensor = (qobs_tensor){.struct_size = sizeof *tensor,
+                            .data = ref->data,
+                            .dtype = dtype_in_library(ref->dtype),
+                            .ndim = ref->ndim,
+                            .shape = ref->shape,
+                            .strides = ref->strides};
+    return tensor->dtype ? 0
+                         : fail(f, "%s: tensor '%s' has dtype %s, which cannot be observed", ref->file, ref->name,
+                                dtype_name(ref->dtype));
 }

@@ -91,9 +91,6 @@ void audit_find(struct audit *audit, const struct audit_module *module, const ch
 /* Returns the tensor <module>.<part>, or NULL. `part` has the name of compressed-tensors. */
 const struct st_tensor *audit_part(const struct audit *audit, const struct audit_module *module, const char *part);
 
-/* Returns true if `dtype` is one of several names, separated by spaces. */
-bool audit_is_one_of(const char *dtype, const char *names);
-
 /* Returns the number of elements of a tensor. */
 size_t audit_element_count(const struct st_tensor *t);
 

@@ -11,16 +11,17 @@
 #include "model/names.h"
 
 /* Checks <module>.<part>: it must be there, with one of the dtypes, and all its numbers above 0 and finite. */
-static void check_scale(struct audit *audit, const struct audit_module *m, const char *part, const char *dtypes)
+static void check_scale(struct audit *audit, const struct audit_module *m, const char *part, file_dtypes dtypes)
 {
+    struct dtype_words known;
     const struct st_tensor *t = audit_part(audit, m, part);
     part = audit_part_name(audit, part);
     if (!t) {
         audit_find(audit, m, "has no %s", part);
         return;
     }
-    if (!audit_is_one_of(t->dtype, dtypes)) {
-        audit_find(audit, m, "%s is %s, expected %s", part, t->dtype, dtypes);
+    if (!dtype_is_in(t->dtype, dtypes)) {
+        audit_find(audit, m, "%s is %s, expected %s", part, dtype_name(t->dtype), dtypes_describe(dtypes, &known));
         return;
     }
     size_t first;
@@ -36,11 +37,11 @@ static void check_base(struct audit *audit, const struct audit_module *m, const 
     char part[64];
     if (a->dynamic == QUANT_STATIC) {
         snprintf(part, sizeof part, "%s_scale", base);
-        check_scale(audit, m, part, "BF16 F16 F32 F8_E4M3 U8");
+        check_scale(audit, m, part, HALVES_AND_FLOATS | IN_FILE(F8_E4M3) | IN_FILE(U8));
     }
     if (a->dynamic != QUANT_DYNAMIC && a->strategy == QUANT_TENSOR_GROUP) {
         snprintf(part, sizeof part, "%s_global_scale", base);
-        check_scale(audit, m, part, "F32");
+        check_scale(audit, m, part, IN_FILE(F32));
     }
 }
 

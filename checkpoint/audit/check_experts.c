@@ -164,10 +164,11 @@ void audit_check_stacked(struct audit *audit, const struct audit_targets *target
         const bool weight = length > tail && strcmp(t->name + length - tail, ".weight") == 0;
         struct audit_module m = {.name = t->name, .length = weight ? length - tail : length};
         const char *experts = strstr(t->name, "experts.");
-        if (t->ndim != 3 || !audit_is_one_of(t->dtype, "BF16 F16 F32") || !experts ||
+        if (t->ndim != 3 || !dtype_is_in(t->dtype, HALVES_AND_FLOATS) || !experts ||
             (experts > t->name && experts[-1] != '.') || is_ignored(targets, t->name, m.length) ||
             !audit_group_of(targets, audit, t->name, m.length, &by_class))
             continue;
-        audit_find(audit, &m, "holds experts that are not quantized (%s), but the configuration claims them", t->dtype);
+        audit_find(audit, &m, "holds experts that are not quantized (%s), but the configuration claims them",
+                   dtype_name(t->dtype));
     }
 }

@@ -55,12 +55,12 @@ static struct decoder_shape *find_shape_row(struct decoder_shape *rows, size_t c
 static bool find_matrix(const struct audit_module *m, int64_t *shape)
 {
     const struct st_tensor *t = m->plain ? m->plain : m->codes;
-    if (!t || t->ndim != 2 || (strcmp(t->dtype, "I32") == 0 && !m->shape))
+    if (!t || t->ndim != 2 || (t->dtype == FILE_I32 && !m->shape))
         return false;
     memcpy(shape, t->shape, 2 * sizeof *shape);
-    if (m->shape && m->shape->ndim == 1 && m->shape->shape[0] == 2 && strcmp(m->shape->dtype, "I64") == 0)
+    if (m->shape && m->shape->ndim == 1 && m->shape->shape[0] == 2 && m->shape->dtype == FILE_I64)
         memcpy(shape, m->shape->data, 2 * sizeof *shape);
-    else if (strcmp(t->dtype, "U8") == 0)
+    else if (t->dtype == FILE_U8)
         shape[1] *= 2;
     return true;
 }
@@ -89,7 +89,7 @@ void audit_check_sizes(struct audit *audit)
     };
     enum { COUNT = sizeof rows / sizeof *rows };
     const char *type = main_type(audit);
-    if (!type || !audit_is_one_of(type, DECODER_TYPES))
+    if (!type || !is_one_of(type, DECODER_TYPES))
         return;
     for (size_t i = 0; i < COUNT; i++)
         for (int d = 0; d < 2; d++)
@@ -117,7 +117,7 @@ static bool is_tied(const struct audit *audit)
         return json_is_true(item);
     for (size_t i = 0; i < audit->model.config_count; i++) {
         const char *type = model_config_type(&audit->model.configs[i]);
-        if (type && audit_is_one_of(type, TIED_TYPES))
+        if (type && is_one_of(type, TIED_TYPES))
             return true;
     }
     return false;

@@ -22,30 +22,21 @@ static bool has_shape(const struct st_tensor *t, int ndim, const int64_t *shape)
     return same;
 }
 
-bool audit_is_one_of(const char *dtype, const char *names)
-{
-    for (const char *p = names; *p;) {
-        const size_t length = strcspn(p, " ");
-        if (strlen(dtype) == length && memcmp(dtype, p, length) == 0)
-            return true;
-        p += length + (p[length] == ' ');
-    }
-    return false;
-}
-
-/* Checks one tensor of the module; `dtype` may have several names, separated by spaces. */
+/* Checks one tensor of the module, whose dtype is one of a set. */
 static bool check_part(struct audit *audit, const struct audit_module *m, const char *part, const struct st_tensor *t,
-                       const char *dtype, int ndim, const int64_t *shape)
+                       file_dtypes dtypes, int ndim, const int64_t *shape)
 {
     struct shape_words is, should;
+    struct dtype_words known;
     part = audit_part_name(audit, part);
     if (!t) {
         audit_find(audit, m, "has no %s", part);
         return false;
     }
-    if (audit_is_one_of(t->dtype, dtype) && has_shape(t, ndim, shape))
+    if (dtype_is_in(t->dtype, dtypes) && has_shape(t, ndim, shape))
         return true;
-    audit_find(audit, m, "%s is %s %s, expected %s %s", part, t->dtype, shape_describe(t->ndim, t->shape, &is), dtype,
+    audit_find(audit, m, "%s is %s %s, expected %s %s", part, dtype_name(t->dtype),
+               shape_describe(t->ndim, t->shape, &is), dtypes_describe(dtypes, &known),
                shape_describe(ndim, shape, &should));
     return false;
 }
@@ -63,9 +54,9 @@ static bool find_shape(struct audit *audit, struct audit_module *m, const struct
     m->columns = m->codes->shape[1];
     if (s->format->has_shape) {
         int64_t shape[2];
-        if (!check_part(audit, m, "weight_shape", m->shape, "I64 I32", 1, two))
+        if (!check_part(audit, m, "weight_shape", m->shape, IN_FILE(I64) | IN_FILE(I32), 1, two))
             return false;
-        if (strcmp(m->shape->dtype, "I64") == 0) {
+        if (m->shape->dtype == FILE_I64) {
             memcpy(shape, m->shape->data, sizeof shape);
         } else {
             int32_t narrow[2];
@@ -101,15 +92,15 @@ static bool check_parts(struct audit *audit, struct audit_module *m)
     }
     const int64_t matrix[2] = {m->rows, m->columns};
     const int ndim = scale_shape(a, matrix, shape);
-    bool sound = check_part(audit, m, s.format->codes, m->codes, s.codes_dtype, 2, m->codes->shape);
+    bool sound = check_part(audit, m, s.format->codes, m->codes, 1u << s.codes_dtype, 2, m->codes->shape);
     sound &= check_part(audit, m, "weight_scale", m->scale,
-                        s.format->stored_scale ? s.format->stored_scale : "BF16 F16 F32", ndim, shape);
+                        s.format->scale_dtype ? 1u << s.format->scale_dtype : HALVES_AND_FLOATS, ndim, shape);
     if (s.packed_zero_points)
         shape[0] = (shape[0] * a->num_bits + 31) / 32;
     if (s.zero_point_dtype)
-        sound &= check_part(audit, m, "weight_zero_point", m->zero_point, s.zero_point_dtype, ndim, shape);
+        sound &= check_part(audit, m, "weight_zero_point", m->zero_point, 1u << s.zero_point_dtype, ndim, shape);
     if (a->strategy == QUANT_TENSOR_GROUP)
-        sound &= check_part(audit, m, "weight_global_scale", m->global_scale, "F32", 1, one);
+        sound &= check_part(audit, m, "weight_global_scale", m->global_scale, IN_FILE(F32), 1, one);
     return sound;
 }
 
@@ -146,14 +137,14 @@ size_t audit_count_wrong(const struct st_tensor *t, size_t count, bool with_sign
 {
     size_t wrong = 0;
     *first = 0;
-    if (strcmp(t->dtype, "U8") == 0)
+    if (t->dtype == FILE_U8)
         COUNT_OUTSIDE(uint8_t, 0xff, 0, 0xfe);
-    else if (strcmp(t->dtype, "F8_E4M3") == 0)
+    else if (t->dtype == FILE_F8_E4M3)
         COUNT_OUTSIDE(uint8_t, with_sign ? 0x7f : 0xff, 1, 0x7e);
-    else if (strcmp(t->dtype, "F32") == 0)
+    else if (t->dtype == FILE_F32)
         COUNT_OUTSIDE(uint32_t, with_sign ? 0x7fffffff : 0xffffffff, 1, 0x7f7fffff);
     else
-        COUNT_OUTSIDE(uint16_t, with_sign ? 0x7fff : 0xffff, 1, strcmp(t->dtype, "BF16") == 0 ? 0x7f7f : 0x7bff);
+        COUNT_OUTSIDE(uint16_t, with_sign ? 0x7fff : 0xffff, 1, t->dtype == FILE_BF16 ? 0x7f7f : 0x7bff);
     return wrong;
 }
 
@@ -242,9 +233,7 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
 {
     const int64_t shape[2] = {rows, m->columns}, qparams = (rows + v->unit - 1) / v->unit * v->unit_qparams;
     const int64_t at = v->unit == m->rows ? 0 : first / v->unit * v->unit_qparams;
-    const qobs_dtype dtype = strcmp(v->original->dtype, "BF16") == 0  ? QOBS_BF16
-                             : strcmp(v->original->dtype, "F16") == 0 ? QOBS_F16
-                                                                      : QOBS_F32;
+    const qobs_dtype dtype = dtype_in_library(v->original->dtype);
     const qobs_tensor codes = {
         .struct_size = sizeof codes, .data = v->codes, .dtype = QOBS_I8, .ndim = 2, .shape = shape};
     const qobs_tensor scale = {
@@ -304,7 +293,7 @@ static bool read_zero_points(const struct audit_module *m, size_t count, struct 
     const struct group_storage s = group_storage(m->group, CONTENTS_MODEL);
     if (!s.zero_point_dtype)
         return true;
-    if (strcmp(s.zero_point_dtype, "F8_E4M3") == 0 || !(v->zero_points = malloc(count + 1)))
+    if (s.zero_point_dtype == FILE_F8_E4M3 || !(v->zero_points = malloc(count + 1)))
         return false;
     if (!s.packed_zero_points) {
         memcpy(v->zero_points, m->zero_point->data, count);
@@ -360,7 +349,7 @@ static bool open_values(struct audit *audit, const struct audit_module *m, struc
 /* Returns true if a scale could not be smaller: powers of two end at 2^-127. */
 static bool is_smallest(const struct audit_module *m)
 {
-    const size_t count = strcmp(m->scale->dtype, "U8") == 0 ? audit_element_count(m->scale) : 0;
+    const size_t count = m->scale->dtype == FILE_U8 ? audit_element_count(m->scale) : 0;
     return count > 0 && memchr(m->scale->data, 0, count) != NULL;
 }
 

@@ -39,7 +39,7 @@ const struct st_tensor *audit_part(const struct audit *audit, const struct audit
 static void find_parts(const struct audit *audit, struct audit_module *m)
 {
     const struct st_tensor *weight = audit_part(audit, m, "weight"), *packed = audit_part(audit, m, "weight_packed");
-    const bool is_float = weight && audit_is_one_of(weight->dtype, "BF16 F16 F32");
+    const bool is_float = weight && dtype_is_in(weight->dtype, HALVES_AND_FLOATS);
     m->codes = packed && packed != weight ? packed : is_float ? NULL : weight;
     m->plain = is_float && !m->codes ? weight : NULL;
     m->scale = audit_part(audit, m, "weight_scale");
@@ -162,7 +162,7 @@ static bool belongs(struct audit *audit, const struct audit_targets *t, struct a
         return m->group != NULL;
     }
     if (claimed && m->plain && m->plain->ndim == 2)
-        audit_find(audit, m, "is not quantized (%s), but the configuration claims it", m->plain->dtype);
+        audit_find(audit, m, "is not quantized (%s), but the configuration claims it", dtype_name(m->plain->dtype));
     return false;
 }
 
@@ -182,9 +182,9 @@ static void check_names(struct audit *audit)
             const char *name = audit->model.tensors[t].stored->name, *part = name + m->length + 1;
             if (strncmp(name, m->name, m->length) != 0)
                 break;
-            if (name[m->length] == '.' && !strchr(part, '.') && !audit_is_one_of(part, known) &&
+            if (name[m->length] == '.' && !strchr(part, '.') && !is_one_of(part, known) &&
                 (strncmp(part, "weight", 6) == 0 || strncmp(part, "input_", 6) == 0 ||
-                 strncmp(part, "output_", 7) == 0 || audit_is_one_of(part, "qweight qzeros scales g_idx")))
+                 strncmp(part, "output_", 7) == 0 || is_one_of(part, "qweight qzeros scales g_idx")))
                 audit_find(audit, m, "has %s, which no loader of %s reads", part,
                            audit->modelopt ? "Model-Optimizer" : "compressed-tensors");
         }

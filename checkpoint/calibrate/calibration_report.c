@@ -75,7 +75,7 @@ static void put_layer(json_object *layers, const struct calibration *c, const st
     const struct output_tensor *scale = &c->run.layout.tensors[c->run.layout.parts[job->index][PART_SCALE]];
     json_object *layer = json_object_new_object();
     put_module(layer, "module", job->weight->name, job->weight->module);
-    json_put_text(layer, "dtype", job->weight->dtype);
+    json_put_text(layer, "dtype", dtype_name(job->weight->dtype));
     put_shape(layer, "shape", job->weight->ndim, job->weight->shape);
     put_shape(layer, "scale_shape", scale->ndim, scale->shape);
     json_put(layer, "smallest_scale", json_number(job->statistics->min_scale));

@@ -8,38 +8,49 @@
 #include <stdio.h>
 #include <string.h>
 
-const char dtype_names[] = "U64, I64, F64, C64, F32, U32, I32, BF16, F16, U16, I16, F8_E5M2FNUZ, F8_E4M3FNUZ, F8_E8M0, "
-                           "F8_E4M3, F8_E5M2, I8, U8, F6_E3M2, F6_E2M3, F4, BOOL";
-
-/* The order of safetensors 0.8 within a file. */
 static const struct {
-    char name[DTYPE_NAME];
+    const char *name;
     size_t bits;
-} known[] = {
-    {"U64", 64},        {"I64", 64},    {"F64", 64},    {"C64", 64},    {"F32", 32}, {"U32", 32},
-    {"I32", 32},        {"BF16", 16},   {"F16", 16},    {"U16", 16},    {"I16", 16}, {"F8_E5M2FNUZ", 8},
-    {"F8_E4M3FNUZ", 8}, {"F8_E8M0", 8}, {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"I8", 8},   {"U8", 8},
-    {"F6_E3M2", 6},     {"F6_E2M3", 6}, {"F4", 4},      {"BOOL", 8},
-};
+    qobs_dtype dtype;
+} rows[FILE_DTYPES] = {[FILE_NONE] = {"none", 0, 0},
+#define ROW(name, bits, dtype) [FILE_##name] = {#name, bits, (qobs_dtype)(dtype)},
+                       FILE_DTYPE_ROWS(ROW)};
 
-int dtype_rank(const char *dtype)
+enum file_dtype dtype_find(const char *name, size_t length)
 {
-    int rank = 0;
-    while (rank < (int)(sizeof known / sizeof known[0]) && strcmp(known[rank].name, dtype) != 0)
-        rank++;
-    return rank;
+    for (int i = FILE_NONE + 1; i < FILE_DTYPES; i++)
+        if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
+            return (enum file_dtype)i;
+    return FILE_NONE;
 }
 
-size_t dtype_bits(const char *dtype)
+const char *dtype_name(enum file_dtype dtype) { return rows[dtype].name; }
+
+size_t dtype_bits(enum file_dtype dtype) { return rows[dtype].bits; }
+
+size_t dtype_size(enum file_dtype dtype) { return rows[dtype].bits % 8 == 0 ? rows[dtype].bits / 8 : 0; }
+
+qobs_dtype dtype_in_library(enum file_dtype dtype) { return rows[dtype].dtype; }
+
+enum file_dtype dtype_in_file(qobs_dtype dtype)
 {
-    const size_t rank = (size_t)dtype_rank(dtype);
-    return rank < sizeof known / sizeof known[0] ? known[rank].bits : 0;
+    for (int i = FILE_NONE + 1; i < FILE_DTYPES; i++)
+        if (rows[i].dtype == dtype && dtype)
+            return (enum file_dtype)i;
+    return FILE_NONE;
 }
 
-size_t dtype_size(const char *dtype)
+bool dtype_is_in(enum file_dtype dtype, file_dtypes set) { return (set >> dtype & 1) != 0; }
+
+const char *dtypes_describe(file_dtypes set, struct dtype_words *words)
 {
-    const size_t bits = dtype_bits(dtype);
-    return bits % 8 == 0 ? bits / 8 : 0;
+    size_t length = 0;
+    words->text[0] = '\0';
+    for (int i = FILE_NONE + 1; i < FILE_DTYPES; i++)
+        if (dtype_is_in((enum file_dtype)i, set))
+            length += (size_t)snprintf(words->text + length, sizeof words->text - length, "%s%s",
+                                       length > 0 ? ", " : "", rows[i].name);
+    return words->text;
 }
 
 int tensor_bytes(size_t bits, int ndim, const int64_t *shape, uint64_t *bytes)

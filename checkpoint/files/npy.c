@@ -109,10 +109,10 @@ static int read_descr(struct cursor *c, struct npy_file *file)
 {
     static const struct {
         char descr[3];
-        char dtype[DTYPE_NAME];
+        enum file_dtype dtype;
     } known[] = {
-        {"f4", "F32"}, {"f8", "F64"}, {"f2", "F16"}, {"i8", "I64"}, {"i4", "I32"}, {"i2", "I16"},
-        {"i1", "I8"},  {"u8", "U64"}, {"u4", "U32"}, {"u2", "U16"}, {"u1", "U8"},  {"b1", "BOOL"},
+        {"f4", FILE_F32}, {"f8", FILE_F64}, {"f2", FILE_F16}, {"i8", FILE_I64}, {"i4", FILE_I32}, {"i2", FILE_I16},
+        {"i1", FILE_I8},  {"u8", FILE_U64}, {"u4", FILE_U32}, {"u2", FILE_U16}, {"u1", FILE_U8},  {"b1", FILE_BOOL},
     };
     char text[32];
     skip_space(c);
@@ -128,7 +128,7 @@ static int read_descr(struct cursor *c, struct npy_file *file)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const int fits = text[0] == '<' || text[0] == '=' || (text[0] == '|' && name[1] == '1');
         if (fits && strcmp(known[i].descr, name) == 0) {
-            memcpy(file->dtype, known[i].dtype, sizeof file->dtype);
+            file->dtype = known[i].dtype;
             return 0;
         }
     }
@@ -204,10 +204,11 @@ static int read_file(struct npy_file *file, struct fail *f)
     struct shape_words words;
     const char *shape = shape_describe(file->ndim, file->shape, &words);
     if (tensor_bytes(8 * element, file->ndim, file->shape, &file->bytes) != 0)
-        return fail(f, "%s: shape %s of %s is more than 2^63 - 1 bytes", map->path, shape, file->dtype);
+        return fail(f, "%s: shape %s of %s is more than 2^63 - 1 bytes", map->path, shape, dtype_name(file->dtype));
     if (available != file->bytes)
         return fail(f, "%s: %sshape %s of %s needs %" PRIu64 " bytes of data, %zu are there", map->path,
-                    available < file->bytes ? "is cut off: " : "", shape, file->dtype, file->bytes, available);
+                    available < file->bytes ? "is cut off: " : "", shape, dtype_name(file->dtype), file->bytes,
+                    available);
     tensor_strides(element, file->ndim, file->shape, fortran, file->strides);
     file->data = map->data + start + length;
     return 0;

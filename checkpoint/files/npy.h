@@ -12,7 +12,7 @@
 
 struct npy_file {
     struct mapped map;
-    char dtype[DTYPE_NAME]; /* safetensors name */
+    enum file_dtype dtype;
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     int64_t strides[TENSOR_MAX_DIMS]; /* bytes; in Fortran order the first is the smallest */
@@ -24,7 +24,7 @@ struct npy_file {
 int npy_looks_like(const struct mapped *map);
 
 /* Opens a file and checks its complete header. Fails if the data is shorter or longer than the header states, or if
- * there are more than TENSOR_MAX_DIMS dimensions. Fails for types without a name in dtype.h, such as big-endian,
+ * there are more than TENSOR_MAX_DIMS dimensions. Fails for types that file_dtype.h does not have, such as big-endian,
  * object and structured types. On failure *file is zeroed. */
 int npy_open(struct npy_file *file, const char *path, struct fail *f);
 

@@ -90,36 +90,32 @@ static int read_offsets(struct json_span list, struct st_tensor *t, const char *
     return 0;
 }
 
-/* Stores a dtype and the bits of its elements; 0: it is unknown. */
-static size_t read_dtype(struct json_span value, char *dtype)
+static enum file_dtype read_dtype(struct json_span value)
 {
-    if (*value.text != '"' || value.length - 2 >= sizeof((struct st_tensor *)0)->dtype)
-        return 0;
-    memcpy(dtype, value.text + 1, value.length - 2);
-    dtype[value.length - 2] = '\0';
-    return dtype_bits(dtype);
+    return *value.text == '"' ? dtype_find(value.text + 1, value.length - 2) : FILE_NONE;
 }
 
 static int read_tensor(struct json_span item, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
 {
     struct json_words words;
     struct shape_words shape;
+    struct dtype_words known;
     struct entry e;
     if (read_entry(item, &e, t->name, path, f) != 0)
         return -1;
-    const size_t bits = read_dtype(e.dtype, t->dtype);
-    if (bits == 0)
+    t->dtype = read_dtype(e.dtype);
+    if (t->dtype == FILE_NONE)
         return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_span_describe(e.dtype, &words),
-                    dtype_names);
+                    dtypes_describe(ALL_FILE_DTYPES, &known));
     if (read_shape(e.shape, t, path, f) != 0 || read_offsets(e.offsets, t, path, section, f) != 0)
         return -1;
     uint64_t bytes;
-    if (tensor_bytes(bits, t->ndim, t->shape, &bytes) != 0)
+    if (tensor_bytes(dtype_bits(t->dtype), t->ndim, t->shape, &bytes) != 0)
         return fail(f, TENSOR "shape %s of %s is more than 2^63 - 1 bytes, or ends within a byte", path, t->name,
-                    shape_describe(t->ndim, t->shape, &shape), t->dtype);
+                    shape_describe(t->ndim, t->shape, &shape), dtype_name(t->dtype));
     if (bytes != t->end - t->begin)
         return fail(f, TENSOR "data_offsets hold %" PRIu64 " bytes, but shape %s of %s needs %" PRIu64, path, t->name,
-                    t->end - t->begin, shape_describe(t->ndim, t->shape, &shape), t->dtype, bytes);
+                    t->end - t->begin, shape_describe(t->ndim, t->shape, &shape), dtype_name(t->dtype), bytes);
     return 0;
 }
 

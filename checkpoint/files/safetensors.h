@@ -16,7 +16,7 @@
 
 struct st_tensor {
     char *name;
-    char dtype[DTYPE_NAME];
+    enum file_dtype dtype;
     int ndim; /* 0 for a scalar */
     int64_t shape[TENSOR_MAX_DIMS];
     uint64_t begin, end; /* byte offsets in the data section */
@@ -38,7 +38,7 @@ struct st_file {
 };
 
 /* Opens a file and checks its complete header. All tensors it then describes lie inside the map. Everything in *file
- * belongs to *file until st_close. Fails for every violation of the format, for dtypes that dtype_size does not know
+ * belongs to *file until st_close. Fails for every violation of the format, for dtypes that file_dtype.h does not have
  * and for more than TENSOR_MAX_DIMS dimensions. On failure *file is zeroed. */
 int st_open(struct st_file *file, const char *path, struct fail *f);
 
@@ -75,7 +75,7 @@ struct st_writer {
 
 /* Declares the next tensor and copies the arguments. Fails if st_open would reject the tensor. A repeated name is
  * reported by begin. */
-int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int ndim, const int64_t *shape,
+int st_writer_add(struct st_writer *w, const char *name, enum file_dtype dtype, int ndim, const int64_t *shape,
                   struct fail *f);
 
 /* Declares an entry of __metadata__ and copies both strings. */

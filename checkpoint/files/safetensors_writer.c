@@ -22,17 +22,14 @@ static int is_utf8(const char *text)
     return 1;
 }
 
-int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int ndim, const int64_t *shape,
+int st_writer_add(struct st_writer *w, const char *name, enum file_dtype dtype, int ndim, const int64_t *shape,
                   struct fail *f)
 {
     if (!is_utf8(name) || strcmp(name, "__metadata__") == 0)
         return fail(f, "tensor '%.200s': the name must be UTF-8 and not __metadata__", name);
-    const size_t bits = dtype_bits(dtype);
-    if (bits == 0)
-        return fail(f, "tensor '%.200s': dtype '%.80s' is unknown; known: %s", name, dtype, dtype_names);
     if (ndim < 0 || ndim > TENSOR_MAX_DIMS)
         return fail(f, "tensor '%.200s': %d dimensions; 0 to %d are supported", name, ndim, TENSOR_MAX_DIMS);
-    struct st_tensor t = {.ndim = ndim};
+    struct st_tensor t = {.dtype = dtype, .ndim = ndim};
     for (int i = 0; i < ndim; i++) {
         if (shape[i] < 0 || (uint64_t)shape[i] > JSON_MAX_INTEGER)
             return fail(f, "tensor '%.200s': shape[%d] is %" PRId64 "; 0 to 2^53 - 1 are allowed", name, i, shape[i]);
@@ -40,9 +37,9 @@ int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int 
     }
     uint64_t bytes;
     struct shape_words words;
-    if (tensor_bytes(bits, ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
+    if (tensor_bytes(dtype_bits(dtype), ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
         return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data",
-                    name, shape_describe(ndim, shape, &words), dtype);
+                    name, shape_describe(ndim, shape, &words), dtype_name(dtype));
     if (w->count == w->capacity) {
         const size_t capacity = w->capacity ? 2 * w->capacity : 16;
         struct st_tensor *grown = realloc(w->tensors, capacity * sizeof *grown);
@@ -54,7 +51,6 @@ int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int 
     t.name = strdup(name);
     if (!t.name)
         return fail_system(f, "tensor '%.200s': out of memory", name);
-    memcpy(t.dtype, dtype, strlen(dtype) + 1);
     t.begin = w->total;
     t.end = w->total += bytes;
     w->tensors[w->count++] = t;
@@ -133,7 +129,7 @@ static void print_header(FILE *out, const struct st_writer *w)
         const struct st_tensor *t = &w->tensors[i];
         fputs(comma, out);
         print_string(out, t->name);
-        fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
+        fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(t->dtype));
         for (int d = 0; d < t->ndim; d++)
             fprintf(out, "%s%" PRId64, d ? "," : "", t->shape[d]);
         fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->begin, t->end);

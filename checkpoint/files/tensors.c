@@ -48,7 +48,7 @@ static void ref_safetensors(struct tensor_ref *ref, const struct st_file *file, 
 {
     *ref = (struct tensor_ref){
         .name = t->name, .file = file->map.path, .ndim = t->ndim, .data = t->data, .bytes = t->end - t->begin};
-    memcpy(ref->dtype, t->dtype, sizeof ref->dtype);
+    ref->dtype = t->dtype;
     memcpy(ref->shape, t->shape, sizeof ref->shape);
     tensor_strides(dtype_size(t->dtype), t->ndim, t->shape, 0, ref->strides);
 }
@@ -97,7 +97,7 @@ static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
     struct tensor_ref *ref = &set->refs[set->count++];
     *ref = (struct tensor_ref){
         .name = file->name, .file = npy->map.path, .ndim = npy->ndim, .data = npy->data, .bytes = npy->bytes};
-    memcpy(ref->dtype, npy->dtype, sizeof ref->dtype);
+    ref->dtype = npy->dtype;
     memcpy(ref->shape, npy->shape, sizeof ref->shape);
     memcpy(ref->strides, npy->strides, sizeof ref->strides);
     return 0;

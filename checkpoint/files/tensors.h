@@ -14,7 +14,7 @@
 struct tensor_ref {
     const char *name;
     const char *file; /* path of the file with the data: of a shard, not of its index */
-    char dtype[DTYPE_NAME];
+    enum file_dtype dtype;
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     int64_t strides[TENSOR_MAX_DIMS]; /* bytes, never negative; C order, except for .npy in Fortran order */

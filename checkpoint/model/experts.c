@@ -154,9 +154,8 @@ static enum order order_of(const struct model *model, const struct expert_layer 
     const bool separate = l->kind == SEPARATE;
     const struct st_tensor *first = l->tensors[0], *down = l->tensors[separate ? 2 : 1];
     const bool alike = !separate || memcmp(first->shape, l->tensors[1]->shape, 3 * sizeof *first->shape) == 0;
-    const bool numbers =
-        strcmp(first->dtype, "BF16") == 0 || strcmp(first->dtype, "F16") == 0 || strcmp(first->dtype, "F32") == 0;
-    if (!numbers || !alike || first->shape[0] != down->shape[0] || strcmp(first->dtype, down->dtype) != 0)
+    const bool numbers = dtype_is_in(first->dtype, HALVES_AND_FLOATS);
+    if (!numbers || !alike || first->shape[0] != down->shape[0] || first->dtype != down->dtype)
         return ORDER_UNCLEAR;
     return separate ? order_of_separate(model, first->shape, down->shape) : order_of_joined(first->shape, down->shape);
 }
@@ -166,7 +165,7 @@ static bool has_mxfp4(const struct model *model, const char *name, size_t stem)
 {
     const struct st_tensor *b = sibling(model, name, stem, strlen(name), blocks);
     const struct st_tensor *s = sibling(model, name, stem, strlen(name), scales);
-    return b && s && strcmp(b->dtype, "U8") == 0 && strcmp(s->dtype, "U8") == 0 && b->ndim == 4 && s->ndim == 3;
+    return b && s && b->dtype == FILE_U8 && s->dtype == FILE_U8 && b->ndim == 4 && s->ndim == 3;
 }
 
 /* Returns true for tensors of experts that form no known layer: more than two dimensions below a module called
@@ -297,7 +296,7 @@ static int list_mxfp4(struct weight_list *list, const struct model *model, const
     const struct st_tensor *s = source->stored;
     const size_t stem = strlen(s->name) - strlen(blocks);
     const struct st_tensor *exponents = sibling(model, s->name, stem, strlen(s->name), scales);
-    struct weight w = {.source = source, .dtype = "BF16", .ndim = 3, .data = s->data, .experts = EXPERTS_WHOLE};
+    struct weight w = {.source = source, .dtype = FILE_BF16, .ndim = 3, .data = s->data, .experts = EXPERTS_WHOLE};
     w.source_codes = (struct source_codes){.format = &source_mxfp4_blocks,
                                            .scales = exponents,
                                            .block = {1, 32},

@@ -6,6 +6,15 @@
 
 #include <string.h>
 
+bool is_one_of(const char *word, const char *words)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
+        if (strncmp(at, word, length) == 0 && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
 bool ends_with(const char *text, const char *ending)
 {
     const size_t length = strlen(text), tail = strlen(ending);

@@ -9,5 +9,8 @@
 
 bool ends_with(const char *text, const char *ending);
 
+/* Returns true if a word is one of several that spaces separate. */
+bool is_one_of(const char *word, const char *words);
+
 /* Returns the length of the module's name if `name` is "<module>.weight" or "weight"; else the length of the name. */
 size_t module_length(const char *name);

@@ -49,11 +49,11 @@ static void open_reader(struct code_reader *reader, const struct source_codes *c
 {
     const enum source_codes_kind kind = c->format->kind;
     const qobs_format *format = qobs_format_find(kind == SOURCE_E4M3 ? "fp8_e4m3" : "fp4");
-    const char *dtype = c->scales->dtype;
-    const qobs_format *scale = qobs_format_find(strcmp(dtype, "F8_E4M3") == 0 ? "fp8_e4m3" : "e8m0");
+    const enum file_dtype dtype = c->scales->dtype;
+    const qobs_format *scale = qobs_format_find(dtype == FILE_F8_E4M3 ? "fp8_e4m3" : "e8m0");
     reader->codes = c;
     reader->scale_size = dtype_size(dtype);
-    reader->half = qobs_format_find(strcmp(dtype, "F16") == 0 ? "f16" : "bf16");
+    reader->half = qobs_format_find(dtype == FILE_F16 ? "f16" : "bf16");
     for (uint32_t code = 0; code < 256 && (kind == SOURCE_E4M3 || kind == SOURCE_E2M1); code++)
         reader->numbers[code] = qobs_format_decode(format, code);
     for (uint32_t code = 0; code < 256 && reader->scale_size == 1; code++) {
@@ -125,9 +125,9 @@ static float zero_point_at(const struct code_reader *reader, int64_t row, int64_
     const struct st_tensor *z = c->zero_points;
     const unsigned char *data = z->data;
     const int64_t i = row * c->scale_columns + column;
-    if (strcmp(z->dtype, "F8_E4M3") == 0)
+    if (z->dtype == FILE_F8_E4M3)
         return reader->numbers[data[i]];
-    if (strcmp(z->dtype, "I8") == 0)
+    if (z->dtype == FILE_I8)
         return ((const signed char *)data)[i];
     int code = 0;
     for (int b = 0; b < c->bits; b++) {
@@ -142,9 +142,9 @@ static void subtract(const struct source_codes *c, float zero_point, float *x, i
 {
     for (int64_t i = 0; i < count; i++)
         x[i] -= zero_point;
-    if (c->format->kind != SOURCE_E4M3 || strcmp(c->scales->dtype, "F32") == 0)
+    if (c->format->kind != SOURCE_E4M3 || c->scales->dtype == FILE_F32)
         return;
-    const qobs_format *format = qobs_format_find(strcmp(c->scales->dtype, "F16") == 0 ? "f16" : "bf16");
+    const qobs_format *format = qobs_format_find(c->scales->dtype == FILE_F16 ? "f16" : "bf16");
     for (int64_t i = 0; i < count; i++)
         x[i] = qobs_format_round(format, x[i], false);
 }
@@ -171,7 +171,7 @@ static void apply_scales(const struct code_reader *reader, int64_t row, int64_t 
 static void dequantize(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
 {
     const size_t element = dtype_size(w->dtype);
-    const qobs_format *format = qobs_format_find(strcmp(w->dtype, "F16") == 0 ? "f16" : "bf16");
+    const qobs_format *format = qobs_format_find(w->dtype == FILE_F16 ? "f16" : "bf16");
     struct code_reader reader;
     float x[CHUNK];
     open_reader(&reader, &w->source_codes);

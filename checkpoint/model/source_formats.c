@@ -15,48 +15,48 @@
 static const struct source_format formats[] = {
     {.name = "block FP8",
      .codes = "weight",
-     .codes_dtypes = "F8_E4M3",
+     .codes_dtype = FILE_F8_E4M3,
      .scale = "weight_scale_inv",
-     .scale_dtypes = "F32 BF16 F8_E8M0",
+     .scale_dtypes = IN_FILE(F32) | IN_FILE(BF16) | IN_FILE(F8_E8M0),
      .kind = SOURCE_E4M3,
      .upstream = true},
     {.name = "MXFP8",
      .codes = "weight",
-     .codes_dtypes = "F8_E4M3",
+     .codes_dtype = FILE_F8_E4M3,
      .scale = "weight_scale",
-     .scale_dtypes = "U8 F8_E8M0",
+     .scale_dtypes = IN_FILE(U8) | IN_FILE(F8_E8M0),
      .group = 32,
      .kind = SOURCE_E4M3,
      .keeps = true},
     {.name = "FP8",
      .codes = "weight",
-     .codes_dtypes = "F8_E4M3",
+     .codes_dtype = FILE_F8_E4M3,
      .scale = "weight_scale",
-     .scale_dtypes = "F32 BF16 F16",
-     .zero_point_dtypes = "F8_E4M3",
+     .scale_dtypes = HALVES_AND_FLOATS,
+     .zero_point_dtypes = IN_FILE(F8_E4M3),
      .kind = SOURCE_E4M3,
      .keeps = true},
     {.name = "INT8",
      .codes = "weight",
-     .codes_dtypes = "I8",
+     .codes_dtype = FILE_I8,
      .scale = "weight_scale",
-     .scale_dtypes = "F32 BF16 F16",
-     .zero_point_dtypes = "I8",
+     .scale_dtypes = HALVES_AND_FLOATS,
+     .zero_point_dtypes = IN_FILE(I8),
      .kind = SOURCE_I8,
      .keeps = true},
     {.name = "packed integers",
      .codes = "weight_packed",
-     .codes_dtypes = "I32",
+     .codes_dtype = FILE_I32,
      .scale = "weight_scale",
-     .scale_dtypes = "F32 BF16 F16",
-     .zero_point_dtypes = "I32 I8",
+     .scale_dtypes = HALVES_AND_FLOATS,
+     .zero_point_dtypes = IN_FILE(I32) | IN_FILE(I8),
      .kind = SOURCE_PACKED,
      .keeps = true},
     {.name = "NVFP4",
      .codes = "weight_packed",
-     .codes_dtypes = "U8",
+     .codes_dtype = FILE_U8,
      .scale = "weight_scale",
-     .scale_dtypes = "F8_E4M3",
+     .scale_dtypes = IN_FILE(F8_E4M3),
      .global_scale = "weight_global_scale",
      .global_divides = true,
      .group = 16,
@@ -64,25 +64,25 @@ static const struct source_format formats[] = {
      .keeps = true},
     {.name = "NVFP4 of ModelOpt",
      .codes = "weight",
-     .codes_dtypes = "U8",
+     .codes_dtype = FILE_U8,
      .scale = "weight_scale",
-     .scale_dtypes = "F8_E4M3",
+     .scale_dtypes = IN_FILE(F8_E4M3),
      .global_scale = "weight_scale_2",
      .group = 16,
      .kind = SOURCE_E2M1},
     {.name = "MXFP4",
      .codes = "weight_packed",
-     .codes_dtypes = "U8",
+     .codes_dtype = FILE_U8,
      .scale = "weight_scale",
-     .scale_dtypes = "U8 F8_E8M0",
+     .scale_dtypes = IN_FILE(U8) | IN_FILE(F8_E8M0),
      .group = 32,
      .kind = SOURCE_E2M1,
      .keeps = true},
     {.name = "MXFP4 of ModelOpt",
      .codes = "weight",
-     .codes_dtypes = "U8",
+     .codes_dtype = FILE_U8,
      .scale = "weight_scale",
-     .scale_dtypes = "U8 F8_E8M0",
+     .scale_dtypes = IN_FILE(U8) | IN_FILE(F8_E8M0),
      .group = 32,
      .kind = SOURCE_E2M1},
 };
@@ -103,15 +103,6 @@ static const struct {
 };
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
-
-static bool is_one_of(const char *word, const char *words)
-{
-    const size_t length = strlen(word);
-    for (const char *at = words; at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
-        if (strncmp(at, word, length) == 0 && (at[length] == ' ' || at[length] == '\0'))
-            return true;
-    return false;
-}
 
 static const char *last_component(const char *name)
 {
@@ -179,10 +170,10 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
 {
     const struct st_tensor *stored = beside(model, codes, "weight_shape");
     struct shape_words words;
-    if (!stored || !is_one_of(stored->dtype, "I64 I32") || elements(stored) != 2)
+    if (!stored || !dtype_is_in(stored->dtype, IN_FILE(I64) | IN_FILE(I32)) || elements(stored) != 2)
         return INVALID(f, "tensor '%.150s': its weight_shape, I64 [2], is not there", codes->name);
     const int32_t *narrow = stored->data;
-    if (strcmp(stored->dtype, "I64") == 0)
+    if (stored->dtype == FILE_I64)
         memcpy(shape, stored->data, 2 * sizeof *shape);
     else
         memcpy(shape, (const int64_t[]){narrow[0], narrow[1]}, 2 * sizeof *shape);
@@ -201,15 +192,16 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
 static int check_zero_points(const struct source_codes *c, const int64_t *shape, struct fail *f)
 {
     const struct st_tensor *z = c->zero_points;
-    const bool packed = strcmp(z->dtype, "I32") == 0;
+    const bool packed = z->dtype == FILE_I32;
     const uint64_t count = packed ? (uint64_t)((shape[0] * c->bits + 31) / 32 * c->scale_columns) : elements(c->scales);
-    if (c->format->zero_point_dtypes && is_one_of(z->dtype, c->format->zero_point_dtypes) && elements(z) == count &&
-        (!packed || c->block[0] == 1))
+    if (dtype_is_in(z->dtype, c->format->zero_point_dtypes) && elements(z) == count && (!packed || c->block[0] == 1))
         return QOBS_OK;
     struct shape_words words;
-    return INVALID(f, "tensor '%.150s': is %s %s; %s of %" PRIu64 " elements is needed for %s", z->name, z->dtype,
-                   shape_describe(z->ndim, z->shape, &words),
-                   c->format->zero_point_dtypes ? c->format->zero_point_dtypes : "none", count, c->format->name);
+    struct dtype_words names;
+    return INVALID(f, "tensor '%.150s': is %s %s; %s of %" PRIu64 " elements is needed for %s", z->name,
+                   dtype_name(z->dtype), shape_describe(z->ndim, z->shape, &words),
+                   c->format->zero_point_dtypes ? dtypes_describe(c->format->zero_point_dtypes, &names) : "none", count,
+                   c->format->name);
 }
 
 /* ---- One tensor -------------------------------------------------------------------------------------------------- */
@@ -221,14 +213,14 @@ static int find_global_scale(struct source_codes *c, const struct model *model, 
     if (!c->format->global_scale)
         return QOBS_OK;
     const struct st_tensor *global = beside(model, codes, c->format->global_scale);
-    if (!global || strcmp(global->dtype, "F32") != 0 || elements(global) != 1)
+    if (!global || global->dtype != FILE_F32 || elements(global) != 1)
         return INVALID(f, "tensor '%.150s': its %s, one number of F32, is not there", codes->name,
                        c->format->global_scale);
     memcpy(&c->global_scale, global->data, sizeof c->global_scale);
     return QOBS_OK;
 }
 
-static int describe_codes(struct source_codes *c, int64_t *shape, const char **dtype, const struct model *model,
+static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtype *dtype, const struct model *model,
                           const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
 {
     struct shape_words words, other;
@@ -245,8 +237,8 @@ static int describe_codes(struct source_codes *c, int64_t *shape, const char **d
     if (c->zero_points)
         RETURN_IF_NOT_OK(check_zero_points(c, shape, f));
     c->row_step = 1;
-    const char *s = c->scales->dtype;
-    *dtype = strcmp(s, "F32") == 0 ? hints->dtype : strcmp(s, "F16") == 0 ? "F16" : "BF16";
+    const enum file_dtype s = c->scales->dtype;
+    *dtype = s == FILE_F32 ? hints->dtype : s == FILE_F16 ? FILE_F16 : FILE_BF16;
     return QOBS_OK;
 }
 
@@ -265,17 +257,18 @@ static int refuse_unknown(const struct st_tensor *tensor, const struct source_hi
 {
     const char *part = last_component(tensor->name);
     const bool packed = strcmp(part, "weight_packed") == 0;
+    const file_dtypes bytes = IN_FILE(I8) | IN_FILE(F8_E4M3) | IN_FILE(F8_E5M2);
     const bool matrix = tensor->ndim == 2 && strcmp(part, "weight") == 0 &&
-                        is_one_of(tensor->dtype, "I8 U8 I32 F8_E4M3 F8_E5M2");
-    const bool experts = tensor->ndim == 3 && is_one_of(tensor->dtype, "I8 F8_E4M3 F8_E5M2"); /* in one tensor */
+                        dtype_is_in(tensor->dtype, bytes | IN_FILE(U8) | IN_FILE(I32));
+    const bool experts = tensor->ndim == 3 && dtype_is_in(tensor->dtype, bytes); /* in one tensor */
     if (!packed && !(hints->quantized && (matrix || experts)))
         return QOBS_OK;
     struct shape_words words;
     return INVALID(f, "tensor '%.150s': is %s %s without the scales of a known format beside it", tensor->name,
-                   tensor->dtype, shape_describe(tensor->ndim, tensor->shape, &words));
+                   dtype_name(tensor->dtype), shape_describe(tensor->ndim, tensor->shape, &words));
 }
 
-int source_find_codes(struct source_codes *codes, int64_t *shape, const char **dtype, const struct model *model,
+int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtype *dtype, const struct model *model,
                       const struct source_hints *hints, const struct st_tensor *tensor, qobs_compat compat,
                       struct fail *f)
 {
@@ -284,11 +277,10 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, const char **d
     *codes = (struct source_codes){0};
     for (size_t i = 0; i < sizeof formats / sizeof *formats && tensor->ndim == 2; i++) {
         const struct source_format *row = &formats[i];
-        if ((compatible && !row->upstream) || strcmp(row->codes, part) != 0 ||
-            !is_one_of(tensor->dtype, row->codes_dtypes))
+        if ((compatible && !row->upstream) || strcmp(row->codes, part) != 0 || tensor->dtype != row->codes_dtype)
             continue;
         codes->scales = beside(model, tensor, row->scale);
-        if (!codes->scales || !is_one_of(codes->scales->dtype, row->scale_dtypes))
+        if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->scale_dtypes))
             continue;
         codes->format = row;
         return describe_codes(codes, shape, dtype, model, hints, tensor, f);
@@ -314,7 +306,7 @@ static void add_block(struct source_hints *hints, const json_object *block)
 
 void source_hints_read(struct source_hints *hints, const struct model *model)
 {
-    *hints = (struct source_hints){.dtype = "BF16"};
+    *hints = (struct source_hints){.dtype = FILE_BF16};
     for (size_t i = 0; i < model->config_count; i++) {
         const json_object *quantization = model_config_quantization(&model->configs[i]);
         hints->quantized |= quantization != NULL;
@@ -332,10 +324,13 @@ void source_hints_read(struct source_hints *hints, const struct model *model)
         memcpy(hints->blocks[hints->block_count++], (const int64_t[]){128, 128}, sizeof *hints->blocks);
     const json_object *dtype = model_config_item(model, "dtype");
     dtype = dtype ? dtype : model_config_item(model, "torch_dtype");
-    static const char *const names[][2] = {{"float16", "F16"}, {"float32", "F32"}};
+    static const struct {
+        const char *name;
+        enum file_dtype dtype;
+    } names[] = {{"float16", FILE_F16}, {"float32", FILE_F32}};
     for (size_t i = 0; i < 2 && json_is_string(dtype); i++)
-        if (strcmp(json_text(dtype), names[i][0]) == 0)
-            hints->dtype = names[i][1];
+        if (strcmp(json_text(dtype), names[i].name) == 0)
+            hints->dtype = names[i].dtype;
 }
 
 /* Values of quant_algo of ModelOpt whose weights are in the table above. */

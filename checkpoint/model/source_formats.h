@@ -16,13 +16,14 @@ enum source_codes_kind {
 };
 
 struct source_format {
-    const char *name;                 /* for messages and reports */
-    const char *codes, *codes_dtypes; /* last component of the name of the tensor of codes; its dtypes */
-    const char *scale, *scale_dtypes; /* the same of the scales */
-    const char *zero_point_dtypes;    /* of <module>.weight_zero_point; NULL: there is none */
-    const char *global_scale;         /* last component of its name; NULL: there is none */
-    bool global_divides;              /* scales are divided by it; else multiplied */
-    int64_t group;                    /* columns of a scale; 0: the shapes say it */
+    const char *name;          /* for messages and reports */
+    const char *codes, *scale; /* last components of the names of these tensors */
+    enum file_dtype codes_dtype;
+    file_dtypes scale_dtypes;
+    file_dtypes zero_point_dtypes; /* of <module>.weight_zero_point; 0: there is none */
+    const char *global_scale;      /* last component of its name; NULL: there is none */
+    bool global_divides;           /* scales are divided by it; else multiplied */
+    int64_t group;                 /* columns of a scale; 0: the shapes say it */
     enum source_codes_kind kind;
     bool upstream; /* llm-compressor dequantizes it, too */
     bool keeps;    /* compressed-tensors has it: a weight that nothing targets can stay */
@@ -48,15 +49,15 @@ struct source_hints {
     bool quantized;       /* a configuration describes a quantization */
     int64_t blocks[8][2]; /* rows and columns of blocks */
     int block_count;
-    unsigned bits;     /* bit b: integers of b bits */
-    const char *dtype; /* of numbers whose scales are F32: that of the model, else BF16 */
+    unsigned bits;         /* bit b: integers of b bits */
+    enum file_dtype dtype; /* of numbers whose scales are F32: that of the model, else BF16 */
 };
 void source_hints_read(struct source_hints *hints, const struct model *model);
 
 /* Finds the format of a tensor. codes->format stays NULL if it is plain, or a part of another. Fills `codes`, the shape
  * of the matrix, and the dtype of its numbers. Fails for a tensor of codes whose scales are missing or do not fit, and
  * for the tensors of foreign formats (GPTQ, AWQ, ...), with their names. */
-int source_find_codes(struct source_codes *codes, int64_t *shape, const char **dtype, const struct model *model,
+int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtype *dtype, const struct model *model,
                       const struct source_hints *hints, const struct st_tensor *tensor, qobs_compat compat,
                       struct fail *f);
 

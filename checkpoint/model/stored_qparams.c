@@ -45,14 +45,14 @@ static double number_of(const void *array, qobs_dtype dtype, size_t i)
     return float_of_half(half, dtype == QOBS_BF16);
 }
 
-double stored_scale_number(const void *data, const char *dtype, size_t i)
+double stored_scale_number(const void *data, enum file_dtype dtype, size_t i)
 {
     const unsigned char code = ((const unsigned char *)data)[i];
-    if (strcmp(dtype, "U8") == 0)
+    if (dtype == FILE_U8)
         return code == 255 ? (double)NAN : ldexp(1, code - 127);
-    if (strcmp(dtype, "F8_E4M3") == 0)
+    if (dtype == FILE_F8_E4M3)
         return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), code);
-    return number_of(data, strcmp(dtype, "F32") == 0 ? QOBS_F32 : strcmp(dtype, "BF16") == 0 ? QOBS_BF16 : QOBS_F16, i);
+    return number_of(data, dtype_in_library(dtype), i);
 }
 
 void stored_put_number(void *to, qobs_dtype dtype, double value)
@@ -134,22 +134,22 @@ static size_t encode_e8m0(const void *numbers, qobs_dtype dtype, size_t n, unsig
     return n;
 }
 
-size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *stored, void *out)
+size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, enum file_dtype stored, void *out)
 {
-    if (!stored) {
+    if (stored == FILE_NONE) {
         memcpy(out, scale, n * qobs_dtype_size(dtype));
         return n * qobs_dtype_size(dtype);
     }
-    return (strcmp(stored, "F8_E4M3") == 0 ? encode_e4m3 : encode_e8m0)(scale, dtype, n, out);
+    return (stored == FILE_F8_E4M3 ? encode_e4m3 : encode_e8m0)(scale, dtype, n, out);
 }
 
-size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out)
+size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, enum file_dtype stored, void *out)
 {
     if (dtype == QOBS_F8_E4M3) {
         memcpy(out, zero_point, n);
         return n;
     }
-    if (strcmp(stored, "F8_E4M3") == 0)
+    if (stored == FILE_F8_E4M3)
         return encode_e4m3(zero_point, dtype, n, out);
     for (size_t i = 0; i < n; i++)
         ((signed char *)out)[i] = (signed char)number_of(zero_point, dtype, i);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "files/file_dtype.h"
 #include "qobs/checkpoint.h"
 
 /* Returns the number that 16 bits mean as BF16 or F16. */
@@ -16,12 +17,12 @@ double float_of_half(uint16_t bits, bool is_bf16);
 /* Stores a number that is one of the dtype. */
 void stored_put_number(void *to, qobs_dtype dtype, double value);
 
-/* Encodes n scales: "U8" as exponents of powers of two, "F8_E4M3" as codes, NULL as they are. A scale that is not
- * finite has exponent 127, as the conversion to integers of x86 gives it. Returns the bytes written. */
-size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *stored, void *out);
+/* Encodes n scales: FILE_U8 as exponents of powers of two, FILE_F8_E4M3 as codes, FILE_NONE as they are. A scale that
+ * is not finite has exponent 127, as the conversion to integers of x86 gives it. Returns the bytes written. */
+size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, enum file_dtype stored, void *out);
 
 /* Returns the number that element i of stored scales means, by the dtype of the file: BF16, F16, F32, F8_E4M3 or U8. */
-double stored_scale_number(const void *data, const char *dtype, size_t i);
+double stored_scale_number(const void *data, enum file_dtype dtype, size_t i);
 
-/* Encodes n zero points as "I8" or "F8_E4M3". Returns the bytes written. */
-size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out);
+/* Encodes n zero points as FILE_I8 or FILE_F8_E4M3. Returns the bytes written. */
+size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, enum file_dtype stored, void *out);

@@ -73,31 +73,22 @@ void weights_free(struct weights *weights)
 }
 
 /* Last components of the names of tensors that belong to a weight in codes. */
-static const char *const parts[] = {"weight_scale",      "weight_scale_inv",    "weight_scale_2",
-                                    "weight_zero_point", "weight_global_scale", "weight_shape",
-                                    "input_scale",       "input_zero_point",    "input_global_scale",
-                                    "output_scale",      "output_zero_point",   "output_global_scale"};
+static const char parts[] = "weight_scale weight_scale_inv weight_scale_2 weight_zero_point "
+                            "weight_global_scale weight_shape input_scale input_zero_point "
+                            "input_global_scale output_scale output_zero_point output_global_scale";
 
 /* The same of attention: scales of keys, values and queries. */
-static const char *const attention_parts[] = {"k_scale",      "v_scale",      "q_scale",     "kv_scale",
-                                              "k_zero_point", "v_zero_point", "q_zero_point"};
-
-static bool is_one_of(const char *word, const char *const *words, size_t count)
-{
-    size_t i = 0;
-    while (i < count && strcmp(words[i], word) != 0)
-        i++;
-    return i < count;
-}
+static const char attention_parts[] = "k_scale v_scale q_scale kv_scale k_zero_point v_zero_point "
+                                      "q_zero_point";
 
 bool weight_is_consumed(const struct weights *weights, const struct weight *w, qobs_compat compat)
 {
     char name[1024];
     const char *dot = strrchr(w->name, '.'), *part = dot ? dot + 1 : w->name;
     const size_t length = (size_t)(part - w->name);
-    if (weights->drops_attention_scales && is_one_of(part, attention_parts, sizeof attention_parts / sizeof *parts))
+    if (weights->drops_attention_scales && is_one_of(part, attention_parts))
         return true;
-    if (!is_one_of(part, parts, sizeof parts / sizeof *parts) || length + sizeof "weight" > sizeof name)
+    if (!is_one_of(part, parts) || length + sizeof "weight" > sizeof name)
         return false;
     snprintf(name, sizeof name, "%.*sweight", (int)length, w->name);
     const struct weight *owner = weights_find(weights, name);

@@ -36,7 +36,7 @@ struct weight {
     size_t module; /* length of the module's name, before ".weight"; the length of the name for other tensors */
     const struct model_tensor *source;
     struct source_codes source_codes; /* of a weight that is quantized already; its format is NULL for others */
-    const char *dtype;                /* of the numbers */
+    enum file_dtype dtype;            /* of the numbers */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     const unsigned char *data;

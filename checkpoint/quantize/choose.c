@@ -43,10 +43,7 @@ static void release(struct choice *c)
     free(c->targets);
 }
 
-static bool is_float(const struct weight *w)
-{
-    return strcmp(w->dtype, "BF16") == 0 || strcmp(w->dtype, "F16") == 0 || strcmp(w->dtype, "F32") == 0;
-}
+static bool is_float(const struct weight *w) { return dtype_is_in(w->dtype, HALVES_AND_FLOATS); }
 
 /* Returns the first group with a target that matches; group_count: none. *by_class: only "Linear" matches. */
 static size_t find_group(const struct choice *c, const struct weight *w, bool *by_class)
@@ -133,7 +130,7 @@ static int check(const struct weight *w, struct fail *f)
                        shape_describe(w->ndim, w->shape, &words));
     if (!is_float(w))
         return INVALID(f, "tensor '%.200s': is %s; BF16, F16 and F32 can be quantized. --ignore leaves it out", w->name,
-                       w->dtype);
+                       dtype_name(w->dtype));
     return QOBS_OK;
 }
 

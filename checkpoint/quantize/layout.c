@@ -16,16 +16,16 @@ struct group_storage group_storage(const struct quant_group *group, enum layout_
 {
     const struct quant_args *w = &group->weights;
     const struct quant_format_row *row = quant_format_row(group->format);
-    const char *element = w->type == QUANT_INT ? "I8" : "F8_E4M3";
+    const enum file_dtype element = quant_code_dtype(w);
     const bool by_row = w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL;
     const bool packed_zero_points = contents == CONTENTS_MODEL && !w->symmetric && row->word_bits == 32 && by_row;
     return (struct group_storage){.format = row,
-                                  .codes_dtype = row->word_bits == 32  ? "I32"
-                                                 : row->word_bits == 8 ? "U8"
+                                  .codes_dtype = row->word_bits == 32  ? FILE_I32
+                                                 : row->word_bits == 8 ? FILE_U8
                                                                        : element,
                                   .packed_zero_points = packed_zero_points,
-                                  .zero_point_dtype = w->symmetric         ? NULL
-                                                      : packed_zero_points ? "I32"
+                                  .zero_point_dtype = w->symmetric         ? FILE_NONE
+                                                      : packed_zero_points ? FILE_I32
                                                                            : element};
 }
 
@@ -63,8 +63,8 @@ struct builder {
     size_t capacity;
 };
 
-static int add(struct builder *b, size_t weight, enum output_part part, const char *suffix, const char *dtype, int ndim,
-               const int64_t *shape, size_t shard, struct fail *f)
+static int add(struct builder *b, size_t weight, enum output_part part, const char *suffix, enum file_dtype dtype,
+               int ndim, const int64_t *shape, size_t shard, struct fail *f)
 {
     struct output_layout *l = b->layout;
     const struct weight *w = &b->weights->items[weight];
@@ -145,7 +145,7 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     const int ndim = scale_shape(a, w->shape, scale);
     if (b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.format->codes, s.codes_dtype, 2, codes, shard, f));
-    const char *scale_dtype = s.format->stored_scale ? s.format->stored_scale : w->dtype;
+    const enum file_dtype scale_dtype = s.format->scale_dtype ? s.format->scale_dtype : w->dtype;
     RETURN_IF_NOT_OK(add(b, index, PART_SCALE, "weight_scale", scale_dtype, ndim, scale, shard, f));
     if (s.packed_zero_points)
         scale[0] = (scale[0] * a->num_bits + 31) / 32;
@@ -153,9 +153,9 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
         RETURN_IF_NOT_OK(
             add(b, index, PART_ZERO_POINT, "weight_zero_point", s.zero_point_dtype, ndim, scale, shard, f));
     if (s.format->has_shape && b->contents == CONTENTS_MODEL)
-        RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", "I64", 1, two, shard, f));
+        RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", FILE_I64, 1, two, shard, f));
     if (a->strategy == QUANT_TENSOR_GROUP)
-        RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, "weight_global_scale", "F32", 1, one, shard, f));
+        RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, "weight_global_scale", FILE_F32, 1, one, shard, f));
     return QOBS_OK;
 }
 

@@ -24,7 +24,7 @@ enum output_part {
 
 struct output_tensor {
     char *name;
-    const char *dtype;
+    enum file_dtype dtype;
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     size_t shard;
@@ -47,9 +47,9 @@ struct output_shard {
 /* How the weights of a group are stored. */
 struct group_storage {
     const struct quant_format_row *format;
-    const char *codes_dtype;
-    bool packed_zero_points;      /* in words along the rows */
-    const char *zero_point_dtype; /* NULL: none */
+    enum file_dtype codes_dtype;
+    bool packed_zero_points;          /* in words along the rows */
+    enum file_dtype zero_point_dtype; /* FILE_NONE: there are none */
 };
 
 struct output_layout {

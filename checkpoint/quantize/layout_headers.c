@@ -14,7 +14,7 @@ static int compare_places(const void *a, const void *b)
     const struct output_tensor *s = a, *t = b;
     if (s->shard != t->shard)
         return s->shard < t->shard ? -1 : 1;
-    const int ranks = dtype_rank(s->dtype) - dtype_rank(t->dtype);
+    const int ranks = (int)s->dtype - (int)t->dtype;
     return ranks != 0 ? ranks : strcmp(s->name, t->name);
 }
 
@@ -98,7 +98,7 @@ static void put_tensor(struct header_text *t, const struct output_tensor *o, uin
 {
     put_string(t, o->name);
     put_text(t, ":{\"dtype\":\"");
-    put_text(t, o->dtype);
+    put_text(t, dtype_name(o->dtype));
     put_text(t, "\",\"shape\":[");
     for (int d = 0; d < o->ndim; d++) {
         put_text(t, d ? "," : "");

@@ -497,8 +497,8 @@ static void share_range(const struct quantize_run *run, struct weight_job *jobs,
             job->min = min;
             job->max = max;
             if (job->search_min) {
-                stored_put_number(job->search_min, weight_dtype(job->weight), min);
-                stored_put_number(job->search_max, weight_dtype(job->weight), max);
+                stored_put_number(job->search_min, dtype_in_library(job->weight->dtype), min);
+                stored_put_number(job->search_max, dtype_in_library(job->weight->dtype), max);
             }
         }
 }
@@ -519,8 +519,8 @@ static int set_global_scale(struct quantize_run *run, struct weight_job *jobs, s
     (void)run;
     if (!first)
         return QOBS_OK;
-    const char *name = first->plan->optimal ? "F32" : first->weight->dtype; /* optimal scales are found in F32 */
-    const qobs_dtype dtype = strcmp(name, "BF16") == 0 ? QOBS_BF16 : strcmp(name, "F16") == 0 ? QOBS_F16 : QOBS_F32;
+    /* Optimal scales are found in F32. */
+    const qobs_dtype dtype = first->plan->optimal ? QOBS_F32 : dtype_in_library(first->weight->dtype);
     if (qobs_global_scale(first->plan->config, dtype, min, max, &scale, &error) != QOBS_OK)
         return weight_failure(first, &error, f);
     for (size_t i = 0; i < count; i++) {

@@ -150,9 +150,6 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
 int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f);
 int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs_tensor *weight, struct fail *f);
 
-/* Returns the dtype of the numbers of a weight that is quantized. */
-qobs_dtype weight_dtype(const struct weight *w);
-
 /* Writes a part of a tensor of the output. */
 int run_put(struct quantize_run *run, const struct weight_job *job, enum output_part part, uint64_t offset,
             const void *data, size_t bytes, struct fail *f);

@@ -25,11 +25,6 @@ int weight_failure(const struct weight_job *job, const qobs_error *error, struct
     return report_failure(f, error->status, "tensor '%.150s': %.300s", job->weight->name, error->message);
 }
 
-qobs_dtype weight_dtype(const struct weight *w)
-{
-    return strcmp(w->dtype, "BF16") == 0 ? QOBS_BF16 : strcmp(w->dtype, "F16") == 0 ? QOBS_F16 : QOBS_F32;
-}
-
 /* A slice as the library sees it. */
 struct rows {
     qobs_tensor tensor;
@@ -39,7 +34,7 @@ struct rows {
 static int open_rows(struct rows *r, const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
-    const qobs_dtype dtype = weight_dtype(w);
+    const qobs_dtype dtype = dtype_in_library(w->dtype);
     const int64_t element = (int64_t)qobs_dtype_size(dtype);
     const void *data = w->data + s->first * w->row_bytes;
     *r = (struct rows){.shape = {s->count, w->shape[1]}, .strides = {w->row_bytes, element}};
@@ -82,7 +77,7 @@ static int rows_failure(const struct weight_job *job, qobs_error error, struct f
     const int64_t strides[2] = {w->row_bytes, w->column_bytes};
     const qobs_tensor whole = {.struct_size = sizeof whole,
                                .data = w->data,
-                               .dtype = weight_dtype(w),
+                               .dtype = dtype_in_library(w->dtype),
                                .ndim = 2,
                                .shape = w->shape,
                                .strides = strides};
@@ -193,7 +188,7 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     qobs_error error = {0};
     float *importance = NULL;
     const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1],
-                 size = count * qobs_dtype_size(weight_dtype(job->weight));
+                 size = count * qobs_dtype_size(dtype_in_library(job->weight->dtype));
     int32_t *steps = job->statistics ? malloc((count + 1) * sizeof *steps) : NULL;
     job->search_min = malloc(size + 1);
     job->search_max = malloc(size + 1);
@@ -445,8 +440,7 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
         RETURN_IF_NOT_OK(
             run_put(run, job, PART_ZERO_POINT, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f));
     }
-    const size_t size =
-        stored_scales(q->scale, q->scale_dtype, (size_t)q->count, storage->format->stored_scale, stored);
+    const size_t size = stored_scales(q->scale, q->scale_dtype, (size_t)q->count, storage->format->scale_dtype, stored);
     return run_put(run, job, PART_SCALE, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f);
 }
 

@@ -25,11 +25,10 @@ struct quant_format_row {
     int bits;                     /* of floats, and of the integers that vLLM takes in this format if it is no pack */
     int64_t group_size;           /* the only one; 0: any granularity */
     enum quant_strategy strategy; /* if there is a group size */
-    enum quant_dtype scale_dtype; /* of the scheme */
+    enum file_dtype scale_dtype;  /* of the scheme and in the file; FILE_NONE: that of the weight */
     bool by_scale_dtype;          /* the scheme's scale_dtype tells it from a format of plain codes */
     const char *codes;            /* name of the tensor of codes */
     int word_bits;                /* the codes of a row share words of so many bits; 0: each is an element */
-    const char *stored_scale;     /* dtype of stored scales; NULL: that of the weight */
     bool has_shape;               /* weight_shape has the shape of the weight */
 };
 

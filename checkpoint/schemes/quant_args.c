@@ -21,12 +21,8 @@ static const struct quant_word strategies[] = {{"tensor", QUANT_TENSOR},       {
                                                {"group", QUANT_GROUP},         {"block", QUANT_BLOCK},
                                                {"token", QUANT_TOKEN},         {"tensor_group", QUANT_TENSOR_GROUP},
                                                {"attn_head", QUANT_ATTN_HEAD}, {0}};
-static const struct quant_word dtypes[] = {{"null", QUANT_DTYPE_NONE},
-                                           {"int8", QUANT_DTYPE_INT8},
-                                           {"uint8", QUANT_DTYPE_UINT8},
-                                           {"float8_e4m3fn", QUANT_DTYPE_E4M3},
-                                           {0}};
-static const char *const dtype_json[] = {NULL, "torch.int8", "torch.uint8", "torch.float8_e4m3fn"};
+static const struct quant_word dtypes[] = {
+    {"null", FILE_NONE}, {"int8", FILE_I8}, {"uint8", FILE_U8}, {"float8_e4m3fn", FILE_F8_E4M3}, {0}};
 
 static const char *word_name(const struct quant_word *words, int value)
 {
@@ -83,7 +79,7 @@ static int read_word(int *value, const struct quant_word *words, const struct js
 {
     struct json_words described;
     if (!item->value && words == dtypes) {
-        *value = QUANT_DTYPE_NONE;
+        *value = FILE_NONE;
         return 0;
     }
     if (!json_is_string(item->value))
@@ -176,7 +172,7 @@ static int read_member(struct quant_args *a, const struct json_item *item, const
         a->strategy = !item->value ? a->strategy : (enum quant_strategy)word;
     } else if (strcmp(key, "scale_dtype") == 0 || strcmp(key, "zp_dtype") == 0) {
         result = read_word(&word, dtypes, item, where, f);
-        *(*key == 's' ? &a->scale_dtype : &a->zp_dtype) = (enum quant_dtype)word;
+        *(*key == 's' ? &a->scale_dtype : &a->zp_dtype) = (enum file_dtype)word;
     } else if (strcmp(key, "dynamic") == 0) {
         result = read_dynamic(&a->dynamic, item, where, f);
     } else if (strcmp(key, "block_structure") == 0) {
@@ -230,6 +226,13 @@ static bool put_block(json_object *json, const char *key, const int64_t *block)
     return json_append(array, json_object_new_int64(block[0])) && json_append(array, json_object_new_int64(block[1]));
 }
 
+static bool put_dtype(json_object *json, const char *key, enum file_dtype dtype)
+{
+    char text[32];
+    snprintf(text, sizeof text, "torch.%s", word_name(dtypes, (int)dtype));
+    return put_text_or_null(json, key, dtype == FILE_NONE ? NULL : text);
+}
+
 json_object *quant_args_json(const struct quant_args *a)
 {
     json_object *json = json_object_new_object();
@@ -245,8 +248,8 @@ json_object *quant_args_json(const struct quant_args *a)
     complete &= a->dynamic == QUANT_LOCAL ? json_put_text(json, "dynamic", "local")
                                           : json_put_bool(json, "dynamic", a->dynamic == QUANT_DYNAMIC);
     complete &= put_text_or_null(json, "actorder", a->actorder);
-    complete &= put_text_or_null(json, "scale_dtype", dtype_json[a->scale_dtype]);
-    complete &= put_text_or_null(json, "zp_dtype", dtype_json[a->zp_dtype]);
+    complete &= put_dtype(json, "scale_dtype", a->scale_dtype);
+    complete &= put_dtype(json, "zp_dtype", a->zp_dtype);
     complete &= put_text_or_null(json, "observer", a->observer);
     complete &= json_put(json, "observer_kwargs", kwargs);
     if (complete)
@@ -272,6 +275,11 @@ void quant_args_free(struct quant_args *args)
     free(args->observer);
     json_object_put(args->observer_kwargs);
     *args = (struct quant_args){0};
+}
+
+enum file_dtype quant_code_dtype(const struct quant_args *args)
+{
+    return args->type == QUANT_INT ? FILE_I8 : FILE_F8_E4M3;
 }
 
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
@@ -342,7 +350,7 @@ int quant_args_settings(const struct quant_args *a, char *text, size_t size, str
     if (result == 0 && a->block_structure[0] > 0)
         result = append(text, size, " block_structure=[%lld,%lld]", (long long)a->block_structure[0],
                         (long long)a->block_structure[1]);
-    if (result == 0 && a->scale_dtype != QUANT_DTYPE_NONE)
+    if (result == 0 && a->scale_dtype != FILE_NONE)
         result = append(text, size, " scale_dtype=%s", word_name(dtypes, a->scale_dtype));
     json_each(item, a->observer_kwargs)
     {

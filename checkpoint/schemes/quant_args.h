@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "files/fail.h"
+#include "files/file_dtype.h"
 
 enum quant_type { QUANT_INT, QUANT_FLOAT };
 
@@ -26,9 +27,6 @@ enum quant_strategy {
 
 enum quant_dynamic { QUANT_STATIC, QUANT_DYNAMIC, QUANT_LOCAL };
 
-/* Dtypes of stored scales and zero points. NONE: null in JSON, which means the dtype of the weight. */
-enum quant_dtype { QUANT_DTYPE_NONE, QUANT_DTYPE_INT8, QUANT_DTYPE_UINT8, QUANT_DTYPE_E4M3 };
-
 struct quant_args {
     int num_bits;
     enum quant_type type;
@@ -37,8 +35,8 @@ struct quant_args {
     enum quant_strategy strategy;
     int64_t block_structure[2]; /* rows, columns; 0, 0: null */
     enum quant_dynamic dynamic;
-    char *actorder; /* NULL: null */
-    enum quant_dtype scale_dtype, zp_dtype;
+    char *actorder;                        /* NULL: null */
+    enum file_dtype scale_dtype, zp_dtype; /* FILE_NONE: null, which means the dtype of the weight */
     char *observer;               /* such as "memoryless_mse"; NULL: null, which means memoryless_minmax for weights */
     json_object *observer_kwargs; /* an object, or NULL: {} */
 };
@@ -50,6 +48,9 @@ int quant_args_read(struct quant_args *args, const json_object *json, const char
 
 /* Returns the object with every member, as compressed-tensors writes it. NULL: no memory. */
 json_object *quant_args_json(const struct quant_args *args);
+
+/* Returns the dtype of codes and zero points that are an element each. */
+enum file_dtype quant_code_dtype(const struct quant_args *args);
 
 /* Copies deeply. Returns -1 if there is no memory. */
 int quant_args_copy(struct quant_args *to, const struct quant_args *from, struct fail *f);

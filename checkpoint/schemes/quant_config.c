@@ -316,11 +316,6 @@ static int rename_observer(struct quant_args *a, qobs_compat compat, struct fail
     return a->observer ? 0 : fail_system(f, "no memory for a scheme");
 }
 
-static enum quant_dtype zero_point_dtype(const struct quant_args *a)
-{
-    return a->symmetric ? QUANT_DTYPE_NONE : a->type == QUANT_INT ? QUANT_DTYPE_INT8 : QUANT_DTYPE_E4M3;
-}
-
 int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f)
 {
     if (config->group_count == 0 && !config->has_kv_cache)
@@ -335,9 +330,9 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
             return -1;
         if (finish_format(g, config->format, compat, f) != 0 || check_weights(g, f) != 0)
             return -1;
-        g->weights.zp_dtype = zero_point_dtype(&g->weights);
+        g->weights.zp_dtype = g->weights.symmetric ? FILE_NONE : quant_code_dtype(&g->weights);
         if (g->has_inputs)
-            g->inputs.zp_dtype = zero_point_dtype(&g->inputs);
+            g->inputs.zp_dtype = g->inputs.symmetric ? FILE_NONE : quant_code_dtype(&g->inputs);
     }
     return 0;
 }

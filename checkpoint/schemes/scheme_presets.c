@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#define STATIC_MINMAX ((char *)(uintptr_t) "static_minmax")
+#define STATIC_MINMAX ((char *)(uintptr_t)"static_minmax")
 
 static const struct quant_args w2 = {.num_bits = 2, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
 static const struct quant_args w3 = {.num_bits = 3, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
@@ -43,13 +43,13 @@ static const struct quant_args nvfp4 = {.num_bits = 4,
                                         .symmetric = true,
                                         .strategy = QUANT_TENSOR_GROUP,
                                         .group_size = 16,
-                                        .scale_dtype = QUANT_DTYPE_E4M3};
+                                        .scale_dtype = FILE_F8_E4M3};
 static const struct quant_args nvfp4_local = {.num_bits = 4,
                                               .type = QUANT_FLOAT,
                                               .symmetric = true,
                                               .strategy = QUANT_TENSOR_GROUP,
                                               .group_size = 16,
-                                              .scale_dtype = QUANT_DTYPE_E4M3,
+                                              .scale_dtype = FILE_F8_E4M3,
                                               .dynamic = QUANT_LOCAL,
                                               .observer = STATIC_MINMAX};
 static const struct quant_args mxfp4 = {.num_bits = 4,
@@ -57,26 +57,26 @@ static const struct quant_args mxfp4 = {.num_bits = 4,
                                         .symmetric = true,
                                         .strategy = QUANT_GROUP,
                                         .group_size = 32,
-                                        .scale_dtype = QUANT_DTYPE_UINT8};
+                                        .scale_dtype = FILE_U8};
 static const struct quant_args mxfp4_dynamic = {.num_bits = 4,
                                                 .type = QUANT_FLOAT,
                                                 .symmetric = true,
                                                 .strategy = QUANT_GROUP,
                                                 .group_size = 32,
-                                                .scale_dtype = QUANT_DTYPE_UINT8,
+                                                .scale_dtype = FILE_U8,
                                                 .dynamic = QUANT_DYNAMIC};
 static const struct quant_args mxfp8 = {.num_bits = 8,
                                         .type = QUANT_FLOAT,
                                         .symmetric = true,
                                         .strategy = QUANT_GROUP,
                                         .group_size = 32,
-                                        .scale_dtype = QUANT_DTYPE_UINT8};
+                                        .scale_dtype = FILE_U8};
 static const struct quant_args mxfp8_dynamic = {.num_bits = 8,
                                                 .type = QUANT_FLOAT,
                                                 .symmetric = true,
                                                 .strategy = QUANT_GROUP,
                                                 .group_size = 32,
-                                                .scale_dtype = QUANT_DTYPE_UINT8,
+                                                .scale_dtype = FILE_U8,
                                                 .dynamic = QUANT_DYNAMIC};
 
 static const struct scheme_preset presets[] = {

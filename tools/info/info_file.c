@@ -19,7 +19,7 @@
 #include "results.h"
 #include "state_file.h"
 
-enum { FIRST_TENSORS = 10, MAX_DTYPES = 16 };
+enum { FIRST_TENSORS = 10 };
 
 /* ---- State ------------------------------------------------------------------------------------------------------- */
 
@@ -69,20 +69,13 @@ static int print_state(const char *path)
 /* Returns element i of a tensor of any dtype that scales and zero points have; NaN for other dtypes. */
 static double element(const struct tensor_ref *ref, uint64_t i)
 {
-    static const struct {
-        const char *name;
-        qobs_dtype dtype;
-    } dtypes[] = {{"F32", QOBS_F32}, {"BF16", QOBS_BF16}, {"F16", QOBS_F16}, {"F64", QOBS_F64},
-                  {"I8", QOBS_I8},   {"I32", QOBS_I32},   {"I64", QOBS_I64}};
+    const qobs_dtype dtype = dtype_in_library(ref->dtype);
     const unsigned char *at = (const unsigned char *)ref->data + i * dtype_size(ref->dtype);
-    if (strcmp(ref->dtype, "F8_E4M3") == 0)
+    if (ref->dtype == FILE_F8_E4M3)
         return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), *at);
-    if (strcmp(ref->dtype, "U8") == 0) /* the exponents of MX formats */
+    if (ref->dtype == FILE_U8) /* the exponents of MX formats */
         return (double)qobs_format_decode(qobs_format_find("e8m0"), *at);
-    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
-        if (strcmp(dtypes[d].name, ref->dtype) == 0)
-            return result_value(&(struct result){.dtype = dtypes[d].dtype, .data = (void *)(uintptr_t)at}, 0);
-    return (double)NAN;
+    return dtype ? result_value(&(struct result){.dtype = dtype, .data = (void *)(uintptr_t)at}, 0) : (double)NAN;
 }
 
 static bool ends_with(const char *name, const char *ending)
@@ -103,7 +96,8 @@ static void print_tensor(const struct tensor_ref *ref, struct label label, int w
     size_t used = 0;
     for (int d = 0; d < ref->ndim && used < sizeof shape; d++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)ref->shape[d]);
-    printf("%-*s %-7s %-12s", width, clean_name(label, width, name), ref->dtype, ref->ndim ? shape : "scalar");
+    printf("%-*s %-7s %-12s", width, clean_name(label, width, name), dtype_name(ref->dtype),
+           ref->ndim ? shape : "scalar");
     double smallest = (double)INFINITY, largest = -(double)INFINITY;
     const uint64_t count = is_scale(ref) && dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -121,25 +115,18 @@ static void print_tensor(const struct tensor_ref *ref, struct label label, int w
 static void print_dtypes(const struct tensor_set *set)
 {
     struct {
-        const char *name;
         size_t tensors;
         uint64_t bytes;
-    } dtypes[MAX_DTYPES] = {0};
-    size_t count = 0;
+    } dtypes[FILE_DTYPES] = {0};
     for (size_t i = 0; i < tensors_count(set); i++) {
         const struct tensor_ref *ref = tensors_at(set, i);
-        size_t d = 0;
-        while (d < count && strcmp(dtypes[d].name, ref->dtype) != 0)
-            d++;
-        if (d == MAX_DTYPES)
-            continue;
-        count += d == count;
-        dtypes[d].name = ref->dtype;
-        dtypes[d].tensors++;
-        dtypes[d].bytes += ref->bytes;
+        dtypes[ref->dtype].tensors++;
+        dtypes[ref->dtype].bytes += ref->bytes;
     }
-    for (size_t d = 0; d < count; d++)
-        printf("  %-8s %8zu tensors %12.3f MB\n", dtypes[d].name, dtypes[d].tensors, (double)dtypes[d].bytes * 1e-6);
+    for (int d = 0; d < FILE_DTYPES; d++)
+        if (dtypes[d].tensors > 0)
+            printf("  %-8s %8zu tensors %12.3f MB\n", dtype_name((enum file_dtype)d), dtypes[d].tensors,
+                   (double)dtypes[d].bytes * 1e-6);
 }
 
 static void print_metadata(const char *path)

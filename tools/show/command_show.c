@@ -122,7 +122,7 @@ static void make_title(char *title, size_t size, const struct tensor_ref *ref, i
         snprintf(more, sizeof more, " and %d more", count - 1);
     if (qparam >= 0)
         snprintf(part, sizeof part, ", qparam %lld", (long long)qparam);
-    fail(&clean, "%.90s%s %s %s%s%s", ref->name, strlen(ref->name) > 90 ? "..." : "", ref->dtype,
+    fail(&clean, "%.90s%s %s %s%s%s", ref->name, strlen(ref->name) > 90 ? "..." : "", dtype_name(ref->dtype),
          shape_describe(ref->ndim, ref->shape, &words), more, part);
     snprintf(title, size, "%s", clean.message);
 }
