@@ -3,7 +3,6 @@
 
 /* qobs audit: parses the options and prints the findings. The work is in checkpoint/. */
 #include "files/json.h"
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,36 +15,20 @@
 enum { AUDIT_WORST = 10 };
 
 struct audit_options {
+    struct machine_options machine;
     qobs_checkpoint_audit_args args;
-    const char *isa, *threads;
     bool json, table;
 };
 
 #define AT(member) offsetof(struct audit_options, member)
 static const struct option_row rows[] = {
-    {.name = "against",
-     .argument = "MODEL_DIR",
-     .kind = OPTION_TEXT,
-     .offset = AT(args.against),
-     .help = "the model before it was quantized",
-     .more = "prints the error of each layer, the largest first"},
-    JSON_ROW(struct audit_options, "the report", NULL),
-    TABLE_ROW(struct audit_options),
-    ISA_ROW(struct audit_options),
-    THREADS_ROW(struct audit_options),
+    TEXT_ROW("against", "MODEL_DIR", args.against, "the model before it was quantized",
+             "prints the error of each layer, the largest first"),
+    JSON_ROW("the report", NULL),
+    TABLE_ROW,
+    ISA_ROW,
+    THREADS_ROW,
 };
-
-static int parse(struct audit_options *o, int argc, char **argv, bool *done)
-{
-    o->args.struct_size = sizeof o->args;
-    const int code = options_parse(&command_audit, o, argc, argv, done);
-    if (code != EXIT_OK || *done)
-        return code;
-    if (optind + 1 != argc)
-        return print_error(EXIT_USAGE, "audit: expected one directory, got %d (see qobs audit -h)", argc - optind);
-    o->args.checkpoint = argv[optind];
-    return EXIT_OK;
-}
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
@@ -106,13 +89,16 @@ static int print_report(const char *report, bool all)
 
 /* ---- Run --------------------------------------------------------------------------------------------------------- */
 
-static int run(struct audit_options *o, struct threads *threads)
+static int run(void *options, int count, char **directories, struct threads *threads)
 {
+    struct audit_options *o = options;
     qobs_error error;
     char *report = NULL;
     size_t findings = 0;
-    if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
-        return print_status_error(&error, "--isa");
+    if (count != 1)
+        return print_error(EXIT_USAGE, "audit: expected one directory, got %d (see qobs audit -h)", count);
+    o->args.struct_size = sizeof o->args;
+    o->args.checkpoint = directories[0];
     o->args.runtime = &threads->runtime;
     o->args.report = &report;
     o->args.findings = &findings;
@@ -126,29 +112,14 @@ static int run(struct audit_options *o, struct threads *threads)
     else if (code == EXIT_OK)
         code = print_report(report, o->table);
     free(report);
-    o->args.report = NULL;
-    o->args.findings = NULL;
     return code == EXIT_OK && findings > 0 ? EXIT_INCOMPLETE : code;
-}
-
-static int audit(int argc, char **argv)
-{
-    struct audit_options o = {0};
-    struct threads threads = {0};
-    bool done;
-    int code = parse(&o, argc, argv, &done);
-    if (code != EXIT_OK || done)
-        return code;
-    code = threads_start(&threads, o.threads);
-    if (code == EXIT_OK)
-        code = run(&o, &threads);
-    threads_stop(&threads);
-    return code;
 }
 
 const struct command command_audit = {
     .name = "audit",
-    .run = audit,
+    .run = run,
+    .size = sizeof(struct audit_options),
+    .threaded = true,
     .summary = "what is wrong with a quantized model, and the error of its layers",
     .usage = "DIR [OPTION]...",
     .description =

@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs merge: merges the states of several runs of qobs observe. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,19 +12,16 @@
 #include "state_file.h"
 
 struct merge_options {
+    struct machine_options machine;
     const char *out, *state;
     bool json;
 };
 
 #define AT(member) offsetof(struct merge_options, member)
 static const struct option_row rows[] = {
-    RESULTS_ROW(struct merge_options),
-    {.name = "state",
-     .argument = "FILE",
-     .kind = OPTION_TEXT,
-     .offset = AT(state),
-     .help = "write the merged state there"},
-    JSON_ROW(struct merge_options, "the results", NULL),
+    RESULTS_ROW,
+    TEXT_ROW("state", "FILE", state, "write the merged state there", NULL),
+    JSON_ROW("the results", NULL),
 };
 
 static int merge(qobs_observer **observers, int count, char **paths)
@@ -40,25 +36,21 @@ static int merge(qobs_observer **observers, int count, char **paths)
     return code;
 }
 
-static int run_merge(int argc, char **argv)
+static int run(void *options, int count, char **paths, struct threads *threads)
 {
-    struct merge_options options = {0};
-    bool done;
-    const int parsed = options_parse(&command_merge, &options, argc, argv, &done);
-    if (parsed != EXIT_OK || done)
-        return parsed;
-    const int count = argc - optind;
+    const struct merge_options *o = options;
+    (void)threads;
     if (count == 0)
         return print_error(EXIT_USAGE, "merge: no state given (see qobs merge -h)");
     qobs_observer **observers = calloc((size_t)count, sizeof *observers);
     if (!observers)
         return print_error(EXIT_SYSTEM, "no memory");
     struct results results = {0};
-    const struct result_files files = {.out = options.out, .state = options.state, .json = options.json};
-    const struct output_option outputs[] = {{"--out", options.out, false}, {"--state", options.state, false}};
+    const struct result_files files = {.out = o->out, .state = o->state, .json = o->json};
+    const struct output_option outputs[] = {{"--out", o->out, false}, {"--state", o->state, false}};
     int code = check_outputs(outputs, 2);
     if (code == EXIT_OK)
-        code = merge(observers, count, argv + optind);
+        code = merge(observers, count, paths);
     if (code == EXIT_OK)
         code = results_read(&results, observers[0], "");
     if (code == EXIT_OK)
@@ -76,7 +68,8 @@ static int run_merge(int argc, char **argv)
 
 const struct command command_merge = {
     .name = "merge",
-    .run = run_merge,
+    .run = run,
+    .size = sizeof(struct merge_options),
     .summary = "merge the states of several runs of observe",
     .usage = "[OPTION]... STATE...",
     .description = "Merges the states of several runs of qobs observe --state as if one observer had observed all "

@@ -3,7 +3,6 @@
 
 /* qobs observe: runs one observer over tensors in the order given and prints or writes every result. */
 #include <float.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +15,11 @@
 #include "files/tensor_files.h"
 
 struct observe_options {
-    const char *preset, *base_name, *strategy, *nonfinite; /* NULL: not given, as in all strings here */
-    const char *g_idx, *global_scale, *out, *state, *threads, *isa;
+    struct machine_options machine;
+    const char *preset, *base_name, *strategy, *nonfinite, *g_idx, *global_scale, *out, *state;
     bool each, json;
-    struct option_list settings, importance;
+    const char **settings, **importance;
+    size_t setting_count, importance_count;
 };
 
 /* ---- Observation ------------------------------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static int read_global_scale(struct tensor_files *files, const char *argument, f
         if (tensor.dtype > QOBS_F64 || ref->bytes != qobs_dtype_size(tensor.dtype))
             return print_error(EXIT_USAGE, "--global-scale: %s: tensor '%.200s' is no single floating-point number",
                                ref->file, ref->name);
-        number = result_value(&(struct result){.dtype = tensor.dtype, .data = (void *)(uintptr_t)tensor.data}, 0);
+        number = number_at(tensor.data, tensor.dtype);
     }
     *value = (float)number;
     if (!(*value > 0 && *value <= FLT_MAX))
@@ -106,8 +106,8 @@ static int observe_all(struct observation *o, int count, char **specs)
 {
     const struct observe_options *const options = o->options;
     int code = options->global_scale ? read_global_scale(&o->files, options->global_scale, &o->global_scale) : EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < options->importance.count; i++)
-        code = observe_importance(o->observer, &o->files, options->importance.items[i]);
+    for (size_t i = 0; code == EXIT_OK && i < options->importance_count; i++)
+        code = observe_importance(o->observer, &o->files, options->importance[i]);
     for (int i = 0; code == EXIT_OK && i < count; i++) {
         const bool last = i == count - 1;
         code = observe_tensor(o->observer, &o->files, options, specs[i]);
@@ -180,57 +180,28 @@ static int observe(const qobs_config *config, struct threads *threads, const str
 
 #define AT(member) offsetof(struct observe_options, member)
 static const struct option_row rows[] = {
-    PRESET_ROW(struct observe_options),
-    SETTING_ROW(struct observe_options, ""),
-    BASE_NAME_ROW(struct observe_options),
-    {.name = "strategy",
-     .argument = "NAME",
-     .kind = OPTION_TEXT,
-     .offset = AT(strategy),
-     .help = "short for --set strategy=NAME"},
-    {.name = "g-idx",
-     .argument = "FILE[:TENSOR]",
-     .kind = OPTION_TEXT,
-     .offset = AT(g_idx),
-     .help = "group of each column, int32 or int64"},
-    {.name = "importance",
-     .argument = "FILE[:TENSOR]",
-     .kind = OPTION_LIST,
-     .offset = AT(importance),
-     .help = "activations that weigh the columns",
-     .more =
-         "for presets that support it (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian); may be repeated"},
-    {.name = "global-scale",
-     .argument = "NUMBER|FILE[:TENSOR]",
-     .kind = OPTION_TEXT,
-     .offset = AT(global_scale),
-     .help = "compute scales under this global scale",
-     .more = "not under the observer's own; llmc presets"},
-    {.name = "nonfinite",
-     .argument = "MODE",
-     .kind = OPTION_TEXT,
-     .offset = AT(nonfinite),
-     .help = "NaN and infinity: refuse (default), ignore, propagate"},
-    {.name = "each",
-     .kind = OPTION_FLAG,
-     .offset = AT(each),
-     .help = "every result after each batch",
-     .more = "as NAME_0, NAME_1, ..., the last also as NAME"},
-    RESULTS_ROW(struct observe_options),
-    {.name = "state",
-     .argument = "FILE",
-     .kind = OPTION_TEXT,
-     .offset = AT(state),
-     .help = "write the observer's state there, for qobs merge"},
-    JSON_ROW(struct observe_options, "the results", NULL),
-    ISA_ROW(struct observe_options),
-    THREADS_ROW(struct observe_options),
+    PRESET_ROW,
+    SETTING_ROW(""),
+    BASE_NAME_ROW,
+    TEXT_ROW("strategy", "NAME", strategy, "short for --set strategy=NAME", NULL),
+    TEXT_ROW("g-idx", "FILE[:TENSOR]", g_idx, "group of each column, int32 or int64", NULL),
+    LIST_ROW("importance", "FILE[:TENSOR]", importance, importance_count, "activations that weigh the columns",
+             "for presets that support it (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian); may be "
+             "repeated"),
+    TEXT_ROW("global-scale", "NUMBER|FILE[:TENSOR]", global_scale, "compute scales under this global scale",
+             "not under the observer's own; llmc presets"),
+    TEXT_ROW("nonfinite", "MODE", nonfinite, "NaN and infinity: refuse (default), ignore, propagate", NULL),
+    FLAG_ROW("each", each, "every result after each batch", "as NAME_0, NAME_1, ..., the last also as NAME"),
+    RESULTS_ROW,
+    TEXT_ROW("state", "FILE", state, "write the observer's state there, for qobs merge", NULL),
+    JSON_ROW("the results", NULL),
+    ISA_ROW,
+    THREADS_ROW,
 };
 
 /* Checks the options that depend on the preset. */
 static int check_options(const struct observe_options *o, int tensor_count)
 {
-    qobs_error error;
     if (tensor_count == 0)
         return print_error(EXIT_USAGE, "observe: no tensor given");
     const struct output_option outputs[] = {{"--out", o->out, false}, {"--state", o->state, false}};
@@ -238,8 +209,6 @@ static int check_options(const struct observe_options *o, int tensor_count)
         return EXIT_USAGE;
     if (o->global_scale && strncmp(o->preset, "llmc.", 5) != 0)
         return print_error(EXIT_USAGE, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", o->preset);
-    if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
-        return print_status_error(&error, "--isa");
     return EXIT_OK;
 }
 
@@ -254,8 +223,8 @@ static int set(qobs_config *config, const char *key, const char *value)
 static int configure(const struct observe_options *o, qobs_config *config)
 {
     int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < o->settings.count; i++)
-        code = set_option(config, o->settings.items[i]);
+    for (size_t i = 0; code == EXIT_OK && i < o->setting_count; i++)
+        code = set_option(config, o->settings[i]);
     if (code == EXIT_OK)
         code = set(config, "base_name", o->base_name);
     if (code == EXIT_OK)
@@ -265,45 +234,32 @@ static int configure(const struct observe_options *o, qobs_config *config)
     return code;
 }
 
-static int run(const struct observe_options *o, int tensor_count, char **specs)
+static int run(void *options, int tensor_count, char **specs, struct threads *threads)
 {
-    struct threads threads = {0};
+    const struct observe_options *o = options;
     qobs_config *config = NULL;
     qobs_error error;
+    if (!o->preset)
+        return print_error(EXIT_USAGE, "observe: --preset is missing (see qobs observe -h)");
     if (qobs_config_create(&config, o->preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "--preset", o->preset);
     int code = check_options(o, tensor_count);
     if (code == EXIT_OK)
         code = configure(o, config);
-    if (code == EXIT_OK && o->importance.count > 0 && !config_weighs_columns(config))
+    if (code == EXIT_OK && o->importance_count > 0 && !config_weighs_columns(config))
         code = print_error(EXIT_USAGE, "--importance: %s does not weigh columns%s", o->preset,
                            config_has(config, "hessian_block_size") ? " without hessian_block_size" : "");
     if (code == EXIT_OK)
-        code = threads_start(&threads, o->threads);
-    if (code == EXIT_OK)
-        code = observe(config, &threads, o, tensor_count, specs);
-    threads_stop(&threads);
+        code = observe(config, threads, o, tensor_count, specs);
     qobs_config_destroy(config);
-    return code;
-}
-
-static int run_observe(int argc, char **argv)
-{
-    struct observe_options options = {0};
-    bool done;
-    int code = options_parse(&command_observe, &options, argc, argv, &done);
-    if (code == EXIT_OK && !done && !options.preset)
-        code = print_error(EXIT_USAGE, "observe: --preset is missing (see qobs observe -h)");
-    else if (code == EXIT_OK && !done)
-        code = run(&options, argc - optind, argv + optind);
-    free(options.settings.items);
-    free(options.importance.items);
     return code;
 }
 
 const struct command command_observe = {
     .name = "observe",
-    .run = run_observe,
+    .run = run,
+    .size = sizeof(struct observe_options),
+    .threaded = true,
     .summary = "run one observer over tensors and write every result",
     .usage = "--preset NAME [OPTION]... FILE[:TENSOR]...",
     .description =

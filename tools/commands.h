@@ -16,67 +16,47 @@ const struct command *command_at(size_t index);
 /* Names of commands, for suggest. context: not used. */
 const char *suggest_command(const void *context, size_t index);
 
-/* Rows that several commands have. `type` is the structure that options_parse fills; the row names its member. */
-#define ISA_ROW(type)                                                                                                  \
-    {.name = "isa",                                                                                                    \
-     .argument = "NAME",                                                                                               \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = offsetof(type, isa),                                                                                    \
-     .help = "use this instruction set",                                                                               \
-     .more = "qobs info lists them"}
-#define THREADS_ROW(type)                                                                                              \
-    {.name = "threads",                                                                                                \
-     .argument = "N",                                                                                                  \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = offsetof(type, threads),                                                                                \
-     .help = "number of threads (default: one for each processor)"}
+/* Rows that several commands have. */
+#define ISA_ROW TEXT_ROW("isa", "NAME", machine.isa, "use this instruction set", "qobs info lists them")
+#define THREADS_ROW                                                                                                    \
+    TEXT_ROW("threads", "N", machine.threads, "number of threads (default: one for each processor)", NULL)
 /* --json as a flag; what it prints differs. */
-#define JSON_ROW(type, what, details)                                                                                  \
-    {.name = "json",                                                                                                   \
-     .kind = OPTION_FLAG,                                                                                              \
-     .offset = offsetof(type, json),                                                                                   \
-     .help = "print " what " as JSON",                                                                                 \
-     .more = (details)}
+#define JSON_ROW(what, details) FLAG_ROW("json", json, "print " what " as JSON", details)
 /* --json REPORT, a file or standard output. */
-#define REPORT_ROW(type, member)                                                                                       \
-    {.name = "json",                                                                                                   \
-     .argument = "REPORT",                                                                                             \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = offsetof(type, member),                                                                                 \
-     .help = "write a report there",                                                                                   \
-     .more = "- for standard output, which then holds nothing else"}
-#define TABLE_ROW(type)                                                                                                \
-    {.name = "table",                                                                                                  \
-     .kind = OPTION_FLAG,                                                                                              \
-     .offset = offsetof(type, table),                                                                                  \
-     .help = "list all layers, not the ten that quantize worst"}
-#define RESULTS_ROW(type)                                                                                              \
-    {.name = "out",                                                                                                    \
-     .letter = 'o',                                                                                                    \
-     .argument = "FILE.safetensors",                                                                                   \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = offsetof(type, out),                                                                                    \
-     .help = "write the results there"}
-#define PRESET_ROW(type)                                                                                               \
-    {.name = "preset",                                                                                                 \
-     .argument = "NAME",                                                                                               \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = offsetof(type, preset),                                                                                 \
-     .help = "the observer",                                                                                           \
-     .more = "qobs info lists them, qobs info NAME explains its settings"}
-#define SETTING_ROW(type, and)                                                                                         \
-    {.name = "set",                                                                                                    \
-     .argument = "KEY=VALUE",                                                                                          \
-     .kind = OPTION_LIST,                                                                                              \
-     .offset = offsetof(type, settings),                                                                               \
-     .help = "a setting, under upstream's own name",                                                                   \
-     .more = "num_bits=4, group_size=128, dtype=qint8; may be repeated" and}
-#define BASE_NAME_ROW(type)                                                                                            \
-    {.name = "base-name",                                                                                              \
-     .argument = "NAME",                                                                                               \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = offsetof(type, base_name),                                                                              \
-     .help = "kind of the tensors: weight, input, output, q, k, v",                                                    \
-     .more = "default: input for llmc.static_minmax, llmc.minmax and llmc.mse, else weight"}
+#define REPORT_ROW                                                                                                     \
+    TEXT_ROW("json", "REPORT", report, "write a report there", "- for standard output, which then holds nothing else")
+#define TABLE_ROW FLAG_ROW("table", table, "list all layers, not the ten that quantize worst", NULL)
+#define RESULTS_ROW OUT_ROW("FILE.safetensors", out, "write the results there", NULL)
+#define PRESET_ROW                                                                                                     \
+    TEXT_ROW("preset", "NAME", preset, "the observer", "qobs info lists them, qobs info NAME explains its settings")
+#define SETTING_ROW(and)                                                                                               \
+    LIST_ROW("set", "KEY=VALUE", settings, setting_count, "a setting, under upstream's own name",                      \
+             "num_bits=4, group_size=128, dtype=qint8; may be repeated" and)
+#define BASE_NAME_ROW                                                                                                  \
+    TEXT_ROW("base-name", "NAME", base_name, "kind of the tensors: weight, input, output, q, k, v",                    \
+             "default: input for llmc.static_minmax, llmc.minmax and llmc.mse, else weight")
+/* Where the schemes of a model come from. */
+#define SCHEME_ROW                                                                                                     \
+    TEXT_ROW("scheme", "NAME", args.scheme, "quantization scheme, such as W4A16", "from the list below, in any case")
+#define CONFIG_ROW                                                                                                     \
+    TEXT_ROW("config", "FILE", args.config, "a whole quantization_config in place of a scheme", "in JSON")
+#define RECIPE_ROW                                                                                                     \
+    TEXT_ROW("recipe", "FILE", args.recipe, "a recipe of llm-compressor in place of a scheme", "in YAML or JSON")
+#define TARGETS_ROW(what)                                                                                              \
+    LIST_ROW("targets", "NAME", args.targets, args.target_count, what,                                                 \
+             "a name, or re: and a pattern that matches from its start, so re:.*q_proj finds every q_proj; may be "    \
+             "repeated (default: linear layers; no embeddings, norms, routers or lm_head)")
+#define IGNORE_ROW(what)                                                                                               \
+    LIST_ROW("ignore", "NAME", args.ignore, args.ignore_count, what, "in the same form; may be repeated")
+#define ACTIVATIONS_ROW(details)                                                                                       \
+    LIST_ROW("activations", "FILE", args.activations, args.activation_count, "recorded activations", details)
+#define STATES_ROW                                                                                                     \
+    LIST_ROW("states", "DIR", args.states, args.state_count, "saved observers of activations",                         \
+             "in place of recordings; several directories are merged")
+#define FILL_ROW(details)                                                                                              \
+    WORD_ROW("fill-experts", args.fill_experts, "refuse max median", "scales of experts that no token reached", details)
+#define IMPORTANCE_ROW(details)                                                                                        \
+    LIST_ROW("importance", "FILE", args.importance, args.importance_count, "importance of the columns of weights",     \
+             details)
 
 #endif

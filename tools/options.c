@@ -96,23 +96,46 @@ static void print_help(const struct command *command, bool all)
 
 /* ---- Parser ------------------------------------------------------------------------------------------------------ */
 
-int option_list_add(struct option_list *list, const char *text)
+/* Appends to an array that begins at `offset` of the options. */
+static int add_to_list(const struct option_row *row, void *options, const char *text)
 {
-    const char **grown = realloc(list->items, (list->count + 1) * sizeof *grown);
-    if (!grown)
+    const char **items; /* the member may be one of const char *const * */
+    size_t *const count = (size_t *)(void *)((char *)options + row->count);
+    memcpy(&items, (char *)options + row->offset, sizeof items);
+    items = realloc(items, (*count + 1) * sizeof *items);
+    if (!items)
         return print_error(EXIT_SYSTEM, "no memory for the options");
-    list->items = grown;
-    grown[list->count++] = text;
+    items[(*count)++] = text;
+    memcpy((char *)options + row->offset, &items, sizeof items);
     return EXIT_OK;
 }
 
-int option_integer(const char *option, const char *text, long long min, long long max, long long *value)
+static int store_integer(const struct option_row *row, int64_t *member, const char *text)
 {
     char *end;
-    *value = strtoll(text, &end, 10);
-    if (*text == '\0' || *end != '\0' || *value < min || *value > max)
-        return print_error(EXIT_USAGE, "%s: is '%s', allowed are %lld to %lld", option, text, min, max);
+    const long long value = strtoll(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || value < row->min || value > row->max)
+        return print_error(EXIT_USAGE, "--%s: is '%s', allowed are %lld to %lld", row->name, text, (long long)row->min,
+                           (long long)row->max);
+    *member = value;
     return EXIT_OK;
+}
+
+static int store_word(const struct option_row *row, int *member, const char *text)
+{
+    char allowed[128] = "";
+    int i = 0;
+    for (const char *at = row->words; *at; i++) {
+        const int length = (int)strcspn(at, " ");
+        if (strlen(text) == (size_t)length && memcmp(at, text, (size_t)length) == 0) {
+            *member = i;
+            return EXIT_OK;
+        }
+        const char *between = i == 0 ? "" : at[length] ? ", " : " and ";
+        snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%.*s", between, length, at);
+        at += length + (at[length] == ' ');
+    }
+    return print_error(EXIT_USAGE, "--%s: is '%s', allowed are %s", row->name, text, allowed);
 }
 
 static int store(const struct command *command, const struct option_row *row, void *options, const char *argument)
@@ -134,7 +157,11 @@ static int store(const struct command *command, const struct option_row *row, vo
         *(bool *)member = true;
         return EXIT_OK;
     case OPTION_LIST:
-        return option_list_add(member, argument);
+        return add_to_list(row, options, argument);
+    case OPTION_INTEGER:
+        return store_integer(row, member, argument);
+    case OPTION_WORD:
+        return store_word(row, member, argument);
     case OPTION_CALL:
         return row->call(options, argument);
     }
@@ -196,7 +223,8 @@ static int refuse(const struct command *command, char **argv, bool missing)
                        command->name);
 }
 
-int options_parse(const struct command *command, void *options, int argc, char **argv, bool *done)
+/* Sets optind as getopt does. -h and --help print the help and set *done. */
+static int parse(const struct command *command, void *options, int argc, char **argv, bool *done)
 {
     struct option table[MAX_OPTIONS + 2] = {0};
     char letters[2 * MAX_OPTIONS + 4] = ":h";
@@ -230,4 +258,36 @@ int options_parse(const struct command *command, void *options, int argc, char *
             return code;
     }
     return EXIT_OK;
+}
+
+/* ---- Run --------------------------------------------------------------------------------------------------------- */
+
+int command_run(const struct command *command, int argc, char **argv)
+{
+    struct machine_options *options = calloc(1, command->size);
+    struct threads threads = {0};
+    qobs_error error;
+    bool done;
+    if (!options)
+        return print_error(EXIT_SYSTEM, "no memory for the options");
+    if (command->defaults)
+        memcpy(options, command->defaults, command->size);
+    int code = parse(command, options, argc, argv, &done);
+    if (code == EXIT_OK && !done) {
+        if (options->isa && qobs_isa_select(options->isa, &error) != QOBS_OK)
+            code = print_status_error(&error, "--isa");
+        if (code == EXIT_OK && command->threaded)
+            code = threads_start(&threads, options->threads);
+        if (code == EXIT_OK)
+            code = command->run(options, argc - optind, argv + optind, &threads);
+        threads_stop(&threads);
+    }
+    for (size_t i = 0; i < command->option_count; i++)
+        if (command->options[i].kind == OPTION_LIST) {
+            void *items;
+            memcpy(&items, (char *)options + command->options[i].offset, sizeof items);
+            free(items);
+        }
+    free(options);
+    return code;
 }

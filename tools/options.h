@@ -7,13 +7,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The effect of an option on the structure that options_parse fills. */
 enum option_kind {
-    OPTION_TEXT, /* stores its argument in a const char *; refused if two differ */
-    OPTION_FLAG, /* stores true in a bool */
-    OPTION_LIST, /* appends its argument to a struct option_list */
-    OPTION_CALL  /* calls `call` */
+    OPTION_TEXT,    /* stores its argument in a const char *; refused if two differ */
+    OPTION_FLAG,    /* stores true in a bool */
+    OPTION_LIST,    /* appends its argument to an array of const char *, whose number is at `count` */
+    OPTION_INTEGER, /* stores its argument, from `min` to `max`, in an int64_t */
+    OPTION_WORD,    /* stores in an enumeration which one of `words` its argument is, from 0 */
+    OPTION_CALL     /* calls `call` */
 };
 
 struct option_row {
@@ -21,16 +24,69 @@ struct option_row {
     char letter;          /* of its short form; 0: none */
     const char *argument; /* name of its argument in the help; NULL: it has none */
     enum option_kind kind;
-    size_t offset;                                    /* of its member; OPTION_CALL: not used */
-    int (*call)(void *options, const char *argument); /* returns an exit code; OPTION_CALL only */
+    size_t offset; /* of its member; OPTION_CALL: not used */
+    size_t count;
+    int64_t min, max;
+    const char *words;                                /* separated by spaces */
+    int (*call)(void *options, const char *argument); /* returns an exit code */
     const char *help;                                 /* a few words for -h and --help */
     const char *more;                                 /* the rest for --help; NULL: nothing */
 };
 
+/* Rows by kind. AT(member) is the offset of a member; each command defines it for its structure. */
+#define TEXT_ROW(option, what, member, short_help, rest)                                                               \
+    {.name = option, .argument = what, .kind = OPTION_TEXT, .offset = AT(member), .help = short_help, .more = rest}
+#define FLAG_ROW(option, member, short_help, rest)                                                                     \
+    {.name = option, .kind = OPTION_FLAG, .offset = AT(member), .help = short_help, .more = rest}
+#define LIST_ROW(option, what, items, number, short_help, rest)                                                        \
+    {.name = option,                                                                                                   \
+     .argument = what,                                                                                                 \
+     .kind = OPTION_LIST,                                                                                              \
+     .offset = AT(items),                                                                                              \
+     .count = AT(number),                                                                                              \
+     .help = short_help,                                                                                               \
+     .more = rest}
+#define INTEGER_ROW(option, what, member, least, most, short_help, rest)                                               \
+    {.name = option,                                                                                                   \
+     .argument = what,                                                                                                 \
+     .kind = OPTION_INTEGER,                                                                                           \
+     .offset = AT(member),                                                                                             \
+     .min = least,                                                                                                     \
+     .max = most,                                                                                                      \
+     .help = short_help,                                                                                               \
+     .more = rest}
+#define WORD_ROW(option, member, known, short_help, rest)                                                              \
+    {.name = option,                                                                                                   \
+     .argument = "NAME",                                                                                               \
+     .kind = OPTION_WORD,                                                                                              \
+     .offset = AT(member),                                                                                             \
+     .words = known,                                                                                                   \
+     .help = short_help,                                                                                               \
+     .more = rest}
+#define OUT_ROW(what, member, short_help, rest)                                                                        \
+    {.name = "out",                                                                                                    \
+     .letter = 'o',                                                                                                    \
+     .argument = what,                                                                                                 \
+     .kind = OPTION_TEXT,                                                                                              \
+     .offset = AT(member),                                                                                             \
+     .help = short_help,                                                                                               \
+     .more = rest}
+
+/* The options of every command begin with these. */
+struct machine_options {
+    const char *isa, *threads; /* NULL: not given, as in all texts */
+};
+
+struct threads;
+
 /* A command. Texts may have any length: the help is wrapped. */
 struct command {
     const char *name;
-    int (*run)(int argc, char **argv);
+    /* Runs it with the options and `count` other arguments, under the chosen instruction set. Returns an exit code. */
+    int (*run)(void *options, int count, char **arguments, struct threads *threads);
+    size_t size;             /* of its options */
+    const void *defaults;    /* of its options; NULL: zeroes */
+    bool threaded;           /* it needs threads */
     const char *summary;     /* a few words for qobs --help */
     const char *usage;       /* lines after "qobs <name> " */
     const char *description; /* paragraphs for --help */
@@ -40,20 +96,8 @@ struct command {
     void (*print_more)(void); /* prints the end of --help; NULL: nothing */
 };
 
-struct option_list {
-    const char **items;
-    size_t count;
-};
-
-/* Parses the command line into `options` and sets optind as getopt does. -h and --help print the help and set *done.
- * Returns an exit code. */
-int options_parse(const struct command *command, void *options, int argc, char **argv, bool *done);
-
-/* Appends `text`. Returns an exit code. The caller frees list->items. */
-int option_list_add(struct option_list *list, const char *text);
-
-/* Parses the integer argument of an option. Returns an exit code. */
-int option_integer(const char *option, const char *text, long long min, long long max, long long *value);
+/* Parses the command line and runs the command, or prints its help. Returns an exit code. */
+int command_run(const struct command *command, int argc, char **argv);
 
 /* Prints `text` in lines of the terminal's width. `indent` spaces stand before each line but the first, which goes on
  * at column `column`. */

@@ -196,16 +196,6 @@ void threads_stop(struct threads *threads)
     threads->pool = NULL;
 }
 
-void threads_run(struct threads *threads, void (*task)(void *, size_t), void *argument, size_t count)
-{
-    if (threads->runtime.executor) {
-        threads->executor.parallel_for(threads->executor.context, task, argument, count);
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        task(argument, i);
-}
-
 int check_model(const char *path)
 {
     struct stat status;

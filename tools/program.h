@@ -68,9 +68,6 @@ struct threads {
 int threads_start(struct threads *threads, const char *argument);
 void threads_stop(struct threads *threads);
 
-/* Calls task(argument, i) once for each i below count, on any thread in any order. */
-void threads_run(struct threads *threads, void (*task)(void *, size_t), void *argument, size_t count);
-
 /* Fails if an input file has changed while it was read. Call it before results are printed. */
 int check_inputs(void);
 

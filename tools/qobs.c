@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     mapped_remember();
     for (size_t i = 0; command_at(i); i++)
         if (strcmp(command_at(i)->name, name) == 0)
-            return finish(command_at(i)->run(argc - 1, argv + 1));
+            return finish(command_run(command_at(i), argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help(stdout);
         return finish(EXIT_OK);

@@ -4,14 +4,14 @@
 /* Reads the results of an observer by name, converts their elements and writes them. */
 #include "results.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/json.h"
-#include "qobs/stateless.h"
 #include "files/safetensors.h"
+#include "qobs/format.h"
+#include "qobs/stateless.h"
 #include "outputs.h"
 #include "state_file.h"
 
@@ -32,7 +32,7 @@ static struct result *add(struct results *results, size_t size)
 static int no_memory(size_t size) { return print_error(EXIT_SYSTEM, "no memory for a result of %zu bytes", size); }
 
 static int read_result(struct results *results, const qobs_observer *observer, const qobs_result *result,
-                       const char *suffix, const char *about)
+                       const char *suffix)
 {
     struct result *r = add(results, result->size);
     qobs_error error;
@@ -43,7 +43,7 @@ static int read_result(struct results *results, const qobs_observer *observer, c
     r->ndim = result->ndim;
     memcpy(r->shape, result->shape, sizeof r->shape);
     if (qobs_observer_read(observer, result->name, r->data, r->size, &error) != QOBS_OK)
-        return print_status_error(&error, about);
+        return print_status_error(&error, result->name);
     return EXIT_OK;
 }
 
@@ -56,18 +56,9 @@ int results_read(struct results *results, const qobs_observer *observer, const c
         qobs_error error;
         if (qobs_observer_result_info(observer, i, &result, &error) != QOBS_OK)
             return print_status_error(&error, NULL);
-        code = read_result(results, observer, &result, suffix, result.name);
+        code = read_result(results, observer, &result, suffix);
     }
     return code;
-}
-
-int results_read_one(struct results *results, const qobs_observer *observer, const char *name, const char *about)
-{
-    qobs_result result = {.struct_size = sizeof result};
-    qobs_error error;
-    if (qobs_observer_result_find(observer, name, &result, &error) != QOBS_OK)
-        return print_status_error(&error, about);
-    return read_result(results, observer, &result, "", about);
 }
 
 int results_append_copies(struct results *results, size_t count, size_t strip)
@@ -143,6 +134,99 @@ int results_apply_global_scale(struct results *results, size_t first, const char
     return EXIT_OK;
 }
 
+double number_at(const void *at, qobs_dtype dtype)
+{
+    static const qobs_format *half, *e4m3;
+    union {
+        float f32;
+        double f64;
+        uint8_t u8;
+        uint16_t h;
+        int8_t i8;
+        int16_t i16;
+        int32_t i32;
+        int64_t i64;
+    } v;
+    memcpy(&v, at, qobs_dtype_size(dtype));
+    half = half ? half : qobs_format_find("f16");
+    e4m3 = e4m3 ? e4m3 : qobs_format_find("fp8_e4m3");
+    switch (dtype) {
+    case QOBS_F32:
+        return (double)v.f32;
+    case QOBS_F64:
+        return v.f64;
+    case QOBS_BF16: {
+        const uint32_t bits = (uint32_t)v.h << 16;
+        memcpy(&v.f32, &bits, sizeof bits);
+        return (double)v.f32;
+    }
+    case QOBS_F16:
+        return (double)qobs_format_decode(half, v.h);
+    case QOBS_F8_E4M3:
+        return (double)qobs_format_decode(e4m3, v.u8);
+    case QOBS_I8:
+        return v.i8;
+    case QOBS_U8:
+        return v.u8;
+    case QOBS_I16:
+        return v.i16;
+    case QOBS_I32:
+        return v.i32;
+    default:
+        return (double)v.i64;
+    }
+}
+
+double result_value(const struct result *r, size_t i)
+{
+    return number_at((const unsigned char *)r->data + i * qobs_dtype_size(r->dtype), r->dtype);
+}
+
+int print_json(json_object *root)
+{
+    char *text = json_print(root, JSON_LINE);
+    json_object_put(root);
+    if (!text)
+        return print_error(EXIT_SYSTEM, "no memory for the JSON output");
+    puts(text);
+    free(text);
+    return EXIT_OK;
+}
+
+static int results_print_json(const struct results *results)
+{
+    json_object *root = json_object_new_object();
+    for (size_t i = 0; i < results->count; i++) {
+        const struct result *r = &results->items[i];
+        json_object *item = json_put_object(root, r->name);
+        json_put_text(item, "dtype", qobs_dtype_name(r->dtype));
+        json_object *shape = json_put_array(item, "shape");
+        for (int d = 0; d < r->ndim; d++)
+            json_append(shape, json_object_new_uint64((uint64_t)r->shape[d]));
+        json_object *values = json_put_array(item, "values");
+        for (size_t k = 0; k < elements(r); k++)
+            json_append(values, json_number(result_value(r, k)));
+    }
+    return print_json(root);
+}
+
+void results_print(const struct results *results)
+{
+    enum { SHOWN = 4 };
+    for (size_t i = 0; i < results->count; i++) {
+        const struct result *r = &results->items[i];
+        char shape[160] = "";
+        size_t used = 0;
+        for (int d = 0; d < r->ndim; d++)
+            used +=
+                (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "", (long long)r->shape[d]);
+        printf("%-14s %-5s %-16s", r->name, qobs_dtype_name(r->dtype), (shape[0] ? shape : "scalar"));
+        for (size_t k = 0; k < elements(r) && k < SHOWN; k++)
+            printf(" %.9g", result_value(r, k));
+        printf("%s\n", elements(r) > SHOWN ? " ..." : "");
+    }
+}
+
 static int begin_safetensors(struct st_writer *w, const struct results *results, const char *path)
 {
     struct fail f = {0};
@@ -179,111 +263,6 @@ int results_write(const struct results *results, const qobs_observer *observer, 
     else if (code == EXIT_OK && !files->out && !files->state)
         results_print(results);
     return code;
-}
-
-double result_value(const struct result *r, size_t i)
-{
-    const unsigned char *p = (const unsigned char *)r->data + i * qobs_dtype_size(r->dtype);
-    union {
-        float f32;
-        double f64;
-        uint16_t h;
-        int8_t i8;
-        int16_t i16;
-        int32_t i32;
-        int64_t i64;
-    } v;
-    memcpy(&v, p, qobs_dtype_size(r->dtype));
-    switch (r->dtype) {
-    case QOBS_F32:
-        return (double)v.f32;
-    case QOBS_F64:
-        return v.f64;
-    case QOBS_BF16: {
-        const uint32_t bits = (uint32_t)v.h << 16;
-        memcpy(&v.f32, &bits, sizeof bits);
-        return (double)v.f32;
-    }
-    case QOBS_F16: {
-        const int exponent = v.h >> 10 & 31, fraction = v.h & 1023;
-        const double magnitude = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
-                                 : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                                                : ldexp(fraction, -24);
-        return v.h & 0x8000 ? -magnitude : magnitude;
-    }
-    case QOBS_F8_E4M3: {
-        const int exponent = *p >> 3 & 15, fraction = *p & 7;
-        const double magnitude = (*p & 127) == 127 ? (double)NAN
-                                 : exponent        ? ldexp(8 + fraction, exponent - 10)
-                                                   : ldexp(fraction, -9);
-        return *p & 128 ? -magnitude : magnitude;
-    }
-    case QOBS_I8:
-        return v.i8;
-    case QOBS_U8:
-        return *p;
-    case QOBS_I16:
-        return v.i16;
-    case QOBS_I32:
-        return v.i32;
-    default:
-        return (double)v.i64;
-    }
-}
-
-void result_min_max(const struct result *r, double *min, double *max)
-{
-    *min = (double)INFINITY;
-    *max = -(double)INFINITY;
-    for (size_t i = 0; i < elements(r); i++) {
-        *min = fmin(*min, result_value(r, i));
-        *max = fmax(*max, result_value(r, i));
-    }
-}
-
-int print_json(json_object *root)
-{
-    char *text = json_print(root, JSON_LINE);
-    json_object_put(root);
-    if (!text)
-        return print_error(EXIT_SYSTEM, "no memory for the JSON output");
-    puts(text);
-    free(text);
-    return EXIT_OK;
-}
-
-int results_print_json(const struct results *results)
-{
-    json_object *root = json_object_new_object();
-    for (size_t i = 0; i < results->count; i++) {
-        const struct result *r = &results->items[i];
-        json_object *item = json_put_object(root, r->name);
-        json_put_text(item, "dtype", qobs_dtype_name(r->dtype));
-        json_object *shape = json_put_array(item, "shape");
-        for (int d = 0; d < r->ndim; d++)
-            json_append(shape, json_object_new_uint64((uint64_t)r->shape[d]));
-        json_object *values = json_put_array(item, "values");
-        for (size_t k = 0; k < elements(r); k++)
-            json_append(values, json_number(result_value(r, k)));
-    }
-    return print_json(root);
-}
-
-void results_print(const struct results *results)
-{
-    enum { SHOWN = 4 };
-    for (size_t i = 0; i < results->count; i++) {
-        const struct result *r = &results->items[i];
-        char shape[160] = "";
-        size_t used = 0;
-        for (int d = 0; d < r->ndim; d++)
-            used +=
-                (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "", (long long)r->shape[d]);
-        printf("%-14s %-5s %-16s", r->name, qobs_dtype_name(r->dtype), (shape[0] ? shape : "scalar"));
-        for (size_t k = 0; k < elements(r) && k < SHOWN; k++)
-            printf(" %.9g", result_value(r, k));
-        printf("%s\n", elements(r) > SHOWN ? " ..." : "");
-    }
 }
 
 void results_free(struct results *results)

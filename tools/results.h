@@ -28,9 +28,6 @@ struct results {
  * that type. */
 int results_read(struct results *results, const qobs_observer *observer, const char *suffix);
 
-/* Reads one result. `about` precedes the error message. */
-int results_read_one(struct results *results, const qobs_observer *observer, const char *name, const char *about);
-
 /* Adds a copy of the last `count` results. Their names lose the last `strip` characters. */
 int results_append_copies(struct results *results, size_t count, size_t strip);
 
@@ -48,12 +45,8 @@ struct result_files {
 /* Writes the files, both or none, and prints JSON; without any of them a table. */
 int results_write(const struct results *results, const qobs_observer *observer, const struct result_files *files);
 
-int results_print_json(const struct results *results);
 void results_print(const struct results *results);
 void results_free(struct results *results);
-
-/* Dequantization divides by a global scale. */
-#define ZERO_GLOBAL_SCALE "the global scale is 0 in F32, the elements are too large"
 
 /* Warns on stderr if the observer ignored tensors. */
 void warn_if_ignored(const qobs_observer *observer);
@@ -61,10 +54,8 @@ void warn_if_ignored(const qobs_observer *observer);
 /* Prints a JSON tree on one line and deletes it. */
 int print_json(json_object *root);
 
-/* Returns element i as a number. */
+/* Returns the number in memory of a dtype, at any alignment; the same of element i. */
+double number_at(const void *at, qobs_dtype dtype);
 double result_value(const struct result *result, size_t i);
-
-/* Finds the smallest and the largest element; NaN are skipped. */
-void result_min_max(const struct result *result, double *min, double *max);
 
 #endif

@@ -9,8 +9,9 @@
 #include "options.h"
 #include "program.h"
 #include "schemes/quant_config.h"
+#include "suggest.h"
 
-const char *scheme_name(const void *context, size_t index)
+static const char *scheme_name(const void *context, size_t index)
 {
     (void)context;
     return quant_scheme_name(index, NULL);
@@ -36,7 +37,7 @@ int print_missing_scheme(void)
     return print_error(EXIT_USAGE, "--scheme: is missing; known are %s", known);
 }
 
-bool is_preset(const char *name)
+static bool is_preset(const char *name)
 {
     for (size_t i = 0; qobs_preset_name(i); i++)
         if (strcmp(qobs_preset_name(i), name) == 0)
@@ -44,14 +45,55 @@ bool is_preset(const char *name)
     return false;
 }
 
-int fill_experts_option(const char *name, qobs_fill_experts *fill)
+static bool print_scheme_error(const struct scheme_words *w, const char *message)
 {
-    static const char *const names[] = {
-        [QOBS_FILL_REFUSE] = "refuse", [QOBS_FILL_MAX] = "max", [QOBS_FILL_MEDIAN] = "median"};
-    for (int i = QOBS_FILL_REFUSE; i <= QOBS_FILL_MEDIAN; i++)
-        if (strcmp(name, names[i]) == 0) {
-            *fill = (qobs_fill_experts)i;
-            return EXIT_OK;
-        }
-    return print_error(EXIT_USAGE, "--fill-experts: is '%s', allowed are refuse, max and median", name);
+    const bool unknown = w->scheme && strncmp(message, "scheme:", 7) == 0 && strstr(message, "is unknown");
+    const char *near = unknown ? suggest(w->scheme, scheme_name, NULL) : NULL;
+    if (near)
+        print_error(EXIT_USAGE, "--scheme: '%s' is unknown; did you mean '%s'? (qobs %s --help lists all)", w->scheme,
+                    near, w->command);
+    return near != NULL;
+}
+
+/* Messages about presets begin with "preset:" or "preset BASE:". */
+static bool print_unknown_preset(const struct scheme_words *w, const qobs_error *error)
+{
+    for (size_t i = 0; i < w->preset_count && strncmp(error->message, "preset", 6) == 0; i++) {
+        const char *equals = strchr(w->presets[i], '='), *name = equals ? equals + 1 : w->presets[i];
+        char option[64];
+        if (!strstr(error->message, name) || is_preset(name))
+            continue;
+        snprintf(option, sizeof option, "--%.*s", (int)strcspn(error->message, ":"), error->message);
+        print_preset_error(error, option, name);
+        return true;
+    }
+    return false;
+}
+
+static bool print_setting_error(const struct scheme_words *w, const qobs_error *error)
+{
+    qobs_config *config;
+    const char *preset = "llmc.memoryless_minmax", *near = NULL;
+    for (size_t i = 0; i < w->preset_count; i++)
+        preset = strchr(w->presets[i], '=') ? preset : w->presets[i];
+    if (qobs_config_create(&config, preset, NULL, NULL) != QOBS_OK)
+        return false;
+    for (size_t i = 0; !near && i < w->setting_count; i++) {
+        char key[64], unknown[96];
+        const char *text = w->settings[i], *rest = text + strcspn(text, ".=");
+        rest = *rest == '.' ? rest + 1 : text;
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(rest, "="), rest);
+        snprintf(unknown, sizeof unknown, "'%s' is no setting", key);
+        near = strstr(error->message, unknown) ? suggest(key, suggest_key, config) : NULL;
+        if (near)
+            print_error(EXIT_USAGE, "--set: '%s' is no setting of %s; did you mean '%s'? (qobs info %s explains all)",
+                        key, preset, near, preset);
+    }
+    qobs_config_destroy(config);
+    return near != NULL;
+}
+
+bool print_suggestion(const struct scheme_words *w, const qobs_error *error)
+{
+    return print_scheme_error(w, error->message) || print_unknown_preset(w, error) || print_setting_error(w, error);
 }

@@ -10,19 +10,21 @@
 
 #include "qobs/checkpoint.h"
 
-/* Names of schemes, for suggest. context: not used. */
-const char *scheme_name(const void *context, size_t index);
-
 /* Prints the end of --help: every scheme with a line about it. */
 void print_schemes(void);
 
 /* Says that no scheme is given, with the list of known ones. Returns an exit code. */
 int print_missing_scheme(void);
 
-/* True if the library has a preset of this name. */
-bool is_preset(const char *name);
+/* The words of a command line that an error may call unknown. */
+struct scheme_words {
+    const char *command, *scheme;
+    const char *const *presets, *const *settings; /* "[BASE=]NAME", "[BASE.]KEY=VALUE" */
+    size_t preset_count, setting_count;
+};
 
-/* Parses the argument of --fill-experts. Returns an exit code. */
-int fill_experts_option(const char *name, qobs_fill_experts *fill);
+/* If the error calls a scheme, a preset or a setting unknown and a known one is near, prints an error that names that
+ * one and returns true. */
+bool print_suggestion(const struct scheme_words *words, const qobs_error *error);
 
 #endif

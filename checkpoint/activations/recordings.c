@@ -19,13 +19,11 @@ static int add_file(struct recordings *r, const char *path, struct fail *f)
     if (grown)
         r->items = grown;
     bool *used = calloc(tensors_count(set) + 1, sizeof *used);
-    size_t *user_values = calloc(tensors_count(set) + 1, sizeof *user_values);
-    if (!grown || !used || !user_values) {
+    if (!grown || !used) {
         free(used);
-        free(user_values);
         return fail_system(f, "%s: out of memory", path);
     }
-    grown[r->count++] = (struct recording){.set = set, .used = used, .user_values = user_values};
+    grown[r->count++] = (struct recording){.set = set, .used = used};
     return 0;
 }
 
@@ -102,14 +100,6 @@ int recordings_find(const struct recordings *r, const char *module, size_t lengt
     return 0;
 }
 
-size_t *recordings_user_value(const struct recordings *r, const struct tensor_ref *found)
-{
-    size_t i = 0;
-    while (found < r->items[i].set->refs || found >= r->items[i].set->refs + r->items[i].set->count)
-        i++;
-    return &r->items[i].user_values[found - r->items[i].set->refs];
-}
-
 const struct tensor_ref *recordings_batch(const struct recordings *r, size_t index, const struct tensor_ref *found)
 {
     const struct recording *item = &r->items[index];
@@ -132,10 +122,8 @@ size_t recordings_unused(const struct recordings *r, const struct tensor_ref **f
 
 void recordings_free(struct recordings *r)
 {
-    for (size_t i = 0; i < r->count; i++) {
+    for (size_t i = 0; i < r->count; i++)
         free(r->items[i].used);
-        free(r->items[i].user_values);
-    }
     free(r->items);
     tensor_files_close(&r->files);
     *r = (struct recordings){0};

@@ -14,9 +14,8 @@ struct recordings {
     struct tensor_files files;
     struct recording {
         const struct tensor_set *set;
-        bool *used;          /* for each tensor: recordings_batch has returned it */
-        size_t *user_values; /* for each tensor: a number of the caller, initially 0 */
-    } *items;                /* one for each file, in the order of the options; a file is a batch of all its tensors */
+        bool *used; /* for each tensor: recordings_batch has returned it */
+    } *items;       /* one for each file, in the order of the options; a file is a batch of all its tensors */
     size_t count;
 };
 
@@ -28,9 +27,6 @@ int recordings_add(struct recordings *recordings, const char *path, struct fail 
  * none. Fails if there is no memory. */
 int recordings_find(const struct recordings *recordings, const char *module, size_t length, const char *suffix,
                     const struct tensor_ref **found, struct fail *f);
-
-/* Returns the place of the caller's number for a recording. */
-size_t *recordings_user_value(const struct recordings *recordings, const struct tensor_ref *found);
 
 /* Returns the batch of a recording that file `index` holds, or NULL. */
 const struct tensor_ref *recordings_batch(const struct recordings *recordings, size_t index,

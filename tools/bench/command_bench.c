@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs bench: measures this processor for some seconds and prints a table. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,41 +14,23 @@
 #include "program.h"
 #include "results.h"
 
-enum { MAX_ISAS = 4, MAX_WORKS = 8, DEFAULT_SECONDS = 10, DEFAULT_MEGABYTES = 64 };
+enum { MAX_ISAS = 4, MAX_WORKS = 8 };
 /* A 32-bit system has no larger array. */
 enum { MAX_MEGABYTES = (SIZE_MAX >> 21) < 16384 ? 2047 : 16384 };
 
 struct bench_options {
-    const char *threads;
-    long long seconds, megabytes;
+    struct machine_options machine;
+    int64_t seconds, megabytes;
     bool json;
 };
 
-static int set_seconds(void *options, const char *argument)
-{
-    return option_integer("--seconds", argument, 1, 3600, &((struct bench_options *)options)->seconds);
-}
-
-static int set_megabytes(void *options, const char *argument)
-{
-    return option_integer("--megabytes", argument, 1, MAX_MEGABYTES, &((struct bench_options *)options)->megabytes);
-}
-
+#define AT(member) offsetof(struct bench_options, member)
 static const struct option_row rows[] = {
-    {.name = "seconds",
-     .argument = "N",
-     .kind = OPTION_CALL,
-     .call = set_seconds,
-     .help = "processor time to take (default 10)",
-     .more = "longer runs vary less"},
-    {.name = "megabytes",
-     .argument = "N",
-     .kind = OPTION_CALL,
-     .call = set_megabytes,
-     .help = "size of the tensor (default 64)",
-     .more = "smaller ones stay in caches"},
-    JSON_ROW(struct bench_options, "the figures", NULL),
-    THREADS_ROW(struct bench_options),
+    INTEGER_ROW("seconds", "N", seconds, 1, 3600, "processor time to take (default 10)", "longer runs vary less"),
+    INTEGER_ROW("megabytes", "N", megabytes, 1, MAX_MEGABYTES, "size of the tensor (default 64)",
+                "smaller ones stay in caches"),
+    JSON_ROW("the figures", NULL),
+    THREADS_ROW,
 };
 
 /* ---- Measurement ------------------------------------------------------------------------------------------------- */
@@ -242,36 +223,33 @@ static int print_as_json(const struct measured *m, size_t bytes, size_t threads)
 
 /* ---- Command ----------------------------------------------------------------------------------------------------- */
 
-static int run(int argc, char **argv)
+static int run(void *options, int count, char **arguments, struct threads *threads)
 {
-    struct bench_options options = {.seconds = DEFAULT_SECONDS, .megabytes = DEFAULT_MEGABYTES};
-    struct threads threads = {0};
+    const struct bench_options *o = options;
     struct bench_data data = {0};
-    bool done;
-    int code = options_parse(&command_bench, &options, argc, argv, &done);
-    if (code != EXIT_OK || done)
-        return code;
-    if (optind < argc)
-        return print_error(EXIT_USAGE, "bench: takes no file, got '%s'", argv[optind]);
+    if (count > 0)
+        return print_error(EXIT_USAGE, "bench: takes no file, got '%s'", arguments[0]);
     struct measured *m = calloc(1, sizeof *m);
-    code = m ? threads_start(&threads, options.threads) : print_error(EXIT_SYSTEM, "no memory");
+    int code = m ? bench_data_make(&data, (size_t)o->megabytes) : print_error(EXIT_SYSTEM, "no memory");
     if (code == EXIT_OK)
-        code = bench_data_make(&data, (size_t)options.megabytes);
-    if (code == EXIT_OK)
-        code = measure_all(m, &data, &threads, (double)options.seconds);
-    if (code == EXIT_OK && options.json)
-        code = print_as_json(m, bench_bytes(&data), threads.count);
+        code = measure_all(m, &data, threads, (double)o->seconds);
+    if (code == EXIT_OK && o->json)
+        code = print_as_json(m, bench_bytes(&data), threads->count);
     else if (code == EXIT_OK)
-        print_table(m, bench_bytes(&data), threads.count);
+        print_table(m, bench_bytes(&data), threads->count);
     bench_data_free(&data);
-    threads_stop(&threads);
     free(m);
     return code;
 }
 
+static const struct bench_options defaults = {.seconds = 10, .megabytes = 64};
+
 const struct command command_bench = {
     .name = "bench",
     .run = run,
+    .size = sizeof defaults,
+    .defaults = &defaults,
+    .threaded = true,
     .summary = "ten seconds on this CPU: GB/s by instruction set and task",
     .usage = "[OPTION]...",
     .description = "Measures this CPU for ten seconds: minimum and maximum, histogram, search and quantization on each "

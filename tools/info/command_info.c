@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs info: prints the CPU, the instruction sets and the presets, or explains a preset or a file. */
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,20 +13,17 @@
 #include "suggest.h"
 
 struct info_options {
-    const char *isa;
+    struct machine_options machine;
     bool table, list;
 };
 
 #define AT(member) offsetof(struct info_options, member)
 static const struct option_row rows[] = {
-    ISA_ROW(struct info_options),
-    {.name = "table", .kind = OPTION_FLAG, .offset = AT(table), .help = "list all tensors of FILE, not the first ten"},
-    {.name = "list",
-     .kind = OPTION_FLAG,
-     .offset = AT(list),
-     .help = "print names alone, a line each",
-     .more = "of what follows: commands; options COMMAND; schemes [COMMAND]; presets; isas; settings [PRESET]; values "
-             "PRESET SETTING"},
+    ISA_ROW,
+    FLAG_ROW("table", table, "list all tensors of FILE, not the first ten", NULL),
+    FLAG_ROW("list", list, "print names alone, a line each",
+             "of what follows: commands; options COMMAND; schemes [COMMAND]; presets; isas; settings [PRESET]; values "
+             "PRESET SETTING"),
 };
 
 static void print_isas(bool limited)
@@ -57,15 +53,12 @@ static void print_presets(void)
     }
 }
 
-static int print_all(const char *isa)
+static int print_all(bool limited)
 {
     char name[128];
-    qobs_error error;
-    if (isa && qobs_isa_select(isa, &error) != QOBS_OK)
-        return print_status_error(&error, "--isa");
     cpu_name(name, sizeof name);
     printf("qobs           %s\nCPU            %s\n", qobs_version(), name);
-    print_isas(isa != NULL);
+    print_isas(limited);
     print_presets();
     return EXIT_OK;
 }
@@ -84,26 +77,23 @@ static int explain(const char *word, bool all)
     return print_error(EXIT_USAGE, "info: '%s' is neither a preset nor a file (qobs info lists the presets)", word);
 }
 
-static int run(int argc, char **argv)
+static int run(void *options, int count, char **words, struct threads *threads)
 {
-    struct info_options options = {0};
-    bool done;
-    const int code = options_parse(&command_info, &options, argc, argv, &done);
-    if (code != EXIT_OK || done)
-        return code;
-    const int count = argc - optind;
-    if (options.list)
-        return info_list((const char *const *)argv + optind, (size_t)count);
+    const struct info_options *o = options;
+    (void)threads;
+    if (o->list)
+        return info_list((const char *const *)words, (size_t)count);
     if (count > 1)
         return print_error(EXIT_USAGE, "info: expected one preset or file, got %d (see qobs info -h)", count);
-    if (count == 1 && options.isa)
-        return print_error(EXIT_USAGE, "info: --isa and '%s' exclude each other", argv[optind]);
-    return count == 1 ? explain(argv[optind], options.table) : print_all(options.isa);
+    if (count == 1 && o->machine.isa)
+        return print_error(EXIT_USAGE, "info: --isa and '%s' exclude each other", words[0]);
+    return count == 1 ? explain(words[0], o->table) : print_all(o->machine.isa != NULL);
 }
 
 const struct command command_info = {
     .name = "info",
     .run = run,
+    .size = sizeof(struct info_options),
     .summary = "this CPU's instruction sets; the presets; a preset; a file",
     .usage = "[--isa NAME]\nPRESET\nFILE|DIR [--table]\n--list KIND [NAME]...",
     .description =

@@ -75,7 +75,7 @@ static double element(const struct tensor_ref *ref, uint64_t i)
         return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), *at);
     if (ref->dtype == FILE_U8) /* the exponents of MX formats */
         return (double)qobs_format_decode(qobs_format_find("e8m0"), *at);
-    return dtype ? result_value(&(struct result){.dtype = dtype, .data = (void *)(uintptr_t)at}, 0) : (double)NAN;
+    return dtype ? number_at(at, dtype) : (double)NAN;
 }
 
 static bool ends_with(const char *name, const char *ending)

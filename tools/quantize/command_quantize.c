@@ -1,19 +1,103 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs quantize: shows progress and prints the summary. The work is in checkpoint/. */
+/* qobs quantize: parses the options, shows progress and prints the summary. The work is in checkpoint/. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "commands.h"
 #include "outputs.h"
 #include "parts/parts.h"
 #include "program.h"
-#include "quantize_options.h"
+#include "progress.h"
+#include "qobs/checkpoint.h"
 #include "quantize_summary.h"
 #include "report_file.h"
+#include "schemes.h"
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+struct quantize_options {
+    struct machine_options machine;
+    qobs_checkpoint_quantize_args args;
+    const char *report, *finish;
+    bool quiet, table;
+    struct progress progress;
+    uint64_t shown; /* bytes that the progress bar shows */
+};
+
+/* Parses "I/N". */
+static int set_part(void *options, const char *text)
+{
+    qobs_checkpoint_quantize_args *args = &((struct quantize_options *)options)->args;
+    enum { MAX_PARTS = 100000 };
+    const char *slash = strchr(text, '/');
+    const bool digits = strspn(text, "0123456789/") == strlen(text) && slash == strrchr(text, '/');
+    const unsigned long i = strtoul(text, NULL, 10), n = slash ? strtoul(slash + 1, NULL, 10) : 0;
+    if (!digits || i < 1 || i > n || n > MAX_PARTS)
+        return print_error(EXIT_USAGE, "--part: is '%s', allowed is I/N with I from 1 to N and N up to %d", text,
+                           MAX_PARTS);
+    args->part = i;
+    args->part_count = n;
+    return EXIT_OK;
+}
+
+#define AT(member) offsetof(struct quantize_options, member)
+static const struct option_row rows[] = {
+    SCHEME_ROW,
+    CONFIG_ROW,
+    RECIPE_ROW,
+    TARGETS_ROW("modules to quantize"),
+    IGNORE_ROW("modules to leave as they are"),
+    TEXT_ROW("preset", "NAME", args.preset, "observer of the weights",
+             "default llmc.memoryless_minmax; llmc.memoryless_mse searches; qobs info lists all"),
+    LIST_ROW("set", "KEY=VALUE", args.settings, args.setting_count, "a setting of the scheme or the observer",
+             "a member of the scheme's weights, its format or a setting of the observer: group_size=64; may be "
+             "repeated"),
+    ACTIVATIONS_ROW("for FP8, NVFP4 and the key/value cache: safetensors with tensors <module>.input, "
+                    "<attention>.k_states, <attention>.v_states; may be repeated, a batch each; or the directory that "
+                    "python -m qobs.record has written"),
+    STATES_ROW,
+    FLAG_ROW("split-experts", args.split_experts, "quantize experts that vLLM alone loads so",
+             "those of Granite, Aria and Step-3.7; transformers does not load the output"),
+    FILL_ROW("refuse (default): they stop the run; max, median: the largest or median scale of their layer's others"),
+    IMPORTANCE_ROW("for searches (--preset llmc.imatrix_mse): imatrix files of llama.cpp (GGUF, .dat, .imatrix) or "
+                   "recorded activations; may be repeated"),
+    WORD_ROW("compat", args.compat, "vllm llm-compressor", "vllm (default), or llm-compressor",
+             "llm-compressor: byte for byte what model_free_ptq writes"),
+    OUT_ROW("DIR", args.out, "the output: a directory that is new or empty", NULL),
+    {.name = "part",
+     .argument = "I/N",
+     .kind = OPTION_CALL,
+     .call = set_part,
+     .help = "write part I of N to OUT_DIR.parts",
+     .more = "N processes or machines share the model"},
+    TEXT_ROW("finish", "OUT_DIR", finish, "join the parts to the bytes of one run", NULL),
+    FLAG_ROW("allow-mixed-sets", args.allow_mixed_sets, "write fused layers with several schemes",
+             "vLLM runs q_proj, k_proj and v_proj, or gate_proj and up_proj, as one matrix and cannot load them then"),
+    FLAG_ROW("replace", args.replace, "if OUT_DIR holds files, replace it at the end", "as a whole"),
+    FLAG_ROW("keep-findings", args.keep_findings, "write OUT_DIR although the audit finds faults",
+             "the exit status stays 3"),
+    REPORT_ROW,
+    TABLE_ROW,
+    FLAG_ROW("quiet", quiet, "print no summary", NULL),
+    ISA_ROW,
+    THREADS_ROW,
+};
+
+static int check_arguments(const struct quantize_options *o, int count)
+{
+    if (o->finish)
+        return count == 0 && !o->args.out
+                   ? EXIT_OK
+                   : print_error(EXIT_USAGE, "--finish: the directory is its argument; a model and -o are not allowed");
+    if (count != 1)
+        return print_error(EXIT_USAGE, "quantize: expected one model, got %d (see qobs quantize -h)", count);
+    return o->args.out ? EXIT_OK : print_error(EXIT_USAGE, "quantize: -o OUT_DIR is missing");
+}
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
 
@@ -57,7 +141,11 @@ static int check_report(const struct quantize_options *o)
 {
     const struct output_option report = {"--json", o->report, true};
     const qobs_checkpoint_quantize_args *a = &o->args;
-    const struct option_list *const lists[] = {&o->activations, &o->states, &o->importance};
+    const struct {
+        const char *const *items;
+        size_t count;
+    } lists[] = {
+        {a->activations, a->activation_count}, {a->states, a->state_count}, {a->importance, a->importance_count}};
     struct stat status;
     const char *slash = a->model ? strrchr(a->model, '/') : NULL;
     const bool file = a->model && stat(a->model, &status) == 0 && S_ISREG(status.st_mode);
@@ -71,8 +159,8 @@ static int check_report(const struct quantize_options *o)
     for (size_t i = 0; code == EXIT_OK && i < sizeof files / sizeof *files; i++)
         code = check_output_apart(&report, files[i], false);
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
-        for (size_t i = 0; code == EXIT_OK && i < lists[k]->count; i++)
-            code = check_output_apart(&report, lists[k]->items[i], false);
+        for (size_t i = 0; code == EXIT_OK && i < lists[k].count; i++)
+            code = check_output_apart(&report, lists[k].items[i], false);
     free(model);
     free(parts);
     return code;
@@ -86,14 +174,24 @@ static int exit_code_of(int status)
                                                                                : EXIT_USAGE;
 }
 
-static int run(struct quantize_options *o, struct threads *threads)
+/* Prints the error of a failed run. */
+static int print_quantize_error(const struct quantize_options *o, const qobs_error *error, int code)
+{
+    const struct scheme_words words = {.command = "quantize",
+                                       .scheme = o->args.scheme,
+                                       .presets = &o->args.preset,
+                                       .preset_count = o->args.preset != NULL,
+                                       .settings = o->args.settings,
+                                       .setting_count = o->args.setting_count};
+    return print_suggestion(&words, error) ? code : print_error(code, "%s", error->message);
+}
+
+static int quantize(struct quantize_options *o)
 {
     struct report_file report = {0};
     qobs_error error;
     char *text = NULL;
     const bool to_stdout = o->report && strcmp(o->report, "-") == 0;
-    if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
-        return print_status_error(&error, "--isa");
     int code = o->finish ? EXIT_OK : check_model(o->args.model);
     if (code == EXIT_OK)
         code = check_report(o);
@@ -101,7 +199,6 @@ static int run(struct quantize_options *o, struct threads *threads)
         code = report_open(&report, o->report);
     if (code != EXIT_OK)
         return code;
-    o->args.runtime = &threads->runtime;
     o->args.progress = show_progress;
     o->args.context = o;
     o->args.report = &text;
@@ -119,7 +216,7 @@ static int run(struct quantize_options *o, struct threads *threads)
     if (status == QOBS_ERROR_CANCELLED)
         code = EXIT_SYSTEM;
     else if (status != QOBS_OK)
-        code = quantize_print_error(o, &error, code);
+        code = print_quantize_error(o, &error, code);
     else if (!text)
         code = print_error(EXIT_SYSTEM, "no memory for the report");
     if (code == EXIT_OK && o->report)
@@ -129,26 +226,40 @@ static int run(struct quantize_options *o, struct threads *threads)
     if (code == EXIT_OK)
         code = quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout);
     report_close(&report);
-    o->args.report = NULL;
     free(text);
     return code;
 }
 
-int quantize_run(int argc, char **argv)
+static int run(void *options, int count, char **models, struct threads *threads)
 {
-    struct quantize_options o = {0};
-    struct threads threads = {0};
-    bool done;
-    int code = quantize_options_parse(&o, argc, argv, &done);
-    if (code == EXIT_OK && !done) {
-        catch_signals();
-        code = threads_start(&threads, o.threads);
-        if (code == EXIT_OK)
-            code = run(&o, &threads);
-        threads_stop(&threads);
-    }
-    quantize_options_free(&o);
+    struct quantize_options *o = options;
+    int code = check_arguments(o, count);
+    if (code != EXIT_OK)
+        return code;
+    o->args.struct_size = sizeof o->args;
+    o->args.model = models[0];
+    o->args.runtime = &threads->runtime;
+    catch_signals();
+    code = quantize(o);
     if (stop_signal)
         end_by_signal();
     return code;
 }
+
+const struct command command_quantize = {
+    .name = "quantize",
+    .run = run,
+    .size = sizeof(struct quantize_options),
+    .threaded = true,
+    .summary = "a quantized copy of a model, which vLLM loads",
+    .usage = "MODEL --scheme NAME -o OUT_DIR [OPTION]...\n"
+             "--finish OUT_DIR [OPTION]...",
+    .description = "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. MODEL is "
+                   "the model's directory, its *.safetensors.index.json or its only .safetensors in that. OUT_DIR "
+                   "appears when it is complete.\n"
+                   "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "
+                   "nothing was quantized, a warning says so and the exit status is 3.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs quantize model --scheme W4A16 -o model-W4A16",
+    .print_more = print_schemes};

@@ -34,14 +34,6 @@ static void describe_spans(struct chart *c, const struct spans *spans, int64_t q
 
 /* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
-static int64_t elements_of(const qobs_tensor *t)
-{
-    int64_t elements = 1;
-    for (int d = 0; d < t->ndim; d++)
-        elements *= t->shape[d];
-    return elements;
-}
-
 /* The elements of one tensor that are shown, copied to contiguous memory unless they are the complete tensor. */
 struct subset {
     qobs_tensor tensor;
@@ -53,8 +45,7 @@ static void count_clipped(struct chart *c, const struct span *range, qobs_dtype 
                           const qobs_run *run)
 {
     for (int64_t k = 0; k < run->length; k++) {
-        const struct result element = {.dtype = dtype, .data = (void *)(uintptr_t)(at + k * run->stride)};
-        const double x = result_value(&element, 0);
+        const double x = number_at(at + k * run->stride, dtype);
         c->below += isfinite(x) && x < range->low;
         c->above += isfinite(x) && x > range->high;
     }
@@ -147,8 +138,8 @@ static int measure_extrema(struct chart *c, const qobs_config *minmax_config, st
         if (counts.elements == counts.nan + counts.inf)
             continue;
         const qobs_dtype dtype = parts[i].tensor.dtype;
-        c->first = fmin(c->first, result_value(&(struct result){.dtype = dtype, .data = &min}, 0));
-        c->last = fmax(c->last, result_value(&(struct result){.dtype = dtype, .data = &max}, 0));
+        c->first = fmin(c->first, number_at(&min, dtype));
+        c->last = fmax(c->last, number_at(&max, dtype));
     }
     if (c->elements == 0)
         return print_error(EXIT_USAGE, "the tensors have no finite elements: there is nothing to show");

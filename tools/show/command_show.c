@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs show: shows the histogram of tensors and the range that an observer chooses for them. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,83 +15,45 @@
 #include "show/compare.h"
 
 struct show_options {
-    const char *base_name, *out, *isa, *threads, *preset, *compare;
-    struct option_list settings, importance;
-    int64_t qparam;
+    struct machine_options machine;
+    const char *base_name, *out, *preset, *compare;
+    const char **settings, **importance;
+    size_t setting_count, importance_count;
+    int64_t qparam, bins;
     bool json, logarithmic;
-    size_t bins;
 };
-
-static int set_qparam(void *options, const char *argument)
-{
-    long long number = 0;
-    const int code = option_integer("--qparam", argument, 0, INT32_MAX, &number);
-    ((struct show_options *)options)->qparam = number;
-    return code;
-}
-
-static int set_bins(void *options, const char *argument)
-{
-    long long number = 0;
-    const int code = option_integer("--bins", argument, 1, 65536, &number);
-    ((struct show_options *)options)->bins = (size_t)number;
-    return code;
-}
 
 #define AT(member) offsetof(struct show_options, member)
 static const struct option_row rows[] = {
-    PRESET_ROW(struct show_options),
-    {.name = "compare",
-     .argument = "A,B,C",
-     .kind = OPTION_TEXT,
-     .offset = AT(compare),
-     .help = "compare the ranges and grids of several observers",
-     .more = "in one picture, with a table of range, scale, clipped share and errors; each may have settings: "
-             "\"llmc.memoryless_mse norm=2, torch.MinMaxObserver\""},
-    SETTING_ROW(struct show_options, ". With --compare, observers without it go without"),
-    {.name = "importance",
-     .argument = "FILE[:TENSOR]",
-     .kind = OPTION_LIST,
-     .offset = AT(importance),
-     .help = "activations that weigh the columns, with --compare",
-     .more = "for observers that support it and for the column of weighted errors; may be repeated"},
-    BASE_NAME_ROW(struct show_options),
-    {.name = "qparam",
-     .argument = "INDEX",
-     .kind = OPTION_CALL,
-     .call = set_qparam,
-     .help = "only the elements that share scale INDEX",
-     .more = "counted from 0 (default: all elements)"},
-    {.name = "bins",
-     .argument = "N",
-     .kind = OPTION_CALL,
-     .call = set_bins,
-     .help = "number of bins, 1 to 65536",
-     .more = "default 240; in the terminal several share a line"},
-    {.name = "log", .kind = OPTION_FLAG, .offset = AT(logarithmic), .help = "bars follow the logarithm"},
-    {.name = "out",
-     .letter = 'o',
-     .argument = "FILE",
-     .kind = OPTION_TEXT,
-     .offset = AT(out),
-     .help = "draw a picture instead: .svg or .png"},
-    JSON_ROW(struct show_options, "the numbers", "edges, counts, ranges, clipped share"),
-    ISA_ROW(struct show_options),
-    THREADS_ROW(struct show_options),
+    PRESET_ROW,
+    TEXT_ROW("compare", "A,B,C", compare, "compare the ranges and grids of several observers",
+             "in one picture, with a table of range, scale, clipped share and errors; each may have settings: "
+             "\"llmc.memoryless_mse norm=2, torch.MinMaxObserver\""),
+    SETTING_ROW(". With --compare, observers without it go without"),
+    LIST_ROW("importance", "FILE[:TENSOR]", importance, importance_count,
+             "activations that weigh the columns, with --compare",
+             "for observers that support it and for the column of weighted errors; may be repeated"),
+    BASE_NAME_ROW,
+    INTEGER_ROW("qparam", "INDEX", qparam, 0, INT32_MAX, "only the elements that share scale INDEX",
+                "counted from 0 (default: all elements)"),
+    INTEGER_ROW("bins", "N", bins, 1, 65536, "number of bins, 1 to 65536",
+                "default 240; in the terminal several share a line"),
+    FLAG_ROW("log", logarithmic, "bars follow the logarithm", NULL),
+    OUT_ROW("FILE", out, "draw a picture instead: .svg or .png", NULL),
+    JSON_ROW("the numbers", "edges, counts, ranges, clipped share"),
+    ISA_ROW,
+    THREADS_ROW,
 };
 
-static int parse(struct show_options *r, int argc, char **argv, bool *done)
+static int check(const struct show_options *r, int count)
 {
-    const int code = options_parse(&command_show, r, argc, argv, done);
-    if (code != EXIT_OK || *done)
-        return code;
     if (!r->preset && !r->compare)
         return print_error(EXIT_USAGE, "show: --preset or --compare is missing (see qobs show -h)");
     if (r->preset && r->compare)
         return print_error(EXIT_USAGE, "show: --preset and --compare exclude each other");
-    if (!r->compare && r->importance.count > 0)
+    if (!r->compare && r->importance_count > 0)
         return print_error(EXIT_USAGE, "show: --importance needs --compare");
-    if (optind == argc)
+    if (count == 0)
         return print_error(EXIT_USAGE, "show: no tensor given");
     if (r->out && r->json)
         return print_error(EXIT_USAGE, "show: --out and --json exclude each other");
@@ -104,8 +65,8 @@ static int configure(const struct show_options *r, qobs_config **config)
     qobs_error error;
     if (qobs_config_create(config, r->preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "--preset", r->preset);
-    for (size_t i = 0; i < r->settings.count; i++)
-        if (set_option(*config, r->settings.items[i]) != EXIT_OK)
+    for (size_t i = 0; i < r->setting_count; i++)
+        if (set_option(*config, r->settings[i]) != EXIT_OK)
             return EXIT_USAGE;
     if (r->base_name && qobs_config_set(*config, "base_name", r->base_name, &error) != QOBS_OK)
         return print_status_error(&error, "--base-name");
@@ -167,8 +128,12 @@ static int show_one(const struct show_options *r, const struct chart_source *sou
 
 static int show_several(const struct show_options *r, const struct chart_source *tensors, struct chart chart)
 {
-    const struct compare_request request = {
-        .presets = r->compare, .settings = &r->settings, .base = r->base_name, .source = tensors, .chart = chart};
+    const struct compare_request request = {.presets = r->compare,
+                                            .settings = r->settings,
+                                            .setting_count = r->setting_count,
+                                            .base = r->base_name,
+                                            .source = tensors,
+                                            .chart = chart};
     struct comparison *comparison = calloc(1, sizeof *comparison);
     int code = comparison ? compare_make(comparison, &request) : print_error(EXIT_SYSTEM, "no memory");
     if (code == EXIT_OK)
@@ -189,23 +154,20 @@ static int show(const struct show_options *r, char **specs, size_t count, struct
 {
     struct tensor_files files = {0};
     char title[512] = "";
-    const size_t others = r->importance.count;
+    const size_t others = r->importance_count;
     qobs_tensor *tensors = calloc(count + others, sizeof *tensors);
     qobs_config *config = NULL;
-    qobs_error error;
     int code = tensors ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory");
-    if (code == EXIT_OK && r->isa && qobs_isa_select(r->isa, &error) != QOBS_OK)
-        code = print_status_error(&error, "--isa");
     if (code == EXIT_OK && r->preset)
         code = configure(r, &config);
     if (code == EXIT_OK)
         code = open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title);
     if (code == EXIT_OK && others > 0)
-        code = open_tensors(&files, tensors + count, (char *const *)r->importance.items, others, -1, NULL, 0);
+        code = open_tensors(&files, tensors + count, (char *const *)r->importance, others, -1, NULL, 0);
     if (code == EXIT_OK) /* now that all inputs are open */
         code = check_outputs(&(struct output_option){"--out", r->out, false}, 1);
     if (code == EXIT_OK) {
-        const struct chart chart = {.title = title, .bins = r->bins, .logarithmic = r->logarithmic};
+        const struct chart chart = {.title = title, .bins = (size_t)r->bins, .logarithmic = r->logarithmic};
         const struct chart_source source = {.config = config,
                                             .runtime = &threads->runtime,
                                             .tensors = tensors,
@@ -222,25 +184,20 @@ static int show(const struct show_options *r, char **specs, size_t count, struct
     return code;
 }
 
-static int run(int argc, char **argv)
+static int run(void *options, int count, char **specs, struct threads *threads)
 {
-    struct show_options r = {.qparam = -1, .bins = 240};
-    struct threads threads = {0};
-    bool done;
-    int code = parse(&r, argc, argv, &done);
-    if (code == EXIT_OK && !done)
-        code = threads_start(&threads, r.threads);
-    if (code == EXIT_OK && !done)
-        code = show(&r, argv + optind, (size_t)(argc - optind), &threads);
-    threads_stop(&threads);
-    free(r.settings.items);
-    free(r.importance.items);
-    return code;
+    const int code = check(options, count);
+    return code == EXIT_OK ? show(options, specs, (size_t)count, threads) : code;
 }
+
+static const struct show_options defaults = {.qparam = -1, .bins = 240};
 
 const struct command command_show = {
     .name = "show",
     .run = run,
+    .size = sizeof defaults,
+    .defaults = &defaults,
+    .threaded = true,
     .summary = "the histogram of a tensor and the range an observer chooses in it",
     .usage = "--preset NAME [OPTION]... FILE[:TENSOR]...\n--compare A,B,C [OPTION]... FILE[:TENSOR]...",
     .description =

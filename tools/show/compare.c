@@ -85,8 +85,8 @@ static int make_candidates(struct comparison *c, const struct compare_request *r
     }
     if (code == EXIT_OK && c->count == 0)
         code = print_error(EXIT_USAGE, "--compare: names no observer");
-    for (size_t i = 0; code == EXIT_OK && i < request->settings->count; i++)
-        code = apply_setting(c, request->settings->items[i]);
+    for (size_t i = 0; code == EXIT_OK && i < request->setting_count; i++)
+        code = apply_setting(c, request->settings[i]);
     for (size_t i = 0; code == EXIT_OK && i < c->count; i++)
         if (request->base && qobs_config_set(c->items[i].config, "base_name", request->base, &error) != QOBS_OK)
             code = print_status_error(&error, "--base-name");

@@ -5,7 +5,6 @@
 #ifndef QOBS_TOOLS_SHOW_COMPARE_H
 #define QOBS_TOOLS_SHOW_COMPARE_H
 
-#include "options.h"
 #include "show/measure.h"
 
 enum { MAX_CANDIDATES = 8 };
@@ -20,7 +19,8 @@ struct comparison {
  * source->config. */
 struct compare_request {
     const char *presets; /* "NAME [KEY=VALUE]..., ..." */
-    const struct option_list *settings;
+    const char *const *settings;
+    size_t setting_count;
     const char *base; /* NULL: the default of each preset */
     const struct chart_source *source;
     struct chart chart; /* title, bins and bars of all charts */

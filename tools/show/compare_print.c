@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "files/json.h"
+#include "options.h"
 #include "program.h"
 #include "show/compare.h"
 

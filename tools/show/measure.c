@@ -16,16 +16,7 @@
 
 static double element(const qobs_tensor *t, int64_t offset)
 {
-    const unsigned char *at = (const unsigned char *)t->data + offset;
-    return result_value(&(struct result){.dtype = t->dtype, .data = (void *)(uintptr_t)at}, 0);
-}
-
-static int64_t elements_of(const qobs_tensor *t)
-{
-    int64_t elements = 1;
-    for (int d = 0; d < t->ndim; d++)
-        elements *= t->shape[d];
-    return elements;
+    return number_at((const unsigned char *)t->data + offset, t->dtype);
 }
 
 /* True if the tensor has C order without gaps. */

@@ -103,15 +103,19 @@ static int choose_spans(struct spans *spans, const struct results *results, cons
     return EXIT_OK;
 }
 
+int64_t elements_of(const qobs_tensor *t)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < t->ndim; d++)
+        elements *= t->shape[d];
+    return elements;
+}
+
 static bool is_empty(const struct chart_source *s)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        int64_t elements = 1;
-        for (int d = 0; d < s->tensors[i].ndim; d++)
-            elements *= s->tensors[i].shape[d];
-        if (elements > 0)
+    for (size_t i = 0; i < s->count; i++)
+        if (elements_of(&s->tensors[i]) > 0)
             return false;
-    }
     return true;
 }
 

@@ -33,6 +33,9 @@ struct chart_source {
 int spans_observe(struct spans *spans, struct results *results, const struct chart_source *source);
 void spans_free(struct spans *spans);
 
+/* Returns the number of elements of a tensor. */
+int64_t elements_of(const qobs_tensor *t);
+
 /* Returns the result of that name, or NULL. */
 const struct result *result_named(const struct results *results, const char *name);
 
