@@ -9,7 +9,7 @@ Needs llmcompressor 0.14.0 and torch. MODEL is a directory that transformers loa
 samples; the same samples run through the unquantized model, whose activations are recorded. qobs quantize gets the
 recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same; for
 that, the layers of a fused set in FP8 get the largest of the scales that oneshot gives each. Then transformers loads
-outputs of qobs quantize and computes logits. Ends with `N passed, N failed`.
+outputs of qobs quantize and computes logits; it loads the experts that the report says it loads. Ends with `N passed, N failed`.
 """
 import json
 import os
@@ -26,7 +26,8 @@ from llmcompressor.modifiers.quantization import QuantizationModifier
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
-from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import (AttentionInterface, AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen3MoeConfig,
+                          Qwen3MoeForCausalLM)
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
 
@@ -149,6 +150,31 @@ def load_outputs(qobs, model, activations, folder):
         check(error < limit, f"{scheme}: logits of transformers", f"relative error {error}")
 
 
+def load_experts(qobs, folder):
+    """transformers loads quantized experts, and those that stay as they are, if the report says so."""
+    model = f"{folder}/moe"
+    Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        hidden_size=256, moe_intermediate_size=256, num_experts=4, num_hidden_layers=1, vocab_size=64, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=64)).to(torch.bfloat16).save_pretrained(model)
+    wanted = {n: p for n, p in load(model).named_parameters() if "experts" in n}
+    for scheme in ("W4A16", "W4A16_ASYM", "W3A16", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4", "MXFP8A16"):
+        for what, options in (("quantized", []), ("left", ["--ignore", "re:.*experts.*"])):
+            out = f"{folder}/moe-{scheme}-{what}"
+            subprocess.run([qobs, "quantize", model, "--scheme", scheme, "--quiet", *options, "-o", out, "--json", f"{folder}/report"],
+                           check=True, stderr=subprocess.DEVNULL)
+            with open(f"{folder}/report", encoding="utf-8") as file:
+                report = json.load(file)
+            said = all(r["transformers"] for r in report["runtimes"]) and not any("random" in w for w in report["warnings"])
+            try:
+                network, info = AutoModelForCausalLM.from_pretrained(out, dtype=torch.bfloat16, output_loading_info=True)
+                found = dict(network.named_parameters())
+                errors = [((found[n] - p).norm() / p.norm()).item() for n, p in wanted.items()]
+                loads = not info["missing_keys"] and max(errors) < 0.5
+            except (RuntimeError, KeyError) as error:  # of its conversion
+                loads, errors = False, error
+            check(loads == said, f"{scheme}: experts that are {what}", f"loads: {loads}, said: {said}; {errors}")
+
+
 def main(qobs, model):
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -180,6 +206,7 @@ def main(qobs, model):
                 audit = subprocess.run([qobs, "audit", f"{folder}/{source}"], capture_output=True, text=True, check=False)
                 check(audit.returncode == 0, f"{what} from {source}: audit", audit.stdout + audit.stderr)
         load_outputs(qobs, model, f"{model}/activations.safetensors", scratch)
+        load_experts(qobs, scratch)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -302,6 +302,37 @@ def test_compat():
     check(f"{EXPERTS}.0.gate_proj.weight" in stored("out"), "and written as upstream writes them")
 
 
+# Scheme: transformers 5.17 loads experts that are quantized with it, and experts that are left out beside it. The test
+# "live" (live_static.py) compares this with what transformers does.
+LOADED = {"W4A16": (True, False), "W4A16_ASYM": (False, False), "W3A16": (True, False), "W8A8": (False, False),
+          "FP8_DYNAMIC": (True, True), "FP8_BLOCK": (False, True), "NVFP4A16": (False, False), "MXFP4": (True, False),
+          "MXFP8A16": (False, True)}
+
+
+def test_transformers():
+    """The report says whether transformers loads the experts."""
+    model, report = Model(128), ("--json", "report.json")
+    make("in", model.one_by_one(), model_type="qwen3_moe")
+
+    def said(*options, scheme):
+        equal(quantize("in", "out", *options, *report, scheme=scheme).returncode, 0, f"{scheme} {options}")
+        json_report = json.loads(cli.read("report.json"))
+        return all(r["transformers"] for r in json_report["runtimes"]), any("random" in w for w in json_report["warnings"])
+
+    for scheme, (quantized, left) in LOADED.items():
+        groups = ("--set", "group_size=32") if scheme in ("W4A16", "W4A16_ASYM", "W3A16") else ()
+        equal(said(*groups, scheme=scheme), (quantized, False), f"{scheme}: quantized experts")
+        equal(said(*groups, "--ignore", "re:.*experts.*", scheme=scheme), (True, not left), f"{scheme}: experts that stay")
+    int8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
+    for targets, loaded in (("re:.*experts.*", True), ("re:.*mlp.*", False)):
+        write("config", json.dumps({"config_groups": {
+            "a": {"targets": ["re:.*self_attn.*"], "weights": int8},
+            "b": {"targets": [targets], "weights": {**int8, "num_bits": 4}}}}).encode())
+        equal(said("--config", "config", scheme=None)[0], loaded, f"two schemes, experts by {targets}")
+    make("in", model.one_by_one("model.layers.0.feed_forward.experts"), model_type="llama4_text")
+    equal(said(scheme="W8A8"), (True, False), "Llama 4 has a module for each expert")
+
+
 def record(path, inputs):
     """A batch in which the inputs of modules have one number of that size, and no token if it is 0."""
     write(path, cli.st_bytes({f"{m}.input": bf16([[size] + [size / 4] * (n - 1)]) if size else ("BF16", [0, n], b"")

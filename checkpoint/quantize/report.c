@@ -127,6 +127,44 @@ static void add_left_experts_warning(json_object *warnings, const struct quantiz
     json_append_text(warnings, text);
 }
 
+/* Returns an expert of a group, or with NULL one that stays as it is, in a matrix of its own; NULL: there is none.
+ * *stacked: transformers puts such experts into one tensor. */
+static const struct weight *find_expert(const struct quantize_run *run, const struct quant_group *group, bool *stacked)
+{
+    static const char experts[] = ".experts";
+    *stacked = false;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        const char *found = strstr(w->name, ".experts.");
+        const bool taken = w->reason == WEIGHT_TAKEN;
+        if (w->ndim != 2 || !found || (group ? !taken || group != &run->config.groups[w->group] : taken))
+            continue;
+        const size_t length = (size_t)(found - w->name) + sizeof experts - 1;
+        *stacked = architecture_kind_of_experts(&run->architectures, w->name, length) != MODULE_SINGLE_EXPERTS;
+        return w;
+    }
+    return NULL;
+}
+
+/* Names experts that stay as they are and that transformers does not find then. */
+static void add_plain_expert_warning(json_object *warnings, const struct quantize_run *run)
+{
+    bool stacked, quantized = false;
+    char text[512];
+    const struct weight *first = find_expert(run, NULL, &stacked);
+    for (size_t i = 0; i < run->config.group_count; i++)
+        quantized |= run->config.groups[i].used;
+    if (!first || !stacked || !quantized || runtime_stacks_experts(&run->config, NULL))
+        return;
+    snprintf(
+        text, sizeof text,
+        "'%.300s' and other experts stay as they are, which vLLM loads; transformers 5.17 gives them random numbers, "
+        "because it looks for quantized ones",
+        first->name);
+    make_printable(text);
+    json_append_text(warnings, text);
+}
+
 /* Names experts that are split although not every runtime loads them so. */
 static void add_expert_warning(json_object *warnings, const struct quantize_run *run)
 {
@@ -216,6 +254,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     add_importance_warning(warnings, run);
     add_left_experts_warning(warnings, run);
     add_expert_warning(warnings, run);
+    add_plain_expert_warning(warnings, run);
     add_class_warning(warnings, run);
     if (run->mixed_sets.count > 0)
         json_append_text(warnings, run->mixed_sets.warning.message);
@@ -224,22 +263,14 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
                                    "the output is quantized");
 }
 
-static bool has_experts(const struct quantize_run *run, size_t group)
-{
-    for (size_t i = 0; i < run->weights.count; i++)
-        if (run->weights.items[i].reason == WEIGHT_TAKEN && run->weights.items[i].group == group &&
-            strstr(run->weights.items[i].name, ".experts."))
-            return true;
-    return false;
-}
-
 /* Says for each scheme where it runs. vLLM has no method for experts on CPUs. */
 static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->config.group_count; i++) {
         const struct quant_group *g = &run->config.groups[i];
         const struct runtime_row *row = runtime_find(g);
-        const bool experts = has_experts(run, i);
+        bool stacked;
+        const bool experts = find_expert(run, g, &stacked) != NULL;
         if (!g->used)
             continue;
         const char *vllm = !row ? NULL : !experts ? row->vllm : !row->experts ? NULL : row->cpu ? "on GPUs" : row->vllm;
@@ -248,6 +279,7 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
         json_put_text(item, "group", g->name);
         json_object_object_add(item, "vllm", vllm ? json_object_new_string(vllm) : NULL);
         json_object_object_add(item, "vllm_cpu", json_object_new_boolean(vllm && row->cpu && !experts));
+        json_put_bool(item, "transformers", !stacked || runtime_stacks_experts(&run->config, g));
         json_object_object_add(item, "compressed_tensors", version ? json_object_new_string(version) : NULL);
         json_object_array_add(runtimes, item);
     }

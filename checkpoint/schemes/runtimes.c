@@ -4,6 +4,8 @@
 /* See _get_scheme_from_parts, get_moe_method and the kernels of each platform in vLLM 0.32. */
 #include "schemes/runtimes.h"
 
+#include <string.h>
+
 enum input_kind { NO_INPUTS = 1, INT_TOKENS = 2, FP8_TOKENS = 4, FP8_TENSOR = 8, FP8_GROUPS = 16, FP4_INPUTS = 32 };
 
 #define BY_GROUP (1u << QUANT_GROUP)
@@ -59,4 +61,38 @@ const char *runtime_compressed_tensors(const struct quant_group *group)
 {
     const int bits = group->weights.num_bits;
     return group->format == QUANT_PACK && 32 % bits != 0 ? "0.18" : NULL; /* earlier ones leave gaps in the words */
+}
+
+/* Returns true if a target of the group is a pattern with "experts", or with `pattern` false a name. */
+static bool has_target(const struct quant_group *group, bool pattern)
+{
+    for (size_t i = 0; i < group->target_count; i++) {
+        const bool is_pattern = strncmp(group->targets[i], "re:", 3) == 0;
+        if (pattern ? is_pattern && strstr(group->targets[i], "experts") : !is_pattern)
+            return true;
+    }
+    return false;
+}
+
+/* Returns the group of get_experts_scheme in transformers' integrations/compressed_tensors.py. */
+static const struct quant_group *group_of_experts(const struct quant_config *config)
+{
+    for (int pattern = 1; pattern >= 0; pattern--)
+        for (size_t i = 0; i < config->group_count; i++)
+            if (has_target(&config->groups[i], pattern))
+                return &config->groups[i];
+    return config->groups;
+}
+
+/* Without FP8 it looks for packed codes alone, and reads neither zero points nor global scales. */
+bool runtime_stacks_experts(const struct quant_config *config, const struct quant_group *group)
+{
+    const struct quant_group *read = group_of_experts(config);
+    const struct quant_args *w = &read->weights;
+    const bool fp8 = w->type == QUANT_FLOAT && w->num_bits == 8;
+    if (!group)
+        return fp8;
+    return quant_groups_alike(group, read) &&
+           (fp8 ? w->strategy == QUANT_TENSOR || w->strategy == QUANT_CHANNEL
+                : w->symmetric && (read->format == QUANT_PACK || read->format == QUANT_MXFP4_PACK));
 }

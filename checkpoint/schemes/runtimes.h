@@ -19,5 +19,10 @@ struct runtime_row {
 /* Returns the row of a finished group, or NULL if vLLM is not known to load it. */
 const struct runtime_row *runtime_find(const struct quant_group *group);
 
+/* Returns true if transformers 5.17 loads experts of a group, or with NULL those that stay as they are, from a matrix
+ * for each expert. It puts the experts of a layer into one tensor, and takes those of the whole model for experts of
+ * one group. */
+bool runtime_stacks_experts(const struct quant_config *config, const struct quant_group *group);
+
 /* Returns the version of compressed-tensors that transformers needs, or NULL for any that knows the format. */
 const char *runtime_compressed_tensors(const struct quant_group *group);
