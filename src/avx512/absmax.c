@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 absmax; contract and limits in templates/absmax.inl.h. */
-#include "avx512/prefer_avx2.h"
+#include "avx512/tuning.h"
 #include "avx512/vec.h"
 
 #include "kernels/kernel_minmax.h"

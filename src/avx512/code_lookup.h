@@ -8,7 +8,6 @@
 #pragma once
 
 #include "avx512/f32x16_codes.h"
-#include "avx512/processor.h"
 #include "kernels/kernel_quantize.h"
 #include "number/code_tables.h"
 #include "number/number.h"
@@ -17,9 +16,8 @@
 #define CODE_LOOKUP
 
 enum {
-    TABLE_PAIRS_STEP = 128,      /* elements */
-    TABLE_PREFETCH_BYTES = 8192, /* into L2; the hardware prefetches too little between loads of tables */
-    INTEL_PREFETCH_BYTES = 2048  /* into L1 */
+    TABLE_PAIRS_STEP = 128,     /* elements */
+    TABLE_PREFETCH_BYTES = 8192 /* into L2; the hardware prefetches too little between loads of tables */
 };
 
 /* The tables for codes between the limits. NULL: there are none, or another thread is still making them. */
@@ -40,7 +38,6 @@ ALWAYS_INLINE bool may_look_up(int kind, float scale)
 struct table_constants {
     const struct code_tables *tables;
     i16x32 magnitude, nan, small_last, fraction, offset;
-    size_t prefetch_bytes; /* of a loop over codes of 8 bits; AMD's processors need none */
 };
 
 ALWAYS_INLINE struct table_constants table_constants(const struct code_tables *tables)
@@ -52,7 +49,6 @@ ALWAYS_INLINE struct table_constants table_constants(const struct code_tables *t
         .small_last = i16x32_constant(SMALL_LAST),
         .fraction = i16x32_constant(15),
         .offset = i16x32_constant(8 * 16),
-        .prefetch_bytes = is_intel() ? INTEL_PREFETCH_BYTES : 0,
     };
 }
 

@@ -59,17 +59,6 @@ static inline vec vec_min_u16(vec a, vec b) { return _mm512_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
 static inline vec vec_min_u64(vec a, vec b) { return _mm512_min_epu64(a, b); }
 
-/* vec_max_u by a comparison and a blend, which use other execution ports than a maximum (tuning_intel.h). */
-static inline vec vec_blended_max_u16(vec a, vec b)
-{
-    return _mm512_mask_mov_epi16(a, _mm512_cmplt_epu16_mask(a, b), b);
-}
-
-static inline vec vec_blended_max_u32(vec a, vec b)
-{
-    return _mm512_mask_mov_epi32(a, _mm512_cmplt_epu32_mask(a, b), b);
-}
-
 /* Minimum and maximum as floats. If the first operand is NaN, the result is the second. */
 static inline vec vec_min_f32(vec a, vec b)
 {

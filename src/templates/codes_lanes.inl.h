@@ -175,12 +175,11 @@ ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how,
     const struct code_lookup t = code_lookup_of(c, kind, scale);
     const f32x16 number_scale = f32x16_splat(kind == QOBS_CODE_INTEGER ? scale : scale * E4M3_NUMBER_SCALE);
     const f32x16 table = NATIVE(lanes_product)(how, int4_numbers(), number_scale);
-    const size_t prefetch_bytes = how & WITH_SUM ? CODE_PREFETCH_BYTES : c->prefetch_bytes;
     size_t j = 0;
     for (; length - j >= 64; j += 64) {
         const unsigned char *at = (const unsigned char *)(from + j);
-        __builtin_prefetch(at + prefetch_bytes);
-        __builtin_prefetch(at + prefetch_bytes + 64);
+        __builtin_prefetch(at + CODE_PREFETCH_BYTES);
+        __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
         table_codes(&t, kind, at, to + j);
         if (how & WITH_SUM && j > 0)
             NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);

@@ -7,14 +7,9 @@
  * A table that does so defines DELEGATE_TO_AVX2(prefer, function, ...) before it includes the entries: if `prefer`
  * holds, the entry calls function_avx2(...) and returns. Only avx512 does, in avx512/prefer_avx2.h, with the
  * reasons. Results are the same, because all tables give the same bits.
- *
- * In the same way a table whose kernels exist twice, for two kinds of processors, defines
- * DELEGATE_BY_PROCESSOR(function, ...): it calls the other kernel and returns, if that one is for this processor. */
+ */
 #pragma once
 
-#ifndef DELEGATE_BY_PROCESSOR
-#define DELEGATE_BY_PROCESSOR(function, ...)
-#endif
 #ifndef DELEGATE_TO_AVX2
 #define DELEGATE_TO_AVX2(prefer, function, ...)
 #endif

@@ -54,7 +54,7 @@ static inline void K(add_two_signed)(struct K(bounds) * b, struct K(bounds) * c,
 {
     b->high = K(vec_max_u)(b->high, v);
     b->high_signed = K(vec_max_s)(b->high_signed, v);
-    c->high = K(max_u_beside)(c->high, w);
+    c->high = K(vec_max_u)(c->high, w);
     c->high_signed = K(vec_max_s)(c->high_signed, w);
 }
 
@@ -166,28 +166,6 @@ static inline const unsigned char *K(pages)(struct K(bounds) * b, const unsigned
     return K(two_pages)(K(add_two), b, x, end);
 }
 
-#if HAS_RAW && BLENDED_MAXIMA
-/* Adds elements that are known to hold both signs, up to `last`; returns where it stopped. Of four vectors two have
- * blended maxima, which keeps all ports busy. */
-static inline const unsigned char *K(signed_vectors)(struct K(bounds) * b, struct K(bounds) * c, const unsigned char *x,
-                                                     const unsigned char *last)
-{
-    for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES) {
-        for (int i = 0; i < UNROLLED; i++)
-            K(prefetch_ahead)(x + i * VEC_BYTES, BYTES_AHEAD);
-        const vec p = vec_load(x), q = vec_load(x + VEC_BYTES);
-        const vec r = vec_load(x + 2 * VEC_BYTES), s = vec_load(x + 3 * VEC_BYTES);
-        b->high = K(vec_max_u)(K(vec_max_u)(b->high, p), q);
-        b->high_signed = K(vec_max_s)(K(vec_max_s)(b->high_signed, p), q);
-        c->high = K(vec_blended_max_u)(c->high, K(vec_blended_max_u)(r, s));
-        c->high_signed = K(vec_max_s)(K(vec_max_s)(c->high_signed, r), s);
-        K(in_registers)(b);
-        K(in_registers)(c);
-    }
-    return x;
-}
-#endif
-
 /* Blocks from TWO_STREAMS_BYTES on are read as two streams: faster from L3; in short runs it would confuse the
  * prefetchers. Accumulators start from the first vector. The path with software prefetch starts from the last one;
  * without prefetch, touching the end first costs a third of the bandwidth of memory if loads are unaligned. */
@@ -197,15 +175,7 @@ static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t 
     struct K(bounds) b[SETS];
     for (int i = 0; i < SETS; i++)
         b[i] = K(bounds_of)(vec_load(two_pages ? last : x));
-    bool added = false;
-#if HAS_RAW && BLENDED_MAXIMA
-    added = n >= UNROLLED * LANES && K(begins_with_both_signs)(x);
-    if (added)
-        x = K(signed_vectors)(&b[0], &b[1], x, last);
-#endif
-    if (added) {
-        /* fewer than UNROLLED vectors are left */
-    } else if (two_pages) {
+    if (two_pages) {
         x = K(pages)(b, x, last + VEC_BYTES);
     } else if (n * sizeof(BITS) >= TWO_STREAMS_BYTES) {
         const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;

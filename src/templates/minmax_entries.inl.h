@@ -8,9 +8,6 @@
 #define ROWS_ENTRY(dtype, width, inf)                                                                                  \
     QOBS_MINMAX_ROWS(ENTRY(qobs_minmax_rows_##dtype))                                                                  \
     {                                                                                                                  \
-        DELEGATE_BY_PROCESSOR(qobs_minmax_rows_##dtype, x, run_stride, runs, length, min, max, out_stride, nonfinite)  \
-        DELEGATE_TO_AVX2(prefer_avx2_for_runs(runs, length, (width) / 8), qobs_minmax_rows_##dtype, x, run_stride,     \
-                         runs, length, min, max, out_stride, nonfinite)                                                \
         rows##width(x, run_stride, runs, length, inf, min, max, out_stride *(width) / 8, nonfinite);                   \
     }
 EACH_ELEMENT_TYPE(ROWS_ENTRY)
@@ -19,11 +16,6 @@ EACH_ELEMENT_TYPE(ROWS_ENTRY)
 #define ROW_PANELS_ENTRY(dtype, width, inf)                                                                            \
     QOBS_MINMAX_ROW_PANELS(ENTRY(qobs_minmax_row_panels_##dtype))                                                      \
     {                                                                                                                  \
-        DELEGATE_BY_PROCESSOR(qobs_minmax_row_panels_##dtype, x, row_stride, panels, rows, runs, length, min, max,     \
-                               nonfinite)                                                                              \
-        DELEGATE_TO_AVX2(prefer_avx2_for_row_panels(panels *rows *runs *length, (width) / 8),                          \
-                         qobs_minmax_row_panels_##dtype, x, row_stride, panels, rows, runs, length, min, max,          \
-                         nonfinite)                                                                                    \
         row_panels##width(x, row_stride, panels, rows, runs, length, inf, min, max, nonfinite);                        \
     }
 EACH_ELEMENT_TYPE(ROW_PANELS_ENTRY)
@@ -32,9 +24,6 @@ EACH_ELEMENT_TYPE(ROW_PANELS_ENTRY)
 #define COLUMNS_ENTRY(dtype, width, inf)                                                                               \
     QOBS_MINMAX_COLUMNS(ENTRY(qobs_minmax_columns_##dtype))                                                            \
     {                                                                                                                  \
-        DELEGATE_BY_PROCESSOR(qobs_minmax_columns_##dtype, x, row_stride, rows, columns, min, max, nonfinite)          \
-        DELEGATE_TO_AVX2(prefer_avx2_for_columns(rows *columns, (width) / 8), qobs_minmax_columns_##dtype, x,          \
-                         row_stride, rows, columns, min, max, nonfinite)                                               \
         columns##width(x, row_stride, rows, columns, inf, min, max, nonfinite);                                        \
     }
 EACH_ELEMENT_TYPE(COLUMNS_ENTRY)

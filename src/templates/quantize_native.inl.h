@@ -186,10 +186,8 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, true);
-    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out) ||
-                         prefer_avx2_for_light_columns(IS_LIGHT(how), rows * columns, sizeof(element)),
-                     NATIVE(qobs_fake_quantize_columns), quantizer, x, x_stride, out, out_stride, rows, columns,
-                     qparams)
+    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_columns), quantizer, x,
+                     x_stride, out, out_stride, rows, columns, qparams)
 /* Columns always have a zero point. */
 #define VARIANT(exists, variant)                                                                                       \
     if ((exists) && (variant) & ZERO_POINT && how == (variant))                                                        \

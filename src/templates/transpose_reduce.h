@@ -4,16 +4,6 @@
 /* Cases of transpose_reduce.inl.h and short_runs.inl.h. They do not depend on the element width. */
 #pragma once
 
-/* An instruction set's files may define these first.
- *   BLENDED_MAXIMA  1: maxima are the bottleneck, so a part of them is a comparison and a blend
- *   BYTES_AHEAD     bytes from a load to the line that is prefetched with it; 0: nothing is prefetched */
-#ifndef BLENDED_MAXIMA
-#define BLENDED_MAXIMA 0
-#endif
-#ifndef BYTES_AHEAD
-#define BYTES_AHEAD 0
-#endif
-
 /* The length of short runs in vectors. */
 enum run_layout {
     OVER_4_VECTORS,

@@ -15,18 +15,6 @@ struct K(extent) {
     vec lo, hi;
 };
 
-#if HAS_RAW
-/* The maximum as unsigned integers, for one of two vectors that are compared side by side. */
-static inline vec K(max_u_beside)(vec a, vec b)
-{
-#if BLENDED_MAXIMA
-    return K(vec_blended_max_u)(a, b);
-#else
-    return K(vec_max_u)(a, b);
-#endif
-}
-#endif
-
 /* Prefetches the line `ahead` bytes after p into L1, if BYTES_AHEAD is not 0. */
 static inline void K(prefetch_ahead)(const unsigned char *p, ptrdiff_t ahead)
 {
@@ -50,16 +38,6 @@ DEEP_INLINE vec K(lower)(enum bounds_form form, vec a, vec b)
     return form == AS_KEYS ? K(vec_min_s)(a, b) : a;
 }
 
-/* The same for one of two vectors. */
-DEEP_INLINE vec K(lower_beside)(enum bounds_form form, vec a, vec b)
-{
-#if HAS_RAW
-    if (form == AS_RAW_BITS)
-        return K(max_u_beside)(a, b);
-#endif
-    return K(lower)(form, a, b);
-}
-
 DEEP_INLINE struct K(extent) K(extent_of)(enum bounds_form form, vec a, vec b)
 {
     return (struct K(extent)){K(lower)(form, a, b), K(vec_max_s)(a, b)};
@@ -71,15 +49,7 @@ DEEP_INLINE void K(add)(enum bounds_form form, struct K(extent) * e, vec v)
     e->hi = K(vec_max_s)(e->hi, v);
 }
 
-/* Adds to two extents; the lower bounds of the second are compared beside those of the first. */
-DEEP_INLINE void K(add_each)(enum bounds_form form, struct K(extent) * e, struct K(extent) * f, vec v, vec w)
-{
-    K(add)(form, e, v);
-    f->lo = K(lower_beside)(form, f->lo, w);
-    f->hi = K(vec_max_s)(f->hi, w);
-}
-
-/* Four vectors. Blended maxima take several cycles, so two vectors are compared before the accumulator. */
+/* Four vectors. */
 DEEP_INLINE void K(add_four)(enum bounds_form form, struct K(extent) * e, struct K(extent) * f, const unsigned char *x,
                              ptrdiff_t ahead)
 {
@@ -87,11 +57,8 @@ DEEP_INLINE void K(add_four)(enum bounds_form form, struct K(extent) * e, struct
     const vec r = K(load_as)(form, x + 2 * VEC_BYTES, ahead), s = K(load_as)(form, x + 3 * VEC_BYTES, ahead);
     K(add)(form, e, p);
     K(add)(form, e, r);
-    f->hi = K(vec_max_s)(K(vec_max_s)(f->hi, q), s);
-    if (BLENDED_MAXIMA)
-        f->lo = K(lower_beside)(form, f->lo, K(lower_beside)(form, q, s));
-    else
-        f->lo = K(lower)(form, K(lower)(form, f->lo, q), s);
+    K(add)(form, f, q);
+    K(add)(form, f, s);
 }
 
 /* One run of more than 2 vectors. The last four may overlap: that changes no bound and needs no branch. */
@@ -103,15 +70,15 @@ DEEP_INLINE struct K(extent)
     const vec v = K(load_as)(form, x, ahead), w = K(load_as)(form, x + VEC_BYTES, ahead);
     struct K(extent) e = {v, v}, f = {w, w};
     if (layout == OVER_4_VECTORS) {
-        const vec p = K(load_as)(form, x + 2 * VEC_BYTES, ahead);
-        K(add_each)(form, &e, &f, p, K(load_as)(form, x + 3 * VEC_BYTES, ahead));
+        K(add)(form, &e, K(load_as)(form, x + 2 * VEC_BYTES, ahead));
+        K(add)(form, &f, K(load_as)(form, x + 3 * VEC_BYTES, ahead));
         for (x += 4 * VEC_BYTES; x + 3 * VEC_BYTES < last; x += 4 * VEC_BYTES)
             K(add_four)(form, &e, &f, x, ahead);
-        const vec q = UP_TO_LAST(x);
-        K(add_each)(form, &e, &f, q, UP_TO_LAST(x + VEC_BYTES));
+        K(add)(form, &e, UP_TO_LAST(x));
+        K(add)(form, &f, UP_TO_LAST(x + VEC_BYTES));
     }
-    const vec r = UP_TO_LAST(x + 2 * VEC_BYTES);
-    K(add_each)(form, &e, &f, r, K(load_as)(form, last, ahead));
+    K(add)(form, &e, UP_TO_LAST(x + 2 * VEC_BYTES));
+    K(add)(form, &f, K(load_as)(form, last, ahead));
 #undef UP_TO_LAST
     return (struct K(extent)){K(lower)(form, e.lo, f.lo), K(vec_max_s)(e.hi, f.hi)};
 }
