@@ -7,6 +7,8 @@
 """
 import json
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -117,17 +119,33 @@ def test_formats_of_schemes():
         equal(written_format(), upstream, f"{scheme}, compatible")
 
 
-SAME_BYTES = ["W2A16", "W3A16", "W4A16", "W4A16_ASYM", "W5A16", "W8A16", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "MXFP4",
-              "MXFP4A16", "MXFP8", "MXFP8A16"]
+def documented_differences():
+    """The first column of the table of docs/checkpoint.md."""
+    page = cli.read(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../docs/checkpoint.md")).decode()
+    table = page.split("## Differences by scheme")[1].split("## ")[0]
+    return {name for row in re.findall(r"^\| ([^|]*) \|", table, re.M) for name in row.split(", ")}
 
 
 def test_bytes_of_both_modes():
-    make_model("in", layers=1)
-    for scheme in SAME_BYTES:
-        equal(quantize("--scheme", scheme).returncode, 0, scheme)
+    """Tensors differ from those of --compat llm-compressor in the schemes of docs/checkpoint.md, and in no others."""
+    source, modules = random.Random(0), [f"self_attn.{n}_proj" for n in "qkvo"]
+    modules += [f"mlp.experts.0.{n}_proj" for n in ("gate", "up", "down")]
+    modules = [f"model.layers.0.{m}" for m in modules]
+    write("in/model.safetensors", cli.st_bytes({f"{m}.weight": ("BF16", [128, 128], cli.pack("BF16", [
+        source.gauss(0, 1) for _ in range(128 * 128)])) for m in modules}))
+    write("in/config.json", b'{"model_type": "qwen3_moe", "hidden_size": 128, "num_experts": 1}')
+    write("acts", cli.st_bytes({f"{m}.input": ("BF16", [1, 128], cli.pack("BF16", [1.0] * 128)) for m in modules}))
+    lines = cli.run("quantize", "--help").stdout.split("schemes:")[1].splitlines()
+    schemes, documented = {line.split()[0] for line in lines if re.match(r"  \w", line)}, documented_differences()
+    check(len(schemes) > 25 and {"W4A8", "FP8"} <= documented & schemes, "the schemes", f"{schemes} {documented}")
+    for scheme in sorted(schemes):
+        options = ("--scheme", scheme, *(("--activations", "acts") if scheme in ("FP8", "NVFP4") else ()))
+        equal(quantize(*options).returncode, 0, scheme)
         default = shards()
-        equal(quantize("--scheme", scheme, "--compat", "llm-compressor").returncode, 0, f"{scheme}, compatible")
-        check(default == shards(), f"{scheme}: the tensors of both modes")
+        equal(quantize(*options, "--compat", "llm-compressor").returncode, 0, f"{scheme}, compatible")
+        equal(default == shards(), scheme not in documented, f"{scheme}: the same tensors in both modes")
+    named = documented - schemes
+    equal(named, {"scheme", "`observer: mse` for weights"}, "rows that are no schemes")
 
 
 # Scheme: (where vLLM 0.32 runs it, the version of compressed-tensors that transformers needs, kernels for CPUs).
