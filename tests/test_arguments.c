@@ -11,6 +11,7 @@
 
 #include "calls.h"
 #include "observing.h"
+#include "qobs/quantizer.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
@@ -84,6 +85,9 @@ static qobs_format_array_args array_, codes_;
 static qobs_range_buffers ranges_, global_ranges_;
 static qobs_qparam_buffers qparams_;
 static qobs_histogram_state histogram_state_;
+static qobs_quantizer_args quantizer_args_;
+static qobs_quantizer_run_args quantizer_run_;
+static qobs_quantized_layout quantized_layout_;
 
 static qobs_config *minmax_config, *mse_config, *old_config, *modelopt_config, *torch_config, *percentile_config;
 static qobs_observer *minmax_observer, *mse_observer, *old_observer, *imatrix_observer, *reference_observer,
@@ -92,6 +96,7 @@ static qobs_plan *plan_;
 static qobs_config *made_config;
 static qobs_observer *made_observer;
 static qobs_plan *made_plan;
+static qobs_quantizer *quantizer_, *made_quantizer;
 
 /* The arguments of all calls; a case changes one of them. */
 static struct {
@@ -126,6 +131,11 @@ static struct {
     const qobs_range_buffers *ranges, *global_ranges;
     const qobs_qparam_buffers *qparams;
     const qobs_histogram_state *histogram_state;
+    qobs_quantizer **new_quantizer;
+    const qobs_quantizer *quantizer;
+    const qobs_quantizer_args *quantizer_args;
+    const qobs_quantizer_run_args *quantizer_run;
+    qobs_quantized_layout *quantized_layout;
     const qobs_format *format;
     const char *key, *key_of_real, *key_of_bool, *setting, *settings, *name, *preset, *text;
     qobs_setting_info *info;
@@ -174,7 +184,7 @@ static void renew_structures(void)
     TENSOR_OF(histogram_tensor, QOBS_F32, bin_shape, bin_counts, BINS);
     TENSOR_OF(edge_tensor, QOBS_F32, edge_shape, edges, BINS + 1);
     RENEW(runtime_), RENEW(counts_), RENEW(result_), RENEW(report_), RENEW(layout_), RENEW(range_), RENEW(options_),
-        RENEW(info_);
+        RENEW(info_), RENEW(quantized_layout_);
     options_.count = BINS, options_.min = -1, options_.max = 1;
     minmax_ = (qobs_minmax_args){.struct_size = sizeof minmax_,
                                  .config = minmax_config,
@@ -263,6 +273,21 @@ static void renew_structures(void)
                                       .out = out,
                                       .out_size = sizeof out,
                                       .runtime = &runtime_};
+    quantizer_args_ = (qobs_quantizer_args){.struct_size = sizeof quantizer_args_,
+                                            .config = minmax_config,
+                                            .dtype = QOBS_F32,
+                                            .columns = COLUMNS,
+                                            .dynamic = 1,
+                                            .runtime = &runtime_};
+    quantizer_run_ = (qobs_quantizer_run_args){.struct_size = sizeof quantizer_run_,
+                                               .rows = ROWS,
+                                               .value = data,
+                                               .codes = out,
+                                               .codes_size = ROWS * COLUMNS,
+                                               .scale = scales,
+                                               .scale_size = ROWS * 4,
+                                               .zero_point = zeros,
+                                               .zero_point_size = ROWS};
     finder_ = (qobs_range_args){.struct_size = sizeof finder_,
                                 .config = modelopt_config,
                                 .histogram = &histogram_tensor,
@@ -326,6 +351,8 @@ static void renew(void)
     v.quantize = &quantize_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
     v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
+    v.new_quantizer = &made_quantizer, v.quantizer = quantizer_, v.quantizer_args = &quantizer_args_;
+    v.quantizer_run = &quantizer_run_, v.quantized_layout = &quantized_layout_;
     v.format = qobs_format_at(3), v.key = "num_bits", v.setting = "4", v.name = "scale";
     v.preset = "llmc.memoryless_minmax", v.text = "llmc.memoryless_minmax strategy=channel", v.buffer = text;
     v.text_size = sizeof text, v.dim = dim, v.memory = memory, v.memory_size = sizeof memory, v.saved = saved;
@@ -347,6 +374,8 @@ static void destroy_made(void)
     qobs_config_destroy(made_config);
     qobs_observer_destroy(made_observer);
     qobs_plan_destroy(made_plan);
+    qobs_quantizer_destroy(made_quantizer);
+    made_quantizer = NULL;
     made_config = NULL;
     made_observer = NULL;
     made_plan = NULL;
@@ -611,6 +640,8 @@ static void make_all(void)
     for (size_t i = 0; i < sizeof fed / sizeof *fed; i++)
         assert_ok(qobs_observer_observe(fed[i], &tensor_, NULL, &error));
     assert_ok(qobs_plan_create(&plan_, minmax_config, &tensor_, NULL, NULL, &error));
+    quantizer_args_.config = minmax_config;
+    assert_ok(qobs_quantizer_create(&quantizer_, &quantizer_args_, &error));
     assert_ok(qobs_observer_save(saved_observer, saved, qobs_observer_save_size(saved_observer), &error));
 }
 
@@ -634,6 +665,7 @@ static int tear_down(void **state)
     for (size_t i = 0; i < sizeof observers / sizeof *observers; i++)
         qobs_observer_destroy(observers[i]);
     qobs_plan_destroy(plan_);
+    qobs_quantizer_destroy(quantizer_);
     return 0;
 }
 

@@ -110,6 +110,12 @@ CALL(qobs_global_search, qobs_global_search(v.global_search, e))
 CALL(qobs_calculate_qparams, qobs_calculate_qparams(v.calculate, e))
 CALL(qobs_global_scale, qobs_global_scale(v.config, v.dtype, -1, 1, v.global_scale, e))
 CALL(qobs_quantize, qobs_quantize(v.quantize, e))
+CALL(qobs_quantizer_create, qobs_quantizer_create(v.new_quantizer, v.quantizer_args, e))
+VALUE(qobs_quantizer_size, qobs_quantizer_size())
+CALL(qobs_quantizer_create_in, qobs_quantizer_create_in(v.new_quantizer, v.memory, v.memory_size, v.quantizer_args, e))
+VALUE(qobs_quantizer_destroy, (qobs_quantizer_destroy(NULL), 0))
+CALL(qobs_quantizer_layout, qobs_quantizer_layout(v.quantizer, ROWS, v.quantized_layout, e))
+CALL(qobs_quantizer_run, qobs_quantizer_run(v.quantizer, v.quantizer_run, e))
 CALL(qobs_dequantize, qobs_dequantize(v.dequantize, e))
 CALL(qobs_pack, qobs_pack(v.pack, e))
 CALL(qobs_unpack, qobs_unpack(v.unpack, e))
@@ -284,6 +290,24 @@ static const struct function functions[] = {
                      PLAIN("global_scale") A("codes", REQUIRED, quantize_.codes)
                      W("codes_size", ROOM, quantize_.codes_size, "codes") A("runtime", MAY_IN, quantize_.runtime)
                      PLAIN("squared_error") PLAIN("energy") PLAIN("packed"))
+    F(qobs_quantizer_create, A("quantizer", REQUIRED, v.new_quantizer) ARGS(v.quantizer_args)
+                             A("config", REQUIRED, quantizer_args_.config) PLAIN("format")
+                             A("dtype", DTYPE, quantizer_args_.dtype) PLAIN("columns") PLAIN("dynamic") PLAIN("packed")
+                             PLAIN("dequantized") PLAIN("scale_dtype") PLAIN("zero_point_dtype")
+                             A("runtime", MAY_IN, quantizer_args_.runtime))
+    FUNCTION_WITHOUT(qobs_quantizer_size)
+    F(qobs_quantizer_create_in, A("quantizer", REQUIRED, v.new_quantizer) A("memory", REQUIRED, v.memory)
+                                PLAIN("size") ARGS(v.quantizer_args))
+    F(qobs_quantizer_destroy, PLAIN("quantizer"))
+    F(qobs_quantizer_layout, A("quantizer", REQUIRED, v.quantizer) PLAIN("rows") A("layout", OUT, v.quantized_layout))
+    F(qobs_quantizer_run, A("quantizer", REQUIRED, v.quantizer) ARGS(v.quantizer_run) PLAIN("rows")
+                          A("value", REQUIRED, quantizer_run_.value) PLAIN("value_stride")
+                          A("codes", OPTIONAL, quantizer_run_.codes) PLAIN("codes_stride")
+                          W("codes_size", ROOM, quantizer_run_.codes_size, "codes")
+                          A("scale", REQUIRED, quantizer_run_.scale)
+                          W("scale_size", BYTES, quantizer_run_.scale_size, "scale") PLAIN("zero_point")
+                          W("zero_point_size", BYTES, quantizer_run_.zero_point_size, "zero_point")
+                          PLAIN("global_scale") PLAIN("squared_error") PLAIN("energy"))
     F(qobs_dequantize, ARGS(v.dequantize) A("config", REQUIRED, dequantize_.config)
                        A("format", OPTIONAL, dequantize_.format) A("codes", TENSOR, dequantize_.codes)
                        A("g_idx", MAY_TENSOR, dequantize_.g_idx) A("scale", TENSOR, dequantize_.scale)
@@ -342,6 +366,8 @@ static const struct {
     {"qobs_search_args", "qobs_search"},
     {"qobs_calculate_args", "qobs_calculate_qparams"},
     {"qobs_quantize_args", "qobs_quantize"},
+    {"qobs_quantizer_args", "qobs_quantizer_create"},
+    {"qobs_quantizer_run_args", "qobs_quantizer_run"},
     {"qobs_dequantize_args", "qobs_dequantize"},
     {"qobs_pack_args", "qobs_pack"},
     {"qobs_fake_quantize_args", "qobs_fake_quantize"},

@@ -15,13 +15,13 @@
 #include <cmocka.h>
 
 #include "base/fpenv.h"
-#include "formula/fake_quantize.h"
-#include "formula/qparam_view.h"
 #include "kernels/dispatch.h"
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "quantize.h"
+#include "quantize/qparam_view.h"
+#include "quantize/fake_quantize.h"
 #include "calls.h"
 
 struct extents {

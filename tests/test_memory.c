@@ -238,7 +238,7 @@ static void test_memory(void **state)
     exhaust(search_for_global_scale, NULL, &m, &runtime, 0, 5);
     exhaust(histograms, NULL, &m, &runtime, 0, 8);
     exhaust(ranges_in_histograms, NULL, &m, &runtime, 0, 4);
-    exhaust(fake_quantize_with_g_idx, NULL, &m, &runtime, 0, 6);
+    exhaust(fake_quantize_with_g_idx, NULL, &m, &runtime, 0, 4);
     assert_int_equal(m.blocks, 0);
 
     /* an observer that had no memory for a batch is as it was before the batch */

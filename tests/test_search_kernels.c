@@ -21,7 +21,7 @@
 #include "check/upper_halves.h"
 #include "config/stages.h"
 #include "formula/formula.h"
-#include "formula/qparam_view.h"
+#include "quantize/qparam_view.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "number/format.h"

@@ -2,21 +2,17 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_quantize, qobs_dequantize and qobs_fake_quantize: check their arguments and choose the quantizer. */
-#include <math.h>
-#include <stdlib.h>
-
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "config/stages.h"
-#include "formula/fake_quantize.h"
-#include "formula/qparam_view.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "plan/make_plan.h"
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "quantize/row_quantizer.h"
 #include "reduce/reduce.h"
 
 /* An array of qparams has an element for each qparam of the plan, in C order without gaps. */
@@ -42,58 +38,6 @@ static int check_scale(const struct view *v, qobs_dtype value, bool torch, qobs_
     return qobs_invalid(error, "scale: dtype is %s, allowed are F32%s%s", qobs_dtype_name(v->dtype),
                         torch || value == QOBS_F32 ? "" : " and that of value, ",
                         torch || value == QOBS_F32 ? "" : qobs_dtype_name(value));
-}
-
-/* torch requires zero points to be among the quantized integers. */
-static int check_zero_points(const struct view *v, const struct quantizer *q, qobs_error *error)
-{
-    for (int64_t i = 0; i < v->elements; i++) {
-        const double z = qobs_qparam_at(v->data, v->dtype, i);
-        if (!(z >= q->quant_min && z <= q->quant_max) || z != floor(z))
-            return qobs_invalid(error, "zero_point: element %lld is %g, allowed are the integers %.0f to %.0f",
-                                (long long)i, z, q->quant_min, q->quant_max);
-    }
-    return QOBS_OK;
-}
-
-/* The quantizer of the format, or of the configuration if the format is NULL. */
-static int choose_quantizer(struct quantizer *q, const qobs_config *config, const qobs_format *format,
-                            qobs_error *error)
-{
-    const char *preset = config->preset->name;
-    struct formula formula;
-    qobs_resolve_formula(config, &formula);
-    const int64_t quant_min = (int64_t)formula.params.quant_min, quant_max = (int64_t)formula.params.quant_max;
-    switch (config->preset->family) {
-    case FAMILY_TORCH:
-        if (format)
-            return qobs_invalid(error, "format: is %s, but %s quantizes to the integers of its dtype", format->name,
-                                preset);
-        qobs_quantizer_for_integers(q, quant_min, quant_max, true);
-        return QOBS_OK;
-    case FAMILY_LLMC:
-    case FAMILY_QOBS:
-        if (!format && config->type == TYPE_INT) {
-            qobs_quantizer_for_integers(q, quant_min, quant_max, false);
-            return QOBS_OK;
-        }
-        format = format ? format : qobs_config_float_format(config);
-        break;
-    default:
-        break;
-    }
-    if (!format)
-        return qobs_invalid(error, "format: is NULL, which %s leaves open", preset);
-    qobs_quantizer_for_format(q, format);
-    return QOBS_OK;
-}
-
-/* The sign of e2m1 is that of the quotient, and upstream's sign of -0 is 0. */
-static bool makes_zeros_positive(const qobs_config *config, const qobs_format *format)
-{
-    if (config->preset->family != FAMILY_LLMC || (!format && config->type == TYPE_INT))
-        return false;
-    return (format ? format : qobs_config_float_format(config)) == qobs_format_at(FORMAT_E2M1);
 }
 
 /* Elements of out share no memory if each dimension, from the smallest stride up, steps over all before it. */
@@ -154,7 +98,8 @@ static int open_qparams(struct fake_quantize *f, const qobs_fake_quantize_args *
         if (status == QOBS_OK)
             status = check_qparams(&zero_points, "zero_point", plan->qparams, error);
         if (status == QOBS_OK && f->quantizer.torch)
-            status = check_zero_points(&zero_points, &f->quantizer, error);
+            status = qobs_check_torch_zero_points(&f->quantizer, zero_points.data, zero_points.dtype,
+                                                  zero_points.elements, error);
     }
     if (status != QOBS_OK)
         return status;
@@ -167,40 +112,21 @@ static int open_qparams(struct fake_quantize *f, const qobs_fake_quantize_args *
 
 /* ---- Codes ------------------------------------------------------------------------------------------------------- */
 
-static int choose_kind(struct fake_quantize *f, const qobs_config *config, const qobs_format *format, qobs_error *error)
-{
-    if (!qobs_preset_has_scheme(config->preset))
-        return qobs_invalid(error, "config: is %s, codes are those of llmc and qobs presets", config->preset->name);
-    if (!format && config->type == TYPE_INT) {
-        f->kind = QOBS_CODE_INTEGER;
-        if (config->num_bits <= 8)
-            return QOBS_OK;
-        return qobs_invalid(error, "config: num_bits is %d, codes have 2 to 8", (int)config->num_bits);
-    }
-    format = format ? format : qobs_config_float_format(config);
-    f->kind = format == qobs_format_at(FORMAT_E2M1) ? QOBS_CODE_E2M1 : QOBS_CODE_E4M3;
-    if (f->kind == QOBS_CODE_E2M1 || format == qobs_format_at(FORMAT_E4M3))
-        return QOBS_OK;
-    return qobs_invalid(error, "format: is %s, codes are those of %s and %s", format->name,
-                        qobs_format_at(FORMAT_E2M1)->name, qobs_format_at(FORMAT_E4M3)->name);
-}
-
-static int choose_packing(struct fake_quantize *f, const qobs_quantize_args *a, qobs_error *error)
+static int choose_packing(struct fake_quantize *f, const qobs_quantize_args *a, const struct quantize_rule *rule,
+                          qobs_error *error)
 {
     const int ndim = a->value->ndim;
-    const bool is_integer = f->kind == QOBS_CODE_INTEGER;
     if (a->packed != 0 && a->packed != 1)
         return qobs_invalid(error, "packed: is %d, allowed are 0 and 1", a->packed);
     if (!a->packed)
         return QOBS_OK;
-    if (f->kind == QOBS_CODE_E4M3 || (is_integer && a->config->num_bits != 4))
-        return qobs_invalid(error, "packed: is 1, but codes have %d bits; packed are codes of 4",
-                            is_integer ? (int)a->config->num_bits : 8);
+    if (rule->code_bits != 4)
+        return qobs_invalid(error, "packed: is 1, but codes have %d bits; packed are codes of 4", rule->code_bits);
     if (ndim == 0 || a->value->shape[ndim - 1] % 8 != 0)
         return qobs_invalid(error, "packed: is 1, but the last dimension of value is %lld, not a multiple of 8",
                             ndim == 0 ? 1LL : (long long)a->value->shape[ndim - 1]);
     f->packed = true;
-    f->pack_offset = is_integer ? 8 : 0;
+    f->pack_offset = rule->kind == QOBS_CODE_INTEGER ? 8 : 0;
     return QOBS_OK;
 }
 
@@ -215,11 +141,12 @@ static void byte_strides(const qobs_tensor *value, int64_t *strides)
 }
 
 /* Quantizes the elements of `plan`, of which there are some. */
-static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const qobs_plan *plan, qobs_error *error)
+static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const struct quantize_rule *rule,
+                    const qobs_plan *plan, qobs_error *error)
 {
     const qobs_fake_quantize_args qparams = {.scale = a->scale, .zero_point = a->zero_point};
     int64_t strides[QOBS_PLAN_MAX_NDIM];
-    qobs_plan *code_plan;
+    qobs_plan code_plan;
     if (!a->codes || a->codes_size < (uint64_t)plan->value.elements / (a->packed ? 2 : 1))
         return qobs_invalid(error, "codes: has %zu bytes%s, value has %lld elements%s", a->codes ? a->codes_size : 0,
                             a->codes ? "" : " (NULL)", (long long)plan->value.elements,
@@ -227,32 +154,35 @@ static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const 
     RETURN_IF_FAILED(open_qparams(f, &qparams, plan, error));
     byte_strides(a->value, strides);
     const qobs_tensor codes = {sizeof codes, a->codes, a->value->dtype, a->value->ndim, a->value->shape, strides};
-    RETURN_IF_FAILED(qobs_plan_create(&code_plan, a->config, &codes, NULL, a->runtime, error));
-    const int status = qobs_fake_quantize_plan(f, plan, a->value->data, code_plan, a->codes, error);
-    qobs_plan_destroy(code_plan);
+    RETURN_IF_FAILED(qobs_plan_make(&code_plan, &rule->granularity, &codes, NULL, f->runtime, error));
+    const int status = qobs_fake_quantize_plan(f, plan, a->value->data, &code_plan, a->codes, error);
+    qobs_plan_unmake(&code_plan);
     return status;
 }
 
 int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
 {
+    struct quantize_rule rule;
     struct runtime runtime;
     qobs_quantize_args a;
-    qobs_plan *plan;
+    qobs_plan plan;
     RETURN_IF_FAILED(ARGS_READ(qobs_quantize_args, &a, args, runtime, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
-    RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
-    struct fake_quantize f = {
-        .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .direction = TO_CODES};
+    RETURN_IF_FAILED(qobs_config_check(a.config, error));
+    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, a.value, a.g_idx, &runtime, error));
     double sum[2] = {0};
-    f.sum = a.squared_error || a.energy ? sum : NULL;
-    int status = choose_kind(&f, a.config, a.format, error);
-    if (status == QOBS_OK)
-        status = choose_quantizer(&f.quantizer, a.config, a.format, error);
-    if (status == QOBS_OK)
-        status = choose_packing(&f, &a, error);
-    if (status == QOBS_OK && plan->value.elements > 0)
-        status = quantize(&f, &a, plan, error);
-    qobs_plan_destroy(plan);
+    struct fake_quantize f = {.runtime = &runtime,
+                              .kernels = qobs_kernels_active(),
+                              .quantizer = rule.quantizer,
+                              .kind = rule.kind,
+                              .global_scale = a.global_scale,
+                              .direction = TO_CODES,
+                              .sum = a.squared_error || a.energy ? sum : NULL};
+    int status = choose_packing(&f, &a, &rule, error);
+    if (status == QOBS_OK && plan.value.elements > 0)
+        status = quantize(&f, &a, &rule, &plan, error);
+    qobs_plan_unmake(&plan);
     if (status != QOBS_OK)
         return status;
     if (a.squared_error)
@@ -273,44 +203,46 @@ static int check_code_dtypes(const struct view *codes, qobs_dtype dtype, qobs_er
 }
 
 /* Dequantizes the codes of `plan`, of which there are some. `out` has what is common with fake-quantize. */
-static int dequantize(struct fake_quantize *f, const qobs_fake_quantize_args *out, const qobs_plan *plan,
-                      const struct view *codes, qobs_error *error)
+static int dequantize(struct fake_quantize *f, const qobs_fake_quantize_args *out, const struct quantize_rule *rule,
+                      const qobs_plan *plan, const struct view *codes, qobs_error *error)
 {
     const qobs_tensor numbers = {sizeof numbers, out->out, plan->dtype, codes->ndim, codes->shape, out->out_strides};
-    qobs_plan *out_plan;
+    qobs_plan out_plan;
     RETURN_IF_FAILED(check_out(out, &plan->value, error));
     RETURN_IF_FAILED(open_qparams(f, out, plan, error));
-    RETURN_IF_FAILED(qobs_plan_create(&out_plan, out->config, &numbers, NULL, out->runtime, error));
-    const int status = qobs_fake_quantize_plan(f, plan, codes->data, out_plan, out->out, error);
-    qobs_plan_destroy(out_plan);
+    RETURN_IF_FAILED(qobs_plan_make(&out_plan, &rule->granularity, &numbers, NULL, f->runtime, error));
+    const int status = qobs_fake_quantize_plan(f, plan, codes->data, &out_plan, out->out, error);
+    qobs_plan_unmake(&out_plan);
     return status;
 }
 
 int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
 {
+    struct quantize_rule rule;
     struct runtime runtime;
     struct view codes;
     qobs_dequantize_args a;
-    qobs_plan *plan;
+    qobs_plan plan;
     RETURN_IF_FAILED(ARGS_READ(qobs_dequantize_args, &a, args, runtime, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(qobs_view_of_tensor(&codes, a.codes, "codes", error));
     RETURN_IF_FAILED(check_code_dtypes(&codes, a.dtype, error));
+    RETURN_IF_FAILED(qobs_config_check(a.config, error));
+    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
     const qobs_tensor bytes = {sizeof bytes, codes.data, a.dtype, codes.ndim, codes.shape, codes.strides};
-    RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, &bytes, a.g_idx, a.runtime, error));
-    const qobs_fake_quantize_args out = {.config = a.config,
-                                         .scale = a.scale,
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, &bytes, a.g_idx, &runtime, error));
+    const qobs_fake_quantize_args out = {.scale = a.scale,
                                          .zero_point = a.zero_point,
                                          .out = a.out,
                                          .out_strides = a.out_strides,
-                                         .out_size = a.out_size,
-                                         .runtime = a.runtime};
-    struct fake_quantize f = {
-        .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .direction = FROM_CODES};
-    int status = choose_kind(&f, a.config, a.format, error);
-    if (status == QOBS_OK && plan->value.elements > 0)
-        status = dequantize(&f, &out, plan, &codes, error);
-    qobs_plan_destroy(plan);
+                                         .out_size = a.out_size};
+    struct fake_quantize f = {.runtime = &runtime,
+                              .kernels = qobs_kernels_active(),
+                              .kind = rule.kind,
+                              .global_scale = a.global_scale,
+                              .direction = FROM_CODES};
+    const int status = plan.value.elements > 0 ? dequantize(&f, &out, &rule, &plan, &codes, error) : QOBS_OK;
+    qobs_plan_unmake(&plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
@@ -379,33 +311,47 @@ static int open_amax(struct fake_quantize *f, const qobs_fake_quantize_args *a, 
     return status;
 }
 
+/* Fake-quantizes the elements of `plan`, of which there are some. */
+static int fake_quantize(struct fake_quantize *f, const qobs_fake_quantize_args *a, const struct amax_numbers *numbers,
+                         const struct quantize_rule *rule, const qobs_plan *plan, qobs_error *error)
+{
+    const qobs_tensor out = {sizeof out, a->out, a->value->dtype, a->value->ndim, a->value->shape, a->out_strides};
+    float *factors = NULL;
+    qobs_plan out_plan;
+    RETURN_IF_FAILED(check_out(a, &plan->value, error));
+    int status = a->amax ? open_amax(f, a, numbers, plan, &factors, error) : open_qparams(f, a, plan, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_make(&out_plan, &rule->granularity, &out, NULL, f->runtime, error);
+    if (status == QOBS_OK) {
+        status = qobs_fake_quantize_plan(f, plan, a->value->data, &out_plan, a->out, error);
+        qobs_plan_unmake(&out_plan);
+    }
+    if (factors)
+        qobs_release(f->runtime, factors, (size_t)plan->qparams * sizeof *factors);
+    return status;
+}
+
 int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
 {
     struct amax_numbers numbers = {0};
+    struct quantize_rule rule;
     struct runtime runtime;
     qobs_fake_quantize_args a;
-    qobs_plan *plan = NULL, *out_plan = NULL;
-    float *factors = NULL;
+    qobs_plan plan;
     RETURN_IF_FAILED(ARGS_READ(qobs_fake_quantize_args, &a, args, runtime, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
-    RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
+    RETURN_IF_FAILED(qobs_config_check(a.config, error));
     struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale};
-    int status = a.amax ? choose_amax_numbers(&f, &a, &numbers, error)
-                        : choose_quantizer(&f.quantizer, a.config, a.format, error);
-    f.positive_zero = makes_zeros_positive(a.config, a.format);
-    if (status == QOBS_OK && plan->value.elements > 0) {
-        const qobs_tensor out = {sizeof out, a.out, a.value->dtype, a.value->ndim, a.value->shape, a.out_strides};
-        status = check_out(&a, &plan->value, error);
-        if (status == QOBS_OK)
-            status = a.amax ? open_amax(&f, &a, &numbers, plan, &factors, error) : open_qparams(&f, &a, plan, error);
-        if (status == QOBS_OK)
-            status = qobs_plan_create(&out_plan, a.config, &out, NULL, a.runtime, error);
-        if (status == QOBS_OK)
-            status = qobs_fake_quantize_plan(&f, plan, a.value->data, out_plan, a.out, error);
+    if (a.amax) {
+        RETURN_IF_FAILED(choose_amax_numbers(&f, &a, &numbers, error));
+        qobs_resolve_granularity(a.config, &rule.granularity);
+    } else {
+        RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, false, &rule, error));
+        f.quantizer = rule.quantizer;
+        f.positive_zero = rule.positive_zero;
     }
-    if (factors)
-        qobs_release(&runtime, factors, (size_t)plan->qparams * sizeof *factors);
-    qobs_plan_destroy(plan);
-    qobs_plan_destroy(out_plan);
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, a.value, a.g_idx, &runtime, error));
+    const int status = plan.value.elements > 0 ? fake_quantize(&f, &a, &numbers, &rule, &plan, error) : QOBS_OK;
+    qobs_plan_unmake(&plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

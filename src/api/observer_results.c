@@ -9,8 +9,8 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
-#include "formula/qparam_view.h"
 #include "observer/qparams.h"
+#include "quantize/qparam_view.h"
 #include "results/results.h"
 
 static int check_result(const qobs_observer *o, const qobs_result *result, qobs_error *error)

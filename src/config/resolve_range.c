@@ -6,8 +6,8 @@
 
 #include "config/dtypes.h"
 #include "config/stages.h"
-#include "formula/fake_quantize.h"
 #include "qobs/format.h"
+#include "quantize/fake_quantize.h"
 #include "range/multiplier_search.h"
 
 /* ---- Grid search ------------------------------------------------------------------------------------------------- */

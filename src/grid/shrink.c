@@ -6,9 +6,9 @@
 #include <float.h>
 
 #include "base/error.h"
-#include "formula/qparam_view.h"
 #include "number/convert.h"
 #include "number/number.h"
+#include "quantize/qparam_view.h"
 #include "range/search_errors.h"
 
 /* x * factor as torch multiplies a tensor by a Python number: in float, rounded to the tensor's dtype. */

@@ -6,9 +6,9 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "formula/fake_quantize.h"
 #include "number/convert.h"
 #include "number/grid.h"
+#include "quantize/fake_quantize.h"
 #include "range/candidate_errors.h"
 
 enum { E4M3_SCALES = 126 /* positive numbers of e4m3 */ };
@@ -144,8 +144,7 @@ static void prepare_factors(void *argument, size_t qparam, struct quantizer *qua
     const float amax = ((const float *)(const void *)m->state->max)[qparam];
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        factors_of(&m->state->params->multiplier, product(m->state, amax, m->multiplier[i]), &up[i],
-                   &down[i]);
+        factors_of(&m->state->params->multiplier, product(m->state, amax, m->multiplier[i]), &up[i], &down[i]);
 }
 
 static void add_errors(void *argument, size_t qparam, const double *error)
@@ -161,8 +160,8 @@ static void prepare_scales(void *argument, size_t qparam, struct quantizer *quan
     (void)qparam;
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        scale[i] = nvfp4_scale(m->global_amax, m->global_amax * m->multiplier[i],
-                               m->state->params->multiplier.four_over_six);
+        scale[i] =
+            nvfp4_scale(m->global_amax, m->global_amax * m->multiplier[i], m->state->params->multiplier.four_over_six);
 }
 
 static void record(struct search_record *r, size_t qparam, const double *error, size_t n)
@@ -203,8 +202,7 @@ static void set_amax(const struct search_batch *b, const struct search_state *s)
 static void search_multipliers(const struct search_batch *b, const struct search_state *s)
 {
     const struct multiplier_params *p = &s->params->multiplier;
-    struct multiplier_search m = {
-        .state = s, .count = p->count, .times = b->gram ? (double)p->hessian_block : 1};
+    struct multiplier_search m = {.state = s, .count = p->count, .times = b->gram ? (double)p->hessian_block : 1};
     const struct candidates c = {
         .count = m.count, .argument = &m, .prepare_factors = prepare_factors, .store = add_errors};
     if (b->batches == 0)

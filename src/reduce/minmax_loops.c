@@ -69,20 +69,26 @@ static const union identity {
     [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}},
 };
 
-static void fill_identities(const struct minmax_call *c, unsigned char *min, unsigned char *max, int64_t n)
+void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, void *min, void *max)
 {
-    const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
-    const size_t size = (size_t)n * c->element;
-    if (!c->min) { /* magnitudes */
+    const unsigned char *identity = (const unsigned char *)&identities[dtype];
+    const size_t size = n * element;
+    if (!min) { /* magnitudes */
         memset(max, 0, size);
         return;
     }
-    memcpy(min, identity, c->element);
-    memcpy(max, identity + c->element, c->element);
-    for (size_t done = c->element; done < size; done *= 2) {
-        memcpy(min + done, min, done < size - done ? done : size - done);
-        memcpy(max + done, max, done < size - done ? done : size - done);
+    unsigned char *const lo = min, *const hi = max;
+    memcpy(lo, identity, n > 0 ? element : 0);
+    memcpy(hi, identity + element, n > 0 ? element : 0);
+    for (size_t done = element; done < size; done *= 2) {
+        memcpy(lo + done, lo, done < size - done ? done : size - done);
+        memcpy(hi + done, hi, done < size - done ? done : size - done);
     }
+}
+
+static void fill_identities(const struct minmax_call *c, unsigned char *min, unsigned char *max, int64_t n)
+{
+    qobs_fill_identities(c->dtype, c->element, (size_t)n, c->min ? min : NULL, max);
 }
 
 /* ---- Columns --------------------------------------------------------------------------------------------------- */

@@ -14,3 +14,6 @@ size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magni
 void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, enum kernel_dtype dtype,
                        size_t element, void *scratch, unsigned char *min, unsigned char *max,
                        struct nonfinite_count *nonfinite);
+
+/* Sets n ranges to what merging changes: infinity and -infinity, or, if min is NULL, magnitudes of 0. */
+void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, void *min, void *max);

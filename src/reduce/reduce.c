@@ -28,21 +28,9 @@ struct reduce_arguments {
     struct nonfinite_count *nonfinite;
 };
 
-static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, double value)
-{
-    if (n == 0)
-        return;
-    qobs_put_element(to, dtype, value);
-    for (size_t done = 1; done < n; done *= 2)
-        memcpy(to + done * element, to, (done < n - done ? done : n - done) * element);
-}
-
 static void fill_identities(const struct reduce_arguments *job, unsigned char *min, unsigned char *max)
 {
-    const size_t n = (size_t)job->plan->qparams;
-    if (!job->absmax)
-        fill(min, job->element, n, job->plan->dtype, INFINITY);
-    fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
+    qobs_fill_identities(job->dtype, job->element, (size_t)job->plan->qparams, job->absmax ? NULL : min, max);
 }
 
 static void reduce_loops(const struct reduce_arguments *job, const struct loops *loops, void *scratch,
@@ -229,8 +217,7 @@ static void rescan(const struct reduce_arguments *job, enum nonfinite_mode mode)
     const qobs_plan *plan = job->plan;
     const int64_t runs = qobs_plan_run_count(plan);
     if (mode == NONFINITE_IGNORE) {
-        fill(job->min, job->element, (size_t)plan->qparams, plan->dtype, INFINITY);
-        fill(job->max, job->element, (size_t)plan->qparams, plan->dtype, -INFINITY);
+        qobs_fill_identities(job->dtype, job->element, (size_t)plan->qparams, job->min, job->max);
     }
     for (int64_t i = 0; i < runs; i++) {
         qobs_run run;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "formula/fake_quantize.h"
+#include "quantize/fake_quantize.h"
 
 #include <math.h>
 
 #include "base/error.h"
-#include "formula/qparam_view.h"
+#include "quantize/qparam_view.h"
 #include "number/element.h"
 #include "number/grid.h"
 #include "number/native.h"
@@ -40,25 +40,20 @@ static inline float fake_quantized(const struct amax_rule *r, bool e4m3, float x
 }
 
 /* e4m3: the reciprocal, by which the way back multiplies; else the divisor of the way back. */
-static inline float inverse_of(bool e4m3, float factor)
-{
-    return e4m3 ? 1 / factor : factor == 0 ? 1 : factor;
-}
+static inline float inverse_of(bool e4m3, float factor) { return e4m3 ? 1 / factor : factor == 0 ? 1 : factor; }
 
 static inline struct amax_rule rule_of(const struct quantizer *q)
 {
     return (struct amax_rule){(float)q->quant_min, (float)q->quant_max};
 }
 
-#define NATIVE_BODY "formula/fake_quantize_amax.inl.h"
+#define NATIVE_BODY "quantize/fake_quantize_amax.inl.h"
 #include "number/native_each.inl.h"
 
 #define EACH_OF(name, numbers)                                                                                         \
-    {                                                                                                                  \
-        [QOBS_KERNEL_F32] = name##_##numbers##_f32,                                                                    \
-        [QOBS_KERNEL_BF16] = name##_##numbers##_bf16,                                                                  \
-        [QOBS_KERNEL_F16] = name##_##numbers##_f16,                                                                    \
-        [QOBS_KERNEL_F64] = name##_##numbers##_f64                                                                     \
-    }
+    {[QOBS_KERNEL_F32] = name##_##numbers##_f32,                                                                       \
+     [QOBS_KERNEL_BF16] = name##_##numbers##_bf16,                                                                     \
+     [QOBS_KERNEL_F16] = name##_##numbers##_f16,                                                                       \
+     [QOBS_KERNEL_F64] = name##_##numbers##_f64}
 const struct fake_quantize_by_amax qobs_amax_integers = {EACH_OF(rows, integer), EACH_OF(columns, integer)};
 const struct fake_quantize_by_amax qobs_amax_e4m3 = {EACH_OF(rows, e4m3), EACH_OF(columns, e4m3)};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "number/convert.h"
+#include "number/quantizer.h"
 
 struct qparam_source {
     qobs_dtype x_dtype;
@@ -46,3 +47,7 @@ static inline double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t
 {
     return qobs_number_of((const unsigned char *)array + (size_t)i * qobs_dtype_size(dtype), dtype);
 }
+
+/* torch requires zero points to be among the quantized integers; fails if one of n is not. */
+int qobs_check_torch_zero_points(const struct quantizer *quantizer, const void *zero_points, qobs_dtype dtype,
+                                 int64_t n, qobs_error *error);

@@ -28,8 +28,8 @@ static inline void NATIVE(amax_columns)(const struct amax_rule *rule, bool e4m3,
         element *to = (element *)(out + i * out_stride);
         for (size_t j = 0; j < columns; j++) {
             const float factor = (float)factors[j];
-            to[j] = store_quiet(
-                (real)fake_quantized(rule, e4m3, (float)load(from[j]), factor, inverse_of(e4m3, factor)));
+            to[j] =
+                store_quiet((real)fake_quantized(rule, e4m3, (float)load(from[j]), factor, inverse_of(e4m3, factor)));
         }
     }
 }

@@ -2,10 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reads scales and zero points of any dtype in the arithmetic upstream uses for the dtype of x. */
-#include "formula/qparam_view.h"
+#include "quantize/qparam_view.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/tensor.h"
 #include "number/format.h"
 #include "number/native.h"
@@ -111,4 +113,16 @@ void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam
             panel->zero_point_add.single[i] = q->positive_zero ? 0 : -0.0f;
             panel->zero_point_sub.single[i] = 0;
         }
+}
+
+int qobs_check_torch_zero_points(const struct quantizer *q, const void *zero_points, qobs_dtype dtype, int64_t n,
+                                 qobs_error *error)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double z = qobs_qparam_at(zero_points, dtype, i);
+        if (!(z >= q->quant_min && z <= q->quant_max) || z != floor(z))
+            return qobs_invalid(error, "zero_point: element %lld is %g, allowed are the integers %.0f to %.0f",
+                                (long long)i, z, q->quant_min, q->quant_max);
+    }
+    return QOBS_OK;
 }

@@ -3,31 +3,14 @@
 
 /* Walks the output in memory order and calls the kernel for runs that share a qparam or for columns with a qparam each.
  * Elements that are not contiguous go through a buffer. */
-#include "formula/fake_quantize.h"
+#include "quantize/fake_quantize.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
-#include "formula/qparam_view.h"
 #include "plan/g_idx_walk.h"
-
-struct quantization {
-    const struct fake_quantize *f;
-    struct qparam_source qparams;
-    struct quantizer quantizer;
-    qobs_fake_quantize_rows_fn *rows;
-    qobs_fake_quantize_columns_fn *columns;
-    qobs_quantize_rows_fn *code_rows;
-    qobs_quantize_pairs_fn *code_pairs;
-    qobs_quantize_columns_fn *code_columns;
-    qobs_dequantize_rows_fn *number_rows;
-    qobs_dequantize_columns_fn *number_columns;
-    bool pack;                    /* codes become pairs; strides of out but that of the elements are bytes of pairs */
-    int64_t element, out_element; /* bytes; 1 for codes */
-    double *sum;                  /* of the squared errors of codes, and of the elements; NULL: not wanted */
-};
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
 
@@ -57,11 +40,11 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
 static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
                          int64_t out_stride, int64_t rows, int64_t columns, const struct qparam_pair *qparams)
 {
-    if (job->f->direction == TO_CODES)
-        job->code_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+    if (job->f.direction == TO_CODES)
+        job->code_columns(&job->quantizer, job->f.kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
                           qparams, job->sum);
-    else if (job->f->direction == FROM_CODES)
-        job->number_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+    else if (job->f.direction == FROM_CODES)
+        job->number_columns(&job->quantizer, job->f.kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
                             qparams);
     else
         job->columns(&job->quantizer, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns, qparams);
@@ -89,7 +72,7 @@ static void quantize_columns(const struct quantization *job, const struct loop *
 {
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
-    if (!job->f->zero_point)
+    if (!job->f.zero_point)
         qobs_no_zero_points(&job->qparams, inner->extent < PANEL ? inner->extent : PANEL, &panel);
     for (int64_t first = 0; first < inner->extent; first += PANEL) {
         const int64_t n = inner->extent - first < PANEL ? inner->extent - first : PANEL;
@@ -104,7 +87,7 @@ static void pack_runs(const struct quantization *job, const unsigned char *x, co
 {
     for (int64_t j = 0; j < length; j += QOBS_PAIR_CODES) {
         const int64_t tile = length - j < QOBS_PAIR_CODES ? length - j : QOBS_PAIR_CODES;
-        job->code_pairs(&job->quantizer, job->f->kind, job->f->pack_offset, x + j * job->element, runs->in, out + j / 2,
+        job->code_pairs(&job->quantizer, job->f.kind, job->f.pack_offset, x + j * job->element, runs->in, out + j / 2,
                         runs->out, (size_t)n, (size_t)tile, qparams, runs->qparam != 0, job->sum);
     }
 }
@@ -117,16 +100,16 @@ static int64_t most_runs(const struct quantization *job, const struct loop *runs
     return length < QOBS_PAIR_CODES ? QOBS_PAIR_CODES / length : 1;
 }
 
-static void quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
-                          const unsigned char *x, unsigned char *out, int64_t qparam)
+void qobs_quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
+                        const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
-    const bool zero_points = job->f->zero_point || job->f->positive_zero;
+    const bool zero_points = job->f.zero_point || job->f.positive_zero;
     const struct qparam_pair qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
                                         zero_points ? &panel.zero_point_sub : NULL};
     const int64_t most = most_runs(job, runs, inner->extent);
-    if (!job->f->zero_point && zero_points)
+    if (!job->f.zero_point && zero_points)
         qobs_no_zero_points(&job->qparams, runs->qparam && runs->extent > 1 ? PANEL : 1, &panel);
     for (int64_t first = 0; first < runs->extent; first += most) {
         const int64_t n = runs->extent - first < most ? runs->extent - first : most;
@@ -135,11 +118,11 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
         unsigned char *to_run = out + first * runs->out;
         if (job->pack)
             pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
-        else if (job->f->direction == TO_CODES)
-            job->code_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
+        else if (job->f.direction == TO_CODES)
+            job->code_rows(&job->quantizer, job->f.kind, from, runs->in, to_run, runs->out, (size_t)n,
                            (size_t)inner->extent, &qparams, runs->qparam != 0, job->sum);
-        else if (job->f->direction == FROM_CODES)
-            job->number_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
+        else if (job->f.direction == FROM_CODES)
+            job->number_rows(&job->quantizer, job->f.kind, from, runs->in, to_run, runs->out, (size_t)n,
                              (size_t)inner->extent, &qparams, runs->qparam != 0);
         else
             job->rows(&job->quantizer, from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent, &qparams,
@@ -156,8 +139,8 @@ static void walk(const struct quantization *job, const struct innermost *innermo
                  const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     if (count == 0) {
-        (innermost->by_columns ? quantize_columns : quantize_runs)(job, &innermost->inner, &innermost->second, x, out,
-                                                                   qparam);
+        (innermost->by_columns ? quantize_columns : qobs_quantize_runs)(job, &innermost->inner, &innermost->second, x,
+                                                                        out, qparam);
         return;
     }
     for (int64_t i = 0; i < d->extent; i++)
@@ -166,7 +149,7 @@ static void walk(const struct quantization *job, const struct innermost *innermo
 
 /* Kernels run along the innermost loop. Contiguous elements that share a qparam are runs; all others are columns,
  * walked down a loop that shares qparams if there is one. */
-static void quantize_loops(const struct quantization *job, const struct loops *loops)
+void qobs_quantize_loops(const struct quantization *job, const struct loops *loops)
 {
     struct loop outer[MAX_AXES];
     int n = loops->count;
@@ -195,7 +178,7 @@ static const struct split_rule rule = {
 static struct split split_units(const struct quantization *job, int64_t units, int64_t bytes)
 {
     if (!job->sum)
-        return qobs_split(job->f->runtime, &rule, units, bytes, 0);
+        return qobs_split(job->f.runtime, &rule, units, bytes, 0);
     int64_t parts = bytes / rule.min_part < rule.max_parts ? bytes / rule.min_part : rule.max_parts;
     parts = parts < units ? parts : units;
     return (struct split){.units = units, .parts = parts > 0 ? parts : 1};
@@ -241,25 +224,37 @@ static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to
     if (loops.count > 0)
         qobs_loops_cut(&loops, p->loop, from, to);
     open_part(&own, p->job);
-    quantize_loops(&own.job, &loops);
+    qobs_quantize_loops(&own.job, &loops);
     close_part(&own, p->sums, part);
 }
 
+static void run_parts(const struct quantization *job, const struct loops *loops, const struct split *split, int loop)
+{
+    struct quantized_parts p = {.job = job, .loops = loops, .loop = loop};
+    qobs_split_run(job->f.runtime, split, quantize_part, &p);
+    add_parts(job, split, p.sums);
+}
+
 /* Splits the outermost of the loops that give the most parts, but not elements that are packed. */
-static void quantize_tile(const struct quantization *job, const struct loops *loops)
+void qobs_quantize_tile(const struct quantization *job, const struct loops *loops)
 {
     const int64_t bytes = qobs_loops_elements(loops) * job->element;
-    struct quantized_parts p = {.job = job, .loops = loops};
     struct split best = {.units = loops->count > 0 ? loops->loop[0].extent : 0, .parts = 1};
+    int loop = 0;
     for (int i = 0; i < loops->count - job->pack; i++) {
         const struct split split = split_units(job, loops->loop[i].extent, bytes);
         if (split.parts > best.parts) {
             best = split;
-            p.loop = i;
+            loop = i;
         }
     }
-    qobs_split_run(job->f->runtime, &best, quantize_part, &p);
-    add_parts(job, &best, p.sums);
+    if (best.parts > 1 || job->sum) { /* a part has sums of its own */
+        run_parts(job, loops, &best, loop);
+        return;
+    }
+    const fp_mode mode = fp_enter();
+    qobs_quantize_loops(job, loops);
+    fp_leave(mode);
 }
 
 /* ---- g_idx ----------------------------------------------------------------------------------------------------- */
@@ -279,7 +274,7 @@ static void pick(const struct ordered_quantization *o, const struct qparam_array
 {
     void *const to[] = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
     const void *const from[] = {row->scale, row->zero_point_add, row->zero_point_sub};
-    for (int k = 0; k < (o->job->f->zero_point ? 3 : 1); k++)
+    for (int k = 0; k < (o->job->f.zero_point ? 3 : 1); k++)
         if (o->job->qparams.x_dtype == QOBS_F64) {
             for (int64_t i = 0; i < n; i++)
                 ((double *)to[k])[i] = ((const double *)from[k])[group_of[i]];
@@ -311,7 +306,7 @@ static void quantize_rows(void *argument, int64_t part, int64_t from, int64_t to
     struct qparam_panel panel;
     double *workspace = o->of_row + 3 * groups * part;
     const struct qparam_arrays of_row = {workspace, workspace + groups, workspace + 2 * groups};
-    if (!o->job->f->zero_point)
+    if (!o->job->f.zero_point)
         qobs_no_zero_points(&o->job->qparams, PANEL, &panel);
     open_part(&own, o->job);
     for (int64_t row = from; row < to; row++)
@@ -328,14 +323,14 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     const struct split split = split_units(job, r->rows, r->rows * r->columns * job->element);
     const size_t workspace = 3 * (size_t)r->groups * (size_t)split.parts * sizeof(double);
     const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
-    o.of_row = qobs_allocate(job->f->runtime, size);
+    o.of_row = qobs_allocate(job->f.runtime, size);
     if (!o.of_row)
         return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
     qobs_g_idx_groups(plan, o.group_of);
-    qobs_split_run(job->f->runtime, &split, quantize_rows, &o);
+    qobs_split_run(job->f.runtime, &split, quantize_rows, &o);
     add_parts(job, &split, o.sums);
-    qobs_release(job->f->runtime, o.of_row, size);
+    qobs_release(job->f.runtime, o.of_row, size);
     return QOBS_OK;
 }
 
@@ -348,7 +343,7 @@ static int quantize_elements(struct quantization *job, const qobs_plan *plan, co
         struct loops loops;
         if (qobs_loops_of_tile(plan, tails, x, out_plan, out, &loops)) {
             qobs_loops_normalise(&loops, LOOPS_BY_OUTPUT);
-            quantize_tile(job, &loops);
+            qobs_quantize_tile(job, &loops);
         }
     }
     return QOBS_OK;
@@ -356,19 +351,23 @@ static int quantize_elements(struct quantization *job, const qobs_plan *plan, co
 
 /* ---- Packed codes ---------------------------------------------------------------------------------------------- */
 
-/* Turns strides of codes into those of pairs. False: there is an element that has no neighbour in its run. */
-static bool stride_by_pairs(struct loops *loops, int64_t element)
+bool qobs_loops_by_pairs(struct loops *loops, const unsigned char *out, int64_t element)
 {
-    if (loops->count == 0)
+    struct loops sorted = *loops;
+    qobs_loops_normalise(&sorted, LOOPS_BY_OUTPUT);
+    const ptrdiff_t codes_before = sorted.out - out;
+    if (codes_before % 2 != 0 || sorted.count == 0)
         return false;
-    const struct loop *inner = &loops->loop[loops->count - 1];
+    const struct loop *inner = &sorted.loop[sorted.count - 1];
     if (inner->in != element || inner->out != 1 || inner->qparam != 0 || inner->extent % 2 != 0)
         return false;
-    for (int i = 0; i < loops->count - 1; i++) {
-        if (loops->loop[i].out % 2 != 0)
+    for (int i = 0; i < sorted.count - 1; i++) {
+        if (sorted.loop[i].out % 2 != 0)
             return false;
-        loops->loop[i].out /= 2;
+        sorted.loop[i].out /= 2;
     }
+    sorted.out += codes_before / 2 - codes_before;
+    *loops = sorted;
     return true;
 }
 
@@ -380,13 +379,10 @@ static bool quantize_tiles_to_pairs(const struct quantization *job, const qobs_p
         struct loops loops;
         if (!qobs_loops_of_tile(plan, tails, x, out_plan, out, &loops))
             continue;
-        qobs_loops_normalise(&loops, LOOPS_BY_OUTPUT);
-        const ptrdiff_t codes_before = loops.out - out;
-        if (codes_before % 2 != 0 || !stride_by_pairs(&loops, job->element))
+        if (!qobs_loops_by_pairs(&loops, out, job->element))
             return false;
-        loops.out = out + codes_before / 2;
         if (!check)
-            quantize_tile(job, &loops);
+            qobs_quantize_tile(job, &loops);
     }
     return true;
 }
@@ -401,41 +397,47 @@ static int quantize_to_pairs(struct quantization *job, const qobs_plan *plan, co
         quantize_tiles_to_pairs(job, plan, x, out_plan, out, false);
         return QOBS_OK;
     }
-    unsigned char *codes = qobs_allocate(job->f->runtime, count);
+    unsigned char *codes = qobs_allocate(job->f.runtime, count);
     if (!codes)
         return qobs_no_memory(error, "codes: no memory for %zu bytes before they are packed", count);
     const int status = quantize_elements(job, plan, x, out_plan, codes, error);
     if (status == QOBS_OK)
-        job->f->kernels->pack_pairs(codes, count / 2, job->f->pack_offset, out);
-    qobs_release(job->f->runtime, codes, count);
+        job->f.kernels->pack_pairs(codes, count / 2, job->f.pack_offset, out);
+    qobs_release(job->f.runtime, codes, count);
     return status;
 }
 
-int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
-                            const qobs_plan *out_plan, void *out, qobs_error *error)
+void qobs_quantization_open(struct quantization *job, const struct fake_quantize *f, qobs_dtype x_dtype)
 {
-    struct quantization job = {.f = f, .quantizer = f->quantizer, .sum = f->sum};
     enum kernel_dtype dtype;
-    qobs_kernel_dtype_of(plan->dtype, &dtype);
-    const int64_t number = (int64_t)qobs_dtype_size(plan->dtype);
-    job.element = f->direction == FROM_CODES ? 1 : number;
-    job.out_element = f->direction == TO_CODES ? 1 : number;
-    job.quantizer.in_float = f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
-    job.qparams =
-        (struct qparam_source){.x_dtype = plan->dtype,
+    qobs_kernel_dtype_of(x_dtype, &dtype);
+    const int64_t number = (int64_t)qobs_dtype_size(x_dtype);
+    *job = (struct quantization){.f = *f, .quantizer = f->quantizer, .sum = f->sum};
+    job->element = f->direction == FROM_CODES ? 1 : number;
+    job->out_element = f->direction == TO_CODES ? 1 : number;
+    job->quantizer.in_float = f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
+    job->qparams =
+        (struct qparam_source){.x_dtype = x_dtype,
                                .scale = f->scale,
                                .scale_dtype = f->scale_dtype,
                                .zero_point = f->zero_point,
                                .zero_point_dtype = f->zero_point_dtype,
                                .global_scale = f->global_scale,
                                .positive_zero = f->positive_zero,
-                               .in_float = job.quantizer.torch ? plan->dtype != QOBS_F64 : job.quantizer.in_float};
-    job.rows = f->by_amax ? f->by_amax->rows[dtype] : f->kernels->fake_quantize_rows[dtype];
-    job.columns = f->by_amax ? f->by_amax->columns[dtype] : f->kernels->fake_quantize_columns[dtype];
-    job.code_rows = f->kernels->quantize_rows[dtype];
-    job.code_pairs = f->kernels->quantize_pairs[dtype];
-    job.code_columns = f->kernels->quantize_columns[dtype];
-    job.number_rows = f->kernels->dequantize_rows[dtype];
-    job.number_columns = f->kernels->dequantize_columns[dtype];
+                               .in_float = job->quantizer.torch ? x_dtype != QOBS_F64 : job->quantizer.in_float};
+    job->rows = f->by_amax ? f->by_amax->rows[dtype] : f->kernels->fake_quantize_rows[dtype];
+    job->columns = f->by_amax ? f->by_amax->columns[dtype] : f->kernels->fake_quantize_columns[dtype];
+    job->code_rows = f->kernels->quantize_rows[dtype];
+    job->code_pairs = f->kernels->quantize_pairs[dtype];
+    job->code_columns = f->kernels->quantize_columns[dtype];
+    job->number_rows = f->kernels->dequantize_rows[dtype];
+    job->number_columns = f->kernels->dequantize_columns[dtype];
+}
+
+int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
+                            const qobs_plan *out_plan, void *out, qobs_error *error)
+{
+    struct quantization job;
+    qobs_quantization_open(&job, f, plan->dtype);
     return (f->packed ? quantize_to_pairs : quantize_elements)(&job, plan, x, out_plan, out, error);
 }

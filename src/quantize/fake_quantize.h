@@ -7,7 +7,8 @@
 
 #include "kernels/kernels.h"
 #include "number/format.h"
-#include "plan/plan.h"
+#include "plan/loops.h"
+#include "quantize/qparam_view.h"
 
 /* Codes have one byte. */
 enum quantize_direction { FAKE_QUANTIZE, TO_CODES, FROM_CODES };
@@ -32,7 +33,7 @@ struct fake_quantize {
     const float *global_scale; /* every scale is divided by it; NULL: there is none */
     const struct fake_quantize_by_amax *by_amax; /* in place of the kernels; NULL: they are used */
     enum quantize_direction direction;
-    enum code_kind kind; /* of the codes */
+    enum code_kind kind;  /* of the codes */
     bool packed;          /* TO_CODES: the codes have 4 bits, and two are in a byte, as kernel pack_pairs has them */
     unsigned pack_offset; /* is added to packed codes */
     double *sum;          /* TO_CODES: two sums to add to, as kernel_quantize.h has them; NULL: none */
@@ -45,6 +46,42 @@ struct fake_quantize {
  * Packed codes have C order, and rows of an even number of elements; memory may run out for them, too. */
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);
+
+/* ---- In steps ---------------------------------------------------------------------------------------------------- */
+
+/* The same with everything that does not depend on a tensor chosen. */
+struct quantization {
+    struct fake_quantize f;
+    struct qparam_source qparams;
+    struct quantizer quantizer;
+    qobs_fake_quantize_rows_fn *rows;
+    qobs_fake_quantize_columns_fn *columns;
+    qobs_quantize_rows_fn *code_rows;
+    qobs_quantize_pairs_fn *code_pairs;
+    qobs_quantize_columns_fn *code_columns;
+    qobs_dequantize_rows_fn *number_rows;
+    qobs_dequantize_columns_fn *number_columns;
+    bool pack;                    /* codes become pairs; strides of out but that of the elements are bytes of pairs */
+    int64_t element, out_element; /* bytes; 1 for codes */
+    double *sum;                  /* of the squared errors of codes, and of the elements; NULL: not wanted */
+};
+
+/* Chooses kernels and arithmetic for elements of x_dtype. Of global_scale it matters here whether there is one. */
+void qobs_quantization_open(struct quantization *job, const struct fake_quantize *f, qobs_dtype x_dtype);
+
+/* One tile of a granularity without g_idx, on the runtime's executor. Its loops are normalised. */
+void qobs_quantize_tile(const struct quantization *job, const struct loops *loops);
+
+/* Normalises loops of codes to `out`, and makes them those of pairs, which are not normalised again: strides of pairs
+ * beside strides of elements look like loops that continue each other. False, and nothing has changed: there is a code
+ * that has no neighbour in its run. */
+bool qobs_loops_by_pairs(struct loops *loops, const unsigned char *out, int64_t element);
+
+/* Normalised loops, and runs of elements that share a qparam, on this thread in the floating-point mode of results. The
+ * elements of `inner` are contiguous; `qparam` is that of the first run. */
+void qobs_quantize_loops(const struct quantization *job, const struct loops *loops);
+void qobs_quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
+                        const unsigned char *x, unsigned char *out, int64_t qparam);
 
 /* ---- By magnitudes ----------------------------------------------------------------------------------------------- */
 
@@ -61,10 +98,7 @@ struct amax_numbers {
 #define SMALLEST_AMAX 0x1p-24f
 
 /* number / amax as torch computes it: the reciprocal times the number. Without a scale amax counts as 1. */
-static inline float qobs_over_amax(float number, float amax)
-{
-    return 1 / (amax <= SMALLEST_AMAX ? 1 : amax) * number;
-}
+static inline float qobs_over_amax(float number, float amax) { return 1 / (amax <= SMALLEST_AMAX ? 1 : amax) * number; }
 
 /* The factor of the elements; 0: integers that are all 0. For those upstream divides two tensors. */
 static inline float qobs_amax_factor(bool e4m3, float quant_max, float amax)

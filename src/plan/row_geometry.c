@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "plan/row_geometry.h"
+
+static bool is_of_weights(const struct granularity_ops *ops)
+{
+    return ops == &qobs_granularity_llmc_weight || ops == &qobs_granularity_llmc_weight_2025_10 ||
+           ops == &qobs_granularity_llmc_2025_09;
+}
+
+/* Rows and columns that share a qparam; 0: all. */
+static bool shared(const struct granularity *granularity, int64_t *rows, int64_t *columns)
+{
+    const struct granularity_ops *ops = granularity->ops;
+    const struct granularity_params *p = &granularity->params;
+    *rows = *columns = 0;
+    if (ops == &qobs_granularity_tensor)
+        return true;
+    if (ops == &qobs_granularity_torch_channel) {
+        *rows = 1;
+        return p->ch_axis == 0 || p->ch_axis == -2;
+    }
+    if (!is_of_weights(ops) && ops != &qobs_granularity_llmc_activation)
+        return false;
+    switch (p->strategy) {
+    case STRATEGY_CHANNEL:
+        *rows = 1;
+        return is_of_weights(ops);
+    case STRATEGY_GROUP:
+    case STRATEGY_TENSOR_GROUP:
+        *rows = is_of_weights(ops);
+        *columns = p->group_size;
+        return true;
+    case STRATEGY_BLOCK:
+        *rows = p->block[0];
+        *columns = p->block[1];
+        return is_of_weights(ops);
+    case STRATEGY_TENSOR:
+        return true;
+    case STRATEGY_TOKEN: /* of a matrix all is one batch, or one token */
+        return ops == &qobs_granularity_llmc_activation || ops == &qobs_granularity_llmc_2025_09;
+    default:
+        return false;
+    }
+}
+
+bool qobs_row_geometry_of(const struct granularity *granularity, int64_t columns, struct row_geometry *geometry)
+{
+    struct row_geometry g = {.columns = columns};
+    if (!shared(granularity, &g.unit, &g.run))
+        return false;
+    if (g.run <= 0 || g.run > columns)
+        g.run = columns;
+    g.per_unit = (columns - 1) / g.run + 1;
+    g.whole_units = g.unit > 1 && granularity->ops == &qobs_granularity_llmc_weight_2025_10;
+    *geometry = g;
+    return true;
+}
+
+bool qobs_row_loops(const struct row_geometry *g, const struct row_span *s, unsigned tile, struct loops *loops)
+{
+    const int64_t unit = qobs_geometry_unit(g, s->rows), units = s->rows / unit, left_rows = s->rows % unit;
+    const int64_t runs = s->columns / g->run, left_columns = s->columns % g->run;
+    const bool last_rows = tile & 1, last_run = tile & 2;
+    const struct loop loop[] = {
+        {last_rows ? left_rows > 0 : units, unit * s->in_stride, unit * s->out_stride, g->per_unit},
+        {last_run ? left_columns > 0 : runs, g->run * s->in_element, g->run * s->out_element, 1},
+        {last_rows ? left_rows : unit, s->in_stride, s->out_stride, 0},
+        {last_run ? left_columns : g->run, s->in_element, s->out_element, 0},
+    };
+    const int64_t row = last_rows ? units : 0, run = last_run ? runs : 0;
+    loops->in = s->in + row * loop[0].in + run * loop[1].in;
+    loops->out = s->out ? s->out + row * loop[0].out + run * loop[1].out : NULL;
+    loops->qparam = s->qparam + row * loop[0].qparam + run;
+    loops->count = sizeof loop / sizeof *loop;
+    for (int i = 0; i < loops->count; i++) {
+        if (loop[i].extent == 0)
+            return false;
+        loops->loop[i] = loop[i];
+    }
+    return true;
+}

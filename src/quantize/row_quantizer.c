@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "quantize/row_quantizer.h"
+
+#include <string.h>
+
+#include "base/fpenv.h"
+#include "base/split.h"
+#include "plan/make_plan.h"
+#include "reduce/accumulate.h"
+#include "reduce/minmax_loops.h"
+#include "reduce/reduce.h"
+
+enum { CELL_BYTES = 1 << 14 }; /* of x; with its codes it stays in L1 until it has been read twice */
+
+/* ---- Given scales ------------------------------------------------------------------------------------------------ */
+
+static struct row_span span_of(const struct row_quantizer *q, const struct row_call *c)
+{
+    const int64_t out_stride = q->job.pack ? 2 * c->out_stride : c->out_stride; /* in codes */
+    return (struct row_span){
+        c->x, c->out, c->rows, q->geometry.columns, c->x_stride, out_stride, q->job.element, q->job.out_element, 0};
+}
+
+static void use_qparams(struct quantization *job, const void *scale, const void *zero_point, const float *global_scale,
+                        double *sum)
+{
+    job->f.zero_point = job->qparams.zero_point = zero_point;
+    job->qparams.scale = scale;
+    job->qparams.global_scale = global_scale;
+    job->sum = sum;
+}
+
+/* The normalised loops of one tile. False: it is empty. */
+static bool loops_of(const struct quantization *job, const struct row_geometry *g, const struct row_span *span,
+                     unsigned tile, struct loops *loops)
+{
+    if (!qobs_row_loops(g, span, tile, loops))
+        return false;
+    if (job->pack)
+        qobs_loops_by_pairs(loops, span->out, job->element);
+    else
+        qobs_loops_normalise(loops, LOOPS_BY_OUTPUT);
+    return true;
+}
+
+void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call *c)
+{
+    struct quantization job = q->job;
+    const struct row_span span = span_of(q, c);
+    use_qparams(&job, c->scale, c->zero_point, c->global_scale, c->sum);
+    job.f.runtime = &q->runtime;
+    for (unsigned tile = 0; tile < ROW_TILES; tile++) {
+        struct loops loops;
+        if (loops_of(&job, &q->geometry, &span, tile, &loops))
+            qobs_quantize_tile(&job, &loops);
+    }
+}
+
+/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
+
+/* A part of a matrix that is whole runs of whole units; the last run and the last unit may be short. */
+struct cell {
+    const unsigned char *x;
+    int64_t stride;      /* bytes from row to row */
+    int64_t units, unit; /* rows of a unit; if there are several units, each has so many */
+    int64_t runs, run, columns;
+};
+
+struct range_panel {
+    union {
+        float single[PANEL];
+        double wide[PANEL];
+    } min, max;
+};
+
+static void measure_runs(const struct row_quantizer *q, const unsigned char *x, int64_t stride, int64_t n,
+                         int64_t length, struct range_panel *to, int64_t first, int64_t step,
+                         struct nonfinite_count *nonfinite)
+{
+    const struct kernel_table *k = q->job.f.kernels;
+    unsigned char *const max = (unsigned char *)&to->max + first * q->job.element, *const min =
+                                                                                       (unsigned char *)&to->min +
+                                                                                       first * q->job.element;
+    if (q->rule.symmetric)
+        k->absmax_rows[q->kernel_dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)step,
+                                        nonfinite);
+    else
+        k->minmax_rows[q->kernel_dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max, (ptrdiff_t)step,
+                                        nonfinite);
+}
+
+/* The units of a cell are rows. */
+static void measure_rows(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
+                         struct nonfinite_count *nonfinite)
+{
+    const int64_t element = q->job.element, full = c->columns / c->run, left = c->columns % c->run;
+    if (full == 1)
+        measure_runs(q, c->x, c->stride, c->units, c->run, to, 0, c->runs, nonfinite);
+    else if (left == 0 && c->stride == c->columns * element)
+        measure_runs(q, c->x, c->run * element, c->units * full, c->run, to, 0, 1, nonfinite);
+    else
+        for (int64_t u = 0; u < c->units; u++)
+            measure_runs(q, c->x + u * c->stride, c->run * element, full, c->run, to, u * c->runs, 1, nonfinite);
+    if (left > 0)
+        measure_runs(q, c->x + full * c->run * element, c->stride, c->units, left, to, full, c->runs, nonfinite);
+}
+
+static void measure(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
+                    struct nonfinite_count *nonfinite)
+{
+    qobs_fill_identities(q->kernel_dtype, (size_t)q->job.element, (size_t)(c->units * c->runs),
+                         q->rule.symmetric ? NULL : &to->min, &to->max);
+    if (c->unit == 1) {
+        measure_rows(q, c, to, nonfinite);
+        return;
+    }
+    for (int64_t u = 0; u < c->units; u++)
+        for (int64_t r = 0; r < c->runs; r++) {
+            const int64_t first = r * c->run, length = c->columns - first < c->run ? c->columns - first : c->run;
+            measure_runs(q, c->x + u * c->unit * c->stride + first * q->job.element, c->stride, c->unit, length, to,
+                         u * c->runs + r, 0, nonfinite);
+        }
+}
+
+/* ---- Elements that are not finite -------------------------------------------------------------------------------- */
+
+static qobs_tensor matrix_of(const struct row_quantizer *q, const unsigned char *x, const int64_t *shape,
+                             const int64_t *strides)
+{
+    return (qobs_tensor){sizeof(qobs_tensor), x, q->dtype, 2, shape, strides};
+}
+
+/* Without memory and threads. */
+static const struct runtime alone;
+
+/* Measures a cell again, as the setting has it. */
+static int measure_nonfinite(const struct row_quantizer *q, const struct cell *c, struct range_panel *to)
+{
+    const int64_t shape[2] = {c->units * c->unit, c->columns}, strides[2] = {c->stride, q->job.element};
+    const qobs_tensor matrix = matrix_of(q, c->x, shape, strides);
+    struct nonfinite_count nonfinite;
+    qobs_plan plan;
+    int status = qobs_plan_make(&plan, &q->rule.granularity, &matrix, NULL, &alone, NULL);
+    if (status == QOBS_OK)
+        status = qobs_reduce_minmax(&alone, q->job.f.kernels, &plan, c->x, q->rule.nonfinite, &to->min, &to->max,
+                                    &nonfinite, NULL);
+    return status;
+}
+
+/* Fails with the counts and the first place in the complete matrix. */
+static int fail_nonfinite(const struct row_quantizer *q, const struct row_call *c, qobs_error *error)
+{
+    static const struct axes none = {0};
+    const int64_t shape[2] = {c->rows, q->geometry.columns}, strides[2] = {c->x_stride, q->job.element};
+    const qobs_tensor matrix = matrix_of(q, c->x, shape, strides);
+    struct nonfinite_count nonfinite;
+    double min, max;
+    qobs_plan plan;
+    const int status = qobs_plan_make_along(&plan, KEYING_NONE, &matrix, &none, &alone, error);
+    return status == QOBS_OK ? qobs_reduce_minmax(&alone, q->job.f.kernels, &plan, c->x, NONFINITE_REFUSE, &min, &max,
+                                                  &nonfinite, error)
+                             : status;
+}
+
+/* ---- Scales of the matrix ---------------------------------------------------------------------------------------- */
+
+struct rows_job {
+    const struct row_quantizer *q;
+    const struct row_call *call;
+    struct quantization job; /* with the qparams of the call */
+    bool refused[SPLIT_MAX_PARTS];
+};
+
+/* Writes qparams from `first` on for n ranges. */
+static void find_qparams(const struct rows_job *j, struct range_panel *ranges, bool signed_ranges, int64_t first,
+                         int64_t n)
+{
+    const struct row_quantizer *q = j->q;
+    const struct row_call *c = j->call;
+    const struct range_view view = {.dtype = q->dtype,
+                                    .n = (size_t)n,
+                                    .rank = q->rule.formula.params.rank,
+                                    .min = signed_ranges ? &ranges->min : &ranges->max,
+                                    .max = &ranges->max,
+                                    .global_scale = c->global_scale};
+    unsigned char *const scale = c->scale, *const zero_point = c->zero_point;
+    qobs_formula_qparams(&q->rule.formula, &view, scale + first * (int64_t)qobs_dtype_size(q->scale_dtype),
+                         zero_point ? zero_point + first * (int64_t)qobs_dtype_size(q->zero_point_dtype) : NULL, NULL);
+}
+
+/* Quantizes a cell whose first qparam and first byte of out these are. */
+static void quantize_cell(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam)
+{
+    const struct quantization *job = &j->job;
+    const int64_t element = job->element, stride = j->call->out_stride, width = job->pack ? c->run / 2 : c->run;
+    const struct loop inner = {c->run, element, job->out_element, 0};
+    const bool whole = c->columns == c->runs * c->run;
+    const bool dense = c->stride == c->columns * element && stride == width * c->runs * job->out_element;
+    if (whole && c->runs == 1 && c->unit == 1) {
+        const struct loop rows = {c->units, c->stride, stride, 1};
+        qobs_quantize_runs(job, &inner, &rows, c->x, out, qparam);
+        return;
+    }
+    if (whole && c->unit == 1 && (dense || c->units == 1)) {
+        const struct loop runs = {c->units * c->runs, c->run * element, width * job->out_element, 1};
+        qobs_quantize_runs(job, &inner, &runs, c->x, out, qparam);
+        return;
+    }
+    struct row_geometry g = j->q->geometry;
+    g.unit = c->unit;
+    const struct row_span span = {c->x,
+                                  out,
+                                  c->units * c->unit,
+                                  c->columns,
+                                  c->stride,
+                                  job->pack ? 2 * stride : stride,
+                                  element,
+                                  job->out_element,
+                                  qparam};
+    for (unsigned tile = 0; tile < ROW_TILES; tile++) {
+        struct loops loops;
+        if (loops_of(job, &g, &span, tile, &loops))
+            qobs_quantize_loops(job, &loops);
+    }
+}
+
+/* Units that fit a cell together. Only units of one row are joined. */
+static int64_t units_of_cell(const struct row_quantizer *q, int64_t unit)
+{
+    const struct row_geometry *g = &q->geometry;
+    if (unit > 1 || g->per_unit > PANEL)
+        return 1;
+    const int64_t by_size = CELL_BYTES / (g->columns * q->job.element), by_ranges = PANEL / g->per_unit;
+    const int64_t most = by_size < by_ranges ? by_size : by_ranges;
+    return most > 1 ? most : 1;
+}
+
+static int64_t runs_of_cell(const struct row_quantizer *q, int64_t unit)
+{
+    const struct row_geometry *g = &q->geometry;
+    const int64_t by_size = unit > 1 ? CELL_BYTES / q->job.element / unit / g->run : g->per_unit;
+    const int64_t most = by_size < PANEL ? by_size : PANEL;
+    return most < 1 ? 1 : most < g->per_unit ? most : g->per_unit;
+}
+
+/* False: there is an element that the rule refuses. */
+static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam)
+{
+    const struct row_quantizer *q = j->q;
+    struct nonfinite_count nonfinite = {0};
+    struct range_panel ranges;
+    bool again = false;
+    measure(q, c, &ranges, &nonfinite);
+    if (nonfinite.nan > 0 || nonfinite.inf > 0) {
+        if (q->rule.nonfinite == NONFINITE_REFUSE || measure_nonfinite(q, c, &ranges) != QOBS_OK)
+            return false;
+        again = true;
+    }
+    find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
+    if (out)
+        quantize_cell(j, c, out, qparam);
+    return true;
+}
+
+/* Bytes of out before column `first` of a row. */
+static int64_t out_before(const struct quantization *job, int64_t first)
+{
+    return job->pack ? first / 2 : first * job->out_element;
+}
+
+static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to)
+{
+    const struct row_quantizer *q = j->q;
+    const struct row_geometry *g = &q->geometry;
+    const struct row_call *call = j->call;
+    const int64_t unit = qobs_geometry_unit(g, call->rows), units = units_of_cell(q, unit),
+                  runs = runs_of_cell(q, unit);
+    for (int64_t u = from, n; u < to; u += n) {
+        n = to - u < units ? to - u : units;
+        const int64_t row = u * unit, left = call->rows - row;
+        for (int64_t r = 0; r < g->per_unit; r += runs) {
+            const int64_t first = r * g->run, width = g->columns - first;
+            struct cell c = {.x = call->x + row * call->x_stride + first * q->job.element,
+                             .stride = call->x_stride,
+                             .units = n,
+                             .unit = left < unit ? left : unit,
+                             .run = g->run,
+                             .columns = width < runs * g->run ? width : runs * g->run};
+            c.runs = (c.columns - 1) / g->run + 1;
+            if (!quantize_one(j, &c, call->out ? call->out + row * call->out_stride + out_before(&q->job, first) : NULL,
+                              u * g->per_unit + r))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    struct rows_job *j = argument;
+    j->refused[part] = !quantize_units(j, from, to);
+}
+
+static const struct split_rule rule = {
+    .min_total = 1 << 18, .min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
+
+/* ---- The range of all rows --------------------------------------------------------------------------------------- */
+
+struct rows_range {
+    const struct row_quantizer *q;
+    const struct row_call *call;
+    struct range_of_part {
+        double min, max;
+        struct nonfinite_count nonfinite;
+    } part[SPLIT_MAX_PARTS];
+};
+
+static void measure_part(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    struct rows_range *r = argument;
+    const struct row_call *c = r->call;
+    const int64_t columns = r->q->geometry.columns;
+    const struct cell cell = {c->x + from * c->x_stride, c->x_stride, 1, to - from, 1, columns, columns};
+    struct range_of_part *p = &r->part[part];
+    struct range_panel ranges;
+    p->nonfinite = (struct nonfinite_count){0};
+    measure(r->q, &cell, &ranges, &p->nonfinite);
+    memcpy(&p->max, &ranges.max, sizeof p->max);
+    memcpy(&p->min, r->q->rule.symmetric ? &ranges.max : &ranges.min, sizeof p->min);
+}
+
+/* The one range, measured by several threads. */
+static bool measure_all(const struct rows_job *j, const struct split *split)
+{
+    const struct row_quantizer *q = j->q;
+    struct rows_range r = {.q = q, .call = j->call};
+    struct range_panel ranges;
+    struct nonfinite_count nonfinite = {0};
+    qobs_split_run(&q->runtime, split, measure_part, &r);
+    memcpy(&ranges.min, &r.part[0].min, sizeof(double));
+    memcpy(&ranges.max, &r.part[0].max, sizeof(double));
+    const fp_mode mode = fp_enter();
+    for (int64_t i = 0; i < split->parts; i++) {
+        qobs_update_running(q->dtype, 1, &ranges.min, &ranges.max, &r.part[i].min, &r.part[i].max);
+        nonfinite.nan += r.part[i].nonfinite.nan;
+        nonfinite.inf += r.part[i].nonfinite.inf;
+    }
+    bool found = true;
+    if (nonfinite.nan > 0 || nonfinite.inf > 0)
+        found = quantize_units(j, 0, 1);
+    else
+        find_qparams(j, &ranges, !q->rule.symmetric, 0, 1);
+    fp_leave(mode);
+    return found;
+}
+
+/* ---- All --------------------------------------------------------------------------------------------------------- */
+
+static bool find_all(struct rows_job *j)
+{
+    const struct row_quantizer *q = j->q;
+    const struct row_geometry *g = &q->geometry;
+    const int64_t rows = j->call->rows, units = qobs_geometry_units(g, rows),
+                  bytes = rows * g->columns * q->job.element;
+    const bool one = units == 1 && g->per_unit == 1;
+    const struct split split = qobs_split(&q->runtime, &rule, one ? rows : units, bytes, 0);
+    bool refused = false;
+    if (split.parts > 1 && one)
+        return measure_all(j, &split);
+    if (split.parts == 1) {
+        const fp_mode mode = fp_enter();
+        refused = !quantize_units(j, 0, units);
+        fp_leave(mode);
+        return !refused;
+    }
+    qobs_split_run(&q->runtime, &split, quantize_part, j);
+    for (int64_t i = 0; i < split.parts; i++)
+        refused |= j->refused[i];
+    return !refused;
+}
+
+/* Sums of errors have the order of those by given scales; one range of all rows is known after the last. */
+int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *c, qobs_error *error)
+{
+    struct rows_job j;
+    struct row_call first = *c;
+    const bool apart = c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
+    j.q = q;
+    j.call = &first;
+    j.job = q->job;
+    use_qparams(&j.job, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
+    if (apart)
+        first.out = NULL;
+    if (!find_all(&j))
+        return fail_nonfinite(q, c, error);
+    if (apart) {
+        struct row_call second = *c;
+        second.zero_point = q->rule.symmetric ? NULL : c->zero_point;
+        qobs_quantize_rows_by(q, &second);
+    }
+    return QOBS_OK;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The prepared quantizer: a resolved configuration for matrices of one dtype and number of columns. Codes or
+ * fake-quantized numbers by given scales, or by those of the matrix itself: then each unit of rows is measured, gets
+ * its qparams and is quantized while it is in the cache. Results are those of reduce/, formula/ and fake_quantize.h one
+ * after another, bit for bit. Nothing is allocated. */
+#pragma once
+
+#include "formula/formula.h"
+#include "plan/row_geometry.h"
+#include "quantize/fake_quantize.h"
+#include "reduce/nonfinite.h"
+
+/* What a configuration says of quantization. */
+struct quantize_rule {
+    struct granularity granularity;
+    struct formula formula;
+    struct quantizer quantizer;
+    enum nonfinite_mode nonfinite;
+    bool positive_zero;    /* of fake-quantized numbers */
+    bool symmetric;        /* qparams depend on the largest magnitude alone */
+    bool finds_scales;     /* they are those of the range of one tensor */
+    bool has_global_scale; /* scales are divided by one of the tensor */
+    enum code_kind kind;   /* if codes were asked for */
+    int code_bits;
+};
+
+struct row_quantizer {
+    struct quantize_rule rule;
+    struct row_geometry geometry;
+    struct runtime runtime; /* its executor is used */
+    struct quantization job;
+    qobs_dtype dtype, scale_dtype, zero_point_dtype;
+    enum kernel_dtype kernel_dtype;
+};
+
+struct row_call {
+    int64_t rows; /* above 0 */
+    const unsigned char *x;
+    unsigned char *out;           /* NULL: only qparams are wanted */
+    int64_t x_stride, out_stride; /* bytes from row to row */
+    void *scale, *zero_point; /* given, or to be found; zero_point may be NULL, but not if an asymmetric one is found */
+    const float *global_scale;
+    double *sum; /* as in struct fake_quantize */
+};
+
+/* Quantizes by the given scales. Cannot fail. */
+void qobs_quantize_rows_by(const struct row_quantizer *quantizer, const struct row_call *call);
+
+/* Finds scales and zero points, and quantizes by them. Fails for NaN and infinity if the rule refuses them; outputs are
+ * then undefined. */
+int qobs_quantize_rows_of(const struct row_quantizer *quantizer, const struct row_call *call, qobs_error *error);
