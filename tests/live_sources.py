@@ -140,10 +140,24 @@ def foreign(shape, nibbles, e4m3):
     yield ({"name": "modelopt NVFP4", "config": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}},
            {"weight": nibbles, "weight_scale": e4m3, "weight_scale_2": second, "input_scale": one},
            (unpack_fp4_from_uint8(nibbles, 18, 96, torch.float32) * group).bfloat16())
+    exponents = torch.randint(100, 140, (18, 3), generator=generator).to(torch.uint8)
+    powers = torch.exp2(exponents.float() - 127).repeat_interleave(32, 1)
+    yield ({"name": "modelopt MXFP4", "config": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "MXFP4"}}},
+           {"weight": nibbles, "weight_scale": exponents}, (unpack_fp4_from_uint8(nibbles, 18, 96, torch.float32) * powers).bfloat16())
+    large, of_blocks = codes((130, 136), "float"), numbers((2, 1, 2, 1), "F32")
+    spread = of_blocks.reshape(2, 2).repeat_interleave(128, 0).repeat_interleave(128, 1)[:130, :136]
+    yield ({"name": "modelopt FP8 block", "config": {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"}}},
+           {"weight": large, "weight_scale": of_blocks}, (large.float() * spread).bfloat16())
+    yield ({"name": "fbgemm FP8", "config": {"quantization_config": {"quant_method": "fbgemm_fp8"}}},
+           {"weight": codes8, "weight_scale": rows[:, None]}, (codes8.float() * rows[:, None]).bfloat16())
+    for name, stored in (("BF16", scale.bfloat16()), ("E8M0", torch.exp2(scale.log2().round()).to(torch.float8_e8m0fnu))):
+        blocks = stored.float().repeat_interleave(16, 0).repeat_interleave(24, 1)[:18]
+        yield ({"name": f"fp8 block, {name}", "config": {"quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 24]}}},
+               {"weight": codes8, "weight_scale_inv": stored}, (codes8.float() * blocks).bfloat16())
 
 
 def raw(tensor):
-    names = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", F8: "F8_E4M3", torch.int8: "I8",
+    names = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", F8: "F8_E4M3", torch.float8_e8m0fnu: "F8_E8M0", torch.int8: "I8",
              torch.uint8: "U8", torch.int32: "I32", torch.int64: "I64"}
     return names[tensor.dtype], list(tensor.shape), tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
