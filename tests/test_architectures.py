@@ -11,7 +11,7 @@ import sys
 
 import cli
 from cli import check, equal
-from test_quantize_command import quantize, read, tensor
+from test_quantize_command import quantize, read, refused, tensor
 from test_sources import make
 
 LAYER = "model.layers.0.mlp.down_proj"
@@ -122,10 +122,34 @@ def test_renamed():
     equal((taken, entries.count(visual), ignored("model." + visual, entries)), ({layer}, 1, True), "Qwen2-VL")
     taken, entries = run("mixtral", [layer, "model.layers.0.block_sparse_moe.gate"], model_type="mixtral")
     check(ignored("model.layers.0.mlp.gate", entries), "Mixtral: ignore has the module's name", str(entries))
-    names = {"transformer.decoder.layers.0.self_attn.in_proj_weight": [384, 128], layer: [128, 128]}
-    entries = run("RF-DETR", names, model_type="rf_detr")[1]
-    for name in ("transformer.decoder.layers.0.self_attn", "model.decoder.layers.0.self_attn.k_proj"):
-        check(ignored(name, entries), f"RF-DETR: ignore has {name}", str(entries))
+
+
+def test_attention():
+    """q_proj, k_proj and v_proj in one matrix are split where transformers loads them so: all of them or none."""
+    at, config = "transformer.decoder.layers.0.self_attn", {"model_type": "rf_detr"}
+    parts = {f"{at}.{n}_proj.weight": tensor([128, 128], i) for i, n in enumerate("qkv")}
+    rest = {f"{at}.in_proj_bias": tensor([384], 5), f"{LAYER}.weight": tensor([128, 128], 6)}
+    joined = {f"{at}.in_proj_weight": ("BF16", [384, 128], b"".join(data for _, _, data in parts.values()))}
+    out = []
+    for tensors in ({**parts, **rest}, {**joined, **rest}):
+        make("in", tensors, **config)
+        p = quantize("in", "-o", "out", "--replace", scheme="FP8_DYNAMIC")
+        equal(p.returncode, 0, f"exit status {p.stderr}")
+        out.append(cli.st_read("out/model.safetensors")[0])
+    equal(out[1], out[0], "what is written of one matrix and of three")
+    shapes = {f"{at}.in_proj_weight": [384, 128], LAYER: [128, 128]}
+    for pattern in (f"{at}.in_proj_weight", "re:.*self_attn"):
+        taken, entries = run("RF-DETR", shapes, "--ignore", pattern, **config)
+        equal(taken, {LAYER}, f"--ignore {pattern}: what is quantized")
+        check(f"{at}.in_proj_weight" in cli.st_read("out/model.safetensors")[0], f"--ignore {pattern}: one matrix")
+        check(ignored("model.decoder.layers.0.self_attn.k_proj", entries), "ignore has k_proj", str(entries))
+    p = quantize("in", "-o", "out", "--replace", "--ignore", "re:.*k_proj", scheme="W8A8")
+    refused("--ignore of k_proj", p, 2, f"attention of '{at}'", "--ignore 're:.*self_attn.*'")
+    at = "vision_model.transformer.resblocks.0.attn"
+    taken, entries = run("Step-3.7", {f"{at}.in_proj_weight": [384, 128], LAYER: [128, 128]}, model_type="step3p7")
+    equal(taken, {LAYER}, "Step-3.7: transformers turns the rows of q_proj and k_proj, vLLM does not")
+    for name in (f"{at}.qkv_proj", f"{at}.q_proj", "model.vision_model.layers.0.self_attn.q_proj"):
+        check(ignored(name, entries), f"Step-3.7: ignore has {name}", str(entries))
 
 
 def test_targets():

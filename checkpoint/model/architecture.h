@@ -20,6 +20,7 @@ enum module_kind {
     MODULE_EXPERTS,
     MODULE_STACKED_EXPERTS, /* the same, but vLLM loads them one by one, too; transformers does not */
     MODULE_SINGLE_EXPERTS,  /* experts that are split even if they stay unquantized */
+    MODULE_ATTENTION,       /* q_proj, k_proj and v_proj in one matrix, which runtimes load one by one, too */
     MODULE_KINDS
 };
 
@@ -57,7 +58,8 @@ void architectures_add(struct architectures *found, const char *type, bool root)
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
 
-/* Returns which of the last three kinds the tensor's name, or that of its module, is; MODULE_LINEAR: none. */
+/* Returns which of the kinds from MODULE_EXPERTS on the tensor's name, or that of its module, is; MODULE_LINEAR: none.
+ */
 enum module_kind architecture_kind_of_experts(const struct architectures *found, const char *name, size_t length);
 
 /* Returns entry `index` of `ignore` for experts that stay as they are, in `text`; NULL after the last one. */

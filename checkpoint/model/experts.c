@@ -200,10 +200,12 @@ struct expert_plan experts_plan(const struct model *model, const struct architec
         p.kind = EXPERTS_MXFP4;
     else if (ends_with(name, scales) && has_mxfp4(model, name, length - tail))
         p.kind = EXPERTS_SCALES;
+    const enum module_kind kind = architecture_kind_of_experts(found, name, stem);
+    if (kind == MODULE_ATTENTION && s->ndim == 2 && s->shape[0] % 3 == 0)
+        p.kind = EXPERTS_ATTENTION;
     if (p.kind != EXPERTS_NONE)
         return p;
     const struct expert_layer l = s->ndim == 3 ? find_layer(model, name, &p) : (struct expert_layer){.kind = LAYERS};
-    const enum module_kind kind = architecture_kind_of_experts(found, name, stem);
     const bool stacked = kind == MODULE_STACKED_EXPERTS && l.kind < LAYERS;
     const bool known = l.kind == JOINED || l.kind == SEPARATE || stacked;
     p.why = stacked ? EXPERTS_STACKED : EXPERTS_WHOLE;
@@ -276,6 +278,22 @@ static int list_split(struct weight_list *list, const struct model_tensor *sourc
     return QOBS_OK;
 }
 
+static int list_attention(struct weight_list *list, const struct model_tensor *source, const struct expert_plan *p,
+                          struct fail *f)
+{
+    static const char *const names[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight"};
+    for (int64_t i = 0; i < 3; i++) {
+        struct weight w = weight_of_tensor(source);
+        w.shape[0] /= 3;
+        w.bytes /= 3;
+        w.data += i * w.shape[0] * w.row_bytes;
+        w.experts = EXPERTS_OF_ONE;
+        char *name = replaced(source->stored->name, p->word, p->word + p->size, names[i]);
+        RETURN_IF_NOT_OK(weight_list_append(list, w, name, f));
+    }
+    return QOBS_OK;
+}
+
 static int check_mxfp4(const struct st_tensor *s, const struct st_tensor *exponents, struct fail *f)
 {
     bool fits = s->shape[3] == 16;
@@ -316,6 +334,8 @@ int experts_list(struct weight_list *list, const struct model *model, const stru
     switch (plan->kind) {
     case EXPERTS_SPLIT:
         return list_split(list, source, plan, f);
+    case EXPERTS_ATTENTION:
+        return list_attention(list, source, plan, f);
     case EXPERTS_MXFP4:
         return list_mxfp4(list, model, source, f);
     case EXPERTS_LEFT: {
@@ -330,17 +350,32 @@ int experts_list(struct weight_list *list, const struct model *model, const stru
 
 /* ---- Whole or not at all ----------------------------------------------------------------------------------------- */
 
+static bool is_attention(const struct weight *w)
+{
+    return w->experts == EXPERTS_OF_ONE && w->source->stored->ndim == 2;
+}
+
 static int refuse(const struct weight *taken, const struct weight *other, size_t layer, struct fail *f)
 {
+    const char *what = is_attention(taken) ? "attention" : "experts", *name = taken->name;
+    const char *one = name + layer + 1, *two = other->name + layer + 1;
+    const size_t last = component(name, layer);
     if (other->reason == WEIGHT_TAKEN)
-        return INVALID(f,
-                       "experts of '%.*s': '%.150s' and '%.150s' get different schemes; runtimes load a layer of "
-                       "experts in one",
-                       (int)layer, taken->name, taken->name, other->name);
+        return INVALID(f, "%s of '%.*s': '%.80s' and '%.80s' get different schemes; runtimes load a layer of %s in one",
+                       what, (int)layer, name, one, two, what);
     return INVALID(f,
-                   "experts of '%.*s': '%.150s' would be quantized and '%.150s' not; runtimes load a layer of experts "
-                   "whole. --ignore 're:.*experts.*' leaves all of them out",
-                   (int)layer, taken->name, taken->name, other->name);
+                   "%s of '%.*s': '%.80s' would be quantized and '%.80s' not; runtimes load a layer of %s whole. "
+                   "--ignore 're:.*%.*s.*' leaves all of them out",
+                   what, (int)layer, name, one, two, what, (int)(layer - last), name + last);
+}
+
+/* Returns the length of the name of the weight's layer, all of which is quantized or none; 0: it is in none. */
+static size_t layer_of(const struct weight *w)
+{
+    size_t number;
+    if (w->ndim != 2 || w->module == strlen(w->name))
+        return 0;
+    return is_attention(w) ? component(w->name, w->module) - 1 : experts_layer(w->name, w->module, &number);
 }
 
 int experts_check_layers(const struct weights *weights, struct fail *f)
@@ -349,9 +384,8 @@ int experts_check_layers(const struct weights *weights, struct fail *f)
     size_t layer = 0;
     for (size_t i = 0; i < weights->count; i++) { /* sorted: a layer is one run of names, with others between */
         const struct weight *w = &weights->items[i];
-        size_t number;
-        const size_t length = experts_layer(w->name, w->module, &number);
-        if (length == 0 || w->ndim != 2 || w->module == strlen(w->name))
+        const size_t length = layer_of(w);
+        if (length == 0)
             continue;
         if (!first || length != layer || memcmp(first->name, w->name, layer) != 0) {
             first = w;
@@ -387,7 +421,7 @@ int experts_join(struct weights *weights, const struct architectures *found, str
         }
         struct weight whole = weight_of_tensor(w->source);
         whole.reason = w->reason;
-        whole.experts = EXPERTS_WHOLE;
+        whole.experts = is_attention(w) ? EXPERTS_ABSENT : EXPERTS_WHOLE;
         whole.name = strdup(w->source->stored->name);
         free(w->name);
         if (!whole.name) {

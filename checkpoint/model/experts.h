@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Tensors that hold several experts. A layer of experts becomes one matrix each, under the names that runtimes load, or
- * stays as it is. */
+/* Tensors that hold several experts, or projections of attention. They become one matrix each, under the names that
+ * runtimes load, or stay as they are. */
 #pragma once
 
 #include "model/architecture.h"
 #include "model/weights.h"
 
 enum expert_kind {
-    EXPERTS_NONE,  /* no tensor of experts, or one of a single expert */
-    EXPERTS_SPLIT, /* becomes matrices <experts>.<e>.gate_proj.weight and similar */
-    EXPERTS_LEFT,  /* stays whole */
-    EXPERTS_MXFP4, /* ..._blocks [E, rows, groups, 16] of gpt-oss: becomes [E, columns, rows] in BF16 */
-    EXPERTS_SCALES /* ..._scales of those, which disappear */
+    EXPERTS_NONE,      /* no tensor of experts, or one of a single expert */
+    EXPERTS_SPLIT,     /* becomes matrices <experts>.<e>.gate_proj.weight and similar */
+    EXPERTS_LEFT,      /* stays whole */
+    EXPERTS_ATTENTION, /* no experts: becomes <parent>.q_proj.weight, k_proj and v_proj */
+    EXPERTS_MXFP4,     /* ..._blocks [E, rows, groups, 16] of gpt-oss: becomes [E, columns, rows] in BF16 */
+    EXPERTS_SCALES     /* ..._scales of those, which disappear */
 };
 
 /* How a tensor of experts is listed. */

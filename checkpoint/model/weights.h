@@ -25,7 +25,7 @@ enum weight_reason {
 /* The part of a weight in a layer of experts. */
 enum weight_experts {
     EXPERTS_ABSENT,
-    EXPERTS_OF_ONE,  /* a matrix of one expert, of a tensor with all */
+    EXPERTS_OF_ONE,  /* a matrix of one expert, of a tensor with all; or of attention (MODULE_ATTENTION) */
     EXPERTS_WHOLE,   /* a tensor with all experts, which is copied: no runtime loads them quantized */
     EXPERTS_STACKED, /* the same, but vLLM would load them one by one */
     EXPERTS_UNCLEAR  /* the same, and nothing says how they lie */

@@ -258,7 +258,7 @@ static int list_weight(const struct choice *c, const struct weights *weights, co
 {
     char name[1024];
     size_t length = w->module;
-    if (w->reason == WEIGHT_NOT_A_WEIGHT) {
+    if (length == strlen(w->name)) {
         if (!architecture_alias(c->architectures, w->name, w->module, 0, name, sizeof name))
             return QOBS_OK;
         while (length > 0 && w->name[length] != '.')
