@@ -81,9 +81,14 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(options.model)
+    except (OSError, ValueError) as error:
+        parser.error(f"{options.model}: transformers finds no tokenizer there ({str(error).splitlines()[0]}); copy tokenizer.json and "
+                     "tokenizer_config.json there, or run the model on token ids in qobs.record.recording")
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype="auto")
     with open(options.text, encoding="utf-8") as file:
-        tokens = AutoTokenizer.from_pretrained(options.model)(file.read(), return_tensors="pt").input_ids
+        tokens = tokenizer(file.read(), return_tensors="pt").input_ids
     count = min(options.samples, tokens.shape[1] // options.length)
     if count < 1:
         parser.error(f"--text: has {tokens.shape[1]} tokens, fewer than one sample of {options.length}")

@@ -250,6 +250,15 @@ def test_recorder_command(folder, samples, tmp_path, capsys):
         assert tensors(tmp_path / "out" / f"0000{i}.safetensors") == tensors(r.files[i])
 
 
+def test_recorder_without_a_tokenizer(folder, tmp_path, capsys):
+    (tmp_path / "text").write_text("aa ab")
+    with pytest.raises(SystemExit):
+        record.main([str(folder), "--text", str(tmp_path / "text"), "-o", str(tmp_path / "out")])
+    words = capsys.readouterr().err
+    assert "no tokenizer" in words and "tokenizer.json" in words and "recording" in words
+    assert not (tmp_path / "out").exists()
+
+
 def test_attention_is_restored(folder, samples):
     """Also after a failure, and with eager attention."""
     for own in ("sdpa", "eager"):
