@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* json-c builds the tree of a text that json_scan.c has checked. */
+/* Builds trees of json-c from texts that json_scan.c has checked: json-c's own parser loses the text of some numbers
+ * and takes a key twice. */
 #include "files/json.h"
 
-#include <json-c/json_tokener.h>
 #include <json-c/linkhash.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,101 +13,87 @@
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-/* Builds the tree of a checked text that ends with NUL. *null: it is null. */
-static json_object *build(const char *text, bool *null)
+static int no_memory(const char *path, const char *part, struct fail *f)
 {
-    struct json_tokener *tokener = json_tokener_new_ex(JSON_MAX_DEPTH + 2);
-    if (!tokener)
-        return NULL;
-    json_object *root = json_tokener_parse_ex(tokener, text, (int)strlen(text) + 1);
-    *null = !root && json_tokener_get_error(tokener) == json_tokener_success;
-    json_tokener_free(tokener);
-    return root;
+    return fail_system(f, "%s: out of memory for the %s", path, part);
 }
 
-/* json-c keeps integers of 64 bits; larger ones and -0 become numbers with a text. */
-static json_object *exact_integer(json_object *v, struct json_span span)
+/* Integers of 64 bits are integers, as json-c has them; other numbers keep their text. */
+static json_object *build_number(struct json_span span)
 {
-    char *text = json_object_is_type(v, json_type_int) && (span.length > 18 || *span.text == '-')
-                     ? strndup(span.text, span.length)
-                     : NULL;
-    json_object *number = text && strcmp(text, json_object_get_string(v)) != 0 ? json_exact_number(text) : NULL;
+    char *text = strndup(span.text, span.length);
+    json_object *v =
+        text && strspn(text, "-0123456789") == span.length ? json_object_new_int64(strtoll(text, NULL, 10)) : NULL;
+    if (text && (!v || strcmp(json_object_get_string(v), text) != 0)) { /* -0, or more than 64 bits */
+        json_object_put(v);
+        v = json_exact_number(text);
+    }
     free(text);
-    return number;
+    return v;
 }
 
-static int compare_strings(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+static int build(json_object **v, struct json_span span, const char *path, const char *part, struct fail *f);
 
-/* Names a key that occurs twice in the object. */
-static int refuse_repeated(struct json_span object, const char *path, const char *part, struct fail *f)
-{
-    const size_t count = json_span_count(object);
-    char **keys = calloc(count + 1, sizeof *keys);
-    struct json_walk w = json_enter(object.text);
-    struct json_span key, value;
-    size_t n = 0;
-    int result = -1;
-    while (keys && json_step(&w, &key, &value) && (keys[n] = json_span_string(key)))
-        n++;
-    if (n < count)
-        result = fail_system(f, "%s: out of memory for the %s", path, part);
-    else
-        qsort(keys, n, sizeof *keys, compare_strings);
-    for (size_t i = 1; n == count && i < n; i++)
-        if (strcmp(keys[i - 1], keys[i]) == 0)
-            result = fail(f, "%s: the %s has the key '%.200s' twice", path, part, keys[i]);
-    for (size_t i = 0; i < n; i++)
-        free(keys[i]);
-    free(keys);
-    return result;
-}
-
-/* Compares a tree with its text: numbers get theirs where json-c has lost it, repeated keys are refused. */
-static int make_exact(json_object *v, struct json_span span, const char *path, const char *part, struct fail *f)
+/* Builds what is between the brackets of `parent`. */
+static int build_members(json_object *parent, struct json_span span, const char *path, const char *part, struct fail *f)
 {
     struct json_walk w = json_enter(span.text);
     struct json_span key, value;
-    if (json_is_object(v) && json_count(v) != json_span_count(span))
-        return refuse_repeated(span, path, part, f);
-    for (struct json_item item = {.parent = v}; json_next(&item) && json_step(&w, &key, &value);) {
-        json_object *number = exact_integer(item.value, value);
-        if (number && json_is_object(v))
-            json_object_object_add(v, item.key, number);
-        else if (number)
-            json_object_array_put_idx(v, item.next - 1, number);
-        else if ((json_is_object(item.value) || json_is_array(item.value)) &&
-                 make_exact(item.value, value, path, part, f) != 0)
-            return -1;
+    int result = 0;
+    while (result == 0 && json_step(&w, &key, &value)) {
+        json_object *item = NULL;
+        char *name = key.text ? json_span_string(key) : NULL;
+        if (name && json_has(parent, name))
+            result = fail(f, "%s: the %s has the key '%.200s' twice", path, part, name);
+        if (result == 0)
+            result = build(&item, value, path, part, f);
+        if (result == 0 && !(name ? json_put(parent, name, item) : !key.text && json_append(parent, item)))
+            result = no_memory(path, part, f);
+        free(name);
     }
-    return 0;
+    return result;
+}
+
+/* Builds the tree of a checked value. */
+static int build(json_object **v, struct json_span span, const char *path, const char *part, struct fail *f)
+{
+    const char c = *span.text;
+    char *text = c == '"' ? json_span_string(span) : NULL;
+    *v = c == '{'               ? json_object_new_object()
+         : c == '['             ? json_object_new_array()
+         : text                 ? json_object_new_string(text)
+         : c == 't' || c == 'f' ? json_object_new_boolean(c == 't')
+         : c == 'n' || c == '"' ? NULL
+                                : build_number(span);
+    free(text);
+    if (!*v && c != 'n')
+        return no_memory(path, part, f);
+    if ((c != '{' && c != '[') || build_members(*v, span, path, part, f) == 0)
+        return 0;
+    json_object_put(*v);
+    *v = NULL;
+    return -1;
 }
 
 int json_parse(json_object **root, const char *path, const char *part, const void *text, size_t length, struct fail *f)
 {
     char *copy;
-    bool null;
     *root = NULL;
     if (json_check(&copy, path, part, text, length, JSON_PYTHON, f) != 0)
         return -1;
-    *root = build(copy, &null);
-    const int result = *root ? make_exact(*root, (struct json_span){copy, strlen(copy)}, path, part, f)
-                             : fail_system(f, "%s: out of memory for the %s", path, part);
+    const int result = build(root, (struct json_span){copy, strlen(copy)}, path, part, f);
     free(copy);
-    if (result == 0)
-        return 0;
-    json_object_put(*root);
-    *root = NULL;
-    return -1;
+    return result;
 }
 
 int json_parse_value(json_object **value, const char *text)
 {
-    bool null = false;
-    *value = json_is_value(text) ? build(text, &null) : NULL;
-    return *value || null ? 0 : -1;
+    struct json_span span = {.text = text + strspn(text, " \t\n\r")};
+    span.length = strlen(span.text);
+    while (span.length > 0 && strchr(" \t\n\r", span.text[span.length - 1]))
+        span.length--;
+    *value = NULL;
+    return json_is_value(text) ? build(value, span, "", "", NULL) : -1;
 }
 
 bool json_is_number(const json_object *v)

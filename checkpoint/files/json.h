@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "files/fail.h"
 #include "files/json_scan.h"
@@ -96,6 +97,9 @@ json_object *json_copy(const json_object *v);
 /* INDENTED and SORTED print as Python's json.dumps(indent=2) does, with ASCII and \u escapes. SORTED: keys by code
  * points. LINE: on one line without spaces. */
 enum json_style { JSON_INDENTED, JSON_SORTED, JSON_LINE };
+
+/* Prints a string with its quotes. ascii: with \u escapes for what is not ASCII. */
+void json_print_string(FILE *out, const char *text, bool ascii);
 
 /* Returns the text without a final newline, to be freed with free(). NULL: no memory. */
 char *json_print(const json_object *root, enum json_style style);

@@ -10,100 +10,66 @@
 #include "files/json.h"
 #include "files/utf8.h"
 
-struct buffer {
-    char *data;
-    size_t length, capacity;
+struct printer {
+    FILE *out;
     bool failed;
     enum json_style style;
 };
 
-static void put(struct buffer *b, const char *text, size_t length)
-{
-    if (!b->failed && b->length + length + 1 > b->capacity) {
-        const size_t capacity = 2 * b->capacity + length + 256;
-        char *grown = realloc(b->data, capacity);
-        if (grown) {
-            b->data = grown;
-            b->capacity = capacity;
-        } else {
-            b->failed = true;
-        }
-    }
-    if (b->failed)
-        return;
-    memcpy(b->data + b->length, text, length);
-    b->length += length;
-    b->data[b->length] = '\0';
-}
-
-static void put_text(struct buffer *b, const char *text) { put(b, text, strlen(text)); }
-
-static void put_unit(struct buffer *b, unsigned unit)
-{
-    char text[8];
-    snprintf(text, sizeof text, "\\u%04x", unit);
-    put_text(b, text);
-}
-
-/* Writes one code point beyond ASCII, in two UTF-16 units if it needs them. */
-static void put_code_point(struct buffer *b, const unsigned char *p, size_t length)
+/* Prints one code point beyond ASCII, in two UTF-16 units if it needs them. */
+static void print_code_point(FILE *out, const unsigned char *p, size_t length)
 {
     unsigned code = p[0] & (0xff >> (length + 1));
     for (size_t i = 1; i < length; i++)
         code = code << 6 | (p[i] & 0x3f);
-    if (code < 0x10000) {
-        put_unit(b, code);
-        return;
-    }
-    put_unit(b, 0xd800 + ((code - 0x10000) >> 10));
-    put_unit(b, 0xdc00 + ((code - 0x10000) & 0x3ff));
+    if (code < 0x10000)
+        fprintf(out, "\\u%04x", code);
+    else
+        fprintf(out, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + ((code - 0x10000) & 0x3ff));
 }
 
-static void put_string(struct buffer *b, const char *string)
+void json_print_string(FILE *out, const char *text, bool ascii)
 {
     static const char special[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-    const unsigned char *p = (const unsigned char *)string;
-    size_t left = strlen(string);
-    put_text(b, "\"");
-    while (left > 0) {
-        const char *known = strchr(special, *p);
-        const size_t sequence = *p < 0x80 ? 1 : utf8_sequence(p, left), step = sequence ? sequence : 1;
-        if (known) {
-            put(b, "\\", 1);
-            put(b, &letters[known - special], 1);
-        } else if (*p >= 0x20 && *p < 0x7f) {
-            put(b, (const char *)p, 1);
-        } else if (sequence > 1) {
-            put_code_point(b, p, sequence);
-        } else {
-            put_unit(b, *p);
+    const unsigned char *p = (const unsigned char *)text;
+    putc('"', out);
+    for (size_t step; *p; p += step) {
+        for (step = 0; p[step] >= 0x20 && p[step] != '"' && p[step] != '\\' && (p[step] < 0x7f || !ascii);)
+            step++;
+        if (step > 0) {
+            fwrite(p, 1, step, out);
+            continue;
         }
-        p += step;
-        left -= step;
+        const char *known = strchr(special, *p);
+        const size_t sequence = *p < 0x80 ? 1 : utf8_sequence(p, strlen((const char *)p));
+        step = sequence ? sequence : 1;
+        if (known)
+            fprintf(out, "\\%c", letters[known - special]);
+        else if (sequence > 1)
+            print_code_point(out, p, sequence);
+        else
+            fprintf(out, "\\u%04x", *p);
     }
-    put_text(b, "\"");
+    putc('"', out);
 }
 
-static void put_newline(struct buffer *b, int depth)
+static void print_newline(const struct printer *p, int depth)
 {
-    if (b->style == JSON_LINE)
-        return;
-    put_text(b, "\n");
-    for (int i = 0; i < depth; i++)
-        put_text(b, "  ");
+    if (p->style != JSON_LINE)
+        fprintf(p->out, "\n%*s", 2 * depth, "");
 }
 
-static void put_value(struct buffer *b, const json_object *v, int depth);
+static void print_value(struct printer *p, const json_object *v, int depth);
 
-static void put_member(struct buffer *b, const struct json_item *item, bool first, int depth)
+static void print_member(struct printer *p, const struct json_item *item, bool first, int depth)
 {
-    put_text(b, first ? "" : ",");
-    put_newline(b, depth + 1);
+    fputs(first ? "" : ",", p->out);
+    print_newline(p, depth + 1);
     if (item->key) {
-        put_string(b, item->key);
-        put_text(b, b->style == JSON_LINE ? ":" : ": ");
+        json_print_string(p->out, item->key, true);
+        fputs(p->style == JSON_LINE ? ":" : ": ", p->out);
     }
-    put_value(b, item->value, depth + 1);
+    print_value(p, item->value, depth + 1);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -111,52 +77,55 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const struct json_item *)a)->key, ((const struct json_item *)b)->key);
 }
 
-static void put_sorted(struct buffer *b, const json_object *object, int depth)
+static void print_sorted(struct printer *p, const json_object *object, int depth)
 {
     struct json_item *sorted = malloc((json_count(object) + 1) * sizeof *sorted);
     size_t n = 0;
     if (!sorted) {
-        b->failed = true;
+        p->failed = true;
         return;
     }
     json_each(item, object) sorted[n++] = item;
     qsort(sorted, n, sizeof *sorted, compare_keys); /* bytes of UTF-8 order as code points do */
     for (size_t i = 0; i < n; i++)
-        put_member(b, &sorted[i], i == 0, depth);
+        print_member(p, &sorted[i], i == 0, depth);
     free(sorted);
 }
 
-static void put_members(struct buffer *b, const json_object *parent, int depth)
+static void print_members(struct printer *p, const json_object *parent, int depth)
 {
     const bool object = json_is_object(parent);
-    put_text(b, object ? "{" : "[");
-    if (object && b->style == JSON_SORTED)
-        put_sorted(b, parent, depth);
+    putc(object ? '{' : '[', p->out);
+    if (object && p->style == JSON_SORTED)
+        print_sorted(p, parent, depth);
     else
-        json_each(item, parent) put_member(b, &item, item.next == 1, depth);
+        json_each(item, parent) print_member(p, &item, item.next == 1, depth);
     if (json_count(parent) > 0)
-        put_newline(b, depth);
-    put_text(b, object ? "}" : "]");
+        print_newline(p, depth);
+    putc(object ? '}' : ']', p->out);
 }
 
-static void put_value(struct buffer *b, const json_object *v, int depth)
+static void print_value(struct printer *p, const json_object *v, int depth)
 {
     if (json_is_object(v) || json_is_array(v))
-        put_members(b, v, depth);
+        print_members(p, v, depth);
     else if (json_is_string(v))
-        put_string(b, json_text(v));
-    else if (v)
-        put_text(b, json_object_get_string((json_object *)(uintptr_t)v)); /* json-c keeps the text in the value */
+        json_print_string(p->out, json_text(v), true);
     else
-        put_text(b, "null");
+        fputs(v ? json_object_get_string((json_object *)(uintptr_t)v) : "null", p->out); /* json-c keeps that text */
 }
 
 char *json_print(const json_object *root, enum json_style style)
 {
-    struct buffer b = {.style = style};
-    put_value(&b, root, 0);
-    if (!b.failed)
-        return b.data;
-    free(b.data);
+    char *text = NULL;
+    size_t size;
+    struct printer p = {.out = open_memstream(&text, &size), .style = style};
+    if (!p.out)
+        return NULL;
+    print_value(&p, root, 0);
+    p.failed |= ferror(p.out) != 0;
+    if (fclose(p.out) == 0 && !p.failed)
+        return text;
+    free(text);
     return NULL;
 }

@@ -51,6 +51,11 @@ const struct st_tensor *st_find(const struct st_file *file, const char *name);
 /* Unmaps the file, frees everything and zeroes *file. Does nothing if *file is zeroed. */
 void st_close(struct st_file *file);
 
+/* Makes what is before the data of a file: the length of the header, JSON without spaces as safetensors' serialize has
+ * it, padding to 8 bytes. Tensors are listed in this order. The caller frees *header, also after a failure. */
+int st_make_header(const struct st_tensor *tensors, size_t count, const struct st_pair *metadata, size_t metadata_count,
+                   const char *path, char **header, size_t *size, struct fail *f);
+
 /* Writes a file whose tensors are declared before their data is known. Order of the calls: add and metadata any
  * number of times, begin once, put from any number of threads, finish. The file at `path` changes only when finish
  * succeeds. Until then the data is in a temporary file in the same directory.

@@ -96,39 +96,25 @@ static int check_names(const struct st_writer *w, const char *path, struct fail 
     return result;
 }
 
-static void print_string(FILE *out, const char *text)
-{
-    putc('"', out);
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            putc('\\', out);
-        if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
-        else
-            putc(c, out);
-    }
-    putc('"', out);
-}
-
-/* Prints the header without a tree: it may have 400,000 tensors. */
-static void print_header(FILE *out, const struct st_writer *w)
+/* Prints the JSON without a tree: it may have 400,000 tensors. */
+static void print_header(FILE *out, const struct st_tensor *tensors, size_t count, const struct st_pair *metadata,
+                         size_t metadata_count)
 {
     const char *comma = "";
     putc('{', out);
-    for (size_t i = 0; i < w->metadata_count; i++) {
+    for (size_t i = 0; i < metadata_count; i++) {
         fputs(i == 0 ? "\"__metadata__\":{" : ",", out);
-        print_string(out, w->metadata[i].name);
+        json_print_string(out, metadata[i].name, false);
         putc(':', out);
-        print_string(out, w->metadata[i].value);
+        json_print_string(out, metadata[i].value, false);
         comma = ",";
     }
-    if (w->metadata_count)
+    if (metadata_count)
         putc('}', out);
-    for (size_t i = 0; i < w->count; i++, comma = ",") {
-        const struct st_tensor *t = &w->tensors[i];
+    for (size_t i = 0; i < count; i++, comma = ",") {
+        const struct st_tensor *t = &tensors[i];
         fputs(comma, out);
-        print_string(out, t->name);
+        json_print_string(out, t->name, false);
         fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(t->dtype));
         for (int d = 0; d < t->ndim; d++)
             fprintf(out, "%s%" PRId64, d ? "," : "", t->shape[d]);
@@ -137,8 +123,8 @@ static void print_header(FILE *out, const struct st_writer *w)
     putc('}', out);
 }
 
-/* Makes everything before the data. The caller frees *header, also after a failure. */
-static int make_header(const struct st_writer *w, const char *path, char **header, size_t *size, struct fail *f)
+int st_make_header(const struct st_tensor *tensors, size_t count, const struct st_pair *metadata, size_t metadata_count,
+                   const char *path, char **header, size_t *size, struct fail *f)
 {
     *header = NULL;
     FILE *out = open_memstream(header, size);
@@ -146,7 +132,7 @@ static int make_header(const struct st_writer *w, const char *path, char **heade
         return fail_system(f, "%s: out of memory for the header", path);
     uint64_t length = 0;
     fwrite(&length, sizeof length, 1, out);
-    print_header(out, w);
+    print_header(out, tensors, count, metadata, metadata_count);
     for (long at = ftell(out); at % 8 != 0; at++)
         putc(' ', out);
     const int bad = ferror(out);
@@ -167,7 +153,8 @@ int st_writer_begin(struct st_writer *w, const char *path, struct fail *f)
     if (w->output.path)
         return fail(f, "%s: st_writer_begin was called before", w->output.path);
     int result = 0;
-    if (check_names(w, path, f) != 0 || make_header(w, path, &header, &size, f) != 0 ||
+    if (check_names(w, path, f) != 0 ||
+        st_make_header(w->tensors, w->count, w->metadata, w->metadata_count, path, &header, &size, f) != 0 ||
         output_open(&w->output, path, f) != 0)
         result = -1;
     else if (ftruncate(w->output.fd, (off_t)(size + w->total)) != 0 || output_write(&w->output, header, size, 0) != 0)

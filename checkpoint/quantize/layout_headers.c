@@ -4,8 +4,6 @@
 /* The order is that of safetensors 0.8: dtypes by falling alignment, then names by bytes. */
 #include "quantize/layout.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,119 +39,32 @@ static int check_unique(const struct output_layout *l, struct fail *f)
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
-struct header_text {
-    char *data;
-    size_t length, capacity;
-    bool failed;
-};
-
-static void put(struct header_text *t, const char *data, size_t length)
-{
-    if (t->length + length > t->capacity && !t->failed) {
-        const size_t capacity = 2 * t->capacity + length + 256;
-        char *grown = realloc(t->data, capacity);
-        if (grown) {
-            t->data = grown;
-            t->capacity = capacity;
-        } else {
-            t->failed = true;
-        }
-    }
-    if (t->failed)
-        return;
-    memcpy(t->data + t->length, data, length);
-    t->length += length;
-}
-
-static void put_text(struct header_text *t, const char *text) { put(t, text, strlen(text)); }
-
-static void put_number(struct header_text *t, uint64_t number)
-{
-    char digits[24];
-    put(t, digits, (size_t)snprintf(digits, sizeof digits, "%" PRIu64, number));
-}
-
-/* Writes a string as serde_json does: bytes beyond ASCII stay. */
-static void put_string(struct header_text *t, const char *string)
-{
-    put_text(t, "\"");
-    for (const char *p = string; *p; p++) {
-        static const char names[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-        const char *known = strchr(names, *p);
-        char escaped[8];
-        if (known) {
-            escaped[0] = '\\';
-            escaped[1] = letters[known - names];
-            put(t, escaped, 2);
-        } else if ((unsigned char)*p < 0x20) {
-            put(t, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*p));
-        } else {
-            put(t, p, 1);
-        }
-    }
-    put_text(t, "\"");
-}
-
-static void put_tensor(struct header_text *t, const struct output_tensor *o, uint64_t begin)
-{
-    put_string(t, o->name);
-    put_text(t, ":{\"dtype\":\"");
-    put_text(t, dtype_name(o->dtype));
-    put_text(t, "\",\"shape\":[");
-    for (int d = 0; d < o->ndim; d++) {
-        put_text(t, d ? "," : "");
-        put_number(t, (uint64_t)o->shape[d]);
-    }
-    put_text(t, "],\"data_offsets\":[");
-    put_number(t, begin);
-    put_text(t, ",");
-    put_number(t, begin + o->bytes);
-    put_text(t, "]}");
-}
-
-/* transformers up to 4.47 need {"format": "pt"} of the input. */
-static void put_metadata(struct header_text *t, const struct st_file *source)
-{
-    for (size_t i = 0; i < source->metadata_count; i++) {
-        put_text(t, i == 0 ? "\"__metadata__\":{" : ",");
-        put_string(t, source->metadata[i].name);
-        put_text(t, ":");
-        put_string(t, source->metadata[i].value);
-    }
-    put_text(t, source->metadata_count > 0 ? "}," : "");
-}
-
-/* Makes the header of a shard whose tensors are [first, end), and their offsets in the file. */
+/* Makes the header of a shard whose tensors are [first, end), and their offsets in the file. transformers up to 4.47
+ * need
+ * {"format": "pt"} of the input. */
 static int make_header(struct output_layout *l, size_t shard, size_t first, size_t end, struct fail *f)
 {
-    struct header_text t = {0};
+    struct output_shard *s = &l->shards[shard];
+    struct st_tensor *tensors = calloc(end - first, sizeof *tensors);
     uint64_t at = 0;
-    put(&t, "\0\0\0\0\0\0\0", 8);
-    put_text(&t, "{");
-    if (l->shards[shard].source)
-        put_metadata(&t, l->shards[shard].source);
-    for (size_t i = first; i < end; i++) {
-        put_text(&t, i > first ? "," : "");
-        put_tensor(&t, &l->tensors[i], at);
-        l->tensors[i].offset = at;
-        at += l->tensors[i].bytes;
-    }
-    put_text(&t, "}");
-    while (t.length % 8 != 0 && !t.failed)
-        put_text(&t, " ");
-    if (t.failed) {
-        free(t.data);
+    if (!tensors)
         return NO_MEMORY(f, "a header");
+    for (size_t i = first; i < end; i++) {
+        const struct output_tensor *o = &l->tensors[i];
+        struct st_tensor *t = &tensors[i - first];
+        *t = (struct st_tensor){.name = o->name, .dtype = o->dtype, .ndim = o->ndim, .begin = at, .end = at + o->bytes};
+        memcpy(t->shape, o->shape, sizeof t->shape);
+        at = t->end;
     }
-    for (int i = 0; i < 8; i++)
-        t.data[i] = (char)((t.length - 8) >> 8 * i & 0xff);
+    const int result =
+        st_make_header(tensors, end - first, s->source ? s->source->metadata : NULL,
+                       s->source ? s->source->metadata_count : 0, s->path, &s->header, &s->header_bytes, f);
     for (size_t i = first; i < end; i++)
-        l->tensors[i].offset += t.length;
-    l->shards[shard].header = t.data;
-    l->shards[shard].header_bytes = t.length;
-    l->shards[shard].bytes = t.length + at;
+        l->tensors[i].offset = s->header_bytes + tensors[i - first].begin;
+    free(tensors);
+    s->bytes = s->header_bytes + at;
     l->data_bytes += at;
-    return QOBS_OK;
+    return result == 0 ? QOBS_OK : failure_status(f);
 }
 
 int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f)
