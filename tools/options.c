@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "files/text.h"
 #include "program.h"
 #include "suggest.h"
 
@@ -102,7 +103,7 @@ static int add_to_list(const struct option_row *row, void *options, const char *
     const char **items; /* the member may be one of const char *const * */
     size_t *const count = (size_t *)(void *)((char *)options + row->count);
     memcpy(&items, (char *)options + row->offset, sizeof items);
-    items = realloc(items, (*count + 1) * sizeof *items);
+    items = list_grow(items, *count, sizeof *items);
     if (!items)
         return print_error(EXIT_SYSTEM, "no memory for the options");
     items[(*count)++] = text;

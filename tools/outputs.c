@@ -12,6 +12,7 @@
 #include "files/mapped.h"
 #include "files/output_place.h"
 #include "files/source_tree.h"
+#include "files/text.h"
 #include "program.h"
 
 static bool is_same(const struct stat *a, const struct stat *b)
@@ -71,7 +72,7 @@ static bool holds(const char *directory, const struct stat *file)
         return false; /* who reads it says what is wrong */
     for (size_t i = 0; !found && i < tree.count; i++) {
         struct stat status;
-        char *path = output_place_join(directory, tree.files[i].path);
+        char *path = path_join(directory, tree.files[i].path);
         found = path && stat(path, &status) == 0 && is_same(&status, file);
         free(path);
     }

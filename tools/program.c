@@ -241,14 +241,3 @@ bool config_weighs_columns(const qobs_config *config)
     return config_has(config, "strict") ||
            (config_has(config, "hessian_block_size") && !config_is(config, "hessian_block_size", "null"));
 }
-
-char *join(const char *start, size_t length, const char *end)
-{
-    const size_t rest = strlen(end) + 1;
-    char *joined = malloc(length + rest);
-    if (joined) {
-        memcpy(joined, start, length);
-        memcpy(joined + length, end, rest);
-    }
-    return joined;
-}

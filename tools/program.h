@@ -83,7 +83,4 @@ bool config_is(const qobs_config *config, const char *key, const char *value);
 bool config_has(const qobs_config *config, const char *key);
 bool config_weighs_columns(const qobs_config *config);
 
-/* Returns `length` bytes of `start` followed by `end`, to be freed by the caller. NULL: no memory. */
-char *join(const char *start, size_t length, const char *end);
-
 #endif

@@ -10,6 +10,7 @@
 
 #include "files/json.h"
 #include "files/safetensors.h"
+#include "files/text.h"
 #include "qobs/format.h"
 #include "qobs/stateless.h"
 #include "outputs.h"
@@ -17,7 +18,7 @@
 
 static struct result *add(struct results *results, size_t size)
 {
-    struct result *items = realloc(results->items, (results->count + 1) * sizeof *items);
+    struct result *items = list_grow(results->items, results->count, sizeof *items);
     if (!items)
         return NULL;
     results->items = items;

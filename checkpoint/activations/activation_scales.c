@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "qobs/format.h"
 #include "model/stored_qparams.h"
 
@@ -118,18 +119,16 @@ static int add_result(struct activation_scales *s, size_t need, const qobs_obser
     const struct activation_need *n = &s->needs.items[need];
     qobs_result info = {.struct_size = sizeof info};
     qobs_error error = {0};
-    struct activation_scale *grown = realloc(s->items, (s->count + 1) * sizeof *grown);
+    struct activation_scale *grown = list_grow(s->items, s->count, sizeof *grown);
     if (!grown)
         return NO_MEMORY(f, "the scales");
     s->items = grown;
     struct activation_scale *t = &grown[s->count];
     *t = (struct activation_scale){.weight = n->weight, .need = need};
     s->count++;
-    const size_t size = n->length + 64;
-    t->name = malloc(size);
+    t->name = text_format("%.*s.%s_%s", (int)n->length, n->module, activation_bases[n->kind], result);
     if (!t->name)
         return NO_MEMORY(f, "the scales");
-    snprintf(t->name, size, "%.*s.%s_%s", (int)n->length, n->module, activation_bases[n->kind], result);
     if (qobs_observer_result_find(observer, result, &info, &error) != QOBS_OK)
         return report_failure(f, error.status, "%.200s: %s", t->name, error.message);
     const size_t count = info.size / qobs_dtype_size(info.dtype);

@@ -9,6 +9,7 @@
 
 #include "activations/llama_names.h"
 #include "files/status.h"
+#include "files/text.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
@@ -16,7 +17,7 @@ int importance_add(struct importance_sources *s, const char *path, struct fail *
 {
     if (!imatrix_is(path))
         return recordings_add(&s->recordings, path, f);
-    struct imatrix *grown = realloc(s->files, (s->file_count + 1) * sizeof *grown);
+    struct imatrix *grown = list_grow(s->files, s->file_count, sizeof *grown);
     if (!grown)
         return fail_system(f, "%s: no memory for its entries", path);
     s->files = grown;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/names.h"
 #include "schemes/match.h"
+#include "files/text.h"
 
 const char *const activation_bases[ACTIVATION_KINDS] = {"input", "output", "q", "k", "v"};
 const char *const activation_suffixes[ACTIVATION_KINDS] = {".input", ".output", ".q_states", ".k_states", ".v_states"};
@@ -32,15 +32,12 @@ bool marks_attention(const struct weights *weights, const struct weight *w, size
     return false;
 }
 
-static int add(struct activation_needs *n, size_t *capacity, struct activation_need need, struct fail *f)
+static int add(struct activation_needs *n, struct activation_need need, struct fail *f)
 {
-    if (n->count == *capacity) {
-        struct activation_need *grown = realloc(n->items, (2 * *capacity + 64) * sizeof *grown);
-        if (!grown)
-            return NO_MEMORY(f, "the list of activations");
-        n->items = grown;
-        *capacity = 2 * *capacity + 64;
-    }
+    struct activation_need *grown = list_grow(n->items, n->count, sizeof *grown);
+    if (!grown)
+        return NO_MEMORY(f, "the list of activations");
+    n->items = grown;
     n->items[n->count++] = need;
     return QOBS_OK;
 }
@@ -54,7 +51,7 @@ static const struct quant_args *state_args(const struct quant_config *config, en
 }
 
 /* Adds what one weight needs. `ignored` matches attention modules that are left out; NULL: none are. */
-static int add_weight(struct activation_needs *n, size_t *capacity, const struct weights *weights, size_t index,
+static int add_weight(struct activation_needs *n, const struct weights *weights, size_t index,
                       const struct quant_config *config, const struct matcher *ignored, struct fail *f)
 {
     const struct weight *w = &weights->items[index];
@@ -67,7 +64,7 @@ static int add_weight(struct activation_needs *n, size_t *capacity, const struct
             need.args = args[k];
             need.features = w->shape[1 - k];
             if (need.args && need.args->dynamic != QUANT_DYNAMIC)
-                RETURN_IF_NOT_OK(add(n, capacity, need, f));
+                RETURN_IF_NOT_OK(add(n, need, f));
         }
     }
     if (!marks_attention(weights, w, &need.length) || (ignored && matcher_find(ignored, w->name, need.length) >= 0))
@@ -76,7 +73,7 @@ static int add_weight(struct activation_needs *n, size_t *capacity, const struct
     for (need.kind = ACTIVATION_Q; need.kind <= ACTIVATION_V; need.kind++) {
         need.args = state_args(config, need.kind);
         if (need.args && need.args->dynamic == QUANT_STATIC)
-            RETURN_IF_NOT_OK(add(n, capacity, need, f));
+            RETURN_IF_NOT_OK(add(n, need, f));
     }
     return QOBS_OK;
 }
@@ -84,7 +81,6 @@ static int add_weight(struct activation_needs *n, size_t *capacity, const struct
 int activation_needs_list(struct activation_needs *n, const struct weights *weights, const struct quant_config *config,
                           struct fail *f)
 {
-    size_t capacity = 0;
     struct matcher *ignored = NULL;
     *n = (struct activation_needs){0};
     if (config->states &&
@@ -92,7 +88,7 @@ int activation_needs_list(struct activation_needs *n, const struct weights *weig
         return QOBS_ERROR_INVALID_ARGUMENT;
     int status = QOBS_OK;
     for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
-        status = add_weight(n, &capacity, weights, i, config, ignored, f);
+        status = add_weight(n, weights, i, config, ignored, f);
     matcher_free(ignored);
     return status;
 }

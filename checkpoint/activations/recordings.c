@@ -5,17 +5,18 @@
 #include "activations/recordings.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "files/text.h"
 
 static int add_file(struct recordings *r, const char *path, struct fail *f)
 {
     const struct tensor_set *set;
     if (tensor_files_open(&r->files, path, &set, f) != 0)
         return -1;
-    struct recording *grown = realloc(r->items, (r->count + 1) * sizeof *grown);
+    struct recording *grown = list_grow(r->items, r->count, sizeof *grown);
     if (grown)
         r->items = grown;
     bool *used = calloc(tensors_count(set) + 1, sizeof *used);
@@ -29,20 +30,9 @@ static int add_file(struct recordings *r, const char *path, struct fail *f)
 
 /* ---- Directories ------------------------------------------------------------------------------------------------- */
 
-static char *path_in(const char *directory, const char *file)
-{
-    const size_t size = strlen(directory) + strlen(file) + 2;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s/%s", directory, file);
-    return path;
-}
-
 static int is_recording(const struct dirent *entry)
 {
-    static const char extension[] = ".safetensors";
-    const size_t length = strlen(entry->d_name), tail = sizeof extension - 1;
-    return length > tail && entry->d_name[0] != '.' && strcmp(entry->d_name + length - tail, extension) == 0;
+    return entry->d_name[0] != '.' && ends_with(entry->d_name, ".safetensors");
 }
 
 /* Not alphasort, whose order is that of the locale. */
@@ -56,7 +46,7 @@ static int compare_entries(const struct dirent **a, const struct dirent **b)
 static bool is_checkpoint(const char *path, struct dirent ***entries, int *count)
 {
     *count = scandir(path, entries, is_recording, compare_entries); /* -1 for a file */
-    char *index = path_in(path, "model.safetensors.index.json"), *single = path_in(path, "model.safetensors");
+    char *index = path_join(path, "model.safetensors.index.json"), *single = path_join(path, "model.safetensors");
     const bool found = !index || !single || access(index, F_OK) == 0 || access(single, F_OK) == 0;
     free(index);
     free(single);
@@ -70,7 +60,7 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
     const bool is_one = is_checkpoint(path, &entries, &count);
     int result = is_one ? add_file(r, path, f) : 0;
     for (int i = 0; i < count; i++) {
-        char *file = is_one || result != 0 ? NULL : path_in(path, entries[i]->d_name);
+        char *file = is_one || result != 0 ? NULL : path_join(path, entries[i]->d_name);
         if (file)
             result = add_file(r, file, f);
         else if (!is_one && result == 0)
@@ -87,13 +77,10 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
 int recordings_find(const struct recordings *r, const char *module, size_t length, const char *suffix,
                     const struct tensor_ref **found, struct fail *f)
 {
-    const size_t ending = strlen(suffix);
-    char *name = malloc(length + ending + 1);
+    char *name = text_format("%.*s%s", (int)length, module, suffix);
     *found = NULL;
     if (!name)
-        return fail_system(f, "out of memory for a name of %zu bytes", length + ending);
-    memcpy(name, module, length);
-    memcpy(name + length, suffix, ending + 1);
+        return fail_system(f, "out of memory for a name of %zu bytes", length + strlen(suffix));
     for (size_t i = 0; i < r->count && !*found; i++)
         *found = tensors_find(r->items[i].set, name);
     free(name);

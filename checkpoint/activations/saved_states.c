@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,29 +13,21 @@
 #include "files/json.h"
 #include "files/mapped.h"
 #include "files/status.h"
+#include "files/text.h"
 
 static const char extension[] = ".qobs";
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
-static char *path_of(const char *directory, const char *file)
-{
-    const size_t size = strlen(directory) + strlen(file) + 2;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s/%s", directory, file);
-    return path;
-}
-
 static int add(struct saved_states *s, const char *name, size_t length, const char *directory, const char *file,
                struct fail *f)
 {
-    struct saved_state *grown = realloc(s->items, (s->count + 1) * sizeof *grown);
+    struct saved_state *grown = list_grow(s->items, s->count, sizeof *grown);
     if (!grown)
         return NO_MEMORY(f, "the states");
     s->items = grown;
     struct saved_state *item = &grown[s->count];
-    *item = (struct saved_state){strndup(name, length), path_of(directory, file), s->directories};
+    *item = (struct saved_state){strndup(name, length), path_join(directory, file), s->directories};
     s->count++;
     return item->name && item->path ? QOBS_OK : NO_MEMORY(f, "the states");
 }
@@ -77,7 +68,7 @@ static int add_files(struct saved_states *s, const char *directory, struct fail 
     int status = QOBS_OK;
     for (const struct dirent *entry; status == QOBS_OK && (entry = readdir(d));) {
         const size_t length = strlen(entry->d_name), tail = sizeof extension - 1;
-        if (length > tail && strcmp(entry->d_name + length - tail, extension) == 0)
+        if (length > tail && ends_with(entry->d_name, extension))
             status = add(s, entry->d_name, length - tail, directory, entry->d_name, f);
     }
     closedir(d);
@@ -94,7 +85,7 @@ static int compare_states(const void *a, const void *b)
 int saved_states_add(struct saved_states *s, const char *directory, struct fail *f)
 {
     const size_t before = s->count;
-    char *index = path_of(directory, "states.json");
+    char *index = path_join(directory, "states.json");
     if (!index)
         return NO_MEMORY(f, "the states");
     const bool indexed = access(index, F_OK) == 0;
@@ -168,12 +159,9 @@ int saved_states_load(const struct saved_state *first, size_t count, qobs_observ
 
 bool saved_states_of_activations(const struct saved_states *s)
 {
-    static const char ending[] = ".importance";
-    for (size_t i = 0; i < s->count; i++) {
-        const size_t length = strlen(s->items[i].name), tail = sizeof ending - 1;
-        if (length < tail || strcmp(s->items[i].name + length - tail, ending) != 0)
+    for (size_t i = 0; i < s->count; i++)
+        if (!ends_with(s->items[i].name, ".importance"))
             return true;
-    }
     return false;
 }
 

@@ -8,7 +8,7 @@
 
 #include "activations/needs.h"
 #include "audit/audit.h"
-#include "model/names.h"
+#include "files/text.h"
 
 /* Checks <module>.<part>: it must be there, with one of the dtypes, and all its numbers above 0 and finite. */
 static void check_scale(struct audit *audit, const struct audit_module *m, const char *part, file_dtypes dtypes)

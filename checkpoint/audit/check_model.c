@@ -7,7 +7,7 @@
 
 #include "audit/audit.h"
 #include "model/decoders.inc"
-#include "model/names.h"
+#include "files/text.h"
 
 /* Returns the model_type of config.json itself, whose members are then those of one model. */
 static const char *main_type(const struct audit *audit)

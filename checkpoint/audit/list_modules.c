@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "audit/audit.h"
-#include "model/names.h"
 #include "schemes/match.h"
+#include "files/text.h"
 
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
 {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "activations/streams.h"
 
 static const char weight_name[] = "weight";
@@ -59,7 +60,7 @@ static int read_setting(struct bases *bases, const char *text, struct fail *f)
         struct base *base = &bases->items[b];
         if (!(mask & 1u << b))
             continue;
-        const char **grown = realloc(base->settings, (base->setting_count + 1) * sizeof *grown);
+        const char **grown = list_grow(base->settings, base->setting_count, sizeof *grown);
         if (!grown)
             return NO_MEMORY(f, "the settings");
         base->settings = grown;

@@ -10,6 +10,7 @@
 
 #include "calibrate/calibration.h"
 #include "files/output_place.h"
+#include "files/text.h"
 
 static double seconds_now(void)
 {
@@ -68,7 +69,7 @@ static int begin(struct calibration *c, struct fail *f)
 static bool is_file(const struct stat *file, const char *root, const char *name)
 {
     struct stat status;
-    char *path = name ? output_place_join(root, name) : NULL;
+    char *path = name ? path_join(root, name) : NULL;
     const bool same =
         path && stat(path, &status) == 0 && status.st_dev == file->st_dev && status.st_ino == file->st_ino;
     free(path);

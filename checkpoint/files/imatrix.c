@@ -9,18 +9,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "files/text.h"
+
 enum { MAX_NAME = 4096 };
 
 /* ---- Entries ----------------------------------------------------------------------------------------------------- */
 
 struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name, size_t length, struct fail *f)
 {
-    /* The capacity doubles whenever the count is a power of two. */
-    struct imatrix_entry *grown = im->count & (im->count - 1)
-                                      ? im->entries
-                                      : realloc(im->entries, (im->count ? 2 * im->count : 1) * sizeof *grown);
-    if (grown)
-        im->entries = grown;
+    struct imatrix_entry *grown = list_grow(im->entries, im->count, sizeof *grown);
+    im->entries = grown ? grown : im->entries;
     char *copy = grown ? malloc(length + 1) : NULL;
     if (!copy) {
         fail_system(f, "%s: no memory for its entries", im->map.path);
@@ -108,12 +106,6 @@ static int read_old_form(struct imatrix *im, struct fail *f)
 
 static bool is_gguf(const struct mapped *map) { return map->size >= 4 && memcmp(map->data, "GGUF", 4) == 0; }
 
-static bool ends_in(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), tail = strlen(ending);
-    return length > tail && strcmp(path + length - tail, ending) == 0;
-}
-
 bool imatrix_is(const char *path)
 {
     struct stat status;
@@ -121,7 +113,7 @@ bool imatrix_is(const char *path)
     struct fail ignored;
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
         return false;
-    if (ends_in(path, ".dat") || ends_in(path, ".imatrix"))
+    if (ends_with(path, ".dat") || ends_with(path, ".imatrix"))
         return true;
     if (mapped_open(&map, path, &ignored) != 0)
         return false;

@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/text.h"
+
 /* mmap fails for a length of 0, so an empty file gets this address. */
 static const unsigned char empty_data[1];
 
@@ -166,7 +168,7 @@ void mapped_remember(void) { remembers = true; }
 
 static int remember(const struct stat *status, const char *path, struct fail *f)
 {
-    struct file_identity *grown = realloc(read_files, (read_count + 1) * sizeof *grown);
+    struct file_identity *grown = list_grow(read_files, read_count, sizeof *grown);
     if (!grown)
         return fail_system(f, "%s: out of memory", path);
     read_files = grown;

@@ -20,6 +20,7 @@
 
 #include "files/mapped.h"
 #include "files/output_place.h"
+#include "files/text.h"
 
 /* ---- Removal ----------------------------------------------------------------------------------------------------- */
 
@@ -30,7 +31,7 @@ void output_directory_remove(const char *path)
         struct stat status;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        char *below = output_place_join(path, entry->d_name);
+        char *below = path_join(path, entry->d_name);
         if (below && lstat(below, &status) == 0 && S_ISDIR(status.st_mode))
             output_directory_remove(below);
         else if (below)
@@ -54,7 +55,7 @@ static void remove_stale(const char *parent, const char *name)
         if (n[0] != '.' || strncmp(n + 1, name, length) != 0 ||
             strncmp(n + 1 + length, OUTPUT_UNFINISHED, strlen(OUTPUT_UNFINISHED)) != 0)
             continue;
-        char *path = output_place_join(parent, n);
+        char *path = path_join(parent, n);
         const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
             output_directory_remove(path);
@@ -85,18 +86,16 @@ static bool is_fixed(const char *path, const char *parent)
 
 static int make_staging(struct output_directory *d, const char *path, struct fail *f)
 {
-    const size_t size = 2 * strlen(d->path) + 64;
     char *copy = strdup(d->path);
-    d->staging = malloc(size);
-    if (!copy || !d->staging) {
-        free(copy);
+    if (!copy)
         return fail_system(f, "%s: no memory for its name", path);
-    }
     const char *name = split_name(copy), *parent = *copy ? copy : "/";
     d->inside = is_fixed(d->path, parent);
     remove_stale(d->inside ? d->path : parent, name);
-    snprintf(d->staging, size, "%s/.%.200s%sXXXXXX", d->inside ? d->path : copy, name, OUTPUT_UNFINISHED);
+    d->staging = text_format("%s/.%.200s%sXXXXXX", d->inside ? d->path : copy, name, OUTPUT_UNFINISHED);
     free(copy);
+    if (!d->staging)
+        return fail_system(f, "%s: no memory for its name", path);
     struct stat status;
     const mode_t mask = umask(0), mode = stat(d->path, &status) == 0 ? status.st_mode & 0777 : 0777 & ~mask;
     umask(mask);
@@ -140,7 +139,7 @@ static void flush_directories(const char *path)
         struct stat status;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        char *below = output_place_join(path, entry->d_name);
+        char *below = path_join(path, entry->d_name);
         if (below && lstat(below, &status) == 0 && S_ISDIR(status.st_mode))
             flush_directories(below);
         free(below);
@@ -161,10 +160,9 @@ static int swap(const struct output_directory *d, struct fail *f)
         return 0;
     }
 #endif
-    char *aside = output_place_join(d->staging, "../.replaced");
+    char *aside = text_format("%s.old", d->staging);
     if (!aside)
         return fail_system(f, "%s: no memory for a path", d->path);
-    snprintf(aside, strlen(aside) + 1, "%s.old", d->staging); /* shorter than the path above */
     int result = rename(d->path, aside);
     if (result == 0 && rename(d->staging, d->path) != 0) {
         const int reason = errno;
@@ -183,7 +181,7 @@ static int swap(const struct output_directory *d, struct fail *f)
 /* Moves one entry of the staging directory up. */
 static int move_up(const struct output_directory *d, const char *name, struct fail *f)
 {
-    char *from = output_place_join(d->staging, name), *to = output_place_join(d->path, name);
+    char *from = path_join(d->staging, name), *to = path_join(d->path, name);
     int result = from && to ? rename(from, to) : (errno = ENOMEM, -1);
     if (result != 0)
         result = fail(f, "%s: cannot move %s into it: %s", d->path, name, strerror(errno));
@@ -199,7 +197,7 @@ static int move_entries(const struct output_directory *d, bool remove_old, struc
     const char *path = remove_old ? d->path : d->staging, *own = strrchr(d->staging, '/') + 1;
     DIR *directory = opendir(path);
     int result = directory ? 0 : fail(f, "%s: cannot be read: %s", path, strerror(errno));
-    char *first = remove_old ? output_place_join(path, config) : NULL;
+    char *first = remove_old ? path_join(path, config) : NULL;
     if (first)
         unlink(first);
     free(first);
@@ -207,7 +205,7 @@ static int move_entries(const struct output_directory *d, bool remove_old, struc
         const char *name = entry->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, own) == 0 || strcmp(name, config) == 0)
             continue;
-        char *old = remove_old ? output_place_join(path, name) : NULL;
+        char *old = remove_old ? path_join(path, name) : NULL;
         if (old && unlink(old) != 0)
             output_directory_remove(old);
         free(old);
@@ -216,7 +214,7 @@ static int move_entries(const struct output_directory *d, bool remove_old, struc
     }
     if (directory)
         closedir(directory);
-    char *last = output_place_join(d->staging, config);
+    char *last = path_join(d->staging, config);
     if (result == 0 && !remove_old && last && access(last, F_OK) == 0)
         result = move_up(d, config, f);
     free(last);

@@ -11,20 +11,18 @@
 #include <unistd.h>
 
 #include "files/output_directory.h"
+#include "files/text.h"
 
 /* Returns the path of a file in the staging directory, to be freed, and creates the directories above it. NULL:
  * failure.
  */
 static char *make_path(const struct output_directory *d, const char *relative, struct fail *f)
 {
-    const char *below = d->below ? d->below : "", *slash = d->below ? "/" : "";
-    const size_t size = strlen(d->staging) + strlen(below) + strlen(relative) + 3;
-    char *path = malloc(size);
+    char *path = text_format("%s/%s%s%s", d->staging, d->below ? d->below : "", d->below ? "/" : "", relative);
     if (!path) {
         fail_system(f, "%s: no memory for a path", d->path);
         return NULL;
     }
-    snprintf(path, size, "%s/%s%s%s", d->staging, below, slash, relative);
     int result = 0;
     for (char *p = path + strlen(d->staging) + 1; result == 0 && (p = strchr(p, '/')); *p++ = '/') {
         *p = '\0';

@@ -10,20 +10,12 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *output_place_join(const char *directory, const char *name)
-{
-    const size_t size = strlen(directory) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s/%s", directory, name);
-    return path;
-}
+#include "files/text.h"
 
 /* Returns true if `upper` is `path` or a directory above it, by device and inode. */
 static bool is_at_or_above(const struct stat *upper, const char *path)
@@ -76,7 +68,7 @@ char *output_place_resolve(const char *path, struct fail *f)
         char *parent = realpath(!slash ? "." : slash == trimmed ? "/" : trimmed, NULL);
         if (!parent)
             fail(f, "%s: its directory cannot be used: %s", path, strerror(errno));
-        else if (!(resolved = output_place_join(strcmp(parent, "/") == 0 ? "" : parent, name)))
+        else if (!(resolved = text_format("%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name)))
             fail_system(f, "%s: no memory for its name", path);
         free(parent);
     }

@@ -11,9 +11,6 @@
 /* In the names of staging directories. */
 #define OUTPUT_UNFINISHED ".unfinished-"
 
-/* Returns "<directory>/<name>", to be freed. NULL: no memory. */
-char *output_place_join(const char *directory, const char *name);
-
 /* Returns the path without links and without "." and "..": of what is there, or of what will be. NULL: failure. */
 char *output_place_resolve(const char *path, struct fail *f);
 

@@ -68,7 +68,7 @@ int st_make_header(const struct st_tensor *tensors, size_t count, const struct s
  */
 struct st_writer {
     struct st_tensor *tensors; /* in the order of the add calls, which is also their index */
-    size_t count, capacity;
+    size_t count;
     struct st_pair *metadata;
     size_t metadata_count;
     struct output output; /* zeroed before begin */

@@ -11,6 +11,7 @@
 
 #include "files/json.h"
 #include "files/safetensors.h"
+#include "files/text.h"
 #include "files/utf8.h"
 
 static int is_utf8(const char *text)
@@ -40,15 +41,9 @@ int st_writer_add(struct st_writer *w, const char *name, enum file_dtype dtype, 
     if (tensor_bytes(dtype_bits(dtype), ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
         return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data",
                     name, shape_describe(ndim, shape, &words), dtype_name(dtype));
-    if (w->count == w->capacity) {
-        const size_t capacity = w->capacity ? 2 * w->capacity : 16;
-        struct st_tensor *grown = realloc(w->tensors, capacity * sizeof *grown);
-        if (!grown)
-            return fail_system(f, "tensor '%.200s': out of memory", name);
-        w->tensors = grown;
-        w->capacity = capacity;
-    }
-    t.name = strdup(name);
+    struct st_tensor *grown = list_grow(w->tensors, w->count, sizeof *grown);
+    w->tensors = grown ? grown : w->tensors;
+    t.name = grown ? strdup(name) : NULL;
     if (!t.name)
         return fail_system(f, "tensor '%.200s': out of memory", name);
     t.begin = w->total;
@@ -64,7 +59,7 @@ int st_writer_metadata(struct st_writer *w, const char *name, const char *value,
     for (size_t i = 0; i < w->metadata_count; i++)
         if (strcmp(w->metadata[i].name, name) == 0)
             return fail(f, "metadata '%.200s': is there already", name);
-    struct st_pair *grown = realloc(w->metadata, (w->metadata_count + 1) * sizeof *grown);
+    struct st_pair *grown = list_grow(w->metadata, w->metadata_count, sizeof *grown);
     if (!grown)
         return fail_system(f, "metadata '%.200s': out of memory", name);
     w->metadata = grown;
@@ -78,8 +73,6 @@ int st_writer_metadata(struct st_writer *w, const char *name, const char *value,
     return 0;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 static int check_names(const struct st_writer *w, const char *path, struct fail *f)
 {
     const char **names = malloc((w->count + 1) * sizeof *names);
@@ -87,13 +80,9 @@ static int check_names(const struct st_writer *w, const char *path, struct fail 
         return fail_system(f, "%s: out of memory for %zu tensors", path, w->count);
     for (size_t i = 0; i < w->count; i++)
         names[i] = w->tensors[i].name;
-    qsort(names, w->count, sizeof *names, by_name);
-    int result = 0;
-    for (size_t i = 1; i < w->count && result == 0; i++)
-        if (strcmp(names[i - 1], names[i]) == 0)
-            result = fail(f, "%s: tensor '%.200s' would occur twice", path, names[i]);
+    const char *twice = text_repeated(names, w->count);
     free(names);
-    return result;
+    return twice ? fail(f, "%s: tensor '%.200s' would occur twice", path, twice) : 0;
 }
 
 /* Prints the JSON without a tree: it may have 400,000 tensors. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "files/json_scan.h"
+#include "files/text.h"
 
 /* Returns 1 if `path` is relative and has no ".." in it. Symbolic links may lead outside the directory: download caches
  * consist of them, and a user who can create a link there can also create a file. */
@@ -106,13 +107,7 @@ int shard_index_read(struct shard_index *index, const struct mapped *map, struct
 char *shard_path(const char *index_path, const char *shard)
 {
     const char *slash = strrchr(index_path, '/');
-    const size_t directory = slash ? (size_t)(slash + 1 - index_path) : 0, length = strlen(shard) + 1;
-    char *path = malloc(directory + length);
-    if (path) {
-        memcpy(path, index_path, directory);
-        memcpy(path + directory, shard, length);
-    }
-    return path;
+    return text_format("%.*s%s", slash ? (int)(slash + 1 - index_path) : 0, index_path, shard);
 }
 
 void shard_index_free(struct shard_index *index)

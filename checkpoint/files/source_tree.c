@@ -13,72 +13,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/text.h"
+
 enum { MAX_DEPTH = 32, MAX_FILES = 1000000 };
 
-static char *join_path(const char *directory, const char *name)
+static int is_entry(const struct dirent *entry)
 {
-    const size_t size = strlen(directory) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s%s%s", directory, *directory ? "/" : "", name);
-    return path;
-}
-
-/* The names of one directory. */
-struct entry_names {
-    char **items;
-    size_t count;
-};
-
-static void free_names(struct entry_names *names)
-{
-    for (size_t i = 0; i < names->count; i++)
-        free(names->items[i]);
-    free(names->items);
-    *names = (struct entry_names){0};
-}
-
-static int list_directory(struct entry_names *names, const char *path, struct fail *f)
-{
-    DIR *directory = opendir(path);
-    if (!directory)
-        return fail(f, "%s: cannot be read: %s", path, strerror(errno));
-    int result = 0;
-    errno = 0;
-    for (struct dirent *entry; result == 0 && (entry = readdir(directory));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        char **grown = realloc(names->items, (names->count + 1) * sizeof *grown);
-        names->items = grown ? grown : names->items;
-        char *name = grown ? strdup(entry->d_name) : NULL;
-        if (name)
-            names->items[names->count++] = name;
-        else
-            result = fail_system(f, "%s: no memory for its names", path);
-        errno = 0;
-    }
-    if (result == 0 && errno != 0)
-        result = fail(f, "%s: cannot be read: %s", path, strerror(errno));
-    closedir(directory);
-    return result;
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
 static int add_file(struct source_tree *tree, const char *path, uint64_t bytes, struct fail *f)
 {
     if (tree->count == MAX_FILES)
         return fail(f, "%s: has more than %d files", tree->root, MAX_FILES);
-    if ((tree->count & (tree->count - 1)) == 0) { /* a power of two, or 0 */
-        const size_t capacity = tree->count ? 2 * tree->count : 1;
-        struct source_file *grown = realloc(tree->files, capacity * sizeof *grown);
-        if (!grown)
-            return fail_system(f, "%s: no memory for its files", tree->root);
-        tree->files = grown;
-    }
-    tree->files[tree->count].path = strdup(path);
-    tree->files[tree->count].bytes = bytes;
-    if (!tree->files[tree->count].path)
+    struct source_file *grown = list_grow(tree->files, tree->count, sizeof *grown);
+    tree->files = grown ? grown : tree->files;
+    char *copy = grown ? strdup(path) : NULL;
+    if (!copy)
         return fail_system(f, "%s: no memory for its files", tree->root);
-    tree->count++;
+    tree->files[tree->count++] = (struct source_file){.path = copy, .bytes = bytes};
     return 0;
 }
 
@@ -92,7 +45,7 @@ static int walk(struct source_tree *tree, const char *relative, int depth, struc
 static int visit(struct source_tree *tree, const char *relative, int depth, struct fail *f)
 {
     struct stat status;
-    char *path = join_path(tree->root, relative);
+    char *path = path_join(tree->root, relative);
     int result = path ? 0 : fail_system(f, "%s: no memory for its names", tree->root);
     const bool known = path && stat(path, &status) == 0;
     if (result == 0 && (!known || (S_ISREG(status.st_mode) && access(path, R_OK) != 0)))
@@ -109,21 +62,25 @@ static int visit(struct source_tree *tree, const char *relative, int depth, stru
 
 static int walk(struct source_tree *tree, const char *relative, int depth, struct fail *f)
 {
-    struct entry_names names = {0};
+    struct dirent **entries = NULL;
     if (depth > MAX_DEPTH)
         return fail(f, "%s/%s: is more than %d directories deep; links may form a circle", tree->root, relative,
                     MAX_DEPTH);
-    char *path = join_path(tree->root, relative);
-    int result = path ? list_directory(&names, path, f) : fail_system(f, "%s: no memory for its names", tree->root);
-    for (size_t i = 0; result == 0 && i < names.count; i++) {
-        char *below = join_path(relative, names.items[i]);
-        if (!below)
+    char *path = path_join(tree->root, relative);
+    const int count = path ? scandir(path, &entries, is_entry, NULL) : (errno = ENOMEM, -1);
+    int result = count >= 0        ? 0
+                 : errno == ENOMEM ? fail_system(f, "%s: no memory for its names", tree->root)
+                                   : fail(f, "%s: cannot be read: %s", path, strerror(errno));
+    for (int i = 0; i < count; i++) {
+        char *below = path_join(relative, entries[i]->d_name);
+        if (result == 0 && !below)
             result = fail_system(f, "%s: no memory for its names", tree->root);
-        else if (!is_left_out(below))
+        else if (result == 0 && !is_left_out(below))
             result = visit(tree, below, depth, f);
         free(below);
+        free(entries[i]);
     }
-    free_names(&names);
+    free(entries);
     free(path);
     return result;
 }

@@ -10,9 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "files/text.h"
+
 static int open_new(struct tensor_files *files, const char *path, const struct stat *status, struct fail *f)
 {
-    struct tensor_files_entry *grown = realloc(files->entries, (files->count + 1) * sizeof *grown);
+    struct tensor_files_entry *grown = list_grow(files->entries, files->count, sizeof *grown);
     if (!grown)
         return fail_system(f, "%s: out of memory", path);
     files->entries = grown;

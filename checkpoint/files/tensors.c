@@ -13,6 +13,7 @@
 #include "files/npy.h"
 #include "files/safetensors.h"
 #include "files/shards.h"
+#include "files/text.h"
 
 enum kind { SAFETENSORS, NPY, INDEX, UNKNOWN };
 
@@ -24,12 +25,6 @@ struct tensor_file {
     } as;
     char *name; /* name of the tensor, only of a .npy file */
 };
-
-static int ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), n = strlen(end);
-    return length >= n && strcmp(text + length - n, end) == 0;
-}
 
 static enum kind kind_of(const struct mapped *map)
 {
@@ -207,15 +202,12 @@ char *tensors_resolve(const char *path, struct fail *f)
     static const char *const names[] = {"", "/model.safetensors.index.json", "/model.safetensors"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *name = names[i] + (i > 0 && ends_with(path, "/"));
-        const size_t length = strlen(path), more = strlen(name) + 1;
-        char *resolved = malloc(length + more);
+        char *resolved = text_format("%s%s", path, name);
         struct stat status;
         if (!resolved) {
             fail_system(f, "%s: out of memory", path);
             return NULL;
         }
-        memcpy(resolved, path, length);
-        memcpy(resolved + length, name, more);
         const int error = stat(resolved, &status) == 0 ? 0 : errno;
         if (error == 0 && (i > 0 || !S_ISDIR(status.st_mode)))
             return resolved;

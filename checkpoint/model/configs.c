@@ -9,36 +9,27 @@
 
 #include "model/model.h"
 
+#include "files/text.h"
+
 /* Keys of the configuration of a language model inside that of the whole model, as transformers and the files of Kimi,
  * InternVL and DeepSeek-VL have them. */
-static const char *const language_keys[] = {
-    "text_config",    "llm_config",     "language_config", "language_model_config",
-    "thinker_config", "decoder_config", "decoder"};
+static const char language_keys[] = "text_config llm_config language_config language_model_config thinker_config "
+                                    "decoder_config decoder";
 
 /* Keys of a description of the quantization; the last one is that of ModelOpt, MLX and params.json. */
 static const char *const quantization_keys[] = {"quantization_config", "compression_config", "quantization"};
 
-static bool is_one_of(const char *key, const char *const *keys, size_t count)
-{
-    size_t i = 0;
-    while (i < count && strcmp(keys[i], key) != 0)
-        i++;
-    return i < count;
-}
-
-static bool is_language_key(const char *key)
-{
-    return is_one_of(key, language_keys, sizeof language_keys / sizeof *language_keys);
-}
-
 static bool is_quantization_key(const char *key)
 {
-    return is_one_of(key, quantization_keys, sizeof quantization_keys / sizeof *quantization_keys);
+    bool known = false;
+    for (size_t i = 0; i < sizeof quantization_keys / sizeof *quantization_keys; i++)
+        known |= strcmp(quantization_keys[i], key) == 0;
+    return known;
 }
 
 static int add(struct model *m, const char *path, json_object *object, int rank, struct fail *f)
 {
-    struct model_config *grown = realloc(m->configs, (m->config_count + 1) * sizeof *grown);
+    struct model_config *grown = list_grow(m->configs, m->config_count, sizeof *grown);
     if (!grown)
         return NO_MEMORY(f, "the configurations");
     m->configs = grown;
@@ -59,7 +50,7 @@ static int add_below(struct model *m, size_t index, struct fail *f)
         if (!json_is_object(item.value) || is_quantization_key(item.key))
             continue;
         snprintf(path, sizeof path, "%s%s%s", above->path, *above->path ? "." : "", item.key);
-        RETURN_IF_NOT_OK(add(m, path, item.value, above->rank < 2 && is_language_key(item.key) ? 0 : 2, f));
+        RETURN_IF_NOT_OK(add(m, path, item.value, above->rank < 2 && is_one_of(item.key, language_keys) ? 0 : 2, f));
     }
     return QOBS_OK;
 }

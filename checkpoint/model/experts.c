@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/names.h"
+#include "files/text.h"
 
 static const char blocks[] = "_blocks", scales[] = "_scales", weight[] = ".weight", joined[] = "gate_up_proj";
 
@@ -69,11 +69,7 @@ size_t experts_layer(const char *module, size_t length, size_t *number)
 /* Returns the name with the text [from, to) replaced by `text`. NULL: no memory. */
 static char *replaced(const char *name, size_t from, size_t to, const char *text)
 {
-    const size_t size = strlen(name) + strlen(text) + sizeof weight;
-    char *made = malloc(size);
-    if (made)
-        snprintf(made, size, "%.*s%s%s", (int)from, name, text, name + to);
-    return made;
+    return text_format("%.*s%s%s", (int)from, name, text, name + to);
 }
 
 /* Returns the stored tensor whose name has `text` in place of [from, to); NULL: there is none. */
@@ -251,7 +247,7 @@ static struct weight of_expert(const struct model_tensor *source, int64_t expert
     return w;
 }
 
-static int list_split(struct weight_list *list, const struct model_tensor *source, const struct expert_plan *p,
+static int list_split(struct weights *list, const struct model_tensor *source, const struct expert_plan *p,
                       struct fail *f)
 {
     static const char *const gate_up[] = {"gate_proj", "up_proj"};
@@ -263,22 +259,18 @@ static int list_split(struct weight_list *list, const struct model_tensor *sourc
         RETURN_IF_NOT_OK(check_even(s, p->transposed ? 2 : 1, f));
     for (int64_t e = 0; e < s->shape[0]; e++)
         for (int64_t part = 0; part < 1 + p->both; part++) {
-            char text[64], own[32];
-            snprintf(own, sizeof own, "%.*s", (int)p->size, s->name + p->word);
-            snprintf(text, sizeof text, "%s%" PRId64 ".%s", p->nested ? "experts." : "", e,
-                     p->both   ? gate_up[part]
-                     : p->down ? "down_proj"
-                               : own);
-            char *name = replaced(s->name, p->word, p->word + p->size, text);
-            if (name && !ends_with(name, weight))
-                strcat(name, weight); /* replaced() leaves room */
+            const char *own = p->both ? gate_up[part] : p->down ? "down_proj" : s->name + p->word;
+            const int size = p->both || p->down ? (int)strlen(own) : (int)p->size;
+            char *name =
+                text_format("%.*s%s%" PRId64 ".%.*s%s%s", (int)p->word, s->name, p->nested ? "experts." : "", e, size,
+                            own, s->name + p->word + p->size, ends_with(s->name, weight) ? "" : weight);
             const struct weight w = of_expert(source, e, p->transposed, part, 1 + p->both);
-            RETURN_IF_NOT_OK(weight_list_append(list, w, name, f));
+            RETURN_IF_NOT_OK(weights_append(list, w, name, f));
         }
     return QOBS_OK;
 }
 
-static int list_attention(struct weight_list *list, const struct model_tensor *source, const struct expert_plan *p,
+static int list_attention(struct weights *list, const struct model_tensor *source, const struct expert_plan *p,
                           struct fail *f)
 {
     static const char *const names[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight"};
@@ -289,7 +281,7 @@ static int list_attention(struct weight_list *list, const struct model_tensor *s
         w.data += i * w.shape[0] * w.row_bytes;
         w.experts = EXPERTS_OF_ONE;
         char *name = replaced(source->stored->name, p->word, p->word + p->size, names[i]);
-        RETURN_IF_NOT_OK(weight_list_append(list, w, name, f));
+        RETURN_IF_NOT_OK(weights_append(list, w, name, f));
     }
     return QOBS_OK;
 }
@@ -308,7 +300,7 @@ static int check_mxfp4(const struct st_tensor *s, const struct st_tensor *expone
 }
 
 /* The tensor [E, in, out] that gpt-oss has in BF16. */
-static int list_mxfp4(struct weight_list *list, const struct model *model, const struct model_tensor *source,
+static int list_mxfp4(struct weights *list, const struct model *model, const struct model_tensor *source,
                       struct fail *f)
 {
     const struct st_tensor *s = source->stored;
@@ -325,10 +317,10 @@ static int list_mxfp4(struct weight_list *list, const struct model *model, const
     w.shape[1] = 32 * s->shape[2];
     w.shape[2] = s->shape[1];
     w.bytes = 2 * (uint64_t)(w.shape[0] * w.shape[1] * w.shape[2]);
-    return weight_list_append(list, w, replaced(s->name, stem, strlen(s->name), ""), f);
+    return weights_append(list, w, replaced(s->name, stem, strlen(s->name), ""), f);
 }
 
-int experts_list(struct weight_list *list, const struct model *model, const struct model_tensor *source,
+int experts_list(struct weights *list, const struct model *model, const struct model_tensor *source,
                  const struct expert_plan *plan, struct fail *f)
 {
     switch (plan->kind) {
@@ -341,7 +333,7 @@ int experts_list(struct weight_list *list, const struct model *model, const stru
     case EXPERTS_LEFT: {
         struct weight w = weight_of_tensor(source);
         w.experts = plan->why;
-        return weight_list_append(list, w, strdup(source->stored->name), f);
+        return weights_append(list, w, strdup(source->stored->name), f);
     }
     default:
         return QOBS_OK;

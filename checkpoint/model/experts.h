@@ -35,7 +35,7 @@ struct expert_plan experts_plan(const struct model *model, const struct architec
                                 const struct model_tensor *source, qobs_compat compat, bool split);
 
 /* Adds the weights of a tensor of experts. */
-int experts_list(struct weight_list *list, const struct model *model, const struct model_tensor *source,
+int experts_list(struct weights *list, const struct model *model, const struct model_tensor *source,
                  const struct expert_plan *plan, struct fail *f);
 
 /* Finds the number in "<layer>.<number>.<projection>" if the last component of the layer ends in "experts". Returns the

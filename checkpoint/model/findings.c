@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include "files/fail.h"
+#include "files/text.h"
 
 bool findings_add(struct findings *findings, const char *module, const char *format, va_list values)
 {
     char text[512];
     vsnprintf(text, sizeof text, format, values);
     make_printable(text);
-    struct finding *grown = realloc(findings->items, (findings->count + 1) * sizeof *grown);
+    struct finding *grown = list_grow(findings->items, findings->count, sizeof *grown);
     if (!grown)
         return false;
     findings->items = grown;

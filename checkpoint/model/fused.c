@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
+
 enum { MAX_MEMBERS = 8 };
 
 /* The sets of vLLM 0.32 (packed_modules_mapping of its models), which hold the fused mappings of llm-compressor
@@ -266,11 +268,9 @@ static bool is_parent(const char *name, size_t parent, const char *components)
 static void move_partner(const struct named *sorted, size_t count, const char *owner, size_t parent,
                          const char *partner, size_t index, size_t *home)
 {
-    const size_t size = parent + strlen(partner) + sizeof ".weight";
-    char *name = malloc(size);
+    char *name = text_format("%.*s%s.weight", (int)parent, owner, partner);
     if (!name)
         return;
-    snprintf(name, size, "%.*s%s.weight", (int)parent, owner, partner);
     const struct named key = {.name = name}, *found = bsearch(&key, sorted, count, sizeof key, compare_named);
     if (found)
         home[found->index] = index;

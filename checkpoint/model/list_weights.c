@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/names.h"
+#include "files/text.h"
 
 struct weight weight_of_tensor(const struct model_tensor *source)
 {
@@ -30,7 +30,7 @@ static char *weight_name(const char *codes)
     return name;
 }
 
-static int list_tensor(struct weight_list *list, const struct model *model, const struct architectures *found,
+static int list_tensor(struct weights *list, const struct model *model, const struct architectures *found,
                        const struct source_hints *hints, const struct model_tensor *source, qobs_compat compat,
                        bool split_experts, struct fail *f)
 {
@@ -40,15 +40,14 @@ static int list_tensor(struct weight_list *list, const struct model *model, cons
     if (plan.kind != EXPERTS_NONE)
         return experts_list(list, model, source, &plan, f);
     if (!w.source_codes.format)
-        return weight_list_append(list, w, strdup(source->stored->name), f);
+        return weights_append(list, w, strdup(source->stored->name), f);
     w.bytes = (uint64_t)(w.shape[0] * w.shape[1]) * dtype_size(w.dtype);
-    return weight_list_append(list, w, weight_name(source->stored->name), f);
+    return weights_append(list, w, weight_name(source->stored->name), f);
 }
 
 int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, bool split_experts,
                  struct fail *f)
 {
-    struct weight_list list = {.weights = weights};
     struct architectures found;
     struct source_hints hints;
     *weights = (struct weights){0};
@@ -56,7 +55,7 @@ int weights_list(struct weights *weights, const struct model *model, qobs_compat
     source_hints_read(&hints, model);
     for (size_t i = 0; i < model->count; i++)
         if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !model->tensors[i].omitted)
-            RETURN_IF_NOT_OK(list_tensor(&list, model, &found, &hints, &model->tensors[i], compat, split_experts, f));
+            RETURN_IF_NOT_OK(list_tensor(weights, model, &found, &hints, &model->tensors[i], compat, split_experts, f));
     weights_sort(weights);
     for (size_t i = 1; i < weights->count; i++)
         if (strcmp(weights->items[i - 1].name, weights->items[i].name) == 0)

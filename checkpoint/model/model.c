@@ -4,30 +4,15 @@
 /* Finds the index, opens the shards and joins their tensors. */
 #include "model/model.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "files/json.h"
 #include "files/shards.h"
+#include "files/text.h"
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
-
-static bool has_ending(const char *text, const char *ending)
-{
-    const size_t length = strlen(text), tail = strlen(ending);
-    return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
-static char *path_below(const char *root, const char *relative)
-{
-    const size_t size = strlen(root) + strlen(relative) + 2;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s/%s", root, relative);
-    return path;
-}
 
 static const char index_ending[] = ".safetensors.index.json";
 
@@ -39,7 +24,7 @@ static const char *find_index(const struct source_tree *tree)
         for (int e = 0; e < 2; e++)
             for (size_t i = 0; i < tree->count; i++) {
                 const char *path = tree->files[i].path;
-                if ((strchr(path, '/') != NULL) == (nested == 1) && has_ending(path, endings[e]))
+                if ((strchr(path, '/') != NULL) == (nested == 1) && ends_with(path, endings[e]))
                     return path;
             }
     return NULL;
@@ -49,7 +34,7 @@ static const char *find_index(const struct source_tree *tree)
 
 static int open_shard(struct model *m, const char *path, struct fail *f)
 {
-    char *full = path_below(m->tree.root, path);
+    char *full = path_join(m->tree.root, path);
     if (!full)
         return NO_MEMORY(f, "a path");
     m->shards[m->shard_count].path = path;
@@ -86,7 +71,7 @@ static size_t safetensors_count(const struct source_tree *tree)
 {
     size_t n = 0;
     for (size_t i = 0; i < tree->count; i++)
-        n += has_ending(tree->files[i].path, ".safetensors");
+        n += ends_with(tree->files[i].path, ".safetensors");
     return n;
 }
 
@@ -112,7 +97,7 @@ static int open_named(struct model *m, const struct shard_index *index, struct f
         free(joined);
         if (!file)
             return INVALID(f, "%s: names the file '%.150s', which is not there", m->index, index->entries[i].shard);
-        if (!has_ending(file->path, ".safetensors"))
+        if (!ends_with(file->path, ".safetensors"))
             return INVALID(f, "%s: names the file '%.150s'; files *.safetensors are allowed", m->index, file->path);
         RETURN_IF_NOT_OK(open_shard(m, file->path, f));
     }
@@ -147,7 +132,7 @@ static int add_named(struct model *m, const struct shard_index *index, struct fa
 static int read_index(struct model *m, struct shard_index *index, struct fail *f)
 {
     struct mapped map;
-    char *path = path_below(m->tree.root, m->index);
+    char *path = path_join(m->tree.root, m->index);
     if (!path)
         return NO_MEMORY(f, "a path");
     int result = mapped_open(&map, path, f);
@@ -174,7 +159,7 @@ static int open_without_index(struct model *m, const char *name, struct fail *f)
 {
     const struct source_file *only = source_tree_find(&m->tree, *name ? name : "model.safetensors");
     for (size_t i = 0; i < m->tree.count; i++)
-        if (only ? &m->tree.files[i] == only : has_ending(m->tree.files[i].path, ".safetensors"))
+        if (only ? &m->tree.files[i] == only : ends_with(m->tree.files[i].path, ".safetensors"))
             RETURN_IF_NOT_OK(open_shard(m, m->tree.files[i].path, f));
     m->tensors = calloc(stored_count(m) + 1, sizeof *m->tensors);
     if (!m->tensors)
@@ -204,7 +189,7 @@ static int list_unnamed(struct model *m, struct fail *f)
     if (!m->unnamed)
         return NO_MEMORY(f, "the list of files");
     for (size_t i = 0; i < m->tree.count; i++)
-        if (has_ending(m->tree.files[i].path, ".safetensors") && shard_of(m, m->tree.files[i].path) == m->shard_count)
+        if (ends_with(m->tree.files[i].path, ".safetensors") && shard_of(m, m->tree.files[i].path) == m->shard_count)
             m->unnamed[m->unnamed_count++] = m->tree.files[i].path;
     return QOBS_OK;
 }
@@ -214,7 +199,7 @@ static int list_unnamed(struct model *m, struct fail *f)
 static int read_json(json_object **root, const struct model *m, const char *relative, struct fail *f)
 {
     struct mapped map;
-    char *path = path_below(m->tree.root, relative);
+    char *path = path_join(m->tree.root, relative);
     if (!path)
         return NO_MEMORY(f, "a path");
     int result = mapped_open(&map, path, f);
@@ -253,7 +238,7 @@ static int check_only(const struct model *m, const char *name, struct fail *f)
 static int open_parts(struct model *m, const char *name, struct fail *f)
 {
     const size_t files = safetensors_count(&m->tree);
-    const struct source_file *index = has_ending(name, index_ending) ? source_tree_find(&m->tree, name) : NULL;
+    const struct source_file *index = ends_with(name, index_ending) ? source_tree_find(&m->tree, name) : NULL;
     m->index = index ? index->path : find_index(&m->tree);
     if (files == 0 && !m->index && !*name)
         return INVALID(f, "%s: holds no safetensors file", m->tree.root);
@@ -273,7 +258,7 @@ int model_open(struct model *model, const char *path, struct fail *f)
     struct stat status;
     *model = (struct model){0};
     const bool file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
-    if (file && !has_ending(path, ".safetensors") && !has_ending(path, index_ending))
+    if (file && !ends_with(path, ".safetensors") && !ends_with(path, index_ending))
         return INVALID(f, "%s: is a file; a directory, *.safetensors or *.safetensors.index.json is needed", path);
     const char *slash = file ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
     char *root = !file ? strdup(path) : !slash ? strdup(".") : strndup(path, slash > path ? (size_t)(slash - path) : 1);
@@ -295,12 +280,12 @@ int model_open(struct model *model, const char *path, struct fail *f)
 static int add_file(struct source_tree *tree, const char *path, struct fail *f)
 {
     struct stat status;
-    char *full = path_below(tree->root, path);
+    char *full = path_join(tree->root, path);
     const bool there = full && stat(full, &status) == 0;
     free(full);
     if (!there || source_tree_find(tree, path))
         return QOBS_OK;
-    struct source_file *grown = realloc(tree->files, (tree->count + 1) * sizeof *grown);
+    struct source_file *grown = list_grow(tree->files, tree->count, sizeof *grown);
     char *copy = strdup(path);
     if (grown)
         tree->files = grown;
@@ -343,7 +328,7 @@ int model_open_files(struct model *m, const char *path, struct fail *f)
     int result = m->tree.root ? add_file(&m->tree, "config.json", f) : NO_MEMORY(f, "a path");
     if (result == QOBS_OK)
         result = add_file(&m->tree, name, f);
-    if (result == QOBS_OK && has_ending(name, index_ending))
+    if (result == QOBS_OK && ends_with(name, index_ending))
         result = add_shards(m, name, f);
     if (result == QOBS_OK)
         result = open_parts(m, name, f);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "files/json.h"
-#include "model/names.h"
+#include "files/text.h"
 
 static const struct source_format formats[] = {
     {.name = "block FP8",

@@ -8,24 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/names.h"
+#include "files/text.h"
 
-int weight_list_append(struct weight_list *list, struct weight w, char *name, struct fail *f)
+size_t module_length(const char *name)
 {
-    struct weights *all = list->weights;
-    if (all->count == list->capacity) {
-        const size_t capacity = 2 * list->capacity + 64;
-        struct weight *grown = realloc(all->items, capacity * sizeof *grown);
-        if (!grown || !name) {
-            all->items = grown ? grown : all->items;
-            free(name);
-            return NO_MEMORY(f, "the list of tensors");
-        }
-        all->items = grown;
-        list->capacity = capacity;
-    }
-    if (!name)
+    if (strcmp(name, "weight") == 0)
+        return 0;
+    return ends_with(name, ".weight") ? strlen(name) - strlen(".weight") : strlen(name);
+}
+
+int weights_append(struct weights *all, struct weight w, char *name, struct fail *f)
+{
+    struct weight *grown = name ? list_grow(all->items, all->count, sizeof *grown) : NULL;
+    if (!grown) {
+        free(name);
         return NO_MEMORY(f, "the list of tensors");
+    }
+    all->items = grown;
     w.name = name;
     w.module = module_length(name);
     all->items[all->count++] = w;

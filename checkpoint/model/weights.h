@@ -76,13 +76,11 @@ bool weight_is_contiguous(const struct weight *w);
 void weight_keep_codes(struct weight *w);
 void weights_sort(struct weights *weights);
 
-/* A list of weights that grows. weight_list_append adds a weight; `name` moves into the list, or is freed on failure.
- */
-struct weight_list {
-    struct weights *weights;
-    size_t capacity;
-};
-int weight_list_append(struct weight_list *list, struct weight w, char *name, struct fail *f);
+/* Adds a weight; `name` moves into the list, or is freed on failure. NULL: no memory. */
+int weights_append(struct weights *weights, struct weight w, char *name, struct fail *f);
+
+/* Returns the length of the module's name if `name` is "<module>.weight" or "weight"; else the length of the name. */
+size_t module_length(const char *name);
 
 /* Returns the elements of a row: the last dimension. All others count rows. */
 int64_t weight_columns(const struct weight *w);

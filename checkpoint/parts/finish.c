@@ -13,6 +13,7 @@
 #include "audit/publish.h"
 #include "files/json.h"
 #include "files/mapped.h"
+#include "files/text.h"
 #include "parts/parts.h"
 
 enum { MAX_PARTS = 100000 };
@@ -28,12 +29,7 @@ struct finish {
 
 static char *path_in_part(const struct finish *run, size_t part, const char *folder, const char *name)
 {
-    const size_t size = strlen(run->parts) + strlen(folder) + strlen(name) + 80;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s/part-%zu-of-%zu/%s%s%s", run->parts, part, run->count, folder, *folder ? "/" : "",
-                 name);
-    return path;
+    return text_format("%s/part-%zu-of-%zu/%s%s%s", run->parts, part, run->count, folder, *folder ? "/" : "", name);
 }
 
 /* ---- Manifests --------------------------------------------------------------------------------------------------- */

@@ -17,18 +17,15 @@
 #include <unistd.h>
 
 #include "files/json.h"
+#include "files/text.h"
 #include "quantize/report.h"
 
 char *parts_directory(const char *out)
 {
-    static const char ending[] = ".parts";
     size_t length = strlen(out);
     while (length > 1 && out[length - 1] == '/')
         length--;
-    char *path = malloc(length + sizeof ending);
-    if (path)
-        snprintf(path, length + sizeof ending, "%.*s%s", (int)length, out, ending);
-    return path;
+    return text_format("%.*s.parts", (int)length, out);
 }
 
 /* ---- Assignment -------------------------------------------------------------------------------------------------- */
@@ -128,12 +125,12 @@ int part_open(struct quantize_run *run, struct fail *f)
     const qobs_checkpoint_quantize_args *a = run->args;
     if (output_directory_check(a->out, run->model.tree.root, true, f) != 0)
         return failure_status(f);
-    char *parts = parts_directory(a->out), *path = parts ? malloc(strlen(parts) + 80) : NULL;
+    char *parts = parts_directory(a->out);
+    char *path = parts ? text_format("%s/part-%zu-of-%zu", parts, a->part, a->part_count) : NULL;
     int status = path ? QOBS_OK : NO_MEMORY(f, "the part");
     if (status == QOBS_OK && mkdir(parts, 0777) != 0 && errno != EEXIST)
         status = SYSTEM_FAILURE(f, "%s: cannot be created: %s", parts, strerror(errno));
     if (status == QOBS_OK) {
-        snprintf(path, strlen(parts) + 80, "%s/part-%zu-of-%zu", parts, a->part, a->part_count);
         if (output_directory_open(&run->out, path, run->model.tree.root, a->replace, f) != 0)
             status = failure_status(f);
         run->out.below = PART_FILES;

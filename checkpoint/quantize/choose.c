@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "model/experts.h"
-#include "model/names.h"
 #include "schemes/match.h"
 
 struct choice {

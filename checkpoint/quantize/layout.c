@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/names.h"
+#include "files/text.h"
 #include "model/fused.h"
 
 struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents)
@@ -60,31 +60,24 @@ struct builder {
     const struct quant_config *config;
     qobs_compat compat;
     enum layout_contents contents;
-    size_t capacity;
 };
 
+/* Adds a tensor. suffix: what follows the module's name; of activations the whole name. */
 static int add(struct builder *b, size_t weight, enum output_part part, const char *suffix, enum file_dtype dtype,
                int ndim, const int64_t *shape, size_t shard, struct fail *f)
 {
     struct output_layout *l = b->layout;
     const struct weight *w = &b->weights->items[weight];
-    if (l->count == b->capacity) {
-        const size_t capacity = 2 * b->capacity + 64;
-        struct output_tensor *grown = realloc(l->tensors, capacity * sizeof *grown);
-        if (!grown)
-            return NO_MEMORY(f, "the list of tensors");
-        l->tensors = grown;
-        b->capacity = capacity;
-    }
+    struct output_tensor *grown = list_grow(l->tensors, l->count, sizeof *grown);
+    if (!grown)
+        return NO_MEMORY(f, "the list of tensors");
+    l->tensors = grown;
     struct output_tensor t = {.dtype = dtype, .ndim = ndim, .shard = shard, .weight = weight, .part = part};
-    const size_t size = w->module + strlen(w->name) + strlen(suffix) + 2;
-    t.name = malloc(size);
+    t.name = part == PART_SAME         ? strdup(w->name)
+             : part == PART_ACTIVATION ? strdup(suffix)
+                                       : text_format("%.*s.%s", (int)w->module, w->name, suffix);
     if (!t.name)
         return NO_MEMORY(f, "the list of tensors");
-    if (part == PART_SAME)
-        snprintf(t.name, size, "%s", w->name);
-    else
-        snprintf(t.name, size, "%.*s.%s", (int)w->module, w->name, suffix);
     memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
     tensor_bytes(dtype_bits(dtype), ndim, t.shape, &t.bytes); /* not larger than a few times the input */
     l->tensors[l->count++] = t;
@@ -219,13 +212,8 @@ static int add_activations(struct builder *b, const struct activation_scales *ac
     for (size_t i = 0; i < activations->count; i++) {
         const struct activation_scale *a = &activations->items[i];
         const size_t shard = shard_of(b, home[a->weight]);
-        RETURN_IF_NOT_OK(add(b, a->weight, PART_ACTIVATION, "", a->dtype, a->ndim, a->shape, shard, f));
-        struct output_tensor *t = &b->layout->tensors[b->layout->count - 1];
-        t->activation = i;
-        free(t->name);
-        t->name = strdup(a->name);
-        if (!t->name)
-            return NO_MEMORY(f, "the list of tensors");
+        RETURN_IF_NOT_OK(add(b, a->weight, PART_ACTIVATION, a->name, a->dtype, a->ndim, a->shape, shard, f));
+        b->layout->tensors[b->layout->count - 1].activation = i;
     }
     return QOBS_OK;
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
+
 static int compare_places(const void *a, const void *b)
 {
     const struct output_tensor *s = a, *t = b;
@@ -16,11 +18,6 @@ static int compare_places(const void *a, const void *b)
     return ranks != 0 ? ranks : strcmp(s->name, t->name);
 }
 
-static int compare_output_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int check_unique(const struct output_layout *l, struct fail *f)
 {
     const char **names = malloc((l->count + 1) * sizeof *names);
@@ -28,13 +25,9 @@ static int check_unique(const struct output_layout *l, struct fail *f)
         return NO_MEMORY(f, "the names");
     for (size_t i = 0; i < l->count; i++)
         names[i] = l->tensors[i].name;
-    qsort(names, l->count, sizeof *names, compare_output_names);
-    int status = QOBS_OK;
-    for (size_t i = 1; status == QOBS_OK && i < l->count; i++)
-        if (strcmp(names[i - 1], names[i]) == 0)
-            status = INVALID(f, "tensor '%.200s' would be there twice", names[i]);
+    const char *twice = text_repeated(names, l->count);
     free(names);
-    return status;
+    return twice ? INVALID(f, "tensor '%.200s' would be there twice", twice) : QOBS_OK;
 }
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "files/json.h"
-#include "model/names.h"
+#include "files/text.h"
 #include "schemes/runtimes.h"
 
 static json_object *text_of(const char *text, size_t length)

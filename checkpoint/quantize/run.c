@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "model/stored_qparams.h"
 #include "qobs/stateless.h"
 
@@ -235,14 +236,10 @@ void run_free(struct quantize_run *run)
 
 static int add_slice(struct quantize_run *run, struct weight_job *job, int64_t first, int64_t count, struct fail *f)
 {
-    if (run->slice_count == run->slice_capacity) {
-        const size_t capacity = 2 * run->slice_capacity + 256;
-        struct row_slice *grown = realloc(run->slices, capacity * sizeof *grown);
-        if (!grown)
-            return NO_MEMORY(f, "the slices");
-        run->slices = grown;
-        run->slice_capacity = capacity;
-    }
+    struct row_slice *grown = list_grow(run->slices, run->slice_count, sizeof *grown);
+    if (!grown)
+        return NO_MEMORY(f, "the slices");
+    run->slices = grown;
     run->slices[run->slice_count++] =
         (struct row_slice){.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
     return QOBS_OK;

@@ -100,7 +100,7 @@ struct quantize_run {
     struct output_file *files; /* one for each shard */
     size_t *part_of_shard;     /* which part writes it, from 1; NULL: there are no parts */
     struct row_slice *slices;  /* of the pass at hand */
-    size_t slice_count, slice_capacity;
+    size_t slice_count;
     int (*pass)(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
 
     pthread_mutex_t lock; /* protects the members below */

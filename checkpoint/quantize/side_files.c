@@ -4,12 +4,11 @@
 /* Writes JSON as Python does, so that the files are those of upstream. */
 #include "quantize/side_files.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/json.h"
-#include "model/names.h"
+#include "files/text.h"
 
 int side_files_copy(struct quantize_run *run, struct fail *f)
 {
@@ -22,11 +21,9 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
                                (run->args->compat == QOBS_COMPAT_VLLM && strcmp(path, HF_QUANT_CONFIG) == 0);
         if (rewritten)
             continue;
-        const size_t size = strlen(tree->root) + strlen(path) + 2;
-        char *source = malloc(size);
+        char *source = path_join(tree->root, path);
         if (!source)
             return NO_MEMORY(f, "a path");
-        snprintf(source, size, "%s/%s", tree->root, path);
         const int result = output_directory_copy(&run->out, path, source, f);
         free(source);
         if (result != 0)

@@ -10,6 +10,7 @@
 
 #include "files/json.h"
 #include "files/mapped.h"
+#include "files/text.h"
 #include "schemes/scheme_presets.h"
 
 const char *quant_scheme_name(size_t index, const char **summary)
@@ -24,7 +25,7 @@ const char *quant_scheme_name(size_t index, const char **summary)
 
 static struct quant_group *add_group(struct quant_config *config, const char *name, struct fail *f)
 {
-    struct quant_group *grown = realloc(config->groups, (config->group_count + 1) * sizeof *grown);
+    struct quant_group *grown = list_grow(config->groups, config->group_count, sizeof *grown);
     if (!grown) {
         fail_system(f, "no memory for the groups");
         return NULL;
@@ -42,7 +43,7 @@ static struct quant_group *add_group(struct quant_config *config, const char *na
 
 static int add_text(char ***list, size_t *count, const char *text, struct fail *f)
 {
-    char **grown = realloc(*list, (*count + 1) * sizeof *grown);
+    char **grown = list_grow(*list, *count, sizeof *grown);
     if (!grown)
         return fail_system(f, "no memory for a list of names");
     *list = grown;

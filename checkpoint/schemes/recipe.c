@@ -10,6 +10,7 @@
 
 #include "files/json.h"
 #include "files/mapped.h"
+#include "files/text.h"
 #include "schemes/quant_config.h"
 
 /* Aliases let a small file mean a large tree, so that the tree is limited. */
@@ -126,12 +127,6 @@ static int parse_yaml(json_object **json, const struct mapped *map, struct fail 
 
 /* ---- Modifiers --------------------------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *text, const char *ending)
-{
-    const size_t length = strlen(text), tail = strlen(ending);
-    return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
 /* Collects a text or a list of texts. The strings belong to the tree. Returns the count, or -1. */
 static int texts_of(const json_object *item, const char ***texts)
 {
@@ -224,33 +219,24 @@ static int override_observers(struct quant_config *config, size_t first, const j
 }
 
 /* Members that say when a modifier acts, or what it checks. They change nothing here. */
-static const char *const idle_keys[] = {"bypass_divisibility_checks", "start", "end", "index", "group", "update"};
-
-static bool is_one_of(const char *key, const char *const *keys, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(keys[i], key) == 0)
-            return true;
-    return false;
-}
+static const char idle_keys[] = "bypass_divisibility_checks start end index group update";
 
 static int check_keys(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
 {
-    static const char *const known[] = {"scheme", "targets", "ignore", "config_groups", "kv_cache_scheme", "observer"};
+    static const char known[] = "scheme targets ignore config_groups kv_cache_scheme observer weight_observer "
+                                "input_observer output_observer";
     json_each(item, modifier)
     {
         char note[160];
-        if (!item.value || is_one_of(item.key, known, sizeof known / sizeof *known) ||
-            is_one_of(item.key, observer_keys, sizeof observer_keys / sizeof *observer_keys))
+        if (!item.value || is_one_of(item.key, known))
             continue;
-        if (!is_one_of(item.key, idle_keys, sizeof idle_keys / sizeof *idle_keys))
+        if (!is_one_of(item.key, idle_keys))
             return fail(f,
                         "%s: QuantizationModifier has '%.80s'; scheme, targets, ignore, config_groups, "
                         "kv_cache_scheme, observer, weight_observer, input_observer and output_observer are read",
                         path, item.key);
         snprintf(note, sizeof note, "recipe: %.80s changes nothing here", item.key);
-        if ((!json_is_bool(item.value) || json_is_true(item.value)) &&
-            quant_config_add_note(config, note, f) != 0)
+        if ((!json_is_bool(item.value) || json_is_true(item.value)) && quant_config_add_note(config, note, f) != 0)
             return -1;
     }
     return 0;
@@ -274,7 +260,7 @@ static int add_modifiers(struct quant_config *config, const json_object *json, c
 {
     json_each(item, json)
     {
-        const bool modifier = item.key && ends_in(item.key, "Modifier");
+        const bool modifier = item.key && ends_with(item.key, "Modifier");
         if (modifier && strcmp(item.key, "QuantizationModifier") != 0)
             return fail(f, "%s: has %.80s, which needs data that runs through the model; QuantizationModifier is read",
                         path, item.key);

@@ -11,6 +11,7 @@
 #include "files/json.h"
 #include "files/safetensors.h"
 #include "files/tensors.h"
+#include "files/text.h"
 #include "info/info.h"
 #include "names.h"
 #include "options.h"
@@ -76,12 +77,6 @@ static double element(const struct tensor_ref *ref, uint64_t i)
     if (ref->dtype == FILE_U8) /* the exponents of MX formats */
         return (double)qobs_format_decode(qobs_format_find("e8m0"), *at);
     return dtype ? number_at(at, dtype) : (double)NAN;
-}
-
-static bool ends_with(const char *name, const char *ending)
-{
-    const size_t length = strlen(name), end = strlen(ending);
-    return length >= end && strcmp(name + length - end, ending) == 0;
 }
 
 static bool is_scale(const struct tensor_ref *ref)

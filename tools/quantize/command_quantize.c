@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "commands.h"
+#include "files/text.h"
 #include "outputs.h"
 #include "parts/parts.h"
 #include "program.h"
@@ -149,7 +150,7 @@ static int check_report(const struct quantize_options *o)
     struct stat status;
     const char *slash = a->model ? strrchr(a->model, '/') : NULL;
     const bool file = a->model && stat(a->model, &status) == 0 && S_ISREG(status.st_mode);
-    char *model = !file ? NULL : slash ? join(a->model, (size_t)(slash - a->model) + 1, "") : join(".", 1, "");
+    char *model = file ? text_format("%.*s", slash ? (int)(slash - a->model) + 1 : 1, slash ? a->model : ".") : NULL;
     char *parts = parts_directory(o->finish ? o->finish : a->out);
     int code = check_outputs(&report, 1);
     const char *const directories[] = {file ? model : a->model, a->out, o->finish, parts}, *const files[] = {a->config,

@@ -22,6 +22,7 @@ int chart_check_picture(const char *path)
 #include <strings.h>
 
 #include "files/output.h"
+#include "files/text.h"
 #include "outputs.h"
 #include "show/canvas.h"
 
@@ -139,12 +140,6 @@ void canvas_vertical(const struct canvas *c, double value, struct colour colour,
 }
 
 /* ---- File -------------------------------------------------------------------------------------------------------- */
-
-static bool ends_with(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), end = strlen(ending);
-    return length > end && strcasecmp(path + length - end, ending) == 0;
-}
 
 int chart_check_picture(const char *path)
 {

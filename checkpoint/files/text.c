@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Small things that most files need. */
+#include "files/text.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool ends_with(const char *text, const char *ending)
+{
+    const size_t length = strlen(text), tail = strlen(ending);
+    return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+bool is_one_of(const char *word, const char *words)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
+        if (strncmp(at, word, length) == 0 && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+char *text_format(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    const int length = vsnprintf(NULL, 0, format, values);
+    va_end(values);
+    char *text = length >= 0 ? malloc((size_t)length + 1) : NULL;
+    va_start(values, format);
+    if (text)
+        vsnprintf(text, (size_t)length + 1, format, values);
+    va_end(values);
+    return text;
+}
+
+char *path_join(const char *directory, const char *name)
+{
+    return text_format("%s%s%s", directory, *directory ? "/" : "", name);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+const char *text_repeated(const char **texts, size_t count)
+{
+    if (count > 0)
+        qsort(texts, count, sizeof *texts, compare_texts);
+    for (size_t i = 1; i < count; i++)
+        if (strcmp(texts[i - 1], texts[i]) == 0)
+            return texts[i];
+    return NULL;
+}
+
+void *list_grow(void *items, size_t count, size_t size)
+{
+    enum { FIRST = 16 };
+    if (count > 0 && (count < FIRST || (count & (count - 1)) != 0))
+        return items;
+    const size_t room = count ? 2 * count : FIRST;
+    return room <= SIZE_MAX / size ? realloc(items, room * size) : NULL;
+}
