@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "qobs/format.h"
 #include "qobs/stateless.h"
 #include "model/stored_qparams.h"
 
@@ -46,6 +47,7 @@ static bool find_shape(struct audit *audit, struct audit_module *m, const struct
 {
     const struct quant_args *a = &m->group->weights;
     static const int64_t two[1] = {2};
+    const int word_bits = quant_word_bits(s->format);
     if (m->codes->ndim != 2) {
         audit_find(audit, m, "%s has %d dimensions, expected 2", s->format->codes, m->codes->ndim);
         return false;
@@ -64,14 +66,14 @@ static bool find_shape(struct audit *audit, struct audit_module *m, const struct
             shape[0] = narrow[0];
             shape[1] = narrow[1];
         }
-        if (shape[0] != m->rows || shape[1] < 1 || (shape[1] * a->num_bits + 31) / 32 != m->columns) {
+        if (shape[0] != m->rows || shape[1] < 1 || (shape[1] * a->num_bits + word_bits - 1) / word_bits != m->columns) {
             audit_find(audit, m, "weight_shape is [%" PRId64 ",%" PRId64 "], which does not fit weight_packed",
                        shape[0], shape[1]);
             return false;
         }
         m->columns = shape[1];
-    } else if (s->format->word_bits > 0) {
-        m->columns = m->columns * s->format->word_bits / a->num_bits;
+    } else if (word_bits > 0) {
+        m->columns = m->columns * word_bits / a->num_bits;
     }
     return true;
 }
@@ -96,7 +98,7 @@ static bool check_parts(struct audit *audit, struct audit_module *m)
     sound &= check_part(audit, m, "weight_scale", m->scale,
                         s.format->scale_dtype ? 1u << s.format->scale_dtype : HALVES_AND_FLOATS, ndim, shape);
     if (s.packed_zero_points)
-        shape[0] = (shape[0] * a->num_bits + 31) / 32;
+        shape[0] = (shape[0] * a->num_bits + quant_word_bits(s.format) - 1) / quant_word_bits(s.format);
     if (s.zero_point_dtype)
         sound &= check_part(audit, m, "weight_zero_point", m->zero_point, 1u << s.zero_point_dtype, ndim, shape);
     if (a->strategy == QUANT_TENSOR_GROUP)
@@ -196,7 +198,7 @@ static int unpack(const struct audit_module *m, int64_t first, int64_t rows, uns
     const struct quant_args *a = &m->group->weights;
     const size_t row = (size_t)((m->codes->end - m->codes->begin) / (uint64_t)m->rows);
     const unsigned char *from = (const unsigned char *)m->codes->data + row * (size_t)first;
-    const int word_bits = quant_format_row(m->group->format)->word_bits;
+    const int word_bits = quant_word_bits(quant_format_row(m->group->format));
     if (word_bits == 0) {
         memcpy(codes, from, row * (size_t)rows);
         return QOBS_OK;
@@ -221,7 +223,9 @@ static void measure_codes(struct audit_module *m, const unsigned char *codes, si
 {
     const struct quant_args *a = &m->group->weights;
     const int mask = (1 << (a->num_bits - 1)) - 1;
-    m->range = mask - (a->type == QUANT_FLOAT && a->num_bits == E4M3_BITS); /* the last code of e4m3 is NaN */
+    const char *grid = quant_grid(a);
+    m->range =
+        mask - (grid && isnan(qobs_format_decode(qobs_format_find(grid), (uint32_t)mask))); /* e4m3 ends with NaN */
     for (size_t i = 0; i < n; i++) {
         const int value = a->type == QUANT_INT ? abs((signed char)codes[i]) : codes[i] & mask;
         m->used = value > m->used && value <= m->range + 1 ? value : m->used;
@@ -304,7 +308,7 @@ static bool read_zero_points(const struct audit_module *m, size_t count, struct 
                                  .bits = bits,
                                  .rows = m->rows,
                                  .columns = (int64_t)count / m->rows,
-                                 .word_bits = 32,
+                                 .word_bits = quant_word_bits(s.format),
                                  .offset = 1 << (bits - 1),
                                  .codes = v->zero_points,
                                  .codes_size = count,

@@ -307,7 +307,8 @@ static int list_mxfp4(struct weights *list, const struct model *model, const str
     const size_t stem = strlen(s->name) - strlen(blocks);
     const struct st_tensor *exponents = sibling(model, s->name, stem, strlen(s->name), scales);
     struct weight w = {.source = source, .dtype = FILE_BF16, .ndim = 3, .data = s->data, .experts = EXPERTS_WHOLE};
-    w.source_codes = (struct source_codes){.format = &source_mxfp4_blocks,
+    w.source_codes = (struct source_codes){.format = quant_format_row(QUANT_MXFP4_BLOCKS),
+                                           .bits = quant_format_row(QUANT_MXFP4_BLOCKS)->bits,
                                            .scales = exponents,
                                            .block = {1, 32},
                                            .scale_columns = s->shape[2],

@@ -69,11 +69,10 @@ void weight_keep_codes(struct weight *w)
     char *name = w->name;
     const size_t module = w->module;
     const enum weight_reason reason = w->reason;
-    const struct source_format *format = w->source_codes.format;
+    const struct quant_format_row *format = w->source_codes.format;
     *w = weight_of_tensor(w->source);
     w->module = module;
     w->reason = reason;
     w->name = name;
-    if (strcmp(format->codes, "weight_packed") == 0)
-        memcpy(name + module, ".weight_packed", sizeof ".weight_packed");
+    memcpy(name + module + 1, format->codes, strlen(format->codes) + 1); /* weight or weight_packed */
 }

@@ -47,14 +47,13 @@ struct code_reader {
 
 static void open_reader(struct code_reader *reader, const struct source_codes *c)
 {
-    const enum source_codes_kind kind = c->format->kind;
-    const qobs_format *format = qobs_format_find(kind == SOURCE_E4M3 ? "fp8_e4m3" : "fp4");
+    const qobs_format *format = c->format->floats ? qobs_format_find(c->format->grid) : NULL;
     const enum file_dtype dtype = c->scales->dtype;
     const qobs_format *scale = qobs_format_find(dtype == FILE_F8_E4M3 ? "fp8_e4m3" : "e8m0");
     reader->codes = c;
     reader->scale_size = dtype_size(dtype);
     reader->half = qobs_format_find(dtype == FILE_F16 ? "f16" : "bf16");
-    for (uint32_t code = 0; code < 256 && (kind == SOURCE_E4M3 || kind == SOURCE_E2M1); code++)
+    for (uint32_t code = 0; format && code < 256; code++)
         reader->numbers[code] = qobs_format_decode(format, code);
     for (uint32_t code = 0; code < 256 && reader->scale_size == 1; code++) {
         const float number = qobs_format_decode(scale, code);
@@ -69,39 +68,27 @@ static void read_numbers(const struct code_reader *reader, const unsigned char *
                          float *x)
 {
     const struct source_codes *c = reader->codes;
-    signed char codes[CHUNK];
-    switch (c->format->kind) {
-    case SOURCE_E4M3:
-        for (int64_t i = 0; i < count; i++)
-            x[i] = reader->numbers[row[first + i]];
-        return;
-    case SOURCE_E2M1:
-        for (int64_t i = 0; i < count; i += 2) {
-            x[i] = reader->numbers[row[(first + i) / 2] & 15];
-            x[i + 1] = reader->numbers[row[(first + i) / 2] >> 4];
-        }
-        return;
-    case SOURCE_I8:
-        memcpy(codes, row + first, (size_t)count);
-        break;
-    case SOURCE_PACKED: {
-        const int64_t words = (count * c->bits + 31) / 32;
+    const int word_bits = quant_word_bits(c->format);
+    const unsigned char *codes = row + first;
+    unsigned char unpacked[CHUNK];
+    if (word_bits > 0) {
         const qobs_pack_args args = {.struct_size = sizeof args,
                                      .bits = c->bits,
                                      .dim = 1,
                                      .rows = 1,
                                      .columns = count,
-                                     .word_bits = 32,
-                                     .offset = 1 << (c->bits - 1),
-                                     .codes = codes,
+                                     .word_bits = word_bits,
+                                     .offset = c->format->ints ? 1 << (c->bits - 1) : 0,
+                                     .codes = unpacked,
                                      .codes_size = (size_t)count,
                                      .packed = (void *)(uintptr_t)(row + first * c->bits / 8),
-                                     .packed_size = (size_t)(4 * words)};
+                                     .packed_size =
+                                         (size_t)((count * c->bits + word_bits - 1) / word_bits * (word_bits / 8))};
         qobs_unpack(&args, NULL); /* fails for wrong arguments only */
-    }
+        codes = unpacked;
     }
     for (int64_t i = 0; i < count; i++)
-        x[i] = codes[i];
+        x[i] = c->format->ints ? (float)(signed char)codes[i] : reader->numbers[codes[i]];
 }
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
@@ -129,9 +116,11 @@ static float zero_point_at(const struct code_reader *reader, int64_t row, int64_
         return reader->numbers[data[i]];
     if (z->dtype == FILE_I8)
         return ((const signed char *)data)[i];
+    const int word_bits = quant_word_bits(c->format);
     int code = 0;
     for (int b = 0; b < c->bits; b++) {
-        const int64_t bit = row * c->bits + b, byte = (bit / 32 * c->scale_columns + column) * 4 + bit % 32 / 8;
+        const int64_t bit = row * c->bits + b, word = bit / word_bits * c->scale_columns + column;
+        const int64_t byte = word * (word_bits / 8) + bit % word_bits / 8;
         code |= (data[byte] >> bit % 8 & 1) << b;
     }
     return (float)(code - (1 << (c->bits - 1)));
@@ -142,7 +131,7 @@ static void subtract(const struct source_codes *c, float zero_point, float *x, i
 {
     for (int64_t i = 0; i < count; i++)
         x[i] -= zero_point;
-    if (c->format->kind != SOURCE_E4M3 || c->scales->dtype == FILE_F32)
+    if (!c->format->floats || c->scales->dtype == FILE_F32)
         return;
     const qobs_format *format = qobs_format_find(c->scales->dtype == FILE_F16 ? "f16" : "bf16");
     for (int64_t i = 0; i < count; i++)

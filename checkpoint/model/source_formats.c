@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The table of formats, and the search for the tensors of a weight. Names and dtypes are those of compressed-tensors
- * 0.19, of hf_quant_config.json of ModelOpt 0.39, of transformers' quant_method fp8, and of DeepSeek's files. */
+/* The search for the tensors of a weight. */
 #include "model/source_formats.h"
 
 #include <inttypes.h>
@@ -11,83 +10,6 @@
 
 #include "files/json.h"
 #include "files/text.h"
-
-static const struct source_format formats[] = {
-    {.name = "block FP8",
-     .codes = "weight",
-     .codes_dtype = FILE_F8_E4M3,
-     .scale = "weight_scale_inv",
-     .scale_dtypes = IN_FILE(F32) | IN_FILE(BF16) | IN_FILE(F8_E8M0),
-     .kind = SOURCE_E4M3,
-     .upstream = true},
-    {.name = "MXFP8",
-     .codes = "weight",
-     .codes_dtype = FILE_F8_E4M3,
-     .scale = "weight_scale",
-     .scale_dtypes = IN_FILE(U8) | IN_FILE(F8_E8M0),
-     .group = 32,
-     .kind = SOURCE_E4M3,
-     .keeps = true},
-    {.name = "FP8",
-     .codes = "weight",
-     .codes_dtype = FILE_F8_E4M3,
-     .scale = "weight_scale",
-     .scale_dtypes = HALVES_AND_FLOATS,
-     .zero_point_dtypes = IN_FILE(F8_E4M3),
-     .kind = SOURCE_E4M3,
-     .keeps = true},
-    {.name = "INT8",
-     .codes = "weight",
-     .codes_dtype = FILE_I8,
-     .scale = "weight_scale",
-     .scale_dtypes = HALVES_AND_FLOATS,
-     .zero_point_dtypes = IN_FILE(I8),
-     .kind = SOURCE_I8,
-     .keeps = true},
-    {.name = "packed integers",
-     .codes = "weight_packed",
-     .codes_dtype = FILE_I32,
-     .scale = "weight_scale",
-     .scale_dtypes = HALVES_AND_FLOATS,
-     .zero_point_dtypes = IN_FILE(I32) | IN_FILE(I8),
-     .kind = SOURCE_PACKED,
-     .keeps = true},
-    {.name = "NVFP4",
-     .codes = "weight_packed",
-     .codes_dtype = FILE_U8,
-     .scale = "weight_scale",
-     .scale_dtypes = IN_FILE(F8_E4M3),
-     .global_scale = "weight_global_scale",
-     .global_divides = true,
-     .group = 16,
-     .kind = SOURCE_E2M1,
-     .keeps = true},
-    {.name = "NVFP4 of ModelOpt",
-     .codes = "weight",
-     .codes_dtype = FILE_U8,
-     .scale = "weight_scale",
-     .scale_dtypes = IN_FILE(F8_E4M3),
-     .global_scale = "weight_scale_2",
-     .group = 16,
-     .kind = SOURCE_E2M1},
-    {.name = "MXFP4",
-     .codes = "weight_packed",
-     .codes_dtype = FILE_U8,
-     .scale = "weight_scale",
-     .scale_dtypes = IN_FILE(U8) | IN_FILE(F8_E8M0),
-     .group = 32,
-     .kind = SOURCE_E2M1,
-     .keeps = true},
-    {.name = "MXFP4 of ModelOpt",
-     .codes = "weight",
-     .codes_dtype = FILE_U8,
-     .scale = "weight_scale",
-     .scale_dtypes = IN_FILE(U8) | IN_FILE(F8_E8M0),
-     .group = 32,
-     .kind = SOURCE_E2M1},
-};
-
-const struct source_format source_mxfp4_blocks = {.name = "MXFP4 of gpt-oss", .group = 32, .kind = SOURCE_E2M1};
 
 /* Last components of names that other formats have, and the format. */
 static const struct {
@@ -136,10 +58,10 @@ static bool fit_scales(struct source_codes *c, const int64_t *shape, const struc
     c->scale_columns = columns;
     c->block[0] = rows == 1 ? shape[0] : 1;
     c->block[1] = shape[1];
-    if (columns == 1 &&
-        (c->format->group == 0 ? rows == 1 || rows == shape[0] : rows == shape[0] && c->format->group >= shape[1]))
+    if (columns == 1 && (c->format->group_size == 0 ? rows == 1 || rows == shape[0]
+                                                    : rows == shape[0] && c->format->group_size >= shape[1]))
         return true;
-    for (int b = 0; c->format->group == 0 && s->ndim > 1 && b < hints->block_count; b++) {
+    for (int b = 0; c->format->group_size == 0 && s->ndim > 1 && b < hints->block_count; b++) {
         const int64_t *block = hints->blocks[b];
         if ((shape[0] + block[0] - 1) / block[0] != rows || (shape[1] + block[1] - 1) / block[1] != columns)
             continue;
@@ -149,15 +71,15 @@ static bool fit_scales(struct source_codes *c, const int64_t *shape, const struc
     c->block[0] = 1;
     c->block[1] = columns > 0 ? shape[1] / columns : 0;
     return rows == shape[0] && c->block[1] > 0 && c->block[1] * columns == shape[1] &&
-           (c->format->group == 0 || c->format->group == c->block[1]);
+           (c->format->group_size == 0 || c->format->group_size == c->block[1]);
 }
 
 /* Finds the one number of bits with which the columns fill the words. */
-static int fit_bits(const struct source_hints *hints, int64_t columns, int64_t words)
+static int fit_bits(const struct source_hints *hints, int word_bits, int64_t columns, int64_t words)
 {
     int bits = 0;
     for (int b = 1; b <= 8; b++)
-        if ((hints->bits == 0 || (hints->bits >> b & 1)) && (columns * b + 31) / 32 == words) {
+        if ((hints->bits == 0 || (hints->bits >> b & 1)) && (columns * b + word_bits - 1) / word_bits == words) {
             if (bits > 0)
                 return 0;
             bits = b;
@@ -178,30 +100,33 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
     else
         memcpy(shape, (const int64_t[]){narrow[0], narrow[1]}, 2 * sizeof *shape);
     c->bits = shape[0] == codes->shape[0] && shape[1] > 0 && shape[1] <= INT64_MAX / 8
-                  ? fit_bits(hints, shape[1], codes->shape[1])
+                  ? fit_bits(hints, quant_word_bits(c->format), shape[1], codes->shape[1])
                   : 0;
     if (c->bits == 0)
         return INVALID(f,
                        "tensor '%.150s': has shape %s for %" PRId64 " x %" PRId64
-                       " weights; words of 32 bits filled with codes of num_bits are needed, as compressed-tensors "
+                       " weights; words of %d bits filled with codes of num_bits are needed, as compressed-tensors "
                        "from 0.18 on writes them",
-                       codes->name, shape_describe(codes->ndim, codes->shape, &words), shape[0], shape[1]);
+                       codes->name, shape_describe(codes->ndim, codes->shape, &words), shape[0], shape[1],
+                       quant_word_bits(c->format));
     return QOBS_OK;
 }
 
 static int check_zero_points(const struct source_codes *c, const int64_t *shape, struct fail *f)
 {
     const struct st_tensor *z = c->zero_points;
-    const bool packed = z->dtype == FILE_I32;
-    const uint64_t count = packed ? (uint64_t)((shape[0] * c->bits + 31) / 32 * c->scale_columns) : elements(c->scales);
-    if (dtype_is_in(z->dtype, c->format->zero_point_dtypes) && elements(z) == count && (!packed || c->block[0] == 1))
+    const int word_bits = quant_word_bits(c->format);
+    const bool packed = z->dtype == c->format->word;
+    const uint64_t count =
+        packed ? (uint64_t)((shape[0] * c->bits + word_bits - 1) / word_bits * c->scale_columns) : elements(c->scales);
+    if (dtype_is_in(z->dtype, c->format->read_zero_points) && elements(z) == count && (!packed || c->block[0] == 1))
         return QOBS_OK;
     struct shape_words words;
     struct dtype_words names;
     return INVALID(f, "tensor '%.150s': is %s %s; %s of %" PRIu64 " elements is needed for %s", z->name,
                    dtype_name(z->dtype), shape_describe(z->ndim, z->shape, &words),
-                   c->format->zero_point_dtypes ? dtypes_describe(c->format->zero_point_dtypes, &names) : "none", count,
-                   c->format->name);
+                   c->format->read_zero_points ? dtypes_describe(c->format->read_zero_points, &names) : "none", count,
+                   c->format->title);
 }
 
 /* ---- One tensor -------------------------------------------------------------------------------------------------- */
@@ -224,13 +149,16 @@ static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtyp
                           const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
 {
     struct shape_words words, other;
-    shape[0] = codes->shape[0];
-    shape[1] = codes->shape[1] * (c->format->kind == SOURCE_E2M1 ? 2 : 1);
-    if (c->format->kind == SOURCE_PACKED)
+    if (c->format->has_shape) {
         RETURN_IF_NOT_OK(fit_words(c, shape, model, hints, codes, f));
+    } else {
+        c->bits = c->format->bits;
+        shape[0] = codes->shape[0];
+        shape[1] = codes->shape[1] * (c->format->word ? quant_word_bits(c->format) : c->bits) / c->bits;
+    }
     if (!fit_scales(c, shape, hints))
         return INVALID(f, "tensor '%.150s': has shape %s, which is none of the scales of %s %s", c->scales->name,
-                       shape_describe(c->scales->ndim, c->scales->shape, &words), c->format->name,
+                       shape_describe(c->scales->ndim, c->scales->shape, &words), c->format->title,
                        shape_describe(2, shape, &other));
     RETURN_IF_NOT_OK(find_global_scale(c, model, codes, f));
     c->zero_points = beside(model, codes, "weight_zero_point");
@@ -275,12 +203,14 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
     const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
     const char *part = last_component(tensor->name);
     *codes = (struct source_codes){0};
-    for (size_t i = 0; i < sizeof formats / sizeof *formats && tensor->ndim == 2; i++) {
-        const struct source_format *row = &formats[i];
-        if ((compatible && !row->upstream) || strcmp(row->codes, part) != 0 || tensor->dtype != row->codes_dtype)
+    for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i) && tensor->ndim == 2; i++) {
+        const struct quant_format_row *row = quant_format_row(i);
+        const enum file_dtype dtype_of_codes = row->word ? row->word : row->ints ? FILE_I8 : FILE_F8_E4M3;
+        if (!row->title || (compatible && !row->upstream) || strcmp(row->codes, part) != 0 ||
+            tensor->dtype != dtype_of_codes)
             continue;
         codes->scales = beside(model, tensor, row->scale);
-        if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->scale_dtypes))
+        if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->read_scales))
             continue;
         codes->format = row;
         return describe_codes(codes, shape, dtype, model, hints, tensor, f);
@@ -333,7 +263,7 @@ void source_hints_read(struct source_hints *hints, const struct model *model)
             hints->dtype = names[i].dtype;
 }
 
-/* Values of quant_algo of ModelOpt whose weights are in the table above. */
+/* Values of quant_algo of ModelOpt whose weights are in the table of formats. */
 static const char algorithms[] = "FP8 FP8_PER_CHANNEL_PER_TOKEN FP8_PB_WO NVFP4 W4A16_NVFP4 W4A8_NVFP4_FP8 MXFP4 "
                                  "W4A8_MXFP4_FP8 MXFP8 MIXED_PRECISION";
 
@@ -344,17 +274,14 @@ static const struct {
                {"fbgemm_fp8", NULL},         {"mxfp4", NULL},
                {"modelopt", algorithms},     {"modelopt_fp4", algorithms}};
 
-/* Formats of compressed-tensors whose weights are in the table above. */
-static const char known_formats[] = "dense mixed-precision int-quantized float-quantized naive-quantized "
-                                    "pack-quantized nvfp4-pack-quantized mxfp4-pack-quantized mxfp8-quantized";
-
 static int check_format(const char *where, const json_object *object, struct fail *f)
 {
     const json_object *format = json_get(object, "format");
-    if (!json_is_string(format) || is_one_of(json_text(format), known_formats))
+    struct quant_format_words words;
+    if (!json_is_string(format) || quant_format_is_joint(json_text(format)) || quant_format_find(json_text(format)))
         return QOBS_OK;
     return INVALID(f, "%s: the format '%.60s' cannot be quantized again; known are %s", where, json_text(format),
-                   known_formats);
+                   quant_formats_describe(NULL, &words));
 }
 
 /* Sparse weights, and weights that a transform has rotated, are more than codes and scales. */

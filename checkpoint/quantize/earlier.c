@@ -235,11 +235,11 @@ int earlier_merge(struct quantize_run *run, struct fail *f)
     bool kept = false, dequantized = false, described = false;
     for (size_t i = 0; i < run->weights.count; i++) {
         struct weight *w = &run->weights.items[i];
-        const struct source_format *format = w->source_codes.format;
+        const struct quant_format_row *format = w->source_codes.format;
         if (!format)
             continue;
         const bool keep =
-            compatible ? w->reason != WEIGHT_TAKEN : w->reason == WEIGHT_NOT_TARGETED && config && format->keeps;
+            compatible ? w->reason != WEIGHT_TAKEN : w->reason == WEIGHT_NOT_TARGETED && config && format->name;
         if (keep)
             weight_keep_codes(w);
         if (keep && !compatible)

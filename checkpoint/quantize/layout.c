@@ -18,14 +18,12 @@ struct group_storage group_storage(const struct quant_group *group, enum layout_
     const struct quant_format_row *row = quant_format_row(group->format);
     const enum file_dtype element = quant_code_dtype(w);
     const bool by_row = w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL;
-    const bool packed_zero_points = contents == CONTENTS_MODEL && !w->symmetric && row->word_bits == 32 && by_row;
+    const bool packed_zero_points = contents == CONTENTS_MODEL && !w->symmetric && row->packs_zero_points && by_row;
     return (struct group_storage){.format = row,
-                                  .codes_dtype = row->word_bits == 32  ? FILE_I32
-                                                 : row->word_bits == 8 ? FILE_U8
-                                                                       : element,
+                                  .codes_dtype = row->word ? row->word : element,
                                   .packed_zero_points = packed_zero_points,
                                   .zero_point_dtype = w->symmetric         ? FILE_NONE
-                                                      : packed_zero_points ? FILE_I32
+                                                      : packed_zero_points ? row->word
                                                                            : element};
 }
 
@@ -117,9 +115,12 @@ static int check_shape(const struct builder *b, const struct weight *w, struct f
         return INVALID(f, "tensor '%.100s': %" PRId64 " columns, groups of %" PRId64 ": %s--ignore '%.*s'", w->name,
                        w->shape[1], a->group_size, setting, w->module > 100 ? 100 : (int)w->module, w->name);
     }
-    if (quant_format_row(group->format)->word_bits == 8 && w->shape[1] * a->num_bits % 8 != 0)
-        return INVALID(f, "tensor '%.200s': has %" PRId64 " columns; an even number is needed. --ignore leaves it out",
-                       w->name, w->shape[1]);
+    const struct quant_format_row *row = quant_format_row(group->format);
+    if (row->word && !row->has_shape && w->shape[1] * a->num_bits % quant_word_bits(row) != 0)
+        return INVALID(f,
+                       "tensor '%.200s': has %" PRId64 " columns of %d bits, which do not fill words of %d bits. "
+                       "--ignore leaves it out",
+                       w->name, w->shape[1], a->num_bits, quant_word_bits(row));
     return QOBS_OK;
 }
 
@@ -133,22 +134,23 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     static const int64_t one[1] = {1}, two[1] = {2};
     int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
     RETURN_IF_NOT_OK(check_shape(b, w, f));
-    if (s.format->word_bits > 0)
-        codes[1] = (codes[1] * a->num_bits + s.format->word_bits - 1) / s.format->word_bits;
+    const int word_bits = quant_word_bits(s.format);
+    if (word_bits > 0)
+        codes[1] = (codes[1] * a->num_bits + word_bits - 1) / word_bits;
     const int ndim = scale_shape(a, w->shape, scale);
     if (b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.format->codes, s.codes_dtype, 2, codes, shard, f));
     const enum file_dtype scale_dtype = s.format->scale_dtype ? s.format->scale_dtype : w->dtype;
-    RETURN_IF_NOT_OK(add(b, index, PART_SCALE, "weight_scale", scale_dtype, ndim, scale, shard, f));
+    RETURN_IF_NOT_OK(add(b, index, PART_SCALE, s.format->scale, scale_dtype, ndim, scale, shard, f));
     if (s.packed_zero_points)
-        scale[0] = (scale[0] * a->num_bits + 31) / 32;
+        scale[0] = (scale[0] * a->num_bits + word_bits - 1) / word_bits;
     if (s.zero_point_dtype)
         RETURN_IF_NOT_OK(
             add(b, index, PART_ZERO_POINT, "weight_zero_point", s.zero_point_dtype, ndim, scale, shard, f));
     if (s.format->has_shape && b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", FILE_I64, 1, two, shard, f));
-    if (a->strategy == QUANT_TENSOR_GROUP)
-        RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, "weight_global_scale", FILE_F32, 1, one, shard, f));
+    if (s.format->global_scale)
+        RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, s.format->global_scale, FILE_F32, 1, one, shard, f));
     return QOBS_OK;
 }
 

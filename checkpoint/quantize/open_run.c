@@ -35,7 +35,7 @@ static int apply_setting(struct quant_group *group, const char *setting, struct 
 {
     static const char format[] = "format=";
     const int result = strncmp(setting, format, sizeof format - 1) == 0
-                           ? quant_format_find(setting + sizeof format - 1, &group->format, "--set", f)
+                           ? quant_config_set_format(&group->format, setting + sizeof format - 1, "--set", f)
                            : quant_args_assign(&group->weights, setting, f);
     return result == 0 ? QOBS_OK : failure_status(f);
 }

@@ -73,12 +73,12 @@ static void add_dequantized(json_object *report, const struct quantize_run *run)
 {
     json_object *formats = NULL;
     for (size_t i = 0; i < run->weights.count; i++) {
-        const struct source_format *format = run->weights.items[i].source_codes.format;
+        const struct quant_format_row *format = run->weights.items[i].source_codes.format;
         if (!format)
             continue;
         formats = formats ? formats : json_put_object(report, "dequantized");
-        const json_object *count = json_get(formats, format->name);
-        json_put_count(formats, format->name, 1 + (count ? (uint64_t)json_object_get_int64(count) : 0));
+        const json_object *count = json_get(formats, format->title);
+        json_put_count(formats, format->title, 1 + (count ? (uint64_t)json_object_get_int64(count) : 0));
     }
 }
 

@@ -337,7 +337,7 @@ static int write_codes(struct quantize_run *run, const struct rows *r, struct ro
     const struct quant_args *a = &job->plan->group->weights;
     const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
     const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
-    const int word_bits = job->plan->storage.format->word_bits;
+    const int word_bits = quant_word_bits(job->plan->storage.format);
     const bool pack = word_bits > 0; /* qobs_quantize packs pairs of codes itself */
     const bool in_one_pass = pack && 2 * a->num_bits == 8 && job->weight->shape[1] % 8 == 0;
     const size_t count = (size_t)(s->count * job->weight->shape[1]), size_of_codes = in_one_pass ? count / 2 : count;
@@ -413,9 +413,9 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
     if (!stored)
         return NO_MEMORY(f, "qparams");
     if (storage->packed_zero_points) {
-        const int bits = job->plan->group->weights.num_bits;
+        const int bits = job->plan->group->weights.num_bits, word_bits = quant_word_bits(storage->format);
         const int64_t columns = q->count / s->count;
-        const size_t size = (size_t)((s->count * bits + 31) / 32 * columns * 4);
+        const size_t size = (size_t)((s->count * bits + word_bits - 1) / word_bits * columns * (word_bits / 8));
         void *packed = workspace_reserve(work, WORK_PACKED, size);
         if (!packed)
             return NO_MEMORY(f, "qparams");
@@ -423,7 +423,7 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
                                      .bits = bits,
                                      .rows = s->count,
                                      .columns = columns,
-                                     .word_bits = 32,
+                                     .word_bits = word_bits,
                                      .offset = 1 << (bits - 1),
                                      .codes = q->zero_point,
                                      .codes_size = (size_t)q->count,
@@ -432,7 +432,7 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
         qobs_error error = {0};
         if (qobs_pack(&pack, &error) != QOBS_OK)
             return weight_failure(job, &error, f);
-        const uint64_t offset = (uint64_t)(s->first * bits / 32 * columns * 4);
+        const uint64_t offset = (uint64_t)(s->first * bits / word_bits * columns * (word_bits / 8));
         RETURN_IF_NOT_OK(run_put(run, job, PART_ZERO_POINT, offset, packed, size, f));
     } else if (q->has_zero_point) {
         const size_t size =

@@ -1,42 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* See compressed_tensors/compressors in 0.19. */
+/* See compressed_tensors/compressors in 0.19, hf_quant_config.json of ModelOpt 0.39, transformers' quant_method fp8 and
+ * DeepSeek's files. */
 #include "schemes/formats.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#define POWERS_OF_TWO (IN_FILE(U8) | IN_FILE(F8_E8M0))
+#define E2M1 .floats = true, .bits = 4, .grid = "fp4_e2m1"
+#define E4M3 .floats = true, .bits = 8, .grid = "fp8_e4m3"
+#define MX .group_size = 32, .strategy = QUANT_GROUP, .scale_dtype = FILE_U8, .read_scales = POWERS_OF_TWO
+#define NV                                                                                                             \
+    .group_size = 16, .strategy = QUANT_TENSOR_GROUP, .scale_dtype = FILE_F8_E4M3, .read_scales = IN_FILE(F8_E4M3)
+
 static const struct quant_format_row rows[] = {
     [QUANT_MXFP4_PACK] = {.name = "mxfp4-pack-quantized",
-                          .floats = true,
-                          .bits = E2M1_BITS,
-                          .group_size = 32,
-                          .strategy = QUANT_GROUP,
-                          .scale_dtype = FILE_U8,
+                          .title = "MXFP4",
+                          E2M1,
+                          MX,
                           .codes = "weight_packed",
-                          .word_bits = 8},
+                          .word = FILE_U8,
+                          .scale = "weight_scale"},
     [QUANT_MXFP8] = {.name = "mxfp8-quantized",
-                     .floats = true,
-                     .bits = E4M3_BITS,
-                     .group_size = 32,
-                     .strategy = QUANT_GROUP,
-                     .scale_dtype = FILE_U8,
+                     .title = "MXFP8",
+                     E4M3,
+                     MX,
                      .by_scale_dtype = true,
-                     .codes = "weight"},
+                     .codes = "weight",
+                     .scale = "weight_scale"},
     [QUANT_NVFP4_PACK] = {.name = "nvfp4-pack-quantized",
-                          .floats = true,
-                          .bits = E2M1_BITS,
-                          .group_size = 16,
-                          .strategy = QUANT_TENSOR_GROUP,
-                          .scale_dtype = FILE_F8_E4M3,
+                          .title = "NVFP4",
+                          E2M1,
+                          NV,
                           .codes = "weight_packed",
-                          .word_bits = 8},
-    [QUANT_INT_QUANTIZED] = {.name = "int-quantized", .ints = true, .bits = 8, .codes = "weight"},
-    [QUANT_PACK] =
-        {.name = "pack-quantized", .ints = true, .codes = "weight_packed", .word_bits = 32, .has_shape = true},
-    [QUANT_FLOAT_QUANTIZED] = {.name = "float-quantized", .floats = true, .bits = E4M3_BITS, .codes = "weight"},
-    [QUANT_NAIVE] = {.name = "naive-quantized", .ints = true, .floats = true, .bits = E4M3_BITS, .codes = "weight"},
+                          .word = FILE_U8,
+                          .scale = "weight_scale",
+                          .global_scale = "weight_global_scale",
+                          .global_divides = true},
+    [QUANT_INT_QUANTIZED] = {.name = "int-quantized",
+                             .title = "INT8",
+                             .ints = true,
+                             .bits = 8,
+                             .codes = "weight",
+                             .scale = "weight_scale",
+                             .read_scales = HALVES_AND_FLOATS,
+                             .read_zero_points = IN_FILE(I8)},
+    [QUANT_PACK] = {.name = "pack-quantized",
+                    .title = "packed integers",
+                    .ints = true,
+                    .codes = "weight_packed",
+                    .word = FILE_I32,
+                    .has_shape = true,
+                    .packs_zero_points = true,
+                    .scale = "weight_scale",
+                    .read_scales = HALVES_AND_FLOATS,
+                    .read_zero_points = IN_FILE(I32) | IN_FILE(I8)},
+    [QUANT_FLOAT_QUANTIZED] = {.name = "float-quantized",
+                               .title = "FP8",
+                               E4M3,
+                               .codes = "weight",
+                               .scale = "weight_scale",
+                               .read_scales = HALVES_AND_FLOATS,
+                               .read_zero_points = IN_FILE(F8_E4M3)},
+    [QUANT_NAIVE] = {.name = "naive-quantized", .ints = true, E4M3, .codes = "weight", .scale = "weight_scale"},
+    [QUANT_BLOCK_FP8] = {.title = "block FP8",
+                         E4M3,
+                         .codes = "weight",
+                         .scale = "weight_scale_inv",
+                         .read_scales = IN_FILE(F32) | IN_FILE(BF16) | IN_FILE(F8_E8M0),
+                         .upstream = true},
+    [QUANT_MODELOPT_NVFP4] = {.title = "NVFP4 of ModelOpt",
+                              E2M1,
+                              NV,
+                              .codes = "weight",
+                              .word = FILE_U8,
+                              .scale = "weight_scale",
+                              .global_scale = "weight_scale_2"},
+    [QUANT_MODELOPT_MXFP4] =
+        {.title = "MXFP4 of ModelOpt", E2M1, MX, .codes = "weight", .word = FILE_U8, .scale = "weight_scale"},
+    [QUANT_MXFP4_BLOCKS] =
+        {.title = "MXFP4 of gpt-oss", E2M1, MX, .codes = "_blocks", .word = FILE_U8, .scale = "_scales"},
 };
 
 enum { FORMATS = sizeof rows / sizeof *rows };
@@ -52,36 +97,103 @@ const char *quant_format_name(enum quant_format format)
     return row ? row->name : NULL;
 }
 
-int quant_format_find(const char *name, enum quant_format *format, const char *where, struct fail *f)
+enum quant_format quant_format_find(const char *name)
 {
-    char known[256] = "";
-    for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++) {
-        const size_t length = strlen(known);
-        if (strcmp(rows[i].name, name) == 0) {
-            *format = (enum quant_format)i;
-            return 0;
-        }
-        snprintf(known + length, sizeof known - length, "%s%s", length > 0 ? ", " : "", rows[i].name);
-    }
-    return fail(f, "%s: format is '%.80s'; known are %s", where, name, known);
+    int i = FORMATS - 1;
+    while (i > QUANT_FORMAT_NONE && (!rows[i].name || strcmp(rows[i].name, name) != 0))
+        i--;
+    return (enum quant_format)i;
 }
+
+bool quant_format_is_joint(const char *name)
+{
+    return strcmp(name, QUANT_FORMAT_OF_SEVERAL) == 0 || strcmp(name, QUANT_FORMAT_OF_NONE) == 0;
+}
+
+const char *quant_formats_describe(const struct quant_args *weights, struct quant_format_words *words)
+{
+    size_t length = 0;
+    for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
+        if (rows[i].name && (!weights || quant_format_holds((enum quant_format)i, weights)))
+            length += (size_t)snprintf(words->text + length, sizeof words->text - length, "%s%s",
+                                       length > 0 ? ", " : "", rows[i].name);
+    return words->text;
+}
+
+/* ---- Floats ------------------------------------------------------------------------------------------------------ */
+
+static bool has_grid_of(const struct quant_format_row *row, const struct quant_args *args)
+{
+    return args->type == QUANT_FLOAT && row->name && row->floats && row->bits == args->num_bits;
+}
+
+const char *quant_grid(const struct quant_args *args)
+{
+    for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
+        if (has_grid_of(&rows[i], args))
+            return rows[i].grid;
+    return NULL;
+}
+
+/* Writes what the formats with one group size need of floats. */
+static void describe_groups(char *text, size_t size)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS && length < size; i++)
+        if (rows[i].name && rows[i].group_size > 0)
+            length += (size_t)snprintf(
+                text + length, size - length, "%s%s num_bits=%d strategy=%s group_size=%lld scale_dtype=%s",
+                length > 0 ? "; " : "", rows[i].title, rows[i].bits, quant_strategy_name(rows[i].strategy),
+                (long long)rows[i].group_size, quant_dtype_name(rows[i].scale_dtype));
+}
+
+int quant_format_check_floats(enum quant_format format, const struct quant_args *w, const char *where, struct fail *f)
+{
+    const struct quant_format_row *row = &rows[format];
+    const char *grid = quant_grid(w);
+    bool zero_points = false;
+    char needed[400];
+    describe_groups(needed, sizeof needed);
+    for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
+        zero_points |= has_grid_of(&rows[i], w) && rows[i].read_zero_points;
+    if (!grid)
+        return fail(f, "%s: weights: num_bits is %d, floats of no format. Formats are %s, and any groups of num_bits=8",
+                    where, w->num_bits, needed);
+    if (!zero_points && !w->symmetric)
+        return fail(f, "%s: weights: symmetric is false; no format stores zero points of %s", where, grid);
+    if (row->bits != w->num_bits ||
+        (w->strategy == QUANT_TENSOR_GROUP) != (row->group_size > 0 && row->strategy == QUANT_TENSOR_GROUP) ||
+        w->scale_dtype != row->scale_dtype)
+        return fail(f,
+                    "%s: weights: num_bits, strategy, group_size and scale_dtype of no format: %d, %s, %lld, %s. "
+                    "Formats are %s",
+                    where, w->num_bits, quant_strategy_name(w->strategy), (long long)w->group_size,
+                    quant_dtype_name(w->scale_dtype), needed);
+    return 0;
+}
+
+/* ---- One format -------------------------------------------------------------------------------------------------- */
+
+int quant_word_bits(const struct quant_format_row *row) { return (int)dtype_bits(row->word); }
 
 enum quant_format quant_format_infer(const struct quant_args *w, bool has_inputs)
 {
     const bool is_int = w->type == QUANT_INT;
     for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS && !is_int; i++)
-        if (rows[i].group_size > 0 && w->group_size == rows[i].group_size && w->num_bits == rows[i].bits &&
-            (!rows[i].by_scale_dtype || w->scale_dtype == rows[i].scale_dtype))
+        if (rows[i].name && rows[i].group_size > 0 && w->group_size == rows[i].group_size &&
+            w->num_bits == rows[i].bits && (!rows[i].by_scale_dtype || w->scale_dtype == rows[i].scale_dtype))
             return (enum quant_format)i;
     if (is_int)
         return has_inputs ? QUANT_INT_QUANTIZED : QUANT_PACK;
     return has_inputs ? QUANT_FLOAT_QUANTIZED : QUANT_NAIVE;
 }
 
-bool quant_format_holds(enum quant_format format, const struct quant_args *w, enum quant_format inferred)
+bool quant_format_holds(enum quant_format format, const struct quant_args *w)
 {
     const struct quant_format_row *row = &rows[format];
+    const enum quant_format inferred = quant_format_infer(w, false);
     if (row->group_size > 0 || rows[inferred].group_size > 0)
-        return format == inferred;
+        return row->name && format == inferred;
     return w->type == QUANT_INT ? row->ints : row->floats;
 }

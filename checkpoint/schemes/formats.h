@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The storage formats of compressed-tensors, a row each. Whoever stores, reads or checks codes asks the row. */
+/* How codes, scales and zero points of weights are stored: a row for each format. Whoever stores, reads or checks them
+ * asks the row, so that a new format is a new row. */
 #pragma once
 
 #include "schemes/quant_args.h"
@@ -14,35 +15,67 @@ enum quant_format {
     QUANT_INT_QUANTIZED,
     QUANT_PACK,
     QUANT_FLOAT_QUANTIZED,
-    QUANT_NAIVE
+    QUANT_NAIVE,
+    /* These are read only. */
+    QUANT_BLOCK_FP8,
+    QUANT_MODELOPT_NVFP4,
+    QUANT_MODELOPT_MXFP4,
+    QUANT_MXFP4_BLOCKS
 };
 
-enum { E2M1_BITS = 4, E4M3_BITS = 8 };
-
 struct quant_format_row {
-    const char *name;             /* in config.json */
+    const char *name;             /* in config.json of compressed-tensors; NULL: it does not have the format */
+    const char *title;            /* of weights that are read; NULL: another row has the same tensors */
     bool ints, floats;            /* the codes that it holds */
     int bits;                     /* of floats, and of the integers that vLLM takes in this format if it is no pack */
+    const char *grid;             /* number format of floats */
     int64_t group_size;           /* the only one; 0: any granularity */
     enum quant_strategy strategy; /* if there is a group size */
     enum file_dtype scale_dtype;  /* of the scheme and in the file; FILE_NONE: that of the weight */
     bool by_scale_dtype;          /* the scheme's scale_dtype tells it from a format of plain codes */
-    const char *codes;            /* name of the tensor of codes */
-    int word_bits;                /* the codes of a row share words of so many bits; 0: each is an element */
-    bool has_shape;               /* weight_shape has the shape of the weight */
+    const char *codes, *scale;    /* last components of the names of these tensors */
+    enum file_dtype word;     /* the codes of a row are a stream of bits in such words; FILE_NONE: an element each */
+    bool has_shape;           /* weight_shape has the shape of the weight; else codes fill the words */
+    bool packs_zero_points;   /* in such words along the rows, if scales have rows; else an element each */
+    const char *global_scale; /* last component of its name; NULL: there is none */
+    bool global_divides;      /* scales are divided by it; else multiplied */
+    file_dtypes read_scales;  /* dtypes of weight_scale that are read */
+    file_dtypes read_zero_points; /* of weight_zero_point; 0: there are none */
+    bool upstream;                /* llm-compressor dequantizes it, too */
 };
 
 /* Returns the row of a format; NULL for QUANT_FORMAT_NONE and after the last one. */
 const struct quant_format_row *quant_format_row(enum quant_format format);
 
-/* Returns the name in config.json, such as "pack-quantized"; NULL after the last one. */
+/* Returns the name in config.json, such as "pack-quantized"; NULL for formats without one. */
 const char *quant_format_name(enum quant_format format);
 
-/* Finds a format by its name. Fails for unknown names with the list of known ones. */
-int quant_format_find(const char *name, enum quant_format *format, const char *where, struct fail *f);
+/* Finds a format by its name in config.json; QUANT_FORMAT_NONE: it is unknown. */
+enum quant_format quant_format_find(const char *name);
+
+/* Writes the names of the formats that can hold the weights, or of all if they are NULL, to `words`, for messages. */
+struct quant_format_words {
+    char text[400];
+};
+const char *quant_formats_describe(const struct quant_args *weights, struct quant_format_words *words);
+
+/* The formats of a configuration whose groups have several, and that has no groups. */
+#define QUANT_FORMAT_OF_SEVERAL "mixed-precision"
+#define QUANT_FORMAT_OF_NONE "dense"
+bool quant_format_is_joint(const char *name);
+
+/* Fails if weights are floats that the format does not store, and says what formats do. */
+int quant_format_check_floats(enum quant_format format, const struct quant_args *weights, const char *where,
+                              struct fail *f);
+
+/* Returns the number format of codes of floats; NULL for integers, and for floats that no format holds. */
+const char *quant_grid(const struct quant_args *args);
+
+/* Returns the bits of the words of a format; 0 if each code is an element. */
+int quant_word_bits(const struct quant_format_row *row);
 
 /* Returns the format that compressed-tensors infers for weights (compressors/format.py). */
 enum quant_format quant_format_infer(const struct quant_args *weights, bool has_inputs);
 
-/* Returns true if a format can hold the codes of weights whose inferred format is `inferred`. */
-bool quant_format_holds(enum quant_format format, const struct quant_args *weights, enum quant_format inferred);
+/* Returns true if a format can hold the codes of weights. */
+bool quant_format_holds(enum quant_format format, const struct quant_args *weights);

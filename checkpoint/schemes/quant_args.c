@@ -32,6 +32,10 @@ static const char *word_name(const struct quant_word *words, int value)
     return "?";
 }
 
+const char *quant_strategy_name(enum quant_strategy strategy) { return word_name(strategies, (int)strategy); }
+
+const char *quant_dtype_name(enum file_dtype dtype) { return word_name(dtypes, (int)dtype); }
+
 /* Finds a word. A dtype may have "torch." before it. Lists the words in the message of a failure. */
 static int find_word(const struct quant_word *words, const char *text, const char *where, const char *key, int *value,
                      struct fail *f)
@@ -229,7 +233,7 @@ static bool put_block(json_object *json, const char *key, const int64_t *block)
 static bool put_dtype(json_object *json, const char *key, enum file_dtype dtype)
 {
     char text[32];
-    snprintf(text, sizeof text, "torch.%s", word_name(dtypes, (int)dtype));
+    snprintf(text, sizeof text, "torch.%s", quant_dtype_name(dtype));
     return put_text_or_null(json, key, dtype == FILE_NONE ? NULL : text);
 }
 
@@ -243,7 +247,7 @@ json_object *quant_args_json(const struct quant_args *a)
     complete &= json_put_bool(json, "symmetric", a->symmetric);
     complete &= a->group_size > 0 ? json_put_count(json, "group_size", (uint64_t)a->group_size)
                                   : json_put(json, "group_size", NULL);
-    complete &= json_put_text(json, "strategy", word_name(strategies, a->strategy));
+    complete &= json_put_text(json, "strategy", quant_strategy_name(a->strategy));
     complete &= put_block(json, "block_structure", a->block_structure);
     complete &= a->dynamic == QUANT_LOCAL ? json_put_text(json, "dynamic", "local")
                                           : json_put_bool(json, "dynamic", a->dynamic == QUANT_DYNAMIC);
@@ -344,14 +348,14 @@ int quant_args_settings(const struct quant_args *a, char *text, size_t size, str
 {
     *text = '\0';
     int result = append(text, size, "num_bits=%d type=%s symmetric=%s strategy=%s", a->num_bits,
-                        word_name(types, a->type), a->symmetric ? "true" : "false", word_name(strategies, a->strategy));
+                        word_name(types, a->type), a->symmetric ? "true" : "false", quant_strategy_name(a->strategy));
     if (result == 0 && a->group_size > 0)
         result = append(text, size, " group_size=%lld", (long long)a->group_size);
     if (result == 0 && a->block_structure[0] > 0)
         result = append(text, size, " block_structure=[%lld,%lld]", (long long)a->block_structure[0],
                         (long long)a->block_structure[1]);
     if (result == 0 && a->scale_dtype != FILE_NONE)
-        result = append(text, size, " scale_dtype=%s", word_name(dtypes, a->scale_dtype));
+        result = append(text, size, " scale_dtype=%s", quant_dtype_name(a->scale_dtype));
     json_each(item, a->observer_kwargs)
     {
         char *value = json_print(item.value, JSON_LINE);

@@ -52,6 +52,10 @@ json_object *quant_args_json(const struct quant_args *args);
 /* Returns the dtype of codes and zero points that are an element each. */
 enum file_dtype quant_code_dtype(const struct quant_args *args);
 
+/* Returns the word of JSON, such as "tensor_group" and "float8_e4m3fn"; "null" for FILE_NONE. */
+const char *quant_strategy_name(enum quant_strategy strategy);
+const char *quant_dtype_name(enum file_dtype dtype);
+
 /* Copies deeply. Returns -1 if there is no memory. */
 int quant_args_copy(struct quant_args *to, const struct quant_args *from, struct fail *f);
 void quant_args_free(struct quant_args *args);

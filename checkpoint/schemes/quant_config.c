@@ -132,6 +132,14 @@ static int read_args(struct quant_args *args, bool *has, const json_object *json
     return quant_args_read(args, json, path, f);
 }
 
+int quant_config_set_format(enum quant_format *format, const char *name, const char *where, struct fail *f)
+{
+    struct quant_format_words words;
+    *format = quant_format_find(name);
+    return *format ? 0
+                   : fail(f, "%s: format is '%.80s'; known are %s", where, name, quant_formats_describe(NULL, &words));
+}
+
 /* Reads the member "format" of a group or a configuration. A configuration may have "mixed-precision" and "dense",
  * which say nothing about a group. */
 static int read_format(enum quant_format *format, const json_object *json, bool joint, const char *where,
@@ -143,9 +151,9 @@ static int read_format(enum quant_format *format, const json_object *json, bool 
         return 0;
     if (!json_is_string(item))
         return fail(f, "%s: format is %s; a string is needed", where, json_describe(item, &words));
-    if (joint && (strcmp(json_text(item), "mixed-precision") == 0 || strcmp(json_text(item), "dense") == 0))
+    if (joint && quant_format_is_joint(json_text(item)))
         return 0;
-    return quant_format_find(json_text(item), format, where, f);
+    return quant_config_set_format(format, json_text(item), where, f);
 }
 
 /* Reads one entry of config_groups: a scheme, or a list of targets under the name of a preset. */
@@ -242,20 +250,15 @@ static int finish_format(struct quant_group *g, enum quant_format of_config, qob
 {
     const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
     const enum quant_format inferred = quant_format_infer(&g->weights, g->has_inputs);
-    char allowed[256] = "";
+    struct quant_format_words words;
     if (g->format == QUANT_FORMAT_NONE && !compatible)
         g->format = of_config;
     if (g->format == QUANT_FORMAT_NONE)
         g->format = compatible ? inferred : loaded_format(g);
-    if (quant_format_holds(g->format, &g->weights, inferred))
+    if (quant_format_holds(g->format, &g->weights))
         return 0;
-    for (int i = QUANT_FORMAT_NONE + 1; quant_format_name(i); i++) {
-        const size_t length = strlen(allowed);
-        if (quant_format_holds(i, &g->weights, inferred))
-            snprintf(allowed + length, sizeof allowed - length, "%s%s", length > 0 ? ", " : "", quant_format_name(i));
-    }
     return fail(f, "%s: format is %s, which does not hold this scheme; allowed are %s", g->name,
-                quant_format_name(g->format), allowed);
+                quant_format_name(g->format), quant_formats_describe(&g->weights, &words));
 }
 
 /* ---- Completion -------------------------------------------------------------------------------------------------- */
@@ -287,21 +290,11 @@ static int check_weights(const struct quant_group *g, struct fail *f)
                     g->name);
     if (w->type == QUANT_INT && (w->num_bits < 2 || w->num_bits > 8))
         return fail(f, "%s: weights: num_bits is %d; integers of 2 to 8 bits are allowed", g->name, w->num_bits);
-    if (w->type == QUANT_FLOAT && w->num_bits != E2M1_BITS && w->num_bits != E4M3_BITS)
-        return fail(f, "%s: weights: num_bits is %d; floats of 4 and 8 bits are allowed", g->name, w->num_bits);
-    const struct quant_format_row *row = quant_format_row(g->format);
-    const bool e2m1 = w->type == QUANT_FLOAT && w->num_bits == E2M1_BITS;
-    if (e2m1 && !w->symmetric)
-        return fail(f, "%s: weights: symmetric is false; no format stores zero points of e2m1", g->name);
-    if (e2m1 && row->group_size == 0)
-        return fail(f, "%s: weights: group_size is %lld; e2m1 has groups of 16 (NVFP4) or 32 (MXFP4)", g->name,
-                    (long long)w->group_size);
-    const bool of_row = row->group_size > 0 && row->strategy == QUANT_TENSOR_GROUP;
-    if ((w->strategy == QUANT_TENSOR_GROUP) != of_row || w->scale_dtype != row->scale_dtype)
-        return fail(f,
-                    "%s: weights: strategy, group_size and scale_dtype are of no format; NVFP4 has tensor_group, 16, "
-                    "float8_e4m3fn, MX has group, 32, uint8",
-                    g->name);
+    if (w->type == QUANT_FLOAT)
+        return quant_format_check_floats(g->format, w, g->name, f);
+    if (w->strategy == QUANT_TENSOR_GROUP || w->scale_dtype != FILE_NONE)
+        return fail(f, "%s: weights: strategy and scale_dtype are %s and %s; integers have neither", g->name,
+                    quant_strategy_name(w->strategy), quant_dtype_name(w->scale_dtype));
     return 0;
 }
 

@@ -42,6 +42,9 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
 /* Empties the ignore list. */
 void quant_config_clear_ignore(struct quant_config *config);
 
+/* Sets a format by its name in config.json. Fails for unknown names with the list of known ones. */
+int quant_config_set_format(enum quant_format *format, const char *name, const char *where, struct fail *f);
+
 /* Adds an entry to the ignore list. */
 int quant_config_add_ignore(struct quant_config *config, const char *entry, struct fail *f);
 

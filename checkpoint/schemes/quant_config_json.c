@@ -66,10 +66,10 @@ static const char *joint_format(const json_object *groups)
     {
         const char *other = json_text(json_get(group.value, "format"));
         if (format && other && strcmp(format, other) != 0)
-            return "mixed-precision";
+            return QUANT_FORMAT_OF_SEVERAL;
         format = other ? other : format;
     }
-    return format ? format : "dense";
+    return format ? format : QUANT_FORMAT_OF_NONE;
 }
 
 /* Adds the groups under free names, those of an earlier configuration first. */
