@@ -147,7 +147,11 @@ static int list_named(const char *kind, const char *name)
     } else if (strcmp(kind, "schemes") == 0)
         for (size_t i = 0; quant_scheme_name(i, NULL); i++)
             puts(quant_scheme_name(i, NULL));
-    else if (strcmp(kind, "options") == 0 && name) {
+    else if (strcmp(kind, "formats") == 0) {
+        for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i); i++)
+            if (quant_format_name(i))
+                puts(quant_format_name(i));
+    } else if (strcmp(kind, "options") == 0 && name) {
         for (size_t i = 0; command_at(i); i++)
             if (strcmp(command_at(i)->name, name) == 0)
                 list_options(command_at(i));
@@ -158,8 +162,8 @@ static int list_named(const char *kind, const char *name)
             list_keys(qobs_preset_name(i));
     else
         return print_error(EXIT_USAGE,
-                           "--list: is '%s', allowed are commands, options COMMAND, schemes, presets, isas, settings, "
-                           "values PRESET SETTING",
+                           "--list: is '%s', allowed are commands, options COMMAND, schemes, formats, presets, isas, "
+                           "settings, values PRESET SETTING",
                            kind);
     return EXIT_OK;
 }
