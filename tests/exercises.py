@@ -25,9 +25,10 @@ PATCHES = os.path.join(ROOT, "tests", "exercises")
 TESTS = {
     "instruction-set": ["kernels portable", "functions", "minmax_layouts", "saved_states"],
     "number-format": ["format", "fake_quantize", "saved_states"],
+    "packed-format": ["formats", "saved_states"],
     "observer": ["exchange", "memory", "observer", "state", "tensors", "untrusted", "preset pages", "saved_states"],
 }
-OPTIONS = ["-Dtests=enabled", "-Dprogram=disabled", "-Dbench=disabled", "-Dreference=disabled", "-Ddefault_library=static", "--werror"]
+OPTIONS = ["-Dtests=enabled", "-Dprogram=enabled", "-Dbench=disabled", "-Dreference=disabled", "-Ddefault_library=static", "--werror"]
 
 
 class Failure(Exception):
@@ -92,8 +93,9 @@ def build_and_test(tree, build, names):
     missing = [name for name in names if name not in tests]
     if missing:
         raise Failure(f"the build has no tests {', '.join(missing)}")
-    targets = {os.path.relpath(tests[name]["cmd"][0], build) for name in names}
-    run("ninja", "-C", build, *sorted(targets))
+    outputs = {t["id"]: t["filename"] for t in json.loads(run("meson", "introspect", "--targets", build))}
+    files_of_tests = {path for name in names for depend in tests[name]["depends"] for path in outputs[depend]}
+    run("ninja", "-C", build, *sorted(os.path.relpath(path, build) for path in files_of_tests))
     for name in names:
         run("meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", "-t", "3", name)
     return len(names)
