@@ -91,42 +91,6 @@ DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
     return _mm512_maskz_permutex2var_ps(there, t.low, _mm512_srli_epi32(bits, 23), t.high);
 }
 
-/* Entry k % 32 of low and high for the bits k of every lane of `at`. */
-#define F32X16_PERMUTES
-static inline f32x16 f32x16_permute_2(f32x16 low, f32x16 at, f32x16 high)
-{
-    return _mm512_permutex2var_ps(low, _mm512_castps_si512(at), high);
-}
-
-/* sum + e^2 * (value[k] + slope[k] * e) for e = max(|a|, min), min being positive; k is the lower five bits of e
- * from bit 22 on: the exponent and one bit of the mantissa. */
-struct f32x16_chords {
-    f32x16 value[2], slope[2], min;
-};
-static inline struct f32x16_chords f32x16_chords(const float value[32], const float slope[32], float min)
-{
-    return (struct f32x16_chords){{_mm512_loadu_ps(value), _mm512_loadu_ps(value + 16)},
-                                  {_mm512_loadu_ps(slope), _mm512_loadu_ps(slope + 16)},
-                                  f32x16_splat(min)};
-}
-static inline f32x16 f32x16_add_chords(const struct f32x16_chords *t, f32x16 a, f32x16 sum)
-{
-    const f32x16 e = _mm512_max_ps(_mm512_abs_ps(a), t->min);
-    const __m512i at = _mm512_srli_epi32(_mm512_castps_si512(e), 22);
-    const f32x16 value = _mm512_permutex2var_ps(t->value[0], at, t->value[1]);
-    const f32x16 slope = _mm512_permutex2var_ps(t->slope[0], at, t->slope[1]);
-    return _mm512_fmadd_ps(_mm512_mul_ps(e, e), _mm512_fmadd_ps(slope, e, value), sum);
-}
-
-/* The bits of |a| rounded to BF16, as half_bits of search_native.inl.h has them. */
-static inline void f32x16_store_bf16_magnitudes(uint16_t *p, f32x16 a)
-{
-    const __m512i bits = _mm512_castps_si512(_mm512_abs_ps(a));
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
-}
-
 #ifdef QOBS_SLEEF
 DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent)
 {

@@ -13,8 +13,6 @@
 
 #include "templates/search_native.inl.h"
 
-#include "templates/search_native_bound.inl.h"
-
 #include "templates/search_row_sums.inl.h"
 
 #include "templates/search_shrink.inl.h"

@@ -143,7 +143,7 @@ static void search_by_amax(struct grid_run *s)
     qobs_split_run(s->runtime, &split, store_ranges_of_part, s);
 }
 
-/* Searches qparams again whose best step is not before the stop. */
+/* A qparam may have improved at the stop or after it. Its best step before the stop is searched for again. */
 static void search_part_again(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct grid_run *s = argument;
@@ -310,7 +310,6 @@ static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
     s->find = g->find_ranges && s->tiles.axis >= 0 && !g->each_global_scale;
     const size_t row = ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     s->q.row = most > QOBS_SEARCH_FEW || s->q.native.active ? 0 : row;
-    s->q.bounded = s->blocks == 1 && !s->q.weighted && qobs_native_has_bounds(&s->q.native);
     if (may_be_by_amax(s, g))
         s->q.capacity = qobs_native_rows_capacity(&s->q.native, &s->q.quantizer, qobs_shrink_candidates(g->params),
                                                   (float)(1 - (g->params->steps - 1) / g->params->grid));
@@ -361,25 +360,9 @@ static unsigned char *allocate(struct grid_run *s, size_t *bytes, qobs_error *er
     return memory;
 }
 
-static void forget_improvements(struct grid_run *s)
-{
-    memset(s->improved, 0, (size_t)s->split.parts * s->words * sizeof *s->improved);
-}
-
-/* With bounds it is known of some steps only that a qparam improved there, but the last one is among them. If upstream
- * seems to stop before it, the others have to be known. */
-static void search_without_bounds(struct grid_run *s)
-{
-    forget_improvements(s);
-    s->q.bounded = s->find = false;
-    s->q.stop = s->params->steps;
-    qobs_split_run(s->runtime, &s->split, search_part, s);
-    s->q.stop = stop_of(s);
-}
-
 static void run(struct grid_run *s)
 {
-    forget_improvements(s);
+    memset(s->improved, 0, (size_t)s->split.parts * s->words * sizeof *s->improved);
     s->q.stop = s->params->steps;
     if (s->blocks > 1) {
         qobs_split_run(s->runtime, &s->split, sum_blocks_of_part, s);
@@ -390,8 +373,6 @@ static void run(struct grid_run *s)
         qobs_split_run(s->runtime, &s->split, search_part, s);
     }
     s->q.stop = stop_of(s);
-    if (s->q.bounded && improved_after_stop(s))
-        search_without_bounds(s);
     if (!improved_after_stop(s))
         return;
     struct split again = s->split;

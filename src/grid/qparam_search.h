@@ -21,7 +21,6 @@ struct qparam_search {
     struct native_search native;
     bool shifted;                 /* zero points may be other than 0 */
     bool weighted;                /* kernels need weights */
-    bool bounded;                 /* candidates whose bound is above the best error get no sum */
     struct row_capacity capacity; /* for tables of qparams with the same amax; without memory */
     size_t row; /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: too many for a batch */
     unsigned char *min, *max;           /* ranges to search */
@@ -30,13 +29,6 @@ struct qparam_search {
     int32_t *best_step;
     double *error, *error_before; /* may be NULL */
     int32_t stop;                 /* only steps below it count */
-};
-
-/* Rules of bounds by the upper bits of the scale. */
-enum { RULE_ENTRIES = 16, RULE_SHIFT = 20 };
-struct rule_entry {
-    uint32_t key; /* 0: none */
-    struct native_bound rule;
 };
 
 /* Private to a thread. */
@@ -49,7 +41,6 @@ struct qparam_workspace {
     struct prefetch_ahead prefetch; /* memory to prefetch during the search */
     struct range_batch ranges;
     struct shrunk shrunk;
-    struct rule_entry rules[RULE_ENTRIES];
 };
 
 /* Bytes of a workspace's arrays, at any address, and their places in it. */

@@ -30,6 +30,3 @@ void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, 
 /* Sums of n candidates from `from` on in upstream's arithmetic, after qobs_load_block. */
 void qobs_sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e,
                          size_t from, size_t n);
-
-/* The sums that are needed to choose, in upstream's arithmetic; others are infinite. */
-void qobs_sum_bounded(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e);

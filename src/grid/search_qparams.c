@@ -32,8 +32,6 @@ void qobs_qparam_workspace_place(const struct qparam_search *s, unsigned char *m
     qobs_shrunk_place(&s->shrink, behind, &w->shrunk);
     w->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
     w->prefetch = (struct prefetch_ahead){NULL, NULL};
-    for (int i = 0; i < RULE_ENTRIES; i++)
-        w->rules[i].key = 0;
 }
 
 static void load_range(const struct qparam_search *s, size_t qparam, double *min, double *max)
@@ -80,18 +78,15 @@ static void choose(struct qparam_search *s, size_t qparam, double *total, double
 {
     double best = s->native.active ? s->native.largest : (double)FLT_MAX / unit;
     for (size_t c = 0; c < s->shrink.candidates && s->native.active; c++)
-        total[c] = isinf(total[c]) ? total[c] : qobs_native_error(&s->native, total[c]);
+        total[c] = qobs_native_error(&s->native, total[c]);
     int32_t step = -1;
     unit = s->native.active ? 1 : unit;
     for (int32_t i = 0; i < s->stop; i++)
         if (total[i] < best) {
             best = total[i];
             step = i;
-            if (!s->bounded)
-                improved[i / 64] |= UINT64_C(1) << i % 64;
+            improved[i / 64] |= UINT64_C(1) << i % 64;
         }
-    if (s->bounded && step >= 0)
-        improved[step / 64] |= UINT64_C(1) << step % 64;
     qobs_record_step(s, qparam, step, best, total[s->shrink.before], unit);
 }
 
@@ -174,10 +169,7 @@ void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, st
         if (s->row > 0) {
             load(s, w, i, e);
         } else if (w->ranges.finite[i]) {
-            if (s->bounded)
-                qobs_sum_bounded(s, w, i, e);
-            else
-                qobs_sum_blocks(s, w, i, e, 0, e->count);
+            qobs_sum_blocks(s, w, i, e, 0, e->count);
             choose(s, first + i, w->total, qobs_search_error_unit(&s->norm, w->ranges.prescale_exp[i]), improved);
         } else {
             record_nonfinite(s, first + i);

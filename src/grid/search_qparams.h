@@ -8,7 +8,7 @@
 
 /* Searches n <= QOBS_SEARCH_LANES qparams from `first` on. `e` has the elements of the first one, afterwards those of
  * the last one. Writes best_step, range and errors, and sets a bit in `improved` for each step at which one of the
- * qparams improved. If bounded, only the last step at which a qparam improved gets a bit. */
+ * qparams improved. */
 void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e,
                          size_t first, size_t n, uint64_t *improved);
 

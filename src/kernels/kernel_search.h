@@ -110,25 +110,6 @@ struct native_norm {
               const float *x, const float *weight, size_t n, const struct search_candidates *candidates, size_t count, \
               double *sum)
 
-/* Numbers that are not above |e|^norm, for a norm from 2 to 3. Tangents: |e| * max over k of (slope[k] * |e| -
- * offset[k]). Chords: |e|^2 * (value[k] + slope[k] * |e|), k being the lower five bits of |e| from bit 22 on, for an
- * |e| of at least chord_min and below 2^16 times that; chord_surplus is a chord's number for chord_min. */
-enum { QOBS_CHORDS = 2 * QOBS_SEARCH_LANES };
-
-struct native_bound {
-    float chord_value[QOBS_CHORDS], chord_slope[QOBS_CHORDS];
-    float chord_min, chord_surplus;
-    float tangent_slope[2], tangent_offset[2];
-    float limit; /* a candidate whose errors may reach it has no bound */
-};
-
-/* bound[c]: a number that is not above sum[c] of QOBS_SEARCH_NATIVE for BF16, as far as numbers of `rule` are not above
- * powers; it may be negative. 0: there is none. It differs between instruction sets. count: a multiple of 4. Otherwise
- * arguments are those of QOBS_SEARCH_NATIVE. */
-#define QOBS_SEARCH_NATIVE_BOUND(name)                                                                                 \
-    void name(const struct quantizer *quantizer, const struct native_bound *rule, bool with_shift, const float *x,     \
-              size_t n, const struct search_candidates *candidates, size_t count, float *bound)
-
 /* row[i * stride + c]: the number that QOBS_SEARCH_NATIVE adds to sum[c] for x[i], for BF16, integers without zero
  * points and a norm with a table. `row` has n rows; other arguments are those of QOBS_SEARCH_NATIVE. */
 #define QOBS_SEARCH_NATIVE_ROWS(name)                                                                                  \
@@ -161,7 +142,6 @@ static inline uint32_t row_sums_error(size_t n)
     EACH(ONE, search_batch, QOBS_SEARCH_BATCH, with)                                                                   \
     EACH(ONE, search_improved, QOBS_SEARCH_IMPROVED, with)                                                             \
     EACH(ONE, search_native, QOBS_SEARCH_NATIVE, with)                                                                 \
-    EACH(ONE, search_native_bound, QOBS_SEARCH_NATIVE_BOUND, with)                                                     \
     EACH(ONE, search_native_rows, QOBS_SEARCH_NATIVE_ROWS, with)                                                       \
     EACH(ONE, search_row_sums, QOBS_SEARCH_ROW_SUMS, with)                                                             \
     EACH(EACH_DTYPE, search_load, QOBS_SEARCH_LOAD, with)                                                              \

@@ -69,22 +69,3 @@ void qobs_native_search_release(struct native_search *n, const struct runtime *r
 
 /* Rounds the sum of a qparam as upstream does. */
 double qobs_native_error(const struct native_search *n, double sum);
-
-/* Says whether the kernel search_native_bound has bounds for this search. */
-bool qobs_native_has_bounds(const struct native_search *n);
-
-/* The rule for candidates whose scales are about `scale`. A bound by it is not above the rounded sum, if it is above
- * QOBS_NATIVE_BOUND_MIN. */
-#define QOBS_NATIVE_BOUND_MIN 0x1p-80f
-
-/* A later candidate has to be below the best error after rounding. Its sum is at least its bound / (1 - 2^-8), since a
- * bound allows for the rounding of the sum. A sum above best * (1 - 2^-9) is rounded to the best error or more: numbers
- * of BF16 are at least 2^-8 of themselves apart. 2^-16 is for the rounding of this product. */
-static inline float qobs_native_limit_later(float best)
-{
-    const float limit = best * (float)((1 - 0x1p-8) * (1 - 0x1p-9) * (1 + 0x1p-16));
-    return limit > QOBS_NATIVE_BOUND_MIN ? limit : QOBS_NATIVE_BOUND_MIN;
-}
-
-void qobs_native_bound_rule(const struct native_search *n, const struct quantizer *quantizer, float scale,
-                            struct native_bound *rule);

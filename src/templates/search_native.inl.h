@@ -18,7 +18,7 @@
 #include "templates/inline.h"
 
 struct native_how {
-    bool bf16, integers, shifted, weighted, rounded, fine, levels, inverse, to_rows;
+    bool bf16, integers, shifted, weighted, rounded, fine, inverse, to_rows;
 };
 
 /* The results: sums to add to, one for each candidate; or, with to_rows, rows of powers (QOBS_SEARCH_NATIVE_ROWS). */
@@ -153,72 +153,10 @@ ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, 
     return native_level(how, v, c.scale, c.zero_point) - x;
 }
 
-/* ---- Levels ------------------------------------------------------------------------------------------------------ */
-
-/* Levels of integers in two vectors: entry k % 32 is that of k, for the limited range of at most 16 integers and eight
- * more on both sides, which have the levels of the limits. */
-enum { LEVELS = 2 * QOBS_SEARCH_LANES };
-#ifdef F32X16_PERMUTES
-ALWAYS_INLINE bool has_levels(struct native_how how, float quant_min, float quant_max)
-{
-    return how.integers && how.rounded && quant_max - quant_min < QOBS_SEARCH_LANES;
-}
-
-/* Says whether the quotients of all x up to `most` are near the range. */
-ALWAYS_INLINE bool are_near(struct native_candidate c, float quant_min, float most)
-{
-    const float quotient = most / c.scale;
-    return c.zero_point - quotient > quant_min - 7 && c.zero_point + quotient < quant_min + 22;
-}
-
-ALWAYS_INLINE void quantized_numbers(float quant_min, float quant_max, float *number)
-{
-    const int low = (int)quant_min, first = low - 8, last = (int)quant_max;
-    for (int half = 0; half < LEVELS; half += QOBS_SEARCH_LANES) /* gcc does not vectorize a single loop */
-        for (int j = half; j < half + QOBS_SEARCH_LANES; j++) {
-            int k = first + ((j - first) & (LEVELS - 1));
-            k = k < low ? low : k;
-            number[j] = (float)(k > last ? last : k);
-        }
-}
-
-struct native_levels {
-    f32x16 low, high;
-};
-
-ALWAYS_INLINE struct native_levels native_levels(struct native_how how, const float *number, struct native_candidate c)
-{
-    _Alignas(64) float level[LEVELS];
-    for (int j = 0; j < LEVELS; j++)
-        level[j] = native_level(how, number[j], c.scale, c.zero_point);
-    return (struct native_levels){f32x16_load(level), f32x16_load(level + QOBS_SEARCH_LANES)};
-}
-
-/* native_error of 16 elements that are near. The low bits of a float that adds 1.5 * 2^23 are those of the nearest
- * integer. */
-ALWAYS_INLINE f32x16 errors_of_levels(struct native_how how, struct native_levels levels, const float *x,
-                                      struct native_candidate c)
-{
-    _Alignas(64) float v[QOBS_SEARCH_LANES];
-    const f32x16 elements = f32x16_load(x);
-    if (how.inverse) {
-        const f32x16 spread = f32x16_mul(elements, f32x16_splat(c.split));
-        f32x16_store(v, f32x16_sub(spread, f32x16_fnma(elements, f32x16_splat(c.inverse), spread)));
-    } else {
-        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-            v[j] = round_half(how.bf16, x[j] / c.scale);
-    }
-    for (int j = 0; j < QOBS_SEARCH_LANES && how.shifted; j++)
-        v[j] = round_half(how.bf16, v[j] + c.zero_point);
-    const f32x16 at = f32x16_add(f32x16_load(v), f32x16_splat(0x1.8p23f));
-    return f32x16_sub(f32x16_permute_2(levels.low, at, levels.high), elements);
-}
-#endif
-
 /* ---- Sums and rows ----------------------------------------------------------------------------------------------- */
 
 /* gcc makes vectors of 256 bits of a loop over lanes only if it stays a loop, and shorter code for 512 bits if not. */
-#ifdef F32X16_PERMUTES
+#ifdef __AVX512F__
 #define AS_VECTORS
 #else
 #define AS_VECTORS KEEP_LOOP
@@ -239,38 +177,20 @@ ALWAYS_INLINE double fold_lanes(const double *lane)
 /* The errors of candidate `at`. */
 ALWAYS_INLINE void native_errors(struct native_how how, const struct quantizer *quantizer,
                                  const struct native_norm *norm, const float *x, const float *weight, size_t n,
-                                 const float *number, struct native_candidate c, struct native_results results,
-                                 size_t at)
+                                 struct native_candidate c, struct native_results results, size_t at)
 {
     const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
-    (void)number; /* for levels */
     const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
     double lane[QOBS_SEARCH_LANES] = {0};
     enum { CHUNK = 256 };
-#ifdef F32X16_PERMUTES
-    struct native_levels levels;
-    if (how.levels)
-        levels = native_levels(how, number, c);
-#endif
     for (size_t first = 0; first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
         uint16_t index[CHUNK];
         for (size_t i = 0; i < count; i += QOBS_SEARCH_LANES) {
             float error[QOBS_SEARCH_LANES];
-#ifdef F32X16_PERMUTES
-            if (how.levels && how.bf16) {
-                f32x16_store_bf16_magnitudes(index + i, errors_of_levels(how, levels, x + first + i, c));
-                continue;
-            }
-            if (how.levels) {
-                f32x16_store(error, errors_of_levels(how, levels, x + first + i, c));
-            } else
-#endif
-            {
-                AS_VECTORS
-                for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-                    error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
-            }
+            AS_VECTORS
+            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
             if (how.rounded) {
                 AS_VECTORS
                 for (int j = 0; j < QOBS_SEARCH_LANES; j++)
@@ -319,30 +239,14 @@ ALWAYS_INLINE void native_candidates(struct native_how how, const struct quantiz
                                      struct native_results results)
 {
     struct native_how by_inverse = how;
-    _Alignas(64) float number[LEVELS] = {0};
     const float most = largest_magnitude(x, n);
     by_inverse.inverse = true;
-#ifdef F32X16_PERMUTES
-    struct native_how by_levels = by_inverse;
-    const bool levels = has_levels(how, (float)quantizer->quant_min, (float)quantizer->quant_max);
-    by_levels.levels = true;
-    by_levels.inverse = how.bf16;
-    if (levels)
-        quantized_numbers((float)quantizer->quant_min, (float)quantizer->quant_max, number);
-#endif
     for (size_t i = 0; i < count; i++) {
         const struct native_candidate c = candidate_at(how, candidates, i);
-        const bool is_exact = inverse_is_exact(how, c.scale, most);
-#ifdef F32X16_PERMUTES
-        if (levels && is_exact == how.bf16 && are_near(c, (float)quantizer->quant_min, most)) {
-            native_errors(by_levels, quantizer, norm, x, weight, n, number, c, results, i);
-            continue;
-        }
-#endif
-        if (is_exact)
-            native_errors(by_inverse, quantizer, norm, x, weight, n, number, c, results, i);
+        if (inverse_is_exact(how, c.scale, most))
+            native_errors(by_inverse, quantizer, norm, x, weight, n, c, results, i);
         else
-            native_errors(how, quantizer, norm, x, weight, n, number, c, results, i);
+            native_errors(how, quantizer, norm, x, weight, n, c, results, i);
     }
 }
 
@@ -355,8 +259,8 @@ ALWAYS_INLINE void native_candidates(struct native_how how, const struct quantiz
             CALL(__VA_ARGS__, false);                                                                                  \
     } while (0)
 #define NATIVE_SUMS(bf16, integers, weighted, rounded, fine, shifted)                                                  \
-    native_candidates((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false, false},      \
-                      quantizer, norm, x, weight, n, candidates, count, (struct native_results){.sum = sum})
+    native_candidates((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false}, quantizer,  \
+                      norm, x, weight, n, candidates, count, (struct native_results){.sum = sum})
 #define NATIVE_ROUNDED(bf16, integers, weighted)                                                                       \
     do {                                                                                                               \
         if (norm->table)                                                                                               \
