@@ -77,6 +77,8 @@ static qobs_search_args search_, global_search_;
 static qobs_calculate_args calculate_;
 static qobs_calibrate_args calibrate_;
 static qobs_quantize_args quantize_;
+static qobs_round_args round_;
+static qobs_round_report round_report_;
 static qobs_dequantize_args dequantize_;
 static qobs_pack_args pack_, unpack_;
 static qobs_fake_quantize_args fake_;
@@ -123,6 +125,7 @@ static struct {
     const qobs_calculate_args *calculate;
     const qobs_calibrate_args *calibrate;
     const qobs_quantize_args *quantize;
+    const qobs_round_args *round;
     const qobs_dequantize_args *dequantize;
     const qobs_pack_args *pack, *unpack;
     const qobs_fake_quantize_args *fake;
@@ -247,6 +250,16 @@ static void renew_structures(void)
                                      .codes = out,
                                      .codes_size = ROWS * COLUMNS,
                                      .runtime = &runtime_};
+    RENEW(round_report_);
+    round_ = (qobs_round_args){.struct_size = sizeof round_,
+                               .config = minmax_config,
+                               .value = &tensor_,
+                               .scale = &scale_tensor,
+                               .hessian = &hessian_tensor,
+                               .codes = out,
+                               .codes_size = ROWS * COLUMNS,
+                               .report = &round_report_,
+                               .runtime = &runtime_};
     dequantize_ = (qobs_dequantize_args){.struct_size = sizeof dequantize_,
                                          .config = minmax_config,
                                          .codes = &code_tensor,
@@ -348,7 +361,7 @@ static void renew(void)
     v.layout = &layout_, v.range = &range_, v.run = &run_, v.minmax = &minmax_, v.histogram = &histogram_;
     v.search = &search_, v.global_search = &global_search_, v.calculate = &calculate_, v.fake = &fake_;
     v.calibrate = &calibrate_;
-    v.quantize = &quantize_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
+    v.quantize = &quantize_, v.round = &round_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
     v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
     v.new_quantizer = &made_quantizer, v.quantizer = quantizer_, v.quantizer_args = &quantizer_args_;

@@ -116,6 +116,7 @@ CALL(qobs_quantizer_create_in, qobs_quantizer_create_in(v.new_quantizer, v.memor
 VALUE(qobs_quantizer_destroy, (qobs_quantizer_destroy(NULL), 0))
 CALL(qobs_quantizer_layout, qobs_quantizer_layout(v.quantizer, ROWS, v.quantized_layout, e))
 CALL(qobs_quantizer_run, qobs_quantizer_run(v.quantizer, v.quantizer_run, e))
+CALL(qobs_round_codes, qobs_round_codes(v.round, e))
 CALL(qobs_dequantize, qobs_dequantize(v.dequantize, e))
 CALL(qobs_pack, qobs_pack(v.pack, e))
 CALL(qobs_unpack, qobs_unpack(v.unpack, e))
@@ -308,6 +309,12 @@ static const struct function functions[] = {
                           W("scale_size", BYTES, quantizer_run_.scale_size, "scale") PLAIN("zero_point")
                           W("zero_point_size", BYTES, quantizer_run_.zero_point_size, "zero_point")
                           PLAIN("global_scale") PLAIN("squared_error") PLAIN("energy"))
+    F(qobs_round_codes, ARGS(v.round) A("config", REQUIRED, round_.config) A("format", OPTIONAL, round_.format)
+                        A("value", TENSOR, round_.value) A("scale", TENSOR, round_.scale)
+                        A("zero_point", MAY_TENSOR, round_.zero_point) PLAIN("global_scale")
+                        A("hessian", TENSOR, round_.hessian) PLAIN("hessian_count") PLAIN("passes")
+                        A("codes", REQUIRED, round_.codes) W("codes_size", ROOM, round_.codes_size, "codes")
+                        A("report", MAY_OUT, round_.report) A("runtime", MAY_IN, round_.runtime))
     F(qobs_dequantize, ARGS(v.dequantize) A("config", REQUIRED, dequantize_.config)
                        A("format", OPTIONAL, dequantize_.format) A("codes", TENSOR, dequantize_.codes)
                        A("g_idx", MAY_TENSOR, dequantize_.g_idx) A("scale", TENSOR, dequantize_.scale)
@@ -368,6 +375,7 @@ static const struct {
     {"qobs_quantize_args", "qobs_quantize"},
     {"qobs_quantizer_args", "qobs_quantizer_create"},
     {"qobs_quantizer_run_args", "qobs_quantizer_run"},
+    {"qobs_round_args", "qobs_round_codes"},
     {"qobs_dequantize_args", "qobs_dequantize"},
     {"qobs_pack_args", "qobs_pack"},
     {"qobs_fake_quantize_args", "qobs_fake_quantize"},

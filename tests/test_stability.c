@@ -297,6 +297,8 @@ static void test_frozen_sizes(void **state)
         STRUCTURE(qobs_search_args, 128),
         STRUCTURE(qobs_calculate_args, 104),
         STRUCTURE(qobs_quantize_args, 112),
+        STRUCTURE(qobs_round_report, 56),
+        STRUCTURE(qobs_round_args, 112),
         STRUCTURE(qobs_dequantize_args, 104),
         STRUCTURE(qobs_pack_args, 72),
         STRUCTURE(qobs_fake_quantize_args, 104),

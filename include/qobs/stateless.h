@@ -200,6 +200,50 @@ typedef struct qobs_quantize_args {
  * @since 0.2.0 */
 QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 
+/** What qobs_round_codes has found. */
+typedef struct qobs_round_report {
+    size_t struct_size;   /**< sizeof(qobs_round_report) */
+    double error_before;  /**< sum of d H d^T over the rows, of the nearest codes */
+    double error;         /**< the same of the codes returned; never larger */
+    double squared_error; /**< sum of d * d of the codes returned */
+    double energy;        /**< sum of the squares of value */
+    uint64_t changed;     /**< number of codes that are not the nearest */
+    int passes;           /**< passes made; the last one may have changed nothing */
+} qobs_round_report;
+
+/** Arguments of qobs_round_codes. */
+typedef struct qobs_round_args {
+    size_t struct_size;            /**< sizeof(qobs_round_args) */
+    const qobs_config *config;     /**< as in qobs_quantize; strategy channel, group or tensor_group */
+    const qobs_format *format;     /**< as in qobs_quantize */
+    const qobs_tensor *value;      /**< F32, BF16, F16 or F64 (rounded to float); its last dimension has columns */
+    const qobs_tensor *scale;      /**< as in qobs_quantize */
+    const qobs_tensor *zero_point; /**< as in qobs_quantize */
+    const float *global_scale;     /**< as in qobs_quantize */
+    /** H = sum of x x^T over the inputs x of the weight: F32 or F64 of shape (blocks, n, n), as the result hessian_sum
+     * of qobs.local_hessian. n: all columns, or blocks of columns: they start at every multiple of n, and again with
+     * each group if n is smaller than a group. Entries beyond the columns of a short last block are not read. */
+    const qobs_tensor *hessian;
+    int64_t hessian_count;       /**< tokens, by which H is divided, as hessian_count; 0: 1 */
+    int passes;                  /**< most passes over the columns, to 100; 0: 4 */
+    void *codes;                 /**< receives one byte for each element, as of qobs_quantize */
+    size_t codes_size;           /**< bytes of codes, at least one for each element */
+    qobs_round_report *report;   /**< receives what was found; NULL: not wanted */
+    const qobs_runtime *runtime; /**< NULL: the defaults */
+} qobs_round_args;
+
+/** Rounds every element to a code such that the error of the outputs, d H d^T with d = value - quantized value, is
+ * small: coordinate descent from the codes of qobs_quantize, with given scales and zero points. Each step changes one
+ * code to the best one for the present others and lowers the error of its row. Columns go in the order of falling
+ * H_jj. It ends after a pass that changes nothing. An element whose column has H_jj = 0 keeps the nearest code, and so
+ * do NaN and infinity.
+ * H counts as its symmetric part, in float. Steps whose gain is within the rounding of float sums are left out.
+ * Fails with INVALID_ARGUMENT if H has NaN, infinity, or numbers below 0 on its diagonal.
+ * Codes have the same bits on every instruction set, for every number of threads, and however rows are divided among
+ * calls. Time: rows * n * columns multiply-adds a pass. Memory: about 256 MB at most, or 12 bytes for 128 rows.
+ * @since 0.2.0 */
+QOBS_API int qobs_round_codes(const qobs_round_args *args, qobs_error *error);
+
 /** Arguments of qobs_dequantize. */
 typedef struct qobs_dequantize_args {
     size_t struct_size;            /**< sizeof(qobs_dequantize_args) */

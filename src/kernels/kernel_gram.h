@@ -74,13 +74,44 @@ enum { QOBS_HESSIAN_SCALES = 16, QOBS_HESSIAN_SIDE = 16, QOBS_HESSIAN_FACTOR = 4
     void name(const float factor[QOBS_HESSIAN_FACTOR], const float w[QOBS_HESSIAN_SIDE],                               \
               const float scale[QOBS_HESSIAN_SCALES], float bound, float sum[QOBS_HESSIAN_SCALES])
 
+/* The numbers that codes stand for: limits, and the grid_float (number/grid.h) between them. */
+struct code_grid {
+    float quant_min, quant_max, min_normal;
+    uint32_t shifter;
+};
+
+/* Scales and zero points of a column, one for each row. */
+struct code_column {
+    const float *scale, *zero_point;
+};
+
+/* Descent over the codes of a block of columns, whose errors are weighed by H: column k after column k - 1, each row by
+ * itself. w: numbers; q: quantized numbers; d = w - (q - zero_point) * scale as float: all of `columns` columns of
+ * `rows` rows, a multiple of 16, `stride` apart. g: D H of these columns, as far apart. h: H of the block, rows
+ * h_stride apart. With an operation of double for each of these, a column with h[k][k] > 0 makes x = float(((w - d) +
+ * g[k] * (1 / h[k][k])) / scale + zero_point), limited, rounded to the grid e = float(w - (x - zero_point) * scale)
+ *   step = e - d;  rise = step * (2 * g[k] + h[k][k] * step)
+ * Where -rise > 2 * |step| * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * reach), the row takes the step:
+ *   q = x;  d = e;  change += rise;  reach += (|e| - |d|) * sqrt(h[k][k])
+ * It is 0 elsewhere and in columns without h[k][k] > 0. Then g[j] += step * h[k][j] for each later column; the
+ * caller's g stays. reach: sum of |d| * sqrt(H) of all columns of a row, at least. Returns the number of steps.
+ * g is a sum of doubles, each a float sum of at most QOBS_ROUND_COLUMNS fused products. That is the doubt: each step
+ * lowers d H d^T, whatever the rounding. */
+enum { QOBS_ROUND_COLUMNS = 128 };
+#define QOBS_ROUND_DOUBT 0x1.2p-17
+#define QOBS_HESSIAN_ROUND(name)                                                                                       \
+    size_t name(const struct code_grid *grid, const float *h, size_t h_stride, size_t columns,                         \
+                const struct code_column *column, size_t rows, size_t stride, const float *w, float *q, float *d,      \
+                const double *g, double *reach, double *change)
+
 #define QOBS_GRAM_SLOTS(EACH, with)                                                                                    \
     EACH(ONE, gram, QOBS_GRAM, with)                                                                                   \
     EACH(ONE, hessian_product, QOBS_HESSIAN_PRODUCT, with)                                                             \
     EACH(ONE, hessian_steps, QOBS_HESSIAN_STEPS, with)                                                                 \
     EACH(ONE, hessian_residual, QOBS_HESSIAN_RESIDUAL, with)                                                           \
     EACH(ONE, hessian_buckets, QOBS_HESSIAN_BUCKETS, with)                                                             \
-    EACH(ONE, hessian_nearly, QOBS_HESSIAN_NEARLY, with)
+    EACH(ONE, hessian_nearly, QOBS_HESSIAN_NEARLY, with)                                                               \
+    EACH(ONE, hessian_round, QOBS_HESSIAN_ROUND, with)
 
 QOBS_GRAM_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_GRAM(isa) QOBS_GRAM_SLOTS(QOBS_DECLARE_SLOT, isa)

@@ -29,14 +29,20 @@ int64_t qobs_gram_blocks(const struct gram *g)
     return whole * ceil_of(g->period, g->block) + ceil_of(rest, g->block);
 }
 
-struct gram_block qobs_gram_block(const struct gram *g, int64_t index)
+int64_t qobs_gram_start(const struct gram *g, int64_t index, int64_t *width)
 {
     const int64_t each = ceil_of(g->period, g->block), period = index / each * g->period;
     const int64_t left = g->columns - period, end = period + (left < g->period ? left : g->period);
     const int64_t start = period + index % each * g->block;
-    return (struct gram_block){.start = start,
-                               .width = end - start < g->block ? end - start : g->block,
-                               .sum = g->sum + index * g->block * g->block};
+    *width = end - start < g->block ? end - start : g->block;
+    return start;
+}
+
+struct gram_block qobs_gram_block(const struct gram *g, int64_t index)
+{
+    struct gram_block block = {.sum = g->sum + index * g->block * g->block};
+    block.start = qobs_gram_start(g, index, &block.width);
+    return block;
 }
 
 size_t qobs_gram_size(const struct gram *g)

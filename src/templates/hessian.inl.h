@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The search that minimises e^T H e; included by src/ISA/hessian.c with its ENTRY after f32x16.h and tuning.h of that
- * folder. But for errors of 16 scales at once it is plain C, and flags decide how wide the compiler makes the loops.
+/* The search that minimises e^T H e, and descent over codes; included by src/ISA/hessian.c with its ENTRY after
+ * f32x16.h and tuning.h of that folder. But for errors of 16 scales at once it is plain C, and flags decide how wide
+ * the compiler makes the loops.
  *
  * Accumulators: the caller's doubles, one an entry; each operation is rounded, none is fused. Errors of 16 scales at
  *   once are floats and differ between instruction sets: a product and a sum are fused where that is fast.
@@ -11,8 +12,11 @@
  * In flight: of a product a tile of HESSIAN_ROWS x HESSIAN_COLUMNS sums in registers. HESSIAN_STEPS events are applied
  *   together, so that u is loaded and stored once for that many rows of H. What the first three add to u at the
  *   elements of the later ones is added on the side, in the same order as in u itself. Of 16 scales four rows of T are
- *   in flight; the next four quotients do not depend on them.
+ *   in flight; the next four quotients do not depend on them. Of codes, the steps of ROUND_TOGETHER columns enter g of
+ *   later columns together, in their order; g of 16 rows stays in L1.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
+#include <string.h>
+
 #include "kernels/kernel_gram.h"
 #include "number/grid.h"
 #include "templates/inline.h"
@@ -43,10 +47,7 @@ ALWAYS_INLINE void add_row(double *restrict u, const double *restrict h, double 
         u[j] += d * h[j];
 }
 
-ALWAYS_INLINE hessian_vector hessian_load(const double *p)
-{
-    return *(const hessian_vector_anywhere *)(const void *)p;
-}
+ALWAYS_INLINE hessian_vector hessian_load(const double *p) { return *(const hessian_vector_anywhere *)(const void *)p; }
 
 ALWAYS_INLINE void hessian_store(double *p, hessian_vector v) { *(hessian_vector_anywhere *)(void *)p = v; }
 
@@ -194,8 +195,8 @@ QOBS_HESSIAN_BUCKETS(ENTRY(qobs_hessian_buckets))
 #endif
 
 /* Four elements from number `first` on: their errors to e, and the sum with the squares of their rows. */
-DEEP_INLINE f32x16 nearly_rows(size_t first, const float *factor, const float *w, const float *signed_scale,
-                               f32x16 *e, f32x16 sum)
+DEEP_INLINE f32x16 nearly_rows(size_t first, const float *factor, const float *w, const float *signed_scale, f32x16 *e,
+                               f32x16 sum)
 {
     const f32x16 scale = f32x16_load(signed_scale), six = f32x16_splat(6), one = f32x16_splat(1);
     const f32x16 digits = f32x16_splat(0x1p22f), zero = f32x16_splat(0);
@@ -233,4 +234,85 @@ QOBS_HESSIAN_NEARLY(ENTRY(qobs_hessian_nearly))
     if (f32x16_any_at_most(s, most))
         s = nearly_rows(12, factor + 16 + 32 + 48, w, signed_scale, e, s);
     f32x16_store(sum, s);
+}
+
+/* ---- Descent over codes, 16 rows at once ------------------------------------------------------------------------- */
+
+enum { ROUND_ROWS = 16, ROUND_TOGETHER = 8, ROUND_VECTORS = ROUND_ROWS / HESSIAN_LANES };
+
+/* What a step of a column needs beside its rows. */
+struct round_step {
+    const struct code_grid *grid;
+    double own, inverse, doubt, root;
+};
+
+/* A column: its steps to `step`, 0 where a row takes none, and the number of steps of each row to `taken`. */
+ALWAYS_INLINE void round_column(const struct round_step *c, const float *restrict scale,
+                                const float *restrict zero_point, const float *restrict w, float *restrict q,
+                                float *restrict d, const double *restrict g, double *restrict reach,
+                                double *restrict change, double *restrict step, double *restrict taken)
+{
+    const struct grid_float grid = {c->grid->min_normal, c->grid->shifter};
+    const float quant_min = c->grid->quant_min, quant_max = c->grid->quant_max;
+    const double own = c->own, inverse = c->inverse, doubt = c->doubt, root = c->root;
+    for (size_t r = 0; r < ROUND_ROWS; r++) {
+        const double s = (double)scale[r], z = (double)zero_point[r], x = (double)w[r], now = (double)d[r];
+        float n = (float)(((x - now) + g[r] * inverse) / s + z);
+        n = n < quant_min ? quant_min : n;
+        n = grid_round_float(grid, n > quant_max ? quant_max : n);
+        const float e = (float)(x - ((double)n - z) * s);
+        const double by = (double)e - now, rise = by * (2 * g[r] + own * by);
+        const bool better = -rise > (2 * fabs(by)) * (doubt * reach[r]);
+        step[r] = better ? by : 0;
+        taken[r] += better ? 1 : 0;
+        change[r] += better ? rise : 0;
+        reach[r] += better ? (fabs((double)e) - fabs(now)) * root : 0;
+        q[r] = better ? n : q[r];
+        d[r] = better ? e : d[r];
+    }
+}
+
+/* g of a later column after `count` steps, a constant. */
+ALWAYS_INLINE void round_update(double *g, const double *step, size_t count, const float *h, size_t h_stride)
+{
+    hessian_vector s[ROUND_VECTORS];
+    for (int v = 0; v < ROUND_VECTORS; v++)
+        s[v] = hessian_load(g + v * HESSIAN_LANES);
+    for (size_t k = 0; k < count; k++) {
+        const double factor = (double)h[k * h_stride];
+        for (int v = 0; v < ROUND_VECTORS; v++)
+            s[v] += factor * hessian_load(step + k * ROUND_ROWS + v * HESSIAN_LANES);
+    }
+    for (int v = 0; v < ROUND_VECTORS; v++)
+        hessian_store(g + v * HESSIAN_LANES, s[v]);
+}
+
+QOBS_HESSIAN_ROUND(ENTRY(qobs_hessian_round))
+{
+    double local[QOBS_ROUND_COLUMNS * ROUND_ROWS], step[ROUND_TOGETHER * ROUND_ROWS], all = 0;
+    for (size_t row = 0; row < rows; row += ROUND_ROWS) {
+        double taken[ROUND_ROWS] = {0};
+        for (size_t k = 0; k < columns; k++)
+            memcpy(local + k * ROUND_ROWS, g + k * stride + row, ROUND_ROWS * sizeof *g);
+        for (size_t first = 0; first < columns; first += ROUND_TOGETHER) {
+            const size_t end = columns - first < ROUND_TOGETHER ? columns : first + ROUND_TOGETHER;
+            memset(step, 0, sizeof step);
+            for (size_t k = first; k < end; k++) {
+                const double own = (double)h[k * h_stride + k], root = sqrt(own > 0 ? own : 0);
+                const struct round_step c = {grid, own, 1 / own, QOBS_ROUND_DOUBT * root, root};
+                double *const by = step + (k - first) * ROUND_ROWS;
+                if (own > 0)
+                    round_column(&c, column[k].scale + row, column[k].zero_point + row, w + k * stride + row,
+                                 q + k * stride + row, d + k * stride + row, local + k * ROUND_ROWS, reach + row,
+                                 change + row, by, taken);
+                for (size_t j = k + 1; j < end; j++)
+                    round_update(local + j * ROUND_ROWS, by, 1, h + k * h_stride + j, h_stride);
+            }
+            for (size_t j = end; j < columns; j++)
+                round_update(local + j * ROUND_ROWS, step, ROUND_TOGETHER, h + first * h_stride + j, h_stride);
+        }
+        for (size_t r = 0; r < ROUND_ROWS; r++)
+            all += taken[r];
+    }
+    return (size_t)all;
 }

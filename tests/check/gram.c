@@ -15,7 +15,7 @@
 enum { MOST = 72, MOST_TOKENS = 70, MOST_EVENTS = 40, DOUBLES = 2 * MOST * MOST };
 
 /* Every array lies before or behind memory without access. */
-static struct arena floats[2], doubles[5], moves;
+static struct arena floats[6], doubles[5], moves;
 
 struct trial {
     const struct kernel_table *table;
@@ -35,6 +35,11 @@ struct trial {
     struct hessian_lattice lattice;
     struct hessian_step step;
     int32_t *bucket, most;
+
+    struct code_grid grid;
+    struct code_column column[MOST];
+    float *w, *q, *d;
+    size_t steps;
 };
 
 static float random_float(struct rng *rng, bool wild)
@@ -177,8 +182,9 @@ static void try_steps(struct trial *t)
     t->events = (struct hessian_event *)(void *)arena_place(&moves, t->inner * sizeof *t->events, true, 0);
     const size_t elements = 1 + rng_below(&t->rng, t->columns); /* few: the same element several times in a row */
     for (size_t e = 0; e < t->inner; e++)
-        t->events[e] = (struct hessian_event){(uint32_t)rng_below(&t->rng, elements),
-                                              (rng_below(&t->rng, 2) ? 1.0f : -1.0f) * (float)(1 + rng_below(&t->rng, 4)) / 2};
+        t->events[e] =
+            (struct hessian_event){(uint32_t)rng_below(&t->rng, elements),
+                                   (rng_below(&t->rng, 2) ? 1.0f : -1.0f) * (float)(1 + rng_below(&t->rng, 4)) / 2};
     memcpy(u, t->u, t->columns * sizeof *u);
     b[0] = t->linear[0];
     c[0] = t->square[0];
@@ -300,6 +306,126 @@ static void try_buckets(struct trial *t)
     }
 }
 
+/* ---- hessian_round ----------------------------------------------------------------------------------------------- */
+
+static void call_round(void *argument)
+{
+    struct trial *t = argument;
+    t->steps = CALL(t->table, hessian_round)(&t->grid, t->a, t->h_stride, t->columns, t->column, t->rows, t->stride,
+                                             t->w, t->q, t->d, t->g, t->x, t->sum);
+    check_upper_halves(t->table->isa, t->kernel);
+}
+
+static float *fill_floats(struct trial *t, int arena, size_t n)
+{
+    float *p = (float *)(void *)arena_place(&floats[arena], n * sizeof *p, rng_below(&t->rng, 2), 0);
+    for (size_t i = 0; i < n; i++)
+        p[i] = random_float(&t->rng, false);
+    return p;
+}
+
+/* Integers, or e2m1. */
+static float on_grid(const struct trial *t, double x)
+{
+    const double limited = fmin(fmax(x, (double)t->grid.quant_min), (double)t->grid.quant_max), a = fabs(limited);
+    if (!t->upper)
+        return (float)rint(limited);
+    return (float)copysign(a < 2 ? rint(a * 2) / 2 : a < 4 ? rint(a) : rint(a / 2) * 2, limited);
+}
+
+/* A row as the contract has it. */
+static size_t round_row(const struct trial *t, size_t r, double *g, float *q, float *d, double *reach, double *change)
+{
+    size_t steps = 0;
+    for (size_t k = 0; k < t->columns; k++) {
+        const double own = (double)t->a[k * t->h_stride + k], inverse = 1 / own, root = sqrt(own);
+        const double s = (double)t->column[k].scale[r], z = (double)t->column[k].zero_point[r];
+        const double w = (double)t->w[k * t->stride + r], now = (double)d[k];
+        if (!(own > 0))
+            continue;
+        const double target = g[k] * inverse, goal = (w - now) + target, quotient = goal / s;
+        const float x = on_grid(t, (double)(float)(quotient + z));
+        const double number = ((double)x - z) * s;
+        const float e = (float)(w - number);
+        const double step = (double)e - now, half = own * step, slope = 2 * g[k] + half, rise = step * slope;
+        const double doubt = (2 * fabs(step)) * ((0x1.2p-17 * root) * *reach);
+        if (!(-rise > doubt))
+            continue;
+        const double more = (fabs((double)e) - fabs(now)) * root;
+        *change += rise;
+        *reach += more;
+        q[k] = x;
+        d[k] = e;
+        steps++;
+        for (size_t j = k + 1; j < t->columns; j++) {
+            const double product = step * (double)t->a[k * t->h_stride + j];
+            g[j] += product;
+        }
+    }
+    return steps;
+}
+
+static void try_round(struct trial *t)
+{
+    static double g[MOST], reach[MOST], change[MOST];
+    static float q[MOST * MOST], d[MOST * MOST];
+    t->columns = rng_below(&t->rng, MOST + 1);
+    t->rows = 16 * rng_below(&t->rng, 4);
+    t->stride = t->rows + rng_below(&t->rng, 8);
+    t->h_stride = t->columns + rng_below(&t->rng, 3);
+    t->upper = rng_below(&t->rng, 3) == 0; /* e2m1 */
+    const float half = (float)(1 << (1 + rng_below(&t->rng, 7)));
+    t->grid = t->upper ? (struct code_grid){-6, 6, 1, (uint32_t)22 << 23}
+                       : (struct code_grid){-half, half - 1, 0x1p16f, (uint32_t)(23 - 16) << 23};
+    const size_t n = t->columns == 0 ? 0 : (t->columns - 1) * t->stride + t->rows;
+    float *h = fill_floats(t, 0, t->columns == 0 ? 0 : (t->columns - 1) * t->h_stride + t->columns);
+    for (size_t k = 0; k < t->columns; k++)
+        h[k * t->h_stride + k] = rng_below(&t->rng, 6) == 0 ? 0 : 1 + fabsf(h[k * t->h_stride + k]);
+    t->a = h;
+    t->w = fill_floats(t, 1, n);
+    t->q = fill_floats(t, 2, n);
+    t->d = fill_floats(t, 3, n);
+    const float *scale = fill_floats(t, 4, t->rows), *zero = fill_floats(t, 5, t->rows);
+    for (size_t r = 0; r < t->rows; r++) {
+        ((float *)(uintptr_t)scale)[r] = (scale[r] < 0 ? -1 : 1) * (0.1f + fabsf(scale[r]));
+        ((float *)(uintptr_t)zero)[r] = t->upper ? 0 : rintf(zero[r] * 3);
+    }
+    for (size_t k = 0; k < t->columns; k++)
+        t->column[k] = (struct code_column){scale, zero};
+    for (size_t i = 0; i < n && rng_below(&t->rng, 50) > 0; i++)
+        t->d[i] *= 0.1f;
+    if (n > 0 && rng_below(&t->rng, 8) == 0)
+        t->w[rng_below(&t->rng, n)] = NAN;
+    t->g = fill_doubles(t, &doubles[0], n);
+    t->x = fill_doubles(t, &doubles[1], t->rows);
+    t->sum = fill_doubles(t, &doubles[2], t->rows);
+    size_t steps = 0;
+    for (size_t r = 0; r < t->rows; r++) {
+        t->x[r] = fabs(t->x[r]);
+        reach[r] = t->x[r];
+        change[r] = t->sum[r];
+        for (size_t k = 0; k < t->columns; k++) {
+            g[k] = t->g[k * t->stride + r];
+            q[r * MOST + k] = t->q[k * t->stride + r];
+            d[r * MOST + k] = t->d[k * t->stride + r];
+        }
+        steps += round_row(t, r, g, q + r * MOST, d + r * MOST, &reach[r], &change[r]);
+    }
+    run(t, call_round);
+    compare(t, "reach", t->x, reach, t->rows);
+    compare(t, "change", t->sum, change, t->rows);
+    for (size_t r = 0; r < t->rows && !t->failed; r++)
+        for (size_t k = 0; k < t->columns && !t->failed; k++) {
+            const double got[2] = {(double)t->q[k * t->stride + r], (double)t->d[k * t->stride + r]};
+            const double expected[2] = {(double)q[r * MOST + k] + 0, (double)d[r * MOST + k]};
+            compare(t, "number and error", (const double[]){got[0] + 0, got[1]}, expected, 2);
+        }
+    if (!t->failed && t->steps != steps) {
+        t->failed = true;
+        printf("FAIL %s %s: %zu steps, expected %zu\n", t->table->isa, t->kernel, t->steps, steps);
+    }
+}
+
 uint64_t check_gram(const struct kernel_table *table, uint64_t seed, unsigned rounds, unsigned *passed,
                     unsigned *failed)
 {
@@ -307,12 +433,16 @@ uint64_t check_gram(const struct kernel_table *table, uint64_t seed, unsigned ro
         const char *name;
         void (*run)(struct trial *t);
         unsigned calls;
-    } kernels[] = {{"gram", try_gram, 1500}, {"hessian_product", try_product, 3000}, {"hessian_steps", try_steps, 3000},
-                 {"hessian_residual", try_residual, 3000}, {"hessian_buckets", try_buckets, 3000}};
+    } kernels[] = {{"gram", try_gram, 1500},
+                   {"hessian_product", try_product, 3000},
+                   {"hessian_steps", try_steps, 3000},
+                   {"hessian_residual", try_residual, 3000},
+                   {"hessian_buckets", try_buckets, 3000},
+                   {"hessian_round", try_round, 1000}};
     uint64_t calls = 0;
     if (!moves.begin) {
         moves = arena_new((MOST_EVENTS + MOST) * sizeof(struct hessian_event));
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 6; i++)
             floats[i] = arena_new(MOST_TOKENS * (MOST + 32) * sizeof(float));
         for (int i = 0; i < 5; i++)
             doubles[i] = arena_new(DOUBLES * sizeof(double));
