@@ -93,7 +93,7 @@ struct code_column {
  *   step = e - d;  rise = step * (2 * g[k] + h[k][k] * step)
  * Where -rise > 2 * |step| * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * reach), the row takes the step:
  *   q = x;  d = e;  change += rise;  reach += (|e| - |d|) * sqrt(h[k][k])
- * It is 0 elsewhere and in columns without h[k][k] > 0. Then g[j] += step * h[k][j] for each later column; the
+ * It is 0 for other rows and in columns without h[k][k] > 0. Then g[j] += step * h[k][j] for each later column; the
  * caller's g stays. reach: sum of |d| * sqrt(H) of all columns of a row, at least. Returns the number of steps.
  * g is a sum of doubles, each a float sum of at most QOBS_ROUND_COLUMNS fused products. That is the doubt: each step
  * lowers d H d^T, whatever the rounding. */
