@@ -341,6 +341,11 @@ def test_completion():
         equal(completions(shell, "info", "--isa", ""), set(cli.instruction_sets()), f"{shell}: instruction sets")
         equal(completions(shell, "info", "llmc.imatrix"), {"llmc.imatrix_mse"}, f"{shell}: a preset to explain")
         equal(completions(shell, "observe", "--preset", "llmc.minmax", "ten"), {"tensor.npy"}, f"{shell}: files")
+    formats = {"nvfp4-pack-quantized"}
+    equal(completions("bash", "quantize", "--set", "format", "=", "nv"), formats, "bash: formats")
+    check(formats < completions("bash", "quantize", "--set", "format", "="), "bash: all formats")
+    check("format" in completions("bash", "quantize", "--set", "f"), "bash: a format is a setting of quantize")
+    check("format" in completions("zsh", "quantize", "--set", "f"), "zsh: a format is a setting of quantize")
     equal(completions("bash", "observe", "--preset", "=", "torch.MinMax"), {"torch.MinMaxObserver"}, "bash: --preset=")
     check(os.path.isfile(f"{PREFIX}/share/fish/vendor_completions.d/qobs.fish"), "completion of fish is installed")
     if shutil.which("fish"):

@@ -161,7 +161,8 @@ static bool has_mxfp4(const struct model *model, const char *name, size_t stem)
 {
     const struct st_tensor *b = sibling(model, name, stem, strlen(name), blocks);
     const struct st_tensor *s = sibling(model, name, stem, strlen(name), scales);
-    return b && s && b->dtype == FILE_U8 && s->dtype == FILE_U8 && b->ndim == 4 && s->ndim == 3;
+    return b && s && b->dtype == FILE_U8 && dtype_is_in(s->dtype, quant_format_row(QUANT_MXFP4_BLOCKS)->read_scales) &&
+           b->ndim == 4 && s->ndim == 3;
 }
 
 /* Returns true for tensors of experts that form no known layer: more than two dimensions below a module called

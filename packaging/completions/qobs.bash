@@ -4,11 +4,12 @@
 _qobs()
 {
     local qobs=${COMP_WORDS[0]} command=${COMP_WORDS[1]} word=${COMP_WORDS[COMP_CWORD]}
-    local before=${COMP_WORDS[COMP_CWORD - 1]} known='' prefix='' preset='' i
+    local before=${COMP_WORDS[COMP_CWORD - 1]} known='' prefix='' preset='' key='' i
     COMPREPLY=()
     # bash splits at '=': --preset=NAME is three words, input=NAME, too.
     if [[ $word == '=' ]]; then
         word='' before=${COMP_WORDS[COMP_CWORD - 1]}
+        [[ $before == --* ]] || before=${COMP_WORDS[COMP_CWORD - 2]}
     elif [[ $before == '=' ]]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
         [[ $before == --* ]] || before=${COMP_WORDS[COMP_CWORD - 3]}
@@ -32,8 +33,18 @@ _qobs()
         --base-name) known='weight input output q k v' ;;
         --compat) known='vllm llm-compressor' ;;
         --set)
-            compopt -o nospace 2>/dev/null
-            known=$("$qobs" info --list settings ${preset:+"$preset"} 2>/dev/null | sort -u | sed 's/$/=/')
+            if [[ ${COMP_WORDS[COMP_CWORD]} == '=' ]]; then
+                key=${COMP_WORDS[COMP_CWORD - 1]}
+            elif [[ ${COMP_WORDS[COMP_CWORD - 1]} == '=' ]]; then
+                key=${COMP_WORDS[COMP_CWORD - 2]}
+            fi
+            if [[ $key == format ]]; then
+                known=$("$qobs" info --list formats 2>/dev/null)
+            else
+                compopt -o nospace 2>/dev/null
+                known=$("$qobs" info --list settings ${preset:+"$preset"} 2>/dev/null | sort -u | sed 's/$/=/')
+                [[ $command == quantize ]] && known+=' format='
+            fi
             ;;
         *)
             if [[ $word == -* ]]; then

@@ -24,6 +24,7 @@ function __qobs_settings
     else
         __qobs_list settings | sort -u
     end | string replace -r '$' =
+    test (__qobs_command) = quantize; and __qobs_list formats | string replace -r '^' format=
 end
 
 complete -c qobs -n __fish_use_subcommand -f -a '(__qobs_list commands)'

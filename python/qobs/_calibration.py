@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -19,23 +18,12 @@ from ._checkpoint import fused_sets, quantize
 from ._hooks import Hooks, attention_modules, linear_modules, own_names
 from ._names import modules_in
 from ._observer import Observer, fuse
+from ._schemes import INPUTS, WEIGHTS
 from ._tensor import framework_named
 
-# The activations that presets of compressed-tensors store (quantization/quant_scheme.py).
-_INPUTS = {
-    "FP8": "type=float num_bits=8 strategy=tensor",
-    "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",
-}
 _STATES = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
 _IMPORTANCE = "llmc.imatrix_mse"
 _HESSIAN = "qobs.local_hessian"
-# The same of weights, for a Hessian: its blocks are the groups of the weight.
-_WEIGHTS = {
-    "W8A8": "num_bits=8 strategy=channel",
-    "INT8": "num_bits=8 strategy=channel",
-    "NVFP4": "num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
-    "MXFP4": "num_bits=4 type=float strategy=group group_size=32 scale_dtype=uint8",
-}
 # Layers with one input that vLLM runs as one matrix, and which therefore share a global scale.
 
 
@@ -110,17 +98,17 @@ class Calibration:
         self._model_type = getattr(getattr(model, "config", None), "model_type", None)
         self._importance = _importance_config(self.scheme, importance)
         self.observers: dict[str, Observer] = {}
-        if self.scheme not in _INPUTS and not states and not importance:
+        if self.scheme not in INPUTS and not states and not importance:
             raise c.InvalidArgumentError(f"scheme: is {scheme!r}; those with stored scales of activations are "
-                                         f"{', '.join(_INPUTS)}. Others need kv_cache, queries or importance")
+                                         f"{', '.join(INPUTS)}. Others need kv_cache, queries or importance")
         modules = linear_modules(model, targets, ignore)
         attention = attention_modules(model) if states else {}
         self._own_names = own_names(model)
         self._dtypes = {name: m.weight.dtype for name, m in modules.items()}
         self._dtypes |= {name: m.k_proj.weight.dtype for name, m in attention.items()}
         for name in modules:
-            if self.scheme in _INPUTS:
-                config = f"{preset} base_name=input {_INPUTS[self.scheme]} {settings}"
+            if self.scheme in INPUTS:
+                config = f"{preset} base_name=input {INPUTS[self.scheme]} {settings}"
                 self.observers[f"{name}.input"] = Observer(config)
             if importance:
                 self.observers[f"{name}.importance"] = Observer(self._importance)
@@ -264,15 +252,14 @@ def _importance_config(scheme: str, importance: bool | str) -> str:
     preset, _, settings = importance.partition(" ")
     if preset != _HESSIAN:
         raise c.InvalidArgumentError(f"importance: is {preset!r}, allowed are True, False and {_HESSIAN!r}")
-    integers = re.fullmatch(r"W([2-8])A(?:4|8|16|FP8)(_ASYM)?", scheme)
-    weights = _WEIGHTS.get(scheme.removesuffix("A16"))
-    if weights is None and integers:
-        symmetric = "false" if integers[2] else "true"
-        weights = f"num_bits={integers[1]} symmetric={symmetric} strategy=group group_size=128"
-    if weights is None:
-        raise c.InvalidArgumentError(f"importance: {_HESSIAN} is for integers and 4-bit floats with a scale for each "
-                                     f"group or channel of the weight, not for {scheme}")
-    return f"{preset} {weights} base_name=weight {settings}".strip()
+    if scheme not in WEIGHTS:
+        raise c.InvalidArgumentError(f"scheme: is {scheme!r}, known are {', '.join(WEIGHTS)}")
+    config = f"{preset} {WEIGHTS[scheme]} base_name=weight {settings}".strip()
+    try:
+        Observer(config)
+    except c.InvalidArgumentError as failure:
+        raise c.InvalidArgumentError(f"importance: is {importance!r} with the scheme {scheme}: {failure}") from None
+    return config
 
 
 def _tokens(importance: Observer) -> int:

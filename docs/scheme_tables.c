@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Prints what the tables of schemes and formats say, in blocks that scheme_tables.py puts into documents and into the
+ * Python package. A line "@NAME" begins a block. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "schemes/quant_config.h"
+#include "schemes/runtimes.h"
+#include "schemes/scheme_presets.h"
+
+static void stop(const struct fail *f)
+{
+    fprintf(stderr, "%s\n", f->message);
+    exit(1);
+}
+
+/* Returns the one group of a preset, finished as quantize does. */
+static struct quant_config config_of(const struct scheme_preset *preset)
+{
+    struct quant_config config = {0};
+    struct fail f;
+    if (quant_config_add_scheme(&config, preset->name, NULL, 0, &f) != 0 ||
+        quant_config_finish(&config, QOBS_COMPAT_VLLM, &f) != 0)
+        stop(&f);
+    return config;
+}
+
+static void put_schemes(void)
+{
+    puts("@schemes\n| scheme | numbers | format | vLLM 0.32 | vLLM, experts | compressed-tensors "
+         "|\n|---|---|---|---|---|---|");
+    for (size_t i = 0; scheme_preset_at(i); i++) {
+        struct quant_config config = config_of(scheme_preset_at(i));
+        const struct quant_group *group = &config.groups[0];
+        const struct runtime_row *row = runtime_find(group);
+        const char *version = runtime_compressed_tensors(group);
+        printf("| %s | %s | %s | %s | %s | %s%s |\n", scheme_preset_at(i)->name, scheme_preset_at(i)->summary,
+               quant_format_name(group->format), row ? row->vllm : "no", row && row->experts ? "on GPUs" : "no",
+               version ? "from " : "all", version ? version : "");
+        quant_config_free(&config);
+    }
+}
+
+static void put_dtype(const char *name, enum file_dtype dtype)
+{
+    printf("`%s`%s%s", name, dtype ? " " : "", dtype ? dtype_name(dtype) : "");
+}
+
+static void put_codes(const struct quant_format_row *row)
+{
+    if (row->word)
+        put_dtype(row->codes, row->word);
+    else
+        printf("`%s` %s%s%s", row->codes, row->ints ? "I8" : "", row->ints && row->floats ? " or " : "",
+               row->floats ? "F8_E4M3" : "");
+}
+
+static void put_written(void)
+{
+    puts("@written\n| format | codes | groups | tensors of a module |\n|---|---|---|---|");
+    for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i); i++) {
+        const struct quant_format_row *row = quant_format_row(i);
+        if (!row->name)
+            continue;
+        printf("| %s | %s%s%s | ", row->name, row->ints ? "integers" : "", row->ints && row->floats ? ", " : "",
+               row->floats ? row->grid : "");
+        if (row->group_size > 0)
+            printf("%lld | ", (long long)row->group_size);
+        else
+            printf("any | ");
+        put_codes(row);
+        fputs(", ", stdout);
+        put_dtype(row->scale, row->scale_dtype);
+        if (row->ints)
+            fputs(row->packs_zero_points ? ", `weight_zero_point` I32 if asymmetric"
+                                         : ", `weight_zero_point` I8 if asymmetric",
+                  stdout);
+        if (row->has_shape)
+            fputs(", `weight_shape` I64", stdout);
+        if (row->global_scale)
+            printf(", `%s` F32", row->global_scale);
+        puts(" |");
+    }
+}
+
+static void put_read(void)
+{
+    struct dtype_words words;
+    puts("@read\n| format | groups | tensors of a module |\n|---|---|---|");
+    for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i); i++) {
+        const struct quant_format_row *row = quant_format_row(i);
+        if (!row->title)
+            continue;
+        printf("| %s | ", row->title);
+        if (row->group_size > 0)
+            printf("%lld | ", (long long)row->group_size);
+        else
+            printf("any | ");
+        put_codes(row);
+        printf(", `%s` %s", row->scale, dtypes_describe(row->read_scales, &words));
+        if (row->read_zero_points)
+            printf(", `weight_zero_point` %s", dtypes_describe(row->read_zero_points, &words));
+        if (row->has_shape)
+            fputs(", `weight_shape`", stdout);
+        if (row->global_scale)
+            printf(", `%s`, which %s", row->global_scale, row->global_divides ? "divides" : "multiplies");
+        puts(" |");
+    }
+}
+
+static void put_manual(void)
+{
+    puts("@manual");
+    for (size_t i = 0; scheme_preset_at(i); i++)
+        printf(".It %s\n%s\n", scheme_preset_at(i)->name, scheme_preset_at(i)->summary);
+}
+
+static void put_settings(const char *name, const struct quant_args *args)
+{
+    static const char *const dynamic[] = {
+        [QUANT_STATIC] = "", [QUANT_DYNAMIC] = " dynamic=true", [QUANT_LOCAL] = " dynamic=local"};
+    struct fail f;
+    char text[512];
+    if (quant_args_settings(args, text, sizeof text, &f) != 0)
+        stop(&f);
+    printf("    \"%s\": \"%s%s\",\n", name, text, dynamic[args->dynamic]);
+}
+
+static void put_python(void)
+{
+    puts("@python\n# The weights of each preset scheme, as settings of an observer.\nWEIGHTS = {");
+    for (size_t i = 0; scheme_preset_at(i); i++)
+        put_settings(scheme_preset_at(i)->name, scheme_preset_at(i)->weights);
+    puts("}\n\n# The inputs of the schemes that store their scales.\nINPUTS = {");
+    for (size_t i = 0; scheme_preset_at(i); i++)
+        if (scheme_preset_at(i)->inputs && scheme_preset_at(i)->inputs->dynamic != QUANT_DYNAMIC)
+            put_settings(scheme_preset_at(i)->name, scheme_preset_at(i)->inputs);
+    puts("}");
+}
+
+int main(void)
+{
+    put_schemes();
+    put_written();
+    put_read();
+    put_manual();
+    put_python();
+    return 0;
+}
