@@ -312,15 +312,10 @@ int activation_streams_observe(struct activation_streams *s, const struct activa
                                const qobs_runtime *runtime, const struct activation_progress *progress, struct fail *f)
 {
     struct stream_observation o = {.streams = s, .from = from, .progress = progress};
-    const qobs_executor *executor = runtime ? runtime->executor : NULL;
     for (size_t i = 0; i < s->count; i++)
         if (s->items[i].states)
             RETURN_IF_NOT_OK(load_state(&s->items[i], f));
-    if (executor && s->count > 1)
-        executor->parallel_for(executor->context, observe_stream, &o, s->count);
-    else
-        for (size_t i = 0; i < s->count; i++)
-            observe_stream(&o, i);
+    run_tasks(runtime, observe_stream, &o, s->count);
     for (size_t i = 0; i < s->count; i++)
         if (s->items[i].status != QOBS_OK) {
             *f = s->items[i].failure;

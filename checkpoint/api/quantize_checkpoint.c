@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_checkpoint_quantize: reads the arguments and runs the steps in order. */
-#include <stdio.h>
+/* qobs_checkpoint_quantize: the steps in order. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "audit/publish.h"
 #include "parts/parts.h"
@@ -61,51 +59,17 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     return publish(&run->out, &options, &run->findings, f);
 }
 
-static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
-{
-    if (!a)
-        return INVALID(f, "args: is NULL");
-    if (a->struct_size != sizeof *a)
-        return INVALID(f, "args: struct_size is %zu, allowed is %zu", a->struct_size, sizeof *a);
-    if (!a->model || !a->out)
-        return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
-    const struct list_argument lists[] = {{"targets", a->targets, a->target_count},
-                                          {"ignore", a->ignore, a->ignore_count},
-                                          {"settings", a->settings, a->setting_count},
-                                          {"states", a->states, a->state_count},
-                                          {"activations", a->activations, a->activation_count},
-                                          {"importance", a->importance, a->importance_count}};
-    RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
-    if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
-        return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
-    if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
-        return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
-    if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
-        return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
-    return check_runtime(a->runtime, f);
-}
-
 int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)
 {
     struct fail f = {.message = ""};
-    int status = check_args(args, &f);
-    struct quantize_run *run = status == QOBS_OK ? calloc(1, sizeof *run) : NULL;
-    if (status == QOBS_OK && !run)
-        status = NO_MEMORY(&f, "a run");
-    if (status == QOBS_OK) {
-        run->args = args;
-        pthread_mutex_init(&run->lock, NULL);
+    struct quantize_run *run = NULL;
+    int status = CHECK_STRUCT(args, &f);
+    if (status == QOBS_OK)
+        status = run_create(&run, args, CONTENTS_MODEL, &f);
+    if (status == QOBS_OK)
         status = run_steps(run, &f);
-        if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
-            *args->report = report_make(run);
-        pthread_mutex_destroy(&run->lock);
-        run_free(run);
-        free(run);
-    }
-    if (error) {
-        error->status = status;
-        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
-                 status == QOBS_OK ? "" : f.message);
-    }
-    return status;
+    if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
+        *args->report = report_make(run);
+    run_free(run);
+    return give_error(error, status, &f);
 }

@@ -42,9 +42,8 @@ static int read_configuration(struct audit *audit, struct fail *f)
     RETURN_IF_NOT_OK(audit_read_modelopt(audit, &modelopt, f));
     if (!modelopt && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0)) {
         struct json_words words;
-        return INVALID(
-            f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors and modelopt are read",
-            m->tree.root, m->config_path, json_describe(method, &words));
+        return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors and modelopt are read",
+                       m->tree.root, m->config_path, json_describe(method, &words));
     }
     if ((!modelopt && quant_config_parse(&audit->config, config, m->config_path, f) != 0) ||
         quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f) != 0)
@@ -70,7 +69,6 @@ static void check_index(struct audit *audit)
 int audit_run(struct audit *audit, struct fail *f)
 {
     const qobs_checkpoint_audit_args *a = audit->args;
-    const qobs_executor *executor = a->runtime ? a->runtime->executor : NULL;
     RETURN_IF_NOT_OK(model_open(&audit->model, a->checkpoint, f));
     architectures_find(&audit->architectures, &audit->model);
     RETURN_IF_NOT_OK(read_configuration(audit, f));
@@ -81,11 +79,7 @@ int audit_run(struct audit *audit, struct fail *f)
     }
     check_index(audit);
     RETURN_IF_NOT_OK(audit_list_modules(audit, f));
-    if (executor && audit->module_count > 1)
-        executor->parallel_for(executor->context, audit_check_module, audit, audit->module_count);
-    else
-        for (size_t i = 0; i < audit->module_count; i++)
-            audit_check_module(audit, i);
+    run_tasks(audit->args->runtime, audit_check_module, audit, audit->module_count);
     audit_check_activations(audit);
     RETURN_IF_NOT_OK(audit_check_sets(audit, false, f));
     if (mapped_check(f) != 0)
@@ -111,11 +105,9 @@ int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *er
 {
     struct audit audit = {.args = args};
     struct fail f = {.message = ""};
-    int status = !args ? INVALID(&f, "args: is NULL")
-                 : args->struct_size != sizeof *args
-                     ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)
-                 : !args->checkpoint ? INVALID(&f, "checkpoint: is NULL")
-                                     : check_runtime(args->runtime, &f);
+    int status = CHECK_STRUCT(args, &f);
+    if (status == QOBS_OK)
+        status = args->checkpoint ? check_runtime(args->runtime, &f) : INVALID(&f, "checkpoint: is NULL");
     if (status == QOBS_OK) {
         pthread_mutex_init(&audit.lock, NULL);
         status = audit_run(&audit, &f);
@@ -126,10 +118,5 @@ int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *er
         pthread_mutex_destroy(&audit.lock);
         audit_free(&audit);
     }
-    if (error) {
-        error->status = status;
-        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
-                 status == QOBS_OK ? "" : f.message);
-    }
-    return status;
+    return give_error(error, status, &f);
 }

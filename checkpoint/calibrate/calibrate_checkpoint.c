@@ -37,7 +37,7 @@ static int add_settings(struct calibration *c, const struct group_plan *plan, st
         free(text);
         return NO_MEMORY(f, "the settings");
     }
-    const bool one = c->run.config.group_count == 1;
+    const bool one = c->run->config.group_count == 1;
     snprintf(key, sizeof key, one ? "settings" : "settings.%.200s", plan->group->name);
     const int status = add_metadata(c, key, text, f);
     free(text);
@@ -47,16 +47,16 @@ static int add_settings(struct calibration *c, const struct group_plan *plan, st
 /* Declares the tensors of the layout and creates the file. */
 static int begin(struct calibration *c, struct fail *f)
 {
-    const struct output_layout *layout = &c->run.layout;
-    const char *scheme = c->args->scheme   ? c->run.config.groups[0].name
+    const struct output_layout *layout = &c->run->layout;
+    const char *scheme = c->args->scheme   ? c->run->config.groups[0].name
                          : c->args->config ? c->args->config
                                            : c->args->recipe;
     RETURN_IF_NOT_OK(add_metadata(c, "format", "pt", f));
     RETURN_IF_NOT_OK(add_metadata(c, "qobs_version", qobs_version(), f));
     RETURN_IF_NOT_OK(add_metadata(c, "scheme", c->args->scheme ? c->args->scheme : scheme, f));
     RETURN_IF_NOT_OK(add_metadata(c, "preset", base_preset(&c->bases, BASE_WEIGHT), f));
-    for (size_t i = 0; i < c->run.config.group_count; i++)
-        RETURN_IF_NOT_OK(add_settings(c, &c->run.plans[i], f));
+    for (size_t i = 0; i < c->run->config.group_count; i++)
+        RETURN_IF_NOT_OK(add_settings(c, &c->run->plans[i], f));
     for (size_t i = 0; i < layout->count; i++) {
         const struct output_tensor *t = &layout->tensors[i];
         if (st_writer_add(&c->writer, t->name, t->dtype, t->ndim, t->shape, f) != 0)
@@ -79,8 +79,8 @@ static bool is_file(const struct stat *file, const char *root, const char *name)
 /* Fails if the output would replace a file of the model or of the recordings. */
 static int check_out(const struct calibration *c, struct fail *f)
 {
-    const struct model *m = &c->run.model;
-    const struct recordings *const all[] = {&c->run.activations.sources.recordings, &c->run.importance.recordings};
+    const struct model *m = &c->run->model;
+    const struct recordings *const all[] = {&c->run->activations.sources.recordings, &c->run->importance.recordings};
     struct stat out;
     if (stat(c->args->out, &out) != 0)
         return QOBS_OK;
@@ -97,7 +97,7 @@ static int check_out(const struct calibration *c, struct fail *f)
 
 static int check_chosen(const struct calibration *c, struct fail *f)
 {
-    const struct weights *all = &c->run.weights;
+    const struct weights *all = &c->run->weights;
     for (size_t i = 0; i < all->count; i++)
         if (all->items[i].reason == WEIGHT_TAKEN)
             return QOBS_OK;
@@ -109,7 +109,7 @@ static int check_chosen(const struct calibration *c, struct fail *f)
 
 static int run_steps(struct calibration *c, struct fail *f)
 {
-    struct quantize_run *run = &c->run;
+    struct quantize_run *run = c->run;
     bool requested[ACTIVATION_KINDS];
     RETURN_IF_NOT_OK(bases_read(&c->bases, c->args, f));
     c->quantize.preset = c->bases.items[BASE_WEIGHT].preset;
@@ -131,27 +131,6 @@ static int run_steps(struct calibration *c, struct fail *f)
 }
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
-
-static int check_args(const qobs_checkpoint_calibrate_args *a, struct fail *f)
-{
-    if (!a)
-        return INVALID(f, "args: is NULL");
-    if (a->struct_size != sizeof *a)
-        return INVALID(f, "args: struct_size is %zu, allowed is %zu", a->struct_size, sizeof *a);
-    if (!a->model || !a->out)
-        return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
-    const struct list_argument lists[] = {{"targets", a->targets, a->target_count},
-                                          {"ignore", a->ignore, a->ignore_count},
-                                          {"presets", a->presets, a->preset_count},
-                                          {"settings", a->settings, a->setting_count},
-                                          {"states", a->states, a->state_count},
-                                          {"activations", a->activations, a->activation_count},
-                                          {"importance", a->importance, a->importance_count}};
-    RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
-    if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
-        return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
-    return check_runtime(a->runtime, f);
-}
 
 /* The arguments of the run; presets and settings of weights follow when they are parsed. */
 static qobs_checkpoint_quantize_args arguments_of_run(const qobs_checkpoint_calibrate_args *a)
@@ -181,42 +160,33 @@ static qobs_checkpoint_quantize_args arguments_of_run(const qobs_checkpoint_cali
 
 static int calibrate(struct calibration *c, struct fail *f)
 {
-    c->quantize = arguments_of_run(c->args);
-    c->run.args = &c->quantize;
-    c->run.contents = CONTENTS_SCALES;
-    c->run.scales = &c->writer;
-    pthread_mutex_init(&c->run.lock, NULL);
-    int status = run_steps(c, f);
-    if (status == QOBS_OK && c->args->missing) {
-        *c->args->missing = 0;
+    const qobs_checkpoint_calibrate_args *a = c->args;
+    const struct list_argument lists[] = {{"presets", a->presets, a->preset_count},
+                                          {"settings", a->settings, a->setting_count}};
+    RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
+    c->quantize = arguments_of_run(a);
+    RETURN_IF_NOT_OK(run_create(&c->run, &c->quantize, CONTENTS_SCALES, f));
+    c->run->scales = &c->writer;
+    RETURN_IF_NOT_OK(run_steps(c, f));
+    if (a->missing) {
+        *a->missing = 0;
         for (enum activation_kind k = ACTIVATION_INPUT; k < ACTIVATION_KINDS; k++)
-            *c->args->missing += count_kind(c, k).missing;
+            *a->missing += count_kind(c, k).missing;
     }
-    if (status == QOBS_OK && c->args->report)
-        *c->args->report = calibration_report(c);
-    pthread_mutex_destroy(&c->run.lock);
-    run_free(&c->run);
-    bases_free(&c->bases);
-    st_writer_abort(&c->writer);
-    return status;
+    if (a->report)
+        *a->report = calibration_report(c);
+    return QOBS_OK;
 }
 
 int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_error *error)
 {
     struct fail f = {.message = ""};
-    int status = check_args(args, &f);
-    struct calibration *c = status == QOBS_OK ? calloc(1, sizeof *c) : NULL;
-    if (status == QOBS_OK && !c)
-        status = NO_MEMORY(&f, "a calibration");
-    if (status == QOBS_OK) {
-        c->args = args;
-        status = calibrate(c, &f);
-    }
-    free(c);
-    if (error) {
-        error->status = status;
-        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
-                 status == QOBS_OK ? "" : f.message);
-    }
-    return status;
+    struct calibration c = {.args = args};
+    int status = CHECK_STRUCT(args, &f);
+    if (status == QOBS_OK)
+        status = calibrate(&c, &f);
+    run_free(c.run);
+    bases_free(&c.bases);
+    st_writer_abort(&c.writer);
+    return give_error(error, status, &f);
 }

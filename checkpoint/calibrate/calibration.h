@@ -12,7 +12,7 @@ struct calibration {
     qobs_checkpoint_quantize_args quantize; /* the same arguments for the run */
     struct bases bases;
     struct st_writer writer;
-    struct quantize_run run;
+    struct quantize_run *run;
     double seconds; /* time for the weights */
 };
 

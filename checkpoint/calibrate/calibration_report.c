@@ -18,7 +18,7 @@ static const struct activation_stream *stream_of(const struct activation_scales 
 
 struct kind_counts count_kind(const struct calibration *c, enum activation_kind kind)
 {
-    const struct activation_scales *s = &c->run.activations;
+    const struct activation_scales *s = &c->run->activations;
     const bool unasked = !s->streams.of_need && kind >= ACTIVATION_Q; /* states count if something is recorded */
     struct kind_counts counts = {0};
     for (size_t i = 0; i < s->needs.count && !s->absent[kind] && !unasked; i++) {
@@ -72,7 +72,7 @@ static bool is_searched(const struct weight_job *job) { return job->plan->search
 
 static void put_layer(json_object *layers, const struct calibration *c, const struct weight_job *job)
 {
-    const struct output_tensor *scale = &c->run.layout.tensors[c->run.layout.parts[job->index][PART_SCALE]];
+    const struct output_tensor *scale = &c->run->layout.tensors[c->run->layout.parts[job->index][PART_SCALE]];
     json_object *layer = json_object_new_object();
     put_module(layer, "module", job->weight->name, job->weight->module);
     json_put_text(layer, "dtype", dtype_name(job->weight->dtype));
@@ -136,7 +136,7 @@ static void put_need(json_object *modules, const struct activation_scales *s, si
 
 static void put_activations(json_object *report, const struct calibration *c)
 {
-    const struct activation_scales *s = &c->run.activations;
+    const struct activation_scales *s = &c->run->activations;
     const struct tensor_ref *first;
     json_object *activations = json_put_object(report, "activations"), *files = json_put_array(activations, "files");
     for (size_t i = 0; i < s->sources.recordings.count; i++)
@@ -180,8 +180,8 @@ static void put_layers(json_object *report, const struct calibration *c)
     double before = 0, after = 0;
     uint64_t bytes = 0;
     bool searched = false;
-    for (size_t i = 0; i < c->run.job_count; i++) {
-        const struct weight_job *job = &c->run.jobs[i];
+    for (size_t i = 0; i < c->run->job_count; i++) {
+        const struct weight_job *job = &c->run->jobs[i];
         put_layer(layers, c, job);
         bytes += job->weight->bytes;
         before += job->statistics->search.error_before;
@@ -199,8 +199,8 @@ char *calibration_report(const struct calibration *c)
 {
     const qobs_checkpoint_calibrate_args *a = c->args;
     size_t skipped = 0;
-    for (size_t i = 0; i < c->run.weights.count; i++)
-        skipped += c->run.weights.items[i].reason == WEIGHT_NO_FLOAT;
+    for (size_t i = 0; i < c->run->weights.count; i++)
+        skipped += c->run->weights.items[i].reason == WEIGHT_NO_FLOAT;
     json_object *report = json_object_new_object();
     json_put_text(report, "qobs_version", qobs_version());
     json_put_text(report, "isa", qobs_isa_active());
@@ -208,12 +208,12 @@ char *calibration_report(const struct calibration *c)
     json_put_text(report, "output", a->out);
     json_put_text(report, "scheme", a->scheme ? a->scheme : a->config ? a->config : a->recipe);
     json_put_text(report, "preset", base_preset(&c->bases, BASE_WEIGHT));
-    json_put_text(report, "inputs", inputs_of(&c->run.config.groups[0]));
-    json_put_bool(report, "zero_points", !c->run.config.groups[0].weights.symmetric);
+    json_put_text(report, "inputs", inputs_of(&c->run->config.groups[0]));
+    json_put_bool(report, "zero_points", !c->run->config.groups[0].weights.symmetric);
     json_put(report, "seconds", json_number(c->seconds));
     json_put_count(report, "skipped", skipped);
     put_layers(report, c);
-    if (c->run.activations.streams.of_need)
+    if (c->run->activations.streams.of_need)
         put_activations(report, c);
     char *text = json_print(report, JSON_INDENTED);
     json_object_put(report);

@@ -20,6 +20,34 @@ int(report_failure)(struct fail *f, int status, const char *format, ...)
 
 int failure_status(const struct fail *f) { return f->system ? QOBS_ERROR_OUT_OF_MEMORY : QOBS_ERROR_INVALID_ARGUMENT; }
 
+int give_error(qobs_error *error, int status, const struct fail *f)
+{
+    if (error) {
+        error->status = status;
+        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
+                 status == QOBS_OK ? "" : f->message);
+    }
+    return status;
+}
+
+int check_struct(const void *args, size_t struct_size, size_t needed, struct fail *f)
+{
+    if (!args)
+        return INVALID(f, "args: is NULL");
+    return struct_size == needed ? QOBS_OK
+                                 : INVALID(f, "args: struct_size is %zu, allowed is %zu", struct_size, needed);
+}
+
+void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t i), void *argument, size_t count)
+{
+    const qobs_executor *executor = runtime ? runtime->executor : NULL;
+    if (executor && count > 1)
+        executor->parallel_for(executor->context, task, argument, count);
+    else
+        for (size_t i = 0; i < count; i++)
+            task(argument, i);
+}
+
 /* libqobs checks the runtime of an object that it makes. */
 int check_runtime(const qobs_runtime *runtime, struct fail *f)
 {

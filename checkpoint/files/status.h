@@ -13,8 +13,18 @@ int report_failure(struct fail *f, int status, const char *format, ...) __attrib
 /* Returns the status of a failure of files/. */
 int failure_status(const struct fail *f);
 
+/* Gives a caller of the library the status, with the message of a failure, and returns it. error may be NULL. */
+int give_error(qobs_error *error, int status, const struct fail *f);
+
+/* Fails if the arguments of a public function are NULL or have another size. */
+int check_struct(const void *args, size_t struct_size, size_t needed, struct fail *f);
+#define CHECK_STRUCT(args, f) check_struct(args, (args) ? (args)->struct_size : 0, sizeof *(args), f)
+
 /* Fails if a member of the runtime, or the size of one of its structures, is wrong. */
 int check_runtime(const qobs_runtime *runtime, struct fail *f);
+
+/* Calls task(argument, i) for each i below count, on the threads of the executor, if there is one. */
+void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t i), void *argument, size_t count);
 
 /* A list of strings among the arguments of a public function. */
 struct list_argument {

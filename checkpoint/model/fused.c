@@ -218,11 +218,7 @@ int qobs_checkpoint_fused_sets(const char *const *names, size_t count, const cha
         architectures_add(&architectures, model_type, true);
     if (status == QOBS_OK && fused_sets(names, count, FUSED_VLLM, &architectures, set, &f) != 0)
         status = QOBS_ERROR_OUT_OF_MEMORY;
-    if (error) {
-        error->status = status;
-        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1, f.message);
-    }
-    return status;
+    return give_error(error, status, &f);
 }
 
 /* ---- Shards ------------------------------------------------------------------------------------------------------ */

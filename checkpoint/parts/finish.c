@@ -211,11 +211,9 @@ int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *
 {
     struct finish run = {.args = args, .out = {.lock = -1}};
     struct fail f = {.message = ""};
-    int status = !args ? INVALID(&f, "args: is NULL")
-                 : args->struct_size != sizeof *args
-                     ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)
-                 : !args->out || !*args->out ? INVALID(&f, "out: is NULL or empty")
-                                             : finish(&run, &f);
+    int status = CHECK_STRUCT(args, &f);
+    if (status == QOBS_OK)
+        status = args->out && *args->out ? finish(&run, &f) : INVALID(&f, "out: is NULL or empty");
     if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
         *args->report = join_reports(&run);
     findings_free(&run.findings);
@@ -224,10 +222,5 @@ int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *
         json_object_put(run.manifests[i]);
     free(run.manifests);
     free(run.parts);
-    if (error) {
-        error->status = status;
-        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
-                 status == QOBS_OK ? "" : f.message);
-    }
-    return status;
+    return give_error(error, status, &f);
 }

@@ -11,6 +11,41 @@
 #include "quantize/earlier.h"
 #include "quantize/run.h"
 
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
+{
+    if (!a->model || !a->out)
+        return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
+    const struct list_argument lists[] = {{"targets", a->targets, a->target_count},
+                                          {"ignore", a->ignore, a->ignore_count},
+                                          {"settings", a->settings, a->setting_count},
+                                          {"states", a->states, a->state_count},
+                                          {"activations", a->activations, a->activation_count},
+                                          {"importance", a->importance, a->importance_count}};
+    RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
+    if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
+        return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
+    if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
+        return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
+    if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
+        return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
+    return check_runtime(a->runtime, f);
+}
+
+int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *args, enum layout_contents contents,
+               struct fail *f)
+{
+    RETURN_IF_NOT_OK(check_args(args, f));
+    *run = calloc(1, sizeof **run);
+    if (!*run)
+        return NO_MEMORY(f, "a run");
+    (*run)->args = args;
+    (*run)->contents = contents;
+    pthread_mutex_init(&(*run)->lock, NULL);
+    return QOBS_OK;
+}
+
 /* ---- Configuration ----------------------------------------------------------------------------------------------- */
 
 /* Gives the weights of a group another observer: "llmc.NAME", which configurations call NAME, or "qobs.NAME". */

@@ -5,6 +5,7 @@
 #include "quantize/report.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,6 @@
 #include "files/json.h"
 #include "files/text.h"
 #include "schemes/runtimes.h"
-
-static json_object *text_of(const char *text, size_t length)
-{
-    char *copy = strndup(text, length);
-    json_object *item = copy ? json_object_new_string(copy) : NULL;
-    free(copy);
-    return item;
-}
 
 static void add_layers(json_object *layers, const struct quantize_run *run)
 {
@@ -32,7 +25,7 @@ static void add_layers(json_object *layers, const struct quantize_run *run)
         for (int part = 0; part < OUTPUT_PARTS; part++)
             if (run->layout.parts[job->index][part] != SIZE_MAX)
                 bytes += run->layout.tensors[run->layout.parts[job->index][part]].bytes;
-        json_put(layer, "name", text_of(job->weight->name, job->weight->module));
+        json_put(layer, "name", json_object_new_string_len(job->weight->name, (int)job->weight->module));
         json_put_text(layer, "group", job->plan->group->name);
         json_put_text(layer, "format", quant_format_name(job->plan->group->format));
         if (job->weighted)
@@ -62,7 +55,7 @@ static void add_left_out(json_object *left_out, const struct quantize_run *run)
         if (w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_NOT_A_WEIGHT || w->ndim < 2)
             continue;
         json_object *item = json_object_new_object();
-        json_put(item, "name", text_of(w->name, w->module));
+        json_put(item, "name", json_object_new_string_len(w->name, (int)w->module));
         json_put_text(item, "reason", weight_reason_name(w->reason));
         json_append(left_out, item);
     }
@@ -82,6 +75,18 @@ static void add_dequantized(json_object *report, const struct quantize_run *run)
     }
 }
 
+/* Names of files and tensors in a warning may have any bytes. */
+__attribute__((format(printf, 2, 3))) static void warn(json_object *warnings, const char *format, ...)
+{
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    make_printable(text);
+    json_append_text(warnings, text);
+}
+
 /* Names searched weights whose columns all count alike although others have importance. */
 static void add_importance_warning(json_object *warnings, const struct quantize_run *run)
 {
@@ -95,13 +100,10 @@ static void add_importance_warning(json_object *warnings, const struct quantize_
         if (!job->weighted && unweighted++ == 0)
             first = job;
     }
-    char text[512];
     if (unweighted == 0 || unweighted == searched)
         return;
-    snprintf(text, sizeof text, "importance: %zu of %zu searched weights have none, such as '%.300s'", unweighted,
-             searched, first->weight->name);
-    make_printable(text);
-    json_append_text(warnings, text);
+    warn(warnings, "importance: %zu of %zu searched weights have none, such as '%.300s'", unweighted, searched,
+         first->weight->name);
 }
 
 /* Says how much of the model its experts are if they stay as they are though nobody ignores them. */
@@ -109,7 +111,6 @@ static void add_left_experts_warning(json_object *warnings, const struct quantiz
 {
     const struct weight *first = NULL;
     uint64_t bytes = 0, all = 0;
-    char text[512];
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         const bool left = w->reason == WEIGHT_EXPERTS || w->reason == WEIGHT_STACKED;
@@ -119,12 +120,10 @@ static void add_left_experts_warning(json_object *warnings, const struct quantiz
     }
     if (!first)
         return;
-    snprintf(text, sizeof text, "experts stay as they are, %.0f %% of the model, such as '%.300s': %s",
-             100 * (double)bytes / (double)all, first->name,
-             first->reason == WEIGHT_EXPERTS ? "no runtime loads them quantized"
-                                             : "--split-experts quantizes them for vLLM alone");
-    make_printable(text);
-    json_append_text(warnings, text);
+    warn(warnings, "experts stay as they are, %.0f %% of the model, such as '%.300s': %s",
+         100 * (double)bytes / (double)all, first->name,
+         first->reason == WEIGHT_EXPERTS ? "no runtime loads them quantized"
+                                         : "--split-experts quantizes them for vLLM alone");
 }
 
 /* Returns an expert of a group, or with NULL one that stays as it is, in a matrix of its own; NULL: there is none.
@@ -150,25 +149,20 @@ static const struct weight *find_expert(const struct quantize_run *run, const st
 static void add_plain_expert_warning(json_object *warnings, const struct quantize_run *run)
 {
     bool stacked, quantized = false;
-    char text[512];
     const struct weight *first = find_expert(run, NULL, &stacked);
     for (size_t i = 0; i < run->config.group_count; i++)
         quantized |= run->config.groups[i].used;
     if (!first || !stacked || !quantized || runtime_stacks_experts(&run->config, NULL))
         return;
-    snprintf(
-        text, sizeof text,
-        "'%.300s' and other experts stay as they are, which vLLM loads; transformers 5.17 gives them random numbers, "
-        "because it looks for quantized ones",
-        first->name);
-    make_printable(text);
-    json_append_text(warnings, text);
+    warn(warnings,
+         "'%.300s' and other experts stay as they are, which vLLM loads; transformers 5.17 gives them random numbers, "
+         "because it looks for quantized ones",
+         first->name);
 }
 
 /* Names experts that are split although not every runtime loads them so. */
 static void add_expert_warning(json_object *warnings, const struct quantize_run *run)
 {
-    char text[512];
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         const char *source = w->source->stored->name;
@@ -178,10 +172,8 @@ static void add_expert_warning(json_object *warnings, const struct quantize_run 
                 : MODULE_LINEAR;
         if (kind != MODULE_EXPERTS && kind != MODULE_STACKED_EXPERTS)
             continue;
-        snprintf(text, sizeof text, "%.300s: split into '%.100s' and others, which %s", source, w->name,
-                 kind == MODULE_EXPERTS ? "no runtime loads" : "vLLM loads and transformers does not");
-        make_printable(text);
-        json_append_text(warnings, text);
+        warn(warnings, "%.300s: split into '%.100s' and others, which %s", source, w->name,
+             kind == MODULE_EXPERTS ? "no runtime loads" : "vLLM loads and transformers does not");
         return;
     }
 }
@@ -193,7 +185,6 @@ static void add_class_warning(json_object *warnings, const struct quantize_run *
     const struct weight *first = NULL;
     size_t count = 0;
     bool table = false;
-    char text[512];
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         const enum module_kind kind = architecture_kind(&run->architectures, w->name, w->module, w->shape[0]);
@@ -204,50 +195,38 @@ static void add_class_warning(json_object *warnings, const struct quantize_run *
     }
     if (count == 0)
         return;
-    snprintf(text, sizeof text,
-             "%zu embeddings or Conv1D are quantized, such as '%.300s', which transformers does not load%s; --ignore "
-             "leaves them out",
-             count, first->name, table && tied ? ", nor vLLM, as the head is tied to them" : "");
-    make_printable(text);
-    json_append_text(warnings, text);
+    warn(warnings,
+         "%zu embeddings or Conv1D are quantized, such as '%.300s', which transformers does not load%s; --ignore "
+         "leaves them out",
+         count, first->name, table && tied ? ", nor vLLM, as the head is tied to them" : "");
 }
 
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
-    char text[512];
     for (size_t i = 0; i < run->model.unnamed_count; i++) {
-        snprintf(text, sizeof text, "%.400s: is no part of the model; left out", run->model.unnamed[i]);
-        make_printable(text);
-        json_append_text(warnings, text);
+        warn(warnings, "%.400s: is no part of the model; left out", run->model.unnamed[i]);
     }
     for (size_t i = 0; i < run->model.tree.count; i++)
         for (size_t e = 0; e < sizeof endings / sizeof *endings; e++)
             if (ends_with(run->model.tree.files[i].path, endings[e])) {
-                snprintf(text, sizeof text, "%.400s: copied as it is; it may hold unquantized weights",
-                         run->model.tree.files[i].path);
-                make_printable(text);
-                json_append_text(warnings, text);
+                warn(warnings, "%.400s: copied as it is; it may hold unquantized weights",
+                     run->model.tree.files[i].path);
             }
     if (run->model.omitted_count > 0) {
-        snprintf(text, sizeof text, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
-                 run->model.omitted_count,
-                 run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR ? "left out, as upstream does"
-                                                                 : "copied or quantized, too");
-        make_printable(text);
-        json_append_text(warnings, text);
+        warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
+             run->model.omitted_count,
+             run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR ? "left out, as upstream does"
+                                                             : "copied or quantized, too");
     }
     const struct tensor_ref *first;
     const size_t unused = recordings_unused(&run->activations.sources.recordings, &first);
     if (unused > 0) {
-        snprintf(text, sizeof text, "%zu recorded tensors are not used, such as '%.300s'", unused, first->name);
-        make_printable(text);
-        json_append_text(warnings, text);
+        warn(warnings, "%zu recorded tensors are not used, such as '%.300s'", unused, first->name);
     }
     if (run->activations.filled > 0) {
-        snprintf(text, sizeof text, "%zu scales of experts that no token reached are those of others of their layer",
-                 run->activations.filled);
-        json_append_text(warnings, text);
+        warn(warnings, "%zu scales of experts that no token reached are those of others of their layer",
+             run->activations.filled);
     }
     for (size_t i = 0; i < run->config.note_count; i++)
         json_append_text(warnings, run->config.notes[i]);

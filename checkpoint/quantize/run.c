@@ -195,6 +195,8 @@ int run_prepare(struct quantize_run *run, struct fail *f)
 
 void run_free(struct quantize_run *run)
 {
+    if (!run)
+        return;
     json_object_put(run->earlier);
     for (size_t i = 0; run->plans && i < run->config.group_count; i++)
         qobs_config_destroy(run->plans[i].config);
@@ -230,6 +232,8 @@ void run_free(struct quantize_run *run)
     quant_config_free(&run->config);
     findings_free(&run->findings);
     model_close(&run->model);
+    pthread_mutex_destroy(&run->lock);
+    free(run);
 }
 
 /* ---- Slices ------------------------------------------------------------------------------------------------------ */
@@ -344,14 +348,9 @@ static int run_pass(struct quantize_run *run,
                                 struct fail *f),
                     struct fail *f)
 {
-    const qobs_executor *executor = run->args->runtime ? run->args->runtime->executor : NULL;
     run->pass = pass;
     run->failed = SIZE_MAX;
-    if (executor && run->slice_count > 1)
-        executor->parallel_for(executor->context, run_slice, run, run->slice_count);
-    else
-        for (size_t i = 0; i < run->slice_count; i++)
-            run_slice(run, i);
+    run_tasks(run->args->runtime, run_slice, run, run->slice_count);
     if (run->failed != SIZE_MAX) {
         *f = run->failure;
         return run->status;

@@ -112,6 +112,10 @@ struct quantize_run {
     struct fail failure;
 };
 
+/* Checks the arguments, which have the right size, and makes a run. */
+int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *args, enum layout_contents contents,
+               struct fail *f);
+
 /* Reads the scheme, configuration or recipe of the arguments. */
 int run_read_config(struct quantize_run *run, struct fail *f);
 
