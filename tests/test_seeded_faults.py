@@ -224,5 +224,25 @@ def test_files():
     check(status == 2 and "W4A8_AWQ" in text and "NVFP4" in text, "an algorithm that is not read", text)
 
 
+def test_exponents():
+    """MXFP4 and MXFP8 of Model-Optimizer."""
+    make_sound()
+    for scheme in ("MXFP4", "MXFP8"):
+        shutil.rmtree("out", ignore_errors=True)
+        cli.fine(scheme, "quantize", "in", "--scheme", scheme, "-o", "out", "--quiet")
+        tensors = {n.replace("weight_packed", "weight"): v for n, v in parts("out/model.safetensors").items()}
+        store("out", tensors)
+        config = json.loads(read("out/config.json"))
+        config["quantization_config"] = {"quant_method": "modelopt", "quant_algo": scheme,
+                                         "ignore": config["quantization_config"]["ignore"]}
+        write("out/config.json", json.dumps(config).encode())
+        status, text = audit("out")
+        equal(status, 0, f"{scheme} of Model-Optimizer {text}")
+        put("scale", b"\xff")(tensors, config, lambda part: KEYS[part][1])
+        store("out", tensors)
+        status, text = audit("out")
+        check(status == 3 and "not above 0" in text, f"{scheme}: a scale of NaN", text)
+
+
 if __name__ == "__main__":
     sys.exit(cli.main(globals()))

@@ -10,14 +10,14 @@
 #include "files/json.h"
 
 /* Values of quant_algo, and the schemes of compressed-tensors with the same tensors. */
-static const char *const algorithms[][2] = {
-    {"FP8", "FP8"}, {"NVFP4", "NVFP4"}, {"NVFP4_AWQ", "NVFP4"}, {"W4A16_NVFP4", "NVFP4A16"}};
+static const char *const algorithms[][2] = {{"FP8", "FP8"},         {"NVFP4", "NVFP4"},
+                                            {"NVFP4_AWQ", "NVFP4"}, {"W4A16_NVFP4", "NVFP4A16"},
+                                            {"MXFP4", "MXFP4"},     {"MXFP8", "MXFP8"}};
 
 const char *audit_part_name(const struct audit *audit, const char *part)
 {
-    static const char *const names[][2] = {{"weight_packed", "weight"},
-                                           {"weight_global_scale", "weight_scale_2"},
-                                           {"input_global_scale", "input_scale"}};
+    static const char *const names[][2] = {
+        {"weight_packed", "weight"}, {"weight_global_scale", "weight_scale_2"}, {"input_global_scale", "input_scale"}};
     for (size_t i = 0; audit->modelopt && i < sizeof names / sizeof *names; i++)
         if (strcmp(part, names[i][0]) == 0)
             return names[i][1];
@@ -50,7 +50,7 @@ static int read_algorithm(struct audit *audit, const json_object *quantization, 
         if (json_is_string(algorithm) && strcmp(json_text(algorithm), algorithms[i][0]) == 0)
             scheme = algorithms[i][1];
     if (!scheme)
-        return INVALID(f, "%s: quant_algo is %s; FP8, NVFP4, NVFP4_AWQ and W4A16_NVFP4 are read", where,
+        return INVALID(f, "%s: quant_algo is %s; FP8, NVFP4, NVFP4_AWQ, W4A16_NVFP4, MXFP4 and MXFP8 are read", where,
                        json_describe(algorithm, &words));
     if (quant_config_add_scheme(&audit->config, scheme, NULL, 0, f) != 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
