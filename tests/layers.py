@@ -33,7 +33,7 @@ with open(SLOTS, encoding="utf-8") as slots:
 
 # From the ground up. A file may include from every folder before its own.
 LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "flatten", "reduce", "histogram", "measure", "formula", "quantize",
-          "range", "grid", "optimal", "find", "config", "check", "observer", "results", "api"]
+          "range", "grid", "optimal", "find", "config", "observer", "results", "api"]
 CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 CLIENTS = ["checkpoint", "tools"]

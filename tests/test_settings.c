@@ -399,6 +399,9 @@ static void test_set_all(void **state)
          "modelopt.MaxCalibrator num_bits=[4, 3] axis=[0, -1]"},
         {"modelopt.MaxCalibrator", "axis=(0, 1) unsigned=TRUE", "modelopt.MaxCalibrator axis=[0, 1] unsigned=true"},
         {"trt.MaxCalibrator", "axis=[]", "modelopt.MaxCalibrator axis=[]"},
+        {"llmc_2025_09.minmax", "num_bits=4", "llmc.minmax num_bits=4 version=2025-09"},
+        {"llmc_2025_10.mse", "", "llmc.mse version=2025-10"},
+        {"llmc_2026_10.imatrix_mse", "version=current", "llmc.imatrix_mse"},
         {"llmc.mse", "norm=0.1 grid=1e2", "llmc.mse norm=0.1"},
     };
     for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {

@@ -111,7 +111,7 @@ static int check(const qobs_calibrate_args *a, qobs_error *error)
     if (!a->config)
         return qobs_invalid(error, "config: is NULL");
     RETURN_IF_FAILED(qobs_config_check(a->config, error));
-    if (a->config->preset->range != &qobs_range_amax)
+    if (!(a->config->preset->range->reads & READS_METHOD))
         return qobs_invalid(error, "config: is %s, allowed is modelopt.HistogramCalibrator", a->config->preset->name);
     if (a->config->method == AMAX_ENTROPY)
         return qobs_invalid(error, "method: is entropy, allowed for weights are percentile and mse");

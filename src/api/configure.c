@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "check/check.h"
+#include "config/families.h"
 #include "config/settings.h"
 
 static size_t family_length(const char *preset) { return preset && strchr(preset, '.') ? strcspn(preset, ".") : 0; }
@@ -54,13 +54,15 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
 {
     if (!result)
         return qobs_invalid(error, "config: is NULL");
-    const struct preset *preset = name ? qobs_preset_find(name) : NULL;
+    int version = VERSION_CURRENT;
+    const struct preset *preset = name ? qobs_preset_find(name, &version) : NULL;
     if (!preset) {
         char known[400];
         list_presets(name, known, sizeof known);
         return qobs_invalid(error, "preset: '%s' is unknown; known are %s", name ? name : "(null)", known);
     }
-    const struct qobs_config defaults = qobs_config_defaults(preset);
+    struct qobs_config defaults = qobs_config_defaults(preset);
+    defaults.version = version;
     return make(result, &defaults, given, error);
 }
 
@@ -84,30 +86,7 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     if (!config)
         return qobs_invalid(error, "config: is NULL");
     const fp_mode mode = fp_enter();
-    int status = QOBS_OK;
-    switch (config->preset->family) {
-    case FAMILY_LLMC:
-        status = qobs_check_llmc(config, error);
-        break;
-    case FAMILY_QOBS:
-        status = qobs_check_optimal(config, error);
-        break;
-    case FAMILY_TORCH:
-        status = qobs_check_torch(config, error);
-        break;
-    case FAMILY_ORT:
-        status = qobs_check_ort(config, error);
-        break;
-    case FAMILY_TORCHAO:
-        status = qobs_check_torchao(config, error);
-        break;
-    case FAMILY_QUARK:
-        status = qobs_check_quark(config, error);
-        break;
-    case FAMILY_MODELOPT:
-        status = qobs_check_modelopt(config, error);
-        break;
-    }
+    int status = config->preset->ops->check ? config->preset->ops->check(config, error) : QOBS_OK;
     if (status == QOBS_OK && config->is_dynamic && config->preset->accumulator->averages &&
         config->averaging_constant != 1)
         status = qobs_invalid(error, "is_dynamic: %s allows it only with averaging_constant 1, not %g",

@@ -34,13 +34,16 @@ static int minmax(qobs_plan *plan, const qobs_minmax_args *a, const struct runti
                                     &nonfinite, error);
     fp_leave(mode);
     if (status == QOBS_OK && a->counts) {
-        const bool quark = a->config && a->config->preset->family == FAMILY_QUARK;
+        struct observer_traits traits = {0};
+        if (a->config)
+            qobs_resolve_traits(a->config, &traits);
         const qobs_counts all = {.batches = 1,
                                  .elements = (uint64_t)plan->value.elements,
                                  .nan = nonfinite.nan,
                                  .inf = nonfinite.inf,
                                  .tokens = qobs_tokens(&plan->value),
-                                 .nonzero_tokens = quark ? qobs_nonzero_tokens(&plan->value) : 0};
+                                 .nonzero_tokens =
+                                     traits.counts_nonzero_tokens ? qobs_nonzero_tokens(&plan->value) : 0};
         counts_copy(&all, a->counts);
     }
     qobs_plan_unmake(plan);
@@ -124,19 +127,19 @@ static int check_formula(const qobs_config *config, qobs_dtype dtype, struct for
 static int check_global_scale(const qobs_calculate_args *a, const struct formula *formula, qobs_error *error)
 {
     const struct formula_ops *ops = formula->ops;
+    const bool quark_float = ops == &qobs_formula_quark_float, native = ops == &qobs_formula_compressed_tensors;
     const qobs_dtype dtype = a->global_scale_dtype;
-    if (a->global_scale && !ops->global_scale &&
-        !(ops == &qobs_formula_quark_float && formula->params.quark.block_scales))
+    if (a->global_scale && !ops->global_scale && !(quark_float && formula->params.quark.block_scales))
         return qobs_invalid(error, "global_scale: %s has none%s", a->config->preset->name,
-                            ops == &qobs_formula_quark_float ? " without dtype=fp4" : "");
+                            quark_float ? " without dtype=fp4" : "");
     if ((int)dtype == 0 || (dtype == QOBS_F32 && a->global_scale))
         return QOBS_OK;
     if (!a->global_scale)
         return qobs_invalid(error, "global_scale_dtype: is %d, but global_scale is NULL", (int)dtype);
-    if (ops != &qobs_formula_compressed_tensors || (dtype != QOBS_BF16 && dtype != QOBS_F16))
+    if (!native || (dtype != QOBS_BF16 && dtype != QOBS_F16))
         return qobs_invalid(error, "global_scale_dtype: is %s (%d), allowed are F32%s",
                             qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
-                            ops == &qobs_formula_compressed_tensors ? ", BF16, F16" : "");
+                            native ? ", BF16, F16" : "");
     if (qobs_round_to(dtype, (double)*a->global_scale) != (double)*a->global_scale)
         return qobs_invalid(error, "global_scale: %.9g is no %s number", (double)*a->global_scale,
                             qobs_dtype_name(dtype));
@@ -173,8 +176,8 @@ int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error)
                                       .min = a.min,
                                       .max = a.max,
                                       .global_scale = a.global_scale,
-                                      .native_global_scale = a.global_scale && a.global_scale_dtype == a.dtype &&
-                                                             a.dtype != QOBS_F32};
+                                      .native_global_scale =
+                                          a.global_scale && a.global_scale_dtype == a.dtype && a.dtype != QOBS_F32};
     RETURN_IF_FAILED(check_calculation(&a, &formula, &ranges, error));
     const fp_mode mode = fp_enter();
     const int status = qobs_formula_qparams(&formula, &ranges, a.scale, a.zero_point, error);

@@ -24,7 +24,7 @@ enum bias_method { BIAS_MEAN, BIAS_MAX_MIN };
 /* The first threshold of Quark's TQTObserver. */
 enum threshold_method { THRESHOLD_3SD, THRESHOLD_KL_J };
 
-enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10 };
+enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10, VERSIONS };
 
 enum torch_dtype {
     TORCH_QUINT8,
@@ -200,8 +200,8 @@ struct qobs_config {
     int mx_element_dtype;
     bool has_first_level;
     double quant_max_first_level; /* of the numbers whose scales are quantized */
-    int threshold_init_meth; /* enum threshold_method */
-    int scope; /* exponents below the first that are tried */
+    int threshold_init_meth;      /* enum threshold_method */
+    int scope;                    /* exponents below the first that are tried */
 
     /* ONNX Runtime */
     int activation_type; /* enum ort_type */
@@ -235,9 +235,9 @@ struct qobs_config {
     int64_t block_size;
     int64_t num_bins;
     bool skip_zeros, torch_hist;
-    int method;      /* an amax_method */
+    int method; /* an amax_method */
     bool has_four_over_six, four_over_six;
-    int bias_method; /* enum bias_method */
+    int bias_method;                                                     /* enum bias_method */
     double anchor_percentile, upper_percentile, rho, log2_min, log2_max; /* NVFP4ActHeadroomCalibrator */
 };
 
@@ -248,10 +248,7 @@ enum strategy qobs_config_strategy(const qobs_config *config);
 const struct qobs_format *qobs_config_float_format(const struct qobs_config *config);
 
 /* The formulas and searches of 2026, not those of 2025. */
-static inline bool qobs_config_is_current(const struct qobs_config *config)
-{
-    return config->version == VERSION_CURRENT || config->version == VERSION_2026_10;
-}
+bool qobs_config_is_current(const qobs_config *config);
 
 /* MXFP4 and MXFP8, as compressed-tensors tells them: 4 or 8-bit floats, groups of 32, scales stored as exponents. */
 bool qobs_config_is_mx(const qobs_config *config);

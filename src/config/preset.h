@@ -22,25 +22,25 @@ enum family {
 /* With the quantization schemes of compressed-tensors. */
 enum { FAMILIES_OF_SCHEMES = FAMILY_LLMC | FAMILY_QOBS };
 
-/* The granularity; settings choose among its rules (resolve_granularity.c). */
+/* The granularity; settings choose among its rules (resolve.c, family_*.c). */
 enum granularity_kind {
-    GRANULARITY_NONE,          /* no ranges */
-    GRANULARITY_LLMC,          /* by base name and strategy */
-    GRANULARITY_TENSOR,        /* all elements */
-    GRANULARITY_TORCH_CHANNEL, /* along ch_axis */
-    GRANULARITY_TORCH_QSCHEME, /* all elements, or along ch_axis if qscheme is per channel */
-    GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
-    GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
-    GRANULARITY_QUARK_BLOCK,   /* the same, the last run padded with zeros */
-    GRANULARITY_MODELOPT_AXES, /* along every axis that is not reduced */
+    GRANULARITY_NONE,             /* no ranges */
+    GRANULARITY_LLMC,             /* by base name and strategy */
+    GRANULARITY_TENSOR,           /* all elements */
+    GRANULARITY_TORCH_CHANNEL,    /* along ch_axis */
+    GRANULARITY_TORCH_QSCHEME,    /* all elements, or along ch_axis if qscheme is per channel */
+    GRANULARITY_QUARK_CHANNEL,    /* along ch_axis, which a 1-dimensional tensor has, too */
+    GRANULARITY_QUARK_GROUP,      /* runs of group_size along ch_axis */
+    GRANULARITY_QUARK_BLOCK,      /* the same, the last run padded with zeros */
+    GRANULARITY_MODELOPT_AXES,    /* along every axis that is not reduced */
     GRANULARITY_MODELOPT_REDUCED, /* along every axis that is not named */
-    GRANULARITY_QUARK_LSQ,     /* along ch_axis, unless it is 0 or not set */
-    GRANULARITY_ORT,           /* all elements, or along axis 1 with per_channel */
-    GRANULARITY_TORCHAO,       /* by granularity */
-    GRANULARITY_MODELOPT_BLOCK /* runs of block_size along the last dimension */
+    GRANULARITY_QUARK_LSQ,        /* along ch_axis, unless it is 0 or not set */
+    GRANULARITY_ORT,              /* all elements, or along axis 1 with per_channel */
+    GRANULARITY_TORCHAO,          /* by granularity */
+    GRANULARITY_MODELOPT_BLOCK    /* runs of block_size along the last dimension */
 };
 
-/* The formula; settings choose among its forms (resolve_formula.c). */
+/* The formula; settings choose among its forms (family_*.c). */
 enum formula_kind {
     FORMULA_NONE,  /* no scale and zero point */
     FORMULA_FIXED, /* those that are set */
@@ -55,7 +55,7 @@ enum formula_kind {
     FORMULA_ORT,           /* by activation_type */
     FORMULA_TORCHAO,       /* by mapping_type */
     FORMULA_TORCHAO_FIXED, /* those that are set, in torchao's dtypes */
-    FORMULA_QUARK_TORCH /* torch's observer with Quark's limits */
+    FORMULA_QUARK_TORCH    /* torch's observer with Quark's limits */
 };
 
 /* Defaults of the grid search. */
@@ -66,9 +66,11 @@ struct search_defaults {
     bool since_2026; /* older versions of upstream have no such observer */
 };
 
+struct family_ops;
 struct preset {
     const char *name;
     enum family family;
+    const struct family_ops *ops; /* families.h */
     enum granularity_kind granularity;
     const struct reduction_ops *reduction;
     const struct accumulator_ops *accumulator;
@@ -78,8 +80,8 @@ struct preset {
     const char *summary;
 };
 
-/* The preset called `name`, or NULL. */
-const struct preset *qobs_preset_find(const char *name);
+/* The preset called `name`, or NULL. version: the release of llm-compressor in the name, or the current one. */
+const struct preset *qobs_preset_find(const char *name, int *version);
 
 /* True if the settings are those of a quantization scheme. */
 static inline bool qobs_preset_has_scheme(const struct preset *preset)
@@ -88,25 +90,10 @@ static inline bool qobs_preset_has_scheme(const struct preset *preset)
 }
 
 /* True if batches are measured; other presets only count them. */
-static inline bool qobs_preset_measures(const struct preset *preset)
-{
-    return preset->reduction != &qobs_reduction_none;
-}
+static inline bool qobs_preset_measures(const struct preset *preset) { return preset->reduction->measure; }
 
-/* True if a weight is the usual tensor: llm-compressor's presets that accumulate batches are for activations. */
-static inline bool qobs_preset_is_for_weights(const struct preset *preset)
-{
-    return preset->family != FAMILY_LLMC || preset->accumulator == &qobs_accumulate_last;
-}
-
-/* torch.ao's histogram, and one that grows by whole bins. */
+/* torch.ao's histogram. */
 static inline bool qobs_preset_has_torch_histogram(const struct preset *preset)
 {
-    return preset->reduction == &qobs_reduction_histogram_torch;
-}
-
-static inline bool qobs_preset_grows_bins(const struct preset *preset)
-{
-    return preset->reduction->histogram && !qobs_preset_has_torch_histogram(preset) && preset->family != FAMILY_ORT &&
-           preset->range != &qobs_range_headroom;
+    return preset->range->reads & READS_BINS;
 }

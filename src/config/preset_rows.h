@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The presets, one row each: name, family, granularity, reduction, accumulator, range rule, formula, defaults of the
- * grid search (NULL: none), summary. preset.c includes this list twice, first to declare the stages. Upstream:
+ * grid search (NULL: none), summary. presets.c includes this list twice, first to declare the stages. Upstream:
  * llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
  * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/. Presets qobs.* are our own. */
 PRESET("llmc.memoryless_minmax", LLMC, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,

@@ -3,7 +3,7 @@
 
 /* From a configuration to the numbers and codes of quantization. */
 #include "base/error.h"
-#include "config/stages.h"
+#include "config/families.h"
 #include "number/format.h"
 #include "quantize/row_quantizer.h"
 
@@ -21,7 +21,7 @@ static int resolve_numbers(const qobs_config *config, const qobs_format *given, 
     const int64_t quant_min = (int64_t)rule->formula.params.quant_min,
                   quant_max = (int64_t)rule->formula.params.quant_max;
     const qobs_format *format = format_of(config, given);
-    const bool torch = config->preset->family == FAMILY_TORCH;
+    const bool torch = config->preset->ops->has_own_quantize;
     if (torch && given)
         return qobs_invalid(error, "format: is %s, but %s quantizes to the integers of its dtype", given->name,
                             config->preset->name);
@@ -59,12 +59,10 @@ int qobs_resolve_quantize(const qobs_config *config, const qobs_format *format, 
     *rule = (struct quantize_rule){
         .nonfinite = (enum nonfinite_mode)config->nonfinite,
         /* The sign of e2m1 is that of the quotient, and upstream's sign of -0 is 0. */
-        .positive_zero = preset->family == FAMILY_LLMC && format_of(config, format) == qobs_format_at(FORMAT_E2M1),
+        .positive_zero = preset->ops->positive_zero && format_of(config, format) == qobs_format_at(FORMAT_E2M1),
         .has_global_scale = traits.global != GLOBAL_NONE,
         .finds_scales =
-            preset->formula == FORMULA_COMPRESSED_TENSORS && preset->reduction == &qobs_reduction_minmax &&
-            preset->range == &qobs_range_measured &&
-            (preset->accumulator == &qobs_accumulate_last || preset->accumulator == &qobs_accumulate_extremes),
+            preset->formula == FORMULA_COMPRESSED_TENSORS && !preset->range->stage && !preset->accumulator->averages,
     };
     qobs_resolve_granularity(config, &rule->granularity);
     qobs_resolve_formula(config, &rule->formula);

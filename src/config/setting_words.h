@@ -21,9 +21,11 @@ static const struct word histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REF
                                                         {"ignore", NONFINITE_IGNORE},
                                                         {"propagate", NONFINITE_PROPAGATE},
                                                         {0}};
-static const struct word versions[] = {
-    {"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09},
-    {"2026-10", VERSION_2026_10}, {0}};
+static const struct word versions[] = {{"current", VERSION_CURRENT},
+                                       {"2025-10", VERSION_2025_10},
+                                       {"2025-09", VERSION_2025_09},
+                                       {"2026-10", VERSION_2026_10},
+                                       {0}};
 static const struct word search_dtypes[] = {{"native", SEARCH_NATIVE}, {"float32", SEARCH_FLOAT32}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word threshold_methods[] = {{"_3SD", THRESHOLD_3SD}, {"_KL_J", THRESHOLD_KL_J}, {0}};
@@ -61,8 +63,12 @@ static const struct word zp_dtypes[] = {{"int8", QOBS_I8},
                                         {"float32", QOBS_F32},
                                         {"float8_e4m3fn", QOBS_F8_E4M3},
                                         {0}};
-static const struct word ort_types[] = {{"QInt8", ORT_QINT8},   {"QUInt8", ORT_QUINT8},   {"QInt16", ORT_QINT16},
-                                        {"QUInt16", ORT_QUINT16}, {"QInt4", ORT_QINT4}, {"QUInt4", ORT_QUINT4},
+static const struct word ort_types[] = {{"QInt8", ORT_QINT8},
+                                        {"QUInt8", ORT_QUINT8},
+                                        {"QInt16", ORT_QINT16},
+                                        {"QUInt16", ORT_QUINT16},
+                                        {"QInt4", ORT_QINT4},
+                                        {"QUInt4", ORT_QUINT4},
                                         {0}};
 static const struct word ort_scenarios[] = {{"same", ORT_SAME}, {"p3", ORT_P3}, {0}};
 static const struct word mapping_types[] = {{"SYMMETRIC", TORCHAO_SYMMETRIC},
@@ -92,24 +98,20 @@ static const struct word torchao_dtypes[] = {{"int8", TORCHAO_INT8},
                                              {"float8_e4m3fnuz", TORCHAO_E4M3_FNUZ},
                                              {"float8_e5m2fnuz", TORCHAO_E5M2_FNUZ},
                                              {0}};
-static const struct word torchao_granularities[] = {
-    {"PerTensor", TORCHAO_PER_TENSOR}, {"PerAxis", TORCHAO_PER_AXIS},   {"PerGroup", TORCHAO_PER_GROUP},
-    {"PerRow", TORCHAO_PER_ROW},       {"PerToken", TORCHAO_PER_TOKEN}, {"PerBlock", TORCHAO_PER_BLOCK},
-    {0}};
-static const struct word torchao_qparam_dtypes[] = {{"float32", QOBS_F32}, {"bfloat16", QOBS_BF16},
-                                                    {"float16", QOBS_F16}, {"float64", QOBS_F64},
-                                                    {"int8", QOBS_I8},     {"uint8", QOBS_U8},
-                                                    {"int16", QOBS_I16},   {"int32", QOBS_I32},
-                                                    {"int64", QOBS_I64},   {0}};
-static const struct word torchao_scale_dtypes[] = {{"float32", QOBS_F32},
-                                                   {"bfloat16", QOBS_BF16},
-                                                   {"float16", QOBS_F16},
-                                                   {"float64", QOBS_F64},
-                                                   {0}};
-static const struct word zero_point_domains[] = {{"INT", ZERO_POINT_DOMAIN_INT},
-                                                 {"FLOAT", ZERO_POINT_DOMAIN_FLOAT},
-                                                 {"NONE", ZERO_POINT_DOMAIN_NONE},
-                                                 {0}};
+static const struct word torchao_granularities[] = {{"PerTensor", TORCHAO_PER_TENSOR},
+                                                    {"PerAxis", TORCHAO_PER_AXIS},
+                                                    {"PerGroup", TORCHAO_PER_GROUP},
+                                                    {"PerRow", TORCHAO_PER_ROW},
+                                                    {"PerToken", TORCHAO_PER_TOKEN},
+                                                    {"PerBlock", TORCHAO_PER_BLOCK},
+                                                    {0}};
+static const struct word torchao_qparam_dtypes[] = {
+    {"float32", QOBS_F32}, {"bfloat16", QOBS_BF16}, {"float16", QOBS_F16}, {"float64", QOBS_F64}, {"int8", QOBS_I8},
+    {"uint8", QOBS_U8},    {"int16", QOBS_I16},     {"int32", QOBS_I32},   {"int64", QOBS_I64},   {0}};
+static const struct word torchao_scale_dtypes[] = {
+    {"float32", QOBS_F32}, {"bfloat16", QOBS_BF16}, {"float16", QOBS_F16}, {"float64", QOBS_F64}, {0}};
+static const struct word zero_point_domains[] = {
+    {"INT", ZERO_POINT_DOMAIN_INT}, {"FLOAT", ZERO_POINT_DOMAIN_FLOAT}, {"NONE", ZERO_POINT_DOMAIN_NONE}, {0}};
 static const struct word torchao_modules[] = {{"quantization", TORCHAO_QUANTIZATION}, {"pt2e", TORCHAO_PT2E}, {0}};
 enum { FLOATING = 3 }; /* the first words, which observers of ranges do not accept */
 static const struct word torch_dtypes[] = {{"float32", TORCH_FLOAT32},
@@ -132,30 +134,15 @@ static const struct word qschemes[] = {{"per_tensor_affine", TORCH_PER_TENSOR_AF
                                        {"per_channel_affine_float_qparams", TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS},
                                        {0}};
 
-static const struct word quark_dtypes[] = {{"int8", QUARK_INT8},
-                                           {"uint8", QUARK_UINT8},
-                                           {"int4", QUARK_INT4},
-                                           {"uint4", QUARK_UINT4},
-                                           {"int3", QUARK_INT3},
-                                           {"int2", QUARK_INT2},
-                                           {"int16", QUARK_INT16},
-                                           {"int32", QUARK_INT32},
-                                           {"fp8_e4m3", QUARK_FP8_E4M3},
-                                           {"fp8_e5m2", QUARK_FP8_E5M2},
-                                           {"fp8_e5m3", QUARK_FP8_E5M3},
-                                           {"fp6_e2m3", QUARK_FP6_E2M3},
-                                           {"fp6_e3m2", QUARK_FP6_E3M2},
-                                           {"fp4", QUARK_FP4},
-                                           {"bfp16", QUARK_BFP16},
-                                           {"float16", QUARK_FLOAT16},
-                                           {"bfloat16", QUARK_BFLOAT16},
-                                           {"mx", QUARK_MX},
-                                           {"mx6", QUARK_MX6},
-                                           {"mx9", QUARK_MX9},
-                                           {"uint16", QUARK_UINT16},
-                                           {"uint32", QUARK_UINT32},
-                                           {"uint2", QUARK_UINT2},
-                                           {0}};
+static const struct word quark_dtypes[] = {
+    {"int8", QUARK_INT8},         {"uint8", QUARK_UINT8},       {"int4", QUARK_INT4},
+    {"uint4", QUARK_UINT4},       {"int3", QUARK_INT3},         {"int2", QUARK_INT2},
+    {"int16", QUARK_INT16},       {"int32", QUARK_INT32},       {"fp8_e4m3", QUARK_FP8_E4M3},
+    {"fp8_e5m2", QUARK_FP8_E5M2}, {"fp8_e5m3", QUARK_FP8_E5M3}, {"fp6_e2m3", QUARK_FP6_E2M3},
+    {"fp6_e3m2", QUARK_FP6_E3M2}, {"fp4", QUARK_FP4},           {"bfp16", QUARK_BFP16},
+    {"float16", QUARK_FLOAT16},   {"bfloat16", QUARK_BFLOAT16}, {"mx", QUARK_MX},
+    {"mx6", QUARK_MX6},           {"mx9", QUARK_MX9},           {"uint16", QUARK_UINT16},
+    {"uint32", QUARK_UINT32},     {"uint2", QUARK_UINT2},       {0}};
 static const struct word quark_qschemes[] = {
     {"per_tensor", QUARK_PER_TENSOR}, {"per_channel", QUARK_PER_CHANNEL}, {"per_group", QUARK_PER_GROUP}, {0}};
 static const struct word zero_point_types[] = {{"int32", ZERO_POINT_INT32}, {"float32", ZERO_POINT_FLOAT32}, {0}};

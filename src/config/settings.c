@@ -3,6 +3,7 @@
 
 /* The settings of all presets, one row each, and their defaults. The words are in setting_words.h. */
 #include "config/settings.h"
+#include "config/families.h"
 #include "config/setting_words.h"
 
 #include <float.h>
@@ -20,10 +21,7 @@ static bool searches(const struct preset *preset) { return preset->search != NUL
 
 static bool has_importance(const struct preset *preset) { return searches(preset) && preset->search->importance; }
 
-static bool weighs_columns(const struct preset *preset)
-{
-    return has_importance(preset) || preset->range->importance;
-}
+static bool weighs_columns(const struct preset *preset) { return has_importance(preset) || preset->range->importance; }
 
 static bool is_optimal(const struct preset *preset) { return preset->range->stage == SEARCH_OPTIMAL; }
 
@@ -31,20 +29,19 @@ static bool has_hessian(const struct preset *preset) { return preset->range->hes
 
 static bool has_chunks(const struct preset *preset) { return searches(preset) && !has_importance(preset); }
 
-static bool has_percentile(const struct preset *preset)
+static bool has_percentile(const struct preset *preset) { return preset->range->reads & READS_PERCENTILE; }
+
+static bool has_start_bin(const struct preset *preset) { return preset->range->reads & READS_START_BIN; }
+
+static bool has_scope(const struct preset *preset) { return preset->range->reads & READS_SCOPE; }
+
+/* Quark's and Model-Optimizer's histograms, which grow by whole bins. */
+static bool grows_bins(const struct preset *preset)
 {
-    return preset->range == &qobs_range_percentile || preset->range == &qobs_range_amax ||
-           preset->range == &qobs_range_ort_percentile;
+    return preset->reduction->histogram && !(preset->range->reads & (READS_BINS | READS_HEADROOM));
 }
 
-static bool has_start_bin(const struct preset *preset)
-{
-    return preset->range == &qobs_range_mse || preset->range == &qobs_range_amax;
-}
-
-static bool has_steps(const struct preset *preset) { return preset->range == &qobs_range_exponent; }
-
-static bool has_multiples(const struct preset *preset) { return preset->range == &qobs_range_multiplier; }
+static bool has_multiples(const struct preset *preset) { return preset->range->reads & READS_MULTIPLIERS; }
 
 static bool is_bias(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_REDUCED; }
 
@@ -52,19 +49,16 @@ static bool is_no_bias(const struct preset *preset) { return !is_bias(preset); }
 
 static bool sweeps_amax(const struct preset *preset) { return preset->range->reference; }
 
-static bool sweeps_scales(const struct preset *preset) { return preset->range == &qobs_range_e4m3; }
+static bool sweeps_scales(const struct preset *preset) { return preset->range->reads & READS_FOUR_OVER_SIX; }
 
-static bool has_headroom(const struct preset *preset) { return preset->range == &qobs_range_headroom; }
+static bool has_headroom(const struct preset *preset) { return preset->range->reads & READS_HEADROOM; }
 
 static bool has_blocks(const struct preset *preset)
 {
     return preset->granularity == GRANULARITY_MODELOPT_BLOCK || has_headroom(preset);
 }
 
-static bool has_modelopt_bins(const struct preset *preset)
-{
-    return qobs_preset_grows_bins(preset) || has_headroom(preset);
-}
+static bool has_modelopt_bins(const struct preset *preset) { return preset->reduction->histogram != NULL; }
 
 static bool has_threshold(const struct preset *preset) { return preset->formula == FORMULA_QUARK_TQT; }
 
@@ -95,9 +89,9 @@ static bool has_no_histogram(const struct preset *preset) { return !qobs_preset_
 
 static bool has_ort_bins(const struct preset *preset) { return preset->reduction->histogram != NULL; }
 
-static bool has_ort_ranges(const struct preset *preset) { return preset->range == &qobs_range_measured; }
+static bool has_ort_ranges(const struct preset *preset) { return !has_ort_bins(preset); }
 
-static bool has_quantized_bins(const struct preset *preset) { return preset->range == &qobs_range_ort_entropy; }
+static bool has_quantized_bins(const struct preset *preset) { return preset->range->reads & READS_QUANTIZED_BINS; }
 
 static bool has_moments(const struct preset *preset) { return preset->range->found_moments; }
 
@@ -108,18 +102,16 @@ static bool has_symmetric_data(const struct preset *preset)
     return !has_quantized_bins(preset) && !has_moments(preset);
 }
 
-static bool searches_line(const struct preset *preset) { return preset->range == &qobs_range_line; }
+static bool searches_line(const struct preset *preset) { return preset->range->reads & READS_LINE; }
 
 static bool has_module(const struct preset *preset)
 {
-    return preset->family == FAMILY_TORCHAO && preset->accumulator == &qobs_accumulate_extremes;
+    return !preset->accumulator->averages && !preset->accumulator->replaces;
 }
 
 static bool has_keepdim(const struct preset *preset) { return has_module(preset); }
 
-enum {
-    ANY = FAMILIES_OF_SCHEMES | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT | FAMILY_ORT | FAMILY_TORCHAO
-};
+enum { ANY = FAMILIES_OF_SCHEMES | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT | FAMILY_ORT | FAMILY_TORCHAO };
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
@@ -148,18 +140,18 @@ static const struct setting settings[] = {
            1, 0x1p20, "accepted, without effect, as in torch since 2.5"),
     SWITCH("float32_counts", ANY, qobs_preset_has_torch_histogram, float32_counts,
            "counts stop at 2^24, as upstream's do"),
-    SWITCH("float32_counts", ANY, qobs_preset_grows_bins, float32_counts, "counts stop at 2^24, as upstream's do"),
-    SWITCH("shifted_counts", FAMILY_QUARK, qobs_preset_grows_bins, shifted_counts, "old counts move with their bins"),
+    SWITCH("float32_counts", FAMILY_QUARK | FAMILY_MODELOPT, grows_bins, float32_counts,
+           "counts stop at 2^24, as upstream's do"),
+    SWITCH("shifted_counts", FAMILY_QUARK, grows_bins, shifted_counts, "old counts move with their bins"),
     NUMBER("percentile", ANY, has_percentile, KIND_REAL, percentile, 0, 100,
            "share of the elements in the range, in percent"),
     NUMBER("stride", ANY, has_start_bin, KIND_LONG, stride, 1, 0x1p31, "distance of the candidates in bins"),
     NUMBER("start_bin", ANY, has_start_bin, KIND_LONG, start_bin, 0, 0x1p31, "first candidate"),
     NUMBER("num_bins", FAMILY_MODELOPT, has_modelopt_bins, KIND_LONG, num_bins, 1, 0x1p20,
            "number of bins of the first batch"),
-    SWITCH("skip_zeros", FAMILY_MODELOPT, qobs_preset_grows_bins, skip_zeros, "zeros are not counted"),
-    SWITCH("torch_hist", FAMILY_MODELOPT, qobs_preset_grows_bins, torch_hist,
-           "bins of torch.histc; `false`: of numpy.histogram"),
-    WORD("method", FAMILY_MODELOPT, qobs_preset_grows_bins, method, amax_methods, "rule that finds the range"),
+    SWITCH("skip_zeros", FAMILY_MODELOPT, grows_bins, skip_zeros, "zeros are not counted"),
+    SWITCH("torch_hist", FAMILY_MODELOPT, grows_bins, torch_hist, "bins of torch.histc; `false`: of numpy.histogram"),
+    WORD("method", FAMILY_MODELOPT, grows_bins, method, amax_methods, "rule that finds the range"),
     SWITCH("reduce_range", FAMILY_QUARK, qobs_preset_has_torch_histogram, reduce_range, "use one bit less"),
     NUMBER("averaging_constant", ANY, averages, KIND_REAL, averaging_constant, 0, 1,
            "weight of a new batch in the moving average"),
@@ -203,8 +195,7 @@ static const struct setting settings[] = {
            "smallest scale tried, in multiples of that of the range"),
     NUMBER("stop_multiplier", FAMILY_QOBS, is_optimal, KIND_REAL, stop_multiplier, 0x1p-20, 4,
            "largest scale tried, in multiples of that of the range"),
-    SWITCH("signed_scale", FAMILY_QOBS, is_optimal, signed_scale,
-           "negative scales, too; symmetric integers only"),
+    SWITCH("signed_scale", FAMILY_QOBS, is_optimal, signed_scale, "negative scales, too; symmetric integers only"),
     NUMBER("dampening_frac", FAMILY_QOBS, weighs_columns, KIND_REAL, dampening_frac, 0, 1,
            "share of a group's mean importance that is added to each column"),
     NUMBER("hessian_block_size", FAMILY_QOBS, has_hessian, KIND_LONG, hessian_block_size, 0, 0x1p31,
@@ -247,7 +238,7 @@ static const struct setting settings[] = {
           0x1p-20, 0x1p20, "largest number of the fp4 quantizer whose scales these fp8 numbers are"),
     WORD("threshold_init_meth", FAMILY_QUARK, has_threshold, threshold_init_meth, threshold_methods,
          "first threshold: three standard deviations, or lowest divergence"),
-    NUMBER("scope", FAMILY_QUARK, has_steps, KIND_INTEGER, scope, 0, 127,
+    NUMBER("scope", FAMILY_QUARK, has_scope, KIND_INTEGER, scope, 0, 127,
            "exponents tried below that of the magnitude"),
     SWITCH("symmetric", FAMILY_ORT, has_symmetric_data, symmetric, "the calibrated range is symmetric"),
     NUMBER("num_bins", FAMILY_ORT, has_ort_bins, KIND_LONG, num_bins, 1, 0x1p20, "number of bins of the first batch"),
@@ -371,9 +362,8 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
 {
     static const struct search_defaults no_search;
     const struct search_defaults *search = searches(preset) ? preset->search : &no_search;
-    return (struct qobs_config){
+    struct qobs_config config = {
         .preset = preset,
-        .base_name = qobs_preset_is_for_weights(preset) ? BASE_WEIGHT : BASE_INPUT,
         .maxshrink = search->maxshrink,
         .grid = search->grid,
         .norm = search->norm,
@@ -382,25 +372,22 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .chunk_size = 5,
         .averaging_constant = 0.01,
         .num_bits = 8,
-        .symmetric = preset->family != FAMILY_ORT || preset->range == &qobs_range_ort_percentile,
+        .symmetric = true,
         .scope = 1,
         .step_size = 0.1,
-        .start_multiplier = is_optimal(preset) ? 0.2 : 0.25,
-        .stop_multiplier = is_optimal(preset) ? 2 : 4,
+        .start_multiplier = 0.25,
+        .stop_multiplier = 4,
         .passes = 2,
         .zero_point_radius = 1,
-        .ragged = preset->family == FAMILY_QOBS,
         .block_size = 16,
         .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,
-        .nonfinite = preset->formula == FORMULA_QUARK_BFP      ? NONFINITE_IGNORE
-                     : qobs_preset_has_torch_histogram(preset) ? NONFINITE_REFUSE_NAN
-                                                               : NONFINITE_REFUSE,
-        .bins = preset->family == FAMILY_QUARK ? 256 : 2048,
-        .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : preset->family == FAMILY_ORT ? 99.999 : 99.99,
+        .nonfinite = qobs_preset_has_torch_histogram(preset) ? NONFINITE_REFUSE_NAN : NONFINITE_REFUSE,
+        .bins = 2048,
+        .percentile = 99.99,
         .stride = 1,
-        .start_bin = preset->family == FAMILY_QUARK ? 2045 : 128,
-        .num_bins = preset->range == &qobs_range_ort_entropy ? 128 : has_headroom(preset) ? 512 : 2048,
+        .start_bin = 128,
+        .num_bins = 2048,
         .anchor_percentile = 1,
         .upper_percentile = 99.99,
         .rho = 16384,
@@ -412,10 +399,10 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .dim = -1,
         .preserve_zero = true,
         .steps = 100,
-        .quark_dtype = preset->formula == FORMULA_QUARK_MX    ? QUARK_FP4
-                       : preset->formula == FORMULA_QUARK_BFP ? QUARK_BFP16
-                                                              : QUARK_INT8,
     };
+    if (preset->ops->set_defaults)
+        preset->ops->set_defaults(&config);
+    return config;
 }
 
 /* ---- Names for messages ------------------------------------------------------------------------------------------ */

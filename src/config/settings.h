@@ -23,7 +23,7 @@ struct word {
     int value;
 };
 
-#define NO_FIELD ((size_t) - 1)
+#define NO_FIELD ((size_t)-1)
 
 /* `set` is the bool field that is true once the setting has a value, or NO_FIELD. */
 struct setting {

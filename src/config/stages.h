@@ -56,22 +56,11 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
-/* Model-Optimizer's numbers under an amax (resolve_range.c). */
-struct amax_numbers;
-void qobs_resolve_amax_numbers(const qobs_config *config, struct amax_numbers *numbers);
-
 /* What a configuration that has been checked says of quantization to the numbers of `format`; NULL: to its own. `codes`
  * says that the numbers must have codes (resolve_quantize.c). */
 struct quantize_rule;
 int qobs_resolve_quantize(const qobs_config *config, const struct qobs_format *format, bool codes,
                           struct quantize_rule *rule, qobs_error *error);
-
-/* ONNX Runtime's (resolve_ort.c). */
-const struct formula_ops *qobs_ort_formula(const qobs_config *config, struct formula_params *params);
-
-/* torchao's (resolve_torchao.c). */
-const struct formula_ops *qobs_torchao_formula(const qobs_config *config, struct formula_params *params);
-const struct formula_ops *qobs_torchao_fixed(const qobs_config *config, struct formula_params *params);
 
 /* True if the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
  * amax). */

@@ -111,10 +111,13 @@ static int find_amax(const struct runtime *runtime, const struct range_params *p
 /* ---- The rules --------------------------------------------------------------------------------------------------- */
 
 const struct range_ops qobs_range_measured = {.stage = SEARCH_NONE};
-const struct range_ops qobs_range_non_linear = {.find = find_non_linear};
-const struct range_ops qobs_range_percentile = {.find = find_percentile, .found_min_max = true, .empty_is_list = true};
-const struct range_ops qobs_range_mse = {.find = find_amax, .found_min_max = true, .zero_min = true};
-const struct range_ops qobs_range_amax = {.find = find_amax, .found_amax = true};
+const struct range_ops qobs_range_non_linear = {.reads = READS_BINS, .find = find_non_linear};
+const struct range_ops qobs_range_percentile = {
+    .reads = READS_PERCENTILE, .find = find_percentile, .found_min_max = true, .empty_is_list = true};
+const struct range_ops qobs_range_mse = {
+    .reads = READS_START_BIN, .find = find_amax, .found_min_max = true, .zero_min = true};
+const struct range_ops qobs_range_amax = {
+    .reads = READS_METHOD | READS_PERCENTILE | READS_START_BIN, .find = find_amax, .found_amax = true};
 const struct range_ops qobs_range_never = {.never_found = true};
 
 static void cut_to_data(const struct range_request *r, size_t n, float *min, float *max)

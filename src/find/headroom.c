@@ -43,12 +43,11 @@ static int find(const struct runtime *runtime, const struct range_params *params
     const double upper = p->upper_percentile >= 100 ? largest : magnitude_at(p, h, p->upper_percentile, 0);
     if (!(upper > 0))
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "amax: all blocks are zeros, upstream has none then");
-    const double anchor =
-        magnitude_at(p, h, p->anchor_percentile, qobs_log2_bin(&bins, (float)(upper * LEAST_ANCHOR)));
+    const double anchor = magnitude_at(p, h, p->anchor_percentile, qobs_log2_bin(&bins, (float)(upper * LEAST_ANCHOR)));
     const double headroom = p->rho * anchor;
     *max = (float)(!(anchor > 0) ? largest : headroom > upper ? headroom : upper);
     *min = -*max;
     return QOBS_OK;
 }
 
-const struct range_ops qobs_range_headroom = {.find = find, .found_amax = true};
+const struct range_ops qobs_range_headroom = {.reads = READS_HEADROOM, .find = find, .found_amax = true};

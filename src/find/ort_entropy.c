@@ -130,4 +130,5 @@ static int find(const struct runtime *runtime, const struct range_params *params
                                "num_bins: too few of %zu bins hold elements for a divergence", h->bins);
 }
 
-const struct range_ops qobs_range_ort_entropy = {.find = find, .found_threshold = true, .within_data = true};
+const struct range_ops qobs_range_ort_entropy = {
+    .reads = READS_QUANTIZED_BINS, .find = find, .found_threshold = true, .within_data = true};

@@ -35,4 +35,5 @@ static int find(const struct runtime *runtime, const struct range_params *params
     return QOBS_OK;
 }
 
-const struct range_ops qobs_range_ort_percentile = {.find = find, .found_threshold = true, .within_data = true};
+const struct range_ops qobs_range_ort_percentile = {
+    .reads = READS_PERCENTILE, .find = find, .found_threshold = true, .within_data = true};

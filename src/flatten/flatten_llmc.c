@@ -145,8 +145,50 @@ static int flatten_attention_2025_10(qobs_plan *plan, const struct granularity_p
     return params->strategy == STRATEGY_TENSOR ? flatten_heads(plan, params, 2, error) : fail_strategy(params, error);
 }
 
-const struct granularity_ops qobs_granularity_llmc_weight = {flatten_weight, true};
-const struct granularity_ops qobs_granularity_llmc_weight_2025_10 = {flatten_weight_2025_10, true};
-const struct granularity_ops qobs_granularity_llmc_activation = {flatten_activation, false};
-const struct granularity_ops qobs_granularity_llmc_attention = {flatten_attention, false};
-const struct granularity_ops qobs_granularity_llmc_attention_2025_10 = {flatten_attention_2025_10, false};
+bool qobs_llmc_weight_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+{
+    switch (p->strategy) {
+    case STRATEGY_TENSOR:
+        return true;
+    case STRATEGY_CHANNEL:
+        *rows = 1;
+        return true;
+    case STRATEGY_GROUP:
+    case STRATEGY_TENSOR_GROUP:
+        *rows = 1;
+        *columns = p->group_size;
+        return true;
+    case STRATEGY_BLOCK:
+        *rows = p->block[0];
+        *columns = p->block[1];
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* All rows of a matrix are one batch, or one token. */
+static bool activation_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+{
+    (void)rows;
+    switch (p->strategy) {
+    case STRATEGY_TENSOR:
+    case STRATEGY_TOKEN:
+        return true;
+    case STRATEGY_GROUP:
+    case STRATEGY_TENSOR_GROUP:
+        *columns = p->group_size;
+        return true;
+    default:
+        return false;
+    }
+}
+
+const struct granularity_ops qobs_granularity_llmc_weight = {
+    .flatten = flatten_weight, .g_idx = true, .shared = qobs_llmc_weight_shared};
+const struct granularity_ops qobs_granularity_llmc_weight_2025_10 = {
+    .flatten = flatten_weight_2025_10, .g_idx = true, .shared = qobs_llmc_weight_shared, .whole_units = true};
+const struct granularity_ops qobs_granularity_llmc_activation = {.flatten = flatten_activation,
+                                                                 .shared = activation_shared};
+const struct granularity_ops qobs_granularity_llmc_attention = {.flatten = flatten_attention};
+const struct granularity_ops qobs_granularity_llmc_attention_2025_10 = {.flatten = flatten_attention_2025_10};

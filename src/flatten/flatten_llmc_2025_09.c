@@ -68,4 +68,9 @@ static int flatten(qobs_plan *plan, const struct granularity_params *params, qob
     }
 }
 
-const struct granularity_ops qobs_granularity_llmc_2025_09 = {flatten, true};
+static bool shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+{
+    return p->strategy == STRATEGY_TOKEN || qobs_llmc_weight_shared(p, rows, columns);
+}
+
+const struct granularity_ops qobs_granularity_llmc_2025_09 = {.flatten = flatten, .g_idx = true, .shared = shared};

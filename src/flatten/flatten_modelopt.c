@@ -44,8 +44,8 @@ static int flatten_block(qobs_plan *plan, const struct granularity_params *param
     return QOBS_OK;
 }
 
-const struct granularity_ops qobs_granularity_modelopt_axes = {flatten_axes, false};
-const struct granularity_ops qobs_granularity_modelopt_block = {flatten_block, false};
+const struct granularity_ops qobs_granularity_modelopt_axes = {.flatten = flatten_axes};
+const struct granularity_ops qobs_granularity_modelopt_block = {.flatten = flatten_block};
 
 /* BiasCalibrator: the axes that are named are reduced, though its text says that they are kept. */
 static int flatten_reduced(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
@@ -67,4 +67,4 @@ static int flatten_reduced(qobs_plan *plan, const struct granularity_params *par
     return QOBS_OK;
 }
 
-const struct granularity_ops qobs_granularity_modelopt_reduced = {flatten_reduced, false};
+const struct granularity_ops qobs_granularity_modelopt_reduced = {.flatten = flatten_reduced};

@@ -97,6 +97,6 @@ static int flatten_block(qobs_plan *plan, const struct granularity_params *param
     return QOBS_OK;
 }
 
-const struct granularity_ops qobs_granularity_quark_channel = {flatten_channel, false};
-const struct granularity_ops qobs_granularity_quark_group = {flatten_group, false};
-const struct granularity_ops qobs_granularity_quark_block = {flatten_block, false};
+const struct granularity_ops qobs_granularity_quark_channel = {.flatten = flatten_channel};
+const struct granularity_ops qobs_granularity_quark_group = {.flatten = flatten_group};
+const struct granularity_ops qobs_granularity_quark_block = {.flatten = flatten_block};

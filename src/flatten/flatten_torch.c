@@ -29,5 +29,18 @@ static int flatten_channel(qobs_plan *plan, const struct granularity_params *par
     return QOBS_OK;
 }
 
-const struct granularity_ops qobs_granularity_tensor = {flatten_tensor, false};
-const struct granularity_ops qobs_granularity_torch_channel = {flatten_channel, false};
+static bool all_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+{
+    (void)p, (void)rows, (void)columns;
+    return true;
+}
+
+static bool row_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+{
+    (void)columns;
+    *rows = 1;
+    return p->ch_axis == 0 || p->ch_axis == -2;
+}
+
+const struct granularity_ops qobs_granularity_tensor = {.flatten = flatten_tensor, .shared = all_shared};
+const struct granularity_ops qobs_granularity_torch_channel = {.flatten = flatten_channel, .shared = row_shared};

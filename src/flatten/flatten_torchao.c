@@ -110,4 +110,4 @@ static int flatten(qobs_plan *plan, const struct granularity_params *params, qob
     return set_shape(plan, block, all, params->keepdim, error);
 }
 
-const struct granularity_ops qobs_granularity_torchao = {flatten, false};
+const struct granularity_ops qobs_granularity_torchao = {.flatten = flatten};

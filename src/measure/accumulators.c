@@ -47,7 +47,7 @@ static void bfp(const struct accumulator_params *params, const struct range_upda
     qobs_update_absmax_bfp(u->dtype, scale_dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, u->first);
 }
 
-const struct accumulator_ops qobs_accumulate_last = {.update = last, .merge = MERGE_LAST};
+const struct accumulator_ops qobs_accumulate_last = {.update = last, .merge = MERGE_LAST, .replaces = true};
 const struct accumulator_ops qobs_accumulate_extremes = {.update = extremes, .merge = MERGE_EXTREMES};
 const struct accumulator_ops qobs_accumulate_lerp = {.update = lerp, .merge = MERGE_MEANS, .averages = true};
 const struct accumulator_ops qobs_accumulate_moving_average = {

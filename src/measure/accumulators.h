@@ -36,6 +36,7 @@ struct accumulator_ops {
     bool symmetric;   /* ranges are (-amax, amax) */
     bool counts_mode; /* counts which scales the batches give; the most frequent one is the result */
     bool averages;    /* reads averaging_constant */
+    bool replaces;    /* the state is the last batch */
 };
 
 struct accumulator {

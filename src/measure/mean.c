@@ -93,5 +93,5 @@ static int measure_mean_magnitude(const struct reduction *r, const struct batch 
     return measure(true, r, b, min, max, nonfinite, error);
 }
 
-const struct reduction_ops qobs_reduction_mean = {measure_mean, NULL};
-const struct reduction_ops qobs_reduction_mean_magnitude = {measure_mean_magnitude, NULL};
+const struct reduction_ops qobs_reduction_mean = {.measure = measure_mean};
+const struct reduction_ops qobs_reduction_mean_magnitude = {.measure = measure_mean_magnitude};

@@ -49,12 +49,17 @@ static int measure_histogram(const struct reduction *r, const struct batch *b, s
     return r->histogram.ops->accept(&r->histogram, b, histogram, min, max, nonfinite, error);
 }
 
-const struct reduction_ops qobs_reduction_none = {NULL, NULL};
-const struct reduction_ops qobs_reduction_minmax = {measure_minmax, NULL};
-const struct reduction_ops qobs_reduction_absmax = {measure_absmax, NULL};
-const struct reduction_ops qobs_reduction_absmax_f32 = {measure_absmax, NULL};
-const struct reduction_ops qobs_reduction_histogram_torch = {measure_histogram, &qobs_histogram_torch};
-const struct reduction_ops qobs_reduction_histogram_quark = {measure_histogram, &qobs_histogram_quark};
-const struct reduction_ops qobs_reduction_histogram_log2 = {measure_histogram, &qobs_histogram_log2};
-const struct reduction_ops qobs_reduction_histogram_ort = {measure_histogram, &qobs_histogram_ort};
-const struct reduction_ops qobs_reduction_histogram_modelopt = {measure_histogram, &qobs_histogram_modelopt};
+const struct reduction_ops qobs_reduction_none = {.measure = NULL};
+const struct reduction_ops qobs_reduction_minmax = {.measure = measure_minmax};
+const struct reduction_ops qobs_reduction_absmax = {.measure = measure_absmax};
+const struct reduction_ops qobs_reduction_absmax_f32 = {.measure = measure_absmax, .f64_in_f32 = true};
+const struct reduction_ops qobs_reduction_histogram_torch = {.measure = measure_histogram,
+                                                             .histogram = &qobs_histogram_torch};
+const struct reduction_ops qobs_reduction_histogram_quark = {.measure = measure_histogram,
+                                                             .histogram = &qobs_histogram_quark};
+const struct reduction_ops qobs_reduction_histogram_log2 = {.measure = measure_histogram,
+                                                            .histogram = &qobs_histogram_log2};
+const struct reduction_ops qobs_reduction_histogram_ort = {.measure = measure_histogram,
+                                                           .histogram = &qobs_histogram_ort};
+const struct reduction_ops qobs_reduction_histogram_modelopt = {.measure = measure_histogram,
+                                                                .histogram = &qobs_histogram_modelopt};

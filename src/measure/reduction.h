@@ -15,6 +15,7 @@ struct reduction_ops {
     int (*measure)(const struct reduction *reduction, const struct batch *batch, struct histogram *histogram, void *min,
                    void *max, struct nonfinite_count *nonfinite, qobs_error *error);
     const struct histogram_ops *histogram; /* NULL: none */
+    bool f64_in_f32; /* ranges of F64 are F32 */
 };
 
 struct reduction {

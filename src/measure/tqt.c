@@ -183,4 +183,4 @@ static int measure(const struct reduction *r, const struct batch *b, struct hist
     return QOBS_OK;
 }
 
-const struct reduction_ops qobs_reduction_tqt = {measure, NULL};
+const struct reduction_ops qobs_reduction_tqt = {.measure = measure};

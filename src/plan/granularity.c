@@ -28,4 +28,4 @@ static int fail_without_ranges(qobs_plan *plan, const struct granularity_params 
     return qobs_invalid(error, "config: %s looks at no tensor", params->name);
 }
 
-const struct granularity_ops qobs_granularity_none = {fail_without_ranges, false};
+const struct granularity_ops qobs_granularity_none = {.flatten = fail_without_ranges};

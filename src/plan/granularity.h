@@ -64,6 +64,10 @@ struct granularity_ops {
     /* Adds the axes of the plan, or fails with a message that names what does not go together. */
     int (*flatten)(qobs_plan *plan, const struct granularity_params *params, qobs_error *error);
     bool g_idx; /* strategies group and tensor_group accept g_idx */
+    /* Rows and columns of a matrix that share a qparam, which are 0 (all) before; false: these parameters have none.
+     * NULL: no parameters have. */
+    bool (*shared)(const struct granularity_params *params, int64_t *rows, int64_t *columns);
+    bool whole_units; /* the rows of a matrix are a multiple of those that share a qparam */
 };
 
 struct granularity {
@@ -83,6 +87,9 @@ extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granula
     qobs_granularity_quark_block;
 extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block,
     qobs_granularity_modelopt_reduced;
+
+/* What llmc_weight has as `shared`. */
+bool qobs_llmc_weight_shared(const struct granularity_params *params, int64_t *rows, int64_t *columns);
 
 /* The words of settings and messages. */
 const char *qobs_base_name_text(int base_name);

@@ -3,57 +3,15 @@
 
 #include "plan/row_geometry.h"
 
-static bool is_of_weights(const struct granularity_ops *ops)
-{
-    return ops == &qobs_granularity_llmc_weight || ops == &qobs_granularity_llmc_weight_2025_10 ||
-           ops == &qobs_granularity_llmc_2025_09;
-}
-
-/* Rows and columns that share a qparam; 0: all. */
-static bool shared(const struct granularity *granularity, int64_t *rows, int64_t *columns)
-{
-    const struct granularity_ops *ops = granularity->ops;
-    const struct granularity_params *p = &granularity->params;
-    *rows = *columns = 0;
-    if (ops == &qobs_granularity_tensor)
-        return true;
-    if (ops == &qobs_granularity_torch_channel) {
-        *rows = 1;
-        return p->ch_axis == 0 || p->ch_axis == -2;
-    }
-    if (!is_of_weights(ops) && ops != &qobs_granularity_llmc_activation)
-        return false;
-    switch (p->strategy) {
-    case STRATEGY_CHANNEL:
-        *rows = 1;
-        return is_of_weights(ops);
-    case STRATEGY_GROUP:
-    case STRATEGY_TENSOR_GROUP:
-        *rows = is_of_weights(ops);
-        *columns = p->group_size;
-        return true;
-    case STRATEGY_BLOCK:
-        *rows = p->block[0];
-        *columns = p->block[1];
-        return is_of_weights(ops);
-    case STRATEGY_TENSOR:
-        return true;
-    case STRATEGY_TOKEN: /* of a matrix all is one batch, or one token */
-        return ops == &qobs_granularity_llmc_activation || ops == &qobs_granularity_llmc_2025_09;
-    default:
-        return false;
-    }
-}
-
 bool qobs_row_geometry_of(const struct granularity *granularity, int64_t columns, struct row_geometry *geometry)
 {
     struct row_geometry g = {.columns = columns};
-    if (!shared(granularity, &g.unit, &g.run))
+    if (!granularity->ops->shared || !granularity->ops->shared(&granularity->params, &g.unit, &g.run))
         return false;
     if (g.run <= 0 || g.run > columns)
         g.run = columns;
     g.per_unit = (columns - 1) / g.run + 1;
-    g.whole_units = g.unit > 1 && granularity->ops == &qobs_granularity_llmc_weight_2025_10;
+    g.whole_units = g.unit > 1 && granularity->ops->whole_units;
     *geometry = g;
     return true;
 }

@@ -122,6 +122,7 @@ static void init_scale(const struct search_state *s, float *scale)
 }
 
 const struct range_ops qobs_range_exponent = {.stage = SEARCH_STATE,
+                                              .reads = READS_SCOPE,
                                               .steps = steps,
                                               .workspace = workspace,
                                               .search = search,

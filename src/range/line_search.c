@@ -273,6 +273,7 @@ static void search(const struct search_batch *batch, const struct search_state *
 }
 
 const struct range_ops qobs_range_line = {.stage = SEARCH_STATE,
+                                          .reads = READS_LINE,
                                           .steps = steps,
                                           .min_step = -1,
                                           .check = check,

@@ -225,6 +225,7 @@ static void read_amax(const struct search_state *s, float *amax)
 }
 
 const struct range_ops qobs_range_multiplier = {.stage = SEARCH_STATE,
+                                                .reads = READS_MULTIPLIERS,
                                                 .steps = multiplier_steps,
                                                 .reference = true,
                                                 .sums = true,
@@ -257,6 +258,7 @@ static void search_e4m3(const struct search_batch *b, const struct search_state 
 }
 
 const struct range_ops qobs_range_e4m3 = {.stage = SEARCH_STATE,
+                                          .reads = READS_FOUR_OVER_SIX,
                                           .steps = e4m3_steps,
                                           .reference = true,
                                           .one_amax = true,

@@ -50,9 +50,9 @@ struct search_batch {
     const struct formula *formula;
     const qobs_plan *plan;
     const unsigned char *data;
-    uint64_t batches;  /* observed before it */
+    uint64_t batches;        /* observed before it */
     const struct gram *gram; /* of the activations that weigh errors, in whole blocks of a row; NULL: none */
-    double *workspace; /* ops->workspace() doubles */
+    double *workspace;       /* ops->workspace() doubles */
 };
 
 /* The arguments of a grid search; see grid_search.h. */
@@ -72,9 +72,25 @@ struct grid_search {
     struct search_record *record; /* output, with arrays that may be NULL; or NULL */
 };
 
+/* Settings that a rule reads beside those of its family, as bits. */
+enum range_settings {
+    READS_BINS = 1, /* and what else torch's histogram has */
+    READS_PERCENTILE = 2,
+    READS_START_BIN = 4,
+    READS_METHOD = 8,
+    READS_SCOPE = 16,
+    READS_MULTIPLIERS = 32,
+    READS_FOUR_OVER_SIX = 64,
+    READS_HEADROOM = 128,
+    READS_QUANTIZED_BINS = 256,
+    READS_LINE = 512
+};
+
 enum search_stage { SEARCH_NONE, SEARCH_BATCH, SEARCH_STATE, SEARCH_OPTIMAL };
 
 struct range_ops {
+    int reads; /* enum range_settings */
+
     /* ---- All searches */
     enum search_stage stage;
     size_t (*steps)(const struct range_params *params); /* candidates of each qparam */
@@ -108,34 +124,34 @@ struct range_ops {
     /* The range of every qparam. It fails for settings that upstream refuses only here. */
     int (*find)(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
                 const struct histogram *histogram, float *min, float *max, qobs_error *error);
-    bool found_min_max; /* the result is a minimum and a maximum */
-    bool found_amax;    /* the result is an amax, which find writes to max */
+    bool found_min_max;   /* the result is a minimum and a maximum */
+    bool found_amax;      /* the result is an amax, which find writes to max */
     bool found_threshold; /* the result is a range beside that of the data */
     bool within_data;     /* it is cut to the range of the data */
     bool found_moments;   /* the result is mean and standard deviation, which find writes to min and max */
-    bool zero_min;      /* upstream's minimum is the integer 0 */
-    bool never_found;   /* upstream has no range: the formula gets that of an observer without data */
-    bool empty_is_list; /* the range of an empty histogram is a tensor with a dimension in upstream */
+    bool zero_min;        /* upstream's minimum is the integer 0 */
+    bool never_found;     /* upstream has no range: the formula gets that of an observer without data */
+    bool empty_is_list;   /* the range of an empty histogram is a tensor with a dimension in upstream */
 };
 
-extern const struct range_ops qobs_range_measured;   /* as it is */
-extern const struct range_ops qobs_range_grid;       /* llm-compressor */
+extern const struct range_ops qobs_range_measured;        /* as it is */
+extern const struct range_ops qobs_range_grid;            /* llm-compressor */
 extern const struct range_ops qobs_range_mse_optimal;     /* the least error of all scales and zero points */
 extern const struct range_ops qobs_range_imatrix_optimal; /* the same, weighted by activations */
 extern const struct range_ops qobs_range_local_hessian;   /* the same for the outputs on activations */
-extern const struct range_ops qobs_range_power_of_2; /* Quark: scales around a power of two */
-extern const struct range_ops qobs_range_exponent;   /* Quark: exponents of a block's scale */
-extern const struct range_ops qobs_range_multiplier; /* Model-Optimizer: multipliers of an amax */
-extern const struct range_ops qobs_range_e4m3;       /* Model-Optimizer: e4m3 scales */
-extern const struct range_ops qobs_range_line;       /* torchao: thresholds in equal steps */
-extern const struct range_ops qobs_range_non_linear; /* torch */
-extern const struct range_ops qobs_range_percentile; /* Quark */
-extern const struct range_ops qobs_range_mse;        /* Quark */
-extern const struct range_ops qobs_range_never;      /* Quark: a histogram without a range */
+extern const struct range_ops qobs_range_power_of_2;      /* Quark: scales around a power of two */
+extern const struct range_ops qobs_range_exponent;        /* Quark: exponents of a block's scale */
+extern const struct range_ops qobs_range_multiplier;      /* Model-Optimizer: multipliers of an amax */
+extern const struct range_ops qobs_range_e4m3;            /* Model-Optimizer: e4m3 scales */
+extern const struct range_ops qobs_range_line;            /* torchao: thresholds in equal steps */
+extern const struct range_ops qobs_range_non_linear;      /* torch */
+extern const struct range_ops qobs_range_percentile;      /* Quark */
+extern const struct range_ops qobs_range_mse;             /* Quark */
+extern const struct range_ops qobs_range_never;           /* Quark: a histogram without a range */
 extern const struct range_ops qobs_range_ort_percentile, qobs_range_ort_entropy; /* ONNX Runtime */
 extern const struct range_ops qobs_range_ort_distribution;
 extern const struct range_ops qobs_range_headroom; /* Model-Optimizer: room above the magnitudes of blocks */
-extern const struct range_ops qobs_range_amax;       /* Model-Optimizer: by params->bins.method */
+extern const struct range_ops qobs_range_amax;     /* Model-Optimizer: by params->bins.method */
 
 struct range_rule {
     const struct range_ops *ops;

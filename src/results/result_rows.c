@@ -368,7 +368,7 @@ static bool has_hist(const qobs_observer *o)
 }
 
 /* torch.ao's HistogramObserver and its subclasses. */
-static bool has_histogram(const qobs_observer *o) { return o->stages.range.ops == &qobs_range_non_linear; }
+static bool has_histogram(const qobs_observer *o) { return o->stages.range.ops->reads & READS_BINS; }
 
 /* Quark's and Model-Optimizer's histograms, which grow by whole bins. */
 static bool has_calib_hist(const qobs_observer *o)

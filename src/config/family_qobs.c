@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Settings of the presets with optimal scales: weights, in formats whose scales can be tried one by one. */
-#include "check/check.h"
-
+/* Presets of our own, with optimal scales: weights, in formats whose scales can be tried one by one. */
 #include "base/error.h"
+#include "config/families.h"
 #include "config/settings.h"
-#include "qobs/plan.h"
 
 static int check_granularity(const qobs_config *config, enum strategy strategy, qobs_error *error)
 {
@@ -52,7 +50,7 @@ static int check_hessian(const qobs_config *config, enum strategy strategy, qobs
     return QOBS_OK;
 }
 
-int qobs_check_optimal(const qobs_config *config, qobs_error *error)
+static int check(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
     if (config->base_name != BASE_WEIGHT)
@@ -65,3 +63,65 @@ int qobs_check_optimal(const qobs_config *config, qobs_error *error)
     RETURN_IF_FAILED(check_number(config, strategy, error));
     return check_hessian(config, strategy, error);
 }
+
+static void set_defaults(struct qobs_config *config)
+{
+    config->ragged = true;
+    config->start_multiplier = 0.2;
+    config->stop_multiplier = 2;
+}
+
+static enum optimal_scales scales_of(const qobs_config *config)
+{
+    switch (config->scale_dtype) {
+    case SCALE_F16:
+        return OPTIMAL_F16;
+    case SCALE_E4M3:
+        return OPTIMAL_E4M3;
+    case SCALE_U8:
+        return OPTIMAL_E8M0;
+    default:
+        return OPTIMAL_BF16;
+    }
+}
+
+static void resolve_optimal(const qobs_config *config, struct optimal_params *p)
+{
+    static const float eps[] = {[SCALE_F32] = 0x1p-23f, [SCALE_BF16] = 0x1p-7f, [SCALE_F16] = 0x1p-10f};
+    const int half = 1 << (config->num_bits - 1);
+    *p = (struct optimal_params){
+        .scales = scales_of(config),
+        .scale_dtype = (enum scale_dtype)config->scale_dtype,
+        .e2m1 = config->type == TYPE_FLOAT,
+        .symmetric = config->symmetric,
+        .signed_scale = config->signed_scale,
+        .num_bits = config->num_bits,
+        .quant_min = -half,
+        .quant_max = half - 1,
+        .start = (float)config->start_multiplier,
+        .stop = (float)config->stop_multiplier,
+        .eps = config->scale_dtype < SCALE_E4M3 ? eps[config->scale_dtype] : 0,
+        .dampening = config->dampening_frac,
+        .strict = config->strict,
+        .hessian_block = config->hessian_block_size,
+        .passes = config->passes,
+        .zero_point_radius = config->zero_point_radius,
+    };
+}
+
+static void range(const qobs_config *config, struct range_rule *rule)
+{
+    rule->params.importance = rule->ops->importance;
+    rule->params.hessian = rule->ops->hessian;
+    resolve_optimal(config, &rule->params.optimal);
+}
+
+const struct family_ops qobs_family_qobs = {
+    .channel_by_default = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .granularity = qobs_scheme_granularity,
+    .range = range,
+    .formula = qobs_scheme_formula,
+    .traits = qobs_scheme_traits,
+};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "config/preset.h"
+#include "config/families.h"
 
 #include <string.h>
 
@@ -28,9 +28,18 @@ static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0
                                                               .importance = true,
                                                               .since_2026 = true};
 
+#define OPS_LLMC &qobs_family_llmc
+#define OPS_QOBS &qobs_family_qobs
+#define OPS_TORCH &qobs_family_torch
+#define OPS_QUARK &qobs_family_quark
+#define OPS_MODELOPT &qobs_family_modelopt
+#define OPS_ORT &qobs_family_ort
+#define OPS_TORCHAO &qobs_family_torchao
+
 #define PRESET(name, family, granularity, reduction, accumulator, range, formula, search, summary)                     \
     {name,                                                                                                             \
      FAMILY_##family,                                                                                                  \
+     OPS_##family,                                                                                                     \
      GRANULARITY_##granularity,                                                                                        \
      &qobs_reduction_##reduction,                                                                                      \
      &qobs_accumulate_##accumulator,                                                                                   \
@@ -45,18 +54,31 @@ static const struct preset presets[] = {
 
 enum { COUNT = sizeof presets / sizeof *presets };
 
-/* Version 0.1 called the family modelopt trt: saved states and scripts have that name. */
-static bool is_name_of(const struct preset *preset, const char *name)
+/* True if `name` is the preset's own name after `prefix`, which stands for that of its family. */
+static bool is_after(const char *prefix, const char *name, const struct preset *preset)
 {
-    if (preset->family == FAMILY_MODELOPT && strncmp(name, "trt.", 4) == 0)
-        return strcmp(preset->name + strlen("modelopt."), name + 4) == 0;
-    return strcmp(preset->name, name) == 0;
+    const size_t length = prefix ? strlen(prefix) : 0;
+    return length > 0 && strncmp(name, prefix, length) == 0 &&
+           strcmp(strchr(preset->name, '.') + 1, name + length) == 0;
 }
 
-const struct preset *qobs_preset_find(const char *name)
+static bool is_name_of(const struct preset *preset, const char *name, int *version)
+{
+    *version = VERSION_CURRENT;
+    if (strcmp(preset->name, name) == 0 || is_after(preset->ops->old_prefix, name, preset))
+        return true;
+    for (int v = 0; v < VERSIONS && preset->ops == &qobs_family_llmc; v++)
+        if (is_after(qobs_llmc_releases[v].prefix, name, preset)) {
+            *version = v;
+            return true;
+        }
+    return false;
+}
+
+const struct preset *qobs_preset_find(const char *name, int *version)
 {
     for (size_t i = 0; i < COUNT; i++)
-        if (is_name_of(&presets[i], name))
+        if (is_name_of(&presets[i], name, version))
             return &presets[i];
     return NULL;
 }

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What presets of one upstream have in common: one file family_*.c each, with its checks, defaults and the parameters
+ * of its stages. A release of llm-compressor that differs is a row of the table in family_llmc.c. */
+#pragma once
+
+#include "config/dtypes.h"
+#include "config/stages.h"
+#include "quantize/fake_quantize.h"
+
+/* Functions may be NULL. Those of a stage find in it what resolve.c sets for all families. */
+struct family_ops {
+    const char *old_prefix;  /* of names in version 0.1, whose saved states and scripts have it; NULL: the same */
+    bool channel_by_default; /* the strategy without group_size; else tensor */
+    bool has_own_quantize;   /* fake-quantize is torch's, to the integers of dtype */
+    bool positive_zero;      /* zeros quantized to e2m1 have no sign */
+    void (*set_defaults)(struct qobs_config *config);
+    int (*check)(const qobs_config *config, qobs_error *error); /* settings together */
+    void (*granularity)(const qobs_config *config, struct granularity *granularity);
+    void (*reduction)(const qobs_config *config, struct reduction *reduction);
+    void (*accumulator)(const qobs_config *config, struct accumulator *accumulator);
+    void (*range)(const qobs_config *config, struct range_rule *rule);
+    const struct formula_ops *(*formula)(const qobs_config *config, struct formula_params *params);
+    void (*traits)(const qobs_config *config, struct observer_traits *traits);
+    void (*amax_numbers)(const qobs_config *config, struct amax_numbers *numbers); /* of fake-quantize by an amax */
+};
+
+extern const struct family_ops qobs_family_llmc, qobs_family_qobs, qobs_family_torch, qobs_family_quark,
+    qobs_family_modelopt, qobs_family_ort, qobs_family_torchao;
+
+/* How a release of llm-compressor differs from others. */
+struct llmc_release {
+    const char *prefix; /* of preset names that mean this release; NULL: none */
+    bool current;       /* formulas, searches and weights of 2026 */
+    bool only_ranges;   /* the only observers are minmax and mse */
+    bool exact_steps;   /* searches with importance have no step more, and round as other searches do */
+    bool restarts;      /* observers that replace restart at another shape */
+    bool scalar_tensor; /* with strategy tensor, scales have no dimensions and zero points are F32 in searches */
+    const struct accumulator_ops *average;
+    bool skips_first_groups; /* of mse: see struct accumulator */
+    bool has_base_names;
+    const struct granularity_ops *weight, *activation, *attention;
+    bool minus_one_is_none, named_groups; /* see struct granularity_params */
+    enum keying keying;
+    const struct formula_ops *formula;
+    bool has_global_range; /* and the global scale comes from it */
+    enum token_count token_result;
+    bool qparams_along_dim;
+    bool hides_single_range; /* ranges that replace are no results */
+};
+
+/* By enum version. */
+extern const struct llmc_release qobs_llmc_releases[];
+static inline const struct llmc_release *qobs_config_release(const qobs_config *config)
+{
+    return &qobs_llmc_releases[config->version];
+}
+
+/* Presets of compressed-tensors' schemes, also those of our own (family_llmc.c). */
+void qobs_scheme_granularity(const qobs_config *config, struct granularity *granularity);
+const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct formula_params *params);
+void qobs_scheme_traits(const qobs_config *config, struct observer_traits *traits);
+
+/* torch's formula, with limits that are set (family_torch.c). */
+const struct formula_ops *qobs_torch_formula(const struct torch_number *number, enum mapping mapping, double eps,
+                                             struct formula_params *params);
+struct torch_number qobs_torch_limits(struct torch_number number, int64_t quant_min, int64_t quant_max, bool reduce);
+
+/* The bins of a histogram (resolve.c). */
+void qobs_resolve_bins(const qobs_config *config, struct bins_params *bins);

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* AMD Quark: the dtypes that each observer accepts, the settings that it needs, and parameters. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "config/families.h"
+#include "number/block_float.h"
+#include "qobs/format.h"
+
+/* Groups of observers that accept the same dtypes. */
+enum observer_group {
+    UNIFORM = 1,       /* a range for the tensor or each channel */
+    UNIFORM_GROUP = 2, /* a range for each group */
+    MX = 4,
+    BFP = 8,
+    POWER_OF_2 = 16,
+    TORCH = 32,         /* torch's histogram */
+    SQUARED_ERROR = 64, /* errors of the bins of a histogram */
+    LEARNED = 128,      /* start values of training */
+    THRESHOLD = 256,    /* the same, signed */
+    PLACEHOLDER = 0     /* accepts all */
+};
+
+/* The observers that accept a dtype. */
+static const int accepted_by[QUARK_DTYPES] = {
+    [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED | THRESHOLD,
+    [QUARK_UINT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED,
+    [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR | LEARNED | THRESHOLD,
+    [QUARK_UINT4] = UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR | LEARNED,
+    [QUARK_INT3] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_INT2] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_UINT2] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_INT16] = UNIFORM | UNIFORM_GROUP | LEARNED | THRESHOLD,
+    [QUARK_INT32] = UNIFORM | UNIFORM_GROUP | POWER_OF_2,
+    [QUARK_FP8_E4M3] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
+    [QUARK_FP8_E5M2] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
+    [QUARK_FP8_E5M3] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_FP6_E2M3] = MX,
+    [QUARK_FP6_E3M2] = MX,
+    [QUARK_FP4] = UNIFORM | MX,
+    [QUARK_BFP16] = BFP,
+};
+
+static enum observer_group group_of(const struct preset *preset)
+{
+    switch (preset->formula) {
+    case FORMULA_NONE:
+        return PLACEHOLDER;
+    case FORMULA_QUARK_LSQ:
+        return LEARNED;
+    case FORMULA_QUARK_TQT:
+        return THRESHOLD;
+    case FORMULA_QUARK_MX:
+        return MX;
+    case FORMULA_QUARK_BFP:
+        return BFP;
+    case FORMULA_QUARK_POWER_OF_2:
+        return POWER_OF_2;
+    case FORMULA_QUARK_TORCH:
+        return TORCH;
+    default:
+        if (preset->range->reads & READS_START_BIN)
+            return SQUARED_ERROR;
+        return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
+    }
+}
+
+static int check_dtype(const qobs_config *config, qobs_error *error)
+{
+    const int wanted = (int)group_of(config->preset);
+    if (wanted == PLACEHOLDER || accepted_by[config->quark_dtype] & wanted)
+        return QOBS_OK;
+    char known[200] = "";
+    size_t used = 0;
+    for (int i = 0; i < QUARK_DTYPES; i++)
+        if (accepted_by[i] & wanted)
+            used +=
+                (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", qobs_quark_dtype_text(i));
+    return qobs_invalid(error, "dtype: is %s, %s takes %s", qobs_quark_dtype_text(config->quark_dtype),
+                        config->preset->name, known);
+}
+
+static int check_qscheme(const qobs_config *config, qobs_error *error)
+{
+    static const int own[] = {
+        [GRANULARITY_NONE] = QUARK_QSCHEME_NONE,         [GRANULARITY_TENSOR] = QUARK_PER_TENSOR,
+        [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL, [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
+        [GRANULARITY_QUARK_BLOCK] = QUARK_PER_GROUP,
+    };
+    if (config->preset->granularity == GRANULARITY_QUARK_LSQ)
+        return QOBS_OK; /* ch_axis decides */
+    const int expected = own[config->preset->granularity];
+    if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE ||
+        config->quark_qscheme == expected)
+        return QOBS_OK;
+    return qobs_invalid(error, "qscheme: is %s, %s takes %s", qobs_quark_qscheme_text(config->quark_qscheme),
+                        config->preset->name, qobs_quark_qscheme_text(expected));
+}
+
+static int check_axis(const qobs_config *config, qobs_error *error)
+{
+    const enum granularity_kind granularity = config->preset->granularity;
+    const char *name = config->preset->name;
+    if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR || granularity == GRANULARITY_QUARK_LSQ)
+        return QOBS_OK;
+    if (!config->has_ch_axis)
+        return qobs_invalid(error, "ch_axis: is not set, %s needs it", name);
+    if (granularity == GRANULARITY_QUARK_CHANNEL)
+        return QOBS_OK;
+    if (!config->has_group_size)
+        return qobs_invalid(error, "group_size: is not set, %s needs it", name);
+    if (config->group_size == 0 || (config->group_size < 0 && granularity == GRANULARITY_QUARK_BLOCK))
+        return qobs_invalid(error, "group_size: is %lld, %s takes %sabove 0", (long long)config->group_size, name,
+                            granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
+    return QOBS_OK;
+}
+
+/* The scales of fp4 and of blocks need a format. */
+static int check_format(const qobs_config *config, qobs_error *error)
+{
+    const enum formula_kind formula = config->preset->formula;
+    const bool formatted = (formula == FORMULA_QUARK_MX && !(config->preset->range->reads & READS_SCOPE)) ||
+                           (formula == FORMULA_QUARK && config->quark_dtype == QUARK_FP4);
+    if (formatted && config->scale_format == SCALE_FORMAT_NONE)
+        return qobs_invalid(error, "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0",
+                            config->preset->name, qobs_quark_dtype_text(config->quark_dtype));
+    if (config->mx_element_dtype && qobs_quark_number(config->mx_element_dtype).mantissa_bits == 0)
+        return qobs_invalid(error, "mx_element_dtype: %s is no element of an e8m0 scale",
+                            qobs_quark_dtype_text(config->mx_element_dtype));
+    return QOBS_OK;
+}
+
+static int check(const qobs_config *config, qobs_error *error)
+{
+    RETURN_IF_FAILED(check_dtype(config, error));
+    RETURN_IF_FAILED(check_qscheme(config, error));
+    RETURN_IF_FAILED(check_axis(config, error));
+    return check_format(config, error);
+}
+
+static void set_defaults(struct qobs_config *config)
+{
+    const enum formula_kind formula = config->preset->formula;
+    config->bins = 256;
+    config->percentile = 99.99999999;
+    config->start_bin = 2045;
+    config->quark_dtype = formula == FORMULA_QUARK_MX    ? QUARK_FP4
+                          : formula == FORMULA_QUARK_BFP ? QUARK_BFP16
+                                                         : QUARK_INT8;
+    if (formula == FORMULA_QUARK_BFP)
+        config->nonfinite = NONFINITE_IGNORE;
+}
+
+/* ---- Formulas ---------------------------------------------------------------------------------------------------- */
+
+/* HistogramObserverPro is torch's observer of a dtype like its own, with Quark's limits. */
+static const struct formula_ops *quark_torch(const qobs_config *config, struct formula_params *p)
+{
+    const int dtype = config->quark_dtype == QUARK_UINT4  ? TORCH_QUINT4X2
+                      : config->quark_dtype == QUARK_INT8 ? TORCH_QINT8
+                                                          : TORCH_QUINT8;
+    const struct quark_number limits = qobs_quark_number(config->quark_dtype);
+    const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype), (int64_t)limits.quant_min,
+                                                         (int64_t)limits.quant_max, config->reduce_range);
+    return qobs_torch_formula(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
+}
+
+static void set_quark(const qobs_config *config, struct formula_params *p)
+{
+    const struct quark_number number = qobs_quark_number(config->quark_dtype), element = qobs_quark_element(config);
+    p->quant_min = number.quant_min;
+    p->quant_max = number.quant_max;
+    p->mapping = config->symmetric                               ? MAPPING_SYMMETRIC
+                 : config->zero_point_type == ZERO_POINT_FLOAT32 ? MAPPING_FLOAT
+                                                                 : MAPPING_AFFINE;
+    p->quark.scale_dtype = qobs_quark_scale_type(config);
+    p->quark.mantissa_bits = element.mantissa_bits;
+    p->quark.emax = element.emax;
+    p->quark.block_scales = config->quark_dtype == QUARK_FP4;
+}
+
+static enum scale_mode mode_of(const qobs_config *config)
+{
+    return config->scale_calculation_mode == SCALE_MODE_NONE ? SCALE_MODE_EVEN
+                                                             : (enum scale_mode)config->scale_calculation_mode;
+}
+
+/* Only ranges of fp4 go by scale_format. */
+static const struct formula_ops *quark(const qobs_config *config, struct formula_params *p)
+{
+    const bool fp4 = config->quark_dtype == QUARK_FP4;
+    set_quark(config, p);
+    if (!qobs_quark_number(config->quark_dtype).is_float)
+        return &qobs_formula_quark_integer;
+    /* The scale quantizer of a two-level scheme observes the magnitudes of blocks. */
+    if (!fp4 && config->has_first_level)
+        p->quant_max *= config->quant_max_first_level;
+    p->quark.format = fp4 ? (enum scale_format)config->scale_format : SCALE_FORMAT_FLOAT32;
+    p->quark.mode = mode_of(config);
+    p->quark.zero_is_eps = fp4;
+    return &qobs_formula_quark_float;
+}
+
+/* PerBlockMXDiffsObserver has e8m0 scales whatever the settings say. */
+static const struct formula_ops *quark_mx(const qobs_config *config, struct formula_params *p)
+{
+    set_quark(config, p);
+    if (config->preset->range->reads & READS_SCOPE) {
+        p->quark.format = SCALE_FORMAT_E8M0;
+        p->quark.mode = SCALE_MODE_CEIL;
+        p->quark.scale_dtype = (qobs_dtype)0;
+    } else {
+        p->quark.format = (enum scale_format)config->scale_format;
+        p->quark.mode = mode_of(config);
+    }
+    return &qobs_formula_quark_float;
+}
+
+static const struct formula_ops *quark_lsq(const qobs_config *config, struct formula_params *p)
+{
+    const struct quark_number number = qobs_quark_number(config->quark_dtype);
+    const double numbers = number.quant_max - number.quant_min;
+    set_quark(config, p);
+    p->quant_max = config->symmetric ? (numbers - 1) / 2 : numbers;
+    return &qobs_formula_quark_lsq;
+}
+
+static const struct formula_ops *quark_tqt(const qobs_config *config, struct formula_params *p)
+{
+    set_quark(config, p);
+    return &qobs_formula_quark_tqt;
+}
+
+static const struct formula_ops *quark_bfp(const qobs_config *config, struct formula_params *p)
+{
+    set_quark(config, p);
+    p->quark.format = SCALE_FORMAT_E8M0;
+    p->quark.mode = SCALE_MODE_FLOOR;
+    p->quark.emax = BFP_EMAX;
+    return &qobs_formula_quark_bfp;
+}
+
+static const struct formula_ops *quark_power_of_2(const qobs_config *config, struct formula_params *p)
+{
+    set_quark(config, p);
+    p->quark.zero_point_128 = config->symmetric && config->quark_dtype == QUARK_UINT8;
+    return config->preset->granularity == GRANULARITY_TENSOR ? &qobs_formula_quark_power_of_2_tensor
+                                                             : &qobs_formula_quark_power_of_2_channel;
+}
+
+static struct shape shape_without_data(const qobs_config *config)
+{
+    const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
+    /* upstream computes the scale of a 0-dimensional range, or the most frequent of one value */
+    const bool scalar =
+        qobs_quark_number(config->quark_dtype).is_float ||
+        (config->preset->formula == FORMULA_QUARK_POWER_OF_2 && config->preset->granularity == GRANULARITY_TENSOR);
+    return (struct shape){.ndim = groups ? 2 : scalar ? 0 : 1, .extent = {1, 1}};
+}
+
+static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
+{
+    p->shape_without_data = shape_without_data(config);
+    switch (config->preset->formula) {
+    case FORMULA_QUARK_TORCH:
+        return quark_torch(config, p);
+    case FORMULA_QUARK_MX:
+        return quark_mx(config, p);
+    case FORMULA_QUARK_BFP:
+        return quark_bfp(config, p);
+    case FORMULA_QUARK_LSQ:
+        return quark_lsq(config, p);
+    case FORMULA_QUARK_TQT:
+        return quark_tqt(config, p);
+    case FORMULA_QUARK_POWER_OF_2:
+        return quark_power_of_2(config, p);
+    case FORMULA_NONE:
+        return &qobs_formula_none;
+    default:
+        return quark(config, p);
+    }
+}
+
+/* ---- Other stages ------------------------------------------------------------------------------------------------ */
+
+static void granularity(const qobs_config *config, struct granularity *g)
+{
+    g->params.scalar_scale = true;
+    if (config->preset->granularity == GRANULARITY_QUARK_LSQ && qobs_config_has_lsq_channels(config))
+        g->ops = &qobs_granularity_torch_channel;
+}
+
+/* Bins of the first batch of Quark's histograms. */
+enum { QUARK_BINS = 2048, QUARK_PERCENTILE_BINS = 4200 };
+
+static void reduction(const qobs_config *config, struct reduction *r)
+{
+    const enum formula_kind formula = config->preset->formula;
+    if (r->histogram.ops && formula != FORMULA_QUARK_TORCH) {
+        const bool percentile = config->preset->range->reads & READS_PERCENTILE;
+        r->histogram.params.bins = percentile ? QUARK_PERCENTILE_BINS : QUARK_BINS;
+        r->histogram.params.magnitude = config->symmetric;
+        r->histogram.params.skip_zeros = percentile;
+    }
+    if (formula == FORMULA_QUARK_TQT) {
+        r->in_f32 = true;
+        if (config->threshold_init_meth == THRESHOLD_KL_J)
+            r->numbers = (size_t)qobs_quark_number(config->quark_dtype).quant_max + 1;
+    }
+    /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out.
+     */
+    if (formula == FORMULA_QUARK_BFP && config->nonfinite == NONFINITE_PROPAGATE)
+        r->nonfinite = NONFINITE_IGNORE;
+}
+
+/* Observers restart at another shape, but for block floating point over several batches. */
+static void accumulator(const qobs_config *config, struct accumulator *a)
+{
+    a->params.scale_dtype = qobs_quark_scale_type(config);
+    a->starts_in_f32 = !a->ops->symmetric;
+    a->restarts = config->preset->formula != FORMULA_QUARK_BFP || config->is_dynamic;
+    if (config->is_dynamic) { /* the last batch only */
+        a->merge = MERGE_LAST;
+        a->replaces = true;
+    }
+}
+
+static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
+{
+    const struct quark_number number = qobs_quark_number(config->quark_dtype);
+    *e = (struct exponent_params){
+        .quant_min = number.quant_min,
+        .quant_max = number.quant_max,
+        .float_zero_points = config->preset->granularity == GRANULARITY_TENSOR,
+        .scope = config->scope,
+        .format = qobs_format_find(qobs_quark_dtype_text(config->quark_dtype)),
+        .emax = qobs_quark_element(config).emax,
+    };
+}
+
+static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
+{
+    const struct quark_number number = qobs_quark_number(config->quark_dtype);
+    b->method = AMAX_MSE;
+    b->clamp_start = true;
+    b->quant_min = number.quant_min;
+    b->quant_max = number.quant_max;
+    b->dtype = qobs_quark_dtype_text(config->quark_dtype);
+    switch (config->quark_dtype) {
+    case QUARK_INT4:
+    case QUARK_UINT4:
+    case QUARK_INT8:
+    case QUARK_UINT8:
+        b->centres = CENTRES_TORCH;
+        break;
+    case QUARK_FP8_E4M3:
+    case QUARK_FP8_E5M2:
+        b->centres = CENTRES_QUARK_FLOAT;
+        b->format = qobs_format_find(b->dtype);
+        break;
+    default:
+        b->centres = CENTRES_NONE;
+        break;
+    }
+}
+
+static void range(const qobs_config *config, struct range_rule *rule)
+{
+    qobs_resolve_bins(config, &rule->params.bins);
+    resolve_quark_bins(config, &rule->params.bins);
+    resolve_exponent(config, &rule->params.exponent);
+}
+
+static void traits(const qobs_config *config, struct observer_traits *t)
+{
+    const bool tqt = config->preset->formula == FORMULA_QUARK_TQT,
+               lsq = config->preset->granularity == GRANULARITY_QUARK_LSQ;
+    t->token_result = qobs_preset_measures(config->preset) ? TOKENS_NONZERO : TOKENS_NONE;
+    t->counts_nonzero_tokens = true;
+    t->first_batch_only = tqt;
+    t->scale_is_list =
+        config->preset->formula == FORMULA_QUARK_TORCH || tqt || (lsq && !qobs_config_has_lsq_channels(config));
+    t->hides_ranges = lsq || tqt;
+}
+
+const struct family_ops qobs_family_quark = {
+    .set_defaults = set_defaults,
+    .check = check,
+    .granularity = granularity,
+    .reduction = reduction,
+    .accumulator = accumulator,
+    .range = range,
+    .formula = formula,
+    .traits = traits,
+};

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* torch.ao.quantization: checks (UniformQuantizationObserverBase and FixedQParamsObserver) and parameters. */
+#include "base/error.h"
+#include "config/families.h"
+#include "config/settings.h"
+
+/* FixedQParamsObserver and PlaceholderObserver do not check their other settings. */
+static int check_without_ranges(const qobs_config *config, qobs_error *error)
+{
+    const bool fixed = config->preset->formula == FORMULA_FIXED;
+    if (fixed && !(config->has_scale && config->has_zero_point))
+        return qobs_invalid(error, "%s: is not set, %s needs scale and zero_point",
+                            config->has_scale ? "zero_point" : "scale", config->preset->name);
+    if (fixed && config->is_dynamic)
+        return qobs_invalid(error, "is_dynamic: %s cannot be dynamic", config->preset->name);
+    return QOBS_OK;
+}
+
+static int check(const qobs_config *config, qobs_error *error)
+{
+    if (!qobs_preset_measures(config->preset))
+        return check_without_ranges(config, error);
+    const char *name = qobs_torch_dtype_text(config->dtype);
+    const bool channels = qobs_config_has_channels(config);
+    if (qobs_preset_has_torch_histogram(config->preset) && config->is_dynamic)
+        return qobs_invalid(error, "is_dynamic: %s cannot be dynamic", config->preset->name);
+    if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))
+        return qobs_invalid(error, "qscheme: is '%s', %s takes %s", qobs_qscheme_text(config->qscheme),
+                            config->preset->name,
+                            channels ? "per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams"
+                                     : "per_tensor_affine, per_tensor_symmetric");
+    if (config->has_quant_min != config->has_quant_max)
+        return qobs_invalid(error, "quant_min, quant_max: set both or neither");
+    if (config->has_quant_min) {
+        const int64_t quant_min = config->quant_min, quant_max = config->quant_max;
+        if (quant_min > 0 || quant_max < 0)
+            return qobs_invalid(error, "quant_min, quant_max: %lld to %lld does not include 0", (long long)quant_min,
+                                (long long)quant_max);
+        if (quant_min >= quant_max)
+            return qobs_invalid(error, "quant_min, quant_max: %lld is not below %lld", (long long)quant_min,
+                                (long long)quant_max);
+        const bool bits32 = config->dtype == TORCH_QINT32 || config->dtype == TORCH_INT32;
+        const bool bits16 = config->dtype == TORCH_UINT16 || config->dtype == TORCH_INT16;
+        const int64_t widest = bits32 ? INT64_C(1) << 31 : bits16 ? 65536 : 256;
+        if (quant_max - quant_min + 1 > widest)
+            return qobs_invalid(error, "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld",
+                                (long long)quant_min, (long long)quant_max,
+                                (long long)quant_max - (long long)quant_min + 1, name, (long long)widest);
+    }
+    const bool symmetric =
+        config->qscheme == TORCH_PER_TENSOR_SYMMETRIC || config->qscheme == TORCH_PER_CHANNEL_SYMMETRIC;
+    if (config->reduce_range && symmetric && config->dtype == TORCH_QUINT8)
+        return qobs_invalid(error, "reduce_range: cannot be combined with dtype quint8 and a symmetric qscheme");
+    return QOBS_OK;
+}
+
+static int64_t floor_half(int64_t x) { return x >= 0 ? x / 2 : -((1 - x) / 2); }
+
+const struct formula_ops *qobs_torch_formula(const struct torch_number *number, enum mapping mapping, double eps,
+                                             struct formula_params *p)
+{
+    p->mapping = mapping;
+    p->quant_min = (double)number->quant_min;
+    p->quant_max = (double)number->quant_max;
+    p->torch.eps = eps;
+    p->torch.symmetric_zero_point = number->symmetric_zero_point;
+    return &qobs_formula_torch;
+}
+
+/* Limits that are set replace those of the dtype. A symmetric zero point of 128 then becomes the middle of them. */
+struct torch_number qobs_torch_limits(struct torch_number number, int64_t quant_min, int64_t quant_max, bool reduce)
+{
+    const int64_t min = reduce ? floor_half(quant_min) : quant_min, max = reduce ? floor_half(quant_max) : quant_max;
+    const int64_t zero_point = number.symmetric_zero_point;
+    return (struct torch_number){.quant_min = min,
+                                 .quant_max = max,
+                                 .symmetric_zero_point = zero_point == 128 ? floor_half(min + max) : zero_point};
+}
+
+static const struct formula_ops *torch(const qobs_config *config, struct formula_params *p)
+{
+    static const enum mapping mappings[] = {
+        [TORCH_QSCHEME_NONE] = MAPPING_AFFINE,
+        [TORCH_PER_TENSOR_AFFINE] = MAPPING_AFFINE,
+        [TORCH_PER_TENSOR_SYMMETRIC] = MAPPING_SYMMETRIC,
+        [TORCH_PER_CHANNEL_AFFINE] = MAPPING_AFFINE,
+        [TORCH_PER_CHANNEL_SYMMETRIC] = MAPPING_SYMMETRIC,
+        [TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS] = MAPPING_FLOAT,
+    };
+    struct torch_number number = qobs_torch_number(config->dtype);
+    if (config->has_quant_min && config->has_quant_max) {
+        number = qobs_torch_limits(number, config->quant_min, config->quant_max, config->reduce_range);
+    } else if (config->reduce_range) {
+        number.quant_min = number.reduced_min;
+        number.quant_max = number.reduced_max;
+    }
+    return qobs_torch_formula(&number, mappings[config->qscheme], config->eps, p);
+}
+
+static const struct formula_ops *fixed(const qobs_config *config, struct formula_params *p)
+{
+    p->fixed.scale = config->scale;
+    p->fixed.zero_point = (int32_t)config->zero_point;
+    return &qobs_formula_fixed;
+}
+
+static const struct formula_ops *none(void) { return &qobs_formula_none; }
+
+static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
+{
+    return config->preset->formula == FORMULA_FIXED  ? fixed(config, p)
+           : config->preset->formula == FORMULA_NONE ? none()
+                                                     : torch(config, p);
+}
+
+static void granularity(const qobs_config *config, struct granularity *g)
+{
+    if (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && qobs_config_has_channels(config))
+        g->ops = &qobs_granularity_torch_channel;
+}
+
+static void reduction(const qobs_config *config, struct reduction *r)
+{
+    (void)config;
+    r->in_f32 = true;
+}
+
+/* How many numbers torch takes a dtype to have; the elements of quint4x2 have 8 bits in torch.iinfo. */
+static double numbers_of(const qobs_config *config)
+{
+    switch (config->dtype) {
+    case TORCH_QINT32:
+    case TORCH_INT32:
+        return 0x1p32;
+    case TORCH_UINT16:
+    case TORCH_INT16:
+        return 0x1p16;
+    default:
+        return 256;
+    }
+}
+
+static void range(const qobs_config *config, struct range_rule *rule)
+{
+    qobs_resolve_bins(config, &rule->params.bins);
+    rule->params.bins.numbers = numbers_of(config);
+}
+
+const struct family_ops qobs_family_torch = {
+    .has_own_quantize = true,
+    .check = check,
+    .granularity = granularity,
+    .reduction = reduction,
+    .range = range,
+    .formula = formula,
+};
