@@ -137,6 +137,7 @@ static int open_rows(struct row_quantizer *q, const qobs_quantizer_args *a, cons
     };
     qobs_quantization_open(&q->job, &f, a->dtype);
     q->job.pack = f.packed;
+    qobs_row_quantizer_finish(q);
     q->rule.finds_scales = a->dynamic == 1;
     return QOBS_OK;
 }

@@ -10,7 +10,9 @@ bool qobs_row_geometry_of(const struct granularity *granularity, int64_t columns
         return false;
     if (g.run <= 0 || g.run > columns)
         g.run = columns;
-    g.per_unit = (columns - 1) / g.run + 1;
+    g.full = columns / g.run;
+    g.left = columns % g.run;
+    g.per_unit = g.full + (g.left > 0);
     g.whole_units = g.unit > 1 && granularity->ops->whole_units;
     *geometry = g;
     return true;

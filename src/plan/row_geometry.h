@@ -9,10 +9,11 @@
 
 struct row_geometry {
     int64_t columns;
-    int64_t unit;     /* rows that share qparams; 0: all of them */
-    int64_t run;      /* columns that share a qparam; the last may be fewer */
-    int64_t per_unit; /* qparams */
-    bool whole_units; /* the rows are a multiple of unit */
+    int64_t unit;       /* rows that share qparams; 0: all of them */
+    int64_t run;        /* columns that share a qparam; the last may be fewer */
+    int64_t per_unit;   /* qparams */
+    int64_t full, left; /* runs of a row that are not short, and columns after them */
+    bool whole_units;   /* the rows are a multiple of unit */
 };
 
 /* False: the granularity is none of matrices, or does not depend on rows alone. columns is at least 1. */
@@ -26,7 +27,7 @@ static inline int64_t qobs_geometry_unit(const struct row_geometry *g, int64_t r
 /* The number of units; rows is above 0. */
 static inline int64_t qobs_geometry_units(const struct row_geometry *g, int64_t rows)
 {
-    return g->unit == 0 ? 1 : (rows - 1) / g->unit + 1;
+    return g->unit == 0 ? 1 : g->unit == 1 ? rows : (rows - 1) / g->unit + 1;
 }
 
 /* A matrix, or complete runs of some of its units. */

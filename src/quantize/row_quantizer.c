@@ -14,7 +14,7 @@
 
 enum { CELL_BYTES = 1 << 14 }; /* of x; with its codes it stays in L1 until it has been read twice */
 
-/* ---- Given scales ------------------------------------------------------------------------------------------------ */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 static struct row_span span_of(const struct row_quantizer *q, const struct row_call *c)
 {
@@ -45,19 +45,6 @@ static bool loops_of(const struct quantization *job, const struct row_geometry *
     return true;
 }
 
-void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call *c)
-{
-    struct quantization job = q->job;
-    const struct row_span span = span_of(q, c);
-    use_qparams(&job, c->scale, c->zero_point, c->global_scale, c->sum);
-    job.f.runtime = &q->runtime;
-    for (unsigned tile = 0; tile < ROW_TILES; tile++) {
-        struct loops loops;
-        if (loops_of(&job, &q->geometry, &span, tile, &loops))
-            qobs_quantize_tile(&job, &loops);
-    }
-}
-
 /* ---- Ranges ------------------------------------------------------------------------------------------------------ */
 
 /* A part of a matrix that is whole runs of whole units; the last run and the last unit may be short. */
@@ -66,6 +53,7 @@ struct cell {
     int64_t stride;      /* bytes from row to row */
     int64_t units, unit; /* rows of a unit; if there are several units, each has so many */
     int64_t runs, run, columns;
+    int64_t full, left; /* runs of a row that are not short, and columns after them */
 };
 
 struct range_panel {
@@ -95,7 +83,7 @@ static void measure_runs(const struct row_quantizer *q, const unsigned char *x, 
 static void measure_rows(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
                          struct nonfinite_count *nonfinite)
 {
-    const int64_t element = q->job.element, full = c->columns / c->run, left = c->columns % c->run;
+    const int64_t element = q->job.element, full = c->full, left = c->left;
     if (full == 1)
         measure_runs(q, c->x, c->stride, c->units, c->run, to, 0, c->runs, nonfinite);
     else if (left == 0 && c->stride == c->columns * element)
@@ -169,7 +157,7 @@ static int fail_nonfinite(const struct row_quantizer *q, const struct row_call *
 struct rows_job {
     const struct row_quantizer *q;
     const struct row_call *call;
-    struct quantization job; /* with the qparams of the call */
+    const struct quantization *job; /* with the qparams of the call */
     bool refused[SPLIT_MAX_PARTS];
 };
 
@@ -191,24 +179,23 @@ static void find_qparams(const struct rows_job *j, struct range_panel *ranges, b
 }
 
 /* Quantizes a cell whose first qparam and first byte of out these are. */
-static void quantize_cell(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam)
+static void quantize_cell(const struct quantization *job, const struct row_geometry *geometry, const struct cell *c,
+                          unsigned char *out, int64_t stride, int64_t qparam)
 {
-    const struct quantization *job = &j->job;
-    const int64_t element = job->element, stride = j->call->out_stride, width = job->pack ? c->run / 2 : c->run;
+    const int64_t element = job->element, width = job->pack ? c->run / 2 : c->run;
     const struct loop inner = {c->run, element, job->out_element, 0};
-    const bool whole = c->columns == c->runs * c->run;
-    const bool dense = c->stride == c->columns * element && stride == width * c->runs * job->out_element;
-    if (whole && c->runs == 1 && c->unit == 1) {
+    if (c->left == 0 && c->runs == 1 && c->unit == 1) {
         const struct loop rows = {c->units, c->stride, stride, 1};
         qobs_quantize_runs(job, &inner, &rows, c->x, out, qparam);
         return;
     }
-    if (whole && c->unit == 1 && (dense || c->units == 1)) {
+    const bool dense = c->stride == c->columns * element && stride == width * c->runs * job->out_element;
+    if (c->left == 0 && c->unit == 1 && (dense || c->units == 1)) {
         const struct loop runs = {c->units * c->runs, c->run * element, width * job->out_element, 1};
         qobs_quantize_runs(job, &inner, &runs, c->x, out, qparam);
         return;
     }
-    struct row_geometry g = j->q->geometry;
+    struct row_geometry g = *geometry;
     g.unit = c->unit;
     const struct row_span span = {c->x,
                                   out,
@@ -226,23 +213,41 @@ static void quantize_cell(const struct rows_job *j, const struct cell *c, unsign
     }
 }
 
-/* Units that fit a cell together. Only units of one row are joined. */
-static int64_t units_of_cell(const struct row_quantizer *q, int64_t unit)
+/* Only units of one row are joined. */
+void qobs_row_quantizer_finish(struct row_quantizer *q)
 {
     const struct row_geometry *g = &q->geometry;
-    if (unit > 1 || g->per_unit > PANEL)
-        return 1;
     const int64_t by_size = CELL_BYTES / (g->columns * q->job.element), by_ranges = PANEL / g->per_unit;
     const int64_t most = by_size < by_ranges ? by_size : by_ranges;
-    return most > 1 ? most : 1;
+    q->cell_units = g->unit == 1 && most > 1 ? most : 1;
 }
 
+/* Runs of a unit that fit a cell. */
 static int64_t runs_of_cell(const struct row_quantizer *q, int64_t unit)
 {
     const struct row_geometry *g = &q->geometry;
     const int64_t by_size = unit > 1 ? CELL_BYTES / q->job.element / unit / g->run : g->per_unit;
     const int64_t most = by_size < PANEL ? by_size : PANEL;
     return most < 1 ? 1 : most < g->per_unit ? most : g->per_unit;
+}
+
+/* The cell of n units from row `row` on with at most `runs` runs from the r-th on. */
+static struct cell cell_at(const struct row_quantizer *q, const struct row_call *call, int64_t row, int64_t n,
+                           int64_t unit, int64_t r, int64_t runs)
+{
+    const struct row_geometry *g = &q->geometry;
+    const int64_t left = call->rows - row, first = r * g->run;
+    struct cell c = {.x = call->x + row * call->x_stride + first * q->job.element,
+                     .stride = call->x_stride,
+                     .units = n,
+                     .unit = left < unit ? left : unit,
+                     .runs = g->per_unit - r < runs ? g->per_unit - r : runs,
+                     .run = g->run};
+    const bool last = r + c.runs == g->per_unit;
+    c.left = last ? g->left : 0;
+    c.full = c.runs - (c.left > 0);
+    c.columns = c.full * g->run + c.left;
+    return c;
 }
 
 /* False: there is an element that the rule refuses. */
@@ -260,7 +265,7 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
     }
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
     if (out)
-        quantize_cell(j, c, out, qparam);
+        quantize_cell(j->job, &q->geometry, c, out, j->call->out_stride, qparam);
     return true;
 }
 
@@ -275,22 +280,15 @@ static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to)
     const struct row_quantizer *q = j->q;
     const struct row_geometry *g = &q->geometry;
     const struct row_call *call = j->call;
-    const int64_t unit = qobs_geometry_unit(g, call->rows), units = units_of_cell(q, unit),
-                  runs = runs_of_cell(q, unit);
+    const int64_t unit = qobs_geometry_unit(g, call->rows), runs = runs_of_cell(q, unit);
     for (int64_t u = from, n; u < to; u += n) {
-        n = to - u < units ? to - u : units;
-        const int64_t row = u * unit, left = call->rows - row;
+        const int64_t row = u * unit;
+        n = to - u < q->cell_units ? to - u : q->cell_units;
         for (int64_t r = 0; r < g->per_unit; r += runs) {
-            const int64_t first = r * g->run, width = g->columns - first;
-            struct cell c = {.x = call->x + row * call->x_stride + first * q->job.element,
-                             .stride = call->x_stride,
-                             .units = n,
-                             .unit = left < unit ? left : unit,
-                             .run = g->run,
-                             .columns = width < runs * g->run ? width : runs * g->run};
-            c.runs = (c.columns - 1) / g->run + 1;
-            if (!quantize_one(j, &c, call->out ? call->out + row * call->out_stride + out_before(&q->job, first) : NULL,
-                              u * g->per_unit + r))
+            const struct cell c = cell_at(q, call, row, n, unit, r, runs);
+            unsigned char *const out =
+                call->out ? call->out + row * call->out_stride + out_before(j->job, r * g->run) : NULL;
+            if (!quantize_one(j, &c, out, u * g->per_unit + r))
                 return false;
         }
     }
@@ -322,7 +320,7 @@ static void measure_part(void *argument, int64_t part, int64_t from, int64_t to)
     struct rows_range *r = argument;
     const struct row_call *c = r->call;
     const int64_t columns = r->q->geometry.columns;
-    const struct cell cell = {c->x + from * c->x_stride, c->x_stride, 1, to - from, 1, columns, columns};
+    const struct cell cell = {c->x + from * c->x_stride, c->x_stride, 1, to - from, 1, columns, columns, 1, 0};
     struct range_of_part *p = &r->part[part];
     struct range_panel ranges;
     p->nonfinite = (struct nonfinite_count){0};
@@ -356,7 +354,7 @@ static bool measure_all(const struct rows_job *j, const struct split *split)
     return found;
 }
 
-/* ---- All --------------------------------------------------------------------------------------------------------- */
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 static bool find_all(struct rows_job *j)
 {
@@ -381,24 +379,47 @@ static bool find_all(struct rows_job *j)
     return !refused;
 }
 
+/* Little work needs no tiles: sums and threads do. */
+void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call *c)
+{
+    struct quantization job = q->job;
+    const struct row_geometry *g = &q->geometry;
+    use_qparams(&job, c->scale, c->zero_point, c->global_scale, c->sum);
+    if (!c->sum && !q->runtime.executor && g->unit <= 1) {
+        const struct cell all =
+            cell_at(q, c, 0, g->unit == 1 ? c->rows : 1, g->unit == 1 ? 1 : c->rows, 0, g->per_unit);
+        const fp_mode mode = fp_enter();
+        quantize_cell(&job, g, &all, c->out, c->out_stride, 0);
+        fp_leave(mode);
+        return;
+    }
+    const struct row_span span = span_of(q, c);
+    job.f.runtime = &q->runtime;
+    for (unsigned tile = 0; tile < ROW_TILES; tile++) {
+        struct loops loops;
+        if (loops_of(&job, g, &span, tile, &loops))
+            qobs_quantize_tile(&job, &loops);
+    }
+}
+
 /* Sums of errors have the order of those by given scales; one range of all rows is known after the last. */
 int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *c, qobs_error *error)
 {
-    struct rows_job j;
-    struct row_call first = *c;
     const bool apart = c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
+    struct quantization job = q->job;
+    struct row_call call = *c;
+    struct rows_job j;
     j.q = q;
-    j.call = &first;
-    j.job = q->job;
-    use_qparams(&j.job, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
-    if (apart)
-        first.out = NULL;
+    j.call = &call;
+    j.job = &job;
+    call.out = apart ? NULL : c->out;
+    use_qparams(&job, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
     if (!find_all(&j))
         return fail_nonfinite(q, c, error);
     if (apart) {
-        struct row_call second = *c;
-        second.zero_point = q->rule.symmetric ? NULL : c->zero_point;
-        qobs_quantize_rows_by(q, &second);
+        call.out = c->out;
+        call.zero_point = job.f.zero_point ? c->zero_point : NULL;
+        qobs_quantize_rows_by(q, &call);
     }
     return QOBS_OK;
 }

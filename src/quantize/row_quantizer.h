@@ -29,6 +29,7 @@ struct quantize_rule {
 struct row_quantizer {
     struct quantize_rule rule;
     struct row_geometry geometry;
+    int64_t cell_units;     /* units of one row that fit L1 together */
     struct runtime runtime; /* its executor is used */
     struct quantization job;
     qobs_dtype dtype, scale_dtype, zero_point_dtype;
@@ -44,6 +45,9 @@ struct row_call {
     const float *global_scale;
     double *sum; /* as in struct fake_quantize */
 };
+
+/* Sets what follows from the other members. */
+void qobs_row_quantizer_finish(struct row_quantizer *quantizer);
 
 /* Quantizes by the given scales. Cannot fail. */
 void qobs_quantize_rows_by(const struct row_quantizer *quantizer, const struct row_call *call);

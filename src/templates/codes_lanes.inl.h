@@ -56,15 +56,26 @@ ALWAYS_INLINE f32x16 NATIVE(lanes_split)(f32x16 v)
     return f32x16_sub(wide, f32x16_sub(wide, v));
 }
 
+/* The same for any v that is no subnormal; infinity and NaN stay. */
+ALWAYS_INLINE f32x16 NATIVE(lanes_near)(f32x16 v)
+{
+    const f32x16 half = f32x16_splat(float_of_bits(0x8000)), high = f32x16_splat(float_of_bits(0xffff0000));
+    return f32x16_and(f32x16_add_bits(v, half), high);
+}
+
 /* x / scale + zero point, clamped; the operations of NATIVE(scaled). The limits are numbers of the dtype, so that
- * clamping may come before rounding. */
+ * clamping may come before rounding. A sum of a BF16 and a zero point in the middle of two numbers of BF16 ends with
+ * zeros, so that splitting rounds it to even. */
 ALWAYS_INLINE f32x16 NATIVE(lanes_scaled)(const struct NATIVE(lane_constants) * c, int how, f32x16 x,
                                           const struct NATIVE(lane_qparams) * p)
 {
-    if (how & BY_RECIPROCAL && !(how & ZERO_POINT))
-        return NATIVE(lanes_split)(NATIVE(lanes_clamped)(c, f32x16_mul(x, p->divide)));
-    const f32x16 quotient = how & BY_RECIPROCAL ? f32x16_mul(x, p->divide) : f32x16_div(x, p->divide);
-    f32x16 v = NATIVE(lanes_native)(how, quotient);
+    if (how & BY_RECIPROCAL) {
+        const f32x16 quotient = NATIVE(lanes_near)(f32x16_mul(x, p->divide));
+        return how & ZERO_POINT
+                   ? NATIVE(lanes_split)(NATIVE(lanes_clamped)(c, f32x16_add(quotient, p->zero_point_add)))
+                   : NATIVE(lanes_clamped)(c, quotient);
+    }
+    f32x16 v = NATIVE(lanes_native)(how, f32x16_div(x, p->divide));
     if (how & ZERO_POINT)
         v = NATIVE(lanes_native)(how, f32x16_add(v, p->zero_point_add));
     return NATIVE(lanes_clamped)(c, v);
