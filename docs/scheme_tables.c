@@ -38,7 +38,7 @@ static void put_schemes(void)
         const struct runtime_row *row = runtime_find(group);
         const char *version = runtime_compressed_tensors(group);
         printf("| %s | %s | %s | %s | %s | %s%s |\n", scheme_preset_at(i)->name, scheme_preset_at(i)->summary,
-               quant_format_name(group->format), row ? row->vllm : "no", row && row->experts ? "on GPUs" : "no",
+               quant_format_name(group->format), row ? row->vllm : "no", row && row->experts ? row->experts : "no",
                version ? "from " : "all", version ? version : "");
         quant_config_free(&config);
     }

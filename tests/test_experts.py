@@ -303,10 +303,11 @@ def test_compat():
 
 
 # Scheme: transformers 5.17 loads experts that are quantized with it, and experts that are left out beside it. The test
-# "live" (live_static.py) compares this with what transformers does.
+# "live" (live_static.py) compares this with what transformers does. Then the schemes whose experts vLLM runs on CPUs, too.
 LOADED = {"W4A16": (True, False), "W4A16_ASYM": (False, False), "W3A16": (True, False), "W8A8": (False, False),
           "FP8_DYNAMIC": (True, True), "FP8_BLOCK": (False, True), "NVFP4A16": (False, False), "MXFP4": (True, False),
           "MXFP8A16": (False, True)}
+CPU_EXPERTS = {"W8A8": "on CPUs with AMX, on Arm CPUs and on GPUs", "FP8_BLOCK": "on CPUs with AMX and on GPUs"}
 
 
 def test_transformers():
@@ -322,6 +323,8 @@ def test_transformers():
     for scheme, (quantized, left) in LOADED.items():
         groups = ("--set", "group_size=32") if scheme in ("W4A16", "W4A16_ASYM", "W3A16") else ()
         equal(said(*groups, scheme=scheme), (quantized, False), f"{scheme}: quantized experts")
+        row, = json.loads(cli.read("report.json"))["runtimes"]
+        equal((row["vllm"], row["vllm_cpu"]), (CPU_EXPERTS.get(scheme, "on GPUs"), scheme in CPU_EXPERTS), f"{scheme}: vLLM")
         equal(said(*groups, "--ignore", "re:.*experts.*", scheme=scheme), (True, not left), f"{scheme}: experts that stay")
     int8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
     for targets, loaded in (("re:.*experts.*", True), ("re:.*mlp.*", False)):

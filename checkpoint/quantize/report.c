@@ -242,7 +242,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
                                    "the output is quantized");
 }
 
-/* Says for each scheme where it runs. vLLM has no method for experts on CPUs. */
+/* Says for each scheme where it runs. */
 static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->config.group_count; i++) {
@@ -252,12 +252,12 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
         const bool experts = find_expert(run, g, &stacked) != NULL;
         if (!g->used)
             continue;
-        const char *vllm = !row ? NULL : !experts ? row->vllm : !row->experts ? NULL : row->cpu ? "on GPUs" : row->vllm;
+        const char *vllm = !row ? NULL : experts ? row->experts : row->vllm;
         const char *version = runtime_compressed_tensors(g);
         json_object *item = json_object_new_object();
         json_put_text(item, "group", g->name);
         json_object_object_add(item, "vllm", vllm ? json_object_new_string(vllm) : NULL);
-        json_object_object_add(item, "vllm_cpu", json_object_new_boolean(vllm && row->cpu && !experts));
+        json_object_object_add(item, "vllm_cpu", json_object_new_boolean(vllm && strstr(vllm, "CPU")));
         json_put_bool(item, "transformers", !stacked || runtime_stacks_experts(&run->config, g));
         json_object_object_add(item, "compressed_tensors", version ? json_object_new_string(version) : NULL);
         json_object_array_add(runtimes, item);

@@ -13,22 +13,25 @@ enum input_kind { NO_INPUTS = 1, INT_TOKENS = 2, FP8_TOKENS = 4, FP8_TENSOR = 8,
 #define BY_MATRIX (1u << QUANT_CHANNEL | 1u << QUANT_TENSOR)
 #define GPUS "on GPUs"
 #define BOTH "on CPUs and GPUs"
+#define AMX "on CPUs with AMX and on GPUs"
+#define SM90 "on GPUs of compute capability 9.0"
 
 static const struct runtime_row rows[] = {
-    {QUANT_PACK, 4, 4, BY_ROW, NO_INPUTS, BOTH, true, true},
-    {QUANT_PACK, 2, 8, BY_ROW, NO_INPUTS, GPUS, false, true},
-    {QUANT_PACK, 4, 4, BY_ROW, INT_TOKENS, BOTH, true, false},
-    {QUANT_PACK, 2, 8, BY_ROW, INT_TOKENS, GPUS, false, false},
-    {QUANT_PACK, 4, 4, BY_GROUP, FP8_TOKENS, "on GPUs of compute capability 9.0", false, true},
-    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TOKENS, BOTH, true, true},
-    {QUANT_INT_QUANTIZED, 4, 4, BY_ROW, INT_TOKENS, BOTH, true, true},
-    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TOKENS, BOTH, true, true},
-    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TENSOR, GPUS, false, true},
-    {QUANT_FLOAT_QUANTIZED, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, "on CPUs with AMX and on GPUs", true, true},
-    {QUANT_NAIVE, 8, 8, BY_MATRIX | 1u << QUANT_BLOCK, NO_INPUTS, GPUS, false, false},
-    {QUANT_NVFP4_PACK, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, GPUS, false, true},
-    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, NO_INPUTS | FP4_INPUTS | FP8_TOKENS, GPUS, false, true},
-    {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, GPUS, false, true},
+    {QUANT_PACK, 4, 4, BY_ROW, NO_INPUTS, BOTH, GPUS},
+    {QUANT_PACK, 2, 8, BY_ROW, NO_INPUTS, GPUS, GPUS},
+    {QUANT_PACK, 4, 4, BY_ROW, INT_TOKENS, BOTH, NULL},
+    {QUANT_PACK, 2, 8, BY_ROW, INT_TOKENS, GPUS, NULL},
+    {QUANT_PACK, 4, 4, BY_GROUP, FP8_TOKENS, SM90, SM90},
+    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TOKENS, BOTH, "on CPUs with AMX, on Arm CPUs and on GPUs"},
+    {QUANT_INT_QUANTIZED, 4, 4, BY_ROW, INT_TOKENS, BOTH, "on Arm CPUs"},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TOKENS, BOTH, GPUS},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TENSOR, GPUS, GPUS},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, AMX, AMX},
+    {QUANT_NAIVE, 8, 8, BY_MATRIX | 1u << QUANT_BLOCK, NO_INPUTS, GPUS, NULL},
+    {QUANT_NVFP4_PACK, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, GPUS, GPUS},
+    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, NO_INPUTS, GPUS, AMX},
+    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, FP4_INPUTS | FP8_TOKENS, GPUS, GPUS},
+    {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, GPUS, GPUS},
 };
 
 /* Returns 0 for inputs of no row. */

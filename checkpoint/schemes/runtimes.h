@@ -12,8 +12,7 @@ struct runtime_row {
     unsigned strategies;    /* bits of enum quant_strategy: of the weights */
     unsigned inputs;        /* bits of enum input_kind */
     const char *vllm;       /* "on CPUs and GPUs" */
-    bool cpu;               /* vLLM has kernels for CPUs */
-    bool experts;           /* vLLM has a method for experts, which needs a GPU */
+    const char *experts;    /* the same for experts; NULL: vLLM has no method for them */
 };
 
 /* Returns the row of a finished group, or NULL if vLLM is not known to load it. */
