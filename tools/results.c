@@ -11,7 +11,6 @@
 #include "files/json.h"
 #include "files/safetensors.h"
 #include "files/text.h"
-#include "qobs/format.h"
 #include "qobs/stateless.h"
 #include "outputs.h"
 #include "state_file.h"
@@ -135,53 +134,7 @@ int results_apply_global_scale(struct results *results, size_t first, const char
     return EXIT_OK;
 }
 
-double number_at(const void *at, qobs_dtype dtype)
-{
-    static const qobs_format *half, *e4m3;
-    union {
-        float f32;
-        double f64;
-        uint8_t u8;
-        uint16_t h;
-        int8_t i8;
-        int16_t i16;
-        int32_t i32;
-        int64_t i64;
-    } v;
-    memcpy(&v, at, qobs_dtype_size(dtype));
-    half = half ? half : qobs_format_find("f16");
-    e4m3 = e4m3 ? e4m3 : qobs_format_find("fp8_e4m3");
-    switch (dtype) {
-    case QOBS_F32:
-        return (double)v.f32;
-    case QOBS_F64:
-        return v.f64;
-    case QOBS_BF16: {
-        const uint32_t bits = (uint32_t)v.h << 16;
-        memcpy(&v.f32, &bits, sizeof bits);
-        return (double)v.f32;
-    }
-    case QOBS_F16:
-        return (double)qobs_format_decode(half, v.h);
-    case QOBS_F8_E4M3:
-        return (double)qobs_format_decode(e4m3, v.u8);
-    case QOBS_I8:
-        return v.i8;
-    case QOBS_U8:
-        return v.u8;
-    case QOBS_I16:
-        return v.i16;
-    case QOBS_I32:
-        return v.i32;
-    default:
-        return (double)v.i64;
-    }
-}
-
-double result_value(const struct result *r, size_t i)
-{
-    return number_at((const unsigned char *)r->data + i * qobs_dtype_size(r->dtype), r->dtype);
-}
+double result_value(const struct result *r, size_t i) { return number_of(r->data, r->dtype, i); }
 
 int print_json(json_object *root)
 {

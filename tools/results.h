@@ -6,6 +6,7 @@
 #define QOBS_TOOLS_RESULTS_H
 
 #include "files/json.h"
+#include "model/stored_qparams.h"
 
 #include "program.h"
 
@@ -54,8 +55,7 @@ void warn_if_ignored(const qobs_observer *observer);
 /* Prints a JSON tree on one line and deletes it. */
 int print_json(json_object *root);
 
-/* Returns the number in memory of a dtype, at any alignment; the same of element i. */
-double number_at(const void *at, qobs_dtype dtype);
+/* Returns element i as a number. */
 double result_value(const struct result *result, size_t i);
 
 #endif

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "activations/llama_names.h"
 #include "files/status.h"
 #include "files/text.h"
 
@@ -60,12 +59,10 @@ void importance_free(struct importance_sources *s)
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-static int observe_recordings(const struct recordings *recordings, const struct tensor_ref *recorded,
-                              qobs_observer **observer, struct fail *f)
+int importance_observe(const struct recordings *recordings, const struct tensor_ref *recorded, qobs_observer *observer,
+                       struct fail *f)
 {
     qobs_error error = {0};
-    if (qobs_observer_open(observer, "llmc.imatrix_mse base_name=weight", NULL, &error) != QOBS_OK)
-        return report_failure(f, error.status, "importance: %s", error.message);
     for (size_t i = 0; i < recordings->count; i++) {
         const struct tensor_ref *batch = recordings_batch(recordings, i, recorded);
         qobs_tensor tensor;
@@ -73,7 +70,7 @@ static int observe_recordings(const struct recordings *recordings, const struct 
             continue;
         if (tensor_of_ref(batch, &tensor, f) != 0)
             return failure_status(f);
-        if (qobs_observer_observe_importance(*observer, &tensor, &error) != QOBS_OK)
+        if (qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
             return report_failure(f, error.status, "%.200s: tensor '%.200s': %s", batch->file, batch->name,
                                   error.message);
     }
@@ -107,8 +104,13 @@ int importance_read(const struct importance_sources *s, const struct importance_
     if (found->entry)
         return imatrix_read(found->file, found->entry, found->matrix, columns, mean, f) == 0 ? QOBS_OK
                                                                                              : failure_status(f);
-    status = found->states ? saved_states_load(found->states, found->state_count, &observer, f)
-                           : observe_recordings(&s->recordings, found->recorded, &observer, f);
+    qobs_error error = {0};
+    if (found->states)
+        status = saved_states_load(found->states, found->state_count, &observer, f);
+    else if (qobs_observer_open(&observer, "llmc.imatrix_mse base_name=weight", NULL, &error) != QOBS_OK)
+        status = report_failure(f, error.status, "importance: %s", error.message);
+    else
+        status = importance_observe(&s->recordings, found->recorded, observer, f);
     if (status == QOBS_OK)
         status = read_means(observer, found->states ? found->states->path : found->recorded->file, columns, mean, f);
     qobs_observer_destroy(observer);

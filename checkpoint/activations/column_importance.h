@@ -34,8 +34,24 @@ int importance_add(struct importance_sources *sources, const char *path, struct 
 bool importance_find(const struct importance_sources *sources, const struct saved_states *states, const char *module,
                      size_t length, struct importance_found *found);
 
+/* Gives an observer every batch of a recording as importance. Returns a status. */
+int importance_observe(const struct recordings *recordings, const struct tensor_ref *recorded, qobs_observer *observer,
+                       struct fail *f);
+
 /* Writes the mean square of each column; recordings are observed now. Returns a status. */
 int importance_read(const struct importance_sources *sources, const struct importance_found *found, int64_t columns,
                     float *mean, struct fail *f);
 
 void importance_free(struct importance_sources *sources);
+
+/* ---- Names of llama.cpp ------------------------------------------------------------------------------------------ */
+
+/* The name of a weight in llama.cpp: "model.layers.0.self_attn.q_proj" is blk.0.attn_q.weight. */
+struct llama_name {
+    char text[96];
+    uint64_t matrix; /* number of the expert within the weight; else 0 */
+};
+
+/* Translates the name of a module; false: llama.cpp has no such weight. Its converter permutes rows of q_proj and
+ * k_proj, but no columns, so that importance belongs to the same columns. Source: gguf-py/gguf/tensor_mapping.py. */
+bool llama_name_of(const char *module, size_t length, struct llama_name *name);

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Tables of prefixes and endings. */
-#include "activations/llama_names.h"
+#include "activations/column_importance.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static const char *const prefixes[] = {"model.layers.",
                                        "language_model.model.layers.",
                                        "transformer.encoder.layers."};
 
-static const struct {
+static const struct ending {
     const char *ours, *theirs;
 } endings[] = {
     {"self_attn.q_proj", "attn_q"},
@@ -49,10 +49,9 @@ static const struct {
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
 };
 
-static const struct {
-    const char *ours, *theirs;
-} expert_endings[] = {{"gate_proj", "ffn_gate_exps"}, {"up_proj", "ffn_up_exps"}, {"down_proj", "ffn_down_exps"},
-                      {"w1", "ffn_gate_exps"},        {"w3", "ffn_up_exps"},      {"w2", "ffn_down_exps"}};
+static const struct ending expert_endings[] = {{"gate_proj", "ffn_gate_exps"}, {"up_proj", "ffn_up_exps"},
+                                               {"down_proj", "ffn_down_exps"}, {"w1", "ffn_gate_exps"},
+                                               {"w3", "ffn_up_exps"},          {"w2", "ffn_down_exps"}};
 
 static const char *const expert_prefixes[] = {"mlp.experts.", "block_sparse_moe.experts.", "feed_forward.experts."};
 
@@ -80,41 +79,42 @@ static bool skip_number(const char **at, const char *end, unsigned *number)
 
 static bool is_rest(const char *at, const char *end, const char *text) { return skip(&at, end, text) && at == end; }
 
-static bool name_of_expert(const char *at, const char *end, unsigned layer, struct llama_name *name)
+/* Writes the name of a weight of a layer if `at` is one of the endings. */
+static bool translate(const char *at, const char *end, const struct ending *known, size_t count, unsigned layer,
+                      struct llama_name *name)
 {
-    unsigned expert;
-    bool found = false;
-    for (size_t i = 0; i < sizeof expert_prefixes / sizeof *expert_prefixes && !found; i++)
-        found = skip(&at, end, expert_prefixes[i]);
-    if (!found || !skip_number(&at, end, &expert))
-        return false;
-    for (size_t i = 0; i < sizeof expert_endings / sizeof *expert_endings; i++)
-        if (is_rest(at, end, expert_endings[i].ours)) {
-            snprintf(name->text, sizeof name->text, "blk.%u.%s.weight", layer, expert_endings[i].theirs);
-            name->matrix = expert;
-            return true;
-        }
-    return false;
+    size_t i = 0;
+    while (i < count && !is_rest(at, end, known[i].ours))
+        i++;
+    if (i < count)
+        snprintf(name->text, sizeof name->text, "blk.%u.%s.weight", layer, known[i].theirs);
+    return i < count;
+}
+
+/* Skips one of the prefixes and the number behind it. */
+static bool skip_to_number(const char **at, const char *end, const char *const *known, size_t count, unsigned *number)
+{
+    size_t i = 0;
+    while (i < count && !skip(at, end, known[i]))
+        i++;
+    return i < count && skip_number(at, end, number);
 }
 
 bool llama_name_of(const char *module, size_t length, struct llama_name *name)
 {
     const char *at = module, *const end = module + length;
-    unsigned layer;
-    bool found = false;
+    unsigned layer, expert;
     name->matrix = 0;
     if (is_rest(at, end, "lm_head")) {
         strcpy(name->text, "output.weight");
         return true;
     }
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !found; i++)
-        found = skip(&at, end, prefixes[i]);
-    if (!found || !skip_number(&at, end, &layer))
+    if (!skip_to_number(&at, end, prefixes, sizeof prefixes / sizeof *prefixes, &layer))
         return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (is_rest(at, end, endings[i].ours)) {
-            snprintf(name->text, sizeof name->text, "blk.%u.%s.weight", layer, endings[i].theirs);
-            return true;
-        }
-    return name_of_expert(at, end, layer, name);
+    if (translate(at, end, endings, sizeof endings / sizeof *endings, layer, name))
+        return true;
+    if (!skip_to_number(&at, end, expert_prefixes, sizeof expert_prefixes / sizeof *expert_prefixes, &expert))
+        return false;
+    name->matrix = expert;
+    return translate(at, end, expert_endings, sizeof expert_endings / sizeof *expert_endings, layer, name);
 }

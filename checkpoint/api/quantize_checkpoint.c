@@ -6,9 +6,7 @@
 
 #include "audit/publish.h"
 #include "parts/parts.h"
-#include "quantize/report.h"
 #include "quantize/run.h"
-#include "quantize/side_files.h"
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Parses the bases of presets and settings, and turns them into members of schemes. */
-#include "calibrate/bases.h"
+#include "calibrate/calibration.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,43 @@
 /* One run of qobs_checkpoint_calibrate: a quantize run whose output is one file with scales. */
 #pragma once
 
-#include "calibrate/bases.h"
 #include "quantize/run.h"
+
+/* ---- Bases ------------------------------------------------------------------------------------------------------- */
+
+/* The observers by base name: the weight, the input and the output of a layer, and the states q, k and v of attention.
+ * Presets are "[BASE=]NAME", settings "[BASE.]KEY=VALUE"; kv stands for k and v. */
+enum { BASE_WEIGHT = ACTIVATION_KINDS, BASES }; /* the others are the kinds of activations */
+
+struct base {
+    const char *preset;    /* NULL: the default; "none": no observer */
+    const char **settings; /* "KEY=VALUE", without the base */
+    size_t setting_count;
+    bool requested; /* a preset or a setting names it */
+};
+
+/* Zero-initialize it. */
+struct bases {
+    struct base items[BASES];
+    struct quant_args states[3]; /* of q, k and v */
+    const struct quant_args *used_states[3];
+};
+
+/* Sorts presets and settings by base; the texts stay the caller's. Returns a status. */
+int bases_read(struct bases *bases, const qobs_checkpoint_calibrate_args *args, struct fail *f);
+
+/* Gives the groups of a configuration their schemes of inputs and outputs, and the configuration those of states.
+ *  - Inputs have one if the scheme quantizes them or they were requested; outputs and q if they were requested.
+ *  - Keys and values have e4m3 with one scale for each tensor.
+ * Fails if a preset or a setting does not fit. */
+int bases_apply(struct bases *bases, struct quant_config *config, struct fail *f);
+
+/* Returns the preset of a base: "llmc.static_minmax". */
+const char *base_preset(const struct bases *bases, size_t base);
+
+void bases_free(struct bases *bases);
+
+/* ---- The calibration --------------------------------------------------------------------------------------------- */
 
 struct calibration {
     const qobs_checkpoint_calibrate_args *args;

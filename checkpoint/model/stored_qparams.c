@@ -25,24 +25,47 @@ static float float_of_f16(uint16_t bits)
     return sign ? -value : value;
 }
 
-double float_of_half(uint16_t bits, bool is_bf16)
+#define LOAD(member) (memcpy(&v.member, at, sizeof v.member), v.member)
+
+double number_at(const void *at, qobs_dtype dtype)
 {
-    return (double)(is_bf16 ? float_of_bits((uint32_t)bits << 16) : float_of_f16(bits));
+    union {
+        float f32;
+        double f64;
+        uint8_t u8;
+        uint16_t half;
+        int8_t i8;
+        int16_t i16;
+        int32_t i32;
+        int64_t i64;
+    } v;
+    switch (dtype) {
+    case QOBS_F32:
+        return (double)LOAD(f32);
+    case QOBS_F64:
+        return LOAD(f64);
+    case QOBS_BF16:
+        return (double)float_of_bits((uint32_t)LOAD(half) << 16);
+    case QOBS_F16:
+        return (double)float_of_f16(LOAD(half));
+    case QOBS_F8_E4M3:
+        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), LOAD(u8));
+    case QOBS_I8:
+        return LOAD(i8);
+    case QOBS_U8:
+        return LOAD(u8);
+    case QOBS_I16:
+        return LOAD(i16);
+    case QOBS_I32:
+        return LOAD(i32);
+    default:
+        return (double)LOAD(i64);
+    }
 }
 
-static double number_of(const void *array, qobs_dtype dtype, size_t i)
+double number_of(const void *array, qobs_dtype dtype, size_t i)
 {
-    const unsigned char *at = (const unsigned char *)array + i * qobs_dtype_size(dtype);
-    uint16_t half;
-    float single;
-    if (dtype == QOBS_I8)
-        return (double)(signed char)*at;
-    if (dtype == QOBS_F32) {
-        memcpy(&single, at, sizeof single);
-        return (double)single;
-    }
-    memcpy(&half, at, sizeof half);
-    return float_of_half(half, dtype == QOBS_BF16);
+    return number_at((const unsigned char *)array + i * qobs_dtype_size(dtype), dtype);
 }
 
 double stored_scale_number(const void *data, enum file_dtype dtype, size_t i)
@@ -50,33 +73,15 @@ double stored_scale_number(const void *data, enum file_dtype dtype, size_t i)
     const unsigned char code = ((const unsigned char *)data)[i];
     if (dtype == FILE_U8)
         return code == 255 ? (double)NAN : ldexp(1, code - 127);
-    if (dtype == FILE_F8_E4M3)
-        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), code);
     return number_of(data, dtype_in_library(dtype), i);
 }
 
 void stored_put_number(void *to, qobs_dtype dtype, double value)
 {
     const float single = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof bits);
-    if (dtype == QOBS_F32) {
-        memcpy(to, &single, sizeof single);
-        return;
-    }
-    uint16_t half = (uint16_t)(bits >> 16);
-    if (dtype == QOBS_F16) {
-        int exponent;
-        const double fraction = frexp(fabs(value), &exponent);
-        const int unit = exponent - 11 > -24 ? exponent - 11 : -24; /* of the last bit */
-        const uint32_t digits = (uint32_t)ldexp(fraction, exponent - unit);
-        half = value == 0          ? 0
-               : isinf(value)      ? 0x7c00
-               : digits < 1u << 10 ? (uint16_t)digits
-                                   : (uint16_t)(((uint32_t)(unit + 25) << 10) + (digits - (1u << 10)));
-        half |= signbit(value) ? 0x8000 : 0;
-    }
-    memcpy(to, &half, sizeof half);
+    const qobs_format *format = qobs_format_find(dtype == QOBS_F16 ? "f16" : "bf16");
+    const uint16_t half = (uint16_t)qobs_format_encode(format, single, false);
+    memcpy(to, dtype == QOBS_F32 ? (const void *)&single : (const void *)&half, qobs_dtype_size(dtype));
 }
 
 /* Numbers `first` to `first` + n - 1 of an array as floats. NVFP4 has a scale for 16 weights, so that usual dtypes have

@@ -11,8 +11,9 @@
 #include "files/file_dtype.h"
 #include "qobs/checkpoint.h"
 
-/* Returns the number that 16 bits mean as BF16 or F16. */
-double float_of_half(uint16_t bits, bool is_bf16);
+/* Returns the number in memory of a dtype, at any alignment, and element i of an array. */
+double number_at(const void *at, qobs_dtype dtype);
+double number_of(const void *array, qobs_dtype dtype, size_t i);
 
 /* Stores a number that is one of the dtype. */
 void stored_put_number(void *to, qobs_dtype dtype, double value);

@@ -18,7 +18,7 @@
 
 #include "files/json.h"
 #include "files/text.h"
-#include "quantize/report.h"
+#include "quantize/run.h"
 
 char *parts_directory(const char *out)
 {

@@ -3,7 +3,7 @@
 
 /* Loaders look for a module among the exact names of all groups, then among the patterns, then among the classes
  * (match_targets of compressed-tensors 0.19). The merged configuration must give every module the scheme it has. */
-#include "quantize/earlier.h"
+#include "quantize/run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* vLLM gives a fused layer one scheme: see should_ignore_layer and find_matched_target of its compressed-tensors. */
-#include "quantize/mixed_sets.h"
+#include "quantize/choose.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 
 #include "files/json.h"
 #include "model/fused.h"
-#include "quantize/earlier.h"
 #include "quantize/run.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */

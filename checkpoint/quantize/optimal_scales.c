@@ -9,31 +9,6 @@
 
 #include "quantize/run.h"
 
-static int failed(const struct weight_job *job, const qobs_error *error, struct fail *f)
-{
-    return weight_failure(job, error, f);
-}
-
-/* Adds every batch of a recording. */
-static int observe_recordings(const struct quantize_run *run, const struct weight_job *job, qobs_observer *o,
-                              struct fail *f)
-{
-    const struct recordings *recordings = &run->importance.recordings;
-    qobs_error error = {0};
-    for (size_t i = 0; i < recordings->count; i++) {
-        const struct tensor_ref *batch = recordings_batch(recordings, i, job->importance.recorded);
-        qobs_tensor tensor;
-        if (!batch)
-            continue;
-        if (tensor_of_ref(batch, &tensor, f) != 0)
-            return failure_status(f);
-        if (qobs_observer_observe_importance(o, &tensor, &error) != QOBS_OK)
-            return report_failure(f, error.status, "%.200s: tensor '%.200s': %s", batch->file, batch->name,
-                                  error.message);
-    }
-    return QOBS_OK;
-}
-
 /* Adds saved observers of the same preset and settings. */
 static int merge_states(const struct weight_job *job, qobs_observer *o, struct fail *f)
 {
@@ -62,7 +37,7 @@ static int observe_means(const struct quantize_run *run, const struct weight_job
     const qobs_tensor tensor = {
         .struct_size = sizeof tensor, .data = token, .dtype = QOBS_F64, .ndim = 1, .shape = &columns};
     if (status == QOBS_OK && qobs_observer_observe_importance(o, &tensor, &error) != QOBS_OK)
-        status = failed(job, &error, f);
+        status = weight_failure(job, &error, f);
     free(mean);
     free(token);
     return status;
@@ -81,7 +56,7 @@ static int observe_importance(const struct quantize_run *run, const struct weigh
     if (!job->weighted || !has_setting(job->plan->config, "strict"))
         return QOBS_OK;
     if (job->importance.recorded)
-        return observe_recordings(run, job, o, f);
+        return importance_observe(&run->importance.recordings, job->importance.recorded, o, f);
     if (hessian && job->importance.states)
         return merge_states(job, o, f);
     if (hessian)
@@ -98,7 +73,7 @@ static int read_qparams(struct weight_job *job, const qobs_observer *o, struct f
     if (qobs_observer_result_find(o, "scale", &scale, &error) != QOBS_OK ||
         qobs_observer_result_find(o, "zero_point", &zero_point, &error) != QOBS_OK ||
         qobs_observer_search_report(o, &report, &error) != QOBS_OK)
-        return failed(job, &error, f);
+        return weight_failure(job, &error, f);
     job->optimal_scale = malloc(scale.size + 1);
     job->optimal_zero_point = malloc(zero_point.size + 1);
     if (!job->optimal_scale || !job->optimal_zero_point)
@@ -115,7 +90,7 @@ static int read_qparams(struct weight_job *job, const qobs_observer *o, struct f
     job->weighted = report.weighted;
     if (job->statistics)
         job->statistics->search = report;
-    return qobs_observer_qparams(o, &out, &error) == QOBS_OK ? QOBS_OK : failed(job, &error, f);
+    return qobs_observer_qparams(o, &out, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
 }
 
 int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs_tensor *weight, struct fail *f)
@@ -124,11 +99,11 @@ int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs
     qobs_observer *o = NULL;
     qobs_error error = {0};
     if (qobs_observer_create(&o, job->plan->config, run->args->runtime, &error) != QOBS_OK)
-        return failed(job, &error, f);
+        return weight_failure(job, &error, f);
     int status = observe_importance(run, job, o, f);
     if (status == QOBS_OK && ((global && qobs_observer_set_global_amax(o, job->set_amax, &error) != QOBS_OK) ||
                               qobs_observer_observe(o, weight, NULL, &error) != QOBS_OK))
-        status = failed(job, &error, f);
+        status = weight_failure(job, &error, f);
     if (status == QOBS_OK)
         status = read_qparams(job, o, f);
     qobs_observer_destroy(o);

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Builds the report as a tree of JSON. */
-#include "quantize/report.h"
+#include "quantize/run.h"
 
 #include <math.h>
 #include <stdarg.h>

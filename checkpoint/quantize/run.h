@@ -14,7 +14,6 @@
 #include "model/architecture.h"
 #include "model/findings.h"
 #include "quantize/layout.h"
-#include "quantize/mixed_sets.h"
 
 /* How the weights of one group are quantized. */
 struct group_plan {
@@ -93,9 +92,10 @@ struct quantize_run {
     struct importance_sources importance;
     struct output_layout layout;
     struct output_directory out;
-    struct findings findings; /* of the audit of the output */
-    struct group_plan *plans; /* one for each group */
-    struct weight_job *jobs;  /* in the order of work */
+    struct findings findings;          /* of the audit of the output */
+    struct group_plan *plans;          /* one for each group */
+    struct weight_job *jobs;           /* in the order of work */
+    struct job_statistics *statistics; /* one for each job; NULL: none are wanted */
     size_t job_count;
     struct output_file *files; /* one for each shard */
     size_t *part_of_shard;     /* which part writes it, from 1; NULL: there are no parts */
@@ -122,6 +122,12 @@ int run_read_config(struct quantize_run *run, struct fail *f);
 /* The steps from the configuration to the layout of the output. requested: as in activation_scales_find. */
 int run_open(struct quantize_run *run, const bool *requested, struct fail *f);
 
+/* Decides which codes stay as they are, and fills run->earlier with the quantization_config that describes them. Else
+ * completes run->config: its ignore list then fits the old layers and the new ones. The chosen weights and the ignore
+ * list of the new configuration must be there. In the compatible mode all is as upstream has it: codes stay unless they
+ * are quantized anew, and one list of groups is put beside the other. */
+int earlier_merge(struct quantize_run *run, struct fail *f);
+
 /* Finds the importance of the weights whose range is searched. Fails if importance was given and none has any. */
 int run_find_importance(struct quantize_run *run, struct fail *f);
 
@@ -134,6 +140,16 @@ bool run_progress(struct quantize_run *run, uint64_t bytes);
 /* Quantizes and copies every tensor to the files of run->out. */
 int run_tensors(struct quantize_run *run, struct fail *f);
 
+/* Writes the files besides the shards: copies of every file that is no shard, index or configuration; the index of the
+ * tensors; config.json with quantization_config, the last file of an output. */
+int side_files_copy(struct quantize_run *run, struct fail *f);
+int side_files_write_index(struct quantize_run *run, struct fail *f);
+int side_files_write_config(struct quantize_run *run, struct fail *f);
+
+/* Returns the report, to be freed with free(): sizes, layers with their errors, tensors that were left out, warnings,
+ * findings of the audit. NULL: no memory. */
+char *report_make(const struct quantize_run *run);
+
 void run_free(struct quantize_run *run);
 
 /* ---- Between the files of this folder ---- */
@@ -141,10 +157,32 @@ void run_free(struct quantize_run *run);
 /* Returns `size` bytes of the workspace, aligned for any type. NULL: no memory. */
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size);
 
+/* Returns the bytes of the input that a job reads and writes. */
+uint64_t job_bytes(const struct weight_job *job);
+
+/* Frees what the searches of a job have found. */
+void job_release(struct weight_job *job);
+
+/* Cut a job into slices of the next pass: rows of a matrix, or bytes of a tensor that is copied. */
+int cut_rows(struct quantize_run *run, struct weight_job *job, struct fail *f);
+int cut_bytes(struct quantize_run *run, struct weight_job *job, struct fail *f);
+
+/* Runs a pass over all slices on the caller's threads. */
+typedef int slice_pass(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
+int run_pass(struct quantize_run *run, slice_pass *pass, struct fail *f);
+
 /* The passes over slices: the range of rows, their codes, bytes as they are. */
-int slice_range(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
-int slice_quantize(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
-int slice_copy(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
+slice_pass slice_range, slice_quantize, slice_copy;
+
+/* Opens the files of a job's tensors and writes their headers, and closes those that are complete. */
+int open_files(struct quantize_run *run, const struct weight_job *job, struct fail *f);
+int close_files(struct quantize_run *run, struct fail *f);
+
+/* Counts the files that a job writes and the batch does not have open yet. With `mark` they belong to the batch. */
+size_t count_new_files(struct quantize_run *run, const struct weight_job *job, size_t batch, bool mark);
+
+/* Writes the tensors of a job that are one number or two, and the scales of activations in the shard of the weight. */
+int write_small(struct quantize_run *run, const struct weight_job *job, struct fail *f);
 
 /* Searches the ranges of a complete weight with all threads. */
 int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f);

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Writes JSON as Python does, so that the files are those of upstream. */
-#include "quantize/side_files.h"
+#include "quantize/run.h"
 
 #include <stdlib.h>
 #include <string.h>

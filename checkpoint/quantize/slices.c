@@ -57,16 +57,23 @@ static int open_rows(struct rows *r, const struct row_slice *s, struct workspace
 
 /* ---- Ranges ------------------------------------------------------------------------------------------------------ */
 
-static double number_at(const void *array, qobs_dtype dtype, size_t i)
+/* Finds the smallest and the largest number of rows or a weight. */
+static int find_range(const struct weight_job *job, const qobs_tensor *value, const qobs_runtime *runtime, double *min,
+                      double *max, qobs_counts *counts, qobs_error *error)
 {
-    float value;
-    if (dtype == QOBS_F32) {
-        memcpy(&value, (const float *)array + i, sizeof value);
-        return (double)value;
-    }
-    uint16_t bits;
-    memcpy(&bits, (const uint16_t *)array + i, sizeof bits);
-    return float_of_half(bits, dtype == QOBS_BF16);
+    float extrema[2][1]; /* large enough for the dtypes of weights */
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = job->plan->config,
+                                   .value = value,
+                                   .min = extrema[0],
+                                   .max = extrema[1],
+                                   .size = qobs_dtype_size(value->dtype),
+                                   .counts = counts,
+                                   .runtime = runtime};
+    const int status = qobs_global_minmax(&args, error);
+    *min = status == QOBS_OK ? number_at(extrema[0], value->dtype) : 0;
+    *max = status == QOBS_OK ? number_at(extrema[1], value->dtype) : 0;
+    return status;
 }
 
 /* An error of the library states the place of NaN in the rows it was given. This makes the message again for the
@@ -81,15 +88,9 @@ static int rows_failure(const struct weight_job *job, qobs_error error, struct f
                                .ndim = 2,
                                .shape = w->shape,
                                .strides = strides};
-    float min[1], max[1];
-    const qobs_minmax_args args = {.struct_size = sizeof args,
-                                   .config = job->plan->config,
-                                   .value = &whole,
-                                   .min = min,
-                                   .max = max,
-                                   .size = qobs_dtype_size(whole.dtype)};
+    double min, max;
     if (error.status == QOBS_ERROR_NONFINITE && weight_is_in_place(w))
-        qobs_global_minmax(&args, &error); /* fails, too */
+        find_range(job, &whole, NULL, &min, &max, NULL, &error); /* fails, too */
     return weight_failure(job, &error, f);
 }
 
@@ -108,21 +109,11 @@ int slice_range(struct quantize_run *run, struct row_slice *s, struct workspace 
 {
     struct rows r;
     qobs_error error = {0};
-    float min[1], max[1];
     qobs_counts counts = {.struct_size = sizeof counts};
     RETURN_IF_NOT_OK(open_rows(&r, s, work, f));
-    const qobs_minmax_args args = {.struct_size = sizeof args,
-                                   .config = s->job->plan->config,
-                                   .value = &r.tensor,
-                                   .min = min,
-                                   .max = max,
-                                   .size = qobs_dtype_size(r.tensor.dtype),
-                                   .counts = &counts};
-    if (qobs_global_minmax(&args, &error) != QOBS_OK)
+    if (find_range(s->job, &r.tensor, NULL, &s->min, &s->max, &counts, &error) != QOBS_OK)
         return rows_failure(s->job, error, f);
     add_counts(run, s->job, &counts);
-    s->min = number_at(min, r.tensor.dtype, 0);
-    s->max = number_at(max, r.tensor.dtype, 0);
     return QOBS_OK;
 }
 
@@ -143,33 +134,17 @@ static int search_count(const struct weight_job *job)
     return (int)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
 }
 
-/* Counts NaN and infinity in a complete weight. */
-static int count_nonfinite(struct quantize_run *run, const struct weight_job *job, const qobs_tensor *value,
-                           struct fail *f)
-{
-    qobs_error error = {0};
-    float min[1], max[1];
-    qobs_counts counts = {.struct_size = sizeof counts};
-    const qobs_minmax_args args = {.struct_size = sizeof args,
-                                   .config = job->plan->config,
-                                   .value = value,
-                                   .min = min,
-                                   .max = max,
-                                   .size = qobs_dtype_size(value->dtype),
-                                   .counts = &counts,
-                                   .runtime = run->args->runtime};
-    if (qobs_global_minmax(&args, &error) != QOBS_OK)
-        return weight_failure(job, &error, f);
-    add_counts(run, job, &counts);
-    return QOBS_OK;
-}
-
 /* Counts how often each step was the best one, if steps are a list that all qparams share. */
 static int count_candidates(struct quantize_run *run, struct weight_job *job, const qobs_tensor *value,
                             const int32_t *steps, size_t count, struct fail *f)
 {
     struct job_statistics *s = job->statistics;
-    RETURN_IF_NOT_OK(count_nonfinite(run, job, value, f));
+    qobs_counts counts = {.struct_size = sizeof counts};
+    qobs_error error = {0};
+    double min, max;
+    if (find_range(job, value, run->args->runtime, &min, &max, &counts, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    add_counts(run, job, &counts);
     if (s->search.steps == 0)
         return QOBS_OK;
     s->candidates = calloc((size_t)s->search.steps + 1, sizeof *s->candidates);
@@ -225,8 +200,8 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     job->min = INFINITY;
     job->max = -INFINITY;
     for (size_t i = 0; status == QOBS_OK && i < count; i++) {
-        job->min = fmin(job->min, number_at(job->search_min, r.tensor.dtype, i));
-        job->max = fmax(job->max, number_at(job->search_max, r.tensor.dtype, i));
+        job->min = fmin(job->min, number_of(job->search_min, r.tensor.dtype, i));
+        job->max = fmax(job->max, number_of(job->search_max, r.tensor.dtype, i));
     }
     return status;
 }
@@ -390,7 +365,7 @@ static void record_scales(struct quantize_run *run, const struct weight_job *job
     if (!job->statistics)
         return;
     for (size_t i = 0; i < (size_t)q->count; i++) {
-        const double scale = number_at(q->scale, q->scale_dtype, i);
+        const double scale = number_of(q->scale, q->scale_dtype, i);
         min = fmin(min, scale);
         max = fmax(max, scale);
     }

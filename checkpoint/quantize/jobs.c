@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The order of work: how groups are quantized, which weights are jobs, in which order they are read. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/run.h"
+
+/* ---- Plans ------------------------------------------------------------------------------------------------------- */
+
+/* Returns the preset of an observer: NULL and the variants for activations are min/max of the weight. */
+static void preset_name(const char *observer, char *name, size_t size)
+{
+    if (observer && strncmp(observer, "qobs.", 5) == 0) {
+        snprintf(name, size, "%s", observer);
+        return;
+    }
+    const bool minmax = !observer || strcmp(observer, "static_minmax") == 0;
+    const char *bare = minmax                                 ? "memoryless_minmax"
+                       : strcmp(observer, "fouroversix") == 0 ? "nvfp4_expanded_mse"
+                                                              : observer;
+    snprintf(name, size, "llmc.%s", bare);
+}
+
+static int make_plan(struct group_plan *plan, const struct quant_group *group, enum layout_contents contents,
+                     struct fail *f)
+{
+    char text[1024], settings[900], preset[100];
+    qobs_error error = {0};
+    plan->group = group;
+    plan->storage = group_storage(group, contents);
+    const char *observer = group->weights.observer;
+    if (contents == CONTENTS_SCALES && observer && strcmp(observer, "static_mse") == 0)
+        observer = "mse"; /* config.json has the other name, under which no observer is registered */
+    preset_name(observer, preset, sizeof preset);
+    if (quant_args_settings(&group->weights, settings, sizeof settings, f) != 0)
+        return failure_status(f);
+    snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
+    if (qobs_config_parse(&plan->config, text, NULL, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
+    if (qobs_config_check(plan->config, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
+    qobs_setting_info info = {.struct_size = sizeof info};
+    plan->searches = qobs_config_key_info(plan->config, "patience", &info, NULL) == QOBS_OK;
+    char strict[16] = "";
+    plan->weighs = qobs_config_get(plan->config, "strict", strict, sizeof strict, NULL) == QOBS_OK;
+    plan->strict = strcmp(strict, "true") == 0;
+    plan->optimal = qobs_config_key_info(plan->config, "signed_scale", &info, NULL) == QOBS_OK;
+    return QOBS_OK;
+}
+
+/* ---- Jobs -------------------------------------------------------------------------------------------------------- */
+
+static void fill_job(struct weight_job *job, struct quantize_run *run, size_t index)
+{
+    const struct weight *w = &run->weights.items[index];
+    *job = (struct weight_job){
+        .weight = w, .index = index, .unit_rows = weight_rows_at_once(w), .min = INFINITY, .max = -INFINITY};
+    if (w->reason != WEIGHT_TAKEN)
+        return;
+    int64_t shape[2];
+    job->plan = &run->plans[w->group];
+    const struct quant_args *a = &run->config.groups[w->group].weights;
+    const int ndim = scale_shape(a, w->shape, shape);
+    job->unit_rows = ndim == 1 ? w->shape[0] : a->strategy == QUANT_BLOCK ? a->block_structure[0] : 1;
+    job->unit_qparams = ndim == 1 ? 1 : shape[1];
+}
+
+/* Gives every weight its statistics. */
+static int make_statistics(struct quantize_run *run, struct fail *f)
+{
+    run->statistics = calloc(run->job_count + 1, sizeof *run->statistics);
+    if (!run->statistics)
+        return NO_MEMORY(f, "the statistics");
+    for (size_t i = 0; i < run->job_count; i++) {
+        run->jobs[i].statistics = &run->statistics[i];
+        run->statistics[i] = (struct job_statistics){.min_scale = INFINITY, .max_scale = -INFINITY};
+    }
+    return QOBS_OK;
+}
+
+/* Place of a weight in the input, to read it in order; a set stays together at its first member. */
+struct place {
+    size_t set_shard, set, shard, index;
+    const unsigned char *set_data, *data;
+};
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct place *s = a, *t = b;
+    if (s->set_shard != t->set_shard)
+        return s->set_shard < t->set_shard ? -1 : 1;
+    if (s->set_data != t->set_data)
+        return s->set_data < t->set_data ? -1 : 1;
+    if (s->set != t->set)
+        return s->set < t->set ? -1 : 1;
+    if (s->shard != t->shard)
+        return s->shard < t->shard ? -1 : 1;
+    return s->data != t->data ? (s->data < t->data ? -1 : 1) : (s->index > t->index) - (s->index < t->index);
+}
+
+/* Returns true if this part writes the tensors of a weight. They lie in one shard. */
+static bool is_written(const struct quantize_run *run, size_t weight)
+{
+    for (int part = 0; part < OUTPUT_PARTS && run->part_of_shard; part++) {
+        const size_t index = run->layout.parts[weight][part];
+        if (index != SIZE_MAX)
+            return run->part_of_shard[run->layout.tensors[index].shard] == run->args->part;
+    }
+    return true;
+}
+
+/* Adds a job if this part writes the weight, or a member of the set that needs its range. */
+static void add_job(struct quantize_run *run, size_t weight, const bool *written_set)
+{
+    struct weight_job *job = &run->jobs[run->job_count];
+    fill_job(job, run, weight);
+    job->range_only = !is_written(run, weight);
+    const bool exists = job->plan || run->layout.parts[weight][PART_SAME] != SIZE_MAX;
+    const bool shares = job->plan && shares_scale(&job->plan->group->weights, run->args->compat);
+    run->job_count += exists && (!job->range_only || (shares && written_set[run->layout.set[weight]]));
+}
+
+static int make_jobs(struct quantize_run *run, struct fail *f)
+{
+    const struct weights *all = &run->weights;
+    struct place *places = malloc((all->count + 1) * sizeof *places);
+    bool *written_set = calloc(all->count + 1, sizeof *written_set);
+    run->jobs = calloc(all->count + 1, sizeof *run->jobs);
+    if (!places || !run->jobs || !written_set) {
+        free(places);
+        free(written_set);
+        return NO_MEMORY(f, "the list of tensors");
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        const struct weight *w = &all->items[i], *leader = &all->items[run->layout.set[i]];
+        places[i] = (struct place){.set_shard = leader->source->shard,
+                                   .set_data = leader->data,
+                                   .set = run->layout.set[i],
+                                   .shard = w->source->shard,
+                                   .data = w->data,
+                                   .index = i};
+    }
+    qsort(places, all->count, sizeof *places, compare_places);
+    for (size_t i = 0; i < all->count; i++)
+        written_set[run->layout.set[i]] |= is_written(run, i);
+    for (size_t i = 0; i < all->count; i++)
+        add_job(run, places[i].index, written_set);
+    free(places);
+    free(written_set);
+    return QOBS_OK;
+}
+
+uint64_t job_bytes(const struct weight_job *job)
+{
+    const uint64_t source = job->weight->source->stored->end - job->weight->source->stored->begin;
+    return job->range_only ? 0 : job->weight->bytes < source ? job->weight->bytes : source;
+}
+
+int run_prepare(struct quantize_run *run, struct fail *f)
+{
+    run->plans = calloc(run->config.group_count + 1, sizeof *run->plans);
+    run->files = calloc(run->layout.shard_count + 1, sizeof *run->files);
+    if (!run->plans || !run->files)
+        return NO_MEMORY(f, "the plans");
+    for (size_t i = 0; i < run->config.group_count; i++)
+        RETURN_IF_NOT_OK(make_plan(&run->plans[i], &run->config.groups[i], run->contents, f));
+    for (size_t i = 0; i < run->layout.shard_count; i++) {
+        run->files[i].fd = -1;
+        run->files[i].left = run->layout.shards[i].bytes;
+    }
+    RETURN_IF_NOT_OK(make_jobs(run, f));
+    if (run->contents == CONTENTS_SCALES)
+        RETURN_IF_NOT_OK(make_statistics(run, f));
+    RETURN_IF_NOT_OK(run_find_importance(run, f));
+    run->total = run->activations.bytes;
+    for (size_t i = 0; i < run->job_count; i++)
+        run->total += job_bytes(&run->jobs[i]);
+    return QOBS_OK;
+}
