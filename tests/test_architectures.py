@@ -100,6 +100,8 @@ def test_conv1d():
     names = [f"transformer.h.0.{n}" for n in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")]
     taken, entries = run("GPT-2", names, model_type="gpt2", status=3)
     equal((taken, all(ignored(n, entries) for n in names)), (set(), True), "GPT-2")
+    refused("GPT-2", quantize("in", "-o", "out", "--replace", "--quiet", scheme="W8A8"), 3, "no layer was quantized",
+            "Conv1D, which transformers does not load quantized: 4", names[0])
     left_out("GPT-2 in a pair", "vision-encoder-decoder", ["decoder." + n for n in names],
              linear=["encoder.encoder.layer.0.attention.attention.query"], decoder={"model_type": "gpt2"})
     equal(run("GPTBigCode", names, model_type="gpt_bigcode")[0], set(names), "nn.Linear of the same names")

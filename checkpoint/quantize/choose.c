@@ -101,8 +101,10 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
         return WEIGHT_IGNORED;
     if (c->compat == QOBS_COMPAT_LLM_COMPRESSOR || !by_class)
         return WEIGHT_TAKEN;
-    if (w->ndim != 2 || architecture_kind(c->architectures, w->name, w->module, w->shape[0]) != MODULE_LINEAR)
-        return WEIGHT_NOT_LINEAR;
+    const enum module_kind kind =
+        w->ndim == 2 ? architecture_kind(c->architectures, w->name, w->module, w->shape[0]) : MODULE_KEPT;
+    if (kind != MODULE_LINEAR)
+        return kind == MODULE_CONV1D ? WEIGHT_CONV1D : WEIGHT_NOT_LINEAR;
     return is_float(w) ? WEIGHT_TAKEN : WEIGHT_NO_FLOAT;
 }
 
@@ -307,6 +309,8 @@ const char *weight_reason_name(enum weight_reason reason)
                                                       [WEIGHT_IGNORED] = "ignored",
                                                       [WEIGHT_NOT_TARGETED] = "not targeted",
                                                       [WEIGHT_NOT_LINEAR] = "not linear",
+                                                      [WEIGHT_CONV1D] =
+                                                          "of class Conv1D, which transformers does not load quantized",
                                                       [WEIGHT_NO_FLOAT] = "not floating point",
                                                       [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
                                                       [WEIGHT_STACKED] = "experts in one tensor",

@@ -10,7 +10,7 @@
 
 static bool counts(const struct weight *w)
 {
-    return w->ndim == 2 && w->reason != WEIGHT_NOT_LINEAR && w->reason != WEIGHT_NORM;
+    return w->ndim == 2 && w->reason != WEIGHT_NOT_LINEAR && w->reason != WEIGHT_CONV1D && w->reason != WEIGHT_NORM;
 }
 
 static bool same_scheme(const struct weight *a, const struct weight *b, const struct quant_config *config)

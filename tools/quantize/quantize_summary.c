@@ -87,36 +87,56 @@ static int print_layers(const json_object *layers, bool all)
     return code;
 }
 
-/* Prints how many tensors were left out for a reason, with one example. */
-static void print_reason(const json_object *left_out, const char *reason)
-{
-    char name[MAX_NAME + 1] = "";
-    int count = 0;
-    json_each(item, left_out)
-    {
-        const char *own = json_text_of(item.value, "name");
-        if (strcmp(json_text_of(item.value, "reason"), reason) == 0 && count++ == 0)
-            clean_name((struct label){own, strlen(own)}, 46, name);
-    }
-    printf("left out, %s: %d (%s%s)\n", reason, count, name, count > 1 ? ", ..." : "");
-}
+/* Matrices that were left out for one reason. */
+struct left_out {
+    const char *reason, *first;
+    int count;
+};
 
-/* Prints the tensors that were left out, by reason. */
-static void print_left_out(const json_object *left_out)
+enum { MAX_REASONS = 16 };
+
+/* Counts the matrices that were left out. Returns the number of reasons. */
+static size_t count_left_out(const json_object *json, struct left_out found[MAX_REASONS])
 {
-    const char *reasons[16];
     size_t n = 0;
-    json_each(item, left_out)
+    json_each(item, json)
     {
         const char *reason = json_text_of(item.value, "reason");
         size_t i = 0;
-        while (i < n && strcmp(reasons[i], reason) != 0)
+        while (i < n && strcmp(found[i].reason, reason) != 0)
             i++;
-        if (i < n || n == sizeof reasons / sizeof *reasons)
+        if (i == MAX_REASONS)
             continue;
-        reasons[n++] = reason;
-        print_reason(left_out, reason);
+        if (i == n)
+            found[n++] = (struct left_out){reason, json_text_of(item.value, "name"), 0};
+        found[i].count++;
     }
+    return n;
+}
+
+static void print_left_out(const json_object *json)
+{
+    struct left_out found[MAX_REASONS];
+    const size_t n = count_left_out(json, found);
+    for (size_t i = 0; i < n; i++) {
+        char name[MAX_NAME + 1];
+        clean_name((struct label){found[i].first, strlen(found[i].first)}, 46, name);
+        printf("left out, %s: %d (%s%s)\n", found[i].reason, found[i].count, name, found[i].count > 1 ? ", ..." : "");
+    }
+}
+
+/* Says why nothing was quantized, by the most frequent reason. */
+static void warn_of_nothing(const json_object *json)
+{
+    struct left_out found[MAX_REASONS], most = {"the model has no matrix", "", 0};
+    const size_t n = count_left_out(json, found);
+    for (size_t i = 0; i < n; i++)
+        most = found[i].count > most.count ? found[i] : most;
+    const bool by_name = strcmp(most.reason, "ignored") == 0 || strcmp(most.reason, "not targeted") == 0;
+    print_warning("no layer was quantized: left out, %s: %d (%s)%s", most.reason, most.count, most.first,
+                  by_name ? "; --targets and --ignore match from the start of a module's name (re:.*q_proj finds every "
+                            "q_proj)"
+                          : "");
 }
 
 static void print_findings(const json_object *findings)
@@ -173,9 +193,7 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const bool compatible = strcmp(json_text_of(json, "compat"), "llm-compressor") == 0;
     const bool incomplete = !compatible && ((empty && !part) || json_count(findings) > 0);
     if (empty && !part)
-        print_warning(
-            "no layer was quantized: no weight fits --targets, or all that fit are ignored; --targets and --ignore "
-            "match from the start of a module's name (re:.*q_proj finds every q_proj)");
+        warn_of_nothing(json_get(json, "left_out"));
     int code = EXIT_OK;
     if (!quiet) {
         const double before = number_of(json, "bytes_before"), after = number_of(json, "bytes_after");
