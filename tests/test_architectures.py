@@ -154,6 +154,21 @@ def test_attention():
         check(ignored(name, entries), f"Step-3.7: ignore has {name}", str(entries))
 
 
+def test_kept_by_vllm():
+    """Layers that vLLM does not load quantized stay if they are few. If they are many, a warning names the --ignore."""
+    tower, config = "vision_model.model.layers.0.self_attn.q_proj", {"model_type": "llama4", "vision_config": {}}
+    few = [f"language_model.model.layers.{i}.self_attn.q_proj" for i in range(20)]
+    left_out("few", "llama4", [tower], linear=few, vision_config={})
+    taken = run("many", [tower, *few[:18]], **config)[0]
+    equal(taken, {tower, *few[:18]}, "many: what is quantized")
+    p = quantize("in", "-o", "out", "--replace", "--json", "report.json", scheme="W8A8")
+    equal([r["vllm"] for r in json.loads(read("report.json"))["runtimes"]], [None], "many: vLLM does not load it")
+    pattern = re.search(r"vLLM 0.32 loads no quantized 'vision_model.*--ignore '(.*)'", p.stderr)
+    check(pattern, "many: a warning names the pattern", p.stderr)
+    taken, entries = run("many", [tower, *few[:18]], "--ignore", pattern[1], **config)
+    equal((taken, ignored(tower, entries)), ({*few[:18]}, True), "what is quantized with it")
+
+
 def test_targets():
     """What is targeted by its name is quantized; what no target claims is not in `ignore`."""
     names = ["lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", LAYER]

@@ -107,11 +107,11 @@ static size_t end_of_block(const char *module, size_t length)
     return end;
 }
 
-static bool has_component(const char *module, size_t length, const char *word)
+static bool has_component(const char *module, size_t length, const char *word, size_t size)
 {
     for (size_t end = length; end > 0;) {
         const size_t begin = last_component(module, end);
-        if (end - begin == strlen(word) && memcmp(module + begin, word, end - begin) == 0)
+        if (end - begin == size && memcmp(module + begin, word, size) == 0)
             return true;
         end = begin > 0 ? begin - 1 : 0;
     }
@@ -180,7 +180,7 @@ static enum module_kind general_kind(const struct architectures *found, const ch
         apply(&outside, module, length, &most, &kind);
     if (most > 0)
         return kind;
-    if (has_component(module, length, "gate"))
+    if (has_component(module, length, "gate", 4))
         return MODULE_ROUTER;
     for (size_t i = 0; i < sizeof router_words / sizeof *router_words; i++)
         if (holds(module, length, router_words[i]))
@@ -206,6 +206,18 @@ enum module_kind architecture_kind(const struct architectures *found, const char
     for (size_t i = 0; i < found->count; i++)
         apply(found->rows[i], module, length, &most, &kind);
     return most > 0 ? kind : general_kind(found, module, length, rows);
+}
+
+const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length)
+{
+    for (size_t i = 0; i < found->count; i++)
+        for (const char *list = found->rows[i]->vllm_keeps, *p = list; p && *p;) {
+            const size_t size = strcspn(p, "|");
+            if (has_component(module, length, p, size))
+                return list;
+            p += size + (p[size] == '|');
+        }
+    return NULL;
 }
 
 enum module_kind architecture_kind_of_experts(const struct architectures *found, const char *name, size_t length)

@@ -31,6 +31,8 @@ struct architecture {
     const char *types;               /* values of model_type */
     const char *names[MODULE_KINDS]; /* by kind; NULL: none */
     const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
+    /* Components of modules that vLLM builds without quantization, so that it does not load them quantized: "a|b". */
+    const char *vllm_keeps;
     /* Names that transformers gives a module and the file does not: FROM>TO, components that stand anywhere in the
      * name, or at its beginning after a `^`. Stars of TO stand for those of FROM in their order; an empty TO removes
      * FROM. */
@@ -57,6 +59,9 @@ void architectures_add(struct architectures *found, const char *type, bool root)
 
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
+
+/* Returns the list of vllm_keeps that has a component of the module's name; NULL: none. */
+const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length);
 
 /* Returns which of the kinds from MODULE_EXPERTS on the tensor's name, or that of its module, is; MODULE_LINEAR: none.
  */

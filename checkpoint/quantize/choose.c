@@ -105,7 +105,25 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
         w->ndim == 2 ? architecture_kind(c->architectures, w->name, w->module, w->shape[0]) : MODULE_KEPT;
     if (kind != MODULE_LINEAR)
         return kind == MODULE_CONV1D ? WEIGHT_CONV1D : WEIGHT_NOT_LINEAR;
-    return is_float(w) ? WEIGHT_TAKEN : WEIGHT_NO_FLOAT;
+    if (!is_float(w))
+        return WEIGHT_NO_FLOAT;
+    return architecture_vllm_keeps(c->architectures, w->name, w->module) ? WEIGHT_VLLM_KEEPS : WEIGHT_TAKEN;
+}
+
+/* Layers that vLLM does not load quantized stay if they are few, so that both runtimes load the model. Otherwise they
+ * are most of what there is to quantize, for transformers alone. */
+static void choose_kept_by_vllm(struct weights *weights)
+{
+    enum { FEW = 20 }; /* a twentieth of the bytes */
+    uint64_t kept = 0, all = 0;
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        all += w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_VLLM_KEEPS ? w->bytes : 0;
+        kept += w->reason == WEIGHT_VLLM_KEEPS ? w->bytes : 0;
+    }
+    for (size_t i = 0; kept > all / FEW && i < weights->count; i++)
+        if (weights->items[i].reason == WEIGHT_VLLM_KEEPS)
+            weights->items[i].reason = WEIGHT_TAKEN;
 }
 
 static int check(const struct weight *w, struct fail *f)
@@ -149,12 +167,12 @@ int choose_weights(struct weights *weights, const struct architectures *architec
 {
     struct choice c = {.architectures = architectures, .config = config, .compat = compat};
     int status = compile(&c, f);
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++) {
-        struct weight *w = &weights->items[i];
-        w->reason = choose_one(&c, w);
-        if (w->reason == WEIGHT_TAKEN)
-            status = check(w, f);
-    }
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+        weights->items[i].reason = choose_one(&c, &weights->items[i]);
+    choose_kept_by_vllm(weights);
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+        if (weights->items[i].reason == WEIGHT_TAKEN)
+            status = check(&weights->items[i], f);
     if (status == QOBS_OK)
         status = check_patterns(&c, f);
     if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
@@ -303,17 +321,18 @@ int choose_list_ignored(const struct weights *weights, const struct architecture
 
 const char *weight_reason_name(enum weight_reason reason)
 {
-    static const char *const names[WEIGHT_REASONS] = {[WEIGHT_TAKEN] = "quantized",
-                                                      [WEIGHT_NOT_A_WEIGHT] = "not a weight",
-                                                      [WEIGHT_NORM] = "norm",
-                                                      [WEIGHT_IGNORED] = "ignored",
-                                                      [WEIGHT_NOT_TARGETED] = "not targeted",
-                                                      [WEIGHT_NOT_LINEAR] = "not linear",
-                                                      [WEIGHT_CONV1D] =
-                                                          "of class Conv1D, which transformers does not load quantized",
-                                                      [WEIGHT_NO_FLOAT] = "not floating point",
-                                                      [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
-                                                      [WEIGHT_STACKED] = "experts in one tensor",
-                                                      [WEIGHT_KEPT] = "quantized already"};
+    static const char *const names[WEIGHT_REASONS] = {
+        [WEIGHT_TAKEN] = "quantized",
+        [WEIGHT_NOT_A_WEIGHT] = "not a weight",
+        [WEIGHT_NORM] = "norm",
+        [WEIGHT_IGNORED] = "ignored",
+        [WEIGHT_NOT_TARGETED] = "not targeted",
+        [WEIGHT_NOT_LINEAR] = "not linear",
+        [WEIGHT_CONV1D] = "of class Conv1D, which transformers does not load quantized",
+        [WEIGHT_VLLM_KEEPS] = "linear, but vLLM does not load it quantized",
+        [WEIGHT_NO_FLOAT] = "not floating point",
+        [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
+        [WEIGHT_STACKED] = "experts in one tensor",
+        [WEIGHT_KEPT] = "quantized already"};
     return reason < WEIGHT_REASONS ? names[reason] : "unknown";
 }

@@ -201,6 +201,32 @@ static void add_class_warning(json_object *warnings, const struct quantize_run *
          count, first->name, table && tied ? ", nor vLLM, as the head is tied to them" : "");
 }
 
+/* Returns the first layer of the group that vLLM does not load quantized, and its list of such layers; NULL: none. */
+static const struct weight *find_unloaded(const struct quantize_run *run, const struct quant_group *g,
+                                          const char **list)
+{
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        if (w->reason != WEIGHT_TAKEN || w->ndim != 2 || (g && g != &run->config.groups[w->group]))
+            continue;
+        *list = architecture_vllm_keeps(&run->architectures, w->name, w->module);
+        if (*list)
+            return w;
+    }
+    return NULL;
+}
+
+static void add_unloaded_warning(json_object *warnings, const struct quantize_run *run)
+{
+    const char *list;
+    const struct weight *w = find_unloaded(run, NULL, &list);
+    if (w)
+        warn(warnings,
+             "vLLM 0.32 loads no quantized '%.200s' and similar; transformers does. For vLLM: --ignore "
+             "'re:(.*[.])?(%s)([.].*)?$'",
+             w->name, list);
+}
+
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
@@ -235,6 +261,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     add_expert_warning(warnings, run);
     add_plain_expert_warning(warnings, run);
     add_class_warning(warnings, run);
+    add_unloaded_warning(warnings, run);
     if (run->mixed_sets.count > 0)
         json_append_text(warnings, run->mixed_sets.warning.message);
     if (!run->model.config_path)
@@ -248,11 +275,12 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
     for (size_t i = 0; i < run->config.group_count; i++) {
         const struct quant_group *g = &run->config.groups[i];
         const struct runtime_row *row = runtime_find(g);
+        const char *list;
         bool stacked;
         const bool experts = find_expert(run, g, &stacked) != NULL;
         if (!g->used)
             continue;
-        const char *vllm = !row ? NULL : experts ? row->experts : row->vllm;
+        const char *vllm = !row || find_unloaded(run, g, &list) ? NULL : experts ? row->experts : row->vllm;
         const char *version = runtime_compressed_tensors(g);
         json_object *item = json_object_new_object();
         json_put_text(item, "group", g->name);
