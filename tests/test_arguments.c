@@ -90,6 +90,7 @@ static qobs_histogram_state histogram_state_;
 static qobs_quantizer_args quantizer_args_;
 static qobs_quantizer_run_args quantizer_run_;
 static qobs_quantized_layout quantized_layout_;
+static qobs_config_needs needs_;
 
 static qobs_config *minmax_config, *mse_config, *old_config, *modelopt_config, *torch_config, *percentile_config;
 static qobs_observer *minmax_observer, *mse_observer, *old_observer, *imatrix_observer, *reference_observer,
@@ -139,6 +140,7 @@ static struct {
     const qobs_quantizer_args *quantizer_args;
     const qobs_quantizer_run_args *quantizer_run;
     qobs_quantized_layout *quantized_layout;
+    qobs_config_needs *needs;
     const qobs_format *format;
     const char *key, *key_of_real, *key_of_bool, *setting, *settings, *name, *preset, *text;
     qobs_setting_info *info;
@@ -187,7 +189,7 @@ static void renew_structures(void)
     TENSOR_OF(histogram_tensor, QOBS_F32, bin_shape, bin_counts, BINS);
     TENSOR_OF(edge_tensor, QOBS_F32, edge_shape, edges, BINS + 1);
     RENEW(runtime_), RENEW(counts_), RENEW(result_), RENEW(report_), RENEW(layout_), RENEW(range_), RENEW(options_),
-        RENEW(info_), RENEW(quantized_layout_);
+        RENEW(info_), RENEW(quantized_layout_), RENEW(needs_);
     options_.count = BINS, options_.min = -1, options_.max = 1;
     minmax_ = (qobs_minmax_args){.struct_size = sizeof minmax_,
                                  .config = minmax_config,
@@ -365,7 +367,7 @@ static void renew(void)
     v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
     v.new_quantizer = &made_quantizer, v.quantizer = quantizer_, v.quantizer_args = &quantizer_args_;
-    v.quantizer_run = &quantizer_run_, v.quantized_layout = &quantized_layout_;
+    v.quantizer_run = &quantizer_run_, v.quantized_layout = &quantized_layout_, v.needs = &needs_;
     v.format = qobs_format_at(3), v.key = "num_bits", v.setting = "4", v.name = "scale";
     v.preset = "llmc.memoryless_minmax", v.text = "llmc.memoryless_minmax strategy=channel", v.buffer = text;
     v.text_size = sizeof text, v.dim = dim, v.memory = memory, v.memory_size = sizeof memory, v.saved = saved;

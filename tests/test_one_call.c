@@ -46,6 +46,47 @@ static void expect_layout(const qobs_observer *o, const char *name, qobs_dtype d
         assert_int_equal(r.shape[i], layout->shape[i]);
 }
 
+/* What presets need, beside the settings that they have for it. */
+static void test_needs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool range, scale, importance, required, hessian, sign, global, one;
+    } cases[] = {
+        {"llmc.memoryless_minmax strategy=channel", .one = true},
+        {"llmc.static_minmax base_name=weight strategy=channel", .one = true},
+        {"llmc.minmax base_name=weight strategy=channel", .one = false},
+        {"llmc.memoryless_minmax num_bits=16 strategy=channel", .one = false},
+        {"llmc.memoryless_minmax num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
+         .one = true, .global = true},
+        {"llmc.memoryless_mse norm=2 strategy=channel", .range = true},
+        {"llmc.imatrix_mse norm=2 strategy=channel", .range = true, .importance = true},
+        {"llmc.imatrix_mse norm=2 strategy=channel strict=true", .range = true, .importance = true, .required = true},
+        {"qobs.mse_optimal strategy=channel", .scale = true},
+        {"qobs.mse_optimal strategy=channel signed_scale=true", .scale = true, .sign = true},
+        {"qobs.imatrix_optimal strategy=channel strict=true", .scale = true, .importance = true, .required = true},
+        {"qobs.local_hessian num_bits=4 group_size=16", .scale = true, .importance = true, .hessian = true},
+        {"modelopt.MseCalibrator", .range = true},
+        {"modelopt.MseCalibrator hessian_block_size=16 axis=0", .range = true, .importance = true, .hessian = true},
+        {"torch.MinMaxObserver", .one = false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qobs_config *config = NULL;
+        qobs_config_needs needs = {.struct_size = sizeof needs};
+        assert_ok(qobs_config_parse(&config, cases[i].text, NULL, &error));
+        assert_ok(qobs_config_describe(config, &needs, &error));
+        if (needs.searches_range != cases[i].range || needs.searches_scale != cases[i].scale ||
+            needs.importance != cases[i].importance || needs.importance_required != cases[i].required ||
+            needs.hessian != cases[i].hessian || needs.signed_scale != cases[i].sign ||
+            needs.global_scale != cases[i].global || needs.one_tensor != cases[i].one)
+            fail_msg("%s: %d %d %d %d %d %d %d %d", cases[i].text, needs.searches_range, needs.searches_scale,
+                     needs.importance, needs.importance_required, needs.hessian, needs.signed_scale, needs.global_scale,
+                     needs.one_tensor);
+        qobs_config_destroy(config);
+    }
+}
+
 static void test_one_call(void **state)
 {
     (void)state;
@@ -240,8 +281,9 @@ static void test_old_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_call), cmocka_unit_test(test_every_layout), cmocka_unit_test(test_read_as),
-        cmocka_unit_test(test_axes),     cmocka_unit_test(test_found),        cmocka_unit_test(test_old_name),
+        cmocka_unit_test(test_needs),    cmocka_unit_test(test_one_call), cmocka_unit_test(test_every_layout),
+        cmocka_unit_test(test_read_as),  cmocka_unit_test(test_axes),     cmocka_unit_test(test_found),
+        cmocka_unit_test(test_old_name),
     };
     return cmocka_run_group_tests_name("one call", tests, NULL, NULL);
 }

@@ -236,8 +236,13 @@ bool config_has(const qobs_config *config, const char *key)
     return false;
 }
 
-bool config_weighs_columns(const qobs_config *config)
+static qobs_config_needs needs_of(const qobs_config *config)
 {
-    return config_has(config, "strict") ||
-           (config_has(config, "hessian_block_size") && !config_is(config, "hessian_block_size", "null"));
+    qobs_config_needs needs = {.struct_size = sizeof needs};
+    qobs_config_describe(config, &needs, NULL); /* a wrong one needs nothing */
+    return needs;
 }
+
+bool config_weighs_columns(const qobs_config *config) { return needs_of(config).importance; }
+
+bool config_searches_scale(const qobs_config *config) { return needs_of(config).searches_scale; }

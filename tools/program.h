@@ -78,9 +78,11 @@ int check_model(const char *path);
 int set_option(qobs_config *config, const char *assignment);
 
 /* config_is: true if setting `key` has exactly this value. config_has: true if the preset has setting `key`.
- * config_weighs_columns: true if observers accept importance. */
+ * config_weighs_columns: true if observers accept importance. config_searches_scale: true if they search scales, not
+ * ranges. */
 bool config_is(const qobs_config *config, const char *key, const char *value);
 bool config_has(const qobs_config *config, const char *key);
 bool config_weighs_columns(const qobs_config *config);
+bool config_searches_scale(const qobs_config *config);
 
 #endif

@@ -158,12 +158,24 @@ size_t audit_element_count(const struct st_tensor *t)
     return count;
 }
 
+/* False for observers that are not those of this library. */
+static bool has_signed_scales(const struct quant_args *args)
+{
+    qobs_config_needs needs = {.struct_size = sizeof needs};
+    struct fail unused = {0};
+    qobs_config *config = NULL;
+    const bool found = quant_args_config(args, &config, &unused) == QOBS_OK &&
+                       qobs_config_describe(config, &needs, NULL) == QOBS_OK && needs.signed_scale;
+    qobs_config_destroy(config);
+    return found;
+}
+
 /* Reports the scales of weights that are no scales. Every runtime multiplies codes and scales, so that a negative scale
  * is right; but who does not search for it writes it by mistake. The setting in config.json says who does. */
 static void check_scales(struct audit *audit, const struct audit_module *m)
 {
     size_t first;
-    const bool with_sign = json_is_true(json_get(m->group->weights.observer_kwargs, "signed_scale"));
+    const bool with_sign = has_signed_scales(&m->group->weights);
     const size_t count = audit_element_count(m->scale), wrong = audit_count_wrong(m->scale, count, with_sign, &first);
     if (wrong > 0)
         audit_find(audit, m, "%zu of %zu scales are not %s and finite; the first, %zu, is %g", wrong, count,

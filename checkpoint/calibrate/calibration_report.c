@@ -56,7 +56,7 @@ static void put_search(json_object *layer, const struct weight_job *job)
         json_put_text(search, "importance", job->importance.recorded->name);
     else if (job->weighted && job->importance.entry)
         json_put_text(search, "importance", job->importance.entry->name);
-    if (job->plan->weighs && !job->weighted)
+    if (job->plan->needs.importance && !job->weighted)
         json_put_text(search, "fallback", "no activations have been observed");
     if (!s->candidates)
         return;
@@ -68,7 +68,10 @@ static void put_search(json_object *layer, const struct weight_job *job)
     json_put_count(search, "none", s->candidates[s->search.steps]);
 }
 
-static bool is_searched(const struct weight_job *job) { return job->plan->searches || job->plan->optimal; }
+static bool is_searched(const struct weight_job *job)
+{
+    return job->plan->needs.searches_range || job->plan->needs.searches_scale;
+}
 
 static void put_layer(json_object *layers, const struct calibration *c, const struct weight_job *job)
 {

@@ -3,7 +3,6 @@
 
 /* The order of work: how groups are quantized, which weights are jobs, in which order they are read. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,44 +10,22 @@
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the preset of an observer: NULL and the variants for activations are min/max of the weight. */
-static void preset_name(const char *observer, char *name, size_t size)
-{
-    if (observer && strncmp(observer, "qobs.", 5) == 0) {
-        snprintf(name, size, "%s", observer);
-        return;
-    }
-    const bool minmax = !observer || strcmp(observer, "static_minmax") == 0;
-    const char *bare = minmax                                 ? "memoryless_minmax"
-                       : strcmp(observer, "fouroversix") == 0 ? "nvfp4_expanded_mse"
-                                                              : observer;
-    snprintf(name, size, "llmc.%s", bare);
-}
-
 static int make_plan(struct group_plan *plan, const struct quant_group *group, enum layout_contents contents,
                      struct fail *f)
 {
-    char text[1024], settings[900], preset[100];
+    struct quant_args weights = group->weights;
+    struct fail inner = {0};
     qobs_error error = {0};
     plan->group = group;
     plan->storage = group_storage(group, contents);
-    const char *observer = group->weights.observer;
-    if (contents == CONTENTS_SCALES && observer && strcmp(observer, "static_mse") == 0)
-        observer = "mse"; /* config.json has the other name, under which no observer is registered */
-    preset_name(observer, preset, sizeof preset);
-    if (quant_args_settings(&group->weights, settings, sizeof settings, f) != 0)
-        return failure_status(f);
-    snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
-    if (qobs_config_parse(&plan->config, text, NULL, &error) != QOBS_OK)
+    plan->needs.struct_size = sizeof plan->needs;
+    if (contents == CONTENTS_SCALES && weights.observer && strcmp(weights.observer, "static_mse") == 0)
+        weights.observer = "mse"; /* config.json has the other name, under which no observer is registered */
+    const int status = quant_args_config(&weights, &plan->config, &inner);
+    if (status != QOBS_OK)
+        return report_failure(f, status, "%s: weights: %s", group->name, inner.message);
+    if (qobs_config_describe(plan->config, &plan->needs, &error) != QOBS_OK)
         return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
-    if (qobs_config_check(plan->config, &error) != QOBS_OK)
-        return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
-    qobs_setting_info info = {.struct_size = sizeof info};
-    plan->searches = qobs_config_key_info(plan->config, "patience", &info, NULL) == QOBS_OK;
-    char strict[16] = "";
-    plan->weighs = qobs_config_get(plan->config, "strict", strict, sizeof strict, NULL) == QOBS_OK;
-    plan->strict = strcmp(strict, "true") == 0;
-    plan->optimal = qobs_config_key_info(plan->config, "signed_scale", &info, NULL) == QOBS_OK;
     return QOBS_OK;
 }
 

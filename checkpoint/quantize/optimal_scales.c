@@ -43,17 +43,11 @@ static int observe_means(const struct quantize_run *run, const struct weight_job
     return status;
 }
 
-static bool has_setting(const qobs_config *config, const char *key)
-{
-    qobs_setting_info info = {.struct_size = sizeof info};
-    return qobs_config_key_info(config, key, &info, NULL) == QOBS_OK;
-}
-
 static int observe_importance(const struct quantize_run *run, const struct weight_job *job, qobs_observer *o,
                               struct fail *f)
 {
-    const bool hessian = has_setting(job->plan->config, "hessian_block_size");
-    if (!job->weighted || !has_setting(job->plan->config, "strict"))
+    const bool hessian = job->plan->needs.hessian;
+    if (!job->weighted || !job->plan->needs.importance)
         return QOBS_OK;
     if (job->importance.recorded)
         return importance_observe(&run->importance.recordings, job->importance.recorded, o, f);

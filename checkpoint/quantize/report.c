@@ -36,7 +36,7 @@ static void add_layers(json_object *layers, const struct quantize_run *run)
                  json_number(!isfinite(job->energy) ? (double)NAN
                              : job->energy > 0      ? sqrt(job->error / job->energy)
                                                     : 0));
-        if (job->plan->optimal) {
+        if (job->plan->needs.searches_scale) {
             json_object *search = json_put_object(layer, "search");
             json_put(search, "error_before", json_number(job->search_error_before));
             json_put(search, "error", json_number(job->search_error));
@@ -94,7 +94,7 @@ static void add_importance_warning(json_object *warnings, const struct quantize_
     size_t searched = 0, unweighted = 0;
     for (size_t i = 0; i < run->job_count; i++) {
         const struct weight_job *job = &run->jobs[i];
-        if (!job->plan || !(job->plan->searches || job->plan->optimal))
+        if (!job->plan || !(job->plan->needs.searches_range || job->plan->needs.searches_scale))
             continue;
         searched++;
         if (!job->weighted && unweighted++ == 0)

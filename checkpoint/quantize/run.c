@@ -79,7 +79,7 @@ static int find_job_ranges(struct quantize_run *run, struct weight_job *jobs, si
 {
     run->slice_count = 0;
     for (size_t i = 0; i < count; i++)
-        if (jobs[i].plan && jobs[i].plan->searches)
+        if (jobs[i].plan && jobs[i].plan->needs.searches_range)
             RETURN_IF_NOT_OK(job_search(run, &jobs[i], f));
         else if (needs_range(&jobs[i]))
             RETURN_IF_NOT_OK(cut_rows(run, &jobs[i], f));
@@ -132,7 +132,7 @@ static int set_global_scale(struct weight_job *jobs, size_t count, struct fail *
     if (!first)
         return QOBS_OK;
     /* Optimal scales are found in F32. */
-    const qobs_dtype dtype = first->plan->optimal ? QOBS_F32 : dtype_in_library(first->weight->dtype);
+    const qobs_dtype dtype = first->plan->needs.searches_scale ? QOBS_F32 : dtype_in_library(first->weight->dtype);
     if (qobs_global_scale(first->plan->config, dtype, min, max, &scale, &error) != QOBS_OK)
         return weight_failure(first, &error, f);
     for (size_t i = 0; i < count; i++) {
@@ -152,7 +152,7 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
         RETURN_IF_NOT_OK(set_global_scale(jobs + first, end - first, f));
     }
     for (size_t i = 0; i < count; i++)
-        if (jobs[i].plan && jobs[i].plan->optimal && !jobs[i].range_only)
+        if (jobs[i].plan && jobs[i].plan->needs.searches_scale && !jobs[i].range_only)
             RETURN_IF_NOT_OK(job_optimal(run, &jobs[i], f));
     for (size_t i = 0; i < count; i++)
         RETURN_IF_NOT_OK(open_files(run, &jobs[i], f));

@@ -20,10 +20,7 @@ struct group_plan {
     const struct quant_group *group;
     struct group_storage storage;
     qobs_config *config;
-    bool searches; /* its observer searches the range with the smallest error */
-    bool optimal;  /* its observer finds scales and zero points (qobs.*) */
-    bool weighs;   /* its observer weighs columns by importance; without it searches go on, unless they are strict */
-    bool strict;
+    qobs_config_needs needs; /* of its observer */
 };
 
 /* The lines of a calibration's report about a weight. */

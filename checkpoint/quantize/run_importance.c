@@ -18,7 +18,8 @@ struct weight_importance {
 /* Returns true if the columns of a weight can be weighed: its range is searched, and no qparam spans rows. */
 static bool is_weighable(const struct quantize_run *run, const struct weight *w)
 {
-    if (w->reason != WEIGHT_TAKEN || !(run->plans[w->group].searches || run->plans[w->group].optimal))
+    if (w->reason != WEIGHT_TAKEN ||
+        !(run->plans[w->group].needs.searches_range || run->plans[w->group].needs.searches_scale))
         return false;
     const enum quant_strategy strategy = run->config.groups[w->group].weights.strategy;
     return strategy == QUANT_CHANNEL || strategy == QUANT_GROUP || strategy == QUANT_TENSOR_GROUP;
@@ -79,7 +80,7 @@ static int check_strict(const struct quantize_run *run, struct fail *f)
 {
     for (size_t i = 0; i < run->job_count; i++) {
         const struct weight_job *job = &run->jobs[i];
-        if (job->plan && job->plan->strict && !job->weighted)
+        if (job->plan && job->plan->needs.importance_required && !job->weighted)
             return INVALID(f, "tensor '%.200s': importance: no activations have been observed, and strict is true",
                            job->weight->name);
     }

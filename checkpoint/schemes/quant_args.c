@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "files/json.h"
+#include "files/status.h"
 
 struct quant_word {
     const char *name;
@@ -363,4 +364,31 @@ int quant_args_settings(const struct quant_args *a, char *text, size_t size, str
         free(value);
     }
     return result == 0 ? 0 : fail(f, "the settings of the scheme are too long");
+}
+
+/* Returns the preset of an observer: NULL and the variants for activations are min/max of the weight. */
+static void preset_name(const char *observer, char *name, size_t size)
+{
+    if (observer && strncmp(observer, "qobs.", 5) == 0) {
+        snprintf(name, size, "%s", observer);
+        return;
+    }
+    const bool minmax = !observer || strcmp(observer, "static_minmax") == 0;
+    const char *bare = minmax                                 ? "memoryless_minmax"
+                       : strcmp(observer, "fouroversix") == 0 ? "nvfp4_expanded_mse"
+                                                              : observer;
+    snprintf(name, size, "llmc.%s", bare);
+}
+
+int quant_args_config(const struct quant_args *args, qobs_config **config, struct fail *f)
+{
+    char text[1024], settings[900], preset[100];
+    qobs_error error = {0};
+    preset_name(args->observer, preset, sizeof preset);
+    if (quant_args_settings(args, settings, sizeof settings, f) != 0)
+        return failure_status(f);
+    snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
+    return qobs_config_parse(config, text, NULL, &error) == QOBS_OK
+               ? QOBS_OK
+               : report_failure(f, error.status, "%s", error.message);
 }

@@ -68,3 +68,6 @@ int quant_args_assign(struct quant_args *args, const char *assignment, struct fa
 
 /* Writes the settings "num_bits=4 type=int ..." of the llmc presets to `text`, observer_kwargs included. */
 int quant_args_settings(const struct quant_args *args, char *text, size_t size, struct fail *f);
+
+/* Creates the configuration of the library for a weight: the preset of the observer with these settings. */
+int quant_args_config(const struct quant_args *args, qobs_config **config, struct fail *f);

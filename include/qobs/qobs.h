@@ -335,6 +335,24 @@ QOBS_API int qobs_config_key_info(const qobs_config *config, const char *key, qo
  * @since 0.2.0 */
 QOBS_API const char *qobs_config_key_word(const qobs_config *config, const char *key, size_t index);
 
+/** What an observer with a configuration does with the tensors it is given, and what it needs besides. qobs fills the
+ * structure as far as struct_size goes. */
+typedef struct qobs_config_needs {
+    size_t struct_size;       /**< sizeof(qobs_config_needs) */
+    bool searches_range;      /**< tries candidates of the range on the tensor, as qobs_search does for llmc presets */
+    bool searches_scale;      /**< tries candidates of scale and zero point, which only an observer returns */
+    bool importance;          /**< weighs columns by activations (qobs_observer_observe_importance) */
+    bool importance_required; /**< and fails without */
+    bool hessian;             /**< weighs products of columns: activations or a Hessian must be there */
+    bool signed_scale;        /**< scales may be negative */
+    bool global_scale;        /**< scales are divided by a global scale */
+    bool one_tensor;          /**< qparams are those of the range of one tensor: a prepared quantizer can find them */
+} qobs_config_needs;
+
+/** Describes the needs of a configuration, after the checks of qobs_config_check.
+ * @since 0.2.0 */
+QOBS_API int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qobs_error *error);
+
 /** Returns the dtypes of scale and zero_point for observed tensors of `dtype`.
  * @since 0.1.0 */
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale,

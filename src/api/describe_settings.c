@@ -7,6 +7,8 @@
 
 #include "base/struct_size.h"
 #include "config/settings.h"
+#include "config/stages.h"
+#include "quantize/row_quantizer.h"
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
 
@@ -129,5 +131,33 @@ int qobs_config_key_info(const qobs_config *config, const char *key, qobs_settin
         made.word_count++;
     qobs_setting_print(setting, &defaults, made.default_value);
     out_copy(info, &made, sizeof made);
+    return qobs_succeed(error);
+}
+
+/* ---- Needs ------------------------------------------------------------------------------------------------------- */
+
+int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qobs_error *error)
+{
+    struct stages stages;
+    struct quantize_rule rule;
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(out_check("needs", needs, SIZE_THROUGH(qobs_config_needs, one_tensor), error));
+    qobs_stages_of(config, &stages);
+    const struct range_params *p = &stages.range.params;
+    const enum search_stage stage = stages.range.ops->stage;
+    const bool finds = qobs_resolve_quantize(config, NULL, true, &rule, NULL) == QOBS_OK && rule.finds_scales;
+    const qobs_config_needs own = {
+        .struct_size = sizeof own,
+        .searches_range = stage == SEARCH_BATCH || stage == SEARCH_STATE,
+        .searches_scale = stage == SEARCH_OPTIMAL,
+        .importance = p->importance,
+        .importance_required = p->importance && ((stage == SEARCH_BATCH && p->grid.strict) ||
+                                                 (stage == SEARCH_OPTIMAL && p->optimal.strict)),
+        .hessian = p->hessian,
+        .signed_scale = stage == SEARCH_OPTIMAL && p->optimal.signed_scale,
+        .global_scale = stages.traits.global != GLOBAL_NONE,
+        .one_tensor = finds,
+    };
+    out_copy(needs, &own, sizeof own);
     return qobs_succeed(error);
 }

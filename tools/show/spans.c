@@ -81,7 +81,7 @@ static int choose_spans(struct spans *spans, const struct results *results, cons
     const struct result *any = low ? low : amax, *scale = result_named(results, "scale");
     const qobs_format *format = power_of_two_format(config, preset);
     const qobs_format *grid = grid_format(config);
-    if (config_has(config, "signed_scale") && scale && grid) { /* the scale was searched, not a range */
+    if (config_searches_scale(config) && scale && grid) { /* the scale was searched, not a range */
         any = scale;
         format = grid;
     }
