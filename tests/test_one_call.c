@@ -56,7 +56,7 @@ static void test_needs(void **state)
     } cases[] = {
         {"llmc.memoryless_minmax strategy=channel", .one = true},
         {"llmc.static_minmax base_name=weight strategy=channel", .one = true},
-        {"llmc.minmax base_name=weight strategy=channel", .one = false},
+        {"llmc.minmax base_name=weight strategy=channel", .one = true},
         {"llmc.memoryless_minmax num_bits=16 strategy=channel", .one = false},
         {"llmc.memoryless_minmax num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
          .one = true, .global = true},

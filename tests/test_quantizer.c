@@ -57,12 +57,23 @@ static const struct kind {
     {"num_bits=4 block_structure=[8,16] strategy=block symmetric=false", 8, 8, true},
     {"num_bits=8 block_structure=[5,7] strategy=block", 5, 1, false},
     {"num_bits=2 strategy=channel", 1, 1, false},
+    {"num_bits=8 block_structure=[5,7] strategy=block version=2025-09", 5, 1, false},
+    {"num_bits=8 group_size=20 version=2025-09", 1, 1, false},
+    {"num_bits=8 strategy=tensor version=2025-09 symmetric=false", 0, 1, false},
     {"num_bits=8 base_name=input strategy=tensor", 0, 1, false},
     {"num_bits=8 base_name=input strategy=token dynamic=true symmetric=false", 0, 1, false},
     {"num_bits=8 base_name=input group_size=16", 0, 16, false},
 };
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* Version 2025-09 has one preset without a search. */
+static const char *preset_of(const struct kind *k)
+{
+    return strstr(k->settings, "2025-09")     ? "minmax base_name=weight"
+           : strstr(k->settings, "base_name") ? "memoryless_minmax"
+                                              : "memoryless_minmax base_name=weight";
+}
 
 struct matrix {
     qobs_dtype dtype;
@@ -267,6 +278,21 @@ static void compare(const struct given *g, const struct matrix *m, const char *h
     expect_same(g, m, how, got->codes, expected->codes, l->codes_size + 1);
 }
 
+static void expect_counts(const struct matrix *m, const qobs_counts *counts)
+{
+    const int64_t element = (int64_t)qobs_dtype_size(m->dtype);
+    uint64_t nan = 0, inf = 0;
+    for (int64_t i = 0; i < m->rows; i++)
+        for (int64_t k = 0; k < m->columns; k++) {
+            const double x = qobs_element(m->data + i * m->stride + k * element, m->dtype);
+            nan += isnan(x) != 0;
+            inf += isinf(x) != 0;
+        }
+    assert_int_equal(counts->nan, nan);
+    assert_int_equal(counts->inf, inf);
+    assert_int_equal(counts->elements, m->rows * m->columns);
+}
+
 static void test_dynamic(const struct given *g, const struct matrix *m, const struct answer *expected)
 {
     unsigned char memory[4096];
@@ -276,11 +302,15 @@ static void test_dynamic(const struct given *g, const struct matrix *m, const st
     struct answer a = make_answer(&l);
     a.global_scale = expected->global_scale;
     qobs_quantizer_run_args run = run_of(m, &l, &a);
+    qobs_counts counts = {.struct_size = sizeof counts};
+    run.counts = &counts;
     a.status = qobs_quantizer_run(q, &run, &error);
     assert_int_equal(a.status, expected->status);
     assert_string_equal(error.message, expected->message);
-    if (a.status == QOBS_OK)
+    if (a.status == QOBS_OK) {
         compare(g, m, "dynamic", &a, expected, &l);
+        expect_counts(m, &counts);
+    }
     release_answer(&a);
     a = make_answer(&l);
     a.global_scale = expected->global_scale;
@@ -389,8 +419,10 @@ static void run_case(const struct kind *k, const qobs_executor *executor)
     g.dequantized = !g.packed && below(4) == 0;
     const int odd = below(8) == 0 ? 2 : (int)below(2);
     const bool weight = !strstr(k->settings, "base_name");
-    snprintf(g.text, sizeof g.text, "llmc.%s %s%s nonfinite=%s", below(4) == 0 ? "static_minmax" : "memoryless_minmax",
-             weight ? "base_name=weight " : "", k->settings, nonfinite[below(3)]);
+    const char *const preset = !weight || strstr(k->settings, "2025-09") || below(4) > 0 ? preset_of(k)
+                               : below(2)                                                ? "minmax base_name=weight"
+                                          : "static_minmax base_name=weight";
+    snprintf(g.text, sizeof g.text, "llmc.%s %s nonfinite=%s", preset, k->settings, nonfinite[below(3)]);
     assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
     const int64_t columns = random_columns(k, g.packed);
     struct matrix m = make_matrix(dtype, 1 + below(columns > 1000 ? 12 : MAX_ROWS), columns, odd);
@@ -455,7 +487,7 @@ static void test_threads(void **state)
     (void)state;
     for (size_t k = 0; k < KINDS; k += 4) {
         struct given g = {.kind = &kinds[k]};
-        snprintf(g.text, sizeof g.text, "llmc.memoryless_minmax %s", kinds[k].settings);
+        snprintf(g.text, sizeof g.text, "llmc.%s %s", preset_of(&kinds[k]), kinds[k].settings);
         assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
         struct matrix m = make_matrix(QOBS_BF16, 40, kinds[k].multiple * 100, 0);
         qobs_quantizer *q = make_quantizer(&g, &m, true, NULL);
@@ -488,7 +520,7 @@ static void test_divided(void **state)
     const size_t before = loops;
     for (size_t k = 0; k < KINDS; k++) {
         struct given g = {.kind = &kinds[k], .packed = kinds[k].packs};
-        snprintf(g.text, sizeof g.text, "llmc.memoryless_minmax %s", kinds[k].settings);
+        snprintf(g.text, sizeof g.text, "llmc.%s %s", preset_of(&kinds[k]), kinds[k].settings);
         assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
         const int64_t multiple = kinds[k].multiple * 8;
         struct matrix m =
@@ -543,7 +575,7 @@ static void test_memory(void **state)
     for (size_t k = 0; k < KINDS; k++)
         for (int i = 0; i < 12; i++) {
             struct given g = {.kind = &kinds[k], .packed = kinds[k].packs && i % 2};
-            snprintf(g.text, sizeof g.text, "llmc.memoryless_minmax %s nonfinite=%s", kinds[k].settings,
+            snprintf(g.text, sizeof g.text, "llmc.%s %s nonfinite=%s", preset_of(&kinds[k]), kinds[k].settings,
                      nonfinite[i % 3]);
             assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
             struct matrix m = make_matrix(QOBS_BF16, i < 6 ? 17 : TALL, kinds[k].multiple * 64, 2 * (i / 3 % 2));
@@ -615,7 +647,8 @@ static void test_refusals(void **state)
                        (void)a);
     assert_not_created("llmc.memoryless_mse strategy=channel norm=2", QOBS_ERROR_UNSUPPORTED, "dynamic|memoryless_mse",
                        a.dynamic = 1);
-    assert_not_created("llmc.minmax strategy=channel", QOBS_ERROR_UNSUPPORTED, "dynamic|llmc.minmax", a.dynamic = 1);
+    assert_not_created("llmc.mse strategy=channel norm=2 base_name=weight", QOBS_ERROR_UNSUPPORTED, "dynamic|llmc.mse",
+                       a.dynamic = 1);
     assert_not_created("torch.MinMaxObserver", QOBS_ERROR_INVALID_ARGUMENT, "config|torch.MinMaxObserver", (void)a);
     assert_not_created("quark.PerChannelMinMaxObserver ch_axis=0", QOBS_ERROR_UNSUPPORTED, "config|rows",
                        a.dequantized = 1;

@@ -34,8 +34,8 @@ typedef struct qobs_quantizer_args {
     const qobs_format *format;   /**< static: as in qobs_quantize; NULL: the format of config */
     qobs_dtype dtype;            /**< of the matrix: F32, BF16, F16 or F64 */
     int64_t columns;             /**< of the matrix, 1 to 2^40 */
-    int dynamic;                 /**< 1: qobs_quantizer_run finds the scales; 0: they are given. 1 needs a preset whose
-                                      range is that of one tensor: llmc.memoryless_minmax or llmc.static_minmax */
+    int dynamic;                 /**< 1: qobs_quantizer_run finds the scales; 0: they are given. 1 needs one_tensor of
+                                      qobs_config_needs, which llmc.*minmax have */
     int packed;                  /**< 1: two codes of 4 bits in a byte; columns is a multiple of 8, groups are even */
     int dequantized;             /**< 1: the output has the numbers of qobs_fake_quantize, in dtype; 0: codes */
     qobs_dtype scale_dtype;      /**< static: of the scales, F32 or dtype; 0: that of qobs_config_qparam_dtypes, F32
@@ -101,6 +101,7 @@ typedef struct qobs_quantizer_run_args {
     const float *global_scale; /**< the global scale, if the layout has one; else NULL */
     double *squared_error;     /**< codes: receives what qobs_quantize writes there; NULL: not wanted */
     double *energy;            /**< as squared_error */
+    qobs_counts *counts;       /**< dynamic: receives elements, nan and inf of the matrix; NULL: not wanted */
 } qobs_quantizer_run_args;
 
 /** Quantizes a matrix. It allocates nothing and takes no lock.

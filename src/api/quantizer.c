@@ -4,6 +4,7 @@
 /* Prepared quantizers: their arguments and their life. */
 #include "qobs/quantizer.h"
 
+#include "base/counts.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "config/stages.h"
@@ -102,8 +103,7 @@ static int check_dynamic(const qobs_quantizer_args *a, const struct quantize_rul
     if (rule->finds_scales)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
-                     "dynamic: is 1, but %s has no range of one tensor alone; llmc.memoryless_minmax and "
-                     "llmc.static_minmax have",
+                     "dynamic: is 1, but %s searches; the presets llmc.*minmax measure a range",
                      rule->formula.params.name);
 }
 
@@ -309,11 +309,12 @@ static int check_sums(const struct row_quantizer *q, const qobs_quantizer_run_ar
 int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run_args *args, qobs_error *error)
 {
     qobs_quantizer_run_args a;
+    struct nonfinite_count nonfinite = {0};
     double sum[2] = {0};
     if (!quantizer)
         return qobs_invalid(error, "quantizer: is NULL");
     const struct row_quantizer *q = &quantizer->rows;
-    RETURN_IF_FAILED(ARGS_READ(qobs_quantizer_run_args, &a, args, energy, error));
+    RETURN_IF_FAILED(ARGS_READ(qobs_quantizer_run_args, &a, args, counts, error));
     struct row_call c = {.rows = a.rows,
                          .x = a.value,
                          .out = a.codes,
@@ -324,6 +325,11 @@ int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run
     RETURN_IF_FAILED(check_rows(q, a.rows, error));
     RETURN_IF_FAILED(check_qparams(q, &a, error));
     RETURN_IF_FAILED(check_sums(q, &a, error));
+    if (a.counts) {
+        RETURN_IF_FAILED(counts_check(a.counts, error));
+        if (!q->rule.finds_scales)
+            return qobs_invalid(error, "counts: is set, but dynamic is 0; nothing is measured");
+    }
     if (a.rows > 0) {
         if (!a.value)
             return qobs_invalid(error, "value: is NULL");
@@ -331,9 +337,16 @@ int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run
                                      &c.x_stride, error));
         RETURN_IF_FAILED(check_codes(q, &a, &c, error));
         if (q->rule.finds_scales)
-            RETURN_IF_FAILED(qobs_quantize_rows_of(q, &c, error));
+            RETURN_IF_FAILED(qobs_quantize_rows_of(q, &c, &nonfinite, error));
         else
             qobs_quantize_rows_by(q, &c);
+    }
+    if (a.counts) {
+        const qobs_counts counts = {.batches = 1,
+                                    .elements = (uint64_t)(a.rows * q->geometry.columns),
+                                    .nan = nonfinite.nan,
+                                    .inf = nonfinite.inf};
+        counts_copy(&counts, a.counts);
     }
     if (a.squared_error)
         *a.squared_error = sum[0];

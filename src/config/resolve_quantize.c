@@ -61,8 +61,8 @@ int qobs_resolve_quantize(const qobs_config *config, const qobs_format *format, 
         /* The sign of e2m1 is that of the quotient, and upstream's sign of -0 is 0. */
         .positive_zero = preset->ops->positive_zero && format_of(config, format) == qobs_format_at(FORMAT_E2M1),
         .has_global_scale = traits.global != GLOBAL_NONE,
-        .finds_scales =
-            preset->formula == FORMULA_COMPRESSED_TENSORS && !preset->range->stage && !preset->accumulator->averages,
+        /* The average of one batch is that of the batch. */
+        .finds_scales = preset->formula == FORMULA_COMPRESSED_TENSORS && !preset->range->stage,
     };
     qobs_resolve_granularity(config, &rule->granularity);
     qobs_resolve_formula(config, &rule->formula);

@@ -158,7 +158,10 @@ struct rows_job {
     const struct row_quantizer *q;
     const struct row_call *call;
     const struct quantization *job; /* with the qparams of the call */
-    bool refused[SPLIT_MAX_PARTS];
+    struct counted_part {
+        struct nonfinite_count nonfinite;
+        bool refused;
+    } part[SPLIT_MAX_PARTS];
 };
 
 /* Writes qparams from `first` on for n ranges. */
@@ -251,7 +254,8 @@ static struct cell cell_at(const struct row_quantizer *q, const struct row_call 
 }
 
 /* False: there is an element that the rule refuses. */
-static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam)
+static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam,
+                         struct nonfinite_count *counted)
 {
     const struct row_quantizer *q = j->q;
     struct nonfinite_count nonfinite = {0};
@@ -261,6 +265,8 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
     if (nonfinite.nan > 0 || nonfinite.inf > 0) {
         if (q->rule.nonfinite == NONFINITE_REFUSE || measure_nonfinite(q, c, &ranges) != QOBS_OK)
             return false;
+        counted->nan += nonfinite.nan;
+        counted->inf += nonfinite.inf;
         again = true;
     }
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
@@ -275,7 +281,7 @@ static int64_t out_before(const struct quantization *job, int64_t first)
     return job->pack ? first / 2 : first * job->out_element;
 }
 
-static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to)
+static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to, struct nonfinite_count *counted)
 {
     const struct row_quantizer *q = j->q;
     const struct row_geometry *g = &q->geometry;
@@ -288,7 +294,7 @@ static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to)
             const struct cell c = cell_at(q, call, row, n, unit, r, runs);
             unsigned char *const out =
                 call->out ? call->out + row * call->out_stride + out_before(j->job, r * g->run) : NULL;
-            if (!quantize_one(j, &c, out, u * g->per_unit + r))
+            if (!quantize_one(j, &c, out, u * g->per_unit + r, counted))
                 return false;
         }
     }
@@ -298,7 +304,9 @@ static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to)
 static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct rows_job *j = argument;
-    j->refused[part] = !quantize_units(j, from, to);
+    struct counted_part *p = &j->part[part];
+    p->nonfinite = (struct nonfinite_count){0};
+    p->refused = !quantize_units(j, from, to, &p->nonfinite);
 }
 
 static const struct split_rule rule = {
@@ -330,7 +338,7 @@ static void measure_part(void *argument, int64_t part, int64_t from, int64_t to)
 }
 
 /* The one range, measured by several threads. */
-static bool measure_all(const struct rows_job *j, const struct split *split)
+static bool measure_all(const struct rows_job *j, const struct split *split, struct nonfinite_count *counted)
 {
     const struct row_quantizer *q = j->q;
     struct rows_range r = {.q = q, .call = j->call};
@@ -347,7 +355,7 @@ static bool measure_all(const struct rows_job *j, const struct split *split)
     }
     bool found = true;
     if (nonfinite.nan > 0 || nonfinite.inf > 0)
-        found = quantize_units(j, 0, 1);
+        found = quantize_units(j, 0, 1, counted);
     else
         find_qparams(j, &ranges, !q->rule.symmetric, 0, 1);
     fp_leave(mode);
@@ -356,7 +364,7 @@ static bool measure_all(const struct rows_job *j, const struct split *split)
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
-static bool find_all(struct rows_job *j)
+static bool find_all(struct rows_job *j, struct nonfinite_count *counted)
 {
     const struct row_quantizer *q = j->q;
     const struct row_geometry *g = &q->geometry;
@@ -366,16 +374,19 @@ static bool find_all(struct rows_job *j)
     const struct split split = qobs_split(&q->runtime, &rule, one ? rows : units, bytes, 0);
     bool refused = false;
     if (split.parts > 1 && one)
-        return measure_all(j, &split);
+        return measure_all(j, &split, counted);
     if (split.parts == 1) {
         const fp_mode mode = fp_enter();
-        refused = !quantize_units(j, 0, units);
+        refused = !quantize_units(j, 0, units, counted);
         fp_leave(mode);
         return !refused;
     }
     qobs_split_run(&q->runtime, &split, quantize_part, j);
-    for (int64_t i = 0; i < split.parts; i++)
-        refused |= j->refused[i];
+    for (int64_t i = 0; i < split.parts; i++) {
+        refused |= j->part[i].refused;
+        counted->nan += j->part[i].nonfinite.nan;
+        counted->inf += j->part[i].nonfinite.inf;
+    }
     return !refused;
 }
 
@@ -403,7 +414,8 @@ void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call 
 }
 
 /* Sums of errors have the order of those by given scales; one range of all rows is known after the last. */
-int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *c, qobs_error *error)
+int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *c, struct nonfinite_count *nonfinite,
+                          qobs_error *error)
 {
     const bool apart = c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
     struct quantization job = q->job;
@@ -414,7 +426,8 @@ int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *
     j.job = &job;
     call.out = apart ? NULL : c->out;
     use_qparams(&job, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
-    if (!find_all(&j))
+    *nonfinite = (struct nonfinite_count){0};
+    if (!find_all(&j, nonfinite))
         return fail_nonfinite(q, c, error);
     if (apart) {
         call.out = c->out;

@@ -52,6 +52,7 @@ void qobs_row_quantizer_finish(struct row_quantizer *quantizer);
 /* Quantizes by the given scales. Cannot fail. */
 void qobs_quantize_rows_by(const struct row_quantizer *quantizer, const struct row_call *call);
 
-/* Finds scales and zero points, and quantizes by them. Fails for NaN and infinity if the rule refuses them; outputs are
- * then undefined. */
-int qobs_quantize_rows_of(const struct row_quantizer *quantizer, const struct row_call *call, qobs_error *error);
+/* Finds scales and zero points, and quantizes by them. Counts NaN and infinity, and fails for them if the rule refuses
+ * them; outputs are then undefined. */
+int qobs_quantize_rows_of(const struct row_quantizer *quantizer, const struct row_call *call,
+                          struct nonfinite_count *nonfinite, qobs_error *error);
