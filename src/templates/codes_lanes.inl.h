@@ -66,14 +66,13 @@ ALWAYS_INLINE f32x16 NATIVE(lanes_near)(f32x16 v)
 /* x / scale + zero point, clamped; the operations of NATIVE(scaled). The limits are numbers of the dtype, so that
  * clamping may come before rounding. A sum of a BF16 and a zero point in the middle of two numbers of BF16 ends with
  * zeros, so that splitting rounds it to even. */
-ALWAYS_INLINE f32x16 NATIVE(lanes_scaled)(const struct NATIVE(lane_constants) * c, int how, f32x16 x,
-                                          const struct NATIVE(lane_qparams) * p)
+REFERENCE_INLINE f32x16 NATIVE(lanes_scaled)(const struct NATIVE(lane_constants) * c, int how, f32x16 x,
+                                             const struct NATIVE(lane_qparams) * p)
 {
     if (how & BY_RECIPROCAL) {
         const f32x16 quotient = NATIVE(lanes_near)(f32x16_mul(x, p->divide));
-        return how & ZERO_POINT
-                   ? NATIVE(lanes_split)(NATIVE(lanes_clamped)(c, f32x16_add(quotient, p->zero_point_add)))
-                   : NATIVE(lanes_clamped)(c, quotient);
+        return how & ZERO_POINT ? NATIVE(lanes_split)(NATIVE(lanes_clamped)(c, f32x16_add(quotient, p->zero_point_add)))
+                                : NATIVE(lanes_clamped)(c, quotient);
     }
     f32x16 v = NATIVE(lanes_native)(how, f32x16_div(x, p->divide));
     if (how & ZERO_POINT)
@@ -84,7 +83,7 @@ ALWAYS_INLINE f32x16 NATIVE(lanes_scaled)(const struct NATIVE(lane_constants) * 
 /* The codes of v in the low bytes of the lanes, and the numbers that they stand for. The sum of v and a power of two
  * rounds to the steps of v. Its last digits are those of the number, with the one that a code leaves out. The exponent
  * of the smallest normal numbers is that of subnormal ones too, and a carry out of the digits is right in a code. */
-ALWAYS_INLINE f32x16 NATIVE(lanes_code)(const struct NATIVE(lane_constants) * c, int kind, f32x16 v, f32x16 *number)
+REFERENCE_INLINE f32x16 NATIVE(lanes_code)(const struct NATIVE(lane_constants) * c, int kind, f32x16 v, f32x16 *number)
 {
     if (kind == QOBS_CODE_INTEGER) {
         const f32x16 shifter = f32x16_splat(0x1.8p23f), sum = f32x16_add(v, shifter);
@@ -119,9 +118,9 @@ ALWAYS_INLINE f32x16 NATIVE(lanes_error)(int how, f32x16 x, f32x16 number, const
 }
 
 /* At most 16 elements. Those that are missing count as 0 in the sums, whatever their code is. */
-ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
-                                      unsigned char *to, size_t left, const struct NATIVE(lane_qparams) * p,
-                                      struct code_sums *sums)
+REFERENCE_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, int how, int kind,
+                                         const element *from, unsigned char *to, size_t left,
+                                         const struct NATIVE(lane_qparams) * p, struct code_sums *sums)
 {
     element few[16];
     unsigned char bytes[16];
@@ -151,8 +150,8 @@ ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, i
 
 /* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
  * that of 16 neighbours in a vector. */
-ALWAYS_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
-                                       unsigned char *to, const struct NATIVE(lane_qparams) * p)
+REFERENCE_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, int how, int kind,
+                                          const element *from, unsigned char *to, const struct NATIVE(lane_qparams) * p)
 {
     f32x16 even, odd, unused;
     __builtin_prefetch((const unsigned char *)from + CODE_PREFETCH_BYTES);
@@ -201,9 +200,9 @@ ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how,
 }
 #endif
 
-ALWAYS_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
-                                     unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
-                                     struct code_sums *sums)
+REFERENCE_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
+                                        unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
+                                        struct code_sums *sums)
 {
     size_t j = 0;
 #if MANTISSA_BITS == 7
