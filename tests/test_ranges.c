@@ -195,7 +195,8 @@ static void run_histogram(const json_object *c)
     qobs_tensor t;
     qobs_observer *o = observer_of(c);
     if (json_get(c, "error")) {
-        assert_true(!o || qobs_observer_result_count(o) == 0);
+        const bool goes_on = strcmp(text_of(c, "name"), "trt/hist_zeros_then") == 0; /* docs/differences.md, 16 */
+        assert_int_equal(o && qobs_observer_result_count(o) > 0, goes_on);
         qobs_observer_destroy(o);
         return;
     }
