@@ -14,7 +14,7 @@
 #define TALL 131 /* rows of indexed calls that are not made fewer */
 #define ISLANDS 102
 #define LARGEST_VECTOR 64
-#define SAMPLED_BYTES ((size_t)1 << 20) /* above, one round has a sample of the lengths at a limit */
+#define SAMPLED_BYTES ((size_t)1 << 20) /* above, a sample of the lengths at a limit is enough for --quick */
 #define SAMPLED 5                       /* every fifth length, from a drawn one on */
 
 static struct arena arena;
@@ -318,7 +318,7 @@ static void limits(struct check *check, unsigned rounds)
                 continue;
             if (l->of == QOBS_LIMIT_OF_CONTIGUOUS)
                 around_contiguous(check, l->size);
-            const size_t step = rounds == 1 && l->size > SAMPLED_BYTES ? SAMPLED : 1;
+            const size_t step = check->sample && l->size > SAMPLED_BYTES ? SAMPLED : 1;
             for (size_t i = rng_below(&check->rng, step);
                  i < lengths.n && l->of == QOBS_LIMIT_OF_CALL && check->form != ROW_PANELS; i += step)
                 around_call(check, l->size, lengths.at[i], is_columns(check->form) && lengths.at[i] < 16 * lanes);

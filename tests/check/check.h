@@ -35,6 +35,7 @@ struct check {
     const struct dtype *dtype; /* &dtypes[index] */
     const char *aspect;
     struct rng rng;
+    bool sample; /* of the lengths at limits of large calls */
     bool failed;
 };
 
