@@ -17,8 +17,9 @@
 #   --free-threaded what scripts/free-threaded.sh needs
 set -euo pipefail
 
-# Recommended packages are not installed, so the C library's headers are named.
-packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libjson-c-dev libpcre2-dev libyaml-dev
+# Recommended packages are not installed, so the C library's headers are named, and dpkg-dev: Meson asks it for Debian's
+# directory of libraries. Without an answer it takes lib64, where neither the loader nor CMake looks.
+packages=(gcc libc6-dev dpkg-dev meson ninja-build pkg-config libsleef-dev libjson-c-dev libpcre2-dev libyaml-dev
           libpthreadpool-dev libcairo2-dev)
 foreign=()
 for option; do

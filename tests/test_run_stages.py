@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""The tally of scripts/run_stages.py: logs of `meson test`, and which steps an option takes.
+
+    test_run_stages.py      ends with `N passed, N failed`; exit status 1 if any failed
+"""
+import json, os, sys, tempfile
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts")
+sys.path.insert(0, SCRIPTS)
+import run_stages
+
+passed = failed = 0
+
+
+def equal(got, expected, what):
+    global passed, failed
+    if got == expected:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAIL {what}: got {got}, expected {expected}")
+
+
+def counts(name, result, stdout):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as log:
+        test = {"name": name, "result": result, "stdout": stdout, "returncode": int(result != "OK")}
+        log.write(json.dumps(test) + "\n")
+        log.flush()
+        return run_stages.tally(log.name)[:2]
+
+
+def of_names(names, what):
+    """Tests of suites `kernels`: the checker must count, others count for one."""
+    checker, other = names
+    equal(counts(checker, "OK", "12 passed, 0 failed\n"), (12, 0), f"{what}: the checker's count")
+    equal(counts(checker, "OK", "nothing\n"), (0, 1), f"{what}: a checker without a count")
+    equal(counts(checker, "FAIL", "11 passed, 1 failed\n"), (11, 1), f"{what}: a failure")
+    equal(counts(other, "OK", "[  PASSED  ] 13 test(s).\n"), (1, 0), f"{what}: a test without a count")
+    equal(counts(other, "FAIL", ""), (0, 1), f"{what}: one that fails")
+    equal(counts(other, "SKIP", ""), (0, 0), f"{what}: one that is skipped")
+
+
+def steps(*options):
+    """The commands that a run with these options takes of a stage."""
+    taken = []
+    run = run_stages.Run({"build": {}, "environment": {}}, ["s"], [], set(options))
+    run.execute = lambda stage, command, wide=False: taken.append(command) or (0, "1 passed, 0 failed")
+    for command in ("a", "all b", "full c", "all wide d"):
+        run.step("s", command)
+    return taken
+
+
+def main():
+    of_names(("kernels+checker - qobs:kernels avx2", "kernels - qobs:code_kernels"), "Meson 1.12")
+    of_names(("qobs:kernels+checker / kernels avx2", "qobs:kernels / code_kernels"), "Meson 1.0")
+    equal(steps(), ["a"], "steps without options")
+    equal(steps("all"), ["a", "b", "d"], "steps with --all")
+    equal(steps("full"), ["a", "c"], "steps with --full")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
