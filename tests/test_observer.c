@@ -466,6 +466,7 @@ static void test_torch(void **state)
         {"quant_min=-9;quant_max=7;dtype=qint8;reduce_range=true", -1, 2, 3.0f / 8, -2},
         {"qscheme=per_tensor_symmetric", -1, 2, 2 / 127.5f, 128},
         {"qscheme=per_tensor_symmetric;dtype=qint8", -3, 2, 3 / 127.5f, 0},
+        {"qscheme=per_tensor_symmetric;eps=0.5", -3, 2, 0.5f, 128},
         {"qscheme=torch.per_tensor_symmetric;dtype=uint16", -3, 2, 3 / 32767.5f, 32768},
         {"qscheme=per_tensor_symmetric;quant_min=0;quant_max=15", -3, 2, 3 / 7.5f, 7},
         {"dtype=qint32", 0, 1, 0x1p-23f, INT32_MIN},

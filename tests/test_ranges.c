@@ -306,8 +306,8 @@ static void test_percentile(void **state)
         double percentile;
         float min, max;
     } cases[] = {
-        {"false", 100, -4, 4}, {"false", 98.5, -4, 4}, {"false", 97, -3, 3}, {"false", 85, -2, 2}, {"false", 0, 0, 1},
-        {"true", 100, 0, 3},   {"true", 99, 0, 2},     {"true", 95, 0, 1},   {"true", 0, 0, -4},
+        {"false", 100, -4, 4}, {"false", 98.5, -4, 4}, {"false", 98, -3, 3}, {"false", 97, -3, 3}, {"false", 85, -2, 2},
+        {"false", 0, 0, 1},    {"true", 100, 0, 3},    {"true", 99, 0, 2},   {"true", 95, 0, 1},   {"true", 0, 0, -4},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qobs_config *config = config_of("quark.PerTensorMinMaxObserver", "symmetric", cases[i].symmetric);

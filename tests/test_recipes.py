@@ -285,7 +285,7 @@ REFUSED = [
     ("a tree that grows", "a: &a [1,1,1,1,1,1,1,1]\n" + "".join(
         f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 8)}]\n" for i in range(8)), ["recipe"]),
     ("bits that are none", json.dumps({"QuantizationModifier": {"config_groups": {
-        "g": {"targets": ["Linear"], "weights": dict(W4, num_bits=9)}}}}), ["num_bits", "9"]),
+        "g": {"targets": ["Linear"], "weights": dict(W4, num_bits=9)}}}}), ["num_bits is 9", "2 to 8 bits"]),
     ("a group without a size", json.dumps({"QuantizationModifier": {"config_groups": {
         "g": {"targets": ["Linear"], "weights": dict(W4, group_size=None)}}}}), ["group"]),
 ]

@@ -319,7 +319,7 @@ static void limits(struct check *check, unsigned rounds)
             if (l->of == QOBS_LIMIT_OF_CONTIGUOUS)
                 around_contiguous(check, l->size);
             const size_t step = check->sample && l->size > SAMPLED_BYTES ? SAMPLED : 1;
-            for (size_t i = rng_below(&check->rng, step);
+            for (size_t i = rng_below(&check->rng, step < lengths.n ? step : lengths.n); /* one length at least */
                  i < lengths.n && l->of == QOBS_LIMIT_OF_CALL && check->form != ROW_PANELS; i += step)
                 around_call(check, l->size, lengths.at[i], is_columns(check->form) && lengths.at[i] < 16 * lanes);
             for (unsigned i = 0; i < 4 && l->of == QOBS_LIMIT_OF_CALL && check->form == ROW_PANELS; i++) {
