@@ -32,11 +32,7 @@ static const struct option_row rows[] = {
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-static double error_of(const json_object *layer)
-{
-    const json_object *item = json_get(layer, "relative_error");
-    return json_is_number(item) ? json_object_get_double(item) : -1;
-}
+static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", -1); }
 
 static int compare_layers(const void *a, const void *b)
 {

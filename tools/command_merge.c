@@ -9,7 +9,6 @@
 #include "outputs.h"
 #include "program.h"
 #include "results.h"
-#include "state_file.h"
 
 struct merge_options {
     struct machine_options machine;

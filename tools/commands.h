@@ -13,9 +13,6 @@ extern const struct command command_audit, command_bench, command_calibrate, com
 /* Returns a command by index, as qobs --help lists them; NULL after the last one. */
 const struct command *command_at(size_t index);
 
-/* Names of commands, for suggest. context: not used. */
-const char *suggest_command(const void *context, size_t index);
-
 /* Rows that several commands have. */
 #define ISA_ROW TEXT_ROW("isa", "NAME", machine.isa, "use this instruction set", "qobs info lists them")
 #define THREADS_ROW                                                                                                    \

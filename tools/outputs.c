@@ -5,6 +5,7 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "outputs.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -104,4 +105,46 @@ int check_output_apart(const struct output_option *output, const char *input, bo
         (directory ? holds(input, &of_output) : is_same(&of_input, &of_output)))
         return print_error(EXIT_USAGE, "%s: %s: is an input; another name is needed", output->option, output->path);
     return EXIT_OK;
+}
+
+/* ---- Reports ----------------------------------------------------------------------------------------------------- */
+
+int report_open(struct report_file *r, const char *path)
+{
+    struct stat status;
+    struct fail f;
+    r->path = path;
+    if (!path || strcmp(path, "-") == 0)
+        return EXIT_OK;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+        r->device = fopen(path, "w");
+        return r->device ? EXIT_OK : print_error(EXIT_SYSTEM, "--json: %s: cannot write: %s", path, strerror(errno));
+    }
+    return output_open(&r->output, path, &f) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "--json: %s", f.message);
+}
+
+int report_write(struct report_file *r, const char *text)
+{
+    if (r->output.path && output_write(&r->output, text, strlen(text), 0) != 0)
+        return print_error(EXIT_SYSTEM, "--json: %s: cannot write: %s", r->path, strerror(errno));
+    if (r->device && (fputs(text, r->device) < 0 || fflush(r->device) != 0))
+        return print_error(EXIT_SYSTEM, "--json: %s: cannot write: %s", r->path, strerror(errno));
+    return EXIT_OK;
+}
+
+int report_publish(struct report_file *r, const char *text)
+{
+    struct fail f;
+    if (r->path && strcmp(r->path, "-") == 0)
+        printf("%s%s", text, *text && text[strlen(text) - 1] == '\n' ? "" : "\n");
+    if (r->output.path && output_commit(&r->output, &f) != 0)
+        return print_error(EXIT_SYSTEM, "--json: %s", f.message);
+    return EXIT_OK;
+}
+
+void report_close(struct report_file *r)
+{
+    if (r->device)
+        fclose(r->device);
+    output_abort(&r->output);
 }

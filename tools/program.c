@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "files/mapped.h"
-#include "suggest.h"
 
 #ifdef HAVE_PTHREADPOOL
 #include "qobs/pthreadpool.h"
@@ -246,3 +245,19 @@ static qobs_config_needs needs_of(const qobs_config *config)
 bool config_weighs_columns(const qobs_config *config) { return needs_of(config).importance; }
 
 bool config_searches_scale(const qobs_config *config) { return needs_of(config).searches_scale; }
+
+void cpu_name(char *name, size_t size)
+{
+    char line[512];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    snprintf(name, size, "unknown");
+    while (f && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon && colon[1] == ' ') {
+            snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    if (f)
+        fclose(f);
+}

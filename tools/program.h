@@ -71,6 +71,9 @@ void threads_stop(struct threads *threads);
 /* Fails if an input file has changed while it was read. Call it before results are printed. */
 int check_inputs(void);
 
+/* Writes the name that Linux has for the first processor in /proc/cpuinfo; "unknown" if it has none. */
+void cpu_name(char *name, size_t size);
+
 /* Fails if there is nothing at the path of a model; a name such as org/model gets a hint. */
 int check_model(const char *path);
 
@@ -84,5 +87,21 @@ bool config_is(const qobs_config *config, const char *key, const char *value);
 bool config_has(const qobs_config *config, const char *key);
 bool config_weighs_columns(const qobs_config *config);
 bool config_searches_scale(const qobs_config *config);
+
+/* ---- "Did you mean" -----------------------------------------------------------------------------------------------
+ */
+
+/* Returns a known name by index, constant while suggest runs; NULL after the last one. */
+typedef const char *suggest_names(const void *context, size_t index);
+
+/* Returns the name nearest to `word`, or NULL if none is near. Near is: the same but for case; the part after the last
+ * '.' of a name ("minmax" for "llmc.minmax"); the beginning of a name, from three characters on; or at most a character
+ * in five inserted, deleted, replaced or exchanged with its neighbour, and one more. */
+const char *suggest(const char *word, suggest_names *names, const void *context);
+
+/* Names of presets, for suggest. context: not used. */
+const char *suggest_preset(const void *context, size_t index);
+/* Names of settings. context: a qobs_config. */
+const char *suggest_key(const void *context, size_t index);
 
 #endif

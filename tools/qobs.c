@@ -9,7 +9,21 @@
 #include "files/mapped.h"
 #include "files/output.h"
 #include "program.h"
-#include "suggest.h"
+
+static const struct command *const commands[] = {&command_quantize, &command_audit, &command_calibrate,
+                                                 &command_observe,  &command_merge, &command_show,
+                                                 &command_info,     &command_bench};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+const struct command *command_at(size_t index) { return index < COMMANDS ? commands[index] : NULL; }
+
+/* Names of commands, for suggest. */
+static const char *command_name(const void *context, size_t index)
+{
+    (void)context;
+    return index < COMMANDS ? commands[index]->name : NULL;
+}
 
 static void print_help(FILE *file)
 {
@@ -44,7 +58,7 @@ static int finish(int code)
 
 static int unknown_command(const char *name)
 {
-    const char *near = suggest(name, suggest_command, NULL);
+    const char *near = suggest(name, command_name, NULL);
     if (near)
         return print_error(EXIT_USAGE, "'%s' is no command; did you mean '%s'? (see qobs --help)", name, near);
     char known[256] = "";

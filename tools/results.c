@@ -4,16 +4,18 @@
 /* Reads the results of an observer by name, converts their elements and writes them. */
 #include "results.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/json.h"
+#include "files/mapped.h"
+#include "files/output.h"
 #include "files/safetensors.h"
 #include "files/text.h"
 #include "qobs/stateless.h"
 #include "outputs.h"
-#include "state_file.h"
 
 static struct result *add(struct results *results, size_t size)
 {
@@ -181,6 +183,26 @@ void results_print(const struct results *results)
     }
 }
 
+/* Opens the file of a state and writes it. */
+static int state_begin(struct output *output, const qobs_observer *observer, const char *path)
+{
+    const size_t size = qobs_observer_save_size(observer);
+    void *data = malloc(size);
+    qobs_error error;
+    struct fail f;
+    if (!data)
+        return print_error(EXIT_SYSTEM, "%s: no memory for a state of %zu bytes", path, size);
+    int code = EXIT_OK;
+    if (qobs_observer_save(observer, data, size, &error) != QOBS_OK)
+        code = print_status_error(&error, path);
+    if (code == EXIT_OK && output_open(output, path, &f) != 0)
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
+    if (code == EXIT_OK && output_write(output, data, size, 0) != 0)
+        code = print_error(EXIT_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
+    free(data);
+    return code;
+}
+
 static int begin_safetensors(struct st_writer *w, const struct results *results, const char *path)
 {
     struct fail f = {0};
@@ -236,4 +258,18 @@ void warn_if_ignored(const qobs_observer *observer)
                   "(--base-name input observes all)",
                   (unsigned long long)counts.ignored,
                   (unsigned long long)counts.ignored + (unsigned long long)counts.batches);
+}
+
+int state_read(qobs_observer **observer, const char *path, const qobs_runtime *runtime)
+{
+    struct mapped map;
+    struct fail f;
+    qobs_error error;
+    if (mapped_open(&map, path, &f) != 0)
+        return print_failure(&f, "");
+    int code = EXIT_OK;
+    if (qobs_observer_load(observer, map.data, map.size, runtime, &error) != QOBS_OK)
+        code = print_status_error(&error, path);
+    mapped_close(&map);
+    return code;
 }

@@ -49,6 +49,9 @@ int results_write(const struct results *results, const qobs_observer *observer, 
 void results_print(const struct results *results);
 void results_free(struct results *results);
 
+/* Reads a saved state. */
+int state_read(qobs_observer **observer, const char *path, const qobs_runtime *runtime);
+
 /* Warns on stderr if the observer ignored tensors. */
 void warn_if_ignored(const qobs_observer *observer);
 

@@ -9,7 +9,6 @@
 #include "options.h"
 #include "program.h"
 #include "schemes/quant_config.h"
-#include "suggest.h"
 
 static const char *scheme_name(const void *context, size_t index)
 {

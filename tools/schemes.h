@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Schemes and options that quantize and calibrate share. */
+/* What quantize and calibrate share: schemes, suggestions, tables of reports. */
 #ifndef QOBS_TOOLS_SCHEMES_H
 #define QOBS_TOOLS_SCHEMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "files/json.h"
 #include "qobs/checkpoint.h"
 
 /* Prints the end of --help: every scheme with a line about it. */
@@ -26,5 +27,24 @@ struct scheme_words {
 /* If the error calls a scheme, a preset or a setting unknown and a known one is near, prints an error that names that
  * one and returns true. */
 bool print_suggestion(const struct scheme_words *words, const qobs_error *error);
+
+/* ---- Reports ----------------------------------------------------------------------------------------------------- */
+
+/* Prints warnings to standard error, and to standard output the sizes, the tensors that were left out and the layers
+ * with the largest errors: ten, or all of them. `report` is the JSON of qobs_checkpoint_quantize; seconds 0: not known.
+ * Returns an exit code. It is EXIT_INCOMPLETE if no layer was quantized or the audit finds something, unless the output
+ * has the bytes of upstream, which finds nothing wrong either. */
+int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet);
+
+/* Prints what the audit finds as warnings, at most ten. `report` may be NULL. */
+void quantize_print_findings(const char *report);
+
+/* calibrate: prints the ten layers that quantize worst, or all of them, and a summary to standard output. Returns an
+ * exit code. */
+int calibrate_print(const json_object *report, bool all);
+
+/* Prints warnings to standard error: modules whose scales are missing because nothing was recorded for them. Returns
+ * false if there are any. */
+bool calibrate_warn(const json_object *report);
 
 #endif

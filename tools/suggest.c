@@ -2,14 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The distance of two words is that of optimal string alignment. */
-#include "suggest.h"
+#include "program.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "qobs/qobs.h"
 
 enum { MAX_WORD = 63 };
 

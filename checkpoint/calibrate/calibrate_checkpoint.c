@@ -30,13 +30,9 @@ static int add_metadata(struct calibration *c, const char *key, const char *valu
 static int add_settings(struct calibration *c, const struct group_plan *plan, struct fail *f)
 {
     char key[256];
-    size_t size = 0;
-    qobs_config_text(plan->config, NULL, 0, &size, NULL);
-    char *text = malloc(size + 1);
-    if (!text || qobs_config_text(plan->config, text, size, NULL, NULL) != QOBS_OK) {
-        free(text);
+    char *text = config_text(plan->config);
+    if (!text)
         return NO_MEMORY(f, "the settings");
-    }
     const bool one = c->run->config.group_count == 1;
     snprintf(key, sizeof key, one ? "settings" : "settings.%.200s", plan->group->name);
     const int status = add_metadata(c, key, text, f);

@@ -137,6 +137,12 @@ const char *json_text_of(const json_object *object, const char *key)
     return text ? text : "";
 }
 
+double json_number_of(const json_object *object, const char *key, double otherwise)
+{
+    const json_object *v = json_get(object, key);
+    return json_is_number(v) ? json_object_get_double(v) : otherwise;
+}
+
 int json_integer(const json_object *v, uint64_t *value)
 {
     const int64_t number = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : -1;

@@ -48,6 +48,9 @@ const char *json_text(const json_object *v);
 /* Returns the text of a member that is a string, else "". */
 const char *json_text_of(const json_object *object, const char *key);
 
+/* Returns a member that is a number; else `otherwise`. */
+double json_number_of(const json_object *object, const char *key, double otherwise);
+
 /* Stores the value and returns 0 if it is an integer from 0 to JSON_MAX_INTEGER, written as one. Otherwise returns
  * -1. */
 int json_integer(const json_object *v, uint64_t *value);

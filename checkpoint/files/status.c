@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 int(report_failure)(struct fail *f, int status, const char *format, ...)
 {
@@ -46,6 +47,17 @@ void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t 
     else
         for (size_t i = 0; i < count; i++)
             task(argument, i);
+}
+
+char *config_text(const qobs_config *config)
+{
+    size_t size = 0;
+    qobs_config_text(config, NULL, 0, &size, NULL);
+    char *text = malloc(size + 1);
+    if (text && qobs_config_text(config, text, size, NULL, NULL) == QOBS_OK)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* libqobs checks the runtime of an object that it makes. */

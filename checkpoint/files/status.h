@@ -26,6 +26,11 @@ int check_runtime(const qobs_runtime *runtime, struct fail *f);
 /* Calls task(argument, i) for each i below count, on the threads of the executor, if there is one. */
 void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t i), void *argument, size_t count);
 
+/* Returns the preset and the settings of a configuration, as qobs_config_parse reads them, to be freed. NULL: no
+ * memory.
+ */
+char *config_text(const qobs_config *config);
+
 /* A list of strings among the arguments of a public function. */
 struct list_argument {
     const char *name;

@@ -9,7 +9,6 @@
 
 #include "bench/works.h"
 #include "commands.h"
-#include "cpu.h"
 #include "files/json.h"
 #include "program.h"
 #include "results.h"

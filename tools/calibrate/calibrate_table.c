@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Prints the table of a calibration from its report. */
-#include "calibrate_table.h"
+#include "schemes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,11 +14,7 @@
 
 enum { WORST = 10 };
 
-static double number_of(const json_object *object, const char *key)
-{
-    const json_object *item = json_get(object, key);
-    return json_is_number(item) ? json_object_get_double(item) : (double)NAN;
-}
+static double number_of(const json_object *object, const char *key) { return json_number_of(object, key, (double)NAN); }
 
 static unsigned long long count_of(const json_object *object, const char *key)
 {

@@ -6,13 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calibrate_table.h"
 #include "commands.h"
 #include "outputs.h"
 #include "program.h"
 #include "progress.h"
 #include "qobs/checkpoint.h"
-#include "report_file.h"
 #include "schemes.h"
 
 struct calibrate_options {

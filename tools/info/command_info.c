@@ -7,10 +7,8 @@
 #include <sys/stat.h>
 
 #include "commands.h"
-#include "cpu.h"
 #include "info/info.h"
 #include "program.h"
-#include "suggest.h"
 
 struct info_options {
     struct machine_options machine;

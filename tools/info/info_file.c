@@ -10,6 +10,7 @@
 
 #include "files/json.h"
 #include "files/safetensors.h"
+#include "files/status.h"
 #include "files/tensors.h"
 #include "files/text.h"
 #include "info/info.h"
@@ -18,7 +19,6 @@
 #include "program.h"
 #include "qobs/format.h"
 #include "results.h"
-#include "state_file.h"
 
 enum { FIRST_TENSORS = 10 };
 
@@ -43,10 +43,8 @@ static int print_state(const char *path)
     const qobs_config *config = qobs_observer_config(observer);
     struct results results = {0};
     qobs_counts counts = {.struct_size = sizeof counts};
-    size_t needed = 0;
-    qobs_config_text(config, NULL, 0, &needed, NULL);
-    char *text = malloc(needed + 1);
-    if (!text || qobs_config_text(config, text, needed, NULL, NULL) != QOBS_OK)
+    char *text = config_text(config);
+    if (!text)
         code = print_error(EXIT_SYSTEM, "no memory");
     if (code == EXIT_OK)
         code = results_read(&results, observer, "");

@@ -15,8 +15,6 @@
 #include "program.h"
 #include "progress.h"
 #include "qobs/checkpoint.h"
-#include "quantize_summary.h"
-#include "report_file.h"
 #include "schemes.h"
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reads the report and prints tables of at most 80 columns; names are cut in their middle. */
-#include "quantize_summary.h"
+#include "schemes.h"
 
 #include "files/json.h"
 #include <math.h>
@@ -16,18 +16,8 @@
 
 enum { WORST = 10 };
 
-static double number_of(const json_object *object, const char *key)
-{
-    const json_object *item = json_get(object, key);
-    return json_is_number(item) ? json_object_get_double(item) : 0;
-}
-
 /* Sums of squares that are no floats give no error: null in the report, and first in the table. */
-static double error_of(const json_object *layer)
-{
-    const json_object *item = json_get(layer, "relative_error");
-    return json_is_number(item) ? json_object_get_double(item) : (double)INFINITY;
-}
+static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", (double)INFINITY); }
 
 static int compare_errors(const void *a, const void *b)
 {
@@ -38,7 +28,7 @@ static int compare_errors(const void *a, const void *b)
 /* Prints the error before and after the search of scales, in its own units. */
 static void print_search(const json_object *search)
 {
-    const double before = number_of(search, "error_before"), after = number_of(search, "error");
+    const double before = json_number_of(search, "error_before", 0), after = json_number_of(search, "error", 0);
     if (search && before > 0)
         printf("  %+.1f %%: %.4g to %.4g", 100 * (after - before) / before, before, after);
     putchar('\n');
@@ -189,16 +179,17 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const json_object *findings = json_get(json, "findings");
     print_findings(findings);
     const bool part = json_has(json, "part");
-    const bool empty = json_count(layers) == 0 && number_of(json, "activation_scales") == 0; /* of a cache alone */
+    const bool empty =
+        json_count(layers) == 0 && json_number_of(json, "activation_scales", 0) == 0; /* of a cache alone */
     const bool compatible = strcmp(json_text_of(json, "compat"), "llm-compressor") == 0;
     const bool incomplete = !compatible && ((empty && !part) || json_count(findings) > 0);
     if (empty && !part)
         warn_of_nothing(json_get(json, "left_out"));
     int code = EXIT_OK;
     if (!quiet) {
-        const double before = number_of(json, "bytes_before"), after = number_of(json, "bytes_after");
+        const double before = json_number_of(json, "bytes_before", 0), after = json_number_of(json, "bytes_after", 0);
         if (part)
-            printf("part %.0f of %.0f: ", number_of(json, "part"), number_of(json, "parts"));
+            printf("part %.0f of %.0f: ", json_number_of(json, "part", 0), json_number_of(json, "parts", 0));
         printf("%zu layers", json_count(layers));
         if (seconds > 0)
             printf(" quantized in %.1f s", seconds);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "files/fail.h"
+#include "files/json.h"
 #include "show/spans.h"
 
 struct chart {
@@ -39,6 +40,20 @@ double chart_clipped(const struct chart *chart);
 
 /* Returns the bar length, 0 to 1, of a bin with `count` elements. `max_count` is that of the fullest bin. */
 double chart_bar(const struct chart *chart, uint64_t count, uint64_t max_count);
+
+/* A line of a histogram as text: one or several bins. */
+struct chart_line {
+    double low, high;
+    uint64_t count;
+};
+enum { CHART_LINES = 40 };
+
+/* Writes the lines and returns their number; *most receives the largest count, at least 1. */
+size_t chart_lines(const struct chart *chart, struct chart_line lines[CHART_LINES], uint64_t *most);
+
+/* Add to a JSON object: two numbers; the edges and the counts of the bins. */
+void chart_put_pair(json_object *object, const char *name, double low, double high);
+void chart_put_bins(json_object *object, const struct chart *chart);
 
 /* Print the chart to standard output: as text as wide as the terminal, or as JSON. */
 void chart_print(const struct chart *chart);

@@ -6,11 +6,10 @@
 #include <stdio.h>
 
 #include "show/chart.h"
-#include "files/json.h"
 #include "options.h"
 #include "program.h"
 
-enum { MAX_LINES = 40, MAX_COLUMNS = 200, LEFT = 14, RIGHT = 14 };
+enum { MAX_COLUMNS = 200, LEFT = 14, RIGHT = 14 };
 
 /* Returns a mark if the range begins or ends in these bins. */
 static const char *range_mark(const struct chart *c, double low, double high)
@@ -48,24 +47,34 @@ static void print_summary(const struct chart *c)
         printf("left out: %llu NaN, %llu infinite\n", (unsigned long long)c->nan, (unsigned long long)c->inf);
 }
 
+size_t chart_lines(const struct chart *c, struct chart_line lines[CHART_LINES], uint64_t *most)
+{
+    const size_t bins_per_line = (c->bins + CHART_LINES - 1) / CHART_LINES; /* the last line may have fewer */
+    const double width = (c->last - c->first) / (double)c->bins;
+    size_t n = 0;
+    *most = 1;
+    for (size_t i = 0; i < c->bins; i += bins_per_line, n++) {
+        const size_t end = i + bins_per_line < c->bins ? i + bins_per_line : c->bins;
+        lines[n] = (struct chart_line){.low = c->first + width * (double)i,
+                                       .high = end == c->bins ? c->last : c->first + width * (double)end};
+        for (size_t k = i; k < end; k++)
+            lines[n].count += c->counts[k];
+        *most = lines[n].count > *most ? lines[n].count : *most;
+    }
+    return n;
+}
+
 void chart_print(const struct chart *c)
 {
-    const size_t bins_per_line = (c->bins + MAX_LINES - 1) / MAX_LINES; /* the last line may have fewer */
-    const double width = (c->last - c->first) / (double)c->bins;
     const int bar_width = output_columns() - LEFT - RIGHT;
-    uint64_t lines[MAX_LINES] = {0}, max_count = 1;
-    for (size_t i = 0; i < c->bins; i++)
-        lines[i / bins_per_line] += c->counts[i];
-    for (int i = 0; i < MAX_LINES; i++)
-        max_count = lines[i] > max_count ? lines[i] : max_count;
+    struct chart_line lines[CHART_LINES];
+    uint64_t most;
+    const size_t count = chart_lines(c, lines, &most);
     printf("%s, %s\n", c->title, c->preset);
     if (c->widest.low < c->first) /* a range may begin and end where no elements are */
         printf("%*.5g |%-*s > range\n", LEFT - 2, c->widest.low, bar_width, "");
-    for (size_t i = 0; i < c->bins; i += bins_per_line) {
-        const size_t end = i + bins_per_line < c->bins ? i + bins_per_line : c->bins;
-        const double high = end == c->bins ? c->last : c->first + width * (double)end;
-        print_bar(c, c->first + width * (double)i, high, lines[i / bins_per_line], max_count, bar_width);
-    }
+    for (size_t i = 0; i < count; i++)
+        print_bar(c, lines[i].low, lines[i].high, lines[i].count, most, bar_width);
     printf("%*.5g |\n", LEFT - 2, c->last);
     if (c->widest.high > c->last)
         printf("%*.5g |%-*s < range\n", LEFT - 2, c->widest.high, bar_width, "");
@@ -73,11 +82,20 @@ void chart_print(const struct chart *c)
     print_summary(c);
 }
 
-static void add_span(json_object *object, const char *name, const struct span *span)
+void chart_put_pair(json_object *object, const char *name, double low, double high)
 {
     json_object *array = json_put_array(object, name);
-    json_append(array, json_number(span->low));
-    json_append(array, json_number(span->high));
+    json_append(array, json_number(low));
+    json_append(array, json_number(high));
+}
+
+void chart_put_bins(json_object *object, const struct chart *c)
+{
+    json_put(object, "first_edge", json_number(c->first));
+    json_put(object, "last_edge", json_number(c->last));
+    json_object *counts = json_put_array(object, "counts");
+    for (size_t i = 0; i < c->bins; i++)
+        json_append(counts, json_object_new_uint64((uint64_t)c->counts[i]));
 }
 
 int chart_print_json(const struct chart *c)
@@ -86,19 +104,15 @@ int chart_print_json(const struct chart *c)
     json_put_text(root, "title", c->title);
     json_put_text(root, "preset", c->preset);
     json_put_count(root, "qparams", (uint64_t)c->qparams);
-    add_span(root, c->qparams == 1 ? "range" : "widest_range", &c->widest);
+    chart_put_pair(root, c->qparams == 1 ? "range" : "widest_range", c->widest.low, c->widest.high);
     if (c->qparams != 1)
-        add_span(root, "narrowest_range", &c->narrowest);
+        chart_put_pair(root, "narrowest_range", c->narrowest.low, c->narrowest.high);
     json_put_count(root, "elements", (uint64_t)c->elements);
     json_put_count(root, "clipped_below", (uint64_t)c->below);
     json_put_count(root, "clipped_above", (uint64_t)c->above);
     json_put(root, "clipped_share", json_number(chart_clipped(c)));
     json_put_count(root, "nan", (uint64_t)c->nan);
     json_put_count(root, "inf", (uint64_t)c->inf);
-    json_put(root, "first_edge", json_number(c->first));
-    json_put(root, "last_edge", json_number(c->last));
-    json_object *counts = json_put_array(root, "counts");
-    for (size_t i = 0; i < c->bins; i++)
-        json_append(counts, json_object_new_uint64((uint64_t)c->counts[i]));
+    chart_put_bins(root, c);
     return print_json(root);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/status.h"
 #include "program.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
@@ -61,15 +62,8 @@ static int apply_setting(struct comparison *c, const char *assignment)
 
 static int name_candidate(struct compared *candidate)
 {
-    size_t needed = 0;
-    qobs_error error;
-    qobs_config_text(candidate->config, NULL, 0, &needed, NULL);
-    candidate->name = malloc(needed + 1);
-    if (!candidate->name)
-        return print_error(EXIT_SYSTEM, "no memory");
-    if (qobs_config_text(candidate->config, candidate->name, needed, NULL, &error) != QOBS_OK)
-        return print_status_error(&error, "--compare");
-    return EXIT_OK;
+    candidate->name = config_text(candidate->config);
+    return candidate->name ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory");
 }
 
 static int make_candidates(struct comparison *c, const struct compare_request *request)

@@ -6,12 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "files/json.h"
 #include "options.h"
 #include "program.h"
 #include "show/compare.h"
 
-enum { MAX_LINES = 40, LEFT = 14, MAX_BAR = 200 };
+enum { LEFT = 14, MAX_BAR = 200 };
 
 static char letter_of(size_t i) { return (char)('A' + i); }
 
@@ -66,33 +65,18 @@ static void print_table(const struct comparison *c)
 void compare_print(const struct comparison *c)
 {
     const struct chart *chart = &c->items[0].chart;
-    const size_t bins_per_line = (chart->bins + MAX_LINES - 1) / MAX_LINES;
-    const double width = (chart->last - chart->first) / (double)chart->bins;
     const int bar = output_columns() - LEFT - 3 * (int)c->count - 2;
-    uint64_t lines[MAX_LINES] = {0}, max_count = 1;
-    for (size_t i = 0; i < chart->bins; i++)
-        lines[i / bins_per_line] += chart->counts[i];
-    for (int i = 0; i < MAX_LINES; i++)
-        max_count = lines[i] > max_count ? lines[i] : max_count;
+    struct chart_line lines[CHART_LINES];
+    uint64_t most;
+    const size_t count = chart_lines(chart, lines, &most);
     printf("%s\n%*s", chart->title, LEFT + bar, "");
     for (size_t i = 0; i < c->count; i++)
         printf("  %c", letter_of(i));
     putchar('\n');
-    for (size_t i = 0; i < chart->bins; i += bins_per_line) {
-        const size_t end = i + bins_per_line < chart->bins ? i + bins_per_line : chart->bins;
-        const double low = chart->first + width * (double)i;
-        print_line(c, low, end == chart->bins ? chart->last : chart->first + width * (double)end,
-                   lines[i / bins_per_line], max_count);
-    }
+    for (size_t i = 0; i < count; i++)
+        print_line(c, lines[i].low, lines[i].high, lines[i].count, most);
     printf("%*.5g |\n", LEFT - 2, chart->last);
     print_table(c);
-}
-
-static void add_span(json_object *object, const char *name, double low, double high)
-{
-    json_object *array = json_put_array(object, name);
-    json_append(array, json_number(low));
-    json_append(array, json_number(high));
 }
 
 static json_object *candidate_json(const struct compared *c)
@@ -100,10 +84,10 @@ static json_object *candidate_json(const struct compared *c)
     json_object *item = json_object_new_object();
     json_put_text(item, "observer", c->name);
     json_put_count(item, "qparams", (uint64_t)c->chart.qparams);
-    add_span(item, "range", c->chart.widest.low, c->chart.widest.high);
+    chart_put_pair(item, "range", c->chart.widest.low, c->chart.widest.high);
     if (c->chart.qparams > 1)
-        add_span(item, "narrowest_range", c->chart.narrowest.low, c->chart.narrowest.high);
-    add_span(item, "scale", c->min_scale, c->max_scale);
+        chart_put_pair(item, "narrowest_range", c->chart.narrowest.low, c->chart.narrowest.high);
+    chart_put_pair(item, "scale", c->min_scale, c->max_scale);
     json_object *grid = json_put_array(item, "grid");
     for (size_t i = 0; i < c->level_count; i++)
         json_append(grid, json_number(c->levels[i]));
@@ -119,11 +103,8 @@ int compare_print_json(const struct comparison *c)
     json_object *root = json_object_new_object();
     json_put_text(root, "title", chart->title);
     json_put_count(root, "elements", (uint64_t)chart->elements);
-    json_put(root, "first_edge", json_number(chart->first));
-    json_put(root, "last_edge", json_number(chart->last));
-    json_object *counts = json_put_array(root, "counts"), *items = json_put_array(root, "compared");
-    for (size_t i = 0; i < chart->bins; i++)
-        json_append(counts, json_object_new_uint64((uint64_t)chart->counts[i]));
+    chart_put_bins(root, chart);
+    json_object *items = json_put_array(root, "compared");
     for (size_t i = 0; i < c->count; i++)
         json_append(items, candidate_json(&c->items[i]));
     return print_json(root);

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Finds the format by the setting that each family has for it. */
-#include "grid.h"
+#include "show/spans.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #define QOBS_TOOLS_SHOW_MEASURE_H
 
 #include "show/chart.h"
-#include "show/grid.h"
+#include "show/spans.h"
 
 /* One observer. */
 struct compared {
