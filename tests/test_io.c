@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "test_io.h"
-#include "files/utf8.h"
+#include "files/text.h"
 
 static char directory[512];
 

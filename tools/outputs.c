@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "files/mapped.h"
-#include "files/output_place.h"
+#include "files/output_directory.h"
 #include "files/source_tree.h"
 #include "files/text.h"
 #include "program.h"

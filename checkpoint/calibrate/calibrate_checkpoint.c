@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "calibrate/calibration.h"
-#include "files/output_place.h"
+#include "files/output_directory.h"
 #include "files/text.h"
 
 static double seconds_now(void)

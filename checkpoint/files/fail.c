@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "files/utf8.h"
+#include "files/text.h"
 
 void make_printable(char *text)
 {

@@ -48,56 +48,61 @@ const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *n
 
 /* ---- The older form ---------------------------------------------------------------------------------------------- */
 
-struct imatrix_cursor {
-    const unsigned char *at;
-    size_t left;
-};
-
-/* Returns the next bytes, or NULL if fewer are left. */
-static const unsigned char *take(struct imatrix_cursor *c, uint64_t bytes)
+const unsigned char *imatrix_take(struct imatrix_reader *g, uint64_t bytes)
 {
-    if (bytes > c->left)
+    if (g->failed || bytes > g->map->size - g->at) {
+        g->failed = true;
         return NULL;
-    const unsigned char *at = c->at;
-    c->at += bytes;
-    c->left -= (size_t)bytes;
+    }
+    const unsigned char *at = g->map->data + g->at;
+    g->at += (size_t)bytes;
     return at;
 }
 
-/* Reads a number that is not negative. */
-static bool take_number(struct imatrix_cursor *c, int32_t *number)
+uint64_t imatrix_number(struct imatrix_reader *g, unsigned bytes)
 {
-    const unsigned char *at = take(c, 4);
-    if (at)
-        *number = (int32_t)((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
-    return at && *number >= 0;
+    const unsigned char *at = imatrix_take(g, bytes);
+    uint64_t number = 0;
+    for (unsigned i = 0; at && i < bytes; i++)
+        number |= (uint64_t)at[i] << 8 * i;
+    return number;
 }
 
-static int read_entry(struct imatrix *im, struct imatrix_cursor *c, struct fail *f)
+/* Reads a number that is not negative; else the reader fails. */
+static uint64_t take_count(struct imatrix_reader *r)
 {
-    int32_t length, calls, count;
-    const unsigned char *name, *values;
-    if (!take_number(c, &length) || length > MAX_NAME || !(name = take(c, (uint64_t)length)) ||
-        !take_number(c, &calls) || !take_number(c, &count) || !(values = take(c, (uint64_t)count * 4)))
+    const uint64_t number = imatrix_number(r, 4);
+    r->failed |= number > INT32_MAX;
+    return number;
+}
+
+static int read_entry(struct imatrix *im, struct imatrix_reader *r, struct fail *f)
+{
+    const uint64_t length = take_count(r);
+    r->failed |= length > MAX_NAME;
+    const unsigned char *name = imatrix_take(r, length);
+    const uint64_t calls = take_count(r), count = take_count(r);
+    const unsigned char *values = imatrix_take(r, 4 * count);
+    if (r->failed)
         return fail(f, "%s: is no importance matrix of llama.cpp: entry %zu is damaged or cut off", im->map.path,
                     im->count);
     struct imatrix_entry *entry = imatrix_add(im, name, (size_t)length, f);
     if (!entry)
         return -1;
     entry->values = values;
-    entry->value_count = (uint64_t)count;
-    entry->calls = calls;
+    entry->value_count = count;
+    entry->calls = (int32_t)calls;
     return 0;
 }
 
 static int read_old_form(struct imatrix *im, struct fail *f)
 {
-    struct imatrix_cursor c = {im->map.data, im->map.size};
-    int32_t entries;
-    if (!take_number(&c, &entries) || entries == 0)
+    struct imatrix_reader r = {.map = &im->map};
+    const uint64_t entries = take_count(&r);
+    if (r.failed || entries == 0)
         return fail(f, "%s: is no importance matrix of llama.cpp: it has no entries", im->map.path);
-    for (int32_t i = 0; i < entries; i++)
-        if (read_entry(im, &c, f) != 0)
+    for (uint64_t i = 0; i < entries; i++)
+        if (read_entry(im, &r, f) != 0)
             return -1;
     return 0;
 }

@@ -44,8 +44,8 @@ const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *n
 
 /* Writes the mean squares of the columns of one matrix; all are 1 if it was never called. Fails if the entry has
  * another number of columns or no such matrix, and if a number is negative, NaN or infinite. */
-int imatrix_read(const struct imatrix *im, const struct imatrix_entry *e, uint64_t matrix, int64_t columns,
-                 float *mean, struct fail *f);
+int imatrix_read(const struct imatrix *im, const struct imatrix_entry *e, uint64_t matrix, int64_t columns, float *mean,
+                 struct fail *f);
 
 /* ---- Between the files of this folder ---- */
 
@@ -54,3 +54,12 @@ struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name,
 
 /* Reads the entries of a GGUF file. */
 int imatrix_read_gguf(struct imatrix *im, struct fail *f);
+
+/* Reads a file from its start. Numbers are little-endian. */
+struct imatrix_reader {
+    const struct mapped *map;
+    size_t at;
+    bool failed; /* a read went beyond the end; reads give 0 since */
+};
+const unsigned char *imatrix_take(struct imatrix_reader *reader, uint64_t bytes);
+uint64_t imatrix_number(struct imatrix_reader *reader, unsigned bytes);

@@ -13,12 +13,6 @@ enum { STRING = 8, ARRAY = 9, TYPE_U32 = 4, TENSOR_F32 = 0, MAX_TENSOR_DIMS = 4,
 /* Bytes of a value of each type of metadata; 0: no number. */
 static const unsigned char sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-struct gguf {
-    const struct mapped *map;
-    size_t at;
-    bool failed; /* a read went beyond the end; reads give 0 since */
-};
-
 struct gguf_tensor {
     const unsigned char *name;
     size_t length;
@@ -26,40 +20,20 @@ struct gguf_tensor {
     uint32_t dim_count, type;
 };
 
-static const unsigned char *take(struct gguf *g, uint64_t bytes)
+static const unsigned char *take_string(struct imatrix_reader *g, uint64_t *length)
 {
-    if (g->failed || bytes > g->map->size - g->at) {
-        g->failed = true;
-        return NULL;
-    }
-    const unsigned char *at = g->map->data + g->at;
-    g->at += (size_t)bytes;
-    return at;
-}
-
-static uint64_t take_number(struct gguf *g, unsigned bytes)
-{
-    const unsigned char *at = take(g, bytes);
-    uint64_t number = 0;
-    for (unsigned i = 0; at && i < bytes; i++)
-        number |= (uint64_t)at[i] << 8 * i;
-    return number;
-}
-
-static const unsigned char *take_string(struct gguf *g, uint64_t *length)
-{
-    *length = take_number(g, 8);
-    return take(g, *length);
+    *length = imatrix_number(g, 8);
+    return imatrix_take(g, *length);
 }
 
 /* Skips an array of numbers or strings. */
-static void skip_array(struct gguf *g)
+static void skip_array(struct imatrix_reader *g)
 {
-    const uint64_t type = take_number(g, 4), count = take_number(g, 8);
+    const uint64_t type = imatrix_number(g, 4), count = imatrix_number(g, 8);
     const unsigned size = type < sizeof sizes ? sizes[type] : 0;
     uint64_t length;
     if (size > 0 && count <= g->map->size / size)
-        take(g, count * size);
+        imatrix_take(g, count * size);
     else if (type == STRING)
         for (uint64_t i = 0; i < count && !g->failed; i++)
             take_string(g, &length);
@@ -68,48 +42,48 @@ static void skip_array(struct gguf *g)
 }
 
 /* Skips the metadata but for the alignment of the tensors. */
-static void read_metadata(struct gguf *g, uint64_t count, uint64_t *alignment)
+static void read_metadata(struct imatrix_reader *g, uint64_t count, uint64_t *alignment)
 {
     static const char key[] = "general.alignment";
     uint64_t length;
     for (uint64_t i = 0; i < count && !g->failed; i++) {
         const unsigned char *name = take_string(g, &length);
         const bool is_alignment = name && length == sizeof key - 1 && memcmp(name, key, sizeof key - 1) == 0;
-        const uint64_t type = take_number(g, 4);
+        const uint64_t type = imatrix_number(g, 4);
         if (is_alignment && type == TYPE_U32)
-            *alignment = take_number(g, 4);
+            *alignment = imatrix_number(g, 4);
         else if (type == ARRAY)
             skip_array(g);
         else if (type == STRING)
             take_string(g, &length);
         else if (type < sizeof sizes)
-            take(g, sizes[type]);
+            imatrix_take(g, sizes[type]);
         else
             g->failed = true;
     }
 }
 
-static void read_tensor(struct gguf *g, struct gguf_tensor *t)
+static void read_tensor(struct imatrix_reader *g, struct gguf_tensor *t)
 {
     uint64_t length;
     t->name = take_string(g, &length);
     t->length = (size_t)length;
-    t->dim_count = (uint32_t)take_number(g, 4);
+    t->dim_count = (uint32_t)imatrix_number(g, 4);
     t->elements = 1;
     if (length > MAX_TENSOR_NAME || t->dim_count > MAX_TENSOR_DIMS)
         g->failed = true;
     for (uint32_t d = 0; d < t->dim_count && !g->failed; d++) {
-        t->dims[d] = take_number(g, 8);
+        t->dims[d] = imatrix_number(g, 8);
         if (t->dims[d] > 0 && t->elements > g->map->size / t->dims[d])
             g->failed = true;
         t->elements *= g->failed ? 0 : t->dims[d];
     }
-    t->type = (uint32_t)take_number(g, 4);
-    t->offset = take_number(g, 8);
+    t->type = (uint32_t)imatrix_number(g, 4);
+    t->offset = imatrix_number(g, 8);
 }
 
 /* Returns the values of a tensor of floats, or NULL if they are not all in the file. */
-static const unsigned char *values_of(const struct gguf *g, const struct gguf_tensor *t)
+static const unsigned char *values_of(const struct imatrix_reader *g, const struct gguf_tensor *t)
 {
     const uint64_t left = g->map->size - g->at;
     return t->type == TENSOR_F32 && t->offset <= left && t->elements <= (left - t->offset) / 4
@@ -137,7 +111,7 @@ static const struct gguf_tensor *find_counts(const struct gguf_tensor *tensors, 
     return bsearch(&key, tensors, count, sizeof key, compare_tensors);
 }
 
-static int add_entries(struct imatrix *im, const struct gguf *g, struct gguf_tensor *tensors, size_t count,
+static int add_entries(struct imatrix *im, const struct imatrix_reader *g, struct gguf_tensor *tensors, size_t count,
                        struct fail *f)
 {
     static const char ending[] = ".in_sum2";
@@ -165,9 +139,9 @@ static int add_entries(struct imatrix *im, const struct gguf *g, struct gguf_ten
 int imatrix_read_gguf(struct imatrix *im, struct fail *f)
 {
     enum { LEAST_TENSOR_BYTES = 24 };
-    struct gguf g = {.map = &im->map, .at = 4};
+    struct imatrix_reader g = {.map = &im->map, .at = 4};
     uint64_t alignment = 32;
-    const uint64_t version = take_number(&g, 4), count = take_number(&g, 8), metadata = take_number(&g, 8);
+    const uint64_t version = imatrix_number(&g, 4), count = imatrix_number(&g, 8), metadata = imatrix_number(&g, 8);
     if (!g.failed && version != 2 && version != 3)
         return fail(f, "%s: has version %llu of GGUF; 2 and 3 can be read", im->map.path, (unsigned long long)version);
     read_metadata(&g, metadata, &alignment);
@@ -179,7 +153,7 @@ int imatrix_read_gguf(struct imatrix *im, struct fail *f)
     for (uint64_t i = 0; i < count && !g.failed; i++)
         read_tensor(&g, &tensors[i]);
     if (!g.failed)
-        take(&g, (alignment - g.at % alignment) % alignment);
+        imatrix_take(&g, (alignment - g.at % alignment) % alignment);
     const int result = g.failed ? fail(f, "%s: is damaged or cut off in its list of tensors", im->map.path)
                                 : add_entries(im, &g, tensors, (size_t)count, f);
     free(tensors);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "files/json.h"
-#include "files/utf8.h"
+#include "files/text.h"
 
 struct printer {
     FILE *out;

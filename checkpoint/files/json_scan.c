@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/utf8.h"
+#include "files/text.h"
 
 /* ---- Check ------------------------------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,29 +20,22 @@
 #include <unistd.h>
 
 #include "files/mapped.h"
-#include "files/output_place.h"
 #include "files/text.h"
 
 /* ---- Removal ----------------------------------------------------------------------------------------------------- */
 
-void output_directory_remove(const char *path)
+enum { OPEN_DIRECTORIES = 16 };
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
 {
-    DIR *directory = opendir(path);
-    for (struct dirent *entry; directory && (entry = readdir(directory));) {
-        struct stat status;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        char *below = path_join(path, entry->d_name);
-        if (below && lstat(below, &status) == 0 && S_ISDIR(status.st_mode))
-            output_directory_remove(below);
-        else if (below)
-            unlink(below);
-        free(below);
-    }
-    if (directory)
-        closedir(directory);
-    rmdir(path);
+    (void)status;
+    (void)kind;
+    (void)place;
+    remove(path);
+    return 0;
 }
+
+void output_directory_remove(const char *path) { nftw(path, remove_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS); }
 
 /* ---- Staging ----------------------------------------------------------------------------------------------------- */
 
@@ -131,24 +125,17 @@ int output_directory_open(struct output_directory *d, const char *path, const ch
 
 /* ---- Completion -------------------------------------------------------------------------------------------------- */
 
-/* Flushes a directory and the directories below it. */
-static void flush_directories(const char *path)
+/* Flushes a directory. */
+static int flush_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
 {
-    DIR *directory = opendir(path);
-    for (struct dirent *entry; directory && (entry = readdir(directory));) {
-        struct stat status;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        char *below = path_join(path, entry->d_name);
-        if (below && lstat(below, &status) == 0 && S_ISDIR(status.st_mode))
-            flush_directories(below);
-        free(below);
-    }
-    const int fd = directory ? dirfd(directory) : -1;
-    if (fd >= 0)
+    const int fd = kind == FTW_DP ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    (void)status;
+    (void)place;
+    if (fd >= 0) {
         fsync(fd);
-    if (directory)
-        closedir(directory);
+        close(fd);
+    }
+    return 0;
 }
 
 /* Replaces a directory that holds files. Both names exist at every moment. */
@@ -249,7 +236,7 @@ static void release(struct output_directory *d)
 int output_directory_commit(struct output_directory *d, struct fail *f)
 {
     int problem = 0, result = mapped_check(f);
-    flush_directories(d->staging);
+    nftw(d->staging, flush_entry, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS);
     const bool there = result == 0 && access(d->path, F_OK) == 0;
     if (result == 0 && d->inside)
         result = fill(d, f);
@@ -266,11 +253,7 @@ int output_directory_commit(struct output_directory *d, struct fail *f)
     char *copy = strdup(d->path);
     if (copy) {
         split_name(copy);
-        const int parent = open(*copy ? copy : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (parent >= 0) {
-            fsync(parent);
-            close(parent);
-        }
+        flush_entry(*copy ? copy : "/", NULL, FTW_DP, NULL);
     }
     free(copy);
     release(d);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/output.h"
 #include "files/output_directory.h"
 #include "files/text.h"
 
@@ -54,17 +55,9 @@ int output_directory_create(struct output_directory *d, const char *relative, ui
 int output_directory_put(const struct output_directory *d, int fd, const void *data, size_t bytes, uint64_t offset,
                          struct fail *f)
 {
-    for (const char *p = data; bytes > 0;) {
-        const ssize_t done = pwrite(fd, p, bytes, (off_t)offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return fail(f, "%s: cannot write: %s", d->path, strerror(done < 0 ? errno : EIO));
-        p += done;
-        bytes -= (size_t)done;
-        offset += (uint64_t)done;
-    }
-    return 0;
+    const struct output file = {.fd = fd};
+    return output_write(&file, data, bytes, offset) == 0 ? 0
+                                                         : fail(f, "%s: cannot write: %s", d->path, strerror(errno));
 }
 
 int output_directory_close(const struct output_directory *d, int fd, struct fail *f)

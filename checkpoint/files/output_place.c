@@ -6,7 +6,7 @@
 #define _GNU_SOURCE /* realpath */
 #endif
 
-#include "files/output_place.h"
+#include "files/output_directory.h"
 
 #include <dirent.h>
 #include <errno.h>

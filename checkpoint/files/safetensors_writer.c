@@ -12,7 +12,6 @@
 #include "files/json.h"
 #include "files/safetensors.h"
 #include "files/text.h"
-#include "files/utf8.h"
 
 static int is_utf8(const char *text)
 {

@@ -25,6 +25,22 @@ bool is_one_of(const char *word, const char *words)
     return false;
 }
 
+size_t utf8_sequence(const unsigned char *p, size_t left)
+{
+    if (p[0] < 0x80)
+        return 1;
+    const size_t length = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || length > left)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
+        (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return length;
+}
+
 char *text_format(const char *format, ...)
 {
     va_list values;

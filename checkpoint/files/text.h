@@ -12,6 +12,10 @@ bool ends_with(const char *text, const char *ending);
 /* Returns true if a word is one of several that spaces separate. */
 bool is_one_of(const char *word, const char *words);
 
+/* Length of the UTF-8 sequence at p, 1 to 4, or 0 if it is invalid: overlong, a surrogate, beyond U+10FFFF,
+ * truncated. Reads at most `left` bytes; `left` > 0. */
+size_t utf8_sequence(const unsigned char *p, size_t left);
+
 /* Formats a text of any length, to be freed. NULL: no memory. */
 char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

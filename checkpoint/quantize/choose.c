@@ -205,20 +205,21 @@ static bool is_claimed(const struct choice *c, const char *name, size_t length)
     return false;
 }
 
-/* Returns true if the entry names a weight that is quantized. */
-static bool is_taken(const struct weights *weights, const char *entry, struct fail *f, int *status)
+bool entry_matches(const char *entry, const struct weights *weights, bool kept, struct fail *f, int *status)
 {
     struct matcher *matcher;
-    bool taken = false;
+    bool found = false;
     if (matcher_create(&matcher, &entry, 1, "ignore", f) != 0) {
-        *status = QOBS_ERROR_OUT_OF_MEMORY;
+        *status = failure_status(f);
         return false;
     }
-    for (size_t i = 0; i < weights->count && !taken; i++)
-        taken = weights->items[i].reason == WEIGHT_TAKEN &&
-                matcher_find(matcher, weights->items[i].name, weights->items[i].module) >= 0;
+    for (size_t i = 0; i < weights->count && !found; i++) {
+        const struct weight *w = &weights->items[i];
+        found = (w->reason == WEIGHT_TAKEN || (kept && w->reason == WEIGHT_KEPT)) &&
+                matcher_find(matcher, w->name, w->module) >= 0;
+    }
     matcher_free(matcher);
-    return taken;
+    return found;
 }
 
 static int list_heads(const struct choice *c, const struct weights *weights, struct quant_config *config,
@@ -227,7 +228,8 @@ static int list_heads(const struct choice *c, const struct weights *weights, str
     char entry[512];
     int status = QOBS_OK;
     for (size_t i = 0; status == QOBS_OK && architecture_head(c->architectures, i, entry, sizeof entry); i++)
-        if (is_claimed(c, entry, strlen(entry)) && !is_taken(weights, entry, f, &status) && status == QOBS_OK)
+        if (is_claimed(c, entry, strlen(entry)) && !entry_matches(entry, weights, false, f, &status) &&
+            status == QOBS_OK)
             status = add_entry(config, config->ignore_count, entry, f);
     return status;
 }
@@ -242,7 +244,7 @@ static int list_experts(const struct choice *c, const struct weights *weights, c
     for (size_t i = 0; experts_ignored_as(w, i, &e); i++) {
         if (!is_claimed(c, e.name, strlen(e.name)))
             continue;
-        const char *entry = is_taken(weights, e.everywhere, f, &status) ? e.here : e.everywhere;
+        const char *entry = entry_matches(e.everywhere, weights, false, f, &status) ? e.here : e.everywhere;
         RETURN_IF_NOT_OK(status);
         RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, entry, f));
     }

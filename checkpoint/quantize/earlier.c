@@ -53,15 +53,14 @@ static int add_module(json_object *list, const struct weight *w, struct fail *f)
 static int keep_target(json_object *kept, const char *target, const struct weights *weights, struct fail *f)
 {
     struct matcher *m;
-    bool renewed = false;
     int status = QOBS_OK;
+    const bool renewed = entry_matches(target, weights, false, f, &status);
+    RETURN_IF_NOT_OK(status);
+    if (!renewed)
+        return json_append_text(kept, target) ? QOBS_OK : NO_MEMORY(f, "quantization_config");
     if (matcher_create(&m, &target, 1, "quantization_config", f) != 0)
         return failure_status(f);
-    for (size_t i = 0; i < weights->count && !renewed; i++)
-        renewed = weights->items[i].reason == WEIGHT_TAKEN && matches(m, &weights->items[i]);
-    if (!renewed && !json_append_text(kept, target))
-        status = NO_MEMORY(f, "quantization_config");
-    for (size_t i = 0; status == QOBS_OK && renewed && i < weights->count; i++)
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
         if (weights->items[i].reason == WEIGHT_KEPT && matches(m, &weights->items[i]))
             status = add_module(kept, &weights->items[i], f);
     matcher_free(m);
@@ -165,14 +164,9 @@ static int keep_groups(json_object *config, const struct weights *weights, struc
 /* Adds an entry that matches no quantized weight, old or new, unless it is there. */
 static int keep_entry(json_object *list, const char *entry, const struct weights *weights, struct fail *f)
 {
-    struct matcher *m;
-    bool drops = false;
-    if (matcher_create(&m, &entry, 1, "ignore", f) != 0)
-        return failure_status(f);
-    for (size_t i = 0; i < weights->count && !drops; i++)
-        drops = (weights->items[i].reason == WEIGHT_TAKEN || weights->items[i].reason == WEIGHT_KEPT) &&
-                matches(m, &weights->items[i]);
-    matcher_free(m);
+    int status = QOBS_OK;
+    bool drops = entry_matches(entry, weights, true, f, &status);
+    RETURN_IF_NOT_OK(status);
     json_each(item, list) drops |= strcmp(json_text(item.value), entry) == 0;
     return drops || json_append_text(list, entry) ? QOBS_OK : NO_MEMORY(f, "the ignore list");
 }
