@@ -22,7 +22,6 @@ int chart_check_picture(const char *path)
 #include <strings.h>
 
 #include "files/output.h"
-#include "files/text.h"
 #include "outputs.h"
 #include "show/canvas.h"
 
@@ -141,9 +140,16 @@ void canvas_vertical(const struct canvas *c, double value, struct colour colour,
 
 /* ---- File -------------------------------------------------------------------------------------------------------- */
 
+/* In any case. */
+static bool has_extension(const char *path, const char *extension)
+{
+    const size_t length = strlen(path), tail = strlen(extension);
+    return length > tail && strcasecmp(path + length - tail, extension) == 0;
+}
+
 int chart_check_picture(const char *path)
 {
-    if (!ends_with(path, ".svg") && !ends_with(path, ".png"))
+    if (!has_extension(path, ".svg") && !has_extension(path, ".png"))
         return print_error(EXIT_USAGE, "--out: %s: must end in .svg or .png", path);
     return check_outputs(&(struct output_option){"--out", path, false}, 1);
 }
@@ -194,7 +200,7 @@ int canvas_write(const char *path, int width, int height, void (*draw)(cairo_t *
     if (output_open(&s.output, path, &f) != 0)
         return print_error(EXIT_SYSTEM, "%s", f.message);
     errno = 0;
-    const cairo_status_t status = draw_to(&s, ends_with(path, ".svg"), width, height, draw, context);
+    const cairo_status_t status = draw_to(&s, has_extension(path, ".svg"), width, height, draw, context);
     if (status != CAIRO_STATUS_SUCCESS)
         code =
             print_error(EXIT_SYSTEM, "%s: cannot draw: %s", path,
