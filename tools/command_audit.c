@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "files/fail.h"
+#include "names.h"
 #include "program.h"
 #include "qobs/checkpoint.h"
 
@@ -34,29 +35,17 @@ static const struct option_row rows[] = {
 
 static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", -1); }
 
-static int compare_layers(const void *a, const void *b)
-{
-    const double x = error_of(*(const json_object *const *)a), y = error_of(*(const json_object *const *)b);
-    return (x < y) - (x > y);
-}
-
 static int print_layers(const json_object *layers, bool all)
 {
-    const json_object **sorted = malloc((json_count(layers) + 1) * sizeof *sorted);
-    size_t n = 0;
+    struct ranked *sorted = rank(layers, "name", error_of);
+    const size_t n = json_count(layers);
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    json_each(item, layers)
-    {
-        if (error_of(item.value) >= 0)
-            sorted[n++] = item.value;
-    }
-    qsort(sorted, n, sizeof *sorted, compare_layers);
-    for (size_t i = 0; i < n && (all || i < AUDIT_WORST); i++) {
+    for (size_t i = 0; i < n && sorted[i].badness >= 0 && (all || i < AUDIT_WORST); i++) {
         char name[1024];
-        snprintf(name, sizeof name, "%s", json_text_of(sorted[i], "name"));
+        snprintf(name, sizeof name, "%s", sorted[i].name.text);
         make_printable(name);
-        printf("%7.3f %%  %s\n", 100 * error_of(sorted[i]), name);
+        printf("%7.3f %%  %s\n", 100 * sorted[i].badness, name);
     }
     free(sorted);
     return EXIT_OK;

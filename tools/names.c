@@ -5,10 +5,12 @@
 #include "names.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "files/fail.h"
+#include "files/text.h"
 #include "options.h"
 
 const char *clean_name(struct label name, int width, char text[MAX_NAME + 1])
@@ -54,4 +56,37 @@ int fit_names(struct label *names, size_t count, int others, bool all)
         longest = names[i].length > longest ? names[i].length : longest;
     }
     return (int)(longest < (size_t)most ? longest : (size_t)most);
+}
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->badness != y->badness ? ORDER(y->badness, x->badness) : ORDER(x->index, y->index);
+}
+
+struct ranked *rank(const json_object *items, const char *key, double (*badness)(const json_object *item))
+{
+    struct ranked *ranked = malloc((json_count(items) + 1) * sizeof *ranked);
+    for (size_t i = 0; ranked && i < json_count(items); i++) {
+        const json_object *item = json_at(items, i);
+        const char *name = json_text_of(item, key);
+        ranked[i] = (struct ranked){item, badness(item), i, {name, strlen(name)}};
+    }
+    if (ranked && json_count(items) > 0)
+        qsort(ranked, json_count(items), sizeof *ranked, compare_ranked);
+    return ranked;
+}
+
+int fit_ranked(struct ranked *ranked, size_t shown, int others, bool all)
+{
+    struct label *names = malloc((shown + 1) * sizeof *names);
+    int width = MAX_NAME;
+    for (size_t i = 0; names && i < shown; i++)
+        names[i] = ranked[i].name;
+    if (names)
+        width = fit_names(names, shown, others, all);
+    for (size_t i = 0; names && i < shown; i++)
+        ranked[i].name = names[i];
+    free(names);
+    return width;
 }

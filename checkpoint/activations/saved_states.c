@@ -35,13 +35,8 @@ static int add(struct saved_states *s, const char *name, size_t length, const ch
 /* Adds the states of an index {"states": {"NAME": "FILE"}}. */
 static int add_index(struct saved_states *s, const char *directory, const char *index, struct fail *f)
 {
-    struct mapped map;
     json_object *json;
-    if (mapped_open(&map, index, f) != 0)
-        return failure_status(f);
-    const int parsed = json_parse(&json, index, "list of states", map.data, map.size, f);
-    mapped_close(&map);
-    if (parsed != 0)
+    if (json_read(&json, index, "list of states", f) != 0)
         return failure_status(f);
     const json_object *list = json_get(json, "states");
     int status = json_is_object(list) ? QOBS_OK : INVALID(f, "%s: has no object 'states'", index);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "model/experts.h"
+#include "files/text.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
@@ -127,13 +128,10 @@ struct stream_entry {
 static int compare_entries(const void *a, const void *b)
 {
     const struct stream_entry *s = a, *t = b;
-    if (s->source != t->source)
-        return s->source < t->source ? -1 : 1;
-    if (s->need->args != t->need->args)
-        return s->need->args < t->need->args ? -1 : 1;
-    if (s->need->kind != t->need->kind)
-        return s->need->kind < t->need->kind ? -1 : 1;
-    return (s->index > t->index) - (s->index < t->index);
+    return s->source != t->source           ? ORDER(s->source, t->source)
+           : s->need->args != t->need->args ? ORDER(s->need->args, t->need->args)
+           : s->need->kind != t->need->kind ? ORDER(s->need->kind, t->need->kind)
+                                            : ORDER(s->index, t->index);
 }
 
 /* Needs with one source and one scheme share a stream. */
@@ -353,9 +351,7 @@ struct set_member {
 static int compare_members(const void *a, const void *b)
 {
     const struct set_member *s = a, *t = b;
-    if (s->set != t->set)
-        return s->set < t->set ? -1 : 1;
-    return (s->need > t->need) - (s->need < t->need);
+    return s->set != t->set ? ORDER(s->set, t->set) : ORDER(s->need, t->need);
 }
 
 int activation_streams_fuse(struct activation_streams *s, const struct activation_needs *needs,
@@ -392,9 +388,7 @@ struct donor {
 static int compare_donors(const void *a, const void *b)
 {
     const struct donor *s = a, *t = b;
-    if (s->size != t->size)
-        return s->size < t->size ? -1 : 1;
-    return (s->need > t->need) - (s->need < t->need);
+    return s->size != t->size ? ORDER(s->size, t->size) : ORDER(s->need, t->need);
 }
 
 /* Reads the largest scale, or the inverse of the global scale, which falls as activations grow. */

@@ -35,15 +35,9 @@ struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name,
     return &im->entries[im->count++];
 }
 
-static int compare_entries(const void *a, const void *b)
-{
-    return strcmp(((const struct imatrix_entry *)a)->name, ((const struct imatrix_entry *)b)->name);
-}
-
 const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *name)
 {
-    const struct imatrix_entry key = {.name = (char *)(uintptr_t)name};
-    return im->count > 0 ? bsearch(&key, im->entries, im->count, sizeof key, compare_entries) : NULL;
+    return named_find(im->entries, im->count, sizeof *im->entries, name);
 }
 
 /* ---- The older form ---------------------------------------------------------------------------------------------- */
@@ -132,11 +126,10 @@ int imatrix_open_mapped(struct imatrix *im, struct mapped *map, struct fail *f)
     *im = (struct imatrix){.map = *map};
     *map = (struct mapped){0};
     int result = is_gguf(&im->map) ? imatrix_read_gguf(im, f) : read_old_form(im, f);
-    if (im->count > 0)
-        qsort(im->entries, im->count, sizeof *im->entries, compare_entries);
-    for (size_t i = 1; result == 0 && i < im->count; i++)
-        if (compare_entries(&im->entries[i - 1], &im->entries[i]) == 0)
-            result = fail(f, "%s: '%.200s' is there twice", im->map.path, im->entries[i].name);
+    named_sort(im->entries, im->count, sizeof *im->entries);
+    const char *twice = named_twice(im->entries, im->count, sizeof *im->entries);
+    if (result == 0 && twice)
+        result = fail(f, "%s: '%.200s' is there twice", im->map.path, twice);
     if (result != 0)
         imatrix_close(im);
     return result;

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/mapped.h"
+
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
 static int no_memory(const char *path, const char *part, struct fail *f)
@@ -83,6 +85,17 @@ int json_parse(json_object **root, const char *path, const char *part, const voi
         return -1;
     const int result = build(root, (struct json_span){copy, strlen(copy)}, path, part, f);
     free(copy);
+    return result;
+}
+
+int json_read(json_object **root, const char *path, const char *part, struct fail *f)
+{
+    struct mapped map;
+    *root = NULL;
+    if (mapped_open(&map, path, f) != 0)
+        return -1;
+    const int result = json_parse(root, path, part, map.data, map.size, f);
+    mapped_close(&map);
     return result;
 }
 

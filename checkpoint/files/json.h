@@ -21,6 +21,9 @@
  * in messages. The caller frees *root with json_object_put. Strings are valid UTF-8 and contain no U+0000. */
 int json_parse(json_object **root, const char *path, const char *part, const void *text, size_t length, struct fail *f);
 
+/* The same for a file, whose path is in messages. */
+int json_read(json_object **root, const char *path, const char *part, struct fail *f);
+
 /* Parses a text that is one value under strict rules, such as "[128,128]". Returns -1 if it is none, or there is no
  * memory. */
 int json_parse_value(json_object **value, const char *text);

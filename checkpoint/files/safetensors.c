@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "files/json_scan.h"
+#include "files/text.h"
 
 /* Names from a file may have any length; messages show the first 200 bytes. */
 #define TENSOR "%s: tensor '%.200s': "
@@ -119,17 +120,10 @@ static int read_tensor(struct json_span item, struct st_tensor *t, const char *p
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct st_tensor *)a)->name, ((const struct st_tensor *)b)->name);
-}
-
 static int by_offset(const void *a, const void *b)
 {
     const struct st_tensor *s = *(const struct st_tensor *const *)a, *t = *(const struct st_tensor *const *)b;
-    if (s->begin != t->begin)
-        return s->begin < t->begin ? -1 : 1;
-    return s->end != t->end ? (s->end < t->end ? -1 : 1) : 0;
+    return s->begin != t->begin ? ORDER(s->begin, t->begin) : ORDER(s->end, t->end);
 }
 
 /* Checks that the tensors cover each byte of the data section exactly once. */
@@ -163,26 +157,6 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
     return result;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    return strcmp((*(const struct st_pair *const *)a)->name, (*(const struct st_pair *const *)b)->name);
-}
-
-static int check_keys(const struct st_file *file, const char *path, struct fail *f)
-{
-    const struct st_pair **sorted = malloc((file->metadata_count + 1) * sizeof *sorted);
-    int result = sorted ? 0 : fail_system(f, "%s: out of memory for __metadata__", path);
-    for (size_t i = 0; sorted && i < file->metadata_count; i++)
-        sorted[i] = &file->metadata[i];
-    if (sorted)
-        qsort(sorted, file->metadata_count, sizeof *sorted, by_key);
-    for (size_t i = 1; result == 0 && i < file->metadata_count; i++)
-        if (by_key(&sorted[i - 1], &sorted[i]) == 0)
-            result = fail(f, "%s: __metadata__ has the key '%.200s' twice", path, sorted[i]->name);
-    free(sorted);
-    return result;
-}
-
 static int read_metadata(struct st_file *file, struct json_span item, const char *path, struct fail *f)
 {
     struct json_words words;
@@ -204,7 +178,11 @@ static int read_metadata(struct st_file *file, struct json_span item, const char
         if (!pair->name || !pair->value)
             return fail_system(f, "%s: out of memory for __metadata__", path);
     }
-    return check_keys(file, path, f);
+    bool failed;
+    const char *twice = named_repeated(file->metadata, file->metadata_count, sizeof *file->metadata, &failed);
+    return failed  ? fail_system(f, "%s: out of memory for __metadata__", path)
+           : twice ? fail(f, "%s: __metadata__ has the key '%.200s' twice", path, twice)
+                   : 0;
 }
 
 static int read_header(struct st_file *file, const char *header, uint64_t section, struct fail *f)
@@ -231,10 +209,10 @@ static int read_header(struct st_file *file, const char *header, uint64_t sectio
             return -1;
         t->data = data + t->begin;
     }
-    qsort(file->tensors, file->count, sizeof *file->tensors, by_name);
-    for (size_t i = 1; i < file->count; i++)
-        if (by_name(&file->tensors[i - 1], &file->tensors[i]) == 0)
-            return fail(f, TENSOR "occurs twice", path, file->tensors[i].name);
+    named_sort(file->tensors, file->count, sizeof *file->tensors);
+    const char *twice = named_twice(file->tensors, file->count, sizeof *file->tensors);
+    if (twice)
+        return fail(f, TENSOR "occurs twice", path, twice);
     return check_layout(file, path, section, f);
 }
 
@@ -282,14 +260,9 @@ int st_open(struct st_file *file, const char *path, struct fail *f)
     return mapped_open(&map, path, f) != 0 ? -1 : st_open_mapped(file, &map, f);
 }
 
-static int name_against(const void *key, const void *element)
-{
-    return strcmp(key, ((const struct st_tensor *)element)->name);
-}
-
 const struct st_tensor *st_find(const struct st_file *file, const char *name)
 {
-    return file->count ? bsearch(name, file->tensors, file->count, sizeof *file->tensors, name_against) : NULL;
+    return named_find(file->tensors, file->count, sizeof *file->tensors, name);
 }
 
 void st_close(struct st_file *file)

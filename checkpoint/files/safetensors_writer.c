@@ -74,14 +74,11 @@ int st_writer_metadata(struct st_writer *w, const char *name, const char *value,
 
 static int check_names(const struct st_writer *w, const char *path, struct fail *f)
 {
-    const char **names = malloc((w->count + 1) * sizeof *names);
-    if (!names)
-        return fail_system(f, "%s: out of memory for %zu tensors", path, w->count);
-    for (size_t i = 0; i < w->count; i++)
-        names[i] = w->tensors[i].name;
-    const char *twice = text_repeated(names, w->count);
-    free(names);
-    return twice ? fail(f, "%s: tensor '%.200s' would occur twice", path, twice) : 0;
+    bool failed;
+    const char *twice = named_repeated(w->tensors, w->count, sizeof *w->tensors, &failed);
+    return failed  ? fail_system(f, "%s: out of memory for %zu tensors", path, w->count)
+           : twice ? fail(f, "%s: tensor '%.200s' would occur twice", path, twice)
+                   : 0;
 }
 
 /* Prints the JSON without a tree: it may have 400,000 tensors. */

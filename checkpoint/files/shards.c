@@ -26,20 +26,11 @@ static int stays_below(const char *path)
     }
 }
 
-static int by_tensor(const void *a, const void *b)
-{
-    return strcmp(((const struct shard_entry *)a)->tensor, ((const struct shard_entry *)b)->tensor);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int by_shard(const void *a, const void *b)
 {
-    const int order = strcmp(((const struct shard_entry *)a)->shard, ((const struct shard_entry *)b)->shard);
-    return order ? order : by_tensor(a, b);
+    const struct shard_entry *s = a, *t = b;
+    const int order = strcmp(s->shard, t->shard);
+    return order ? order : strcmp(s->tensor, t->tensor);
 }
 
 static int read_map(struct shard_index *index, const char *root, const char *path, struct fail *f)
@@ -72,23 +63,23 @@ static int read_map(struct shard_index *index, const char *root, const char *pat
             return fail(f, "%s: tensor '%.150s': file '%.150s' is not allowed; a relative path without '..' is needed",
                         path, entry->tensor, entry->shard);
     }
-    qsort(index->entries, index->count, sizeof *index->entries, by_tensor);
-    for (size_t i = 1; i < index->count; i++)
-        if (by_tensor(&index->entries[i - 1], &index->entries[i]) == 0)
-            return fail(f, "%s: tensor '%.200s' occurs twice", path, index->entries[i].tensor);
+    named_sort(index->entries, index->count, sizeof *index->entries);
+    const char *twice = named_twice(index->entries, index->count, sizeof *index->entries);
+    if (twice)
+        return fail(f, "%s: tensor '%.200s' occurs twice", path, twice);
     qsort(index->entries, index->count, sizeof *index->entries, by_shard);
     index->names = malloc((index->count + 1) * sizeof *index->names);
     if (!index->names)
         return fail_system(f, "%s: out of memory for weight_map", path);
     for (size_t i = 0; i < index->count; i++)
         index->names[i] = index->entries[i].tensor;
-    qsort(index->names, index->count, sizeof *index->names, compare_names);
+    named_sort(index->names, index->count, sizeof *index->names);
     return 0;
 }
 
 bool shard_index_names(const struct shard_index *index, const char *tensor)
 {
-    return index->count > 0 && bsearch(&tensor, index->names, index->count, sizeof *index->names, compare_names);
+    return named_find(index->names, index->count, sizeof *index->names, tensor) != NULL;
 }
 
 int shard_index_read(struct shard_index *index, const struct mapped *map, struct fail *f)

@@ -85,11 +85,6 @@ static int walk(struct source_tree *tree, const char *relative, int depth, struc
     return result;
 }
 
-static int compare_files(const void *a, const void *b)
-{
-    return strcmp(((const struct source_file *)a)->path, ((const struct source_file *)b)->path);
-}
-
 int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
 {
     *tree = (struct source_tree){.root = strdup(root)};
@@ -99,15 +94,13 @@ int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
         source_tree_free(tree);
         return -1;
     }
-    if (tree->count > 0)
-        qsort(tree->files, tree->count, sizeof *tree->files, compare_files);
+    named_sort(tree->files, tree->count, sizeof *tree->files);
     return 0;
 }
 
 const struct source_file *source_tree_find(const struct source_tree *tree, const char *path)
 {
-    const struct source_file key = {.path = (char *)(uintptr_t)path};
-    return tree->count > 0 ? bsearch(&key, tree->files, tree->count, sizeof key, compare_files) : NULL;
+    return named_find(tree->files, tree->count, sizeof *tree->files, path);
 }
 
 void source_tree_free(struct source_tree *tree)

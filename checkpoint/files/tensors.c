@@ -165,11 +165,7 @@ static int by_position(const void *a, const void *b)
 {
     const struct tensor_ref *s = a, *t = b;
     const uintptr_t p = (uintptr_t)s->data, q = (uintptr_t)t->data;
-    if (p != q)
-        return p < q ? -1 : 1;
-    if (s->bytes != t->bytes)
-        return s->bytes < t->bytes ? -1 : 1;
-    return strcmp(s->name, t->name);
+    return p != q ? ORDER(p, q) : s->bytes != t->bytes ? ORDER(s->bytes, t->bytes) : strcmp(s->name, t->name);
 }
 
 static int by_name(const void *a, const void *b)

@@ -60,19 +60,47 @@ char *path_join(const char *directory, const char *name)
     return text_format("%s%s%s", directory, *directory ? "/" : "", name);
 }
 
-static int compare_texts(const void *a, const void *b)
+static const char *name_in(const void *items, size_t size, size_t i)
+{
+    return *(const char *const *)(const void *)((const char *)items + i * size);
+}
+
+static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-const char *text_repeated(const char **texts, size_t count)
+void named_sort(void *items, size_t count, size_t size)
 {
     if (count > 0)
-        qsort(texts, count, sizeof *texts, compare_texts);
+        qsort(items, count, size, compare_names);
+}
+
+const void *named_find(const void *items, size_t count, size_t size, const char *name)
+{
+    return count > 0 ? bsearch(&name, items, count, size, compare_names) : NULL;
+}
+
+const char *named_twice(const void *items, size_t count, size_t size)
+{
     for (size_t i = 1; i < count; i++)
-        if (strcmp(texts[i - 1], texts[i]) == 0)
-            return texts[i];
+        if (strcmp(name_in(items, size, i - 1), name_in(items, size, i)) == 0)
+            return name_in(items, size, i);
     return NULL;
+}
+
+const char *named_repeated(const void *items, size_t count, size_t size, bool *failed)
+{
+    const char **names = malloc((count + 1) * sizeof *names), *twice = NULL;
+    *failed = !names;
+    for (size_t i = 0; names && i < count; i++)
+        names[i] = name_in(items, size, i);
+    if (names) {
+        named_sort(names, count, sizeof *names);
+        twice = named_twice(names, count, sizeof *names);
+    }
+    free(names);
+    return twice;
 }
 
 void *list_grow(void *items, size_t count, size_t size)

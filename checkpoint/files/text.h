@@ -22,8 +22,17 @@ char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Returns "<directory>/<name>", to be freed; the name alone if the directory is "". NULL: no memory. */
 char *path_join(const char *directory, const char *name);
 
-/* Returns the text that occurs twice among `count`; NULL: none. Sorts them. */
-const char *text_repeated(const char **texts, size_t count);
+/* Lists whose elements begin with their name, a char *, and may be texts alone. Sort by name; find a name in a sorted
+ * list, NULL: it is not there; return a name that a sorted list has twice, NULL: none. */
+void named_sort(void *items, size_t count, size_t size);
+const void *named_find(const void *items, size_t count, size_t size, const char *name);
+const char *named_twice(const void *items, size_t count, size_t size);
+
+/* Returns the name that occurs twice among those of a list that keeps its order; NULL: none. *failed: no memory. */
+const char *named_repeated(const void *items, size_t count, size_t size, bool *failed);
+
+/* The order of two numbers or pointers for qsort. */
+#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 /* Gives a list of `count` elements room for one more, and returns it; NULL: no memory, the list stays. Lists grow here
  * alone, to twice their size. */

@@ -108,7 +108,7 @@ static int compare_parents(const struct fused_member *a, const struct fused_memb
 {
     const size_t shorter = a->parent < b->parent ? a->parent : b->parent;
     const int order = memcmp(a->name, b->name, shorter);
-    return order ? order : (a->parent > b->parent) - (a->parent < b->parent);
+    return order ? order : ORDER(a->parent, b->parent);
 }
 
 static int compare_members(const void *a, const void *b)
@@ -236,11 +236,6 @@ struct named {
     size_t index;
 };
 
-static int compare_named(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
-
 /* Returns true if the parent is "<p>.<m>." with m of the list, or with NULL, any "<p>.". */
 static bool is_parent(const char *name, size_t parent, const char *components)
 {
@@ -267,7 +262,7 @@ static void move_partner(const struct named *sorted, size_t count, const char *o
     char *name = text_format("%.*s%s.weight", (int)parent, owner, partner);
     if (!name)
         return;
-    const struct named key = {.name = name}, *found = bsearch(&key, sorted, count, sizeof key, compare_named);
+    const struct named *found = named_find(sorted, count, sizeof *sorted, name);
     if (found)
         home[found->index] = index;
     free(name);
@@ -282,7 +277,7 @@ int fused_homes(const char *const *names, size_t count, size_t *home, struct fai
         home[i] = i;
         sorted[i] = (struct named){.name = names[i], .index = i};
     }
-    qsort(sorted, count, sizeof *sorted, compare_named);
+    named_sort(sorted, count, sizeof *sorted);
     for (size_t i = 0; i < count; i++)
         for (size_t h = 0; h < sizeof homes / sizeof *homes; h++) {
             struct fused_rule rule;

@@ -57,11 +57,8 @@ int weights_list(struct weights *weights, const struct model *model, qobs_compat
         if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !model->tensors[i].omitted)
             RETURN_IF_NOT_OK(list_tensor(weights, model, &found, &hints, &model->tensors[i], compat, split_experts, f));
     weights_sort(weights);
-    for (size_t i = 1; i < weights->count; i++)
-        if (strcmp(weights->items[i - 1].name, weights->items[i].name) == 0)
-            return INVALID(f, "tensor '%.200s' would be there twice after the experts are split",
-                           weights->items[i].name);
-    return QOBS_OK;
+    const char *twice = named_twice(weights->items, weights->count, sizeof *weights->items);
+    return twice ? INVALID(f, "tensor '%.200s' would be there twice after the experts are split", twice) : QOBS_OK;
 }
 
 void weight_keep_codes(struct weight *w)

@@ -31,11 +31,6 @@ int weights_append(struct weights *all, struct weight w, char *name, struct fail
     return QOBS_OK;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const struct weight *)a)->name, ((const struct weight *)b)->name);
-}
-
 int64_t weight_columns(const struct weight *w) { return w->ndim > 0 ? w->shape[w->ndim - 1] : 1; }
 
 int64_t weight_rows(const struct weight *w)
@@ -51,16 +46,11 @@ int64_t weight_rows_at_once(const struct weight *w)
     return w->source_codes.format && w->ndim == 3 ? w->source_codes.block[1] : 1;
 }
 
-void weights_sort(struct weights *weights)
-{
-    if (weights->count > 0)
-        qsort(weights->items, weights->count, sizeof *weights->items, compare_names);
-}
+void weights_sort(struct weights *weights) { named_sort(weights->items, weights->count, sizeof *weights->items); }
 
 const struct weight *weights_find(const struct weights *weights, const char *name)
 {
-    const struct weight key = {.name = (char *)(uintptr_t)name};
-    return weights->count > 0 ? bsearch(&key, weights->items, weights->count, sizeof key, compare_names) : NULL;
+    return named_find(weights->items, weights->count, sizeof *weights->items, name);
 }
 
 void weights_free(struct weights *weights)

@@ -36,15 +36,10 @@ static char *path_in_part(const struct finish *run, size_t part, const char *fol
 
 static int read_manifest(struct finish *run, size_t part, struct fail *f)
 {
-    struct mapped map;
     char *path = path_in_part(run, part, "", PART_MANIFEST);
     if (!path)
         return NO_MEMORY(f, "the parts");
-    int result = mapped_open(&map, path, f);
-    if (result == 0) {
-        result = json_parse(&run->manifests[part - 1], path, "description of a part", map.data, map.size, f);
-        mapped_close(&map);
-    }
+    const int result = json_read(&run->manifests[part - 1], path, "description of a part", f);
     free(path);
     return result == 0 ? QOBS_OK : failure_status(f);
 }

@@ -38,9 +38,7 @@ struct sized {
 static int compare_sizes(const void *a, const void *b)
 {
     const struct sized *s = a, *t = b;
-    if (s->bytes != t->bytes)
-        return s->bytes > t->bytes ? -1 : 1;
-    return (s->shard > t->shard) - (s->shard < t->shard);
+    return s->bytes != t->bytes ? ORDER(t->bytes, s->bytes) : ORDER(s->shard, t->shard);
 }
 
 int parts_assign(const struct output_layout *layout, size_t count, size_t *part, struct fail *f)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "quantize/run.h"
+#include "files/text.h"
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------- */
 
@@ -68,15 +69,13 @@ struct place {
 static int compare_places(const void *a, const void *b)
 {
     const struct place *s = a, *t = b;
-    if (s->set_shard != t->set_shard)
-        return s->set_shard < t->set_shard ? -1 : 1;
-    if (s->set_data != t->set_data)
-        return s->set_data < t->set_data ? -1 : 1;
-    if (s->set != t->set)
-        return s->set < t->set ? -1 : 1;
-    if (s->shard != t->shard)
-        return s->shard < t->shard ? -1 : 1;
-    return s->data != t->data ? (s->data < t->data ? -1 : 1) : (s->index > t->index) - (s->index < t->index);
+    const int orders[] = {
+        ORDER(s->set_shard, t->set_shard), ORDER(s->set_data, t->set_data), ORDER(s->set, t->set),
+        ORDER(s->shard, t->shard),         ORDER(s->data, t->data),         ORDER(s->index, t->index)};
+    size_t i = 0;
+    while (i + 1 < sizeof orders / sizeof *orders && orders[i] == 0)
+        i++;
+    return orders[i];
 }
 
 /* Returns true if this part writes the tensors of a weight. They lie in one shard. */

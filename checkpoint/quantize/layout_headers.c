@@ -13,21 +13,18 @@ static int compare_places(const void *a, const void *b)
 {
     const struct output_tensor *s = a, *t = b;
     if (s->shard != t->shard)
-        return s->shard < t->shard ? -1 : 1;
+        return ORDER(s->shard, t->shard);
     const int ranks = (int)s->dtype - (int)t->dtype;
     return ranks != 0 ? ranks : strcmp(s->name, t->name);
 }
 
 static int check_unique(const struct output_layout *l, struct fail *f)
 {
-    const char **names = malloc((l->count + 1) * sizeof *names);
-    if (!names)
-        return NO_MEMORY(f, "the names");
-    for (size_t i = 0; i < l->count; i++)
-        names[i] = l->tensors[i].name;
-    const char *twice = text_repeated(names, l->count);
-    free(names);
-    return twice ? INVALID(f, "tensor '%.200s' would be there twice", twice) : QOBS_OK;
+    bool failed;
+    const char *twice = named_repeated(l->tensors, l->count, sizeof *l->tensors, &failed);
+    return failed  ? NO_MEMORY(f, "the names")
+           : twice ? INVALID(f, "tensor '%.200s' would be there twice", twice)
+                   : QOBS_OK;
 }
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "files/json.h"
-#include "files/mapped.h"
 #include "files/text.h"
 #include "schemes/scheme_presets.h"
 
@@ -219,16 +218,11 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
 
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f)
 {
-    struct mapped map;
     json_object *json;
-    if (mapped_open(&map, path, f) != 0)
-        return -1;
-    int result = json_parse(&json, path, "quantization_config", map.data, map.size, f);
-    mapped_close(&map);
-    if (result != 0)
+    if (json_read(&json, path, "quantization_config", f) != 0)
         return -1;
     const json_object *inner = json_get(json, "quantization_config");
-    result = quant_config_parse(config, inner ? inner : json, path, f);
+    const int result = quant_config_parse(config, inner ? inner : json, path, f);
     json_object_put(json);
     return result;
 }

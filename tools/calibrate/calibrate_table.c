@@ -11,6 +11,7 @@
 
 #include "names.h"
 #include "program.h"
+#include "files/text.h"
 
 enum { WORST = 10 };
 
@@ -23,41 +24,19 @@ static unsigned long long count_of(const json_object *object, const char *key)
     return count;
 }
 
-static struct label module_of(const json_object *item)
-{
-    const char *name = json_text_of(item, "module");
-    return (struct label){name, strlen(name)};
-}
-
 static bool is_searched(const json_object *report) { return json_has(report, "error"); }
 
 static bool is_optimal(const json_object *report) { return strncmp(json_text_of(report, "preset"), "qobs.", 5) == 0; }
 
 /* ---- Order ------------------------------------------------------------------------------------------------------- */
 
-/* An entry of the report by how bad it is: the error of a search, else the largest scale, which is the coarsest step.
- */
-struct ranked {
-    const json_object *item;
-    double badness;
-    size_t index;
-    struct label name; /* of the module, as the table has it */
-};
-
-static int compare_ranked(const void *a, const void *b)
-{
-    const struct ranked *x = a, *y = b;
-    if (x->badness != y->badness)
-        return x->badness < y->badness ? 1 : -1;
-    return (x->index > y->index) - (x->index < y->index);
-}
-
 static int compare_indices(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
-    return (x->index > y->index) - (x->index < y->index);
+    return ORDER(x->index, y->index);
 }
 
+/* The error of a search, else the largest scale, which is the coarsest step. */
 static double badness_of(const json_object *item)
 {
     const json_object *search = json_get(item, "search");
@@ -66,37 +45,6 @@ static double badness_of(const json_object *item)
     if (json_has(item, "base"))
         return missing ? (double)INFINITY : isnan(badness) ? -1 : badness; /* nothing is worse than nothing recorded */
     return isnan(badness) ? (double)INFINITY : badness;
-}
-
-/* Returns the entries, the worst first, to be freed. NULL: no memory. */
-static struct ranked *rank(const json_object *items)
-{
-    struct ranked *ranked = malloc((json_count(items) + 1) * sizeof *ranked);
-    size_t n = 0;
-    json_each(item, items)
-    {
-        if (ranked)
-            ranked[n] = (struct ranked){item.value, badness_of(item.value), n, module_of(item.value)};
-        n++;
-    }
-    if (ranked && n > 0)
-        qsort(ranked, n, sizeof *ranked, compare_ranked);
-    return ranked;
-}
-
-/* Fits the names of the first `shown` entries. */
-static int fit_ranked(struct ranked *ranked, size_t shown, int others, bool all)
-{
-    struct label *names = malloc((shown + 1) * sizeof *names);
-    int width = MAX_NAME;
-    for (size_t i = 0; names && i < shown; i++)
-        names[i] = ranked[i].name;
-    if (names)
-        width = fit_names(names, shown, others, all);
-    for (size_t i = 0; names && i < shown; i++)
-        ranked[i].name = names[i];
-    free(names);
-    return width;
 }
 
 /* ---- Table ------------------------------------------------------------------------------------------------------- */
@@ -231,7 +179,7 @@ static void print_target(const struct ranked *r, int width)
 static int print_targets(const json_object *modules, bool all)
 {
     const size_t count = json_count(modules), shown = all || count < WORST ? count : WORST;
-    struct ranked *ranked = rank(modules);
+    struct ranked *ranked = rank(modules, "module", badness_of);
     bool global = false;
     if (!ranked)
         return print_error(EXIT_SYSTEM, "no memory for the table");
@@ -281,7 +229,7 @@ int calibrate_print(const json_object *report, bool all)
 {
     const json_object *layers = json_get(report, "layers"), *activations = json_get(report, "activations");
     const size_t count = json_count(layers), shown = all || count < WORST ? count : WORST;
-    struct ranked *ranked = rank(layers);
+    struct ranked *ranked = rank(layers, "module", badness_of);
     if (!ranked)
         return print_error(EXIT_SYSTEM, "no memory for the table");
     if (shown < count)

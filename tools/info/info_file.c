@@ -165,15 +165,12 @@ static void print_quantization(const json_object *config)
 /* Reads config.json of a model's directory. */
 static void print_config(const char *directory)
 {
-    char path[4096];
-    struct mapped map;
     json_object *config = NULL;
-    if (snprintf(path, sizeof path, "%s/config.json", directory) >= (int)sizeof path || mapped_open(&map, path, NULL))
-        return;
-    if (json_parse(&config, path, "file", map.data, map.size, NULL) == 0)
+    char *path = path_join(directory, "config.json");
+    if (path && json_read(&config, path, "file", NULL) == 0)
         print_quantization(config);
     json_object_put(config);
-    mapped_close(&map);
+    free(path);
 }
 
 /* Lists ten tensors or all; only scales if there are any, unless all are wanted. */

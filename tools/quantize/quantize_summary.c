@@ -19,12 +19,6 @@ enum { WORST = 10 };
 /* Sums of squares that are no floats give no error: null in the report, and first in the table. */
 static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", (double)INFINITY); }
 
-static int compare_errors(const void *a, const void *b)
-{
-    const double x = error_of(*(const json_object *const *)a), y = error_of(*(const json_object *const *)b);
-    return (x < y) - (x > y);
-}
-
 /* Prints the error before and after the search of scales, in its own units. */
 static void print_search(const json_object *search)
 {
@@ -34,10 +28,11 @@ static void print_search(const json_object *search)
     putchar('\n');
 }
 
-static void print_layer(const json_object *layer, struct label label, int width)
+static void print_layer(const struct ranked *r, int width)
 {
+    const json_object *layer = r->item;
     char name[MAX_NAME + 1];
-    printf("%-*s %-20s ", width, clean_name(label, width, name), json_text_of(layer, "format"));
+    printf("%-*s %-20s ", width, clean_name(r->name, width, name), json_text_of(layer, "format"));
     if (isfinite(error_of(layer)))
         printf("%6.3f %%", 100 * error_of(layer));
     else
@@ -47,34 +42,23 @@ static void print_layer(const json_object *layer, struct label label, int width)
 
 static int print_layers(const json_object *layers, bool all)
 {
-    const size_t count = json_count(layers);
-    const json_object **sorted = malloc((count + 1) * sizeof *sorted);
-    struct label *names = malloc((count + 1) * sizeof *names);
-    size_t n = 0;
-    const int code = sorted && names ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for the summary");
-    if (code == EXIT_OK) {
-        json_each(item, layers) sorted[n++] = item.value;
-        qsort(sorted, n, sizeof *sorted, compare_errors);
-    }
-    const size_t shown = all || n < WORST ? n : WORST;
-    const bool searched = n > 0 && json_has(sorted[0], "search");
-    for (size_t i = 0; i < shown; i++) {
-        const char *name = json_text_of(sorted[i], "name");
-        names[i] = (struct label){name, strlen(name)};
-    }
+    struct ranked *sorted = rank(layers, "name", error_of);
+    const size_t n = json_count(layers), shown = all || n < WORST ? n : WORST;
+    if (!sorted)
+        return print_error(EXIT_SYSTEM, "no memory for the summary");
+    const bool searched = n > 0 && json_has(sorted[0].item, "search");
     if (shown > 0) {
         if (shown < n)
             printf("\nthe %d layers with the largest errors:\n", WORST);
-        const int width = fit_names(names, shown, searched ? 60 : 32, all);
+        const int width = fit_ranked(sorted, shown, searched ? 60 : 32, all);
         printf("%-*s %-20s %8s%s\n", width, "layer", "format", "error", searched ? "  searched" : "");
         for (size_t i = 0; i < shown; i++)
-            print_layer(sorted[i], names[i], width);
+            print_layer(&sorted[i], width);
     }
     if (shown < n)
         printf("... %zu more layers; --table lists all\n", n - shown);
     free(sorted);
-    free(names);
-    return code;
+    return EXIT_OK;
 }
 
 /* Matrices that were left out for one reason. */
