@@ -5,7 +5,6 @@
 #include "program.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

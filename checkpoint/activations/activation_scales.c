@@ -4,7 +4,6 @@
 /* Reads the results of the observers in the dtypes that a checkpoint stores. */
 #include "activations/activation_scales.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,43 +71,22 @@ void activation_scales_add_kv_cache(const struct activation_scales *scales, cons
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* Converts numbers to the dtype of the weight; to nearest, ties to even. */
-static int store_numbers(struct activation_scale *t, const float *numbers, size_t n, enum file_dtype dtype,
-                         struct fail *f)
-{
-    const size_t size = dtype_size(dtype);
-    const qobs_format *half = qobs_format_find(dtype == FILE_BF16 ? "bf16" : "f16");
-    t->dtype = dtype;
-    t->bytes = n * size;
-    t->data = malloc(t->bytes + 1);
-    if (!t->data)
-        return NO_MEMORY(f, "a scale");
-    for (size_t i = 0; i < n; i++) {
-        const uint16_t bits = (uint16_t)qobs_format_encode(half, numbers[i], false);
-        memcpy((char *)t->data + i * size, size == 2 ? (const void *)&bits : (const void *)&numbers[i], size);
-    }
-    return QOBS_OK;
-}
-
-/* Stores a result as the checkpoint has it: scales in the dtype of the weight or of the scheme, zero points as int8,
- * global scales as float. */
+/* Stores a result as the checkpoint has it: scales in the dtype of the weight, to nearest with ties to even, or of the
+ * scheme, zero points as codes, global scales as float. */
 static int store(struct activation_scale *t, const struct activation_need *n, const char *result, const float *numbers,
                  size_t count, enum file_dtype weight_dtype, struct fail *f)
 {
-    const bool scale = strcmp(result, "scale") == 0;
-    if (strcmp(result, "global_scale") == 0)
-        return store_numbers(t, numbers, count, FILE_F32, f);
-    if (scale && n->args->scale_dtype == FILE_NONE)
-        return store_numbers(t, numbers, count, weight_dtype, f);
-    t->dtype = scale ? n->args->scale_dtype : quant_code_dtype(n->args);
-    t->bytes = count;
-    t->data = malloc(count + 1);
+    const bool global = strcmp(result, "global_scale") == 0, zero_point = strcmp(result, "zero_point") == 0;
+    const bool codes = zero_point || (!global && n->args->scale_dtype != FILE_NONE);
+    t->dtype = global ? FILE_F32 : zero_point ? quant_code_dtype(n->args) : codes ? n->args->scale_dtype : weight_dtype;
+    t->bytes = count * dtype_size(t->dtype);
+    t->data = malloc(t->bytes + 1);
     if (!t->data)
         return NO_MEMORY(f, "a scale");
-    if (scale)
-        stored_scales(numbers, QOBS_F32, count, t->dtype, t->data);
-    else
-        stored_zero_points(numbers, QOBS_F32, count, t->dtype, t->data);
+    if (codes)
+        (zero_point ? stored_zero_points : stored_scales)(numbers, QOBS_F32, count, t->dtype, t->data);
+    for (size_t i = 0; i < count && !codes; i++)
+        stored_put_number((char *)t->data + i * dtype_size(t->dtype), dtype_in_library(t->dtype), (double)numbers[i]);
     return QOBS_OK;
 }
 
@@ -129,18 +107,14 @@ static int add_result(struct activation_scales *s, size_t need, const qobs_obser
     t->name = text_format("%.*s.%s_%s", (int)n->length, n->module, activation_bases[n->kind], result);
     if (!t->name)
         return NO_MEMORY(f, "the scales");
-    if (qobs_observer_result_find(observer, result, &info, &error) != QOBS_OK)
+    size_t count;
+    float *numbers = activation_numbers(observer, result, &info, &count, &error);
+    if (!numbers)
         return report_failure(f, error.status, "%.200s: %s", t->name, error.message);
-    const size_t count = info.size / qobs_dtype_size(info.dtype);
     t->ndim = info.ndim > 0 ? info.ndim : 1;
     t->shape[0] = 1;
     memcpy(t->shape, info.shape, (size_t)info.ndim * sizeof *t->shape);
-    float *numbers = malloc(count * sizeof *numbers + 1);
-    if (!numbers)
-        return NO_MEMORY(f, "the scales");
-    int status = qobs_observer_read_as(observer, result, QOBS_F32, numbers, count * sizeof *numbers, &error) == QOBS_OK
-                     ? QOBS_OK
-                     : report_failure(f, error.status, "%.200s: %s", t->name, error.message);
+    int status = QOBS_OK;
     for (size_t i = 0; status == QOBS_OK && i < count && strcmp(result, "global_scale") == 0; i++)
         if (!(numbers[i] > 0))
             status = INVALID(f, "%.200s: is %g; the activations are too large for it", t->name, (double)numbers[i]);

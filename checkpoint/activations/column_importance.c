@@ -5,7 +5,6 @@
 #include "activations/column_importance.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "files/status.h"
 #include "files/text.h"

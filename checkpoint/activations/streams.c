@@ -391,29 +391,40 @@ static int compare_donors(const void *a, const void *b)
     return s->size != t->size ? ORDER(s->size, t->size) : ORDER(s->need, t->need);
 }
 
+float *activation_numbers(const qobs_observer *observer, const char *result, qobs_result *info, size_t *count,
+                          qobs_error *error)
+{
+    *count = 0;
+    if (qobs_observer_result_find(observer, result, info, error) != QOBS_OK)
+        return NULL;
+    *count = info->size / qobs_dtype_size(info->dtype);
+    float *numbers = malloc(*count * sizeof *numbers + 1);
+    if (!numbers)
+        *error = (qobs_error){.status = QOBS_ERROR_OUT_OF_MEMORY, .message = "no memory for the scales"};
+    else if (qobs_observer_read_as(observer, result, QOBS_F32, numbers, *count * sizeof *numbers, error) == QOBS_OK)
+        return numbers;
+    free(numbers);
+    return NULL;
+}
+
 /* Reads the largest scale, or the inverse of the global scale, which falls as activations grow. */
 static int read_size(const qobs_observer *observer, const struct activation_need *n, double *size, struct fail *f)
 {
     const bool global = n->args->strategy == QUANT_TENSOR_GROUP;
-    const char *result = global ? "global_scale" : "scale";
     qobs_result info = {.struct_size = sizeof info};
     qobs_error error = {0};
-    int status = qobs_observer_result_find(observer, result, &info, &error);
-    const size_t count = status == QOBS_OK ? info.size / qobs_dtype_size(info.dtype) : 0;
-    float *numbers = malloc(count * sizeof *numbers + 1);
+    size_t count;
+    float *numbers = activation_numbers(observer, global ? "global_scale" : "scale", &info, &count, &error);
     if (!numbers)
-        return NO_MEMORY(f, "the scales");
-    if (status == QOBS_OK)
-        status = qobs_observer_read_as(observer, result, QOBS_F32, numbers, count * sizeof *numbers, &error);
+        return report_failure(f, error.status, "%.*s: %s", n->length > 200 ? 200 : (int)n->length, n->module,
+                              error.message);
     *size = 0;
-    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const double number = global ? 1 / (double)numbers[i] : (double)numbers[i];
         *size = number > *size ? number : *size;
     }
     free(numbers);
-    return status == QOBS_OK ? QOBS_OK
-                             : report_failure(f, error.status, "%.*s: %s", n->length > 200 ? 200 : (int)n->length,
-                                              n->module, error.message);
+    return QOBS_OK;
 }
 
 /* Returns true if both are the same projection of experts of one layer, with the same scheme. */

@@ -51,6 +51,10 @@ int activation_config(qobs_config **config, const struct activation_need *need, 
 int activation_streams_observe(struct activation_streams *s, const struct activation_sources *from,
                                const qobs_runtime *runtime, const struct activation_progress *progress, struct fail *f);
 
+/* Reads a result of an observer as floats, to be freed. NULL: *error says why. */
+float *activation_numbers(const qobs_observer *observer, const char *result, qobs_result *info, size_t *count,
+                          qobs_error *error);
+
 /* Gives the inputs of layers that vLLM fuses one global scale. */
 int activation_streams_fuse(struct activation_streams *streams, const struct activation_needs *needs,
                             const struct weights *weights, struct fail *f);

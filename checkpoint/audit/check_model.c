@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Checks config.json against the whole model: sizes of matrices, heads that are not in the file. */
-#include <stdio.h>
 #include <string.h>
 
 #include "audit/audit.h"

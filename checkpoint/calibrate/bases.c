@@ -4,7 +4,6 @@
 /* Parses the bases of presets and settings, and turns them into members of schemes. */
 #include "calibrate/calibration.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

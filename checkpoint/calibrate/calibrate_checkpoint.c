@@ -4,7 +4,6 @@
 /* qobs_checkpoint_calibrate: the steps of quantize with one file of scales in place of a model. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 

@@ -3,7 +3,6 @@
 
 /* The report of a calibration as JSON. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "calibrate/calibration.h"

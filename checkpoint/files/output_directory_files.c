@@ -4,7 +4,6 @@
 /* Creates and fills the files of a staging directory. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -5,7 +5,6 @@
  * set, so that members lie side by side. */
 #include "model/fused.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
  * the partners that model_free_ptq moves into one shard. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "model/architecture.h"

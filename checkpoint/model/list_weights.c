@@ -4,7 +4,6 @@
 /* Lists tensors. source_formats.c finds those that are quantized, experts.c lists those of experts. */
 #include "model/experts.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "files/text.h"

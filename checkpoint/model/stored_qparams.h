@@ -4,9 +4,7 @@
 /* Scales and zero points in the dtypes that a checkpoint stores. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "files/file_dtype.h"
 #include "qobs/checkpoint.h"

@@ -5,8 +5,6 @@
  * and compressed-tensors write them (compressed_tensors/compressors, safetensors' serialize_file). */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "activations/activation_scales.h"
 #include "quantize/choose.h"
 

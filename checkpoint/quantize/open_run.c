@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The first steps of a run: the configuration, the model, its weights and activations, the layout of the output. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
  * global scale of its set, after the activations that weigh its columns. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "quantize/run.h"
 

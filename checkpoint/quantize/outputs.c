@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The files of the output, which are open while tensors of a batch are written to them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "quantize/run.h"

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/stored_qparams.h"
 #include "qobs/stateless.h"

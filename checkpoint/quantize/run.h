@@ -7,6 +7,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "activations/column_importance.h"
 #include "files/output_directory.h"

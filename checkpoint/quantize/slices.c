@@ -4,7 +4,6 @@
 /* One slice of a weight: range, qparams, codes, packed codes, and what is written of them. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "qobs/stateless.h"
 #include "quantize/run.h"

@@ -4,7 +4,6 @@
 /* Writes quantization_config as model_free_ptq of llm-compressor 0.14 writes it. */
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "schemes/match.h"

@@ -5,7 +5,6 @@
 #include "schemes/scheme_presets.h"
 
 #include <ctype.h>
-#include <string.h>
 
 #define STATIC_MINMAX ((char *)(uintptr_t)"static_minmax")
 

@@ -4,7 +4,6 @@
 /* qobs bench: measures this processor for some seconds and prints a table. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "bench/works.h"

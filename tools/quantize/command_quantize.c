@@ -3,7 +3,6 @@
 
 /* qobs quantize: parses the options, shows progress and prints the summary. The work is in checkpoint/. */
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

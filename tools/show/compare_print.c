@@ -4,7 +4,6 @@
 /* Prints a comparison as text, one histogram with a column for each observer, or as JSON. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "options.h"
 #include "program.h"
