@@ -103,8 +103,22 @@ def test_refusals():
     refused("a shard that is too short", quantize("--finish", "out", "--replace"), 2, shard)
     write(shard, b"\xff" * 8 + data[8:])
     refused("a shard that is damaged", quantize("--finish", "out", "--replace"), 2, os.path.basename(shard))
-    equal(tree("out"), {"file": b""}, "refusals leave the output")
     write(shard, data)
+    other = os.path.dirname(shard) + "/other.safetensors"
+    write(other, data)
+    refused("a shard of another run", quantize("--finish", "out", "--replace"), 2, "other.safetensors", "part 2")
+    os.remove(other)
+    description = read("out.parts/part-2-of-3/part.json")
+    for member, value in (("part", 1), ("parts", 4), ("files", None), ("fingerprint", "")):
+        write("out.parts/part-2-of-3/part.json", json.dumps({**json.loads(description), member: value}).encode())
+        refused(f"a description with another {member}", quantize("--finish", "out", "--replace"), 2, "part 2")
+    write("out.parts/part-2-of-3/part.json", description)
+    os.rename("out.parts/part-2-of-3", "kept")
+    shutil.copytree("out.parts/part-3-of-3", "out.parts/part-2-of-3")
+    refused("a part under another's name", quantize("--finish", "out", "--replace"), 2, "part 2 of 3")
+    shutil.rmtree("out.parts/part-2-of-3")
+    os.rename("kept", "out.parts/part-2-of-3")
+    equal(tree("out"), {"file": b""}, "refusals leave the output")
     equal(quantize("--finish", "out", "--replace").returncode, 0, "finish after the mend")
     equal(os.path.exists("out/file"), False, "the output is replaced")
     for part in ("0/3", "4/3", "1", "1/", "/3", "1/3x", "-1/3", "1/0", "1/100001", "", " 1/3"):

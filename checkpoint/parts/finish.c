@@ -83,6 +83,25 @@ static int read_directory(struct finish *run, DIR *directory, struct fail *f)
     return QOBS_OK;
 }
 
+/* A directory may have another part's name, or a description that somebody has changed. */
+static int check_manifest(const struct finish *run, size_t part, struct fail *f)
+{
+    const json_object *manifest = run->manifests[part - 1];
+    uint64_t is = 0, of = 0;
+    json_integer(json_get(manifest, "part"), &is);
+    json_integer(json_get(manifest, "parts"), &of);
+    if (is != part || of != run->count)
+        return INVALID(f, "%s: part %zu of %zu: its description is not that of this part; make the part again",
+                       run->parts, part, run->count);
+    const char *own = json_text_of(manifest, "fingerprint"), *first = json_text_of(run->manifests[0], "fingerprint");
+    if (!*own || strcmp(own, first) != 0)
+        return INVALID(f, "%s: part %zu was made of another model, with other options or another version than part 1",
+                       run->parts, part);
+    if (!json_is_object(json_get(manifest, "files")))
+        return INVALID(f, "%s: part %zu: its description lists no files; make the part again", run->parts, part);
+    return QOBS_OK;
+}
+
 static int check_manifests(const struct finish *run, struct fail *f)
 {
     char missing[200] = "";
@@ -97,12 +116,8 @@ static int check_manifests(const struct finish *run, struct fail *f)
     if (lost > 0)
         return INVALID(f, "%s: %zu of %zu parts are missing: %s%s", run->parts, lost, run->count, missing,
                        lost > 1 && strlen(missing) + 24 >= sizeof missing ? ", ..." : "");
-    const char *first = json_text_of(run->manifests[0], "fingerprint");
-    for (size_t i = 0; i < run->count; i++)
-        if (!*first || strcmp(json_text_of(run->manifests[i], "fingerprint"), first) != 0)
-            return INVALID(f,
-                           "%s: part %zu was made of another model, with other options or another version than part 1",
-                           run->parts, i + 1);
+    for (size_t i = 1; i <= run->count; i++)
+        RETURN_IF_NOT_OK(check_manifest(run, i, f));
     return QOBS_OK;
 }
 
@@ -122,8 +137,6 @@ static int read_manifests(struct finish *run, struct fail *f)
 static int check_sizes(const struct finish *run, size_t part, struct fail *f)
 {
     const json_object *files = json_get(run->manifests[part - 1], "files");
-    if (files && !json_is_object(files))
-        return INVALID(f, "part %zu: its description lists no files", part);
     json_each(file, files)
     {
         struct stat status;
@@ -142,22 +155,27 @@ static int check_sizes(const struct finish *run, size_t part, struct fail *f)
 
 static int add_files(struct finish *run, size_t part, struct fail *f)
 {
-    struct source_tree tree;
-    struct stat status;
+    struct source_tree tree = {0};
+    struct stat info;
     char *root = path_in_part(run, part, "", PART_FILES);
     if (!root)
         return NO_MEMORY(f, "the parts");
-    const bool empty = stat(root, &status) != 0; /* more parts than shards */
-    int result = empty ? 0 : source_tree_read(&tree, root, f);
-    for (size_t i = 0; !empty && result == 0 && i < tree.count; i++) {
-        char *path = path_in_part(run, part, PART_FILES, tree.files[i].path);
-        result = path ? output_directory_link(&run->out, tree.files[i].path, path, f) : fail_system(f, "no memory");
+    const bool empty = stat(root, &info) != 0; /* more parts than shards */
+    int status = empty || source_tree_read(&tree, root, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    for (size_t i = 0; status == QOBS_OK && i < tree.count; i++) {
+        const char *name = tree.files[i].path;
+        char *path = path_in_part(run, part, PART_FILES, name);
+        if (!path)
+            status = NO_MEMORY(f, "the parts");
+        else if (ends_with(name, ".safetensors") && !json_has(json_get(run->manifests[part - 1], "files"), name))
+            status = INVALID(f, "%s: is no shard of part %zu by its description; make the part again", path, part);
+        else if (output_directory_link(&run->out, name, path, f) != 0)
+            status = QOBS_ERROR_SYSTEM;
         free(path);
     }
-    if (!empty && result == 0)
-        source_tree_free(&tree);
+    source_tree_free(&tree);
     free(root);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    return status;
 }
 
 /* The report of part 1 with the layers of all parts. */
