@@ -242,6 +242,18 @@ def test_refused_options():
     refused("bad regex", ["targets", "'re:layers.('"], *calibrate, "--targets", "re:layers.(")
     refused("a pattern without an end", ["targets", "'re:(([a-z._0-9]*)*)*[!?]'", "simpler"], *calibrate, "--targets",
             "re:(([a-z._0-9]*)*)*[!?]")
+    os.makedirs("d")
+    write("d/config.json", b"{}")
+    write("d/model.safetensors", read("model.safetensors"))
+    quantize = ("quantize", "d", "--scheme", "W8A8", "--replace", "-o", "quantized")
+    for pattern in ("re:(([a-z._0-9]*)*)*[!?]", "re:((a*)*)*b", "re:(((.{1,200}){1,200}){1,200})!", "re:(.*.*.*.*.*.*.*)*!"):
+        for option in ("--targets", "--ignore"):
+            for command in (calibrate, quantize):
+                begin = sum(os.times()[2:4])
+                p = run(*command, option, pattern)
+                seconds = sum(os.times()[2:4]) - begin
+                check(p.returncode in (0, 2, 3) and seconds < 1, f"{command[0]} {option} {pattern} ends within a second",
+                      f"status {p.returncode}, {seconds:.1f} s\n{p.stderr}")
     refused("bad regex to ignore", ["ignore", "'re:['"], *calibrate, "--ignore", "re:[")
     refused("no target matched", ["model.safetensors", "--targets"], *calibrate, "--targets", "no_such_layer")
     refused("all ignored", ["model.safetensors"], *calibrate, "--ignore", "re:.*")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Every storage format: what quantize writes is decoded here, audited, and read again by quantize.
+"""Every storage format: what quantize writes is decoded here, audited, and read again by quantize. Every scheme: calibrate
+writes the scales that quantize writes.
 
     test_formats.py QOBS MODEL
 """
@@ -99,6 +100,25 @@ def test_formats():
         check(again.returncode == 0, f"{name}: quantize it again", again.stderr)
         _, _, numbers = cli.st_read("again/model.safetensors")[0][f"{TENSOR}.weight"]
         equal(numbers, [bf16_value(bf16_bits(x)) for row in rows for x in row], f"{name}: numbers that quantize reads")
+
+
+def test_schemes():
+    """Packed zero points are integers of their own in the scales alone."""
+    schemes = cli.fine("schemes", "info", "--list", "schemes").split()
+    check(len(schemes) >= 29, "the schemes", schemes)
+    for scheme in schemes:
+        inputs = ["--activations", f"{MODEL}/activations.safetensors"] if scheme in ("FP8", "NVFP4") else []
+        found = quantize(MODEL, "--scheme", scheme, *inputs)
+        check(found.returncode == 0, f"{scheme}: quantize", found.stderr)
+        found = cli.run("calibrate", MODEL, "--quiet", "--scheme", scheme, *inputs, "-o", "scales.safetensors")
+        check(found.returncode == 0, f"{scheme}: calibrate", found.stderr)
+        model, scales = (cli.st_read(file)[0] for file in ("out/model.safetensors", "scales.safetensors"))
+        parts = {"weight_scale", "weight_global_scale", "input_scale", "input_global_scale", "k_scale", "v_scale"}
+        wanted = {name: tensor for name, tensor in model.items() if name.rsplit(".", 1)[1] in parts}
+        check(len(wanted) >= 14, f"{scheme}: scales", len(wanted))
+        equal({n: t for n, t in scales.items() if not n.endswith("_zero_point")}, wanted, f"{scheme}: scales")
+        equal({n for n in scales if n.endswith("_zero_point")}, {n for n in model if n.endswith("_zero_point")},
+              f"{scheme}: zero points")
 
 
 if __name__ == "__main__":

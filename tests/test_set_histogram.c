@@ -160,6 +160,9 @@ static void test_refusals(void **state)
     h.max = 1;
     expect_refusal(o, &h, "min, max");
     h.max = 3;
+    h.batches = UINT64_MAX;
+    expect_refusal(o, &h, "batches: is 18446744073709551615");
+    h.batches = 0;
     assert_ok(qobs_observer_set_histogram(o, &h, &error));
     assert_int_equal(counts_of(o).elements, 10);
     qobs_observer_destroy(o);

@@ -35,6 +35,9 @@ static void limits(void **state)
     assert_int_equal(split_for(1, &rule, 1000, 1 << 20, 0).parts, 1);
     assert_int_equal(split_for(8, &rule, 1000, 1 << 20, 0).parts, 32);
     assert_int_equal(split_for(32, &rule, 1000, 1 << 20, 0).parts, 64);
+    for (int bits = 59; bits < 64; bits++) /* no product of threads and parts wraps */
+        assert_int_equal(split_for((size_t)1 << bits, &rule, 1000, 1 << 20, 0).parts, 64);
+    assert_int_equal(split_for(SIZE_MAX, &rule, 1000, 1 << 20, 257).parts, 64);
     assert_int_equal(split_for(8, &rule, 1000, 199, 0).parts, 1);
     assert_int_equal(split_for(8, &rule, 1000, 200, 0).parts, 2);
     assert_int_equal(split_for(8, &rule, 1000, 799, 0).parts, 7);
