@@ -67,17 +67,17 @@ static int read_qparams(struct weight_job *job, const qobs_observer *o, struct f
         qobs_observer_result_find(o, "zero_point", &zero_point, &error) != QOBS_OK ||
         qobs_observer_search_report(o, &report, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
-    job->optimal_scale = malloc(scale.size + 1);
-    job->optimal_zero_point = malloc(zero_point.size + 1);
-    if (!job->optimal_scale || !job->optimal_zero_point)
+    job->scale = malloc(scale.size + 1);
+    job->zero_point = malloc(zero_point.size + 1);
+    if (!job->scale || !job->zero_point)
         return NO_MEMORY(f, "scales");
     const qobs_qparam_buffers out = {.struct_size = sizeof out,
-                                     .scale = job->optimal_scale,
+                                     .scale = job->scale,
                                      .scale_size = scale.size,
-                                     .zero_point = job->optimal_zero_point,
+                                     .zero_point = job->zero_point,
                                      .zero_point_size = zero_point.size};
-    job->optimal_scale_dtype = scale.dtype;
-    job->optimal_zero_point_dtype = zero_point.dtype;
+    job->scale_dtype = scale.dtype;
+    job->zero_point_dtype = zero_point.dtype;
     job->search_error_before = report.error_before;
     job->search_error = report.error;
     job->weighted = report.weighted;

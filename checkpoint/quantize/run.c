@@ -20,9 +20,11 @@ void job_release(struct weight_job *job)
 {
     free(job->search_min);
     free(job->search_max);
-    free(job->optimal_scale);
-    free(job->optimal_zero_point);
-    job->search_min = job->search_max = job->optimal_scale = job->optimal_zero_point = NULL;
+    free(job->scale);
+    free(job->zero_point);
+    qobs_quantizer_destroy(job->quantizer);
+    job->quantizer = NULL;
+    job->search_min = job->search_max = job->scale = job->zero_point = NULL;
 }
 
 void run_free(struct quantize_run *run)
@@ -153,6 +155,9 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
     for (size_t i = 0; i < count; i++)
         if (jobs[i].plan && jobs[i].plan->needs.searches_scale && !jobs[i].range_only)
             RETURN_IF_NOT_OK(job_optimal(run, &jobs[i], f));
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].plan && !jobs[i].range_only)
+            RETURN_IF_NOT_OK(job_prepare(run, &jobs[i], f));
     for (size_t i = 0; i < count; i++)
         RETURN_IF_NOT_OK(open_files(run, &jobs[i], f));
     for (int quantized = 1; quantized >= 0; quantized--) {

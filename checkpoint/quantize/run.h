@@ -14,6 +14,7 @@
 #include "files/safetensors.h"
 #include "model/architecture.h"
 #include "model/findings.h"
+#include "qobs/quantizer.h"
 #include "quantize/layout.h"
 
 /* How the weights of one group are quantized. */
@@ -42,10 +43,11 @@ struct weight_job {
     int64_t unit_qparams;          /* qparams of a unit */
     double min, max;               /* of the complete weight, if strategy and set need it */
     float global_scale;
-    void *search_min, *search_max;            /* ranges found by search, one for each qparam */
-    double set_amax;                          /* the largest magnitude of its set, if there is a global scale */
-    void *optimal_scale, *optimal_zero_point; /* found by an optimal observer, one for each qparam */
-    qobs_dtype optimal_scale_dtype, optimal_zero_point_dtype;
+    void *search_min, *search_max; /* ranges found by search, one for each qparam */
+    double set_amax;               /* the largest magnitude of its set, if there is a global scale */
+    void *scale, *zero_point;      /* one for each qparam; NULL: those of each slice are found from its rows */
+    qobs_dtype scale_dtype, zero_point_dtype;
+    qobs_quantizer *quantizer;                /* of its slices, while they are in work */
     double search_error_before, search_error; /* that the optimal observer makes small, before and after */
     bool weighted;                            /* the search weighs columns by importance */
     struct importance_found importance;
@@ -69,7 +71,7 @@ struct output_file {
 };
 
 /* Memory of one thread; grows to what its slices need. */
-enum workspace_part { WORK_ROWS, WORK_MIN, WORK_MAX, WORK_SCALE, WORK_ZERO_POINT, WORK_CODES, WORK_PACKED, WORK_PARTS };
+enum workspace_part { WORK_ROWS, WORK_SCALE, WORK_ZERO_POINT, WORK_CODES, WORK_PACKED, WORK_PARTS };
 struct workspace {
     void *data[WORK_PARTS];
     size_t size[WORK_PARTS];
@@ -189,6 +191,9 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
  * its part for a weight as the library sees it. */
 int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f);
 int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs_tensor *weight, struct fail *f);
+
+/* Makes the quantizer of the slices, once the set has its ranges and its global scale. */
+int job_prepare(const struct quantize_run *run, struct weight_job *job, struct fail *f);
 
 /* Writes a part of a tensor of the output. */
 int run_put(struct quantize_run *run, const struct weight_job *job, enum output_part part, uint64_t offset,

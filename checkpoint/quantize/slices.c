@@ -205,136 +205,143 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     return status;
 }
 
-/* ---- Qparams ----------------------------------------------------------------------------------------------------- */
+/* ---- Qparams and codes ------------------------------------------------------------------------------------------- */
 
-/* The qparams of a slice. Scales have the dtype of the weight, or F32 under a global scale. */
+/* The qparams of a slice. */
 struct slice_qparams {
     int64_t first, count;
-    void *min, *max, *scale, *zero_point;
+    void *scale, *zero_point;
     qobs_dtype scale_dtype, zero_point_dtype;
     bool has_zero_point;
 };
 
-/* Finds the ranges of the slice: of the complete weight, from the search, or of its rows. */
-static int find_ranges(struct quantize_run *run, struct slice_qparams *q, const struct rows *r,
-                       const struct row_slice *s, struct workspace *work, struct fail *f)
+/* Computes the qparams of ranges of the complete weight: those of a search, or its one range. */
+static int calculate_qparams(struct weight_job *job, struct fail *f)
+{
+    const qobs_dtype dtype = dtype_in_library(job->weight->dtype);
+    const struct quant_args *a = &job->plan->group->weights;
+    const bool global = a->strategy == QUANT_TENSOR_GROUP;
+    const size_t count = job->search_min ? (size_t)search_count(job) : 1;
+    float extrema[2][1]; /* large enough for the dtypes of weights */
+    qobs_error error = {0};
+    stored_put_number(extrema[0], dtype, job->min);
+    stored_put_number(extrema[1], dtype, job->max);
+    if (qobs_config_qparam_dtypes(job->plan->config, dtype, &job->scale_dtype, &job->zero_point_dtype, &error) !=
+        QOBS_OK)
+        return weight_failure(job, &error, f);
+    if (global)
+        job->scale_dtype = QOBS_F32;
+    const size_t scale_size = count * qobs_dtype_size(job->scale_dtype),
+                 zero_point_size = count * qobs_dtype_size(job->zero_point_dtype);
+    job->scale = malloc(scale_size + 1);
+    job->zero_point = malloc(zero_point_size + 1);
+    if (!job->scale || !job->zero_point)
+        return NO_MEMORY(f, "qparams");
+    const qobs_calculate_args args = {.struct_size = sizeof args,
+                                      .config = job->plan->config,
+                                      .dtype = dtype,
+                                      .count = count,
+                                      .min = job->search_min ? job->search_min : extrema[0],
+                                      .max = job->search_min ? job->search_max : extrema[1],
+                                      .size = count * qobs_dtype_size(dtype),
+                                      .global_scale = global ? &job->global_scale : NULL,
+                                      .scale = job->scale,
+                                      .scale_size = scale_size,
+                                      .zero_point = a->symmetric ? NULL : job->zero_point,
+                                      .zero_point_size = a->symmetric ? 0 : zero_point_size};
+    return qobs_calculate_qparams(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
+}
+
+/* Pairs of codes of 4 bits are packed while they are made, if no pair has codes of two groups. */
+static bool packs_pairs(const struct weight_job *job)
+{
+    const struct quant_args *a = &job->plan->group->weights;
+    const bool whole =
+        a->strategy == QUANT_BLOCK ? a->block_structure[1] % 2 == 0 : a->group_size <= 0 || a->group_size % 2 == 0;
+    return quant_word_bits(job->plan->storage.format) > 0 && a->num_bits == 4 && job->weight->shape[1] % 8 == 0 &&
+           whole;
+}
+
+int job_prepare(const struct quantize_run *run, struct weight_job *job, struct fail *f)
+{
+    const bool codes = run->contents == CONTENTS_MODEL; /* formats without codes have scales, too */
+    qobs_error error = {0};
+    if (!job->scale && (job->search_min || job->plan->group->weights.strategy == QUANT_TENSOR))
+        RETURN_IF_NOT_OK(calculate_qparams(job, f));
+    const qobs_quantizer_args args = {.struct_size = sizeof args,
+                                      .config = job->plan->config,
+                                      .dtype = dtype_in_library(job->weight->dtype),
+                                      .columns = job->weight->shape[1],
+                                      .dynamic = !job->scale,
+                                      .packed = codes && packs_pairs(job),
+                                      .dequantized = !codes,
+                                      .scale_dtype = job->scale ? job->scale_dtype : 0,
+                                      .zero_point_dtype = job->scale ? job->zero_point_dtype : 0};
+    return qobs_quantizer_create(&job->quantizer, &args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
+}
+
+/* The qparams of the complete weight from those of the slice on, or memory for them. */
+static int open_qparams(struct slice_qparams *q, const struct row_slice *s, const qobs_quantized_layout *layout,
+                        struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
+    *q = (struct slice_qparams){.first = s->first / job->unit_rows * job->unit_qparams,
+                                .count = (int64_t)layout->count,
+                                .scale_dtype = layout->scale_dtype,
+                                .zero_point_dtype = layout->zero_point_dtype,
+                                .has_zero_point = !job->plan->group->weights.symmetric};
+    if (job->scale) {
+        q->scale = (unsigned char *)job->scale + (size_t)q->first * qobs_dtype_size(q->scale_dtype);
+        q->zero_point = (unsigned char *)job->zero_point + (size_t)q->first * qobs_dtype_size(q->zero_point_dtype);
+        return QOBS_OK;
+    }
+    q->scale = workspace_reserve(work, WORK_SCALE, layout->scale_size);
+    q->zero_point = workspace_reserve(work, WORK_ZERO_POINT, layout->zero_point_size);
+    return q->scale && q->zero_point ? QOBS_OK : NO_MEMORY(f, "qparams");
+}
+
+/* Finds the qparams of the slice, if they are not given, and quantizes its rows to codes; NULL: qparams alone. */
+static int quantize_rows(struct quantize_run *run, const struct rows *r, struct row_slice *s,
+                         const struct slice_qparams *q, const qobs_quantized_layout *layout, void *codes,
+                         struct fail *f)
+{
+    const struct weight_job *job = s->job;
+    const bool global = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;
+    const bool counted = job->scale || global; /* with the range of the complete weight */
     qobs_counts counts = {.struct_size = sizeof counts};
     qobs_error error = {0};
-    const size_t element = qobs_dtype_size(r->tensor.dtype), size = (size_t)q->count * element;
-    if (job->search_min) {
-        q->min = (unsigned char *)job->search_min + (size_t)q->first * element;
-        q->max = (unsigned char *)job->search_max + (size_t)q->first * element;
-        return QOBS_OK;
-    }
-    q->min = workspace_reserve(work, WORK_MIN, size);
-    q->max = workspace_reserve(work, WORK_MAX, size);
-    if (!q->min || !q->max)
-        return NO_MEMORY(f, "ranges");
-    if (job->plan->group->weights.strategy == QUANT_TENSOR) {
-        stored_put_number(q->min, r->tensor.dtype, job->min);
-        stored_put_number(q->max, r->tensor.dtype, job->max);
-        return QOBS_OK;
-    }
-    const qobs_minmax_args args = {.struct_size = sizeof args,
-                                   .config = job->plan->config,
-                                   .value = &r->tensor,
-                                   .min = q->min,
-                                   .max = q->max,
-                                   .size = size,
-                                   .counts = &counts};
-    if (qobs_minmax(&args, &error) != QOBS_OK)
+    const qobs_quantizer_run_args args = {.struct_size = sizeof args,
+                                          .rows = s->count,
+                                          .value = r->tensor.data,
+                                          .value_stride = r->strides[0],
+                                          .codes = codes,
+                                          .codes_size = codes ? layout->codes_size : 0,
+                                          .scale = q->scale,
+                                          .scale_size = layout->scale_size,
+                                          .zero_point = q->has_zero_point ? q->zero_point : NULL,
+                                          .zero_point_size = q->has_zero_point ? layout->zero_point_size : 0,
+                                          .global_scale = global ? &job->global_scale : NULL,
+                                          .squared_error = codes ? &s->error : NULL,
+                                          .energy = codes ? &s->energy : NULL,
+                                          .counts = counted ? NULL : &counts};
+    if (qobs_quantizer_run(job->quantizer, &args, &error) != QOBS_OK)
         return rows_failure(job, error, f);
-    if (job->plan->group->weights.strategy != QUANT_TENSOR_GROUP) /* else slice_range has counted */
+    if (!counted)
         add_counts(run, job, &counts);
     return QOBS_OK;
 }
 
-static int find_qparams(struct quantize_run *run, struct slice_qparams *q, const struct rows *r,
-                        const struct row_slice *s, struct workspace *work, struct fail *f)
+/* Writes the codes of the slice, packed as the format has them. */
+static int write_codes(struct quantize_run *run, const struct row_slice *s, void *codes, struct workspace *work,
+                       struct fail *f)
 {
     const struct weight_job *job = s->job;
     const struct quant_args *a = &job->plan->group->weights;
-    const bool global = a->strategy == QUANT_TENSOR_GROUP;
-    qobs_error error = {0};
-    *q = (struct slice_qparams){.first = s->first / job->unit_rows * job->unit_qparams,
-                                .count = (s->count + job->unit_rows - 1) / job->unit_rows * job->unit_qparams,
-                                .has_zero_point = !a->symmetric};
-    if (job->optimal_scale) {
-        q->scale_dtype = job->optimal_scale_dtype;
-        q->zero_point_dtype = job->optimal_zero_point_dtype;
-        q->scale = (unsigned char *)job->optimal_scale + (size_t)q->first * qobs_dtype_size(q->scale_dtype);
-        q->zero_point =
-            (unsigned char *)job->optimal_zero_point + (size_t)q->first * qobs_dtype_size(q->zero_point_dtype);
-        return QOBS_OK;
-    }
-    RETURN_IF_NOT_OK(find_ranges(run, q, r, s, work, f));
-    if (qobs_config_qparam_dtypes(job->plan->config, r->tensor.dtype, &q->scale_dtype, &q->zero_point_dtype, &error) !=
-        QOBS_OK)
-        return weight_failure(job, &error, f);
-    if (global)
-        q->scale_dtype = QOBS_F32;
-    const size_t scale_size = (size_t)q->count * qobs_dtype_size(q->scale_dtype);
-    const size_t zero_point_size = (size_t)q->count * qobs_dtype_size(q->zero_point_dtype);
-    q->scale = workspace_reserve(work, WORK_SCALE, scale_size);
-    q->zero_point = workspace_reserve(work, WORK_ZERO_POINT, zero_point_size);
-    if (!q->scale || !q->zero_point)
-        return NO_MEMORY(f, "qparams");
-    const qobs_calculate_args args = {.struct_size = sizeof args,
-                                      .config = job->plan->config,
-                                      .dtype = r->tensor.dtype,
-                                      .count = (size_t)q->count,
-                                      .min = q->min,
-                                      .max = q->max,
-                                      .size = (size_t)q->count * qobs_dtype_size(r->tensor.dtype),
-                                      .global_scale = global ? &job->global_scale : NULL,
-                                      .scale = q->scale,
-                                      .scale_size = scale_size,
-                                      .zero_point = q->has_zero_point ? q->zero_point : NULL,
-                                      .zero_point_size = q->has_zero_point ? zero_point_size : 0};
-    return qobs_calculate_qparams(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
-}
-
-/* ---- Codes ------------------------------------------------------------------------------------------------------- */
-
-static qobs_tensor flat_tensor(void *data, qobs_dtype dtype, const int64_t *count)
-{
-    return (qobs_tensor){.struct_size = sizeof(qobs_tensor), .data = data, .dtype = dtype, .ndim = 1, .shape = count};
-}
-
-/* Writes the codes of the slice, packed as the format has them, and adds up their squared errors. */
-static int write_codes(struct quantize_run *run, const struct rows *r, struct row_slice *s,
-                       const struct slice_qparams *q, struct workspace *work, struct fail *f)
-{
-    const struct weight_job *job = s->job;
-    const struct quant_args *a = &job->plan->group->weights;
-    const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
-    const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
     const int word_bits = quant_word_bits(job->plan->storage.format);
-    const bool pack = word_bits > 0; /* qobs_quantize packs pairs of codes itself */
-    const bool in_one_pass = pack && 2 * a->num_bits == 8 && job->weight->shape[1] % 8 == 0;
-    const size_t count = (size_t)(s->count * job->weight->shape[1]), size_of_codes = in_one_pass ? count / 2 : count;
-    qobs_error error = {0};
-    void *codes = workspace_reserve(work, WORK_CODES, size_of_codes);
-    if (!codes)
-        return NO_MEMORY(f, "codes");
-    const qobs_quantize_args args = {.struct_size = sizeof args,
-                                     .config = job->plan->config,
-                                     .value = &r->tensor,
-                                     .scale = &scale,
-                                     .zero_point = q->has_zero_point ? &zero_point : NULL,
-                                     .global_scale = a->strategy == QUANT_TENSOR_GROUP ? &job->global_scale : NULL,
-                                     .codes = codes,
-                                     .codes_size = size_of_codes,
-                                     .packed = in_one_pass,
-                                     .squared_error = &s->error,
-                                     .energy = &s->energy};
-    if (qobs_quantize(&args, &error) != QOBS_OK)
-        return weight_failure(job, &error, f);
     const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][PART_CODES]];
     const size_t row = (size_t)(t->bytes / (uint64_t)job->weight->shape[0]), size = row * (size_t)s->count;
-    if (pack && !in_one_pass) {
+    qobs_error error = {0};
+    if (word_bits > 0 && !packs_pairs(job)) {
         void *packed = workspace_reserve(work, WORK_PACKED, size);
         if (!packed)
             return NO_MEMORY(f, "codes");
@@ -346,7 +353,7 @@ static int write_codes(struct quantize_run *run, const struct rows *r, struct ro
                                      .word_bits = word_bits,
                                      .offset = a->type == QUANT_INT ? 1 << (a->num_bits - 1) : 0,
                                      .codes = codes,
-                                     .codes_size = count,
+                                     .codes_size = (size_t)(s->count * job->weight->shape[1]),
                                      .packed = packed,
                                      .packed_size = size};
         if (qobs_pack(&pack, &error) != QOBS_OK)
@@ -420,12 +427,22 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
 
 int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspace *work, struct fail *f)
 {
+    qobs_quantized_layout layout = {.struct_size = sizeof layout};
     struct slice_qparams q;
+    qobs_error error = {0};
     struct rows r;
     RETURN_IF_NOT_OK(open_rows(&r, s, work, f));
-    RETURN_IF_NOT_OK(find_qparams(run, &q, &r, s, work, f));
-    if (run->contents == CONTENTS_MODEL)
-        RETURN_IF_NOT_OK(write_codes(run, &r, s, &q, work, f));
+    if (qobs_quantizer_layout(s->job->quantizer, s->count, &layout, &error) != QOBS_OK)
+        return weight_failure(s->job, &error, f);
+    RETURN_IF_NOT_OK(open_qparams(&q, s, &layout, work, f));
+    const bool model = run->contents == CONTENTS_MODEL;
+    void *codes = model ? workspace_reserve(work, WORK_CODES, layout.codes_size) : NULL;
+    if (model && !codes)
+        return NO_MEMORY(f, "codes");
+    if (model || !s->job->scale)
+        RETURN_IF_NOT_OK(quantize_rows(run, &r, s, &q, &layout, codes, f));
+    if (model)
+        RETURN_IF_NOT_OK(write_codes(run, s, codes, work, f));
     return write_qparams(run, s, &q, work, f);
 }
 
