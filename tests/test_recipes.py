@@ -172,6 +172,19 @@ def test_runtimes():
           "zero points")
 
 
+def test_embeddings():
+    """No runtime loads quantized embeddings or Conv1D (tried in vLLM 0.32 and transformers 5.17, tied and not)."""
+    make_model("in", layers=1)
+    for module, types in (("model.embed_tokens", "llama"), ("transformer.h.0.attn.c_attn", "gpt2")):
+        tensors = {f"{module}.weight": ("BF16", [128, 128], bytes(2 * 128 * 128))}
+        write("in/model.safetensors", cli.st_bytes(tensors))
+        write("in/config.json", json.dumps({"model_type": types, "vocab_size": 128}).encode())
+        for target in (module, "re:.*"):
+            refused(f"{module} by {target}", quantize("--scheme", "W8A16", "--targets", target), 2, module, "no runtime", "--ignore")
+        run = quantize("--scheme", "W8A16", "--compat", "llm-compressor", "--targets", module)
+        check(run.returncode == 0 and "no runtime loads" in run.stderr, f"{module}, compatible", run.stderr)
+
+
 def test_columns_that_do_not_divide():
     make_model("in", layers=1, width=192)
     refused("groups of 128", quantize("--scheme", "W4A16"), 2, "192 columns, groups of 128", "--set group_size=64",

@@ -126,9 +126,17 @@ static void choose_kept_by_vllm(struct weights *weights)
             weights->items[i].reason = WEIGHT_TAKEN;
 }
 
-static int check(const struct weight *w, struct fail *f)
+static int check(const struct choice *c, const struct weight *w, struct fail *f)
 {
     struct shape_words words;
+    const enum module_kind kind = c->compat == QOBS_COMPAT_VLLM && w->ndim == 2
+                                      ? architecture_kind(c->architectures, w->name, w->module, w->shape[0])
+                                      : MODULE_LINEAR;
+    if (kind == MODULE_TABLE || kind == MODULE_CONV1D)
+        return INVALID(f,
+                       "tensor '%.200s': is targeted; no runtime loads %s quantized. --ignore leaves it out; "
+                       "--compat llm-compressor quantizes it",
+                       w->name, kind == MODULE_TABLE ? "embeddings" : "a Conv1D");
     if (w->experts == EXPERTS_UNCLEAR && is_float(w))
         return INVALID(f,
                        "tensor '%.200s': has shape %s; nothing says which dimensions of these experts are inputs. "
@@ -172,7 +180,7 @@ int choose_weights(struct weights *weights, const struct architectures *architec
     choose_kept_by_vllm(weights);
     for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
         if (weights->items[i].reason == WEIGHT_TAKEN)
-            status = check(&weights->items[i], f);
+            status = check(&c, &weights->items[i], f);
     if (status == QOBS_OK)
         status = check_patterns(&c, f);
     if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)

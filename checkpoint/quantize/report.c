@@ -177,27 +177,23 @@ static void add_expert_warning(json_object *warnings, const struct quantize_run 
     }
 }
 
-/* Names modules that model_free_ptq quantizes although no loader has quantized ones of their class. */
+/* Names modules that model_free_ptq quantizes and that choose_weights refuses otherwise. */
 static void add_class_warning(json_object *warnings, const struct quantize_run *run)
 {
-    const bool tied = json_is_true(model_config_item(&run->model, "tie_word_embeddings"));
     const struct weight *first = NULL;
     size_t count = 0;
-    bool table = false;
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         const enum module_kind kind = architecture_kind(&run->architectures, w->name, w->module, w->shape[0]);
         if (w->reason != WEIGHT_TAKEN || w->ndim != 2 || (kind != MODULE_TABLE && kind != MODULE_CONV1D))
             continue;
-        table |= kind == MODULE_TABLE;
         first = count++ == 0 ? w : first;
     }
     if (count == 0)
         return;
     warn(warnings,
-         "%zu embeddings or Conv1D are quantized, such as '%.300s', which transformers does not load%s; --ignore "
-         "leaves them out",
-         count, first->name, table && tied ? ", nor vLLM, as the head is tied to them" : "");
+         "%zu embeddings or Conv1D are quantized, such as '%.300s', which no runtime loads; --ignore leaves them out",
+         count, first->name);
 }
 
 /* Returns the first layer of the group that vLLM does not load quantized, and its list of such layers; NULL: none. */
