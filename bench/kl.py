@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Measures what scales cost a language model: the KL divergence of the unquantized model's next-token distribution to
-that of the model with quantized linear layers, mean over held-out tokens. Weights are rounded to nearest with the
-scales that `qobs calibrate` writes; nothing else changes.
+that of the model with quantized linear layers, mean over held-out tokens. Weights are the numbers of the checkpoint
+that `qobs quantize` writes; nothing else changes.
 
     kl.py QOBS MODEL [OPTION]...
 
@@ -15,6 +15,8 @@ licence texts that examples/tinylm was trained on (/usr/share/common-licenses, o
     --sequences N      held-out sequences (default all)
     --every N          quantize only every N-th layer, from the middle of the first N on (default 1)
     --group N          columns of a group of integers (default 128)
+    --rounding NAME    of codes: nearest (default), or descent for the methods with a Hessian
+    --passes N         of the descent, at most (default 4)
     --only REGEX       measure cells whose name "METHOD / FORMAT" it is found in
     --json FILE        write each figure there, too; those that are there already are not measured again
     --threads N        of torch and of qobs (default 1)
@@ -46,6 +48,10 @@ METHODS = [("min/max", "llmc.memoryless_minmax", []), ("mse", "llmc.memoryless_m
            ("local_hessian, signed", "qobs.local_hessian", ["signed_scale=true"]),
            ("local_hessian, row", "qobs.local_hessian", [f"hessian_block_size={ROW}"]),
            ("local_hessian, row, signed", "qobs.local_hessian", [f"hessian_block_size={ROW}", "signed_scale=true"])]
+
+
+# With descent: scales of each group alone under the Hessian of the row
+GROUPS_OF_ROW = ("local_hessian, group scales, row", "qobs.local_hessian", [f"hessian_block_size={ROW}", "passes=0"])
 
 
 # ---- Models
@@ -137,25 +143,33 @@ def record(model, sequences, path):
     save_file({name: torch.cat(parts).contiguous() for name, parts in seen.items()}, path)
 
 
-def quantized(weight, tensors, name, bits):
-    """Rounds a weight to nearest with the scales of a calibration."""
+def numbers_of_bits(words, width, bits, count):
+    """Rows of words of `width` bits as rows of numbers without a sign, low bits first."""
+    stream = (words.long()[..., None] >> torch.arange(width)) & 1
+    stream = stream.flatten(1)[:, :count * bits].view(words.shape[0], count, bits)
+    return (stream << torch.arange(bits)).sum(-1)
+
+
+def dequantized(tensors, name, shape, bits):
+    """The numbers of a quantized weight. bits 0: e2m1."""
     scale = tensors[name + "_scale"]
     scale = torch.exp2(scale.float() - 127) if scale.dtype == torch.uint8 else scale.float()
-    scale = scale.reshape(weight.shape[0], -1)
-    group = -(-weight.shape[1] // scale.shape[1])
+    scale = scale.reshape(shape[0], -1)
+    group = -(-shape[1] // scale.shape[1])
     if name + "_global_scale" in tensors:
         scale = scale / tensors[name + "_global_scale"].float()
 
     def wide(t):
-        return t.repeat_interleave(group, 1)[:, :weight.shape[1]]
+        return t.repeat_interleave(group, 1)[:, :shape[1]]
 
-    x = weight / wide(scale)
+    packed = tensors[name + "_packed"]
+    codes = numbers_of_bits(packed, 32 if bits else 8, bits or 4, shape[1])
     if bits == 0:
-        a = x.abs()
-        q = torch.where(a < 2, (a * 2).round() / 2, torch.where(a < 4, a.round(), (a / 2).round() * 2))
-        return torch.copysign(q.clamp(max=E2M1[-1]), x) * wide(scale)
-    zero = wide(tensors[name + "_zero_point"].float().reshape(scale.shape)) if name + "_zero_point" in tensors else 0
-    return ((x + zero).clamp(-(1 << bits - 1), (1 << bits - 1) - 1).round() - zero) * wide(scale)
+        return torch.tensor(E2M1 + tuple(-x for x in E2M1))[codes] * wide(scale)
+    zero = torch.full_like(scale, 1 << bits - 1)
+    if name + "_zero_point" in tensors:
+        zero = numbers_of_bits(tensors[name + "_zero_point"].T, 32, bits, shape[0]).T.float()
+    return (codes - wide(zero)) * wide(scale)
 
 
 def is_chosen(name, every):
@@ -183,19 +197,25 @@ def compare(model, reference, weights, held_out, batch=8):
 def measure(args, model, reference, held_out, folder, method, form):
     _, preset, settings = method
     _, scheme, bits, scheme_settings = form
-    output = os.path.join(folder, "scales.safetensors")
+    output = os.path.join(folder, "quantized")
     settings = scheme_settings + settings + ([f"group_size={args.group}"] if bits else [])
-    command = [args.qobs, "calibrate", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--quiet",
-               "--threads", str(args.threads)]
+    if args.rounding == "descent":
+        settings += ["rounding=descent", f"rounding_passes={args.passes}"]
+    command = [args.qobs, "quantize", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--replace",
+               "--quiet", "--threads", str(args.threads)]
     for setting in settings:
         command += ["--set", setting]
     chosen = "|".join(str(i) for i in range(model.layers) if i % args.every == args.every // 2)
-    command += ["--targets", rf"model\.layers\.({chosen})\..*_proj$"]
+    command += ["--targets", rf"re:model\.layers\.({chosen})\..*_proj$"]
     if "imatrix" in preset or "hessian" in preset:
         command += ["--importance", os.path.join(folder, "activations.safetensors")]
-    subprocess.run(command, check=True)
-    tensors = load_file(output)
-    weights = {k: quantized(w, tensors, k, bits) if is_chosen(k, args.every) else w for k, w in model.weights.items()}
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        sys.exit(f"kl.py: {' '.join(command)}: {run.stderr}")
+    tensors = {}
+    for path in glob.glob(os.path.join(output, "*.safetensors")):
+        tensors.update(load_file(path))
+    weights = {k: dequantized(tensors, k, w.shape, bits) if is_chosen(k, args.every) else w for k, w in model.weights.items()}
     return compare(model, reference, weights, held_out)
 
 
@@ -225,10 +245,13 @@ def table(args):
               f"perplexity unquantized {perplexity:.3f}; KL (perplexity)", flush=True)
         print("| |" + "|".join(f" {form[0]} " for form in FORMATS) + "|")
         print("|---|" + "---|" * len(FORMATS))
-        for method in METHODS:
+        descent = args.rounding == "descent"
+        for method in METHODS + [GROUPS_OF_ROW] * descent:
             cells = []
+            if descent and "hessian" not in method[1]:
+                continue
             for form in FORMATS:
-                name = f"{method[0]} / {form[0]}"
+                name = f"{method[0]} / {form[0]}" + (f" / descent {args.passes}" if descent else "")
                 if not re.search(args.only, name) or not is_possible(method, form):
                     cells.append(" ")
                     continue
@@ -254,6 +277,8 @@ def main():
     parser.add_argument("--sequences", type=int)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--group", type=int, default=128)
+    parser.add_argument("--rounding", choices=["nearest", "descent"], default="nearest")
+    parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
     parser.add_argument("--threads", type=int, default=1)

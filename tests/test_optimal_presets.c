@@ -41,7 +41,7 @@ static void test_refusals(void **unused)
         {"qobs.imatrix_optimal", "dampening_frac=1.5", "dampening_frac|'1.5'|0 to 1"},
         {"qobs.local_hessian", "hessian_block_size=1", "hessian_block_size|1"},
         {"qobs.local_hessian", "group_size=16;hessian_block_size=40", "hessian_block_size|40|16"},
-        {"qobs.local_hessian", "passes=0", "passes|'0'|1 to 100"},
+        {"qobs.local_hessian", "passes=101", "passes|'101'|0 to 100"},
         {"qobs.local_hessian", "zero_point_radius=257", "zero_point_radius|'257'|0 to 256"},
     };
     (void)unused;

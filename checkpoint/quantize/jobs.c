@@ -27,6 +27,10 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, e
         return report_failure(f, status, "%s: weights: %s", group->name, inner.message);
     if (qobs_config_describe(plan->config, &plan->needs, &error) != QOBS_OK)
         return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
+    char rounding[16] = "";
+    plan->descends = contents == CONTENTS_MODEL &&
+                     qobs_config_get(plan->config, "rounding", rounding, sizeof rounding, NULL) == QOBS_OK &&
+                     strcmp(rounding, "descent") == 0;
     return QOBS_OK;
 }
 

@@ -86,6 +86,26 @@ static int read_qparams(struct weight_job *job, const qobs_observer *o, struct f
     return qobs_observer_qparams(o, &out, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
 }
 
+/* Takes what the descent over codes needs. */
+static int read_hessian(struct weight_job *job, const qobs_observer *o, struct fail *f)
+{
+    qobs_result info = {.struct_size = sizeof info};
+    qobs_error error = {0};
+    if (!job->plan->descends || !job->weighted)
+        return QOBS_OK;
+    if (qobs_observer_result_find(o, "hessian_sum", &info, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    job->hessian = malloc(info.size + 1);
+    if (!job->hessian)
+        return NO_MEMORY(f, "the Hessian");
+    for (int i = 0; i < 3; i++)
+        job->hessian_shape[i] = info.shape[i];
+    if (qobs_observer_read(o, "hessian_sum", job->hessian, info.size, &error) != QOBS_OK ||
+        qobs_observer_read(o, "hessian_count", &job->hessian_count, sizeof job->hessian_count, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    return QOBS_OK;
+}
+
 int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs_tensor *weight, struct fail *f)
 {
     const bool global = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;
@@ -99,6 +119,8 @@ int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs
         status = weight_failure(job, &error, f);
     if (status == QOBS_OK)
         status = read_qparams(job, o, f);
+    if (status == QOBS_OK)
+        status = read_hessian(job, o, f);
     qobs_observer_destroy(o);
     return status;
 }

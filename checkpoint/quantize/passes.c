@@ -90,6 +90,15 @@ static uint64_t input_bytes(const struct row_slice *s)
     return whole ? (uint64_t)((double)job_bytes(s->job) * (double)s->count / (double)whole) : 0;
 }
 
+bool run_slice_progress(struct quantize_run *run, const struct row_slice *s)
+{
+    pthread_mutex_lock(&run->lock);
+    report_progress(run, input_bytes(s));
+    const bool stopped = run->stopped;
+    pthread_mutex_unlock(&run->lock);
+    return stopped;
+}
+
 static void run_slice(void *argument, size_t index)
 {
     struct quantize_run *run = argument;
@@ -108,7 +117,7 @@ static void run_slice(void *argument, size_t index)
     pthread_mutex_lock(&run->lock);
     if (status != QOBS_OK)
         record_failure(run, index, status, &f);
-    else if (run->pass != slice_range)
+    else if (run->pass != slice_range && !run->slices[index].job->descended)
         report_progress(run, input_bytes(&run->slices[index]));
     if (work) {
         work->next = run->free_workspaces;

@@ -41,6 +41,12 @@ static void add_layers(json_object *layers, const struct quantize_run *run)
             json_put(search, "error", json_number(job->search_error));
             json_put_bool(search, "weighted", job->weighted);
         }
+        if (job->descended) {
+            json_object *rounding = json_put_object(layer, "rounding");
+            json_put(rounding, "error_before", json_number(job->rounding_error_before));
+            json_put(rounding, "error", json_number(job->rounding_error));
+            json_put_count(rounding, "changed", job->rounding_changed);
+        }
         if (job->plan->group->weights.strategy == QUANT_TENSOR_GROUP)
             json_put(layer, "global_scale", json_number((double)job->global_scale));
         json_append(layers, layer);

@@ -22,8 +22,10 @@ void job_release(struct weight_job *job)
     free(job->search_max);
     free(job->scale);
     free(job->zero_point);
+    free(job->hessian);
     qobs_quantizer_destroy(job->quantizer);
     job->quantizer = NULL;
+    job->hessian = NULL;
     job->search_min = job->search_max = job->scale = job->zero_point = NULL;
 }
 
@@ -153,13 +155,13 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
         RETURN_IF_NOT_OK(set_global_scale(jobs + first, end - first, f));
     }
     for (size_t i = 0; i < count; i++)
+        RETURN_IF_NOT_OK(open_files(run, &jobs[i], f));
+    for (size_t i = 0; i < count; i++)
         if (jobs[i].plan && jobs[i].plan->needs.searches_scale && !jobs[i].range_only)
             RETURN_IF_NOT_OK(job_optimal(run, &jobs[i], f));
     for (size_t i = 0; i < count; i++)
         if (jobs[i].plan && !jobs[i].range_only)
             RETURN_IF_NOT_OK(job_prepare(run, &jobs[i], f));
-    for (size_t i = 0; i < count; i++)
-        RETURN_IF_NOT_OK(open_files(run, &jobs[i], f));
     for (int quantized = 1; quantized >= 0; quantized--) {
         run->slice_count = 0;
         for (size_t i = 0; i < count; i++)

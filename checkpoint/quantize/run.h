@@ -23,6 +23,7 @@ struct group_plan {
     struct group_storage storage;
     qobs_config *config;
     qobs_config_needs needs; /* of its observer */
+    bool descends;           /* codes are rounded by descent (setting rounding) */
 };
 
 /* The lines of a calibration's report about a weight. */
@@ -49,7 +50,12 @@ struct weight_job {
     qobs_dtype scale_dtype, zero_point_dtype;
     qobs_quantizer *quantizer;                /* of its slices, while they are in work */
     double search_error_before, search_error; /* that the optimal observer makes small, before and after */
-    bool weighted;                            /* the search weighs columns by importance */
+    double *hessian;                          /* of its inputs, to round codes by; NULL: nearest codes */
+    int64_t hessian_shape[3], hessian_count;
+    bool descended;                               /* its codes are written */
+    double rounding_error_before, rounding_error; /* that the descent makes small, of nearest codes and after */
+    uint64_t rounding_changed;                    /* codes */
+    bool weighted;                                /* the search weighs columns by importance */
     struct importance_found importance;
     double error, energy;              /* sums of the squares of x - dequantized x, and of x */
     struct job_statistics *statistics; /* NULL: none are wanted */
@@ -136,6 +142,9 @@ int run_prepare(struct quantize_run *run, struct fail *f);
 
 /* Reports bytes that are done to the caller, from any thread. Returns true if the caller wants to stop. */
 bool run_progress(struct quantize_run *run, uint64_t bytes);
+
+/* Reports the rows of a slice as done, from any thread. Returns true if the caller wants to stop. */
+bool run_slice_progress(struct quantize_run *run, const struct row_slice *slice);
 
 /* Quantizes and copies every tensor to the files of run->out. */
 int run_tensors(struct quantize_run *run, struct fail *f);

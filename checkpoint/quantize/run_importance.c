@@ -87,6 +87,18 @@ static int check_strict(const struct quantize_run *run, struct fail *f)
     return QOBS_OK;
 }
 
+/* Descent over codes needs a Hessian, at least of one weight; others keep the nearest codes, and are warned of. */
+static int check_descent(const struct quantize_run *run, size_t weighted, struct fail *f)
+{
+    for (size_t i = 0; i < run->job_count && weighted == 0; i++)
+        if (run->jobs[i].plan && run->jobs[i].plan->descends)
+            return INVALID(f,
+                           "tensor '%.200s': rounding: descent needs recorded activations (importance) or states of "
+                           "qobs.local_hessian; there are none",
+                           run->jobs[i].weight->name);
+    return QOBS_OK;
+}
+
 int run_find_importance(struct quantize_run *run, struct fail *f)
 {
     const size_t count = run->weights.count;
@@ -106,6 +118,8 @@ int run_find_importance(struct quantize_run *run, struct fail *f)
     }
     if (status == QOBS_OK)
         status = check_strict(run, f);
+    if (status == QOBS_OK)
+        status = check_descent(run, weighted, f);
     free(of_weight);
     free(member);
     return status;

@@ -116,18 +116,6 @@ int slice_range(struct quantize_run *run, struct row_slice *s, struct workspace 
     return QOBS_OK;
 }
 
-int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f)
-{
-    struct workspace work = {0};
-    const struct row_slice all = {.job = job, .count = job->weight->shape[0]};
-    struct rows r;
-    int status = open_rows(&r, &all, &work, f);
-    if (status == QOBS_OK)
-        status = job_find_scales(run, job, &r.tensor, f);
-    free(work.data[WORK_ROWS]);
-    return status;
-}
-
 static int search_count(const struct weight_job *job)
 {
     return (int)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
@@ -341,7 +329,7 @@ static int write_codes(struct quantize_run *run, const struct row_slice *s, void
     const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][PART_CODES]];
     const size_t row = (size_t)(t->bytes / (uint64_t)job->weight->shape[0]), size = row * (size_t)s->count;
     qobs_error error = {0};
-    if (word_bits > 0 && !packs_pairs(job)) {
+    if (word_bits > 0 && (job->hessian || !packs_pairs(job))) {
         void *packed = workspace_reserve(work, WORK_PACKED, size);
         if (!packed)
             return NO_MEMORY(f, "codes");
@@ -361,6 +349,96 @@ static int write_codes(struct quantize_run *run, const struct row_slice *s, void
         codes = packed;
     }
     return run_put(run, job, PART_CODES, row * (uint64_t)s->first, codes, size, f);
+}
+
+/* ---- Optimal scales ---------------------------------------------------------------------------------------------- */
+
+/* Rounds the codes of a slice by descent, with all threads, and writes them. */
+static int descend_slice(struct quantize_run *run, const struct row_slice *s, const struct rows *all,
+                         struct workspace *work, struct fail *f)
+{
+    struct weight_job *job = s->job;
+    const int64_t shape[2] = {s->count, all->shape[1]};
+    struct rows r = *all;
+    const int64_t first = s->first * job->unit_qparams, count = s->count * job->unit_qparams;
+    qobs_error error = {0};
+    qobs_round_report report = {.struct_size = sizeof report};
+    r.tensor.data = (const unsigned char *)all->tensor.data + s->first * all->strides[0];
+    r.tensor.shape = shape;
+    r.tensor.strides = all->strides;
+    const size_t size = (size_t)(s->count * all->shape[1]);
+    void *codes = workspace_reserve(work, WORK_CODES, size);
+    if (!codes)
+        return NO_MEMORY(f, "codes");
+    const qobs_tensor scale = {.struct_size = sizeof scale,
+                               .data = (unsigned char *)job->scale + (size_t)first * qobs_dtype_size(job->scale_dtype),
+                               .dtype = job->scale_dtype,
+                               .ndim = 1,
+                               .shape = &count};
+    const qobs_tensor zero_point = {.struct_size = sizeof zero_point,
+                                    .data = (unsigned char *)job->zero_point +
+                                            (size_t)first * qobs_dtype_size(job->zero_point_dtype),
+                                    .dtype = job->zero_point_dtype,
+                                    .ndim = 1,
+                                    .shape = &count};
+    const qobs_tensor hessian = {
+        .struct_size = sizeof hessian, .data = job->hessian, .dtype = QOBS_F64, .ndim = 3, .shape = job->hessian_shape};
+    const bool global = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;
+    const qobs_round_args args = {.struct_size = sizeof args,
+                                  .config = job->plan->config,
+                                  .value = &r.tensor,
+                                  .scale = &scale,
+                                  .zero_point = job->plan->group->weights.symmetric ? NULL : &zero_point,
+                                  .global_scale = global ? &job->global_scale : NULL,
+                                  .hessian = &hessian,
+                                  .hessian_count = job->hessian_count,
+                                  .codes = codes,
+                                  .codes_size = size,
+                                  .report = &report,
+                                  .runtime = run->args->runtime};
+    if (qobs_round_codes(&args, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    job->rounding_error_before += report.error_before;
+    job->rounding_error += report.error;
+    job->rounding_changed += report.changed;
+    job->error += report.squared_error;
+    job->energy += report.energy;
+    return write_codes(run, s, codes, work, f);
+}
+
+/* Rows that are rounded together: they share copies of the Hessian. */
+enum { DESCENT_ROWS = 1024 };
+
+static int descend(struct quantize_run *run, struct weight_job *job, const struct rows *all, struct workspace *work,
+                   struct fail *f)
+{
+    const int64_t rows = job->weight->shape[0];
+    for (int64_t first = 0; first < rows; first += DESCENT_ROWS) {
+        const struct row_slice s = {
+            .job = job, .first = first, .count = rows - first < DESCENT_ROWS ? rows - first : DESCENT_ROWS};
+        RETURN_IF_NOT_OK(descend_slice(run, &s, all, work, f));
+        if (run_slice_progress(run, &s))
+            return report_failure(f, QOBS_ERROR_CANCELLED, "stopped by the caller");
+    }
+    job->descended = true;
+    return QOBS_OK;
+}
+
+int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f)
+{
+    struct workspace work = {0};
+    const struct row_slice all = {.job = job, .count = job->weight->shape[0]};
+    struct rows r;
+    int status = open_rows(&r, &all, &work, f);
+    if (status == QOBS_OK)
+        status = job_find_scales(run, job, &r.tensor, f);
+    if (status == QOBS_OK && job->hessian)
+        status = descend(run, job, &r, &work, f);
+    free(job->hessian);
+    job->hessian = NULL;
+    for (int part = 0; part < WORK_PARTS; part++)
+        free(work.data[part]);
+    return status;
 }
 
 /* ---- Passes ------------------------------------------------------------------------------------------------------ */
@@ -435,7 +513,7 @@ int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspa
     if (qobs_quantizer_layout(s->job->quantizer, s->count, &layout, &error) != QOBS_OK)
         return weight_failure(s->job, &error, f);
     RETURN_IF_NOT_OK(open_qparams(&q, s, &layout, work, f));
-    const bool model = run->contents == CONTENTS_MODEL;
+    const bool model = run->contents == CONTENTS_MODEL && !s->job->descended;
     void *codes = model ? workspace_reserve(work, WORK_CODES, layout.codes_size) : NULL;
     if (model && !codes)
         return NO_MEMORY(f, "codes");

@@ -67,7 +67,7 @@ def test_a_hessian_is_the_mean_product(model, settings, size):
 
 @pytest.mark.parametrize("scheme, settings", [
     ("W4A16", {}), ("W4A16_ASYM", {"group_size": 32, "hessian_block_size": 64}), ("W3A16", {"signed_scale": True}),
-    ("NVFP4A16", {}), ("W8A8", {})])
+    ("NVFP4A16", {}), ("W8A8", {}), ("W4A16", {"hessian_block_size": 256, "rounding": "descent"})])
 def test_files_are_those_of_recorded_activations(folder, model, scheme, settings, tmp_path):
     with record.recording(model, tmp_path / "activations") as r, torch.no_grad():
         for sample in SAMPLES:
@@ -80,6 +80,8 @@ def test_files_are_those_of_recorded_activations(folder, model, scheme, settings
     assert files(tmp_path / "hooks") == files(tmp_path / "recorded")
     assert all(layer["search"]["weighted"] for layer in own["layers"])
     assert [layer["search"] for layer in own["layers"]] == [layer["search"] for layer in report["layers"]]
+    assert [layer.get("rounding") for layer in own["layers"]] == [layer.get("rounding") for layer in report["layers"]]
+    assert all(("rounding" in settings) == ("rounding" in layer) for layer in own["layers"])
 
 
 def test_saved_states_merge(folder, model, tmp_path):
@@ -94,6 +96,18 @@ def test_saved_states_merge(folder, model, tmp_path):
         assert layer["search"]["error"] == pytest.approx(other["search"]["error"], rel=1e-4)
 
 
+def test_states_serve_every_rounding(folder, model, tmp_path):
+    """States do not depend on how codes are rounded later."""
+    c = observe(model, SAMPLES, "W4A16", importance="qobs.local_hessian hessian_block_size=256")
+    c.save(tmp_path / "states")
+    settings = {"hessian_block_size": 256, "rounding": "descent", "rounding_passes": 2}
+    report = qobs.quantize(folder, tmp_path / "saved", "W4A16", preset="qobs.local_hessian", settings=settings,
+                           states=[tmp_path / "states"])
+    assert all(layer["rounding"]["error"] < 0.9 * layer["rounding"]["error_before"] for layer in report["layers"])
+    c.quantize(folder, tmp_path / "hooks", settings={"rounding": "descent", "rounding_passes": 2})
+    assert files(tmp_path / "hooks") == files(tmp_path / "saved")
+
+
 def test_a_hessian_of_other_groups_is_refused(folder, model, tmp_path):
     observe(model, SAMPLES[:1], "W4A16", importance="qobs.local_hessian").save(tmp_path / "states")
     with pytest.raises(qobs.InvalidArgumentError, match="its setting group_size is 128"):
@@ -104,7 +118,7 @@ def test_a_hessian_of_other_groups_is_refused(folder, model, tmp_path):
 
 @pytest.mark.parametrize("scheme, importance, words", [
     ("FP8", "qobs.local_hessian", "FP8"), ("MXFP8", "qobs.local_hessian", "MXFP8"), ("W4A16", "llmc.mse", "llmc.mse"),
-    ("W4A16", "qobs.local_hessian passes=0", "passes"), ("W4A16", "qobs.local_hessian nothing=1", "nothing")])
+    ("W4A16", "qobs.local_hessian passes=101", "passes"), ("W4A16", "qobs.local_hessian nothing=1", "nothing")])
 def test_refusals(model, scheme, importance, words):
     with pytest.raises(qobs.InvalidArgumentError, match=words):
         qobs.calibration(model, scheme, importance=importance)

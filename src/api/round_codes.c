@@ -160,7 +160,9 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
                                         .runtime = a->runtime};
     struct code_descent c = {.runtime = runtime,
                              .kernels = qobs_kernels_active(),
-                             .passes = a->passes > 0 ? a->passes : PASSES,
+                             .passes = a->passes > 0                    ? a->passes
+                                       : a->config->has_rounding_passes ? a->config->rounding_passes
+                                                                        : PASSES,
                              .codes = a->codes};
     const struct quantizer *const q = &rule->quantizer;
     struct view h;

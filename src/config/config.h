@@ -18,6 +18,9 @@ enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
 /* Arithmetic of searches on BF16 and F16. */
 enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
 
+/* How codes are rounded. */
+enum rounding { ROUNDING_NEAREST, ROUNDING_DESCENT };
+
 /* The result of Model-Optimizer's BiasCalibrator. */
 enum bias_method { BIAS_MEAN, BIAS_MAX_MIN };
 
@@ -167,6 +170,9 @@ struct qobs_config {
     int64_t hessian_block_size;
     int passes;
     int zero_point_radius;
+    bool has_rounding, has_rounding_passes;
+    int rounding; /* enum rounding */
+    int rounding_passes;
 
     /* torch */
     int dtype;

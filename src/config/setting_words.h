@@ -29,6 +29,7 @@ static const struct word versions[] = {{"current", VERSION_CURRENT},
 static const struct word search_dtypes[] = {{"native", SEARCH_NATIVE}, {"float32", SEARCH_FLOAT32}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word threshold_methods[] = {{"_3SD", THRESHOLD_3SD}, {"_KL_J", THRESHOLD_KL_J}, {0}};
+static const struct word roundings[] = {{"nearest", ROUNDING_NEAREST}, {"descent", ROUNDING_DESCENT}, {0}};
 static const struct word bias_methods[] = {{"mean", BIAS_MEAN}, {"max_min", BIAS_MAX_MIN}, {0}};
 static const struct word amax_methods[] = {
     {"entropy", AMAX_ENTROPY}, {"mse", AMAX_MSE}, {"percentile", AMAX_PERCENTILE}, {0}};

@@ -118,15 +118,15 @@ enum { ANY = FAMILIES_OF_SCHEMES | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT
 /* Rows for words, for true and false, for numbers, and for settings that have no value until they are set; ADDED: and
  * that a preset of saved states of format 3 got later. */
 #define WORD(key, families, only, field, words, help)                                                                  \
-    {key, families, only, KIND_WORD, FIELD(field), NO_FIELD, words, 0, 0, help, false}
+    {key, families, only, KIND_WORD, FIELD(field), NO_FIELD, words, 0, 0, help, false, false}
 #define SWITCH(key, families, only, field, help)                                                                       \
-    {key, families, only, KIND_BOOL, FIELD(field), NO_FIELD, switch_words, 0, 0, help, false}
+    {key, families, only, KIND_BOOL, FIELD(field), NO_FIELD, switch_words, 0, 0, help, false, false}
 #define NUMBER(key, families, only, kind, field, min, max, help)                                                       \
-    {key, families, only, kind, FIELD(field), NO_FIELD, NULL, min, max, help, false}
+    {key, families, only, kind, FIELD(field), NO_FIELD, NULL, min, max, help, false, false}
 #define OPTIONAL(key, families, only, kind, field, set, min, max, help)                                                \
-    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, false}
+    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, false, false}
 #define ADDED(key, families, only, kind, field, set, min, max, help)                                                   \
-    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, true}
+    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, true, false}
 
 /* Key, families, presets, kind, field, the field that is true once the setting has a value, limits, help. */
 static const struct setting settings[] = {
@@ -175,7 +175,7 @@ static const struct setting settings[] = {
     WORD("zp_dtype", FAMILY_LLMC, EVERY, zp_dtype, zp_dtypes, "dtype of the zero point"),
     WORD("version", FAMILY_LLMC, EVERY, version, versions, "release of llm-compressor that is reproduced"),
     {"observer", FAMILIES_OF_SCHEMES, EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0,
-     "accepted only with the preset's own name", false},
+     "accepted only with the preset's own name", false, false},
     SWITCH("ragged", FAMILY_LLMC, EVERY, ragged, "a last group may be shorter"),
     NUMBER("maxshrink", ANY, searches, KIND_REAL, maxshrink, 0, 1,
            "largest part of the range that a candidate removes"),
@@ -200,10 +200,14 @@ static const struct setting settings[] = {
            "share of a group's mean importance that is added to each column"),
     NUMBER("hessian_block_size", FAMILY_QOBS, has_hessian, KIND_LONG, hessian_block_size, 0, 0x1p31,
            "columns of a block of the Hessian; 0: the group"),
-    NUMBER("passes", FAMILY_QOBS, has_hessian, KIND_INTEGER, passes, 1, 100,
-           "passes over the groups of a block, at most"),
+    NUMBER("passes", FAMILY_QOBS, has_hessian, KIND_INTEGER, passes, 0, 100,
+           "passes over the groups of a block, at most; 0: each group alone"),
     NUMBER("zero_point_radius", FAMILY_QOBS, has_hessian, KIND_INTEGER, zero_point_radius, 0, 256,
            "largest distance of zero points from the one without the Hessian"),
+    {"rounding", FAMILY_QOBS, has_hessian, KIND_WORD, FIELD(rounding), FIELD(has_rounding), roundings, 0, 0,
+     "codes: nearest, or by descent under the Hessian; `null`: nearest", true, true},
+    {"rounding_passes", FAMILY_QOBS, has_hessian, KIND_INTEGER, FIELD(rounding_passes), FIELD(has_rounding_passes),
+     NULL, 1, 100, "passes of the descent over the columns, at most; `null`: 4", true, true},
     WORD("dtype", FAMILY_TORCH, is_no_placeholder, dtype, torch_dtypes + FLOATING, "dtype of the quantized numbers"),
     WORD("dtype", FAMILY_TORCH, is_placeholder, dtype, torch_dtypes, "dtype of the quantized numbers"),
     WORD("qscheme", FAMILY_TORCH, EVERY, qscheme, qschemes, "granularity, and symmetric or affine"),
@@ -257,7 +261,7 @@ static const struct setting settings[] = {
              "smallest width of a range"),
     {"activation_restricted_asymmetric", FAMILY_ORT, has_no_moments, KIND_BOOL, FIELD(restricted_asymmetric),
      FIELD(has_restricted_asymmetric), switch_words, 0, 0,
-     "zero points of `QUInt8` are the smallest number or the middle; `null`: false", true},
+     "zero points of `QUInt8` are the smallest number or the middle; `null`: false", true, false},
     WORD("mapping_type", FAMILY_TORCHAO, EVERY, mapping_type, mapping_types, "how real numbers map to integers"),
     WORD("target_dtype", FAMILY_TORCHAO, EVERY, target_dtype, torchao_dtypes, "dtype of the quantized numbers"),
     WORD("granularity", FAMILY_TORCHAO, EVERY, torchao_granularity, torchao_granularities,
@@ -287,7 +291,7 @@ static const struct setting settings[] = {
     NUMBER("steps", FAMILY_TORCHAO, searches_line, KIND_INTEGER, steps, 1, 0x1p16, "number of thresholds"),
     SWITCH("run_once", FAMILY_TORCHAO, searches_line, run_once, "later batches are ignored"),
     {"four_over_six", FAMILY_MODELOPT, sweeps_scales, KIND_BOOL, FIELD(four_over_six), FIELD(has_four_over_six),
-     switch_words, 0, 0, "scales are normalised to 256 instead of 448; `null`: false", true},
+     switch_words, 0, 0, "scales are normalised to 256 instead of 448; `null`: false", true, false},
     ADDED("hessian_block_size", FAMILY_MODELOPT, sweeps_amax, KIND_LONG, hessian_block_size, has_hessian_block, 8, 512,
           "columns of a block of the Hessian that weighs errors, a multiple of 8; `null`: squared errors"),
     OPTIONAL("axis", FAMILY_MODELOPT, is_bias, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,

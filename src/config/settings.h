@@ -36,6 +36,7 @@ struct setting {
     double min, max;          /* of every number */
     const char *help;         /* one line for people */
     bool added;               /* since saved states of format 3: a state has it only if it has a value */
+    bool of_codes;            /* states do not depend on it, and merge whatever its value */
 };
 
 /* True if a saved state has a line for the setting. */

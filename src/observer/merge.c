@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "config/settings.h"
 #include "reduce/accumulate.h"
 #include "number/convert.h"
 #include "observer/merge_search.h"
@@ -43,6 +44,8 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
     for (size_t i = 0; i < qobs_config_key_count(a); i++) {
         const char *key = qobs_config_key(a, i);
         char ours[64] = "", theirs[64] = "";
+        if (qobs_setting_at(a->preset, i)->of_codes)
+            continue;
         qobs_config_get(a, key, ours, sizeof ours, NULL);
         qobs_config_get(b, key, theirs, sizeof theirs, NULL);
         if (strcmp(ours, theirs) != 0)

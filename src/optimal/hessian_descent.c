@@ -139,7 +139,7 @@ static bool descend_group(struct hessian_tile *t, int64_t k, struct row_errors *
         present[r] = alone + outside;
         share[r] = alone + before;
         rows->start[r] += alone + (outside - before);
-        if (t->live[r * b->groups + k])
+        if (t->live[r * b->groups + k] && t->params->passes > 0)
             proposal[r] = propose(t, r, k, n, present[r]);
     }
     qobs_hessian_multiply(t, t->other, first, inside(b, k), n, k, false, t->product);
@@ -147,7 +147,7 @@ static bool descend_group(struct hessian_tile *t, int64_t k, struct row_errors *
         const bool live = t->live[r * b->groups + k];
         if (live) {
             const double alone = own(t, t->other, r, k, n);
-            if (alone + cross(t, t->other, t->linear, r, k, n) < present[r]) {
+            if (t->params->passes > 0 && alone + cross(t, t->other, t->linear, r, k, n) < present[r]) {
                 take(t, r, k, n, &proposal[r]);
                 share[r] = alone + cross(t, t->e, t->before, r, k, n);
                 changed = true;
@@ -164,7 +164,7 @@ void qobs_hessian_descend(struct hessian_tile *t)
     struct row_errors rows[2] = {{{0}, {0}}, {{0}, {0}}}; /* of the first and of the last pass */
     bool changed = true;
     find_minmax_shares(t);
-    for (int pass = 0; pass < t->params->passes && changed; pass++) {
+    for (int pass = 0; pass < (t->params->passes > 0 ? t->params->passes : 1) && changed; pass++) {
         struct row_errors *const of_pass = &rows[pass > 0];
         *of_pass = (struct row_errors){{0}, {0}};
         changed = false;

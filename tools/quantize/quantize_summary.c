@@ -25,7 +25,6 @@ static void print_search(const json_object *search)
     const double before = json_number_of(search, "error_before", 0), after = json_number_of(search, "error", 0);
     if (search && before > 0)
         printf("  %+.1f %%: %.4g to %.4g", 100 * (after - before) / before, before, after);
-    putchar('\n');
 }
 
 static void print_layer(const struct ranked *r, int width)
@@ -38,6 +37,9 @@ static void print_layer(const struct ranked *r, int width)
     else
         printf("%6s %%", "-");
     print_search(json_get(layer, "search"));
+    if (json_has(layer, "rounding"))
+        print_search(json_get(layer, "rounding"));
+    putchar('\n');
 }
 
 static int print_layers(const json_object *layers, bool all)
@@ -47,11 +49,13 @@ static int print_layers(const json_object *layers, bool all)
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the summary");
     const bool searched = n > 0 && json_has(sorted[0].item, "search");
+    const bool rounded = n > 0 && json_has(sorted[0].item, "rounding");
     if (shown > 0) {
         if (shown < n)
             printf("\nthe %d layers with the largest errors:\n", WORST);
         const int width = fit_ranked(sorted, shown, searched ? 60 : 32, all);
-        printf("%-*s %-20s %8s%s\n", width, "layer", "format", "error", searched ? "  searched" : "");
+        printf("%-*s %-20s %8s%s%s\n", width, "layer", "format", "error", searched ? "  searched" : "",
+               rounded ? ", then rounded" : "");
         for (size_t i = 0; i < shown; i++)
             print_layer(&sorted[i], width);
     }
@@ -192,6 +196,8 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         if (json_has(json_at(layers, 0), "search"))
             printf("searched: the error that the observer makes small, at the scales of the range and at those found;\n"
                    "no measure of the model's quality\n");
+        if (json_has(json_at(layers, 0), "rounding"))
+            printf("rounded: the same error, of the nearest codes and after descent\n");
     }
     json_object_put(json);
     return code == EXIT_OK && incomplete ? EXIT_INCOMPLETE : code;

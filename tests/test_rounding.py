@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""qobs quantize --set rounding=descent: codes with a smaller error of the outputs and the scales of nearest codes, the
+same bytes for every number of threads, instruction set and number of parts.
+
+    test_rounding.py QOBS
+"""
+import json
+import os
+import random
+
+import cli
+from cli import check, equal, fine, read, run, st_bytes, st_read, write
+
+LAYERS, ROWS, COLUMNS, TOKENS, GROUP = 2, 40, 96, 50, 32
+MODULES = [f"model.layers.{i}.self_attn.{m}_proj" for i in range(LAYERS) for m in "qkvo"]
+FORMATS = {"int4": ("W4A16", ["group_size=32"]), "int3 asymmetric": ("W4A16_ASYM", ["group_size=32", "num_bits=3"]),
+           "int8": ("W8A16", ["group_size=32"]), "NVFP4": ("NVFP4A16", [])}
+E2M1 = (0, .5, 1, 1.5, 2, 3, 4, 6)
+
+
+def matrix(name, rows, size):
+    generator = random.Random(name)
+    shared = [generator.gauss(0, 1) for _ in range(COLUMNS)]
+    numbers = []
+    for _ in range(rows):
+        common = generator.gauss(0, size)
+        numbers += [common * s + generator.gauss(0, 1) for s in shared]
+    return cli.pack("BF16", numbers)
+
+
+def make_model():
+    os.mkdir("model")
+    half = len(MODULES) // 2
+    shards = {"model-00001-of-00002.safetensors": MODULES[:half], "model-00002-of-00002.safetensors": MODULES[half:]}
+    where = {f"{m}.weight": shard for shard, modules in shards.items() for m in modules}
+    for shard, modules in shards.items():
+        write(f"model/{shard}", st_bytes({f"{m}.weight": ("BF16", [ROWS, COLUMNS], matrix(m, ROWS, 0))
+                                          for m in modules}))
+    write("model/model.safetensors.index.json", json.dumps({"weight_map": where}).encode())
+    write("model/config.json", b'{"model_type": "llama"}')
+    write("inputs.safetensors", st_bytes({f"{m}.input": ("BF16", [TOKENS, COLUMNS], matrix(m[:-6], TOKENS, 1))
+                                          for m in MODULES}))
+
+
+def command(form, out, *options, rounding="descent"):
+    scheme, settings = FORMATS[form]
+    settings = settings + ["hessian_block_size=96"] + ([f"rounding={rounding}"] if rounding else [])
+    return ["quantize", "model", "--scheme", scheme, "--preset", "qobs.local_hessian", "--importance",
+            "inputs.safetensors", "-o", out, "--quiet", *(w for s in settings for w in ("--set", s)), *options]
+
+
+def tree(folder):
+    return {name: read(os.path.join(folder, name)) for name in sorted(os.listdir(folder))}
+
+
+def tensors(folder):
+    return {k: v for name in os.listdir(folder) if name.endswith(".safetensors")
+            for k, v in st_read(os.path.join(folder, name))[0].items()}
+
+
+def e4m3(byte):
+    exponent, mantissa = byte >> 3 & 15, byte & 7
+    return (mantissa / 8 * 2.0 ** -6) if exponent == 0 else (1 + mantissa / 8) * 2.0 ** (exponent - 7)
+
+
+def bits_of(words, width, bits, count):
+    """The numbers of a row of packed words."""
+    stream = sum((w & (1 << width) - 1) << width * i for i, w in enumerate(words))
+    return [stream >> bits * i & (1 << bits) - 1 for i in range(count)]
+
+
+def row_numbers(found, module, row, form):
+    """A dequantized row, exactly."""
+    if form == "NVFP4":
+        packed, scales = found[f"{module}.weight_packed"][2], found[f"{module}.weight_scale"][2]
+        global_scale = found[f"{module}.weight_global_scale"][2][0]
+        codes = bits_of(packed[row * COLUMNS // 2:(row + 1) * COLUMNS // 2], 8, 4, COLUMNS)
+        return [(-1 if c & 8 else 1) * E2M1[c & 7] * e4m3(scales[(row * COLUMNS + i) // 16]) / global_scale
+                for i, c in enumerate(codes)]
+    bits, words = {"int4": (4, 12), "int3 asymmetric": (3, 9), "int8": (8, 24)}[form]
+    codes = bits_of(found[f"{module}.weight_packed"][2][row * words:(row + 1) * words], 32, bits, COLUMNS)
+    groups = COLUMNS // GROUP
+    zeros = [1 << bits - 1] * groups
+    if "asymmetric" in form:
+        packed = found[f"{module}.weight_zero_point"][2]
+        zeros = [bits_of(packed[g::groups], 32, bits, ROWS)[row] for g in range(groups)]
+    scales = found[f"{module}.weight_scale"][2][row * groups:(row + 1) * groups]
+    return [(c - zeros[i // GROUP]) * scales[i // GROUP] for i, c in enumerate(codes)]
+
+
+def output_error(found, module, form):
+    """The mean square of the errors of the outputs over the recorded tokens, rows added."""
+    weights = tensors("model")[f"{module}.weight"][2]
+    inputs = st_read("inputs.safetensors")[0][f"{module}.input"][2]
+    total = 0.0
+    for row in range(ROWS):
+        numbers = row_numbers(found, module, row, form)
+        d = [w - n for w, n in zip(weights[row * COLUMNS:(row + 1) * COLUMNS], numbers)]
+        for t in range(TOKENS):
+            total += sum(a * x for a, x in zip(d, inputs[t * COLUMNS:(t + 1) * COLUMNS])) ** 2
+    return total / TOKENS
+
+
+def close(got, want):
+    return abs(got - want) <= 2e-3 * want
+
+
+def test_errors():
+    make_model()
+    for form in FORMATS:
+        fine(form, *command(form, "nearest", "--replace", rounding=None))
+        fine(form, *command(form, "descent", "--replace", "--json", "report.json"))
+        report = json.loads(read("report.json"))
+        before, after = tensors("nearest"), tensors("descent")
+        for name in before:
+            same = before[name] == after[name]
+            check(same != name.endswith("_packed"), f"{form}: {name}: the codes change and nothing else")
+        for layer in report["layers"][:2]:
+            rounding, name = layer["rounding"], layer["name"]
+            check(rounding["changed"] > 0 and rounding["error"] < 0.8 * rounding["error_before"], f"{form}: {rounding}")
+            nearest, descent = (output_error(found, name, form) for found in (before, after))
+            check(close(rounding["error_before"], nearest), f"{form}: {name}: error of the nearest codes",
+                  f"{rounding['error_before']} {nearest}")
+            check(close(rounding["error"], descent), f"{form}: {name}: error after descent",
+                  f"{rounding['error']} {descent}")
+        fine(form, *command(form, "named", "--replace", rounding="nearest"))
+        equal(tensors("named"), before, f"{form}: rounding=nearest")
+
+
+def test_same_bytes():
+    make_model()
+    fine("one", *command("int3 asymmetric", "one", "--threads", "1"))
+    expected = tree("one")
+    for isa in cli.instruction_sets():
+        for threads in cli.thread_counts():
+            fine("threads", *command("int3 asymmetric", "out", "--replace", "--threads", threads, "--isa", isa))
+            equal(tree("out"), expected, f"{isa}, {threads} threads")
+    for part in (2, 1):
+        fine("part", *command("int3 asymmetric", "parts", "--part", f"{part}/2"))
+    fine("finish", "quantize", "--finish", "parts", "--quiet")
+    equal(tree("parts"), expected, "two parts")
+
+
+def test_recipe():
+    make_model()
+    fine("one", *command("int4", "one"))
+    write("recipe.yaml", b"""stage:
+  modifiers:
+    QuantizationModifier:
+      ignore: []
+      config_groups:
+        group_0:
+          targets: [Linear]
+          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32,
+                    observer: qobs.local_hessian, observer_kwargs: {hessian_block_size: 96, rounding: descent}}
+""")
+    fine("recipe", "quantize", "model", "--recipe", "recipe.yaml", "--importance", "inputs.safetensors", "-o", "out",
+         "--quiet")
+    equal(tensors("out"), tensors("one"), "a recipe with observer_kwargs")
+
+
+def test_refusals():
+    make_model()
+    for words, options in {
+            "rounding: descent needs recorded activations": ["qobs.local_hessian"],
+            "rounding: is 'up', allowed are nearest, descent": ["qobs.local_hessian", "--set", "rounding=up"],
+            "rounding_passes: is '0', allowed are": ["qobs.local_hessian", "--set", "rounding_passes=0"],
+            "'rounding' is no setting": ["qobs.imatrix_optimal"]}.items():
+        p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--set", "rounding=descent", "-o", "out",
+                "--preset", *options)
+        check(p.returncode == 2 and words in p.stderr and not os.path.exists("out"), words, p.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(cli.main(globals()))
