@@ -154,7 +154,8 @@ RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.1
             "W8A8": ("on CPUs and GPUs", None, True), "W6A8": ("on GPUs", "0.18", False),
             "W4AFP8": ("on GPUs of compute capability 9.0", None, False),
             "FP8_DYNAMIC": ("on CPUs and GPUs", None, True),
-            "NVFP4A16": ("on GPUs", None, False), "MXFP4": ("on GPUs", None, False), "MXFP8": ("on GPUs", None, False)}
+            "NVFP4A16": ("on GPUs", None, False), "MXFP4": ("on GPUs", None, False),
+            "MXFP4XFP8": ("on GPUs", None, False), "MXFP8": ("on GPUs", None, False)}
 
 
 def test_runtimes():

@@ -34,7 +34,7 @@ struct quant_config {
     const struct quant_args *const *states;
 };
 
-/* Adds a group with a preset scheme of compressed-tensors 0.19, in any case. With no targets it targets "Linear".
+/* Adds a group with a preset scheme of compressed-tensors, in any case. With no targets it targets "Linear".
  * Fails for unknown names with the list of known ones, nearest first. */
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
                             size_t target_count, struct fail *f);

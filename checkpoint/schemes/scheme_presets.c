@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The preset schemes of compressed-tensors 0.19 (compressed_tensors/quantization/quant_scheme.py). */
+/* The preset schemes of compressed-tensors 0.19 and 0.20 (compressed_tensors/quantization/quant_scheme.py). */
 #include "schemes/scheme_presets.h"
 
 #include <ctype.h>
@@ -91,6 +91,7 @@ static const struct scheme_preset presets[] = {
     {"NVFP4", &nvfp4, &nvfp4_local, "the same; activations e2m1 under a static global scale"},
     {"MXFP4A16", &mxfp4, NULL, "e2m1, groups of 32 with power-of-two scales"},
     {"MXFP4", &mxfp4, &mxfp4_dynamic, "the same; activations too, dynamic"},
+    {"MXFP4XFP8", &mxfp4, &fp8_group, "the same; activations e4m3, groups of 128, dynamic"},
     {"MXFP8A16", &mxfp8, NULL, "e4m3, groups of 32 with power-of-two scales"},
     {"MXFP8", &mxfp8, &mxfp8_dynamic, "the same; activations too, dynamic"},
     {"W4AFP8", &w4, &fp8_token, "int4, groups of 128; activations e4m3, dynamic"},

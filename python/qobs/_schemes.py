@@ -17,6 +17,7 @@ WEIGHTS = {
     "NVFP4": "num_bits=4 type=float symmetric=true strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
     "MXFP4A16": "num_bits=4 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "MXFP4": "num_bits=4 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
+    "MXFP4XFP8": "num_bits=4 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "MXFP8A16": "num_bits=8 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "MXFP8": "num_bits=8 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "W4AFP8": "num_bits=4 type=int symmetric=true strategy=group group_size=128",
