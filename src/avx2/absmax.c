@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX2 absmax; contract and limits in templates/absmax.inl.h. */
-#include "avx2/vec.h"
+#include "avx2/simd.h"
 #include "avx2/tuning.h"
 
 #include "kernels/kernel_minmax.h"

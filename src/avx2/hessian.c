@@ -6,7 +6,7 @@
 #error "this file needs -mavx2 -mfma -mf16c"
 #endif
 
-#include "avx2/f32x16.h"
+#include "avx2/simd.h"
 #include "avx2/tuning.h"
 
 #define ENTRY_(name) name##_avx2

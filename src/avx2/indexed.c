@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX2 minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
-#include "avx2/transpose.h"
+#include "avx2/simd.h"
 #include "avx2/tuning.h"
 
 #include "kernels/kernel_minmax.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX2 minimum and maximum; contract and limits in templates/minmax.inl.h. */
-#include "avx2/vec.h"
+#include "avx2/simd.h"
 #include "avx2/tuning.h"
 
 #include "kernels/kernel_minmax.h"

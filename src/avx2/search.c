@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX2 range search; contract and limits in templates/search_errors.inl.h. */
-#include "avx2/f32x16.h"
+#include "avx2/simd.h"
 #include "avx2/tuning.h"
 
 #define ENTRY_(name) name##_avx2

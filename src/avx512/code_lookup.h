@@ -7,7 +7,7 @@
  * to BF16; there are no zero points. */
 #pragma once
 
-#include "avx512/f32x16_codes.h"
+#include "avx512/simd.h"
 #include "kernels/kernel_quantize.h"
 #include "number/code_tables.h"
 #include "number/number.h"

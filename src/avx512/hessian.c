@@ -6,7 +6,7 @@
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
 
-#include "avx512/f32x16.h"
+#include "avx512/simd.h"
 #include "avx512/tuning.h"
 
 #define ENTRY_(name) name##_avx512

@@ -3,7 +3,7 @@
 
 /* AVX-512 minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
 #include "avx512/prefer_avx2.h"
-#include "avx512/transpose.h"
+#include "avx512/simd.h"
 
 #include "kernels/kernel_minmax.h"
 

@@ -3,7 +3,7 @@
 
 /* AVX-512 minimum and maximum; contract and limits in templates/minmax.inl.h. */
 #include "avx512/tuning.h"
-#include "avx512/vec.h"
+#include "avx512/simd.h"
 
 #include "kernels/kernel_minmax.h"
 

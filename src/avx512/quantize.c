@@ -7,7 +7,7 @@
 #endif
 
 #include "avx512/code_lookup.h"
-#include "avx512/f32x16_codes.h"
+#include "avx512/simd.h"
 #include "avx512/prefer_avx2.h"
 
 #define ENTRY_(name) name##_avx512

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 range search; contract and limits in templates/search_errors.inl.h. */
-#include "avx512/f32x16.h"
+#include "avx512/simd.h"
 #include "avx512/tuning.h"
 
 #define ENTRY_(name) name##_avx512

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON absmax; contract and limits in templates/absmax.inl.h. */
-#include "neon/vec.h"
+#include "neon/simd.h"
 #include "neon/tuning.h"
 
 #include "kernels/kernel_minmax.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON Gram of columns; contract and limits in templates/gram.inl.h. */
-#include "neon/f32x16.h"
+#include "neon/simd.h"
 #include "neon/tuning.h"
 
 #define ENTRY_(name) name##_neon

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON search by a Hessian; contract and limits in templates/hessian.inl.h. */
-#include "neon/f32x16.h"
+#include "neon/simd.h"
 #include "neon/tuning.h"
 
 #define ENTRY_(name) name##_neon

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
-#include "neon/transpose.h"
+#include "neon/simd.h"
 #include "neon/tuning.h"
 
 #include "kernels/kernel_minmax.h"

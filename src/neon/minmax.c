@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON minimum and maximum; contract and limits in templates/minmax.inl.h. */
-#include "neon/vec.h"
+#include "neon/simd.h"
 #include "neon/tuning.h"
 
 #include "kernels/kernel_minmax.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON fake-quantize; contract and limits in templates/quantize.inl.h. */
-#include "neon/f32x16_codes.h"
+#include "neon/simd.h"
 
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)

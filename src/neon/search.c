@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON range search; contract and limits in templates/search_errors.inl.h. */
-#include "neon/f32x16.h"
+#include "neon/simd.h"
 #include "neon/tuning.h"
 
 #define ENTRY_(name) name##_neon

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The largest magnitude over rows and over columns, for one element width on one instruction set. Included by
- * src/ISA/absmax.c once per WIDTH (16, 32, 64), after vec.h and tuning.h of that folder.
+ * src/ISA/absmax.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder.
  *
  * Accumulators: vectors of the element width, of bits without the sign; none can overflow. One operation clears the
  *   sign, one takes the maximum. An element that is not finite makes the result infinity or above.

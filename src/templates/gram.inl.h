@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The Gram of columns; included by src/ISA/gram.c after f32x16.h and tuning.h of that folder.
+/* The Gram of columns; included by src/ISA/gram.c after simd.h and tuning.h of that folder.
  *
  * Accumulators: a tile of GRAM_ROWS x GRAM_VECTORS * 16 floats in registers; each lane is one entry, so that tiles of
  *   any size give the same bits. Products and sums are fused, rounded once. Doubles are the caller's.

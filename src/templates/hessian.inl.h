@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The search that minimises e^T H e, and descent over codes; included by src/ISA/hessian.c with its ENTRY after
- * f32x16.h and tuning.h of that folder. But for errors of 16 scales at once it is plain C, and flags decide how wide
+ * simd.h and tuning.h of that folder. But for errors of 16 scales at once it is plain C, and flags decide how wide
  * the compiler makes the loops.
  *
  * Accumulators: the caller's doubles, one an entry; each operation is rounded, none is fused. Errors of 16 scales at

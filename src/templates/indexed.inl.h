@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum of columns that an index assigns to groups, for one element width on one instruction set.
- * Included by src/ISA/indexed.c once per WIDTH (16, 32, 64), after transpose.h and tuning.h of that folder.
+ * Included by src/ISA/indexed.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder.
  *
  * Rows go together, as many as a vector has lanes. Tiles of them are transposed in registers: then a vector holds one
  * column and is added to its group's accumulators as a whole. There is no gather and no copy of the rows.

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum over rows, row panels and columns, for one element width on one instruction set. Included by
- * src/ISA/minmax.c once per WIDTH (16, 32, 64), after vec.h and tuning.h of that folder.
+ * src/ISA/minmax.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder.
  *
  * Accumulators: vectors of the element width: keys (minmax_key.inl.h), raw bits, or for 64 bits doubles; none can
  *   overflow.

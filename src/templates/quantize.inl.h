@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Fake-quantize, plain C for every instruction set, and codes; included by src/ISA/quantize.c with its ENTRY and its
- * f32x16_codes.h. Flags decide how wide the compiler makes the loops of plain C. One dtype is quantize_native.inl.h.
+ * simd.h. Flags decide how wide the compiler makes the loops of plain C. One dtype is quantize_native.inl.h.
  *
  * Accumulators: none; elements are independent. Each has upstream's operations in upstream's order, one rounding each.
  *   Results are the same bits everywhere because IEEE arithmetic is. NaN becomes the quiet NaN without sign: its

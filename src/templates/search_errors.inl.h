@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Errors of candidates for range search. Included by src/ISA/search.c after f32x16.h and tuning.h of that folder.
+/* Errors of candidates for range search. Included by src/ISA/search.c after simd.h and tuning.h of that folder.
  *
  * Accumulators: 16 float lanes on every instruction set. One qparam: element i goes to lane i % 16, in order; the lanes
  *   are added in one tree (f32x16_sum_4). A batch: each lane is a qparam, and sums of 32 elements are added in order.

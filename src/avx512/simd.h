@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The vocabulary of vectors, masks, loads and permutations: `vec`, 512 bits of integers for minimum and maximum, and
+ * f32x16, 16 floats, for searches, sums and codes. Everything is static: the linker could replace a shared helper by
+ * one that was built with flags for another CPU. */
+#pragma once
+
+#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
+#error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+#endif
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/kernel_search.h"
+#include "templates/inline.h"
+#ifdef QOBS_SLEEF
+#include <sleef.h>
+#endif
+
+#define VEC_BYTES 64
+#define VEC_REGISTERS 32
+typedef __m512i vec;
+
+/* Loaded once: gcc would otherwise make it a memory operand of every use, and be bound by its loads. */
+static inline vec vec_load(const void *p)
+{
+    vec v = _mm512_loadu_si512(p);
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+/* Ordered load: the compiler keeps the order of such loads. */
+static inline vec vec_load_ordered(const void *p)
+{
+    vec v = _mm512_loadu_si512(p);
+    __asm__ volatile("" : "+v"(v));
+    return v;
+}
+
+/* Keeps the vector in a register. */
+static inline void vec_in_register(vec *v) { __asm__("" : "+v"(*v)); }
+
+static inline void vec_store(void *p, vec v) { _mm512_storeu_si512(p, v); }
+
+static inline vec vec_not(vec v) { return _mm512_ternarylogic_epi64(v, v, v, 0x55); }
+
+static inline vec vec_and(vec a, vec b) { return _mm512_and_si512(a, b); }
+
+static inline vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
+
+static inline vec vec_max_s16(vec a, vec b) { return _mm512_max_epi16(a, b); }
+static inline vec vec_max_s32(vec a, vec b) { return _mm512_max_epi32(a, b); }
+static inline vec vec_max_s64(vec a, vec b) { return _mm512_max_epi64(a, b); }
+static inline vec vec_min_s16(vec a, vec b) { return _mm512_min_epi16(a, b); }
+static inline vec vec_min_s32(vec a, vec b) { return _mm512_min_epi32(a, b); }
+static inline vec vec_min_s64(vec a, vec b) { return _mm512_min_epi64(a, b); }
+static inline vec vec_max_u16(vec a, vec b) { return _mm512_max_epu16(a, b); }
+static inline vec vec_max_u32(vec a, vec b) { return _mm512_max_epu32(a, b); }
+static inline vec vec_max_u64(vec a, vec b) { return _mm512_max_epu64(a, b); }
+static inline vec vec_min_u16(vec a, vec b) { return _mm512_min_epu16(a, b); }
+static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
+static inline vec vec_min_u64(vec a, vec b) { return _mm512_min_epu64(a, b); }
+
+/* Minimum and maximum as floats. If the first operand is NaN, the result is the second. */
+static inline vec vec_min_f32(vec a, vec b)
+{
+    return _mm512_castps_si512(_mm512_min_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+}
+
+static inline vec vec_max_f32(vec a, vec b)
+{
+    return _mm512_castps_si512(_mm512_max_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+}
+
+static inline vec vec_min_f64(vec a, vec b)
+{
+    return _mm512_castpd_si512(_mm512_min_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b)));
+}
+
+static inline vec vec_max_f64(vec a, vec b)
+{
+    return _mm512_castpd_si512(_mm512_max_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b)));
+}
+
+typedef __mmask16 vec_mask;
+
+static inline vec_mask vec_mask_none(void) { return 0; }
+static inline bool vec_mask_any(vec_mask m) { return m != 0; }
+
+static inline vec_mask vec_or_unordered32(vec_mask m, vec a, vec b)
+{
+    return (vec_mask)(m | _mm512_cmp_ps_mask(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), _CMP_UNORD_Q));
+}
+
+static inline vec_mask vec_or_unordered64(vec_mask m, vec a, vec b)
+{
+    return (vec_mask)(m | _mm512_cmp_pd_mask(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), _CMP_UNORD_Q));
+}
+
+static inline vec vec_splat16(int16_t k) { return _mm512_set1_epi16(k); }
+static inline vec vec_splat32(int32_t k) { return _mm512_set1_epi32(k); }
+static inline vec vec_splat64(int64_t k) { return _mm512_set1_epi64(k); }
+
+static inline bool vec_any_ge16(vec a, vec b) { return _mm512_cmpge_epi16_mask(a, b) != 0; }
+static inline bool vec_any_ge32(vec a, vec b) { return _mm512_cmpge_epi32_mask(a, b) != 0; }
+static inline bool vec_any_ge64(vec a, vec b) { return _mm512_cmpge_epi64_mask(a, b) != 0; }
+
+/* bits <-> key: x ^ (sign & magnitude mask), as one three-way operation */
+static inline vec vec_key16(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi16(v, 15), _mm512_set1_epi16(INT16_MAX), 0x78);
+}
+
+static inline vec vec_key32(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi32(v, 31), _mm512_set1_epi32(INT32_MAX), 0x78);
+}
+
+static inline vec vec_key64(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi64(v, 63), _mm512_set1_epi64(INT64_MAX), 0x78);
+}
+
+/* 0 where v equals k */
+static inline vec vec_clear_equal16(vec v, vec k) { return _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(v, k), v); }
+static inline vec vec_clear_equal32(vec v, vec k) { return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(v, k), v); }
+static inline vec vec_clear_equal64(vec v, vec k) { return _mm512_maskz_mov_epi64(_mm512_cmpneq_epi64_mask(v, k), v); }
+
+/* key -1 is -0: make it +0 */
+static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
+static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
+static inline vec vec_no_minus_zero64(vec k) { return vec_clear_equal64(k, vec_splat64(-1)); }
+
+/* Smallest lane. */
+static inline int16_t vec_reduce_min16(vec v)
+{
+    const __m256i a = _mm256_min_epi16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    const __m128i b = _mm_min_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    const __m128i offset = _mm_set1_epi16(INT16_MIN); /* minpos is unsigned */
+    return (int16_t)(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(b, offset))) ^ 0x8000);
+}
+
+static inline int32_t vec_reduce_min32(vec v) { return _mm512_reduce_min_epi32(v); }
+
+static inline int64_t vec_reduce_min64(vec v) { return _mm512_reduce_min_epi64(v); }
+
+/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
+ * of each run: the result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because
+ * shuffles across them are slower and the first steps have most vectors. Shuffles and blends alternate, because they
+ * run on different ports. Runs of half or a quarter of a vector (`first` 1 or 2) do not need the last one or two
+ * steps. */
+static inline void vec_pair_of64(vec a, vec b, vec *x, vec *y)
+{
+    *x = _mm512_mask_blend_epi64(0xaa, a, b);
+    *y = _mm512_castpd_si512(_mm512_shuffle_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), 0x55));
+}
+
+static inline void vec_pair_of32(vec a, vec b, vec *x, vec *y)
+{
+    const __m512 f = _mm512_castsi512_ps(a), g = _mm512_castsi512_ps(b);
+    *x = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0x88));
+    *y = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0xdd));
+}
+
+static inline void vec_pair_of16(vec a, vec b, vec *x, vec *y)
+{
+    const vec other = _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    *x = _mm512_mask_shuffle_epi8(a, 0xcccccccccccccccc, b, other);
+    *y = _mm512_mask_shuffle_epi8(b, 0x3333333333333333, a, other);
+}
+
+static inline void vec_pair_of128(vec a, vec b, vec *x, vec *y)
+{
+    *x = _mm512_mask_blend_epi64(0xcc, a, b);
+    *y = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(2, 3, 8, 9, 6, 7, 12, 13), b);
+}
+
+static inline void vec_pair_of256(vec a, vec b, vec *x, vec *y)
+{
+    *x = _mm512_mask_blend_epi64(0xf0, a, b);
+    *y = _mm512_shuffle_i64x2(a, b, 0x4e);
+}
+
+static inline __attribute__((always_inline)) void vec_pair16(int first, int step, vec a, vec b, vec *x, vec *y)
+{
+    (void)first;
+    (step == 0   ? vec_pair_of64
+     : step == 1 ? vec_pair_of32
+     : step == 2 ? vec_pair_of16
+     : step == 3 ? vec_pair_of128
+                 : vec_pair_of256)(a, b, x, y);
+}
+
+static inline __attribute__((always_inline)) void vec_pair32(int first, int step, vec a, vec b, vec *x, vec *y)
+{
+    (void)first;
+    (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of32 : step == 2 ? vec_pair_of128 : vec_pair_of256)(a, b, x, y);
+}
+
+static inline __attribute__((always_inline)) void vec_pair64(int first, int step, vec a, vec b, vec *x, vec *y)
+{
+    (void)first;
+    (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of128 : vec_pair_of256)(a, b, x, y);
+}
+
+/* Brings the result of the last step into the order of the runs. */
+static inline vec vec_order16(int first, vec v)
+{
+    const vec full = _mm512_set_epi16(31, 29, 27, 25, 30, 28, 26, 24, 23, 21, 19, 17, 22, 20, 18, 16, 15, 13, 11, 9, 14,
+                                      12, 10, 8, 7, 5, 3, 1, 6, 4, 2, 0);
+    const vec halves = _mm512_set_epi16(31, 15, 29, 13, 27, 11, 25, 9, 30, 14, 28, 12, 26, 10, 24, 8, 23, 7, 21, 5, 19,
+                                        3, 17, 1, 22, 6, 20, 4, 18, 2, 16, 0);
+    const vec quarters = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28,
+                                          20, 12, 4, 26, 18, 10, 2, 24, 16, 8, 0);
+    return _mm512_permutexvar_epi16(first == 0 ? full : first == 1 ? halves : quarters, v);
+}
+
+static inline vec vec_order32(int first, vec v)
+{
+    const vec halves = _mm512_set_epi32(15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8, 0);
+    const vec quarters = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return first == 0 ? v : _mm512_permutexvar_epi32(first == 1 ? halves : quarters, v);
+}
+
+static inline vec vec_order64(int first, vec v)
+{
+    return first == 0 ? v : _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), v);
+}
+
+/* ---- Transposition ----------------------------------------------------------------------------------------------- */
+
+/* Tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and
+ * afterwards r[c] the column c of all rows in their order. Elements are interleaved within 128 bits first, then the
+ * 128-bit lanes change places. */
+
+/* 32 rows of 32 elements do not fit the registers, two halves of 16 vectors do. */
+#define VEC_PARTS16 2
+#define VEC_PARTS32 1
+#define VEC_PARTS64 1
+
+/* The lower (p = 0) or the upper halves of two vectors. */
+static inline vec vec_halves16(vec a, vec b, int p)
+{
+    return p == 0 ? _mm512_inserti64x4(a, _mm512_castsi512_si256(b), 1) : _mm512_shuffle_i64x2(a, b, 0xee);
+}
+
+/* Unused: there is one part. */
+static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
+static inline vec vec_halves64(vec a, vec b, int p) { return (void)b, (void)p, a; }
+
+/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become
+ * twice as wide. */
+static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
+{
+    _Pragma("GCC unroll 16") for (int b = 0; b < n; b += 2 * done)
+    {
+        vec t[16];
+        _Pragma("GCC unroll 16") for (int j = 0; j < done; j++)
+        {
+            const vec a = r[b + j], c = r[b + done + j];
+            t[2 * j] = bits == 16   ? _mm512_unpacklo_epi16(a, c)
+                       : bits == 32 ? _mm512_unpacklo_epi32(a, c)
+                                    : _mm512_unpacklo_epi64(a, c);
+            t[2 * j + 1] = bits == 16   ? _mm512_unpackhi_epi16(a, c)
+                           : bits == 32 ? _mm512_unpackhi_epi32(a, c)
+                                        : _mm512_unpackhi_epi64(a, c);
+        }
+        _Pragma("GCC unroll 16") for (int j = 0; j < 2 * done; j++) r[b + j] = t[j];
+    }
+}
+
+/* Four vectors with four rows of lanes, of the columns c, c + n, c + 2n and c + 3n for n vectors. */
+static inline __attribute__((always_inline)) void vec_lanes4(int n, vec *r)
+{
+    _Pragma("GCC unroll 16") for (int c = 0; c < n; c++)
+    {
+        const vec a = _mm512_shuffle_i64x2(r[c], r[n + c], 0x88),
+                  b = _mm512_shuffle_i64x2(r[2 * n + c], r[3 * n + c], 0x88);
+        const vec d = _mm512_shuffle_i64x2(r[c], r[n + c], 0xdd),
+                  e = _mm512_shuffle_i64x2(r[2 * n + c], r[3 * n + c], 0xdd);
+        r[c] = _mm512_shuffle_i64x2(a, b, 0x88);
+        r[n + c] = _mm512_shuffle_i64x2(d, e, 0x88);
+        r[2 * n + c] = _mm512_shuffle_i64x2(a, b, 0xdd);
+        r[3 * n + c] = _mm512_shuffle_i64x2(d, e, 0xdd);
+    }
+}
+
+static inline __attribute__((always_inline)) void vec_transpose16(vec *r)
+{
+    const vec first = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0), second = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
+    vec_interleave(16, 1, 16, r);
+    vec_interleave(32, 2, 16, r);
+    vec_interleave(64, 4, 16, r);
+    _Pragma("GCC unroll 16") for (int c = 0; c < 8; c++)
+    {
+        const vec a = r[c], b = r[8 + c];
+        r[c] = _mm512_permutex2var_epi64(a, first, b);
+        r[8 + c] = _mm512_permutex2var_epi64(a, second, b);
+    }
+}
+
+static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
+{
+    vec_interleave(32, 1, 16, r);
+    vec_interleave(64, 2, 16, r);
+    vec_lanes4(4, r);
+}
+
+static inline __attribute__((always_inline)) void vec_transpose64(vec *r)
+{
+    vec_interleave(64, 1, 8, r);
+    vec_lanes4(2, r);
+}
+
+/* ---- 16 floats --------------------------------------------------------------------------------------------------- */
+
+/* One vector, in one register. */
+
+typedef __m512 f32x16;
+
+DEEP_INLINE f32x16 f32x16_load(const float *p) { return _mm512_load_ps(p); }
+DEEP_INLINE void f32x16_store(float *p, f32x16 a) { _mm512_storeu_ps(p, a); }
+DEEP_INLINE f32x16 f32x16_splat(float a) { return _mm512_set1_ps(a); }
+DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { return _mm512_add_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { return _mm512_sub_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { return _mm512_mul_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
+DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
+DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return _mm512_div_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_abs(f32x16 a) { return _mm512_abs_ps(a); }
+
+/* The largest power of 2 that is not above a, which is positive and normal; less than 2^-126 becomes 0. */
+DEEP_INLINE f32x16 f32x16_power_of_2(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7f800000)));
+}
+
+/* True if a <= b in a lane. */
+DEEP_INLINE bool f32x16_any_at_most(f32x16 a, f32x16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ) != 0; }
+
+/* `negative` in lanes in which x has a sign, `other` in the rest. */
+DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
+{
+    return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), other, negative);
+}
+
+/* The sign of `sign` on the magnitude of a. */
+DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
+{
+    const __m512i minus = _mm512_set1_epi32(INT32_MIN);
+    return _mm512_castsi512_ps(
+        _mm512_ternarylogic_epi32(minus, _mm512_castps_si512(sign), _mm512_castps_si512(a), 0xca));
+}
+
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
+DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
+{
+    return _mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+
+DEEP_INLINE f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
+{
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+
+/* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
+DEEP_INLINE f32x16 f32x16_minus_mantissa(f32x16 a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
+
+struct f32x16_table {
+    __m512 low, high; /* for exponents 32 to 47 and 48 to 63; 0 for those below */
+};
+
+DEEP_INLINE struct f32x16_table f32x16_table(const float low[8], const float high[8])
+{
+    const __m512 v = _mm512_broadcast_f32x8(_mm256_loadu_ps(low));
+    return (struct f32x16_table){
+        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[4]), _mm512_set1_ps(high[5]))),
+        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[6]), _mm512_set1_ps(high[7]))),
+    };
+}
+
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does
+ * not matter. A permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
+DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
+{
+    const __m512i bits = _mm512_castps_si512(a);
+    const __mmask16 there = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(32 << 23));
+    return _mm512_maskz_permutex2var_ps(there, t.low, _mm512_srli_epi32(bits, 23), t.high);
+}
+
+#ifdef QOBS_SLEEF
+DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent)
+{
+    return Sleef_cinz_powf16_u10avx512fnofma(a, f32x16_splat(exponent));
+}
+#endif
+
+/* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
+DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
+{
+    const __m512 ab = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[0], a[1]), _mm512_shuffle_f32x4(a[0], a[1], 0x4e));
+    const __m512 cd = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[2], a[3]), _mm512_shuffle_f32x4(a[2], a[3], 0x4e));
+    const __m512 four = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    const __m512 two = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4e));
+    const __m512 one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
+    const __m512i first = _mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12));
+    _mm_storeu_ps(sum, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, one)));
+}
+
+/* Transposes 16 rows of 16 floats that start `row` floats apart. */
+DEEP_INLINE void f32x16_transpose(const float *x, size_t row, float *out)
+{
+    vec r[16];
+    for (size_t i = 0; i < 16; i++)
+        r[i] = _mm512_loadu_si512(x + i * row);
+    vec_transpose32(r);
+    for (size_t i = 0; i < 16; i++)
+        _mm512_store_si512(out + i * 16, r[i]);
+}
+
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
+DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
+{
+    const __mmask16 less = _mm512_cmp_ps_mask(a, *best, _CMP_LT_OQ);
+    *best = _mm512_mask_mov_ps(*best, less, a);
+    *at = _mm512_mask_mov_ps(*at, less, f32x16_splat(step));
+    return less != 0;
+}
+
+/* 8 floats. */
+typedef __m256 f32x8;
+
+DEEP_INLINE f32x8 f32x8_load(const float *p) { return _mm256_load_ps(p); }
+DEEP_INLINE void f32x8_store(float *p, f32x8 a) { _mm256_storeu_ps(p, a); }
+DEEP_INLINE f32x8 f32x8_splat(float a) { return _mm256_set1_ps(a); }
+DEEP_INLINE f32x8 f32x8_add(f32x8 a, f32x8 b) { return _mm256_add_ps(a, b); }
+
+/* ---- Elements, bits and codes for templates/codes_lanes.inl.h ---------------------------------------------------- */
+
+/* A constant of a loop, in a register: gcc would make it again for each vector. */
+DEEP_INLINE f32x16 f32x16_constant(float a)
+{
+    f32x16 v = _mm512_set1_ps(a);
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+/* Elements at any address, as floats. */
+DEEP_INLINE f32x16 f32x16_load_f32(const void *p) { return _mm512_loadu_ps(p); }
+DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
+}
+DEEP_INLINE f32x16 f32x16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+
+/* Entries of a table for the low 4 bits of 16 codes; the numbers of 16 codes of e2m1. */
+DEEP_INLINE f32x16 code_permute(f32x16 table, const unsigned char *codes)
+{
+    return _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes)), table);
+}
+DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
+{
+    return code_permute((f32x16){0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6}, codes);
+}
+
+/* a, or the limit if a is below or above it. NaN stays. */
+DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit) { return _mm512_max_ps(limit, a); }
+DEEP_INLINE f32x16 f32x16_lower(f32x16 a, f32x16 limit) { return _mm512_min_ps(limit, a); }
+
+/* Rounds to the dtype. A NaN must be quiet and its low 16 bits 0. */
+DEEP_INLINE f32x16 f32x16_round_bf16(f32x16 a)
+{
+    const __m512i bits = _mm512_castps_si512(a);
+    const __m512i up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(up, even), _mm512_set1_epi32(-0x10000)));
+}
+DEEP_INLINE f32x16 f32x16_round_f16(f32x16 a)
+{
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+DEEP_INLINE f32x16 f32x16_and(f32x16 a, f32x16 b) { return _mm512_and_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_or(f32x16 a, f32x16 b) { return _mm512_or_ps(a, b); }
+
+/* Sums and shifts of bits as integers. */
+DEEP_INLINE f32x16 f32x16_add_bits(f32x16 a, f32x16 b)
+{
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+DEEP_INLINE f32x16 f32x16_sub_bits(f32x16 a, f32x16 b)
+{
+    return _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+DEEP_INLINE f32x16 f32x16_shift_right_20(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 20));
+}
+DEEP_INLINE f32x16 f32x16_shift_right_22(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 22));
+}
+DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 24));
+}
+
+/* a in lanes in which v is a number, `other` in those in which it is NaN. */
+DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), other, a);
+}
+
+/* The bits of b in lanes in which v is below 0, none in the others. */
+DEEP_INLINE f32x16 f32x16_if_negative(f32x16 v, f32x16 b)
+{
+    const __m512 zero = _mm512_set1_ps(0);
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, zero, _CMP_LT_OQ), zero, b);
+}
+
+/* The low byte of each lane. */
+DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
+{
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
+}
+
+/* ---- Words ------------------------------------------------------------------------------------------------------ */
+
+#define CODE_THRESHOLDS
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+
+DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }
+
+/* a - b, or 0 if that is below 0; neither is below 0. */
+DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (i16x16)_mm256_subs_epu16((__m256i)a, (__m256i)b); }
+
+/* 32 words. */
+typedef int16_t i16x32 __attribute__((vector_size(64)));
+typedef __mmask32 i16x32_mask;
+
+DEEP_INLINE i16x32 i16x32_splat(int16_t a) { return (i16x32)_mm512_set1_epi16(a); }
+
+/* A constant of a loop, in a register. */
+DEEP_INLINE i16x32 i16x32_constant(int16_t a)
+{
+    __m512i v = _mm512_set1_epi16(a);
+    __asm__("" : "+v"(v));
+    return (i16x32)v;
+}
+
+DEEP_INLINE i16x32 i16x32_min(i16x32 a, i16x32 b) { return (i16x32)_mm512_min_epi16((__m512i)a, (__m512i)b); }
+DEEP_INLINE i16x32 i16x32_excess(i16x32 a, i16x32 b) { return (i16x32)_mm512_subs_epu16((__m512i)a, (__m512i)b); }
+/* Zeros come in from above. */
+DEEP_INLINE i16x32 i16x32_shift_right(i16x32 a, int bits)
+{
+    typedef uint16_t u16x32 __attribute__((vector_size(64)));
+    return (i16x32)((u16x32)a >> bits);
+}
+
+/* a > b, without signs. */
+DEEP_INLINE i16x32_mask i16x32_above(i16x32 a, i16x32 b) { return _mm512_cmplt_epu16_mask((__m512i)b, (__m512i)a); }
+
+/* a, or b in lanes that are not in the mask. a, or 0. a + b, or a. */
+DEEP_INLINE i16x32 i16x32_choose(i16x32_mask k, i16x32 a, i16x32 b)
+{
+    return (i16x32)_mm512_mask_mov_epi16((__m512i)b, k, (__m512i)a);
+}
+DEEP_INLINE i16x32 i16x32_if(i16x32_mask k, i16x32 a) { return (i16x32)_mm512_maskz_mov_epi16(k, (__m512i)a); }
+DEEP_INLINE i16x32 i16x32_add_if(i16x32_mask k, i16x32 a, i16x32 b)
+{
+    return (i16x32)_mm512_mask_add_epi16((__m512i)a, k, (__m512i)a, (__m512i)b);
+}
+
+/* 32 elements at any address. Lane `at` % 32 of a table. */
+DEEP_INLINE i16x32 i16x32_load(const void *p) { return (i16x32)_mm512_loadu_si512(p); }
+DEEP_INLINE i16x32 i16x32_permute(i16x32 table, i16x32 at)
+{
+    return (i16x32)_mm512_permutexvar_epi16((__m512i)at, (__m512i)table);
+}
+
+/* Lanes below 0. a - b in lanes of the mask, `other` in the others. */
+DEEP_INLINE i16x32_mask i16x32_negative(i16x32 a) { return _mm512_movepi16_mask((__m512i)a); }
+DEEP_INLINE i16x32 i16x32_sub_if(i16x32_mask k, i16x32 other, i16x32 a, i16x32 b)
+{
+    return (i16x32)_mm512_mask_sub_epi16((__m512i)other, k, (__m512i)a, (__m512i)b);
+}
+
+/* Stores bytes that a pack of two vectors left in the order of its 128-bit lanes. */
+DEEP_INLINE void i16x32_store_packed(unsigned char *to, __m512i bytes)
+{
+    typedef int64_t i64x8 __attribute__((vector_size(64)));
+    const i64x8 order = {0, 2, 4, 6, 1, 3, 5, 7};
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi64((__m512i)order, bytes));
+}
+
+/* The lanes of a, then those of b, as signed bytes. */
+DEEP_INLINE void i16x32_store_signed(unsigned char *to, i16x32 a, i16x32 b)
+{
+    i16x32_store_packed(to, _mm512_packs_epi16((__m512i)a, (__m512i)b));
+}
+
+/* The same for 7 bits; the highest bit of a byte is the sign of the lane of sign_a or sign_b. */
+DEEP_INLINE void i16x32_store_with_signs(unsigned char *to, i16x32 a, i16x32 b, i16x32 sign_a, i16x32 sign_b)
+{
+    const __m512i bytes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
+    const __m512i signs = _mm512_packs_epi16((__m512i)sign_a, (__m512i)sign_b); /* saturation preserves the sign */
+    const __m512i sign_bit = _mm512_set1_epi8((char)0x80);
+    i16x32_store_packed(to, _mm512_ternarylogic_epi32(sign_bit, signs, bytes, 0xca));
+}
+
+/* Bits 4 to 7 of the lanes of four vectors; two make a byte, the first one its low half. Lanes above 255 count as 255.
+ */
+DEEP_INLINE __m512i i16x32_high_halves(i16x32 a, i16x32 b)
+{
+    const __m512i bytes = _mm512_packus_epi16((__m512i)a, (__m512i)b);
+    const __m512i low = _mm512_srli_epi16(bytes, 4), high = _mm512_srli_epi16(bytes, 8);
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi16(15), low, high, 0xca);
+}
+DEEP_INLINE void i16x32_store_high_halves(unsigned char *to, const i16x32 a[4])
+{
+    typedef int32_t i32x16 __attribute__((vector_size(64)));
+    const i32x16 order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    const __m512i bytes = _mm512_packus_epi16(i16x32_high_halves(a[0], a[1]), i16x32_high_halves(a[2], a[3]));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi32((__m512i)order, bytes));
+}
