@@ -10,7 +10,7 @@
 #include "harness.h"
 
 extern "C" {
-#include "reduce/minmax_loops.h"
+#include "measure/reduce.h"
 }
 
 namespace {

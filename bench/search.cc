@@ -11,7 +11,7 @@
 
 extern "C" {
 #include "number/format.h"
-#include "range/search_errors.h"
+#include "search/search_errors.h"
 #include "qobs/format.h"
 #include "qobs/stateless.h"
 }

@@ -32,8 +32,8 @@ with open(SLOTS, encoding="utf-8") as slots:
     ISAS = list(dict.fromkeys(re.findall(r"EACH\((\w+)\)", slots.read())))
 
 # From the ground up. A file may include from every folder before its own.
-LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "flatten", "reduce", "histogram", "measure", "formula", "quantize",
-          "range", "grid", "optimal", "find", "config", "observer", "results", "api"]
+LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "measure", "formula", "histogram", "quantize", "search", "optimal",
+          "config", "observer", "api"]
 CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 CLIENTS = ["checkpoint", "tools"]

@@ -13,7 +13,7 @@
 #include "observer/observer.h"
 #include "qobs/format.h"
 #include "qobs/plan.h"
-#include "range/multiplier_search.h"
+#include "search/search_errors.h"
 #include "calls.h"
 
 static size_t compared, others;

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Observers in the caller's memory: they stay within it, and are what observers elsewhere are. */
-#include "base/region.h"
+#include "base/runtime.h"
 #include "every_preset.h"
 
 enum { ROWS = 40, COLUMNS = 96, FENCE = 64 };

@@ -11,7 +11,7 @@
 #include "number/convert.h"
 #include "observer/observer.h"
 #include "qobs/stateless.h"
-#include "find/from_histogram.h"
+#include "histogram/from_histogram.h"
 #include "calls.h"
 
 static size_t compared;

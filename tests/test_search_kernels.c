@@ -29,9 +29,8 @@
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
-#include "grid/native_rows.h"
-#include "range/search_errors.h"
-#include "grid/shrink.h"
+#include "search/grid_search.h"
+#include "search/search_errors.h"
 #include "threads.h"
 #include "calls.h"
 

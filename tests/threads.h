@@ -11,7 +11,7 @@
 
 #include "base/sanitized.h"
 
-struct loop {
+struct thread_loop {
     void (*task)(void *, size_t);
     void *argument;
     size_t count;
@@ -22,7 +22,7 @@ static atomic_size_t loops; /* how often work was cut */
 
 static void *take_tasks(void *argument)
 {
-    struct loop *loop = argument;
+    struct thread_loop *loop = argument;
     for (size_t i; (i = atomic_fetch_add(&loop->taken, 1)) < loop->count;)
         loop->task(loop->argument, loop->count - 1 - i);
     return NULL;
@@ -35,7 +35,7 @@ enum { STACK_BYTES = 128 << 10, GUARD_BYTES = 1 << 20 };
 static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
     pthread_t threads[16];
-    struct loop loop = {.task = task, .argument = argument, .count = count};
+    struct thread_loop loop = {.task = task, .argument = argument, .count = count};
     const size_t n = *(const size_t *)context;
     size_t started = 0;
     pthread_attr_t attributes;

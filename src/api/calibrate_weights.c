@@ -12,13 +12,13 @@
 #include "base/split.h"
 #include "base/struct_size.h"
 #include "config/stages.h"
-#include "find/from_histogram.h"
+#include "histogram/from_histogram.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "plan/gather_block.h"
 #include "plan/make_plan.h"
 #include "qobs/stateless.h"
-#include "reduce/reduce.h"
+#include "measure/reduce.h"
 
 struct weight_histograms {
     const qobs_calibrate_args *args;

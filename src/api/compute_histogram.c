@@ -4,9 +4,8 @@
 /* Histograms without an observer: the public functions. */
 #include <math.h>
 
-#include "base/counts.h"
-#include "base/fpenv.h"
 #include "base/struct_size.h"
+#include "base/fpenv.h"
 #include "histogram/collect.h"
 #include "kernels/dispatch.h"
 #include "plan/make_plan.h"

@@ -13,7 +13,7 @@
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "quantize/row_quantizer.h"
-#include "reduce/reduce.h"
+#include "measure/reduce.h"
 
 /* An array of qparams has an element for each qparam of the plan, in C order without gaps. */
 static int check_qparams(const struct view *v, const char *name, int64_t qparams, qobs_error *error)

@@ -12,7 +12,7 @@
 #include "config/stages.h"
 #include "number/convert.h"
 #include "qobs/stateless.h"
-#include "find/from_histogram.h"
+#include "histogram/from_histogram.h"
 
 /* ---- The caller's histogram -------------------------------------------------------------------------------------- */
 

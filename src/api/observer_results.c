@@ -11,7 +11,7 @@
 #include "base/tensor.h"
 #include "observer/qparams.h"
 #include "quantize/qparam_view.h"
-#include "results/results.h"
+#include "observer/results.h"
 
 static int check_result(const qobs_observer *o, const qobs_result *result, qobs_error *error)
 {

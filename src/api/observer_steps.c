@@ -9,12 +9,11 @@
 #include "base/struct_size.h"
 #include "config/settings.h"
 #include "observer/observe.h"
-#include "observer/observe_hessian.h"
-#include "observer/observe_search.h"
+#include "observer/searches.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
-#include "reduce/reduce.h"
+#include "measure/reduce.h"
 
 static int no_observer(qobs_error *error) { return qobs_invalid(error, "observer: is NULL"); }
 

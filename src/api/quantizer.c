@@ -4,7 +4,6 @@
 /* Prepared quantizers: their arguments and their life. */
 #include "qobs/quantizer.h"
 
-#include "base/counts.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "config/stages.h"

@@ -12,8 +12,8 @@
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
-#include "grid/grid_search.h"
-#include "reduce/reduce.h"
+#include "search/grid_search.h"
+#include "measure/reduce.h"
 
 /* The arguments of a call, and what it allocates. */
 struct search_call {

@@ -10,7 +10,7 @@
 #include "base/fpenv.h"
 #include "config/settings.h"
 #include "number/convert.h"
-#include "observer/observe_hessian.h"
+#include "observer/searches.h"
 
 static int check_observer(const qobs_observer *o, qobs_error *error)
 {

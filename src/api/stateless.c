@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "base/counts.h"
+#include "base/struct_size.h"
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "config/stages.h"
@@ -15,7 +15,7 @@
 #include "number/convert.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
-#include "reduce/reduce.h"
+#include "measure/reduce.h"
 
 /* Checks the sizes, finds the ranges and unmakes the plan. */
 static int minmax(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime, qobs_error *error)

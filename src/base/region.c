@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "base/region.h"
+#include "base/runtime.h"
 
 #include <stdint.h>
 

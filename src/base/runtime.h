@@ -4,8 +4,29 @@
 /* The caller's hooks, with the defaults filled in. */
 #pragma once
 
-#include "base/region.h"
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "qobs/qobs.h"
+
+/* Memory of the caller, handed out in blocks. One thread at a time. */
+
+struct region {
+    unsigned char *begin, *end; /* blocks without gaps */
+};
+
+enum { REGION_ALIGNMENT = 16 };
+
+/* Bytes of the region that a block of that size occupies; SIZE_MAX on overflow. */
+size_t qobs_region_block(size_t size);
+
+/* `begin` is aligned. Memory smaller than the smallest block makes an empty region. */
+struct region qobs_region_make(unsigned char *begin, const unsigned char *end);
+
+/* NULL: no free block is large enough. */
+void *qobs_region_allocate(struct region *region, size_t size);
+bool qobs_region_holds(const struct region *region, const void *memory);
+void qobs_region_release(struct region *region, void *memory);
 
 struct runtime {
     const qobs_allocator *allocator; /* never NULL */

@@ -84,3 +84,12 @@ static inline int array_check(const char *name, const void *array, size_t size, 
         return qobs_invalid(error, "%s: is NULL", name);
     return QOBS_OK;
 }
+
+/* qobs_counts in a caller's memory. An earlier version of the header has fewer fields. */
+
+static inline int counts_check(const qobs_counts *counts, qobs_error *error)
+{
+    return out_check("counts", counts, SIZE_THROUGH(qobs_counts, inf), error);
+}
+
+static inline void counts_copy(const qobs_counts *from, qobs_counts *to) { out_copy(to, from, sizeof *from); }

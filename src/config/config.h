@@ -9,7 +9,7 @@
 #include "config/preset.h"
 #include "formula/formula.h"
 #include "plan/granularity.h"
-#include "range/range_params.h"
+#include "histogram/range_params.h"
 
 enum type { TYPE_INT, TYPE_FLOAT };
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "config/families.h"
 #include "qobs/format.h"
-#include "range/multiplier_search.h"
+#include "search/search_errors.h"
 
 /* Blocks of the Hessian are whole vectors of the kernels, and lie in one block of the scales. */
 static int check_hessian(const qobs_config *config, qobs_error *error)

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "config/families.h"
-#include "number/block_float.h"
+#include "number/exponent.h"
 #include "qobs/format.h"
 
 /* Groups of observers that accept the same dtypes. */

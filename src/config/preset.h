@@ -5,8 +5,8 @@
 #pragma once
 
 #include "measure/accumulators.h"
-#include "measure/reduction.h"
-#include "range/range_rule.h"
+#include "histogram/reduction.h"
+#include "histogram/range_rule.h"
 
 /* Whose settings a preset has. */
 enum family {

@@ -8,9 +8,9 @@
 #include "config/config.h"
 #include "formula/formula.h"
 #include "measure/accumulators.h"
-#include "measure/reduction.h"
+#include "histogram/reduction.h"
 #include "plan/granularity.h"
-#include "range/range_rule.h"
+#include "histogram/range_rule.h"
 
 /* The source of the global scale of tensor_group. */
 enum global_source {

@@ -2,10 +2,9 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Quark's integers (UniformScalingObserver.calculate_int_quant_params). */
-#include "formula/quark.h"
+#include "formula/shared.h"
 
 #include "base/error.h"
-#include "formula/shared.h"
 #include "number/native.h"
 
 /* The parameters of one call. */

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Quark's scales from a magnitude (ObserverBase.get_scale): fp8 and fp4 ranges, MX blocks and BFP blocks. */
-#include "formula/quark.h"
+#include "formula/shared.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Quark's LSQObserver in training mode: twice the mean magnitude over the root of the largest quantized number. */
-#include "formula/quark.h"
+#include "formula/shared.h"
 
 #include <math.h>
 #include <string.h>

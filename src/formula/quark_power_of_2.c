@@ -5,12 +5,11 @@
  * scale of the range is rounded to a power of two, and the zero point is made anew for it, by way of an int32 that
  * truncates. The two classes round that second half in different dtypes: the one of tensors in f32, the one of channels
  * in the dtype of the range. */
-#include "formula/quark.h"
+#include "formula/shared.h"
 
 #include <math.h>
 
 #include "base/error.h"
-#include "formula/shared.h"
 #include "number/native.h"
 
 /* The parameters of one call. */

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "reduce/reduce.h"
+#include "measure/reduce.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------ */
 

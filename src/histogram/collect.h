@@ -6,7 +6,7 @@
 #pragma once
 
 #include "histogram/counting.h"
-#include "reduce/nonfinite.h"
+#include "measure/reduce.h"
 
 /* Counts the elements of qparam q under binning[q] into counts[q * bins] and writes their extrema to extrema[q]. All
  * binnings have the same number of bins. Zeros that pad a block count. `stopped` may be NULL. Otherwise counting stops

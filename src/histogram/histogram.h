@@ -2,13 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The histogram stage: the mass of all batches for every qparam, and the rules by which it accepts batches and grows.
- * Which range of a histogram is best to quantize is decided by the range rules (range/range.h), which read bins and
+ * Which range of a histogram is best to quantize is decided by the range rules (range_rule.h), which read bins and
  * edges only. */
 #pragma once
 
 #include "base/runtime.h"
 #include "histogram/binning.h"
-#include "reduce/nonfinite.h"
+#include "measure/reduce.h"
 
 struct batch; /* histogram/counting.h */
 struct histogram_rule;

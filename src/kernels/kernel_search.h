@@ -20,7 +20,7 @@ enum norm_kind {
     QOBS_NORM_POW    /* SLEEF's pow */
 };
 
-/* |e|^norm for |e| < 1; made by qobs_search_norm (range/search_norm.c). TABLE takes e * QOBS_NORM_UNIT, so that the
+/* |e|^norm for |e| < 1; made by qobs_search_norm (search/search_norm.c). TABLE takes e * QOBS_NORM_UNIT, so that the
  * biased exponent is below 64, and a polynomial in minus the mantissa, because setting bits yields that from any
  * sign and exponent. */
 #define QOBS_NORM_UNIT 0x1p-63f
@@ -45,7 +45,7 @@ struct prefetch_ahead {
     const unsigned char *from, *end;
 };
 
-/* sum[c] = sum over i of weight[i] * |q_c(x[i]) - x[i]|^norm, in units of qobs_search_unit() (range/search.h).
+/* sum[c] = sum over i of weight[i] * |q_c(x[i]) - x[i]|^norm, in units of qobs_search_error_unit() (search_errors.h).
  *  - n: at most QOBS_SEARCH_MOST elements, without the padding, of one qparam. weight: as x, or NULL.
  *  - count: candidates, a multiple of 4; the sum of a candidate does not depend on it.
  *  - quantizer: an integer range with 0, or a float format with symmetric limits; not in_double.

@@ -27,7 +27,7 @@ struct gram_block {
 struct gram qobs_gram_of(int64_t columns, int64_t block, int64_t period);
 int64_t qobs_gram_blocks(const struct gram *gram);
 int64_t qobs_gram_start(const struct gram *gram, int64_t index, int64_t *width); /* of a block, in columns */
-struct gram_block qobs_gram_block(const struct gram *gram, int64_t index); /* the gram has sums */
+struct gram_block qobs_gram_block(const struct gram *gram, int64_t index);       /* the gram has sums */
 size_t qobs_gram_size(const struct gram *gram); /* bytes of all sums; 0 if that does not fit */
 
 /* Allocates the sums, as 0. *gram comes from qobs_gram_of. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "number/block_float.h"
+#include "number/exponent.h"
 
 #include "number/convert.h"
 #include "number/exponent.h"

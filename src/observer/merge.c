@@ -11,10 +11,9 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "config/settings.h"
-#include "reduce/accumulate.h"
+#include "measure/accumulators.h"
 #include "number/convert.h"
-#include "observer/merge_search.h"
-#include "observer/observe_hessian.h"
+#include "observer/searches.h"
 #include "observer/qparams.h"
 
 struct merge {

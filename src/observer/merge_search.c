@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "observer/merge_search.h"
+#include "observer/searches.h"
 
 #include "base/error.h"
-#include "observer/post_search.h"
 
 static int copy_record(const struct runtime *runtime, struct search_record *to, const struct search_record *from,
                        qobs_error *error)

@@ -11,12 +11,10 @@
 #include "histogram/counting.h"
 #include "measure/tokens.h"
 #include "number/convert.h"
-#include "observer/observe_optimal.h"
-#include "observer/observe_search.h"
-#include "observer/post_search.h"
+#include "observer/searches.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
-#include "reduce/accumulate.h"
+#include "measure/accumulators.h"
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 

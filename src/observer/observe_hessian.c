@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "observer/observe_hessian.h"
+#include "observer/searches.h"
 
 #include <math.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "observer/observe_search.h"
+#include "observer/searches.h"
 
 #include "base/error.h"
 #include "plan/make_plan.h"
-#include "grid/grid_search.h"
+#include "search/grid_search.h"
 
 /* The global scale of the tensor's range after the batch is accumulated; without a batch the one so far. */
 static float next_global_scale(const qobs_observer *o, const struct global_range *batch, qobs_dtype dtype)

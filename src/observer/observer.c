@@ -4,7 +4,7 @@
 /* The life of an observer. */
 #include "observer/observer.h"
 
-#include "base/counts.h"
+#include "base/struct_size.h"
 #include "base/error.h"
 #include "kernels/dispatch.h"
 #include "qobs/plan.h"

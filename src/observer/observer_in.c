@@ -3,7 +3,7 @@
 
 /* Observers in memory of the caller: the observer, its region, and the state in that. */
 #include "base/error.h"
-#include "observer/observe_hessian.h"
+#include "observer/searches.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "observer/post_search.h"
+#include "observer/searches.h"
 
 #include "base/error.h"
 

@@ -6,9 +6,8 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
-#include "observer/observe_optimal.h"
-#include "observer/post_search.h"
-#include "find/from_histogram.h"
+#include "observer/searches.h"
+#include "histogram/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 

@@ -8,7 +8,7 @@
 #include "measure/mode.h"
 #include "plan/plan.h"
 #include "optimal/optimal_result.h"
-#include "range/search_record.h"
+#include "search/search_record.h"
 
 /* Minimum and maximum of every qparam, in one block of memory. */
 struct ranges {

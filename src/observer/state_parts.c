@@ -3,8 +3,7 @@
 
 /* The parts of a saved state, each in one function for both directions. Numbers are checked before they are used,
  * because a state may come from anywhere. */
-#include "observer/observe_hessian.h"
-#include "observer/observe_optimal.h"
+#include "observer/searches.h"
 #include "observer/saved_state.h"
 
 #include <math.h>

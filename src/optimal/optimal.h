@@ -15,7 +15,7 @@
 #include "number/grid.h"
 #include "optimal/optimal_result.h"
 #include "plan/plan.h"
-#include "range/range_params.h"
+#include "histogram/range_params.h"
 
 /* The arguments of a search of one weight. */
 struct optimal_search {

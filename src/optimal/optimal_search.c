@@ -11,7 +11,7 @@
 #include "optimal/hessian_search.h"
 #include "optimal/optimal_group.h"
 #include "number/number.h"
-#include "range/range_rule.h"
+#include "histogram/range_rule.h"
 
 const struct range_ops qobs_range_mse_optimal = {.stage = SEARCH_OPTIMAL};
 const struct range_ops qobs_range_imatrix_optimal = {.stage = SEARCH_OPTIMAL, .importance = true};

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reads g_idx, sorts the columns by it and finds where each group starts. */
-#include "plan/g_idx.h"
+#include "plan/make_plan.h"
 
 #include <string.h>
 

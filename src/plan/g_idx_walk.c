@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Rows, runs and elements of a plan whose columns g_idx orders. Elements are gathered one by one. */
-#include "plan/g_idx_walk.h"
+#include "plan/loops.h"
 
 #include <string.h>
 

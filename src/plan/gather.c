@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "plan/g_idx_walk.h"
+#include "plan/loops.h"
 
 int64_t qobs_elements_most(const qobs_plan *plan)
 {

@@ -53,11 +53,11 @@ struct granularity_params {
     int dim;                 /* negative: from the end */
     struct axes block_sizes; /* of the last dimensions, in elements */
     bool keepdim;            /* reduced dimensions stay, as 1 */
-    bool ragged;            /* the last group may be shorter than group_size */
-    bool scalar_scale;      /* one scale for the tensor has no dimensions */
-    bool minus_one_is_none; /* -1 in g_idx: g_idx is not filled in; else it is a number like any other */
-    bool named_groups;      /* a group has the columns g_idx names, else group_size columns in g_idx order */
-    enum keying keying;     /* of a range over dimensions chosen by the caller */
+    bool ragged;             /* the last group may be shorter than group_size */
+    bool scalar_scale;       /* one scale for the tensor has no dimensions */
+    bool minus_one_is_none;  /* -1 in g_idx: g_idx is not filled in; else it is a number like any other */
+    bool named_groups;       /* a group has the columns g_idx names, else group_size columns in g_idx order */
+    enum keying keying;      /* of a range over dimensions chosen by the caller */
 };
 
 struct granularity_ops {

@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plan/g_idx.h"
-#include "plan/plan_axes.h"
 
 /* A plan for value without axes yet. */
 static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Axes, and the shapes that follow from them. Sizes that do not fit 64 bits fail with a message. */
-#include "plan/plan_axes.h"
+#include "plan/make_plan.h"
 
 #include "base/error.h"
 

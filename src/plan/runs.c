@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plan/g_idx_walk.h"
+#include "plan/loops.h"
 #include "qobs/plan.h"
 
 /* A run goes along the last axis. */

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
-#include "plan/g_idx_walk.h"
+#include "plan/loops.h"
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
 

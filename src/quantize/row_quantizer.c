@@ -8,9 +8,8 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "plan/make_plan.h"
-#include "reduce/accumulate.h"
-#include "reduce/minmax_loops.h"
-#include "reduce/reduce.h"
+#include "measure/accumulators.h"
+#include "measure/reduce.h"
 
 enum { CELL_BYTES = 1 << 14 }; /* of x; with its codes it stays in L1 until it has been read twice */
 

@@ -3,14 +3,14 @@
 
 /* The prepared quantizer: a resolved configuration for matrices of one dtype and number of columns. Codes or
  * fake-quantized numbers by given scales, or by those of the matrix itself: then each unit of rows is measured, gets
- * its qparams and is quantized while it is in the cache. Results are those of reduce/, formula/ and fake_quantize.h one
- * after another, bit for bit. Nothing is allocated. */
+ * its qparams and is quantized while it is in the cache. Results are those of measure/, formula/ and fake_quantize.h
+ * one after another, bit for bit. Nothing is allocated. */
 #pragma once
 
 #include "formula/formula.h"
 #include "plan/row_geometry.h"
 #include "quantize/fake_quantize.h"
-#include "reduce/nonfinite.h"
+#include "measure/reduce.h"
 
 /* What a configuration says of quantization. */
 struct quantize_rule {

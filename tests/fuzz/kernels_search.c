@@ -9,7 +9,7 @@
 #include "number/format.h"
 #include "number/number.h"
 #include "qobs/format.h"
-#include "range/search_errors.h"
+#include "search/search_errors.h"
 
 /* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 

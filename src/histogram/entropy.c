@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include <math.h>
+
+#include "base/error.h"
+#include "histogram/from_histogram.h"
+
+/* Empty bins add nothing. They are left out because most bins of a histogram that has grown to an outlier are empty. */
+size_t qobs_entropy_workspace(size_t bins) { return 4 * bins + 1; }
+
+struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t levels, double *workspace)
+{
+    double *const counts = workspace, *const logs = counts + h->bins, *const before = logs + h->bins;
+    size_t *const index = (size_t *)(void *)(before + h->bins + 1), used = 0;
+    before[0] = 0;
+    for (size_t i = 0; i < h->bins; i++) {
+        const double count = h->counts[i == 0 ? 1 : i];
+        if (!(count > 0))
+            continue;
+        counts[used] = count;
+        logs[used] = log(count);
+        before[used + 1] = before[used] + count;
+        index[used++] = i;
+    }
+    return (struct entropy){.bins = h->bins,
+                            .levels = levels,
+                            .used = used,
+                            .index = index,
+                            .counts = counts,
+                            .log = logs,
+                            .before = before};
+}
+
+/* The number of bins below `bin` that are not empty. */
+static size_t used_below(const struct entropy *e, size_t bin)
+{
+    size_t from = 0, to = e->used;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        if (e->index[middle] < bin)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* If all bins of a level have the same count, every term is exactly 0. */
+double qobs_entropy_divergence(const struct entropy *e, size_t inside)
+{
+    const size_t used = used_below(e, inside);
+    const double all = e->before[e->used], below = e->before[used], outside = all - below;
+    if (!(below > 0))
+        return NAN;
+    if (outside > 0 && e->index[used - 1] != inside - 1)
+        return INFINITY;
+    double sum = 0;
+    for (size_t from = 0, to = 0; from < used; from = to) {
+        /* Bin k has level floor(k * levels / inside). */
+        const size_t level = (size_t)((uint64_t)e->index[from] * e->levels / inside);
+        const size_t end = (size_t)(((uint64_t)(level + 1) * inside + e->levels - 1) / e->levels);
+        while (to < used && e->index[to] < end)
+            to++;
+        const double elements = e->before[to] - e->before[from];
+        if (!(elements > 0)) /* lost to rounding of `before` */
+            continue;
+        const double mean = log(elements / (double)(to - from));
+        for (size_t i = from; i < to; i++)
+            sum += e->counts[i] * (e->log[i] - mean);
+        if (to == used && outside > 0) { /* the last bin also has the elements outside */
+            const double last = e->counts[used - 1];
+            sum += (last + outside) * (log(last + outside) - mean) - last * (e->log[used - 1] - mean);
+        }
+    }
+    return sum / all + log(below / all);
+}
+
+size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
+{
+    size_t best = first;
+    double min = INFINITY;
+    for (size_t inside = first; inside <= e->bins; inside += stride) {
+        const double divergence = qobs_entropy_divergence(e, inside);
+        if (divergence <= min || isnan(divergence)) {
+            best = inside;
+            min = divergence;
+        }
+    }
+    return best;
+}
+
+int qobs_amax_by_entropy(const struct bins_params *params, const struct formula *formula,
+                         const struct histogram_view *h, double *workspace, struct found_amax *found, qobs_error *error)
+{
+    const int64_t stride = params->stride, first = params->start_bin;
+    (void)formula;
+    if (stride < 1)
+        return qobs_invalid(error, "stride: is %lld, must be above 0", (long long)stride);
+    if (params->levels == 0)
+        return qobs_invalid(error, "num_bits: is [4, 3], entropy takes integers");
+    if (h->bins < 2)
+        return qobs_invalid(error, "histogram: has 1 bin, entropy needs 2");
+    if (first < 1 || (uint64_t)first > h->bins)
+        return qobs_invalid(error, "start_bin: is %lld, allowed are 1 to the number of bins, %zu", (long long)first,
+                            h->bins);
+    const struct entropy e = qobs_entropy_prepare(h, params->levels, workspace);
+    const size_t best = qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride);
+    *found = (struct found_amax){.amax = h->edges[best], .score = qobs_entropy_divergence(&e, best)};
+    return QOBS_OK;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The rules that do not search elements. Each finds a range in the histogram of an observer by one of the methods of
+ * the header. */
+#include "histogram/from_histogram.h"
+
+#include "base/error.h"
+#include "base/fpenv.h"
+
+void qobs_read_edges(const struct histogram *h, float *edges)
+{
+    for (size_t i = 0; i <= h->bins; i++)
+        edges[i] = h->edges ? (float)h->edges[i] : qobs_bin_edge(&h->range[0], h->bins, i);
+}
+
+bool qobs_is_empty(const struct histogram *h)
+{
+    for (size_t k = 0; k < h->qparams * h->bins; k++)
+        if (h->mass[k] > 0)
+            return false;
+    return true;
+}
+
+/* ---- Many histograms --------------------------------------------------------------------------------------------- */
+
+static int find_non_linear(const struct runtime *runtime, const struct range_params *params,
+                           const struct formula *formula, const struct histogram *h, float *min, float *max,
+                           qobs_error *error)
+{
+    const size_t size = (h->bins + qobs_non_linear_workspace(h->bins)) * sizeof(float);
+    float *counts = qobs_allocate(runtime, size);
+    (void)formula;
+    if (!counts)
+        return qobs_no_memory(error, "observer: no memory for %zu bytes", size);
+    for (size_t q = 0; q < h->qparams; q++) {
+        const struct bin_range *range = &h->range[q];
+        min[q] = range->lo;
+        max[q] = range->hi;
+        if (range->lo > range->hi)
+            continue;
+        for (size_t k = 0; k < h->bins; k++)
+            counts[k] = (float)h->mass[q * h->bins + k];
+        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, params->bins.numbers, counts + h->bins, &min[q],
+                               &max[q]);
+    }
+    qobs_release(runtime, counts, size);
+    return QOBS_OK;
+}
+
+/* ---- One histogram with edges ------------------------------------------------------------------------------------ */
+
+struct bins_memory {
+    struct histogram_view view;
+    double *workspace;
+    size_t size;
+};
+
+static int open_bins(const struct runtime *runtime, const struct histogram *h, struct bins_memory *m, qobs_error *error)
+{
+    const size_t workspace = qobs_range_workspace(h->bins);
+    m->size = workspace * sizeof(double) + (h->bins + 1) * sizeof(float);
+    m->workspace = qobs_allocate(runtime, m->size);
+    if (!m->workspace)
+        return qobs_no_memory(error, "observer: no memory for %zu bytes", m->size);
+    float *edges = (float *)(void *)(m->workspace + workspace);
+    qobs_read_edges(h, edges);
+    m->view = (struct histogram_view){.bins = h->bins, .counts = h->mass, .edges = edges};
+    return QOBS_OK;
+}
+
+static int find_percentile(const struct runtime *runtime, const struct range_params *params,
+                           const struct formula *formula, const struct histogram *h, float *min, float *max,
+                           qobs_error *error)
+{
+    struct bins_memory m;
+    const int status = open_bins(runtime, h, &m, error);
+    (void)formula;
+    if (status != QOBS_OK)
+        return status;
+    qobs_percentile_quark(&m.view, params->bins.symmetric, params->bins.percentile, min, max);
+    qobs_release(runtime, m.workspace, m.size);
+    return QOBS_OK;
+}
+
+static int amax_by_percentile(const struct bins_params *params, const struct formula *formula,
+                              /* NOLINTNEXTLINE(readability-non-const-parameter): that of every amax_finder */
+                              const struct histogram_view *h, double *workspace, struct found_amax *found,
+                              qobs_error *error)
+{
+    (void)formula, (void)workspace, (void)error;
+    found->amax = qobs_percentile_modelopt(h, params->percentile);
+    return QOBS_OK;
+}
+
+static int find_amax(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
+                     const struct histogram *h, float *min, float *max, qobs_error *error)
+{
+    static amax_finder *const methods[] = {
+        [AMAX_ENTROPY] = qobs_amax_by_entropy, [AMAX_MSE] = qobs_amax_by_mse, [AMAX_PERCENTILE] = amax_by_percentile};
+    struct bins_memory m;
+    RETURN_IF_FAILED(open_bins(runtime, h, &m, error));
+    *min = 0;
+    struct found_amax found = {0};
+    const int status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, &found, error);
+    *max = found.amax;
+    qobs_release(runtime, m.workspace, m.size);
+    return status;
+}
+
+/* ---- The rules --------------------------------------------------------------------------------------------------- */
+
+const struct range_ops qobs_range_measured = {.stage = SEARCH_NONE};
+const struct range_ops qobs_range_non_linear = {.reads = READS_BINS, .find = find_non_linear};
+const struct range_ops qobs_range_percentile = {
+    .reads = READS_PERCENTILE, .find = find_percentile, .found_min_max = true, .empty_is_list = true};
+const struct range_ops qobs_range_mse = {
+    .reads = READS_START_BIN, .find = find_amax, .found_min_max = true, .zero_min = true};
+const struct range_ops qobs_range_amax = {
+    .reads = READS_METHOD | READS_PERCENTILE | READS_START_BIN, .find = find_amax, .found_amax = true};
+const struct range_ops qobs_range_never = {.never_found = true};
+
+static void cut_to_data(const struct range_request *r, size_t n, float *min, float *max)
+{
+    for (size_t q = 0; q < n; q++) {
+        min[q] = min[q] < r->data_min[q] ? r->data_min[q] : min[q];
+        max[q] = max[q] > r->data_max[q] ? r->data_max[q] : max[q];
+    }
+}
+
+int qobs_find_range(const struct range_request *r, qobs_error *error)
+{
+    const struct range_ops *ops = r->rule->ops;
+    const size_t n = r->histogram->qparams, size = n * sizeof(float);
+    float *found = qobs_allocate(r->runtime, 2 * size);
+    if (!found)
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * size);
+    struct range_view ranges = {.dtype = QOBS_F32, .n = n, .rank = r->rank, .min = found, .max = found + n};
+    const fp_mode mode = fp_enter();
+    int status = QOBS_OK;
+    if (r->data_min && r->data_max) { /* some rules read the range of the elements there */
+        memcpy(found, r->data_min, size);
+        memcpy(found + n, r->data_max, size);
+    }
+    if (ops->never_found)
+        ranges = qobs_no_ranges();
+    else
+        status = ops->find(r->runtime, &r->rule->params, r->formula, r->histogram, found, found + n, error);
+    if (status == QOBS_OK && ops->within_data && r->data_min)
+        cut_to_data(r, n, found, found + n);
+    if (ops->empty_is_list && qobs_is_empty(r->histogram))
+        ranges.rank = RANK_TENSOR;
+    if (status == QOBS_OK && (r->scale || r->zero_point))
+        status = qobs_formula_qparams(r->formula, &ranges, r->scale, r->zero_point, error);
+    fp_leave(mode);
+    if (status == QOBS_OK && r->min)
+        memcpy(r->min, ranges.min, size);
+    if (status == QOBS_OK && r->max)
+        memcpy(r->max, ranges.max, size);
+    qobs_release(r->runtime, found, 2 * size);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/tensor.h"
+#include "number/convert.h"
+#include "number/format.h"
+#include "histogram/from_histogram.h"
+
+enum { CHUNK = 256, LANES = 16 };
+
+float qobs_bin_centre(const struct histogram_view *h, size_t bin) { return (h->edges[bin + 1] + h->edges[bin]) / 2; }
+
+size_t qobs_squared_error_workspace(size_t bins) { return 2 * bins; }
+
+struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *workspace)
+{
+    float *centre = workspace, *count = workspace + h->bins;
+    size_t used = 0;
+    for (size_t i = 0; i < h->bins; i++)
+        if (h->counts[i] != 0) {
+            centre[used] = qobs_bin_centre(h, i);
+            count[used++] = (float)h->counts[i];
+        }
+    return (struct squared_error){.bins = h->bins, .used = used, .centre = centre, .count = count};
+}
+
+/* ---- Quantizing centres ------------------------------------------------------------------------------------------ */
+
+/* For magnitudes below 2^22. */
+static inline float round_to_integer(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+
+static inline float clamp(float x, float min, float max) { return x < min ? min : x > max ? max : x; }
+
+static void modelopt_integer(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
+{
+    const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
+    const bool nothing = amax <= 0x1p-24f;
+    const float scale = nothing ? 1 : quant_max / amax;
+    for (size_t i = 0; i < n; i++)
+        out[i] = nothing ? 0 : round_to_integer(clamp(c[i] * scale, quant_min, quant_max)) / scale;
+}
+
+static void modelopt_e4m3(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
+{
+    const float scale = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, inverse = 1 / scale;
+    for (size_t i = 0; i < n; i++)
+        out[i] = clamp(c[i] * scale, -448, 448);
+    qobs_round_floats(q->format, n, out, out, true);
+    for (size_t i = 0; i < n; i++)
+        out[i] *= inverse;
+}
+
+static void quark_float(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
+{
+    const float quant_max = (float)q->quant_max, scale = amax / quant_max;
+    for (size_t i = 0; i < n; i++)
+        out[i] = clamp(c[i] / scale, -quant_max, quant_max);
+    qobs_round_floats(q->format, n, out, out, true);
+    for (size_t i = 0; i < n; i++)
+        out[i] *= scale;
+}
+
+/* Clamps before rounding; the limits are integers, so the order does not matter. */
+static void torch_integer(const struct bins_params *q, float scale, float zero_point, size_t n, const float *c,
+                          float *out)
+{
+    const float quant_min = (float)q->quant_min - zero_point, quant_max = (float)q->quant_max - zero_point,
+                inverse = 1 / scale;
+    for (size_t i = 0; i < n; i++)
+        out[i] = round_to_integer(clamp(c[i] * inverse, quant_min, quant_max)) * scale;
+}
+
+/* Scale and zero point of the range (0, amax), as floats. The zero point is truncated to an integer. */
+static int torch_qparams(const struct formula *formula, float amax, float *scale, float *zero_point, qobs_error *error)
+{
+    const float zero = 0;
+    const struct range_view range = {.dtype = QOBS_F32, .n = 1, .rank = RANK_SCALAR, .min = &zero, .max = &amax};
+    unsigned char s[8], z[8];
+    qobs_dtype scale_dtype, zero_point_dtype;
+    qobs_formula_dtypes(formula, &range, &scale_dtype, &zero_point_dtype);
+    RETURN_IF_FAILED(qobs_formula_qparams(formula, &range, s, z, error));
+    int32_t integer;
+    memcpy(&integer, z, sizeof integer);
+    *scale = (float)qobs_element(s, scale_dtype);
+    *zero_point = zero_point_dtype == QOBS_I32 ? (float)integer : truncf((float)qobs_element(z, zero_point_dtype));
+    return QOBS_OK;
+}
+
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
+
+int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const struct formula *formula,
+                       float amax, double *mean, qobs_error *error)
+{
+    float scale = 0, zero_point = 0, quantized[CHUNK];
+    double lane[LANES] = {0}, sum = 0;
+    if (q->centres == CENTRES_TORCH) {
+        RETURN_IF_FAILED(torch_qparams(formula, amax, &scale, &zero_point, error));
+    }
+    for (size_t first = 0; first < e->used; first += CHUNK) {
+        const size_t n = e->used - first < CHUNK ? e->used - first : CHUNK;
+        const float *c = e->centre + first, *count = e->count + first;
+        switch (q->centres) {
+        case CENTRES_MODELOPT_INTEGER:
+            modelopt_integer(q, amax, n, c, quantized);
+            break;
+        case CENTRES_MODELOPT_E4M3:
+            modelopt_e4m3(q, amax, n, c, quantized);
+            break;
+        case CENTRES_QUARK_FLOAT:
+            quark_float(q, amax, n, c, quantized);
+            break;
+        case CENTRES_TORCH:
+            torch_integer(q, scale, zero_point, n, c, quantized);
+            break;
+        case CENTRES_NONE:
+            break;
+        }
+        for (size_t i = 0; i < n; i++) {
+            const float off = quantized[i] - c[i];
+            lane[i % LANES] += (double)(off * off * count[i]);
+        }
+    }
+    for (int i = 0; i < LANES; i++)
+        sum += lane[i];
+    *mean = sum / (double)e->bins;
+    return QOBS_OK;
+}
+
+int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h,
+                            const struct bins_params *params, const struct formula *formula, size_t first, size_t *bin,
+                            double *score, qobs_error *error)
+{
+    const size_t stride = (uint64_t)params->stride > h->bins ? h->bins : (size_t)params->stride;
+    double min = INFINITY;
+    *bin = first;
+    *score = min;
+    for (size_t i = first; i < h->bins; i += stride) {
+        double mean = 0;
+        RETURN_IF_FAILED(qobs_squared_error(e, params, formula, qobs_bin_centre(h, i), &mean, error));
+        if (mean < min || isnan(mean)) {
+            *bin = i;
+            min = *score = mean;
+        }
+        if (isnan(mean))
+            break;
+    }
+    return QOBS_OK;
+}
+
+size_t qobs_range_workspace(size_t bins)
+{
+    const size_t squared = (qobs_squared_error_workspace(bins) * sizeof(float) + sizeof(double) - 1) / sizeof(double);
+    return squared > qobs_entropy_workspace(bins) ? squared : qobs_entropy_workspace(bins);
+}
+
+int qobs_amax_by_mse(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
+                     double *workspace, struct found_amax *found, qobs_error *error)
+{
+    const int64_t start_bin = params->start_bin;
+    size_t bin;
+    if (params->stride < 1)
+        return qobs_invalid(error, "stride: is %lld, must be above 0", (long long)params->stride);
+    if (start_bin < 0 || (!params->clamp_start && (uint64_t)start_bin >= h->bins))
+        return qobs_invalid(error, "start_bin: is %lld, allowed are 0 to %zu", (long long)start_bin, h->bins - 1);
+    if (params->centres == CENTRES_NONE)
+        return qobs_invalid(error, "dtype: is %s, squared errors take int4, uint4, int8, uint8, fp8_e4m3, fp8_e5m2",
+                            params->dtype);
+    const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
+    const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
+    const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, &found->score, error);
+    if (status == QOBS_OK)
+        found->amax = qobs_bin_centre(h, bin);
+    return status;
+}

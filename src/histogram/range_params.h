@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Parameters of the range rules: plain values that a configuration is resolved to once (config/resolve_range.c). A rule
+ * reads the members of its own structure only. */
+#pragma once
+
+#include "formula/formula.h"
+#include "measure/importance.h"
+#include "number/format.h"
+#include "measure/reduce.h"
+
+/* llm-compressor's grid search: the range shrinks step by step, and the step with the smallest error wins. */
+struct grid_params {
+    int steps; /* candidates p = 1 - i / grid for i < steps */
+    double grid;
+    int64_t patience;   /* stop after that many steps in a row without any improvement; 0: after one; < 0: never */
+    double norm;        /* exponent of the error |q - x|^norm */
+    double expand;      /* factor of the range before it shrinks */
+    bool symmetric;     /* zero points are 0 */
+    bool off_grid;      /* zero points may lie between quantized numbers, so padding has an error */
+    bool native;        /* BF16 and F16 are searched in upstream's arithmetic, one rounding for each operation */
+    bool rounded;       /* errors of the native search and their sums are rounded to the dtype, weighted ones, too */
+    bool native_scales; /* candidates ignore the dtype of scales, because a global scale follows */
+
+    int64_t quant_min, quant_max; /* the integers to quantize to */
+    const qobs_format *format;    /* the floats instead, or NULL */
+    bool simd;                    /* search_shrink kernels implement the formula */
+    struct shrink_rule shrinking; /* their parameters, without eps and min_p */
+
+    bool importance;                  /* errors are weighted by column importance, in float */
+    bool strict;                      /* unusable importance is an error */
+    enum importance_fault fault;      /* IMPORTANCE_USABLE, or why these settings exclude weights */
+    enum importance_fault late_fault; /* the same, reported only if the importance itself is usable */
+};
+
+/* Quark's searches of exponents. */
+struct exponent_params {
+    double quant_min, quant_max; /* around a power of two: the integers to quantize to */
+    bool float_zero_points;      /* zero points are F32, not I32 */
+    int scope;                   /* of a block: number of exponents below the first */
+    const qobs_format *format;   /* of its elements */
+    int emax;                    /* exponent of the largest element */
+};
+
+/* Model-Optimizer's searches: multipliers of an amax. */
+struct multiplier_params {
+    size_t count; /* at most QOBS_MAX_MULTIPLIERS */
+    double start, stop;
+    int64_t quant_min, quant_max;
+    int64_t hessian_block;     /* columns of a block of the Hessian that weighs errors; 0: squared errors */
+    bool four_over_six;        /* NVFP4: scales are normalised to 256 instead of 448 */
+    const qobs_format *format; /* floats instead, or NULL */
+};
+
+/* torchao's search of thresholds. */
+struct line_params {
+    int steps;
+    double quant_min, quant_max; /* integers to quantize to */
+};
+
+/* Model-Optimizer's headroom for NVFP4 activations. */
+struct headroom_params {
+    double anchor_percentile, upper_percentile, rho;
+    double log2_min, log2_max;
+};
+
+/* How the centres of histogram bins are quantized. */
+enum centre_quantizer {
+    CENTRES_NONE,             /* upstream has no such quantizer */
+    CENTRES_MODELOPT_INTEGER, /* clamp(rint(c * s), limits) / s with s = quant_max / amax; 0 if amax <= 2^-24 */
+    CENTRES_MODELOPT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = (1 / amax) * 448 */
+    CENTRES_QUARK_FLOAT,      /* format(clamp(c / s)) * s with s = amax / quant_max */
+    CENTRES_TORCH             /* torch.fake_quantize_per_tensor_affine, scale and zero point of the range (0, amax) */
+};
+
+/* The method that finds an amax in a histogram. */
+enum amax_method { AMAX_ENTROPY, AMAX_MSE, AMAX_PERCENTILE };
+
+/* Rules that find a range in a histogram. */
+struct bins_params {
+    enum amax_method method;
+    double percentile; /* 0 to 100 */
+    bool symmetric;
+    int64_t stride, start_bin;
+    bool clamp_start; /* a start_bin beyond the last bin is the last bin; else it is an error */
+    size_t levels;    /* entropy: quantized magnitudes; 0: the dtype has none */
+    bool roots;       /* ONNX Runtime's moments: those of cube roots */
+    double numbers;   /* non-linear search: quantized numbers */
+    enum centre_quantizer centres;
+    double quant_min, quant_max; /* quantized numbers */
+    const qobs_format *format;   /* of CENTRES_QUARK_FLOAT and CENTRES_MODELOPT_E4M3 */
+    const char *dtype;           /* name for messages */
+};
+
+/* The candidates for the scale of a group. */
+enum optimal_scales {
+    OPTIMAL_BF16, /* numbers with 8 significant bits around the scale of the range */
+    OPTIMAL_F16,  /* these rounded to f16 */
+    OPTIMAL_E4M3, /* positive e4m3 numbers under a global scale */
+    OPTIMAL_E8M0  /* powers of two */
+};
+
+/* The scale and zero point with the smallest error of all (optimal/optimal.h). */
+struct optimal_params {
+    enum optimal_scales scales;
+    enum scale_dtype scale_dtype;
+    bool e2m1;                /* else integers of num_bits */
+    bool symmetric;           /* zero points are 0, else any of quant_min to quant_max */
+    bool signed_scale;        /* negative scales, too */
+    bool f16_results;         /* of the search of an F16 weight: BF16 and E8M0 are rounded to f16 */
+    int num_bits;
+    int quant_min, quant_max; /* of integers */
+    float start, stop;        /* limits of BF16 and F16 in multiples of the scale of the range */
+    float eps;                /* scale of a group of zeros; 0: see optimal/optimal_candidates.c */
+    double dampening;         /* that share of a group's mean importance is added to each column */
+    bool strict;              /* unusable importance is an error */
+    int64_t hessian_block;    /* columns of a block of the Hessian; 0: the group */
+    int passes;               /* over the groups of a block of several groups */
+    int zero_point_radius;    /* with a Hessian: distance of zero points from the one that its diagonal chooses */
+};
+
+struct range_params {
+    enum nonfinite_mode nonfinite; /* treatment of NaN and infinite elements */
+    bool importance;               /* errors are weighted by column importance */
+    bool hessian;                  /* errors of columns go together as the activations do; needs importance, too */
+    struct optimal_params optimal;
+    struct grid_params grid;
+    struct exponent_params exponent;
+    struct multiplier_params multiplier;
+    struct line_params line;
+    struct headroom_params headroom;
+    struct bins_params bins;
+};

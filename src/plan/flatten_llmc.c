@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* llm-compressor's flatten_for_calibration (observers/helpers.py), present form and the one of October 2025. */
+#include "base/error.h"
+#include "plan/make_plan.h"
+
+static int fail_strategy(const struct granularity_params *params, qobs_error *error)
+{
+    return qobs_invalid(error, "strategy: %s cannot be applied to base name %s",
+                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name));
+}
+
+static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
+                           qobs_error *error)
+{
+    if (plan->value.ndim >= min && plan->value.ndim <= max)
+        return QOBS_OK;
+    return qobs_invalid(error, "value: has %d dimensions, strategy %s of base name %s needs %d to %d", plan->value.ndim,
+                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name), min,
+                        max);
+}
+
+static int check_divides(const qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    const int64_t columns = plan->value.shape[plan->value.ndim - 1];
+    if (columns % params->group_size == 0 || params->ragged)
+        return QOBS_OK;
+    return qobs_invalid(error, "group_size: %lld does not divide the last dimension of value, %lld",
+                        (long long)params->group_size, (long long)columns);
+}
+
+/* October 2025 does not pad blocks. */
+static int check_blocks_divide(const qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    for (int i = 0; i < 2; i++)
+        if (plan->value.shape[i] % params->block[i] != 0)
+            return qobs_invalid(error,
+                                "block_structure: %lld does not divide dimension %d of value, %lld (version 2025-10)",
+                                (long long)params->block[i], i, (long long)plan->value.shape[i]);
+    return QOBS_OK;
+}
+
+static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *params, bool pads_blocks,
+                             qobs_error *error)
+{
+    const struct view *v = &plan->value;
+    const int last = v->ndim - 1;
+    switch (params->strategy) {
+    case STRATEGY_TENSOR: /* (1, 1, elements) */
+        qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
+        qobs_plan_add_dimensions(plan, AXIS_GROUP, 0, v->ndim);
+        return QOBS_OK;
+    case STRATEGY_CHANNEL: /* (1, ...experts, rows, 1, columns) */
+        RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error));
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 0, last);
+        qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
+        qobs_plan_add_dimension(plan, AXIS_GROUP, last);
+        return QOBS_OK;
+    case STRATEGY_GROUP:
+    case STRATEGY_TENSOR_GROUP: /* (1, ...experts, rows, groups, group_size) */
+        RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error));
+        RETURN_IF_FAILED(check_divides(plan, params, error));
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 0, last);
+        qobs_plan_add_groups(plan, last, params->group_size);
+        return QOBS_OK;
+    case STRATEGY_BLOCK: /* (1, block rows, block columns, height * width) */
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
+        if (!pads_blocks)
+            RETURN_IF_FAILED(check_blocks_divide(plan, params, error));
+        qobs_plan_add_blocks(plan, params->block);
+        plan->padded = v->shape[0] % params->block[0] != 0 || v->shape[1] % params->block[1] != 0;
+        return QOBS_OK;
+    default:
+        return fail_strategy(params, error);
+    }
+}
+
+static int flatten_weight(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    return flatten_weight_of(plan, params, true, error);
+}
+
+static int flatten_weight_2025_10(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    return flatten_weight_of(plan, params, false, error);
+}
+
+static int flatten_activation(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    const int last = plan->value.ndim - 1;
+    switch (params->strategy) {
+    case STRATEGY_TENSOR: /* (tokens, 1, hidden) */
+        RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM, error));
+        qobs_plan_add_dimensions(plan, AXIS_OBSERVATION, 0, last);
+        qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
+        qobs_plan_add_dimension(plan, AXIS_GROUP, last);
+        return QOBS_OK;
+    case STRATEGY_TOKEN: /* (batch, seq, hidden) */
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error));
+        qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 0);
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 1, last);
+        qobs_plan_add_dimension(plan, AXIS_GROUP, last);
+        return QOBS_OK;
+    case STRATEGY_GROUP:
+    case STRATEGY_TENSOR_GROUP: /* (batch * seq, groups, group_size); 2-D values are (tokens, hidden), unlike upstream
+                                 */
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error));
+        RETURN_IF_FAILED(check_divides(plan, params, error));
+        for (int i = 0; i < last; i++)
+            qobs_plan_add_dimension(plan, i < 2 ? AXIS_OBSERVATION : AXIS_QPARAM, i);
+        qobs_plan_add_groups(plan, last, params->group_size);
+        return QOBS_OK;
+    default:
+        return fail_strategy(params, error);
+    }
+}
+
+/* Dimension `heads` is 1 of (batch, heads, seq, head_dim), or 2 of (batch, seq, heads, head_dim). */
+static int flatten_heads(qobs_plan *plan, const struct granularity_params *params, int heads, qobs_error *error)
+{
+    RETURN_IF_FAILED(need_dimensions(plan, params, 4, 4, error));
+    qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 0);
+    qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 3 - heads);
+    if (params->strategy == STRATEGY_TENSOR) { /* (batch * seq, 1, heads * head_dim) */
+        qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
+        qobs_plan_add_dimension(plan, AXIS_GROUP, heads);
+    } else { /* (batch * seq, heads, 1, 1, head_dim) */
+        qobs_plan_add_dimension(plan, AXIS_QPARAM, heads);
+        qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
+        qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
+    }
+    qobs_plan_add_dimension(plan, AXIS_GROUP, 3);
+    return QOBS_OK;
+}
+
+static int flatten_attention(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    const bool known = params->strategy == STRATEGY_TENSOR || params->strategy == STRATEGY_ATTN_HEAD;
+    return known ? flatten_heads(plan, params, 1, error) : fail_strategy(params, error);
+}
+
+static int flatten_attention_2025_10(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    return params->strategy == STRATEGY_TENSOR ? flatten_heads(plan, params, 2, error) : fail_strategy(params, error);
+}
+
+bool qobs_llmc_weight_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+{
+    switch (p->strategy) {
+    case STRATEGY_TENSOR:
+        return true;
+    case STRATEGY_CHANNEL:
+        *rows = 1;
+        return true;
+    case STRATEGY_GROUP:
+    case STRATEGY_TENSOR_GROUP:
+        *rows = 1;
+        *columns = p->group_size;
+        return true;
+    case STRATEGY_BLOCK:
+        *rows = p->block[0];
+        *columns = p->block[1];
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* All rows of a matrix are one batch, or one token. */
+static bool activation_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+{
+    (void)rows;
+    switch (p->strategy) {
+    case STRATEGY_TENSOR:
+    case STRATEGY_TOKEN:
+        return true;
+    case STRATEGY_GROUP:
+    case STRATEGY_TENSOR_GROUP:
+        *columns = p->group_size;
+        return true;
+    default:
+        return false;
+    }
+}
+
+const struct granularity_ops qobs_granularity_llmc_weight = {
+    .flatten = flatten_weight, .g_idx = true, .shared = qobs_llmc_weight_shared};
+const struct granularity_ops qobs_granularity_llmc_weight_2025_10 = {
+    .flatten = flatten_weight_2025_10, .g_idx = true, .shared = qobs_llmc_weight_shared, .whole_units = true};
+const struct granularity_ops qobs_granularity_llmc_activation = {.flatten = flatten_activation,
+                                                                 .shared = activation_shared};
+const struct granularity_ops qobs_granularity_llmc_attention = {.flatten = flatten_attention};
+const struct granularity_ops qobs_granularity_llmc_attention_2025_10 = {.flatten = flatten_attention_2025_10};

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Tables of |e|^norm for kernels. With e = m * 2^x and 1 <= m < 2 it is m^norm * 2^(norm * x): a polynomial in -m times
+ * a table entry. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "number/number.h"
+#include "search/search_errors.h"
+#ifdef QOBS_SLEEF
+#include <sleef.h>
+#endif
+
+/* The largest relative error of the polynomial. If it is exceeded, the kernel calls SLEEF's pow instead. */
+#define MAX_FIT_ERROR 7e-7
+
+#ifdef QOBS_SLEEF
+enum { COEFFICIENTS = 6, NODES = 64 };
+
+/* Table entries are enlarged by 2^TABLE_EXP. Powers far below 1 would otherwise underflow in float. */
+enum { TABLE_EXP = 64 };
+
+static double evaluate(const double c[COEFFICIENTS], double m)
+{
+    double p = c[COEFFICIENTS - 1];
+    for (int i = COEFFICIENTS - 2; i >= 0; i--)
+        p = p * m + c[i];
+    return p;
+}
+
+/* Solves the symmetric positive definite a * x = b in place of b. */
+static void solve(double a[COEFFICIENTS][COEFFICIENTS], double b[COEFFICIENTS])
+{
+    for (int k = 0; k < COEFFICIENTS; k++)
+        for (int i = k + 1; i < COEFFICIENTS; i++) {
+            const double factor = a[i][k] / a[k][k];
+            for (int j = k; j < COEFFICIENTS; j++)
+                a[i][j] -= factor * a[k][j];
+            b[i] -= factor * b[k];
+        }
+    for (int k = COEFFICIENTS - 1; k >= 0; k--) {
+        for (int j = k + 1; j < COEFFICIENTS; j++)
+            b[k] -= a[k][j] * b[j];
+        b[k] /= a[k][k];
+    }
+}
+
+/* Least squares of the relative error at Chebyshev nodes, which is close to the minimax polynomial. Returns the largest
+ * relative error. Powers of m - 1.5 keep the equations well-conditioned; they are multiplied out at the end. */
+static double fit(double norm, double c[COEFFICIENTS])
+{
+    double a[COEFFICIENTS][COEFFICIENTS] = {{0}}, b[COEFFICIENTS] = {0};
+    for (int n = 0; n < NODES; n++) {
+        const double h = 0.5 * Sleef_cinz_cosd1_u10purec((n + 0.5) * 3.14159265358979323846 / NODES);
+        double power[COEFFICIENTS] = {Sleef_cinz_powd1_u10purec(1.5 + h, -norm)};
+        for (int i = 1; i < COEFFICIENTS; i++)
+            power[i] = power[i - 1] * h;
+        for (int i = 0; i < COEFFICIENTS; i++) {
+            b[i] += power[i];
+            for (int j = 0; j < COEFFICIENTS; j++)
+                a[i][j] += power[i] * power[j];
+        }
+    }
+    solve(a, b);
+    for (int i = 0; i < COEFFICIENTS; i++)
+        c[i] = 0;
+    for (int k = COEFFICIENTS - 1; k >= 0; k--) { /* c = c * (m - 1.5) + b[k] */
+        for (int i = COEFFICIENTS - 1; i > 0; i--)
+            c[i] = c[i - 1] - 1.5 * c[i];
+        c[0] = b[k] - 1.5 * c[0];
+    }
+    double worst = 0;
+    for (int n = 0; n <= 4 * NODES; n++) {
+        const double m = 1 + n / (4.0 * NODES);
+        worst = fmax(worst, fabs(evaluate(c, m) * Sleef_cinz_powd1_u10purec(m, -norm) - 1));
+    }
+    return worst;
+}
+
+static void make_table(struct error_norm *norm, double value, const double c[COEFFICIENTS])
+{
+    /* The kernel's polynomial is monic in (-m)^5. Norm 4 has no such term and gets a negligible one. */
+    const double leading = -c[5], tiny = 0x1p-40, first = fabs(leading) < tiny ? copysign(tiny, leading) : leading;
+    norm->kind = QOBS_NORM_TABLE;
+    for (int i = 0; i < 5; i++)
+        norm->polynomial[i] = (float)((i % 2 ? -c[i] : c[i]) / first);
+    for (int i = 0; i < 8; i++)
+        norm->low[i] = (float)(first * Sleef_cinz_exp2d1_u10purec(value * i));
+    for (int i = 0; i < 8; i++) /* the unit is 2^-63: 1 has the biased exponent 64 */
+        norm->high[i] = i < 4 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 64) + TABLE_EXP);
+}
+
+static double exp2_of(double x) { return Sleef_cinz_exp2d1_u10purec(x); }
+
+static int make_norm(struct search_norm *norm, double value, qobs_error *error)
+{
+    double c[COEFFICIENTS];
+    (void)error;
+    if (fit(value, c) <= MAX_FIT_ERROR) {
+        make_table(&norm->errors, value, c);
+        norm->sum_exp = TABLE_EXP;
+        return QOBS_OK;
+    }
+    /* Enlarged by 2^up, powers use all exponents of float. The larger the norm, the fewer are left for that. */
+    const int up = value > 19 ? (int)(96 / value) : 5;
+    norm->errors.kind = QOBS_NORM_POW;
+    norm->errors.prescale = (float)ldexp(1, up);
+    norm->sum_exp = value * up;
+    return QOBS_OK;
+}
+#else
+/* x is an integer, because the norm is 1, 2 or 3. */
+static double exp2_of(double x) { return ldexp(1, (int)x); }
+
+static int make_norm(struct search_norm *norm, double value, qobs_error *error)
+{
+    (void)norm;
+    return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
+                     "norm: is %g; this build is without SLEEF and has norms 1, 2 and 3 only", value);
+}
+#endif
+
+int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
+{
+    if (!isfinite(value) || value <= 0)
+        return qobs_invalid(error, "norm: is %g, allowed are finite numbers above 0", value);
+    *norm = (struct search_norm){.errors = {.value = (float)value}};
+    if (value == 1 || value == 2 || value == 3) {
+        norm->errors.kind = value == 1 ? QOBS_NORM_1 : value == 2 ? QOBS_NORM_2 : QOBS_NORM_3;
+    } else {
+        RETURN_IF_FAILED(make_norm(norm, value, error));
+    }
+    for (int i = 0; i < FINE_UNITS; i++)
+        norm->fine_unit[i] = exp2_of(-i * value);
+    for (int i = 0; i < COARSE_UNITS; i++)
+        norm->coarse_unit[i] = exp2_of(-(i * FINE_UNITS - MAX_PRESCALE_EXP) * value - norm->sum_exp);
+    return QOBS_OK;
+}
+
+double qobs_search_error_unit(const struct search_norm *norm, int prescale_exp)
+{
+    const int at = prescale_exp + MAX_PRESCALE_EXP;
+    return norm->coarse_unit[at / FINE_UNITS] * norm->fine_unit[at % FINE_UNITS];
+}
+
+int qobs_search_prescale_exp(double magnitude, qobs_dtype dtype)
+{
+    const int max = dtype == QOBS_F64 ? MAX_PRESCALE_EXP - 1 : 126;
+    if (!(magnitude > 0) || !isfinite(magnitude))
+        return 0;
+    uint64_t bits;
+    memcpy(&bits, &magnitude, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1022;
+    if (bits >> 52 == 0)
+        frexp(magnitude, &exponent);
+    const int prescale_exp = -exponent - 1;
+    return prescale_exp > max ? max : prescale_exp < -max ? -max : prescale_exp;
+}
+
+/* ---- Upstream's own arithmetic ----------------------------------------------------------------------------------- */
+
+enum { POWERS = 1 << 15 };
+
+static float round_to_half(bool bf16, float v)
+{
+    return bf16 ? float_of_bf16(bf16_of_float(v)) : float_of_f16(f16_of_float(v));
+}
+
+/* torch computes pow of a half in float and rounds the result; 2 and 3 are products. */
+static float power(float e, double exponent)
+{
+    return exponent == 1 ? e : exponent == 2 ? e * e : exponent == 3 ? e * e * e : (float)pow((double)e, exponent);
+}
+
+static void make_series(double norm, float series[4])
+{
+    double binomial = 1;
+    for (int i = 0; i < 4; i++) {
+        binomial *= (norm - i) / (i + 1);
+        series[i] = (float)binomial;
+    }
+}
+
+/* The powers of all magnitudes of the dtype, rounded to it. */
+static void fill_rounded(const struct native_search *n)
+{
+    for (unsigned i = 0; i < POWERS; i++) {
+        const uint16_t bits = (uint16_t)i;
+        const float magnitude = n->is_bf16 ? float_of_bf16(bits) : float_of_f16(bits);
+        n->table[i] = (double)round_to_half(n->is_bf16, power(magnitude, n->exponent));
+    }
+}
+
+/* The powers of all magnitudes of BF16, in float. */
+static void fill_fine(const struct native_search *n, double norm)
+{
+    for (unsigned i = 0; i < POWERS; i++)
+        n->fine[i] = power(float_of_bf16((uint16_t)i), norm);
+}
+
+int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
+                             const struct runtime *runtime, qobs_error *error)
+{
+    const bool product = params->norm == 1 || params->norm == 2 || params->norm == 3;
+    *n = (struct native_search){.is_bf16 = dtype == QOBS_BF16};
+    n->active = params->native && (dtype == QOBS_BF16 || dtype == QOBS_F16);
+    if (!n->active)
+        return QOBS_OK;
+    n->norm.exponent = product ? (int)params->norm : 0;
+    n->exponent = params->rounded ? (double)round_to_half(n->is_bf16, (float)params->norm) : params->norm;
+    n->largest = !params->rounded ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
+    if (product && !params->rounded)
+        return QOBS_OK;
+    make_series(params->norm, n->norm.series);
+    if (params->rounded)
+        n->norm.table = n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
+    else
+        n->norm.fine = n->fine = qobs_allocate(runtime, POWERS * sizeof *n->fine);
+    if (!n->table && !n->fine)
+        return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
+    if (params->rounded)
+        fill_rounded(n);
+    else
+        fill_fine(n, params->norm);
+    return QOBS_OK;
+}
+
+void qobs_native_search_release(struct native_search *n, const struct runtime *runtime)
+{
+    if (n->table)
+        qobs_release(runtime, n->table, POWERS * sizeof *n->table);
+    if (n->fine)
+        qobs_release(runtime, n->fine, POWERS * sizeof *n->fine);
+    n->table = NULL;
+    n->fine = NULL;
+}
+
+double qobs_native_error(const struct native_search *n, double sum)
+{
+    return (double)(n->norm.table ? round_to_half(n->is_bf16, (float)sum) : (float)sum);
+}
