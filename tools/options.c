@@ -132,7 +132,7 @@ static int store_word(const struct option_row *row, int *member, const char *tex
             return EXIT_OK;
         }
         const char *between = i == 0 ? "" : at[length] ? ", " : " and ";
-        snprintf(allowed + strlen(allowed), sizeof allowed - strlen(allowed), "%s%.*s", between, length, at);
+        text_append(allowed, sizeof allowed, "%s%.*s", between, length, at);
         at += length + (at[length] == ' ');
     }
     return print_error(EXIT_USAGE, "--%s: is '%s', allowed are %s", row->name, text, allowed);
@@ -181,7 +181,7 @@ enum { MAX_OPTIONS = 40, FIRST_CODE = 256, HELP_CODE = FIRST_CODE + MAX_OPTIONS 
 /* Lists the long options that begin with `word`: "--set or --state". Returns how many there are. */
 static size_t list_options(const struct command *command, const char *word, char *list, size_t size)
 {
-    size_t found = 0, used = 0, last = 0;
+    size_t found = 0, last = 0;
     const char *name;
     list[0] = '\0';
     for (size_t i = 0; (name = row_name(command, i)) != NULL; i++)
@@ -189,13 +189,9 @@ static size_t list_options(const struct command *command, const char *word, char
             found++;
             last = i;
         }
-    for (size_t i = 0; found > 1 && (name = row_name(command, i)) != NULL && used < size; i++)
+    for (size_t i = 0; found > 1 && (name = row_name(command, i)) != NULL; i++)
         if (strncmp(name, word, strlen(word)) == 0)
-            used += (size_t)snprintf(list + used, size - used, "%s--%s",
-                                     used == 0   ? ""
-                                     : i == last ? " or "
-                                                 : ", ",
-                                     name);
+            text_append(list, size, "%s--%s", !*list ? "" : i == last ? " or " : ", ", name);
     return found;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "files/text.h"
 #include "files/mapped.h"
 #include "files/output.h"
 #include "program.h"
@@ -62,10 +63,8 @@ static int unknown_command(const char *name)
     if (near)
         return print_error(EXIT_USAGE, "'%s' is no command; did you mean '%s'? (see qobs --help)", name, near);
     char known[256] = "";
-    for (size_t i = 0; command_at(i); i++) {
-        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
-        strncat(known, command_at(i)->name, sizeof known - strlen(known) - 1);
-    }
+    for (size_t i = 0; command_at(i); i++)
+        text_append(known, sizeof known, "%s%s", i ? ", " : "", command_at(i)->name);
     return print_error(EXIT_USAGE, "'%s' is no command; known are %s (see qobs --help)", name, known);
 }
 

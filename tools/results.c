@@ -172,10 +172,8 @@ void results_print(const struct results *results)
     for (size_t i = 0; i < results->count; i++) {
         const struct result *r = &results->items[i];
         char shape[160] = "";
-        size_t used = 0;
         for (int d = 0; d < r->ndim; d++)
-            used +=
-                (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "", (long long)r->shape[d]);
+            text_append(shape, sizeof shape, "%s%lld", d ? ", " : "", (long long)r->shape[d]);
         printf("%-14s %-5s %-16s", r->name, qobs_dtype_name(r->dtype), (shape[0] ? shape : "scalar"));
         for (size_t k = 0; k < elements(r) && k < SHOWN; k++)
             printf(" %.9g", result_value(r, k));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "options.h"
 #include "program.h"
 #include "schemes/quant_config.h"
@@ -29,10 +30,8 @@ void print_schemes(void)
 int print_missing_scheme(void)
 {
     char known[400] = "";
-    for (size_t i = 0; quant_scheme_name(i, NULL); i++) {
-        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
-        strncat(known, quant_scheme_name(i, NULL), sizeof known - strlen(known) - 1);
-    }
+    for (size_t i = 0; quant_scheme_name(i, NULL); i++)
+        text_append(known, sizeof known, "%s%s", i ? ", " : "", quant_scheme_name(i, NULL));
     return print_error(EXIT_USAGE, "--scheme: is missing; known are %s", known);
 }
 

@@ -59,13 +59,12 @@ struct names {
 static const char *list_names(const struct tensor_set *set, struct names *names)
 {
     const size_t shown = set->count < 5 ? set->count : 5;
-    size_t at = 0;
     names->text[0] = '\0';
     for (size_t i = 0; i < shown; i++)
-        at += (size_t)snprintf(names->text + at, sizeof names->text - at, "%s%.40s%s", i ? ", " : "", set->refs[i].name,
-                               strlen(set->refs[i].name) > 40 ? "..." : "");
+        text_append(names->text, sizeof names->text, "%s%.40s%s", i ? ", " : "", set->refs[i].name,
+                    strlen(set->refs[i].name) > 40 ? "..." : "");
     if (shown < set->count)
-        snprintf(names->text + at, sizeof names->text - at, ", ...");
+        text_append(names->text, sizeof names->text, ", ...");
     return names->text;
 }
 

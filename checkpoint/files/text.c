@@ -55,6 +55,16 @@ char *text_format(const char *format, ...)
     return text;
 }
 
+bool text_append(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list values;
+    va_start(values, format);
+    const int length = vsnprintf(text + used, size - used, format, values);
+    va_end(values);
+    return length >= 0 && (size_t)length < size - used;
+}
+
 char *path_join(const char *directory, const char *name)
 {
     return text_format("%s%s%s", directory, *directory ? "/" : "", name);

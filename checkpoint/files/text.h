@@ -19,6 +19,9 @@ size_t utf8_sequence(const unsigned char *p, size_t left);
 /* Formats a text of any length, to be freed. NULL: no memory. */
 char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Appends to a text in `size` bytes what fits. Returns false if it is cut. */
+bool text_append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* Returns "<directory>/<name>", to be freed; the name alone if the directory is "". NULL: no memory. */
 char *path_join(const char *directory, const char *name);
 

@@ -320,7 +320,7 @@ static int check_config(const struct model *m, const struct model_config *config
                        "read. If it is moved there, the model can be quantized again",
                        where, json_describe(method, &words));
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", methods[i].method);
+        text_append(known, sizeof known, "%s%s", i ? ", " : "", methods[i].method);
         if (strcmp(methods[i].method, name) != 0)
             continue;
         if (methods[i].algorithms &&

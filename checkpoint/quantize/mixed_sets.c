@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
+
 static bool counts(const struct weight *w)
 {
     return w->ndim == 2 && w->reason != WEIGHT_NOT_LINEAR && w->reason != WEIGHT_CONV1D && w->reason != WEIGHT_NORM;
@@ -38,11 +40,7 @@ static size_t parent_of(const struct weights *weights, size_t set)
     return parent;
 }
 
-static void append(struct fail *text, const char *word, int length)
-{
-    const size_t end = strlen(text->message);
-    snprintf(text->message + end, sizeof text->message - end, "%.*s", length, word);
-}
+#define APPEND(text, ...) text_append((text)->message, sizeof(text)->message, __VA_ARGS__)
 
 /* Appends "q_proj (W4A16), k_proj (not quantized)" or, for a pattern, "q_proj|k_proj". */
 static void append_members(struct fail *text, const struct weights *weights, const struct quant_config *config,
@@ -53,13 +51,9 @@ static void append_members(struct fail *text, const struct weights *weights, con
         const struct weight *w = &weights->items[i];
         if (w->set != set || !counts(w))
             continue;
-        append(text, first ? "" : pattern ? "|" : ", ", 2);
-        append(text, w->name + parent, (int)(w->module - parent));
-        if (!pattern) {
-            append(text, " (", 2);
-            append(text, w->reason == WEIGHT_TAKEN ? config->groups[w->group].name : "not quantized", 40);
-            append(text, ")", 1);
-        }
+        APPEND(text, "%s%.*s", first ? "" : pattern ? "|" : ", ", (int)(w->module - parent), w->name + parent);
+        if (!pattern)
+            APPEND(text, " (%.40s)", w->reason == WEIGHT_TAKEN ? config->groups[w->group].name : "not quantized");
         first = false;
     }
 }
@@ -70,20 +64,18 @@ static void describe(struct mixed_sets *m, const struct weights *weights, const 
     struct fail ignore = {.message = "; --ignore 're:.*("};
     fail(&m->warning, "%.*s: vLLM runs ", parent > 0 ? (int)parent - 1 : 0, weights->items[set].name);
     append_members(&m->warning, weights, config, set, parent, false);
-    append(&m->warning, " as one matrix of one scheme", 40);
+    APPEND(&m->warning, " as one matrix of one scheme");
     m->refusal = m->warning;
-    append(&m->warning, " and cannot load this", 40);
-    append(&m->refusal, "; --allow-mixed-sets writes this", 40);
+    APPEND(&m->warning, " and cannot load this");
+    APPEND(&m->refusal, "; --allow-mixed-sets writes this");
     if (m->count > 1) {
-        char number[40];
-        snprintf(number, sizeof number, " (%zu sets)", m->count);
-        append(&m->warning, number, 40);
-        append(&m->refusal, number, 40);
+        APPEND(&m->warning, " (%zu sets)", m->count);
+        APPEND(&m->refusal, " (%zu sets)", m->count);
     }
     append_members(&ignore, weights, config, set, parent, true);
-    append(&ignore, ")$' leaves it out", 40);
+    APPEND(&ignore, ")$' leaves it out");
     if (strlen(m->refusal.message) + strlen(ignore.message) < sizeof((qobs_error *)NULL)->message)
-        append(&m->refusal, ignore.message, (int)sizeof ignore.message);
+        APPEND(&m->refusal, "%s", ignore.message);
     make_printable(m->warning.message);
     make_printable(m->refusal.message);
 }

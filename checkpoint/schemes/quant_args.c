@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "files/json.h"
 #include "files/status.h"
 
@@ -48,15 +49,20 @@ static int find_word(const struct quant_word *words, const char *text, const cha
             *value = w->value;
             return 0;
         }
-        strncat(known, w == words ? "" : ", ", sizeof known - strlen(known) - 1);
-        strncat(known, w->name, sizeof known - strlen(known) - 1);
+        text_append(known, sizeof known, "%s%s", w == words ? "" : ", ", w->name);
     }
     return fail(f, "%s: %s is '%.80s'; known are %s", where, key, text, known);
 }
 
 /* ---- Members ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the value of one member. Returns 1 if there is no such member. */
+/* Fails because a member has a wrong value. */
+static int refuse(const struct json_item *item, const char *where, const char *needed, struct fail *f)
+{
+    struct json_words words;
+    return fail(f, "%s: %s is %s; %s", where, item->key, json_describe(item->value, &words), needed);
+}
+
 static int read_number(int64_t *value, int64_t least, int64_t most, const struct json_item *item, const char *where,
                        struct fail *f)
 {
@@ -71,10 +77,8 @@ static int read_number(int64_t *value, int64_t least, int64_t most, const struct
 
 static int read_bool(bool *value, const struct json_item *item, const char *where, struct fail *f)
 {
-    struct json_words words;
     if (!json_is_bool(item->value))
-        return fail(f, "%s: %s is %s; true and false are allowed", where, item->key,
-                    json_describe(item->value, &words));
+        return refuse(item, where, "true and false are allowed", f);
     *value = json_is_true(item->value);
     return 0;
 }
@@ -82,40 +86,35 @@ static int read_bool(bool *value, const struct json_item *item, const char *wher
 static int read_word(int *value, const struct quant_word *words, const struct json_item *item, const char *where,
                      struct fail *f)
 {
-    struct json_words described;
     if (!item->value && words == dtypes) {
         *value = FILE_NONE;
         return 0;
     }
     if (!json_is_string(item->value))
-        return fail(f, "%s: %s is %s; a string is needed", where, item->key, json_describe(item->value, &described));
+        return refuse(item, where, "a string is needed", f);
     return find_word(words, json_text(item->value), where, item->key, value, f);
 }
 
 static int read_text(char **value, const struct json_item *item, const char *where, struct fail *f)
 {
-    struct json_words words;
     free(*value);
     *value = NULL;
     if (!item->value || (json_is_bool(item->value) && !json_is_true(item->value)))
         return 0;
     if (!json_is_string(item->value))
-        return fail(f, "%s: %s is %s; a string or null is needed", where, item->key,
-                    json_describe(item->value, &words));
+        return refuse(item, where, "a string or null is needed", f);
     *value = strdup(json_text(item->value));
     return *value ? 0 : fail_system(f, "%s: no memory", where);
 }
 
 static int read_dynamic(enum quant_dynamic *dynamic, const struct json_item *item, const char *where, struct fail *f)
 {
-    struct json_words words;
     if (json_is_bool(item->value))
         *dynamic = json_is_true(item->value) ? QUANT_DYNAMIC : QUANT_STATIC;
     else if (json_is_string(item->value) && strcmp(json_text(item->value), "local") == 0)
         *dynamic = QUANT_LOCAL;
     else
-        return fail(f, "%s: dynamic is %s; true, false and \"local\" are allowed", where,
-                    json_describe(item->value, &words));
+        return refuse(item, where, "true, false and \"local\" are allowed", f);
     return 0;
 }
 
@@ -126,8 +125,7 @@ static int read_block(int64_t *block, const struct json_item *item, const char *
     if (!item->value)
         return 0;
     if (!json_is_array(item->value) || json_count(item->value) != 2)
-        return fail(f, "%s: block_structure is %s; two whole numbers are needed", where,
-                    json_describe(item->value, &words));
+        return refuse(item, where, "two whole numbers are needed", f);
     for (int i = 0; i < 2; i++) {
         uint64_t number;
         if (json_integer(json_at(item->value, (size_t)i), &number) != 0 || number == 0 || number > 1 << 20)
@@ -140,13 +138,12 @@ static int read_block(int64_t *block, const struct json_item *item, const char *
 
 static int read_kwargs(json_object **kwargs, const struct json_item *item, const char *where, struct fail *f)
 {
-    struct json_words words;
     json_object_put(*kwargs);
     *kwargs = NULL;
     if (!item->value)
         return 0;
     if (!json_is_object(item->value))
-        return fail(f, "%s: observer_kwargs is %s; an object is needed", where, json_describe(item->value, &words));
+        return refuse(item, where, "an object is needed", f);
     *kwargs = json_copy(item->value);
     return *kwargs ? 0 : fail_system(f, "%s: no memory", where);
 }
@@ -292,11 +289,7 @@ enum file_dtype quant_code_dtype(const struct quant_args *args)
 /* Settings of observers that upstream has as float, so that config.json shows 40.0 for 40. */
 static bool is_float_setting(const char *key)
 {
-    static const char *const keys[] = {"maxshrink", "grid", "norm", "expand", "averaging_constant"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i], key) == 0)
-            return true;
-    return false;
+    return is_one_of(key, "maxshrink grid norm expand averaging_constant");
 }
 
 static int set_kwarg(struct quant_args *a, const char *key, json_object *value, struct fail *f)
@@ -333,37 +326,26 @@ int quant_args_assign(struct quant_args *args, const char *assignment, struct fa
     return quant_args_set(args, key, equals + 1, f);
 }
 
-/* Appends to a text of limited size. Returns -1 if it is full. */
-static int append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int append(char *text, size_t size, const char *format, ...)
-{
-    const size_t length = strlen(text);
-    va_list list;
-    va_start(list, format);
-    const int n = vsnprintf(text + length, size - length, format, list);
-    va_end(list);
-    return n >= 0 && (size_t)n < size - length ? 0 : -1;
-}
-
 int quant_args_settings(const struct quant_args *a, char *text, size_t size, struct fail *f)
 {
     *text = '\0';
-    int result = append(text, size, "num_bits=%d type=%s symmetric=%s strategy=%s", a->num_bits,
-                        word_name(types, a->type), a->symmetric ? "true" : "false", quant_strategy_name(a->strategy));
-    if (result == 0 && a->group_size > 0)
-        result = append(text, size, " group_size=%lld", (long long)a->group_size);
-    if (result == 0 && a->block_structure[0] > 0)
-        result = append(text, size, " block_structure=[%lld,%lld]", (long long)a->block_structure[0],
-                        (long long)a->block_structure[1]);
-    if (result == 0 && a->scale_dtype != FILE_NONE)
-        result = append(text, size, " scale_dtype=%s", quant_dtype_name(a->scale_dtype));
+    bool fits =
+        text_append(text, size, "num_bits=%d type=%s symmetric=%s strategy=%s", a->num_bits, word_name(types, a->type),
+                    a->symmetric ? "true" : "false", quant_strategy_name(a->strategy));
+    if (a->group_size > 0)
+        fits &= text_append(text, size, " group_size=%lld", (long long)a->group_size);
+    if (a->block_structure[0] > 0)
+        fits &= text_append(text, size, " block_structure=[%lld,%lld]", (long long)a->block_structure[0],
+                            (long long)a->block_structure[1]);
+    if (a->scale_dtype != FILE_NONE)
+        fits &= text_append(text, size, " scale_dtype=%s", quant_dtype_name(a->scale_dtype));
     json_each(item, a->observer_kwargs)
     {
         char *value = json_print(item.value, JSON_LINE);
-        result = result == 0 && value ? append(text, size, " %s=%s", item.key, value) : -1;
+        fits &= value && text_append(text, size, " %s=%s", item.key, value);
         free(value);
     }
-    return result == 0 ? 0 : fail(f, "the settings of the scheme are too long");
+    return fits ? 0 : fail(f, "the settings of the scheme are too long");
 }
 
 /* Returns the preset of an observer: NULL and the variants for activations are min/max of the weight. */

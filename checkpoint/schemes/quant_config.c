@@ -66,10 +66,8 @@ int quant_config_add_note(struct quant_config *config, const char *note, struct 
 static int unknown_scheme(const char *scheme, struct fail *f)
 {
     char known[400] = "";
-    for (size_t i = 0; scheme_preset_at(i); i++) {
-        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
-        strncat(known, scheme_preset_at(i)->name, sizeof known - strlen(known) - 1);
-    }
+    for (size_t i = 0; scheme_preset_at(i); i++)
+        text_append(known, sizeof known, "%s%s", i ? ", " : "", scheme_preset_at(i)->name);
     return fail(f, "scheme: '%.40s' is unknown; known are %s", scheme, known);
 }
 
@@ -100,9 +98,11 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static int read_names(char ***list, size_t *count, const json_object *json, const char *where, const char *key,
+/* Reads the member `key`: a text or a list of texts. */
+static int read_names(char ***list, size_t *count, const json_object *object, const char *where, const char *key,
                       struct fail *f)
 {
+    const json_object *json = json_is_array(object) ? object : json_get(object, key);
     struct json_words words;
     if (!json)
         return 0;
@@ -120,9 +120,10 @@ static int read_names(char ***list, size_t *count, const json_object *json, cons
     return 0;
 }
 
-static int read_args(struct quant_args *args, bool *has, const json_object *json, const char *where, const char *key,
+static int read_args(struct quant_args *args, bool *has, const json_object *object, const char *where, const char *key,
                      struct fail *f)
 {
+    const json_object *json = json_get(object, key);
     char path[256];
     if (!json)
         return 0;
@@ -159,7 +160,6 @@ static int read_format(enum quant_format *format, const json_object *json, bool 
 static int read_group(struct quant_config *config, const char *name, const json_object *json, const char *where,
                       struct fail *f)
 {
-    static const char *const keys[] = {"targets", "weights", "input_activations", "output_activations", "format"};
     char path[256];
     struct quant_group *group = add_group(config, name, f);
     if (!group)
@@ -172,35 +172,31 @@ static int read_group(struct quant_config *config, const char *name, const json_
                    : 0;
     json_each(item, json)
     {
-        size_t k = 0;
-        while (k < sizeof keys / sizeof *keys && strcmp(keys[k], item.key) != 0)
-            k++;
-        if (k == sizeof keys / sizeof *keys)
+        if (!is_one_of(item.key, "targets weights input_activations output_activations format"))
             return fail(f,
                         "%s: has the member '%.80s'; known are targets, weights, input_activations, "
                         "output_activations and format",
                         path, item.key);
     }
-    const json_object *targets = json_get(json, "targets");
-    const json_object *weights = json_get(json, "weights");
-    const json_object *inputs = json_get(json, "input_activations");
-    const json_object *outputs = json_get(json, "output_activations");
-    if (read_names(&group->targets, &group->target_count, targets, path, "targets", f) != 0 ||
-        read_args(&group->weights, &group->has_weights, weights, path, "weights", f) != 0 ||
-        read_args(&group->inputs, &group->has_inputs, inputs, path, "input_activations", f) != 0 ||
-        read_args(&group->outputs, &group->has_outputs, outputs, path, "output_activations", f) != 0 ||
-        read_format(&group->format, json, false, path, f) != 0)
+    if (read_names(&group->targets, &group->target_count, json, path, "targets", f) != 0 ||
+        read_args(&group->weights, &group->has_weights, json, path, "weights", f) != 0 ||
+        read_args(&group->inputs, &group->has_inputs, json, path, "input_activations", f) != 0 ||
+        read_args(&group->outputs, &group->has_outputs, json, path, "output_activations", f) != 0)
         return -1;
-    return 0;
+    return read_format(&group->format, json, false, path, f);
+}
+
+int quant_config_read_ignore(struct quant_config *config, const json_object *json, const char *where, struct fail *f)
+{
+    return read_names(&config->ignore, &config->ignore_count, json, where, "ignore", f);
 }
 
 int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f)
 {
     const json_object *groups = json_get(json, "config_groups");
-    const json_object *ignore = json_get(json, "ignore");
-    const json_object *kv_cache = json_get(json, "kv_cache_scheme");
     struct json_words words;
-    if (config->group_count == 0 && !kv_cache && (!json_is_object(groups) || json_count(groups) == 0))
+    if (config->group_count == 0 && !json_get(json, "kv_cache_scheme") &&
+        (!json_is_object(groups) || json_count(groups) == 0))
         return fail(f, "%s: has no config_groups; an object with a group at least, or a kv_cache_scheme, is needed",
                     where);
     if (groups && !json_is_object(groups))
@@ -210,10 +206,10 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
         if (read_group(config, item.key, item.value, where, f) != 0)
             return -1;
     }
-    if (read_names(&config->ignore, &config->ignore_count, ignore, where, "ignore", f) != 0 ||
+    if (quant_config_read_ignore(config, json, where, f) != 0 ||
         read_format(&config->format, json, true, where, f) != 0)
         return -1;
-    return read_args(&config->kv_cache, &config->has_kv_cache, kv_cache, where, "kv_cache_scheme", f);
+    return read_args(&config->kv_cache, &config->has_kv_cache, json, where, "kv_cache_scheme", f);
 }
 
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f)

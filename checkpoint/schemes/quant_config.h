@@ -58,6 +58,9 @@ const char *quant_scheme_name(size_t index, const char **summary);
  * the name of a preset; "ignore"; "kv_cache_scheme", which needs no groups; "format". Messages name the file. */
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f);
 
+/* Adds the member "ignore" of an object, a text or a list of texts. */
+int quant_config_read_ignore(struct quant_config *config, const json_object *json, const char *where, struct fail *f);
+
 /* Reads it from parsed JSON, as in the config.json of a quantized model. */
 int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f);
 

@@ -173,17 +173,6 @@ static int add_schemes(struct quant_config *config, const json_object *modifier,
     return result;
 }
 
-static int add_ignore(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
-{
-    const char **texts;
-    const int count = texts_of(json_get(modifier, "ignore"), &texts);
-    int result = count < 0 ? fail(f, "%s: ignore must be texts", path) : 0;
-    for (int i = 0; result == 0 && i < count; i++)
-        result = quant_config_add_ignore(config, texts[i], f);
-    free(texts);
-    return result;
-}
-
 /* The observers of weights, inputs and outputs, which replace those of the groups. */
 static const char *const observer_keys[] = {"weight_observer", "input_observer", "output_observer"};
 
@@ -250,7 +239,8 @@ static int add_quantization(struct quant_config *config, const json_object *modi
     if (check_keys(config, modifier, path, f) != 0 || add_schemes(config, modifier, path, f) != 0)
         return -1;
     const bool whole = json_get(modifier, "config_groups") || json_get(modifier, "kv_cache_scheme");
-    if ((whole ? quant_config_parse : add_ignore)(config, modifier, path, f) != 0) /* the first reads ignore, too */
+    if ((whole ? quant_config_parse : quant_config_read_ignore)(config, modifier, path, f) !=
+        0) /* the first reads ignore, too */
         return -1;
     return override_observers(config, first, modifier, path, f);
 }

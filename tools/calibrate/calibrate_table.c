@@ -59,14 +59,9 @@ static void print_nonfinite(const json_object *item)
 
 static const char *shape_text(const json_object *shape, char *text, size_t size)
 {
-    size_t used = 0;
     text[0] = '\0';
     json_each(item, shape)
-    {
-        if (used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%lld", used ? " x " : "",
-                                     (long long)json_object_get_int64(item.value));
-    }
+        text_append(text, size, "%s%lld", *text ? " x " : "", (long long)json_object_get_int64(item.value));
     return text;
 }
 

@@ -86,9 +86,8 @@ static bool is_scale(const struct tensor_ref *ref)
 static void print_tensor(const struct tensor_ref *ref, struct label label, int width)
 {
     char name[MAX_NAME + 1], shape[128] = "";
-    size_t used = 0;
-    for (int d = 0; d < ref->ndim && used < sizeof shape; d++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)ref->shape[d]);
+    for (int d = 0; d < ref->ndim; d++)
+        text_append(shape, sizeof shape, "%s%lld", d ? "x" : "", (long long)ref->shape[d]);
     printf("%-*s %-7s %-12s", width, clean_name(label, width, name), dtype_name(ref->dtype),
            ref->ndim ? shape : "scalar");
     double smallest = (double)INFINITY, largest = -(double)INFINITY;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "files/text.h"
 #include "info/info.h"
 #include "program.h"
 #include "schemes/quant_config.h"
@@ -38,15 +39,14 @@ static void allowed_text(const qobs_config *config, const qobs_setting_info *inf
                                         [QOBS_SETTING_AXES] = "list of integers",
                                         [QOBS_SETTING_PAIR] = "height and width, integers"};
     char min[40], max[40];
-    size_t used = 0;
+    text[0] = '\0';
     if (info->kind == QOBS_SETTING_OWN_NAME)
         snprintf(text, size, "the preset's own name");
     else if (info->word_count == 0)
         snprintf(text, size, "%s, %s to %s", kinds[info->kind], number_text(info->min, min, sizeof min),
                  number_text(info->max, max, sizeof max));
-    for (size_t i = 0; i < info->word_count && info->kind != QOBS_SETTING_OWN_NAME && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " | " : "",
-                                 qobs_config_key_word(config, info->key, i));
+    for (size_t i = 0; i < info->word_count && info->kind != QOBS_SETTING_OWN_NAME; i++)
+        text_append(text, size, "%s%s", i ? " | " : "", qobs_config_key_word(config, info->key, i));
 }
 
 /* Copies the help, which is Markdown, without its backquotes. */
