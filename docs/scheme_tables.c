@@ -9,7 +9,6 @@
 
 #include "schemes/quant_config.h"
 #include "schemes/runtimes.h"
-#include "schemes/scheme_presets.h"
 
 static void stop(const struct fail *f)
 {

@@ -88,8 +88,7 @@ static int run(void *options, int count, char **directories, struct threads *thr
     o->args.report = &report;
     o->args.findings = &findings;
     const int status = qobs_checkpoint_audit(&o->args, &error);
-    const bool system = status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY;
-    int code = status == QOBS_OK ? EXIT_OK : print_error(system ? EXIT_SYSTEM : EXIT_USAGE, "%s", error.message);
+    int code = status == QOBS_OK ? EXIT_OK : print_error(exit_code_of(status), "%s", error.message);
     if (code == EXIT_OK && !report)
         code = print_error(EXIT_SYSTEM, "no memory for the report");
     if (code == EXIT_OK && o->json)

@@ -13,6 +13,17 @@ extern const struct command command_audit, command_bench, command_calibrate, com
 /* Returns a command by index, as qobs --help lists them; NULL after the last one. */
 const struct command *command_at(size_t index);
 
+/* The output of qobs info; exit codes. */
+/* Explains the settings of a preset. */
+int info_preset(const char *name);
+
+/* Says what a file or directory holds: a saved state, or tensors such as scales or a checkpoint. `all`: lists every
+ * tensor. */
+int info_file(const char *path, bool all);
+
+/* Prints names alone, a line each: what may stand in a command line. words[0] is the kind. */
+int info_list(const char *const *words, size_t count);
+
 /* Rows that several commands have. */
 #define ISA_ROW TEXT_ROW("isa", "NAME", machine.isa, "use this instruction set", "qobs info lists them")
 #define THREADS_ROW                                                                                                    \

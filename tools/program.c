@@ -73,9 +73,18 @@ void print_warning(const char *format, ...)
 
 int check_inputs(void) { return mapped_check(NULL) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "input has changed"); }
 
+int exit_code_of(int status)
+{
+    return status == QOBS_OK               ? EXIT_OK
+           : status == QOBS_ERROR_FINDINGS ? EXIT_INCOMPLETE
+           : status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY || status == QOBS_ERROR_CANCELLED
+               ? EXIT_SYSTEM
+               : EXIT_USAGE;
+}
+
 int(print_status_error)(const qobs_error *error, const char *about)
 {
-    const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE;
+    const int code = exit_code_of(error->status);
     const bool cut = about && strlen(about) > MAX_ABOUT; /* a name out of a file may have any length */
     return about ? print_error(code, "%.*s%s: %s", MAX_ABOUT, about, cut ? "..." : "", error->message)
                  : print_error(code, "%s", error->message);

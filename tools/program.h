@@ -40,6 +40,9 @@ int print_failure(const struct fail *f, const char *about);
 #define print_failure(f, about) (print_failure(f, about), EXIT_SYSTEM)
 #endif
 
+/* Returns the exit code for a status of the library. */
+int exit_code_of(int status);
+
 /* Prints the message of a library error and returns the exit code for its status. `about`, if not NULL, precedes the
  * message. */
 int print_status_error(const qobs_error *error, const char *about);

@@ -21,7 +21,7 @@ static int is_entry(const struct dirent *entry)
     return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-static int add_file(struct source_tree *tree, const char *path, uint64_t bytes, struct fail *f)
+int source_tree_add(struct source_tree *tree, const char *path, uint64_t bytes, struct fail *f)
 {
     if (tree->count == MAX_FILES)
         return fail(f, "%s: has more than %d files", tree->root, MAX_FILES);
@@ -52,7 +52,7 @@ static int visit(struct source_tree *tree, const char *relative, int depth, stru
     else if (result == 0 && S_ISDIR(status.st_mode))
         result = walk(tree, relative, depth + 1, f);
     else if (result == 0 && S_ISREG(status.st_mode))
-        result = add_file(tree, relative, (uint64_t)status.st_size, f);
+        result = source_tree_add(tree, relative, (uint64_t)status.st_size, f);
     else if (result == 0)
         result = fail(f, "%s: is neither a regular file nor a directory", path);
     free(path);

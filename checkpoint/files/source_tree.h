@@ -25,6 +25,9 @@ struct source_tree {
  * circles, pipes, devices, sockets, and for files and directories that cannot be read. */
 int source_tree_read(struct source_tree *tree, const char *root, struct fail *f);
 
+/* Adds a file at the end; a tree that is searched must be sorted. */
+int source_tree_add(struct source_tree *tree, const char *path, uint64_t bytes, struct fail *f);
+
 /* Returns the file with that path, or NULL. */
 const struct source_file *source_tree_find(const struct source_tree *tree, const char *path);
 

@@ -16,14 +16,15 @@ bool ends_with(const char *text, const char *ending)
     return length >= tail && strcmp(text + length - tail, ending) == 0;
 }
 
-bool is_one_of(const char *word, const char *words)
+bool are_one_of(const char *bytes, size_t length, const char *words)
 {
-    const size_t length = strlen(word);
     for (const char *at = words; at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
-        if (strncmp(at, word, length) == 0 && (at[length] == ' ' || at[length] == '\0'))
+        if (strncmp(at, bytes, length) == 0 && (at[length] == ' ' || at[length] == '\0'))
             return true;
     return false;
 }
+
+bool is_one_of(const char *word, const char *words) { return are_one_of(word, strlen(word), words); }
 
 size_t utf8_sequence(const unsigned char *p, size_t left)
 {

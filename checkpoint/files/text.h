@@ -9,8 +9,9 @@
 
 bool ends_with(const char *text, const char *ending);
 
-/* Returns true if a word is one of several that spaces separate. */
+/* Returns true if a word, or `length` bytes, are one of several words that spaces separate. */
 bool is_one_of(const char *word, const char *words);
+bool are_one_of(const char *bytes, size_t length, const char *words);
 
 /* Length of the UTF-8 sequence at p, 1 to 4, or 0 if it is invalid: overlong, a surrogate, beyond U+10FFFF,
  * truncated. Reads at most `left` bytes; `left` > 0. */

@@ -245,14 +245,7 @@ static bool is_parent(const char *name, size_t parent, const char *components)
     size_t begin = parent - 1;
     while (begin > 0 && name[begin - 1] != '.')
         begin--;
-    const size_t length = parent - 1 - begin;
-    for (const char *p = components; *p && begin > 1;) {
-        const size_t size = strcspn(p, " ");
-        if (size == length && memcmp(name + begin, p, size) == 0)
-            return true;
-        p += size + (p[size] == ' ');
-    }
-    return false;
+    return begin > 1 && are_one_of(name + begin, parent - 1 - begin, components);
 }
 
 static void move_partner(const struct named *sorted, size_t count, const char *owner, size_t parent,

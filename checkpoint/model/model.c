@@ -253,6 +253,14 @@ static int open_parts(struct model *m, const char *name, struct fail *f)
     return read_configs(m, f);
 }
 
+/* Splits the path of a file into its directory, to be freed, and its name. */
+static char *split_path(const char *path, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    return slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : strdup(".");
+}
+
 int model_open(struct model *model, const char *path, struct fail *f)
 {
     struct stat status;
@@ -260,15 +268,15 @@ int model_open(struct model *model, const char *path, struct fail *f)
     const bool file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
     if (file && !ends_with(path, ".safetensors") && !ends_with(path, index_ending))
         return INVALID(f, "%s: is a file; a directory, *.safetensors or *.safetensors.index.json is needed", path);
-    const char *slash = file ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
-    char *root = !file ? strdup(path) : !slash ? strdup(".") : strndup(path, slash > path ? (size_t)(slash - path) : 1);
+    const char *name = "";
+    char *root = file ? split_path(path, &name) : strdup(path);
     if (!root)
         return NO_MEMORY(f, "a path");
     int result = source_tree_read(&model->tree, root, f) == 0 ? QOBS_OK : failure_status(f);
     free(root);
     if (result != QOBS_OK)
         return result;
-    result = open_parts(model, file ? name : "", f);
+    result = open_parts(model, name, f);
     if (result != QOBS_OK)
         model_close(model);
     return result;
@@ -285,18 +293,9 @@ static int add_file(struct source_tree *tree, const char *path, struct fail *f)
     free(full);
     if (!there || source_tree_find(tree, path))
         return QOBS_OK;
-    struct source_file *grown = list_grow(tree->files, tree->count, sizeof *grown);
-    char *copy = strdup(path);
-    if (grown)
-        tree->files = grown;
-    if (!grown || !copy) {
-        free(copy);
-        return NO_MEMORY(f, "the list of files");
-    }
-    size_t at = tree->count++;
-    for (; at > 0 && strcmp(grown[at - 1].path, path) > 0; at--)
-        grown[at] = grown[at - 1];
-    grown[at] = (struct source_file){.path = copy};
+    if (source_tree_add(tree, path, 0, f) != 0)
+        return failure_status(f);
+    named_sort(tree->files, tree->count, sizeof *tree->files);
     return QOBS_OK;
 }
 
@@ -323,8 +322,8 @@ int model_open_files(struct model *m, const char *path, struct fail *f)
     *m = (struct model){0};
     if (!S_ISREG(status.st_mode))
         return mapped_open(&map, path, f) != 0 ? failure_status(f) : INVALID(f, "%s: is no regular file", path);
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    m->tree.root = slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : strdup(".");
+    const char *name;
+    m->tree.root = split_path(path, &name);
     int result = m->tree.root ? add_file(&m->tree, "config.json", f) : NO_MEMORY(f, "a path");
     if (result == QOBS_OK)
         result = add_file(&m->tree, name, f);

@@ -10,7 +10,6 @@
 
 #include "files/json.h"
 #include "files/text.h"
-#include "schemes/scheme_presets.h"
 
 const char *quant_scheme_name(size_t index, const char **summary)
 {

@@ -51,6 +51,20 @@ int quant_config_add_ignore(struct quant_config *config, const char *entry, stru
 /* Adds a note for the report. */
 int quant_config_add_note(struct quant_config *config, const char *note, struct fail *f);
 
+/* A preset scheme; scheme_presets.c is the table. */
+struct scheme_preset {
+    const char *name;
+    const struct quant_args *weights;
+    const struct quant_args *inputs; /* NULL: activations are not quantized */
+    const char *summary;
+};
+
+/* Returns a preset by index; NULL after the last one. */
+const struct scheme_preset *scheme_preset_at(size_t index);
+
+/* Returns the preset with that name in any case, or NULL. */
+const struct scheme_preset *scheme_preset_find(const char *name);
+
 /* Returns the name of a preset scheme by index, and what it does in one line; NULL after the last one. */
 const char *quant_scheme_name(size_t index, const char **summary);
 

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The preset schemes of compressed-tensors 0.19 and 0.20 (compressed_tensors/quantization/quant_scheme.py). */
-#include "schemes/scheme_presets.h"
+#include "schemes/quant_config.h"
 
 #include <ctype.h>
 

@@ -136,27 +136,27 @@ static int count_all(struct bench_data *d, const qobs_runtime *runtime, qobs_err
 
 /* ---- Works ------------------------------------------------------------------------------------------------------- */
 
-static int minmax_all(struct bench_data *d, const qobs_runtime *runtime, qobs_error *error)
+static int minmax(struct bench_data *d, const qobs_config *config, const qobs_tensor *value, size_t size,
+                  const qobs_runtime *runtime, qobs_error *error)
 {
     const qobs_minmax_args args = {.struct_size = sizeof args,
-                                   .value = &d->f32,
+                                   .config = config,
+                                   .value = value,
                                    .min = d->min,
                                    .max = d->max,
-                                   .size = sizeof(float),
+                                   .size = size,
                                    .runtime = runtime};
     return qobs_minmax(&args, error);
 }
 
+static int minmax_all(struct bench_data *d, const qobs_runtime *runtime, qobs_error *error)
+{
+    return minmax(d, NULL, &d->f32, sizeof(float), runtime, error);
+}
+
 static int minmax_groups(struct bench_data *d, const qobs_runtime *runtime, qobs_error *error)
 {
-    const qobs_minmax_args args = {.struct_size = sizeof args,
-                                   .config = d->group,
-                                   .value = &d->bf16,
-                                   .min = d->min,
-                                   .max = d->max,
-                                   .size = d->groups * sizeof(uint16_t),
-                                   .runtime = runtime};
-    return qobs_minmax(&args, error);
+    return minmax(d, d->group, &d->bf16, d->groups * sizeof(uint16_t), runtime, error);
 }
 
 static int histogram(struct bench_data *d, const qobs_runtime *runtime, qobs_error *error)

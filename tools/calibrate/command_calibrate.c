@@ -63,10 +63,7 @@ static int print_calibrate_error(const struct calibrate_options *o, const qobs_e
     static const char *const members[] = {"scheme", "config", "recipe",      "targets",   "ignore",
                                           "preset", "states", "activations", "importance"};
     const char *message = error->message;
-    const int code = error->status == QOBS_ERROR_SYSTEM || error->status == QOBS_ERROR_OUT_OF_MEMORY ||
-                             error->status == QOBS_ERROR_CANCELLED
-                         ? EXIT_SYSTEM
-                         : EXIT_USAGE;
+    const int code = exit_code_of(error->status);
     const struct scheme_words words = {.command = "calibrate",
                                        .scheme = o->args.scheme,
                                        .presets = o->args.presets,

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "commands.h"
-#include "info/info.h"
 #include "program.h"
 
 struct info_options {

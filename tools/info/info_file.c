@@ -13,7 +13,7 @@
 #include "files/status.h"
 #include "files/tensors.h"
 #include "files/text.h"
-#include "info/info.h"
+#include "commands.h"
 #include "names.h"
 #include "options.h"
 #include "program.h"

@@ -9,7 +9,6 @@
 
 #include "commands.h"
 #include "files/text.h"
-#include "info/info.h"
 #include "program.h"
 #include "schemes/quant_config.h"
 

@@ -164,14 +164,6 @@ static int check_report(const struct quantize_options *o)
     return code;
 }
 
-static int exit_code_of(int status)
-{
-    return status == QOBS_OK                                                   ? EXIT_OK
-           : status == QOBS_ERROR_FINDINGS                                     ? EXIT_INCOMPLETE
-           : status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM
-                                                                               : EXIT_USAGE;
-}
-
 /* Prints the error of a failed run. */
 static int print_quantize_error(const struct quantize_options *o, const qobs_error *error, int code)
 {
@@ -211,11 +203,9 @@ static int quantize(struct quantize_options *o)
     code = exit_code_of(status);
     if (status == QOBS_ERROR_FINDINGS)
         quantize_print_findings(text);
-    if (status == QOBS_ERROR_CANCELLED)
-        code = EXIT_SYSTEM;
-    else if (status != QOBS_OK)
+    if (status != QOBS_OK && status != QOBS_ERROR_CANCELLED)
         code = print_quantize_error(o, &error, code);
-    else if (!text)
+    else if (status == QOBS_OK && !text)
         code = print_error(EXIT_SYSTEM, "no memory for the report");
     if (code == EXIT_OK && o->report)
         code = report_write(&report, text);
