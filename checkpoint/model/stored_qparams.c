@@ -104,6 +104,22 @@ static void floats_of(const void *array, qobs_dtype dtype, size_t first, size_t 
 
 enum { BLOCK = 256 }; /* numbers that are converted at once */
 
+void extrema_of(const void *array, qobs_dtype dtype, size_t n, double *min, double *max)
+{
+    float low = INFINITY, high = -INFINITY;
+    for (size_t k = 0; k < n; k += BLOCK) {
+        float block[BLOCK];
+        const size_t m = n - k < BLOCK ? n - k : BLOCK;
+        floats_of(array, dtype, k, m, block);
+        for (size_t j = 0; j < m; j++) {
+            low = block[j] < low ? block[j] : low;
+            high = block[j] > high ? block[j] : high;
+        }
+    }
+    *min = (double)low;
+    *max = (double)high;
+}
+
 static size_t encode_e4m3(const void *numbers, qobs_dtype dtype, size_t n, unsigned char *out)
 {
     const qobs_format *format = qobs_format_find("fp8_e4m3");

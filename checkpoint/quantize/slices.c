@@ -184,11 +184,10 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     free(steps);
     free(work.data[WORK_ROWS]);
     free(importance);
-    job->min = INFINITY;
-    job->max = -INFINITY;
-    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
-        job->min = fmin(job->min, number_of(job->search_min, r.tensor.dtype, i));
-        job->max = fmax(job->max, number_of(job->search_max, r.tensor.dtype, i));
+    if (status == QOBS_OK) {
+        double other;
+        extrema_of(job->search_min, r.tensor.dtype, count, &job->min, &other);
+        extrema_of(job->search_max, r.tensor.dtype, count, &other, &job->max);
     }
     return status;
 }
@@ -445,14 +444,10 @@ int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f
 
 static void record_scales(struct quantize_run *run, const struct weight_job *job, const struct slice_qparams *q)
 {
-    double min = INFINITY, max = -INFINITY;
+    double min, max;
     if (!job->statistics)
         return;
-    for (size_t i = 0; i < (size_t)q->count; i++) {
-        const double scale = number_of(q->scale, q->scale_dtype, i);
-        min = fmin(min, scale);
-        max = fmax(max, scale);
-    }
+    extrema_of(q->scale, q->scale_dtype, (size_t)q->count, &min, &max);
     pthread_mutex_lock(&run->lock);
     job->statistics->min_scale = fmin(job->statistics->min_scale, min);
     job->statistics->max_scale = fmax(job->statistics->max_scale, max);
