@@ -251,6 +251,44 @@ static void test_tensors(const std::vector<float> &weight)
 }
 
 // The formats of NVIDIA have a scale of scales.
+static void test_quantizer(const std::vector<float> &weight)
+{
+    const std::string text = "llmc.memoryless_minmax num_bits=4 group_size=128 symmetric=false";
+    const qobs::qparams q = qobs::compute_qparams(text, qobs::tensor(weight, {8, 256}));
+    const qobs::quantizer dynamic(text, QOBS_F32, 256);
+    const qobs::quantized got = dynamic(weight.data(), 8);
+    CHECK(got.codes.dtype == QOBS_I8 && got.codes.shape == (std::vector<std::int64_t>{8, 256}));
+    CHECK(equal(got.scales.scale, q.scale) && equal(got.scales.zero_point, q.zero_point));
+
+    qobs_quantizer_args args{};
+    args.dtype = QOBS_F32;
+    args.columns = 256;
+    args.dequantized = 1;
+    qobs::quantizer fake(qobs::config(text), args);
+    const qobs::quantizer moved = std::move(fake);
+    std::vector<float> numbers(weight.size());
+    qobs::any_array scale = q.scale, zero_point = q.zero_point;
+    qobs_quantizer_run_args run{};
+    run.rows = 8;
+    run.value = weight.data();
+    run.codes = numbers.data();
+    run.codes_size = numbers.size() * sizeof(float);
+    run.scale = scale.bytes.data();
+    run.scale_size = scale.bytes.size();
+    run.zero_point = zero_point.bytes.data();
+    run.zero_point_size = zero_point.bytes.size();
+    moved.run(run);
+    const qobs::any_array expected = qobs::fake_quantize(qobs::config(text), qobs::tensor(weight, {8, 256}), q);
+    CHECK(same_bytes(expected.bytes, numbers.data(), run.codes_size));
+    bool refused = false;
+    try {
+        dynamic.layout(-1);
+    } catch (const qobs::error &e) {
+        refused = e.status() == QOBS_ERROR_INVALID_ARGUMENT;
+    }
+    CHECK(refused);
+}
+
 static void test_global_scale(const std::vector<float> &weight)
 {
     const char *nvfp4 = "llmc.memoryless_minmax type=float num_bits=4 strategy=tensor_group group_size=16";
@@ -282,5 +320,6 @@ int main()
     test_observers(weight);
     test_tensors(weight);
     test_global_scale(weight);
+    test_quantizer(weight);
     return failures > 0;
 }

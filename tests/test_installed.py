@@ -203,6 +203,12 @@ def test_runtime():
     check("out of memory" in output, "an arena that is too small", output)
 
 
+def test_kv_cache():
+    sh(f"cc {WARNINGS} {EXAMPLES}/kv_cache.c $(pkg-config --cflags --libs qobs) -lm -o kv_cache")
+    output = sh("./kv_cache")
+    check(output.startswith("keys in fp8: worst error"), "keys in fp8", output)
+
+
 def test_stream():
     sh(f"cc {WARNINGS} {EXAMPLES}/stream_activations.c $(pkg-config --cflags --libs qobs) -o stream")
     columns, values = 37, [((i * 7919) % 1000 - 300) / 64 for i in range(37 * 150)]

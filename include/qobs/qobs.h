@@ -116,7 +116,7 @@ typedef enum qobs_dtype {
     QOBS_I32,
     QOBS_I64,
     QOBS_F8_E4M3, /**< 8 bits without infinities: the largest number is 448, 0x7f is NaN */
-    QOBS_U8       /**< only of zero points */
+    QOBS_U8       /**< only of zero points, and in qobs_quantized_layout */
 } qobs_dtype;
 
 /** A view of memory that the caller owns. A tensor has at most 2^48 elements within 2^61 bytes. Observed tensors are

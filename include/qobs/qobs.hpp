@@ -25,6 +25,7 @@
 #include "format.h"
 #include "plan.h"
 #include "qobs.h"
+#include "quantizer.h"
 #include "stateless.h"
 
 /** The C interface for C++17. Functions throw qobs::error, and std::bad_alloc if a vector or text gets no memory. */
@@ -69,6 +70,7 @@ struct destroy {
     void operator()(qobs_config *c) const noexcept { qobs_config_destroy(c); }
     void operator()(qobs_observer *o) const noexcept { qobs_observer_destroy(o); }
     void operator()(qobs_plan *p) const noexcept { qobs_plan_destroy(p); }
+    void operator()(qobs_quantizer *q) const noexcept { qobs_quantizer_destroy(q); }
 };
 
 template <class T> constexpr qobs_dtype dtype_of()
@@ -827,6 +829,88 @@ inline any_array fake_quantize(const config &c, const tensor &value, const qpara
     detail::call(qobs_fake_quantize, static_cast<const qobs_fake_quantize_args *>(&args));
     return out;
 }
+
+/** Codes, or numbers if dequantized, with the qparams that made them. */
+struct quantized {
+    any_array codes; /**< one row for each row of the matrix */
+    qparams scales;  /**< without a zero point for symmetric configurations */
+};
+
+/** A prepared quantizer. It can be moved; any number of threads may run it at the same time. */
+class quantizer
+{
+  public:
+    /** Creates a quantizer as qobs_quantizer_create does; struct_size and config of `args` are set here. */
+    quantizer(const config &c, qobs_quantizer_args args)
+    {
+        qobs_quantizer *q = nullptr;
+        args.struct_size = sizeof args;
+        args.config = c.handle();
+        detail::call(qobs_quantizer_create, &q, static_cast<const qobs_quantizer_args *>(&args));
+        q_.reset(q);
+    }
+
+    /** Creates a quantizer that finds the scales of each matrix. */
+    quantizer(const std::string &text, qobs_dtype dtype, std::int64_t columns, const qobs_runtime *runtime = nullptr)
+        : quantizer(config(text), dynamic(dtype, columns, runtime))
+    {
+    }
+
+    /** Describes a run. */
+    qobs_quantized_layout layout(std::int64_t rows) const
+    {
+        auto layout = detail::sized<qobs_quantized_layout>();
+        detail::call(qobs_quantizer_layout, static_cast<const qobs_quantizer *>(handle()), rows, &layout);
+        return layout;
+    }
+
+    /** Quantizes a matrix in memory of the caller; struct_size of `args` is set here. It allocates nothing. */
+    void run(qobs_quantizer_run_args args) const
+    {
+        args.struct_size = sizeof args;
+        detail::call(qobs_quantizer_run, static_cast<const qobs_quantizer *>(handle()),
+                     static_cast<const qobs_quantizer_run_args *>(&args));
+    }
+
+    /** Finds the scales of a matrix of contiguous rows and quantizes it. global_scale: nullptr, if there is none. */
+    quantized operator()(const void *value, std::int64_t rows, const float *global_scale = nullptr) const
+    {
+        const qobs_quantized_layout l = layout(rows);
+        const std::int64_t width = static_cast<std::int64_t>(l.row_size / qobs_dtype_size(l.codes_dtype));
+        quantized q{detail::make_array(l.codes_dtype, {rows, width}), {}};
+        q.scales.scale = detail::make_array(l.scale_dtype, {l.qparam_rows, l.qparam_columns});
+        if (l.has_zero_point)
+            q.scales.zero_point = detail::make_array(l.zero_point_dtype, {l.qparam_rows, l.qparam_columns});
+        auto args = detail::sized<qobs_quantizer_run_args>();
+        args.rows = rows;
+        args.value = value;
+        args.codes = detail::pointer(q.codes);
+        args.codes_size = q.codes.bytes.size();
+        args.scale = detail::pointer(q.scales.scale);
+        args.scale_size = q.scales.scale.bytes.size();
+        args.zero_point = l.has_zero_point ? detail::pointer(q.scales.zero_point) : nullptr;
+        args.zero_point_size = q.scales.zero_point.bytes.size();
+        args.global_scale = global_scale;
+        run(args);
+        return q;
+    }
+
+    /** Returns the C object. */
+    qobs_quantizer *handle() const noexcept { return q_.get(); }
+
+  private:
+    static qobs_quantizer_args dynamic(qobs_dtype dtype, std::int64_t columns, const qobs_runtime *runtime)
+    {
+        auto args = detail::sized<qobs_quantizer_args>();
+        args.dtype = dtype;
+        args.columns = columns;
+        args.dynamic = 1;
+        args.runtime = runtime;
+        return args;
+    }
+
+    std::unique_ptr<qobs_quantizer, detail::destroy> q_;
+};
 
 } // namespace qobs
 

@@ -12,13 +12,15 @@ from ._library import (Cancelled, Error, FindingsError, InvalidArgumentError, No
                        OutOfMemoryError, SystemFailure, UnsupportedError, lib as _lib)
 from ._minmax import MinMax, minmax
 from ._observer import Counts, Observer, Results, compute_qparams, fuse
+from ._quantizer import Quantized, Quantizer
 from ._threads import set_threads
 
 __version__: str = _lib.version().decode()
 
 __all__ = [
     "Calibration", "Cancelled", "Counts", "Error", "FindingsError", "Histogram", "InvalidArgumentError",
-    "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer", "OutOfMemoryError", "Progress", "QParams", "Range", "Results",
+    "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer", "OutOfMemoryError", "Progress", "QParams", "Quantized",
+    "Quantizer", "Range", "Results",
     "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "audit", "calibrate",
     "calibrate_checkpoint", "calibration",
     "compute_qparams", "dropin_calls", "fake_quantize", "finish", "fuse", "histogram", "minmax", "presets", "quantize",

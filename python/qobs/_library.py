@@ -201,6 +201,44 @@ class QuantizeArgs(Structure):
                 ("squared_error", c_void_p), ("energy", c_void_p), ("packed", c_int)]
 
 
+class ConfigNeeds(Structure):
+    _fields_ = [("struct_size", c_size_t), ("searches_range", c_bool), ("searches_scale", c_bool),
+                ("importance", c_bool), ("importance_required", c_bool), ("hessian", c_bool),
+                ("signed_scale", c_bool), ("global_scale", c_bool), ("one_tensor", c_bool)]
+
+
+class QuantizerArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("dtype", c_int),
+                ("columns", c_int64), ("dynamic", c_int), ("packed", c_int), ("dequantized", c_int),
+                ("scale_dtype", c_int), ("zero_point_dtype", c_int), ("runtime", c_void_p)]
+
+
+class QuantizedLayout(Structure):
+    _fields_ = [("struct_size", c_size_t), ("row_size", c_size_t), ("codes_size", c_size_t), ("count", c_size_t),
+                ("qparam_rows", c_int64), ("qparam_columns", c_int64), ("scale_dtype", c_int),
+                ("zero_point_dtype", c_int), ("scale_size", c_size_t), ("zero_point_size", c_size_t),
+                ("has_zero_point", c_bool), ("has_global_scale", c_bool), ("codes_dtype", c_int)]
+
+
+class QuantizerRunArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("rows", c_int64), ("value", c_void_p), ("value_stride", c_int64),
+                ("codes", c_void_p), ("codes_stride", c_int64), ("codes_size", c_size_t), ("scale", c_void_p),
+                ("scale_size", c_size_t), ("zero_point", c_void_p), ("zero_point_size", c_size_t),
+                ("global_scale", c_void_p), ("squared_error", c_void_p), ("energy", c_void_p), ("counts", c_void_p)]
+
+
+class RoundReport(Structure):
+    _fields_ = [("struct_size", c_size_t), ("error_before", c_double), ("error", c_double),
+                ("squared_error", c_double), ("energy", c_double), ("changed", c_uint64), ("passes", c_int)]
+
+
+class RoundArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", c_void_p),
+                ("scale", c_void_p), ("zero_point", c_void_p), ("global_scale", c_void_p), ("hessian", c_void_p),
+                ("hessian_count", c_int64), ("passes", c_int), ("codes", c_void_p), ("codes_size", c_size_t),
+                ("report", c_void_p), ("runtime", c_void_p)]
+
+
 class DequantizeArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("codes", c_void_p),
                 ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
@@ -253,7 +291,9 @@ STRUCTURES = {
     "qparam_buffers": QparamBuffers, "histogram_state": HistogramState, "qparam_layout": QparamLayout,
     "result": Result, "minmax_args": MinmaxArgs, "histogram_options": HistogramOptions,
     "histogram_args": HistogramArgs, "search_args": SearchArgs, "calculate_args": CalculateArgs,
-    "quantize_args": QuantizeArgs, "dequantize_args": DequantizeArgs, "pack_args": PackArgs,
+    "config_needs": ConfigNeeds, "quantizer_args": QuantizerArgs, "quantized_layout": QuantizedLayout,
+    "quantizer_run_args": QuantizerRunArgs, "quantize_args": QuantizeArgs,
+    "round_report": RoundReport, "round_args": RoundArgs, "dequantize_args": DequantizeArgs, "pack_args": PackArgs,
     "fake_quantize_args": FakeQuantizeArgs, "calibrate_args": CalibrateArgs, "range_args": RangeArgs, "range": Range,
     "format_array_args": FormatArrayArgs, "run": Run,
 }
@@ -299,6 +339,7 @@ FUNCTIONS = {
     "config_key_info": (c_int, _handle, c_char_p, POINTER(SettingInfo), _E),
     "config_key_word": (c_char_p, _handle, c_char_p, c_size_t),
     "config_qparam_dtypes": (c_int, _handle, c_int, POINTER(c_int), POINTER(c_int), _E),
+    "config_describe": (c_int, _handle, POINTER(ConfigNeeds), _E),
     "config_layout": (c_int, _handle, _T, _T, POINTER(QparamLayout), _E),
     "describe_qparams": (c_int, c_char_p, _T, POINTER(QparamLayout), _E),
     "compute_qparams": (c_int, c_char_p, _T, POINTER(QparamBuffers), _R, _E),
@@ -345,6 +386,13 @@ FUNCTIONS = {
     "calculate_qparams": (c_int, POINTER(CalculateArgs), _E),
     "global_scale": (c_int, _handle, c_int, c_double, c_double, POINTER(c_float), _E),
     "quantize": (c_int, POINTER(QuantizeArgs), _E),
+    "quantizer_create": (c_int, _handle_p, POINTER(QuantizerArgs), _E),
+    "quantizer_size": (c_size_t,),
+    "quantizer_create_in": (c_int, _handle_p, c_void_p, c_size_t, POINTER(QuantizerArgs), _E),
+    "quantizer_destroy": (None, _handle),
+    "quantizer_layout": (c_int, _handle, c_int64, POINTER(QuantizedLayout), _E),
+    "quantizer_run": (c_int, _handle, POINTER(QuantizerRunArgs), _E),
+    "round_codes": (c_int, POINTER(RoundArgs), _E),
     "dequantize": (c_int, POINTER(DequantizeArgs), _E),
     "pack": (c_int, POINTER(PackArgs), _E),
     "unpack": (c_int, POINTER(PackArgs), _E),

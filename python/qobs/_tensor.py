@@ -97,6 +97,7 @@ class Torch:
         names = {name: getattr(module, name, None) for name in _CODES}
         self.codes = {dtype: _CODES[name] for name, dtype in names.items() if dtype is not None}
         self.dtypes = {code: dtype for dtype, code in self.codes.items()}
+        self.dtypes_of_codes = self.dtypes.keys() & {I8, U8, F8_E4M3}
         self.plain = (module.Tensor, module.nn.Parameter)
         self.empty_like = module.empty_like
         self._scalars = {}
@@ -160,6 +161,7 @@ class Numpy:
         self.array = module.ndarray
         self._empty = module.empty
         self.codes = {}
+        self.dtypes_of_codes = {I8, U8}
         self.dtypes = {_CODES[name]: module.dtype(name) for name in _CODES if name not in ("bfloat16", "float8_e4m3fn")}
 
     def _code(self, dtype):
@@ -208,6 +210,7 @@ class Buffer:
     bits that are not integers become float32."""
 
     name = "buffer"
+    dtypes_of_codes = frozenset({I8})
     _formats = {F32: "f", F64: "d", I8: "b", I16: "h", I32: "i", I64: "q"}
 
     def empty(self, shape, code):

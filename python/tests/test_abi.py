@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from qobs import _library as c
 
-HEADERS = ["qobs.h", "stateless.h", "format.h", "plan.h"]
+HEADERS = ["qobs.h", "stateless.h", "quantizer.h", "format.h", "plan.h"]
 CONSTANTS = {"QOBS_" + n: getattr(c, n) for n in ("F32 BF16 F16 F64 I8 I16 I32 I64 F8_E4M3 OK MAX_NDIM PLAN_MAX_NDIM "
                                                   "SETTING_VALUE RESULT_NAME").split()}
 CONSTANTS |= {"QOBS_ERROR_" + n: getattr(c, n)

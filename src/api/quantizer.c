@@ -224,13 +224,22 @@ static int check_rows(const struct row_quantizer *q, int64_t rows, qobs_error *e
     return QOBS_OK;
 }
 
+static qobs_dtype codes_dtype(const struct row_quantizer *q)
+{
+    if (q->job.f.direction == FAKE_QUANTIZE)
+        return q->dtype;
+    return q->job.pack || q->rule.kind == QOBS_CODE_E2M1 ? QOBS_U8
+           : q->rule.kind == QOBS_CODE_E4M3              ? QOBS_F8_E4M3
+                                                         : QOBS_I8;
+}
+
 int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_quantized_layout *layout,
                           qobs_error *error)
 {
     if (!quantizer)
         return qobs_invalid(error, "quantizer: is NULL");
     const struct row_quantizer *q = &quantizer->rows;
-    RETURN_IF_FAILED(out_check("layout", layout, SIZE_THROUGH(qobs_quantized_layout, has_global_scale), error));
+    RETURN_IF_FAILED(out_check("layout", layout, SIZE_THROUGH(qobs_quantized_layout, codes_dtype), error));
     RETURN_IF_FAILED(check_rows(q, rows, error));
     const size_t count = (size_t)qparams_of(q, rows);
     const qobs_quantized_layout own = {.struct_size = sizeof own,
@@ -244,7 +253,8 @@ int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_qu
                                        .scale_size = count * qobs_dtype_size(q->scale_dtype),
                                        .zero_point_size = count * qobs_dtype_size(q->zero_point_dtype),
                                        .has_zero_point = has_zero_point(q),
-                                       .has_global_scale = q->rule.has_global_scale};
+                                       .has_global_scale = q->rule.has_global_scale,
+                                       .codes_dtype = codes_dtype(q)};
     out_copy(layout, &own, sizeof own);
     return qobs_succeed(error);
 }
