@@ -89,6 +89,20 @@ def test_mixed_groups():
     equal(config()["format"], "mixed-precision", "several formats")
 
 
+def test_names_before_classes():
+    """Runtimes look for a module's name in all groups before they look for its class."""
+    make_model("in", layers=1)
+    groups = {"first": {"targets": ["Linear"], "weights": W4}, "second": {"targets": [Q, K, V], "weights": W8}}
+    write("config", json.dumps({"config_groups": groups}).encode())
+    equal(quantize("--config", "config").returncode, 0, "a class before names")
+    written, scales = config(), cli.st_read("out/model.safetensors")[0]["model.layers.0.self_attn.q_proj.weight_scale"]
+    equal(scales[1], [128, 1], "the group that names the module has it")
+    equal(cli.run("audit", "out").returncode, 0, "the audit resolves it in the same way")
+    equal(list(written["config_groups"])[0], "first", "the groups keep their order")
+    equal(quantize("--config", "config", "--compat", "llm-compressor").returncode, 0, "compatible")
+    check("model.layers.0.self_attn.q_proj.weight_packed" in cli.st_read("out/model.safetensors")[0], "upstream takes the first group")
+
+
 # Scheme: (the format that vLLM loads, that of --compat llm-compressor)
 FORMATS = {**{s: ("pack-quantized", "int-quantized") for s in
               ("W2A8", "W2A4", "W3A8", "W3A4", "W4A8", "W4A4", "W5A8", "W6A8", "W7A8", "W4AFP8")},

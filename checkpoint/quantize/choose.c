@@ -44,15 +44,23 @@ static void release(struct choice *c)
 
 static bool is_float(const struct weight *w) { return dtype_is_in(w->dtype, HALVES_AND_FLOATS); }
 
-/* Returns the first group with a target that matches; group_count: none. *by_class: only "Linear" matches. */
+/* Returns the first group with a target that matches; group_count: none. *by_class: only "Linear" matches. Runtimes try
+ * names of all groups before classes; model_free_ptq takes the first group. */
 static size_t find_group(const struct choice *c, const struct weight *w, bool *by_class)
 {
-    for (size_t g = 0; g < c->config->group_count; g++) {
+    const size_t count = c->config->group_count;
+    size_t linear = count;
+    for (size_t g = 0; g < count; g++) {
         *by_class = matcher_find(c->targets[g], w->name, w->module) < 0;
-        if (!*by_class || matcher_has(c->targets[g], "Linear"))
+        if (!*by_class)
             return g;
+        if (linear == count && matcher_has(c->targets[g], "Linear"))
+            linear = g;
+        if (linear < count && c->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+            return linear;
     }
-    return c->config->group_count;
+    *by_class = true;
+    return linear;
 }
 
 /* Returns true if `ignore` names the weight, or the tensor of all experts that it comes from, or that one's module. */

@@ -19,7 +19,7 @@ struct quant_group {
 };
 
 struct quant_config {
-    struct quant_group *groups; /* the first that matches a tensor has it */
+    struct quant_group *groups; /* the first that names a tensor has it, else the first that targets its class */
     size_t group_count;
     enum quant_format format; /* of groups that have none of their own; NONE: by their schemes */
     char **ignore;            /* as given, then what was found (choose_list_ignored) */
