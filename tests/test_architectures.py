@@ -169,6 +169,23 @@ def test_kept_by_vllm():
     equal((taken, ignored(tower, entries)), ({*few[:18]}, True), "what is quantized with it")
 
 
+def test_uneven():
+    """Layers whose columns the group size does not divide stay if they are few; if not, the run stops."""
+    few = {f"model.layers.{i}.altup.correction_coefs.weight": tensor([4, 4], i) for i in range(2)}
+    rest = {f"{LAYER}.weight": tensor([128, 128], 5)}
+    make("in", {**few, **rest}, model_type="gemma3n_text")
+    equal(quantize("in", "-o", "out", "--replace", scheme="W4A16").returncode, 0, "few: exit status")
+    entries = json.loads(read("out/config.json"))["quantization_config"]["ignore"]
+    out = cli.st_read("out/model.safetensors")[0]
+    for name in few:
+        check(name in out and ignored(name[:-len(".weight")], entries), f"{name} stays, in ignore", str(entries))
+    check(f"{LAYER}.weight_packed" in out, "few: the others are quantized")
+    p = quantize("in", "-o", "out", "--replace", "--targets", "re:.*altup.*", "--targets", LAYER, scheme="W4A16")
+    refused("targeted", p, 2, "altup.correction_coefs.weight': 4 columns, groups of 128")
+    make("in", {"model.layers.0.mlp.up_proj.weight": tensor([128, 192], 5), **rest}, model_type="llama")
+    refused("many", quantize("in", "-o", "out", "--replace", scheme="W4A16"), 2, "192 columns", "group_size=64")
+
+
 def test_targets():
     """What is targeted by its name is quantized; what no target claims is not in `ignore`."""
     names = ["lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", LAYER]

@@ -16,7 +16,8 @@ enum weight_reason {
     WEIGHT_NOT_TARGETED,
     WEIGHT_NOT_LINEAR, /* an embedding, a router, lm_head, a convolution: no linear layer that vLLM quantizes */
     WEIGHT_CONV1D,     /* MODULE_CONV1D */
-    WEIGHT_VLLM_KEEPS,      /* vLLM would not load it quantized */
+    WEIGHT_VLLM_KEEPS, /* vLLM would not load it quantized */
+    WEIGHT_UNEVEN,     /* the group size does not divide its columns */
     WEIGHT_NO_FLOAT,   /* its dtype cannot be quantized */
     WEIGHT_EXPERTS,    /* EXPERTS_WHOLE */
     WEIGHT_STACKED,    /* EXPERTS_STACKED */

@@ -93,6 +93,14 @@ static enum weight_reason choose_whole(const struct choice *c, struct weight *w)
     return w->experts == EXPERTS_STACKED ? WEIGHT_STACKED : WEIGHT_EXPERTS;
 }
 
+/* Returns true if the group size does not divide the columns. A layer of experts is quantized whole or refused. */
+static bool is_uneven(const struct weight *w, const struct quant_args *a)
+{
+    size_t number;
+    const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
+    return grouped && w->shape[1] % a->group_size != 0 && experts_layer(w->name, w->module, &number) == 0;
+}
+
 static enum weight_reason choose_one(const struct choice *c, struct weight *w)
 {
     bool by_class = false;
@@ -115,22 +123,24 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
         return kind == MODULE_CONV1D ? WEIGHT_CONV1D : WEIGHT_NOT_LINEAR;
     if (!is_float(w))
         return WEIGHT_NO_FLOAT;
+    if (is_uneven(w, &c->config->groups[w->group].weights))
+        return WEIGHT_UNEVEN;
     return architecture_vllm_keeps(c->architectures, w->name, w->module) ? WEIGHT_VLLM_KEEPS : WEIGHT_TAKEN;
 }
 
-/* Layers that vLLM does not load quantized stay if they are few, so that both runtimes load the model. Otherwise they
- * are most of what there is to quantize, for transformers alone. */
-static void choose_kept_by_vllm(struct weights *weights)
+/* Layers with this reason stay if they are few, so that all runtimes load the model. Otherwise they are taken: vLLM
+ * does not load them, and uneven ones are refused. */
+static void choose_few(struct weights *weights, enum weight_reason reason)
 {
     enum { FEW = 20 }; /* a twentieth of the bytes */
-    uint64_t kept = 0, all = 0;
+    uint64_t few = 0, all = 0;
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
-        all += w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_VLLM_KEEPS ? w->bytes : 0;
-        kept += w->reason == WEIGHT_VLLM_KEEPS ? w->bytes : 0;
+        few += w->reason == reason ? w->bytes : 0;
+        all += w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_VLLM_KEEPS || w->reason == WEIGHT_UNEVEN ? w->bytes : 0;
     }
-    for (size_t i = 0; kept > all / FEW && i < weights->count; i++)
-        if (weights->items[i].reason == WEIGHT_VLLM_KEEPS)
+    for (size_t i = 0; few > all / FEW && i < weights->count; i++)
+        if (weights->items[i].reason == reason)
             weights->items[i].reason = WEIGHT_TAKEN;
 }
 
@@ -185,7 +195,8 @@ int choose_weights(struct weights *weights, const struct architectures *architec
     int status = compile(&c, f);
     for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
         weights->items[i].reason = choose_one(&c, &weights->items[i]);
-    choose_kept_by_vllm(weights);
+    choose_few(weights, WEIGHT_UNEVEN);
+    choose_few(weights, WEIGHT_VLLM_KEEPS);
     for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
         if (weights->items[i].reason == WEIGHT_TAKEN)
             status = check(&c, &weights->items[i], f);
@@ -348,6 +359,7 @@ const char *weight_reason_name(enum weight_reason reason)
         [WEIGHT_NOT_LINEAR] = "not linear",
         [WEIGHT_CONV1D] = "of class Conv1D, which transformers does not load quantized",
         [WEIGHT_VLLM_KEEPS] = "linear, but vLLM does not load it quantized",
+        [WEIGHT_UNEVEN] = "columns that the group size does not divide",
         [WEIGHT_NO_FLOAT] = "not floating point",
         [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
         [WEIGHT_STACKED] = "experts in one tensor",
