@@ -44,8 +44,6 @@ static void test_settings_refused(void **state)
         {"modelopt.MaxCalibrator", "axis=[0, x]", "axis|x|integers"},
         {"modelopt.MaxCalibrator", "axis=8", "axis|8"},
         {"modelopt.MaxCalibrator", "axis=", "axis|''"},
-        {"modelopt.MaxCalibrator", "axis=[", "axis|'['"},
-        {"modelopt.MaxCalibrator", "axis=[[0]]", "axis|'[[0]]'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qobs_config *config = NULL;

@@ -198,6 +198,8 @@ def test_messages():
     os.mkdir("d")
     write("d/model.safetensors", st_bytes({"model.q_proj.weight": ("BF16", [128, 128], b"\0" * 32768)}))
     write("d/config.json", b"{}")
+    refused("a value of 100,000 characters", ["strategy", "100000 characters", "allowed are 127"], "observe", "--preset",
+            "llmc.minmax", "--set", "strategy=" + "x" * 100000, "x.safetensors:w")
     number = "9007199254740993"
     refused("a large integer", [number, "to 9007199254740992"], "observe", "--preset", "llmc.minmax", "--set", "strategy=group",
             "--set", f"group_size={number}", "x.safetensors:w")

@@ -87,8 +87,12 @@ static void read_numbers(const struct code_reader *reader, const unsigned char *
         qobs_unpack(&args, NULL); /* fails for wrong arguments only */
         codes = unpacked;
     }
-    for (int64_t i = 0; i < count; i++)
-        x[i] = c->format->ints ? (float)(signed char)codes[i] : reader->numbers[codes[i]];
+    if (c->format->ints)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = (signed char)codes[i];
+    else
+        for (int64_t i = 0; i < count; i++)
+            x[i] = reader->numbers[codes[i]];
 }
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
