@@ -61,4 +61,12 @@ int io_test_writer_refusals(void);
 int io_test_npy(void);
 int io_test_tensors(void);
 
+/* Maps a file and reads it as .npy. */
+static inline int npy_open(struct npy_file *file, const char *path, struct fail *f)
+{
+    struct mapped map;
+    *file = (struct npy_file){0};
+    return mapped_open(&map, path, f) != 0 ? -1 : npy_open_mapped(file, &map, f);
+}
+
 #endif

@@ -16,17 +16,12 @@
 #include "files/text.h"
 #include "program.h"
 
-static bool is_same(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
 /* Returns true if two paths name one file, which need not exist: by its inode, or by its name in a directory. */
 static bool is_same_output(const char *a, const char *b)
 {
     struct stat of_a, of_b;
     if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0)
-        return is_same(&of_a, &of_b);
+        return is_same_file(&of_a, &of_b);
     char *real_a = output_place_resolve(a, NULL), *real_b = output_place_resolve(b, NULL);
     const bool same = real_a && real_b && strcmp(real_a, real_b) == 0;
     free(real_a);
@@ -74,7 +69,7 @@ static bool holds(const char *directory, const struct stat *file)
     for (size_t i = 0; !found && i < tree.count; i++) {
         struct stat status;
         char *path = path_join(directory, tree.files[i].path);
-        found = path && stat(path, &status) == 0 && is_same(&status, file);
+        found = path && stat(path, &status) == 0 && is_same_file(&status, file);
         free(path);
     }
     source_tree_free(&tree);
@@ -102,7 +97,7 @@ int check_output_apart(const struct output_option *output, const char *input, bo
         return print_error(EXIT_USAGE, "%s: %s: lies in %s; another directory is needed", output->option, output->path,
                            input);
     if (there && stat(output->path, &of_output) == 0 &&
-        (directory ? holds(input, &of_output) : is_same(&of_input, &of_output)))
+        (directory ? holds(input, &of_output) : is_same_file(&of_input, &of_output)))
         return print_error(EXIT_USAGE, "%s: %s: is an input; another name is needed", output->option, output->path);
     return EXIT_OK;
 }

@@ -65,8 +65,7 @@ static bool is_file(const struct stat *file, const char *root, const char *name)
 {
     struct stat status;
     char *path = name ? path_join(root, name) : NULL;
-    const bool same =
-        path && stat(path, &status) == 0 && status.st_dev == file->st_dev && status.st_ino == file->st_ino;
+    const bool same = path && stat(path, &status) == 0 && is_same_file(&status, file);
     free(path);
     return same;
 }

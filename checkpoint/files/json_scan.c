@@ -3,9 +3,8 @@
 
 /* The grammar of RFC 8259. json-c takes more: numbers such as 01 and 1., control characters in strings, halves of
  * surrogate pairs. */
-#include "files/json_scan.h"
+#include "files/json.h"
 
-#include <json-c/json_object.h>
 #include <json-c/json_tokener.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -119,7 +119,7 @@ static int check(const struct watch *w, struct fail *f)
 {
     struct stat now;
     const struct stat *then = &w->status;
-    const bool same = stat(w->path, &now) == 0 && now.st_dev == then->st_dev && now.st_ino == then->st_ino;
+    const bool same = stat(w->path, &now) == 0 && is_same_file(&now, then);
     if (same && now.st_size < then->st_size)
         return fail(f, "%s: became shorter while it was read: %jd bytes instead of %jd", w->path, (intmax_t)now.st_size,
                     (intmax_t)then->st_size);

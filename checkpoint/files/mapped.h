@@ -45,5 +45,11 @@ void mapped_remember(void);
 /* Returns true if the file of that status is or was mapped since mapped_remember. */
 bool mapped_was_read(const struct stat *status);
 
+/* Returns true if both are one file, by device and inode. */
+static inline bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 /* Unmaps the file and zeroes *map. Does nothing if *map is zeroed. */
 void mapped_close(struct mapped *map);

@@ -229,13 +229,6 @@ int npy_open_mapped(struct npy_file *file, struct mapped *map, struct fail *f)
     return result;
 }
 
-int npy_open(struct npy_file *file, const char *path, struct fail *f)
-{
-    struct mapped map;
-    *file = (struct npy_file){0};
-    return mapped_open(&map, path, f) != 0 ? -1 : npy_open_mapped(file, &map, f);
-}
-
 void npy_close(struct npy_file *file)
 {
     mapped_close(&file->map);

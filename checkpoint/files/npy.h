@@ -23,12 +23,10 @@ struct npy_file {
 /* Returns 1 if the file begins with the .npy signature. */
 int npy_looks_like(const struct mapped *map);
 
-/* Opens a file and checks its complete header. Fails if the data is shorter or longer than the header states, or if
+/* Checks the complete header of a mapped file. *map moves into *file, or is closed on failure; it is zeroed in both
+ * cases. Fails if the data is shorter or longer than the header states, or if
  * there are more than TENSOR_MAX_DIMS dimensions. Fails for types that file_dtype.h does not have, such as big-endian,
  * object and structured types. On failure *file is zeroed. */
-int npy_open(struct npy_file *file, const char *path, struct fail *f);
-
-/* The same for a mapped file. *map moves into *file, or is closed on failure; it is zeroed in both cases. */
 int npy_open_mapped(struct npy_file *file, struct mapped *map, struct fail *f);
 
 /* Unmaps the file and zeroes *file. Does nothing if *file is zeroed. */

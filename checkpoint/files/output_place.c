@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/mapped.h"
 #include "files/text.h"
 
 /* Returns true if `upper` is `path` or a directory above it, by device and inode. */
@@ -24,7 +25,7 @@ static bool is_at_or_above(const struct stat *upper, const char *path)
     bool found = false;
     while (at && !found) {
         struct stat status;
-        found = stat(at, &status) == 0 && status.st_dev == upper->st_dev && status.st_ino == upper->st_ino;
+        found = stat(at, &status) == 0 && is_same_file(&status, upper);
         char *slash = strrchr(at, '/');
         if (strcmp(at, "/") == 0 || !slash)
             break;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/json_scan.h"
+#include "files/json.h"
 #include "files/text.h"
 
 /* Names from a file may have any length; messages show the first 200 bytes. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/json_scan.h"
+#include "files/json.h"
 #include "files/text.h"
 
 /* Returns 1 if `path` is relative and has no ".." in it. Symbolic links may lead outside the directory: download caches

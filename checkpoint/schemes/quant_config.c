@@ -97,11 +97,10 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-/* Reads the member `key`: a text or a list of texts. */
-static int read_names(char ***list, size_t *count, const json_object *object, const char *where, const char *key,
+/* Reads a text or a list of texts. */
+static int read_names(char ***list, size_t *count, const json_object *json, const char *where, const char *key,
                       struct fail *f)
 {
-    const json_object *json = json_is_array(object) ? object : json_get(object, key);
     struct json_words words;
     if (!json)
         return 0;
@@ -177,7 +176,7 @@ static int read_group(struct quant_config *config, const char *name, const json_
                         "output_activations and format",
                         path, item.key);
     }
-    if (read_names(&group->targets, &group->target_count, json, path, "targets", f) != 0 ||
+    if (read_names(&group->targets, &group->target_count, json_get(json, "targets"), path, "targets", f) != 0 ||
         read_args(&group->weights, &group->has_weights, json, path, "weights", f) != 0 ||
         read_args(&group->inputs, &group->has_inputs, json, path, "input_activations", f) != 0 ||
         read_args(&group->outputs, &group->has_outputs, json, path, "output_activations", f) != 0)
@@ -187,7 +186,17 @@ static int read_group(struct quant_config *config, const char *name, const json_
 
 int quant_config_read_ignore(struct quant_config *config, const json_object *json, const char *where, struct fail *f)
 {
-    return read_names(&config->ignore, &config->ignore_count, json, where, "ignore", f);
+    return read_names(&config->ignore, &config->ignore_count, json_get(json, "ignore"), where, "ignore", f);
+}
+
+int quant_config_read_scheme(struct quant_config *config, const char *scheme, const json_object *targets,
+                             const char *where, struct fail *f)
+{
+    struct quant_group *group = add_group(config, scheme, f);
+    return group && use_preset(group, scheme, f) == 0 &&
+                   read_names(&group->targets, &group->target_count, targets, where, "targets", f) == 0
+               ? 0
+               : -1;
 }
 
 int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f)

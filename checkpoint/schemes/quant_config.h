@@ -72,6 +72,10 @@ const char *quant_scheme_name(size_t index, const char **summary);
  * the name of a preset; "ignore"; "kv_cache_scheme", which needs no groups; "format". Messages name the file. */
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f);
 
+/* Adds a group with a preset scheme. targets: a text or a list of texts; NULL: linear layers. */
+int quant_config_read_scheme(struct quant_config *config, const char *scheme, const json_object *targets,
+                             const char *where, struct fail *f);
+
 /* Adds the member "ignore" of an object, a text or a list of texts. */
 int quant_config_read_ignore(struct quant_config *config, const json_object *json, const char *where, struct fail *f);
 

@@ -127,50 +127,22 @@ static int parse_yaml(json_object **json, const struct mapped *map, struct fail 
 
 /* ---- Modifiers --------------------------------------------------------------------------------------------------- */
 
-/* Collects a text or a list of texts. The strings belong to the tree. Returns the count, or -1. */
-static int texts_of(const json_object *item, const char ***texts)
-{
-    int n = 0;
-    *texts = calloc(json_count(item) + 2, sizeof **texts);
-    if (!*texts || (item && !json_is_array(item) && !json_is_string(item)))
-        return -1;
-    if (json_is_string(item))
-        (*texts)[n++] = json_text(item);
-    json_each(each, item)
-    {
-        if (!json_is_string(each.value))
-            return -1;
-        (*texts)[n++] = json_text(each.value);
-    }
-    return n;
-}
-
 /* Adds the groups of "scheme": the name of a preset, or presets with their targets. */
 static int add_schemes(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
 {
     const json_object *scheme = json_get(modifier, "scheme");
-    const char **texts;
-    int result = 0;
     if (!scheme)
         return 0;
-    if (json_is_string(scheme)) {
-        const int count = texts_of(json_get(modifier, "targets"), &texts);
-        result = count < 0 ? fail(f, "%s: targets must be texts", path)
-                           : quant_config_add_scheme(config, json_text(scheme), texts, (size_t)count, f);
-        free(texts);
-        return result;
-    }
+    if (json_is_string(scheme))
+        return quant_config_read_scheme(config, json_text(scheme), json_get(modifier, "targets"), path, f);
     if (!json_is_object(scheme))
         return fail(f, "%s: scheme must be a name, or names with lists of targets", path);
     json_each(item, scheme)
     {
-        const int count = texts_of(item.value, &texts);
-        if (result == 0)
-            result = count < 0 ? fail(f, "%s: targets of %.80s must be texts", path, item.key)
-                               : quant_config_add_scheme(config, item.key, texts, (size_t)count, f);
-        free(texts);
+        if (quant_config_read_scheme(config, item.key, item.value, path, f) != 0)
+            return -1;
     }
-    return result;
+    return 0;
 }
 
 /* The observers of weights, inputs and outputs, which replace those of the groups. */
