@@ -3,17 +3,10 @@
 
 /* Any thread may add progress; the first that does so a tenth of a second after the last drawing draws the bar. */
 #include "progress.h"
+#include "files/status.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
-
-double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 void progress_start(struct progress *progress, uint64_t total)
 {

@@ -24,7 +24,4 @@ void progress_add(struct progress *progress, uint64_t amount);
 /* Removes the bar. */
 void progress_stop(struct progress *progress);
 
-/* Returns the time of a monotonic clock in seconds. */
-double seconds_now(void);
-
 #endif

@@ -162,10 +162,6 @@ bool saved_states_of_activations(const struct saved_states *s)
 
 void saved_states_free(struct saved_states *s)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        free(s->items[i].name);
-        free(s->items[i].path);
-    }
-    free(s->items);
+    named_free(s->items, s->count, sizeof *s->items, 2);
     *s = (struct saved_states){0};
 }

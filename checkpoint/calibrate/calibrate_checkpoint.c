@@ -5,18 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "calibrate/calibration.h"
 #include "files/output_directory.h"
 #include "files/text.h"
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
 

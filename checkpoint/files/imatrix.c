@@ -144,9 +144,7 @@ int imatrix_open(struct imatrix *im, const char *path, struct fail *f)
 
 void imatrix_close(struct imatrix *im)
 {
-    for (size_t i = 0; i < im->count; i++)
-        free(im->entries[i].name);
-    free(im->entries);
+    named_free(im->entries, im->count, sizeof *im->entries, 1);
     mapped_close(&im->map);
     *im = (struct imatrix){0};
 }

@@ -267,14 +267,8 @@ const struct st_tensor *st_find(const struct st_file *file, const char *name)
 
 void st_close(struct st_file *file)
 {
-    for (size_t i = 0; i < file->count; i++)
-        free(file->tensors[i].name);
-    for (size_t i = 0; i < file->metadata_count; i++) {
-        free(file->metadata[i].name);
-        free(file->metadata[i].value);
-    }
-    free(file->tensors);
-    free(file->metadata);
+    named_free(file->tensors, file->count, sizeof *file->tensors, 1);
+    named_free(file->metadata, file->metadata_count, sizeof *file->metadata, 2);
     mapped_close(&file->map);
     *file = (struct st_file){0};
 }

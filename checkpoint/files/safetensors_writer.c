@@ -193,13 +193,7 @@ int st_writer_finish(struct st_writer *w, struct fail *f)
 void st_writer_abort(struct st_writer *w)
 {
     output_abort(&w->output);
-    for (size_t i = 0; i < w->count; i++)
-        free(w->tensors[i].name);
-    for (size_t i = 0; i < w->metadata_count; i++) {
-        free(w->metadata[i].name);
-        free(w->metadata[i].value);
-    }
-    free(w->tensors);
-    free(w->metadata);
+    named_free(w->tensors, w->count, sizeof *w->tensors, 1);
+    named_free(w->metadata, w->metadata_count, sizeof *w->metadata, 2);
     *w = (struct st_writer){0};
 }

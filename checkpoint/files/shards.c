@@ -103,11 +103,7 @@ char *shard_path(const char *index_path, const char *shard)
 
 void shard_index_free(struct shard_index *index)
 {
-    for (size_t i = 0; i < index->count; i++) {
-        free(index->entries[i].tensor);
-        free(index->entries[i].shard);
-    }
-    free(index->entries);
+    named_free(index->entries, index->count, sizeof *index->entries, 2);
     free(index->names);
     *index = (struct shard_index){0};
 }

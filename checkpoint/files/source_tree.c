@@ -104,9 +104,7 @@ const struct source_file *source_tree_find(const struct source_tree *tree, const
 
 void source_tree_free(struct source_tree *tree)
 {
-    for (size_t i = 0; i < tree->count; i++)
-        free(tree->files[i].path);
-    free(tree->files);
+    named_free(tree->files, tree->count, sizeof *tree->files, 1);
     free(tree->root);
     *tree = (struct source_tree){0};
 }

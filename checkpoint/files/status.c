@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 int(report_failure)(struct fail *f, int status, const char *format, ...)
 {
@@ -81,4 +82,11 @@ int check_lists(const struct list_argument *lists, size_t count, struct fail *f)
                 return INVALID(f, "%s: [%zu] is NULL", lists[i].name, k);
     }
     return QOBS_OK;
+}
+
+double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }

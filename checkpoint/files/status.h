@@ -31,6 +31,9 @@ void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t 
  */
 char *config_text(const qobs_config *config);
 
+/* Returns the time of a monotonic clock in seconds. */
+double seconds_now(void);
+
 /* A list of strings among the arguments of a public function. */
 struct list_argument {
     const char *name;

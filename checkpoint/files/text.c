@@ -114,6 +114,14 @@ const char *named_repeated(const void *items, size_t count, size_t size, bool *f
     return twice;
 }
 
+void named_free(void *items, size_t count, size_t size, size_t texts)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < texts; k++)
+            free(((char **)(void *)((char *)items + i * size))[k]);
+    free(items);
+}
+
 void *list_grow(void *items, size_t count, size_t size)
 {
     enum { FIRST = 16 };

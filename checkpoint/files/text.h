@@ -32,6 +32,9 @@ void named_sort(void *items, size_t count, size_t size);
 const void *named_find(const void *items, size_t count, size_t size, const char *name);
 const char *named_twice(const void *items, size_t count, size_t size);
 
+/* Frees a list, and of each element the first `texts` members, which are char *. */
+void named_free(void *items, size_t count, size_t size, size_t texts);
+
 /* Returns the name that occurs twice among those of a list that keeps its order; NULL: none. *failed: no memory. */
 const char *named_repeated(const void *items, size_t count, size_t size, bool *failed);
 

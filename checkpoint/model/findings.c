@@ -58,10 +58,6 @@ bool findings_report(const struct findings *findings, json_object *report)
 
 void findings_free(struct findings *findings)
 {
-    for (size_t i = 0; i < findings->count; i++) {
-        free(findings->items[i].module);
-        free(findings->items[i].text);
-    }
-    free(findings->items);
+    named_free(findings->items, findings->count, sizeof *findings->items, 2);
     *findings = (struct findings){0};
 }

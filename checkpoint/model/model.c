@@ -129,17 +129,20 @@ static int add_named(struct model *m, const struct shard_index *index, struct fa
     return QOBS_OK;
 }
 
+/* Maps a file of the model. */
+static int map_file(struct mapped *map, const struct model *m, const char *relative, struct fail *f)
+{
+    char *path = path_join(m->tree.root, relative);
+    const int status = !path ? NO_MEMORY(f, "a path") : mapped_open(map, path, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    free(path);
+    return status;
+}
+
 static int read_index(struct model *m, struct shard_index *index, struct fail *f)
 {
     struct mapped map;
-    char *path = path_join(m->tree.root, m->index);
-    if (!path)
-        return NO_MEMORY(f, "a path");
-    int result = mapped_open(&map, path, f);
-    free(path);
-    if (result != 0)
-        return QOBS_ERROR_SYSTEM;
-    result = shard_index_read(index, &map, f);
+    RETURN_IF_NOT_OK(map_file(&map, m, m->index, f));
+    const int result = shard_index_read(index, &map, f);
     mapped_close(&map);
     return result == 0 ? QOBS_OK : failure_status(f);
 }
@@ -199,14 +202,8 @@ static int list_unnamed(struct model *m, struct fail *f)
 static int read_json(json_object **root, const struct model *m, const char *relative, struct fail *f)
 {
     struct mapped map;
-    char *path = path_join(m->tree.root, relative);
-    if (!path)
-        return NO_MEMORY(f, "a path");
-    int result = mapped_open(&map, path, f);
-    free(path);
-    if (result != 0)
-        return QOBS_ERROR_SYSTEM;
-    result = json_parse(root, map.path, "configuration", map.data, map.size, f);
+    RETURN_IF_NOT_OK(map_file(&map, m, relative, f));
+    const int result = json_parse(root, map.path, "configuration", map.data, map.size, f);
     mapped_close(&map);
     return result == 0 ? QOBS_OK : failure_status(f);
 }
@@ -343,9 +340,7 @@ void model_close(struct model *model)
     free(model->shards);
     free(model->tensors);
     free(model->unnamed);
-    for (size_t i = 0; i < model->config_count; i++)
-        free(model->configs[i].path);
-    free(model->configs);
+    named_free(model->configs, model->config_count, sizeof *model->configs, 1);
     json_object_put(model->config);
     json_object_put(model->hf_quant_config);
     source_tree_free(&model->tree);

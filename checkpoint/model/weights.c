@@ -55,9 +55,7 @@ const struct weight *weights_find(const struct weights *weights, const char *nam
 
 void weights_free(struct weights *weights)
 {
-    for (size_t i = 0; i < weights->count; i++)
-        free(weights->items[i].name);
-    free(weights->items);
+    named_free(weights->items, weights->count, sizeof *weights->items, 1);
     *weights = (struct weights){0};
 }
 

@@ -252,11 +252,9 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
 
 void layout_free(struct output_layout *layout)
 {
-    for (size_t i = 0; i < layout->count; i++)
-        free(layout->tensors[i].name);
     for (size_t i = 0; layout->shards && i < layout->shard_count; i++)
         free(layout->shards[i].header);
-    free(layout->tensors);
+    named_free(layout->tensors, layout->count, sizeof *layout->tensors, 1);
     free(layout->shards);
     free(layout->parts);
     free(layout->activations);

@@ -4,6 +4,8 @@
 /* Exact names are in a sorted list; patterns are tried in their order. */
 #include "schemes/match.h"
 
+#include "files/text.h"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdatomic.h>
@@ -109,12 +111,10 @@ void matcher_free(struct matcher *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->count; i++)
-        free(m->texts[i]);
     for (size_t i = 0; i < m->pattern_count; i++)
         pcre2_code_free(m->patterns[i].code);
     pcre2_match_context_free(m->limits);
-    free(m->texts);
+    named_free(m->texts, m->count, sizeof *m->texts, 1);
     free(m->exact);
     free(m->patterns);
     free(m);

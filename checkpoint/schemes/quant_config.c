@@ -348,17 +348,10 @@ bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b
 
 /* ---- Release ----------------------------------------------------------------------------------------------------- */
 
-static void free_texts(char **list, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free(list[i]);
-    free(list);
-}
-
 void quant_config_clear_ignore(struct quant_config *config)
 {
-    free_texts(config->ignore, config->ignore_count);
-    free_texts(config->notes, config->note_count);
+    named_free(config->ignore, config->ignore_count, sizeof *config->ignore, 1);
+    named_free(config->notes, config->note_count, sizeof *config->notes, 1);
     config->ignore = NULL;
     config->ignore_count = 0;
 }
@@ -368,7 +361,7 @@ void quant_config_free(struct quant_config *config)
     for (size_t i = 0; i < config->group_count; i++) {
         struct quant_group *g = &config->groups[i];
         free(g->name);
-        free_texts(g->targets, g->target_count);
+        named_free(g->targets, g->target_count, sizeof *g->targets, 1);
         quant_args_free(&g->weights);
         quant_args_free(&g->inputs);
         quant_args_free(&g->outputs);

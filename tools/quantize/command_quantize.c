@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "commands.h"
+#include "files/status.h"
 #include "files/text.h"
 #include "outputs.h"
 #include "parts/parts.h"
