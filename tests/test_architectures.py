@@ -169,6 +169,15 @@ def test_kept_by_vllm():
     equal((taken, ignored(tower, entries)), ({*few[:18]}, True), "what is quantized with it")
 
 
+def test_packed():
+    """A warning and the report say where transformers loads no packed weights."""
+    for kind, scheme, loads in (("t5", "W8A16", False), ("t5", "FP8_DYNAMIC", True), ("llama", "W8A16", True)):
+        make("in", {f"{LAYER}.weight": tensor([128, 128], 1)}, model_type=kind)
+        p = quantize("in", "-o", "out", "--replace", "--json", "report.json", scheme=scheme)
+        equal([r["transformers"] for r in json.loads(read("report.json"))["runtimes"]], [loads], f"{kind} {scheme}: report")
+        equal("FP8_DYNAMIC and W8A8 load" in p.stderr, not loads, f"{kind} {scheme}: warning")
+
+
 def test_uneven():
     """Layers whose columns the group size does not divide stay if they are few; if not, the run stops."""
     few = {f"model.layers.{i}.altup.correction_coefs.weight": tensor([4, 4], i) for i in range(2)}

@@ -208,6 +208,14 @@ enum module_kind architecture_kind(const struct architectures *found, const char
     return most > 0 ? kind : general_kind(found, module, length, rows);
 }
 
+bool architecture_needs_weight(const struct architectures *found)
+{
+    for (size_t i = 0; i < found->count; i++)
+        if (found->root[i] && found->rows[i]->needs_weight)
+            return true;
+    return false;
+}
+
 const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length)
 {
     for (size_t i = 0; i < found->count; i++)

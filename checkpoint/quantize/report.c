@@ -228,6 +228,22 @@ static void add_unloaded_warning(json_object *warnings, const struct quantize_ru
              w->name, list);
 }
 
+/* Returns true if transformers stops at the packed weights of the group. */
+static bool is_packed_in_vain(const struct quantize_run *run, const struct quant_group *g)
+{
+    return g->used && strcmp(quant_format_row(g->format)->codes, "weight_packed") == 0 &&
+           architecture_needs_weight(&run->architectures);
+}
+
+static void add_packed_warning(json_object *warnings, const struct quantize_run *run)
+{
+    bool packed = false;
+    for (size_t i = 0; i < run->config.group_count; i++)
+        packed |= is_packed_in_vain(run, &run->config.groups[i]);
+    if (packed)
+        warn(warnings, "transformers 5.17 loads no packed weights of this architecture; FP8_DYNAMIC and W8A8 load");
+}
+
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
@@ -263,6 +279,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     add_plain_expert_warning(warnings, run);
     add_class_warning(warnings, run);
     add_unloaded_warning(warnings, run);
+    add_packed_warning(warnings, run);
     if (run->mixed_sets.count > 0)
         json_append_text(warnings, run->mixed_sets.warning.message);
     if (!run->model.config_path)
@@ -287,7 +304,8 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
         json_put_text(item, "group", g->name);
         json_object_object_add(item, "vllm", vllm ? json_object_new_string(vllm) : NULL);
         json_object_object_add(item, "vllm_cpu", json_object_new_boolean(vllm && strstr(vllm, "CPU")));
-        json_put_bool(item, "transformers", !stacked || runtime_stacks_experts(&run->config, g));
+        json_put_bool(item, "transformers",
+                      (!stacked || runtime_stacks_experts(&run->config, g)) && !is_packed_in_vain(run, g));
         json_object_object_add(item, "compressed_tensors", version ? json_object_new_string(version) : NULL);
         json_object_array_add(runtimes, item);
     }

@@ -148,7 +148,7 @@ static void print_runtimes(const json_object *runtimes)
         const char *version = json_text(json_get(item.value, "compressed_tensors"));
         const bool transformers = json_is_true(json_get(item.value, "transformers"));
         printf("%.40s: vLLM 0.32 %s; transformers %s%s%s\n", group, vllm && *vllm ? vllm : "is not known to load it",
-               transformers ? "with compressed-tensors" : "5.17 does not load experts of it",
+               transformers ? "with compressed-tensors" : "5.17 does not load it",
                transformers && version && *version ? " from " : "", transformers && version ? version : "");
         if (vllm && *vllm && !json_is_true(json_get(item.value, "vllm_cpu")))
             printf("%.40s: no runtime has kernels for it on CPUs%s\n", group,
