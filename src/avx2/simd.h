@@ -68,44 +68,6 @@ static inline vec vec_max_u32(vec a, vec b) { return _mm256_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm256_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm256_min_epu32(a, b); }
 
-/* Minimum and maximum as floats. If the first operand is NaN, the result is the second. */
-static inline vec vec_min_f32(vec a, vec b)
-{
-    return _mm256_castps_si256(_mm256_min_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
-}
-
-static inline vec vec_max_f32(vec a, vec b)
-{
-    return _mm256_castps_si256(_mm256_max_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));
-}
-
-static inline vec vec_min_f64(vec a, vec b)
-{
-    return _mm256_castpd_si256(_mm256_min_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b)));
-}
-
-static inline vec vec_max_f64(vec a, vec b)
-{
-    return _mm256_castpd_si256(_mm256_max_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b)));
-}
-
-typedef vec vec_mask; /* all bits of a lane, or none */
-
-static inline vec_mask vec_mask_none(void) { return _mm256_setzero_si256(); }
-static inline bool vec_mask_any(vec_mask m) { return !_mm256_testz_si256(m, m); }
-
-static inline vec_mask vec_or_unordered32(vec_mask m, vec a, vec b)
-{
-    const __m256 unordered = _mm256_cmp_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), _CMP_UNORD_Q);
-    return _mm256_or_si256(m, _mm256_castps_si256(unordered));
-}
-
-static inline vec_mask vec_or_unordered64(vec_mask m, vec a, vec b)
-{
-    const __m256d unordered = _mm256_cmp_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b), _CMP_UNORD_Q);
-    return _mm256_or_si256(m, _mm256_castpd_si256(unordered));
-}
-
 static inline vec vec_splat16(int16_t k) { return _mm256_set1_epi16(k); }
 static inline vec vec_splat32(int32_t k) { return _mm256_set1_epi32(k); }
 static inline vec vec_splat64(int64_t k) { return _mm256_set1_epi64x(k); }

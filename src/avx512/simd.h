@@ -62,47 +62,8 @@ static inline vec vec_min_s32(vec a, vec b) { return _mm512_min_epi32(a, b); }
 static inline vec vec_min_s64(vec a, vec b) { return _mm512_min_epi64(a, b); }
 static inline vec vec_max_u16(vec a, vec b) { return _mm512_max_epu16(a, b); }
 static inline vec vec_max_u32(vec a, vec b) { return _mm512_max_epu32(a, b); }
-static inline vec vec_max_u64(vec a, vec b) { return _mm512_max_epu64(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm512_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
-static inline vec vec_min_u64(vec a, vec b) { return _mm512_min_epu64(a, b); }
-
-/* Minimum and maximum as floats. If the first operand is NaN, the result is the second. */
-static inline vec vec_min_f32(vec a, vec b)
-{
-    return _mm512_castps_si512(_mm512_min_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
-}
-
-static inline vec vec_max_f32(vec a, vec b)
-{
-    return _mm512_castps_si512(_mm512_max_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
-}
-
-static inline vec vec_min_f64(vec a, vec b)
-{
-    return _mm512_castpd_si512(_mm512_min_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b)));
-}
-
-static inline vec vec_max_f64(vec a, vec b)
-{
-    return _mm512_castpd_si512(_mm512_max_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b)));
-}
-
-typedef __mmask16 vec_mask;
-
-static inline vec_mask vec_mask_none(void) { return 0; }
-static inline bool vec_mask_any(vec_mask m) { return m != 0; }
-
-static inline vec_mask vec_or_unordered32(vec_mask m, vec a, vec b)
-{
-    return (vec_mask)(m | _mm512_cmp_ps_mask(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), _CMP_UNORD_Q));
-}
-
-static inline vec_mask vec_or_unordered64(vec_mask m, vec a, vec b)
-{
-    return (vec_mask)(m | _mm512_cmp_pd_mask(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), _CMP_UNORD_Q));
-}
-
 static inline vec vec_splat16(int16_t k) { return _mm512_set1_epi16(k); }
 static inline vec vec_splat32(int32_t k) { return _mm512_set1_epi32(k); }
 static inline vec vec_splat64(int64_t k) { return _mm512_set1_epi64(k); }

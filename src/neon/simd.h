@@ -31,9 +31,6 @@ static inline int16x8_t vec_s16(vec v) { return vreinterpretq_s16_u8(v); }
 static inline int32x4_t vec_s32(vec v) { return vreinterpretq_s32_u8(v); }
 static inline int64x2_t vec_s64(vec v) { return vreinterpretq_s64_u8(v); }
 static inline uint16x8_t vec_u16(vec v) { return vreinterpretq_u16_u8(v); }
-static inline float32x4_t vec_f32(vec v) { return vreinterpretq_f32_u8(v); }
-static inline float64x2_t vec_f64(vec v) { return vreinterpretq_f64_u8(v); }
-
 /* Loaded once, as on the other instruction sets. */
 static inline vec vec_load(const void *p)
 {
@@ -87,46 +84,24 @@ static inline vec vec_min_s64(vec a, vec b)
     return vbslq_u8(vreinterpretq_u8_u64(vcgtq_s64(vec_s64(a), vec_s64(b))), b, a);
 }
 
-/* Minimum and maximum as floats. Results for NaN do not matter: vec_or_unordered finds NaN. */
-static inline vec vec_min_f32(vec a, vec b) { return vreinterpretq_u8_f32(vminnmq_f32(vec_f32(a), vec_f32(b))); }
-static inline vec vec_max_f32(vec a, vec b) { return vreinterpretq_u8_f32(vmaxnmq_f32(vec_f32(a), vec_f32(b))); }
-static inline vec vec_min_f64(vec a, vec b) { return vreinterpretq_u8_f64(vminnmq_f64(vec_f64(a), vec_f64(b))); }
-static inline vec vec_max_f64(vec a, vec b) { return vreinterpretq_u8_f64(vmaxnmq_f64(vec_f64(a), vec_f64(b))); }
-
-typedef vec vec_mask; /* all bits of a lane, or none */
-
-static inline vec_mask vec_mask_none(void) { return vdupq_n_u8(0); }
-static inline bool vec_mask_any(vec_mask m) { return vmaxvq_u8(m) != 0; }
-
-static inline vec_mask vec_or_unordered32(vec_mask m, vec a, vec b)
-{
-    const uint32x4_t ordered = vandq_u32(vceqq_f32(vec_f32(a), vec_f32(a)), vceqq_f32(vec_f32(b), vec_f32(b)));
-    return vornq_u8(m, vreinterpretq_u8_u32(ordered));
-}
-
-static inline vec_mask vec_or_unordered64(vec_mask m, vec a, vec b)
-{
-    const uint64x2_t ordered = vandq_u64(vceqq_f64(vec_f64(a), vec_f64(a)), vceqq_f64(vec_f64(b), vec_f64(b)));
-    return vornq_u8(m, vreinterpretq_u8_u64(ordered));
-}
-
 static inline vec vec_splat16(int16_t k) { return vreinterpretq_u8_s16(vdupq_n_s16(k)); }
 static inline vec vec_splat32(int32_t k) { return vreinterpretq_u8_s32(vdupq_n_s32(k)); }
 static inline vec vec_splat64(int64_t k) { return vreinterpretq_u8_s64(vdupq_n_s64(k)); }
 
+static inline bool vec_any(vec m) { return vmaxvq_u8(m) != 0; }
 static inline bool vec_any_ge16(vec a, vec b)
 {
-    return vec_mask_any(vreinterpretq_u8_u16(vcgeq_s16(vec_s16(a), vec_s16(b))));
+    return vec_any(vreinterpretq_u8_u16(vcgeq_s16(vec_s16(a), vec_s16(b))));
 }
 
 static inline bool vec_any_ge32(vec a, vec b)
 {
-    return vec_mask_any(vreinterpretq_u8_u32(vcgeq_s32(vec_s32(a), vec_s32(b))));
+    return vec_any(vreinterpretq_u8_u32(vcgeq_s32(vec_s32(a), vec_s32(b))));
 }
 
 static inline bool vec_any_ge64(vec a, vec b)
 {
-    return vec_mask_any(vreinterpretq_u8_u64(vcgeq_s64(vec_s64(a), vec_s64(b))));
+    return vec_any(vreinterpretq_u8_u64(vcgeq_s64(vec_s64(a), vec_s64(b))));
 }
 
 /* bits <-> key: x ^ (sign >> 1), the sign spread over its lane */

@@ -4,8 +4,7 @@
 /* Minimum and maximum over rows, row panels and columns, for one element width on one instruction set. Included by
  * src/ISA/minmax.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder.
  *
- * Accumulators: vectors of the element width: keys (minmax_key.inl.h), raw bits, or for 64 bits doubles; none can
- *   overflow.
+ * Accumulators: vectors of the element width: keys (minmax_key.inl.h) or raw bits; none can overflow.
  * Counts: 64 bits, made only for blocks that hold an element that is not finite.
  * Tails: the last vector of a run is loaded from `length - LANES`, so some elements are read twice, which changes no
  *   bound. Runs shorter than a vector go element by element. Nothing outside a run is read.
@@ -86,34 +85,34 @@ static inline void K(keys_of_bounds)(const struct K(bounds) * b, vec *lo, vec *h
     *hi = K(vec_max_s)(K(vec_key)(b->high_signed), low);
 }
 #else
-/* Floating-point minimum and maximum. One unordered comparison of two vectors finds NaN, which becomes a key beyond
- * infinity. */
+/* Keys, because not every instruction set has minimum and maximum of unsigned integers of 64 bits. */
 struct K(bounds) {
     vec lo, hi;
-    vec_mask nan;
 };
 
 static inline struct K(bounds) K(bounds_of)(vec v)
 {
-    return (struct K(bounds)){v, v, K(vec_or_unordered)(vec_mask_none(), v, v)};
+    const vec key = K(vec_key)(v);
+    return (struct K(bounds)){key, key};
+}
+
+static inline void K(add_vector)(struct K(bounds) * b, vec v)
+{
+    const vec key = K(vec_key)(v);
+    b->lo = K(vec_min_s)(b->lo, key);
+    b->hi = K(vec_max_s)(b->hi, key);
 }
 
 static inline void K(add_two)(struct K(bounds) * b, struct K(bounds) * c, vec v, vec w)
 {
-    b->lo = K(vec_min_f)(v, b->lo);
-    b->hi = K(vec_max_f)(v, b->hi);
-    c->lo = K(vec_min_f)(w, c->lo);
-    c->hi = K(vec_max_f)(w, c->hi);
-    b->nan = K(vec_or_unordered)(b->nan, v, w);
+    K(add_vector)(b, v);
+    K(add_vector)(c, w);
 }
-
-static inline void K(add_vector)(struct K(bounds) * b, vec v) { K(add_two)(b, b, v, v); }
 
 static inline void K(merge)(struct K(bounds) * b, const struct K(bounds) * c)
 {
-    b->lo = K(vec_min_f)(c->lo, b->lo);
-    b->hi = K(vec_max_f)(c->hi, b->hi);
-    b->nan |= c->nan;
+    b->lo = K(vec_min_s)(b->lo, c->lo);
+    b->hi = K(vec_max_s)(b->hi, c->hi);
 }
 
 static inline void K(in_registers)(struct K(bounds) * b)
@@ -124,8 +123,8 @@ static inline void K(in_registers)(struct K(bounds) * b)
 
 static inline void K(keys_of_bounds)(const struct K(bounds) * b, vec *lo, vec *hi)
 {
-    *lo = K(vec_key)(b->lo);
-    *hi = vec_mask_any(b->nan) ? K(vec_splat)(MOST_POSITIVE) : K(vec_key)(b->hi);
+    *lo = b->lo;
+    *hi = b->hi;
 }
 #endif
 

@@ -46,11 +46,6 @@ ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t
         b[i] = K(bounds_of)(vec_load(x + i * VEC_BYTES));
     size_t r = 1;
 #pragma GCC unroll 1
-    for (; !HAS_RAW && r + 1 < rows; r += 2, row += 2 * row_stride) /* one comparison for two */
-        for (int i = 0; i < vectors; i++)
-            K(add_two)
-    (&b[i], &b[i], vec_load(row + row_stride + i * VEC_BYTES), vec_load(row + 2 * row_stride + i * VEC_BYTES));
-#pragma GCC unroll 1
     for (; r < rows; r++) {
         row += row_stride;
 #pragma GCC unroll 16
