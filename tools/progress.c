@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Any thread may add progress; the first that does so a tenth of a second after the last drawing draws the bar. */
+/* The bar is drawn every tenth of a second. */
 #include "progress.h"
-#include "files/status.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-void progress_start(struct progress *progress, uint64_t total)
-{
-    progress->shown = isatty(STDERR_FILENO) && total > 0;
-    progress->total = total;
-    atomic_store(&progress->done, 0);
-    atomic_store(&progress->drawn, 0);
-    progress->started = seconds_now();
-}
+#include "files/status.h"
 
 /* Writes a time as 9 s, 2:05 or 1:02:05. */
 static const char *time_text(double seconds, char text[32])
@@ -43,19 +35,17 @@ static void draw(const struct progress *progress, uint64_t done, double elapsed)
     fwrite(line, 1, (size_t)n, stderr);
 }
 
-void progress_add(struct progress *progress, uint64_t amount)
+void progress_update(struct progress *progress, uint64_t done, uint64_t total)
 {
-    enum { INTERVAL = 100 }; /* milliseconds between two drawings */
-    if (!progress->shown)
-        return;
-    const uint64_t sum = atomic_fetch_add(&progress->done, amount) + amount;
-    const uint64_t done = sum < progress->total ? sum : progress->total;
+    const double interval = 0.1; /* seconds between two drawings */
+    if (progress->started == 0)
+        *progress =
+            (struct progress){.shown = isatty(STDERR_FILENO) && total > 0, .total = total, .started = seconds_now()};
     const double elapsed = seconds_now() - progress->started;
-    const uint64_t now = (uint64_t)(elapsed * 1e3);
-    uint64_t before = atomic_load(&progress->drawn);
-    /* The thread that updates `drawn` draws. */
-    if (done > 0 && now >= before + INTERVAL && atomic_compare_exchange_strong(&progress->drawn, &before, now))
-        draw(progress, done, elapsed);
+    if (!progress->shown || done == 0 || elapsed < progress->drawn + interval)
+        return;
+    progress->drawn = elapsed;
+    draw(progress, done < total ? done : total, elapsed);
 }
 
 void progress_stop(struct progress *progress)

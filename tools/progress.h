@@ -6,21 +6,18 @@
 #ifndef QOBS_TOOLS_PROGRESS_H
 #define QOBS_TOOLS_PROGRESS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct progress {
     bool shown;
     uint64_t total;
-    _Atomic uint64_t done;
-    _Atomic uint64_t drawn; /* time of the last drawing, in milliseconds since the start */
-    double started;
+    double started, drawn; /* of the last drawing, in seconds since the start */
 };
 
-void progress_start(struct progress *progress, uint64_t total);
-/* Any thread may call it. */
-void progress_add(struct progress *progress, uint64_t amount);
+/* Says how much of the total is done. It starts at the first call. One thread at a time may call it. */
+void progress_update(struct progress *progress, uint64_t done, uint64_t total);
+
 /* Removes the bar. */
 void progress_stop(struct progress *progress);
 

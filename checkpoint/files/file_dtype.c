@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "files/text.h"
+
 static const struct {
     const char *name;
     size_t bits;
@@ -44,12 +46,10 @@ bool dtype_is_in(enum file_dtype dtype, file_dtypes set) { return (set >> dtype 
 
 const char *dtypes_describe(file_dtypes set, struct dtype_words *words)
 {
-    size_t length = 0;
     words->text[0] = '\0';
     for (int i = FILE_NONE + 1; i < FILE_DTYPES; i++)
         if (dtype_is_in((enum file_dtype)i, set))
-            length += (size_t)snprintf(words->text + length, sizeof words->text - length, "%s%s",
-                                       length > 0 ? ", " : "", rows[i].name);
+            text_append(words->text, sizeof words->text, "%s%s", *words->text ? ", " : "", rows[i].name);
     return words->text;
 }
 

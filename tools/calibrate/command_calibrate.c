@@ -19,7 +19,6 @@ struct calibrate_options {
     const char *report;
     bool quiet, table;
     struct progress progress;
-    uint64_t shown; /* bytes that the progress bar shows */
     bool started;
     int code; /* of the checks that follow the opening of inputs */
 };
@@ -110,10 +109,8 @@ static int show_progress(void *context, const qobs_progress *progress)
     if (!o->started) { /* all inputs are open now */
         o->started = true;
         o->code = check_files(o);
-        progress_start(&o->progress, progress->bytes_total);
     }
-    progress_add(&o->progress, progress->bytes_done - o->shown);
-    o->shown = progress->bytes_done;
+    progress_update(&o->progress, progress->bytes_done, progress->bytes_total);
     return o->code != EXIT_OK;
 }
 

@@ -25,7 +25,6 @@ struct quantize_options {
     const char *report, *finish;
     bool quiet, table;
     struct progress progress;
-    uint64_t shown; /* bytes that the progress bar shows */
 };
 
 /* Parses "I/N". */
@@ -128,10 +127,7 @@ static void end_by_signal(void)
 static int show_progress(void *context, const qobs_progress *progress)
 {
     struct quantize_options *o = context;
-    if (o->shown == 0)
-        progress_start(&o->progress, progress->bytes_total);
-    progress_add(&o->progress, progress->bytes_done - o->shown);
-    o->shown = progress->bytes_done;
+    progress_update(&o->progress, progress->bytes_done, progress->bytes_total);
     return stop_signal != 0;
 }
 

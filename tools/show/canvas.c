@@ -5,15 +5,6 @@
 #include "program.h"
 #include "show/chart.h"
 
-#ifndef HAVE_CAIRO
-
-int chart_check_picture(const char *path)
-{
-    return print_error(EXIT_USAGE, "--out: %s: this program was built without cairo and draws no pictures", path);
-}
-
-#else
-
 #include <cairo-svg.h>
 #include <errno.h>
 #include <math.h>
@@ -211,4 +202,3 @@ int canvas_write(const char *path, int width, int height, void (*draw)(cairo_t *
     cairo_debug_reset_static_data();
     return code;
 }
-#endif

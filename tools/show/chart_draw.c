@@ -4,16 +4,6 @@
 /* Draws a chart: the histogram, the range, what they mean. */
 #include "show/chart.h"
 
-#ifndef HAVE_CAIRO
-
-int chart_draw(const struct chart *c, const char *path)
-{
-    (void)c;
-    return chart_check_picture(path);
-}
-
-#else
-
 #include <stdio.h>
 
 #include "show/canvas.h"
@@ -79,4 +69,3 @@ static void draw(cairo_t *cr, const void *context)
 }
 
 int chart_draw(const struct chart *c, const char *path) { return canvas_write(path, WIDTH, HEIGHT, draw, c); }
-#endif

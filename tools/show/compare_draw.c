@@ -4,16 +4,6 @@
 /* Draws a comparison: the histogram, below it a line for each observer with its grid, and the table. */
 #include "show/compare.h"
 
-#ifndef HAVE_CAIRO
-
-int compare_draw(const struct comparison *c, const char *path)
-{
-    (void)c;
-    return chart_check_picture(path);
-}
-
-#else
-
 #include <stdio.h>
 #include <string.h>
 
@@ -114,4 +104,3 @@ int compare_draw(const struct comparison *c, const char *path)
     const int lanes = (int)c->count;
     return canvas_write(path, WIDTH, HISTOGRAM_BOTTOM + 54 + lanes * (LANE + ROW) + 70, draw, c);
 }
-#endif
