@@ -122,7 +122,8 @@ static int open_rows(struct row_quantizer *q, const qobs_quantizer_args *a, cons
     RETURN_IF_FAILED(open_dtypes(q, a, error));
     if (a->packed)
         RETURN_IF_FAILED(check_packing(q, error));
-    const struct fake_quantize f = {
+    q->f = (struct fake_quantize){
+        .runtime = &q->runtime,
         .kernels = qobs_kernels_active(),
         .quantizer = q->rule.quantizer,
         .scale_dtype = q->scale_dtype,
@@ -134,8 +135,8 @@ static int open_rows(struct row_quantizer *q, const qobs_quantizer_args *a, cons
         .packed = a->packed == 1,
         .pack_offset = q->rule.kind == QOBS_CODE_INTEGER ? 8 : 0,
     };
-    qobs_quantization_open(&q->job, &f, a->dtype);
-    q->job.pack = f.packed;
+    qobs_quantization_open(&q->job, &q->f, a->dtype);
+    q->job.pack = q->f.packed;
     qobs_row_quantizer_finish(q);
     q->rule.finds_scales = a->dynamic == 1;
     return QOBS_OK;
@@ -226,7 +227,7 @@ static int check_rows(const struct row_quantizer *q, int64_t rows, qobs_error *e
 
 static qobs_dtype codes_dtype(const struct row_quantizer *q)
 {
-    if (q->job.f.direction == FAKE_QUANTIZE)
+    if (q->f.direction == FAKE_QUANTIZE)
         return q->dtype;
     return q->job.pack || q->rule.kind == QOBS_CODE_E2M1 ? QOBS_U8
            : q->rule.kind == QOBS_CODE_E4M3              ? QOBS_F8_E4M3
@@ -310,7 +311,7 @@ static int check_sums(const struct row_quantizer *q, const qobs_quantizer_run_ar
         return QOBS_OK;
     if (!a->codes)
         return qobs_invalid(error, "%s: is set, but codes is NULL", name);
-    return q->job.f.direction == TO_CODES
+    return q->f.direction == TO_CODES
                ? QOBS_OK
                : qobs_invalid(error, "%s: is set, but dequantized is 1; it is that of codes", name);
 }

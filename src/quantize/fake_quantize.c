@@ -40,11 +40,11 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
 static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
                          int64_t out_stride, int64_t rows, int64_t columns, const struct qparam_pair *qparams)
 {
-    if (job->f.direction == TO_CODES)
-        job->code_columns(&job->quantizer, job->f.kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+    if (job->f->direction == TO_CODES)
+        job->code_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
                           qparams, job->sum);
-    else if (job->f.direction == FROM_CODES)
-        job->number_columns(&job->quantizer, job->f.kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+    else if (job->f->direction == FROM_CODES)
+        job->number_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
                             qparams);
     else
         job->columns(&job->quantizer, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns, qparams);
@@ -72,7 +72,7 @@ static void quantize_columns(const struct quantization *job, const struct loop *
 {
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
-    if (!job->f.zero_point)
+    if (!job->qparams.zero_point)
         qobs_no_zero_points(&job->qparams, inner->extent < PANEL ? inner->extent : PANEL, &panel);
     for (int64_t first = 0; first < inner->extent; first += PANEL) {
         const int64_t n = inner->extent - first < PANEL ? inner->extent - first : PANEL;
@@ -87,7 +87,7 @@ static void pack_runs(const struct quantization *job, const unsigned char *x, co
 {
     for (int64_t j = 0; j < length; j += QOBS_PAIR_CODES) {
         const int64_t tile = length - j < QOBS_PAIR_CODES ? length - j : QOBS_PAIR_CODES;
-        job->code_pairs(&job->quantizer, job->f.kind, job->f.pack_offset, x + j * job->element, runs->in, out + j / 2,
+        job->code_pairs(&job->quantizer, job->f->kind, job->f->pack_offset, x + j * job->element, runs->in, out + j / 2,
                         runs->out, (size_t)n, (size_t)tile, qparams, runs->qparam != 0, job->sum);
     }
 }
@@ -105,11 +105,11 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
 {
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
-    const bool zero_points = job->f.zero_point || job->f.positive_zero;
+    const bool zero_points = job->qparams.zero_point || job->f->positive_zero;
     const struct qparam_pair qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
                                         zero_points ? &panel.zero_point_sub : NULL};
     const int64_t most = most_runs(job, runs, inner->extent);
-    if (!job->f.zero_point && zero_points)
+    if (!job->qparams.zero_point && zero_points)
         qobs_no_zero_points(&job->qparams, runs->qparam && runs->extent > 1 ? PANEL : 1, &panel);
     for (int64_t first = 0; first < runs->extent; first += most) {
         const int64_t n = runs->extent - first < most ? runs->extent - first : most;
@@ -118,11 +118,11 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
         unsigned char *to_run = out + first * runs->out;
         if (job->pack)
             pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
-        else if (job->f.direction == TO_CODES)
-            job->code_rows(&job->quantizer, job->f.kind, from, runs->in, to_run, runs->out, (size_t)n,
+        else if (job->f->direction == TO_CODES)
+            job->code_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
                            (size_t)inner->extent, &qparams, runs->qparam != 0, job->sum);
-        else if (job->f.direction == FROM_CODES)
-            job->number_rows(&job->quantizer, job->f.kind, from, runs->in, to_run, runs->out, (size_t)n,
+        else if (job->f->direction == FROM_CODES)
+            job->number_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
                              (size_t)inner->extent, &qparams, runs->qparam != 0);
         else
             job->rows(&job->quantizer, from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent, &qparams,
@@ -178,7 +178,7 @@ static const struct split_rule rule = {
 static struct split split_units(const struct quantization *job, int64_t units, int64_t bytes)
 {
     if (!job->sum)
-        return qobs_split(job->f.runtime, &rule, units, bytes, 0);
+        return qobs_split(job->f->runtime, &rule, units, bytes, 0);
     int64_t parts = bytes / rule.min_part < rule.max_parts ? bytes / rule.min_part : rule.max_parts;
     parts = parts < units ? parts : units;
     return (struct split){.units = units, .parts = parts > 0 ? parts : 1};
@@ -231,7 +231,7 @@ static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to
 static void run_parts(const struct quantization *job, const struct loops *loops, const struct split *split, int loop)
 {
     struct quantized_parts p = {.job = job, .loops = loops, .loop = loop};
-    qobs_split_run(job->f.runtime, split, quantize_part, &p);
+    qobs_split_run(job->f->runtime, split, quantize_part, &p);
     add_parts(job, split, p.sums);
 }
 
@@ -274,7 +274,7 @@ static void pick(const struct ordered_quantization *o, const struct qparam_array
 {
     void *const to[] = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
     const void *const from[] = {row->scale, row->zero_point_add, row->zero_point_sub};
-    for (int k = 0; k < (o->job->f.zero_point ? 3 : 1); k++)
+    for (int k = 0; k < (o->job->qparams.zero_point ? 3 : 1); k++)
         if (o->job->qparams.x_dtype == QOBS_F64) {
             for (int64_t i = 0; i < n; i++)
                 ((double *)to[k])[i] = ((const double *)from[k])[group_of[i]];
@@ -306,7 +306,7 @@ static void quantize_rows(void *argument, int64_t part, int64_t from, int64_t to
     struct qparam_panel panel;
     double *workspace = o->of_row + 3 * groups * part;
     const struct qparam_arrays of_row = {workspace, workspace + groups, workspace + 2 * groups};
-    if (!o->job->f.zero_point)
+    if (!o->job->qparams.zero_point)
         qobs_no_zero_points(&o->job->qparams, PANEL, &panel);
     open_part(&own, o->job);
     for (int64_t row = from; row < to; row++)
@@ -323,14 +323,14 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     const struct split split = split_units(job, r->rows, r->rows * r->columns * job->element);
     const size_t workspace = 3 * (size_t)r->groups * (size_t)split.parts * sizeof(double);
     const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
-    o.of_row = qobs_allocate(job->f.runtime, size);
+    o.of_row = qobs_allocate(job->f->runtime, size);
     if (!o.of_row)
         return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
     qobs_g_idx_groups(plan, o.group_of);
-    qobs_split_run(job->f.runtime, &split, quantize_rows, &o);
+    qobs_split_run(job->f->runtime, &split, quantize_rows, &o);
     add_parts(job, &split, o.sums);
-    qobs_release(job->f.runtime, o.of_row, size);
+    qobs_release(job->f->runtime, o.of_row, size);
     return QOBS_OK;
 }
 
@@ -397,13 +397,13 @@ static int quantize_to_pairs(struct quantization *job, const qobs_plan *plan, co
         quantize_tiles_to_pairs(job, plan, x, out_plan, out, false);
         return QOBS_OK;
     }
-    unsigned char *codes = qobs_allocate(job->f.runtime, count);
+    unsigned char *codes = qobs_allocate(job->f->runtime, count);
     if (!codes)
         return qobs_no_memory(error, "codes: no memory for %zu bytes before they are packed", count);
     const int status = quantize_elements(job, plan, x, out_plan, codes, error);
     if (status == QOBS_OK)
-        job->f.kernels->pack_pairs(codes, count / 2, job->f.pack_offset, out);
-    qobs_release(job->f.runtime, codes, count);
+        job->f->kernels->pack_pairs(codes, count / 2, job->f->pack_offset, out);
+    qobs_release(job->f->runtime, codes, count);
     return status;
 }
 
@@ -412,7 +412,7 @@ void qobs_quantization_open(struct quantization *job, const struct fake_quantize
     enum kernel_dtype dtype;
     qobs_kernel_dtype_of(x_dtype, &dtype);
     const int64_t number = (int64_t)qobs_dtype_size(x_dtype);
-    *job = (struct quantization){.f = *f, .quantizer = f->quantizer, .sum = f->sum};
+    *job = (struct quantization){.f = f, .quantizer = f->quantizer, .sum = f->sum};
     job->element = f->direction == FROM_CODES ? 1 : number;
     job->out_element = f->direction == TO_CODES ? 1 : number;
     job->quantizer.in_float = f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);

@@ -51,7 +51,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
 
 /* The same with everything that does not depend on a tensor chosen. */
 struct quantization {
-    struct fake_quantize f;
+    const struct fake_quantize *f; /* its qparams and sums are not used */
     struct qparam_source qparams;
     struct quantizer quantizer;
     qobs_fake_quantize_rows_fn *rows;

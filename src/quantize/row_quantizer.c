@@ -25,7 +25,7 @@ static struct row_span span_of(const struct row_quantizer *q, const struct row_c
 static void use_qparams(struct quantization *job, const void *scale, const void *zero_point, const float *global_scale,
                         double *sum)
 {
-    job->f.zero_point = job->qparams.zero_point = zero_point;
+    job->qparams.zero_point = zero_point;
     job->qparams.scale = scale;
     job->qparams.global_scale = global_scale;
     job->sum = sum;
@@ -66,7 +66,7 @@ static void measure_runs(const struct row_quantizer *q, const unsigned char *x, 
                          int64_t length, struct range_panel *to, int64_t first, int64_t step,
                          struct nonfinite_count *nonfinite)
 {
-    const struct kernel_table *k = q->job.f.kernels;
+    const struct kernel_table *k = q->f.kernels;
     unsigned char *const max = (unsigned char *)&to->max + first * q->job.element, *const min =
                                                                                        (unsigned char *)&to->min +
                                                                                        first * q->job.element;
@@ -131,7 +131,7 @@ static int measure_nonfinite(const struct row_quantizer *q, const struct cell *c
     qobs_plan plan;
     int status = qobs_plan_make(&plan, &q->rule.granularity, &matrix, NULL, &alone, NULL);
     if (status == QOBS_OK)
-        status = qobs_reduce_minmax(&alone, q->job.f.kernels, &plan, c->x, q->rule.nonfinite, &to->min, &to->max,
+        status = qobs_reduce_minmax(&alone, q->f.kernels, &plan, c->x, q->rule.nonfinite, &to->min, &to->max,
                                     &nonfinite, NULL);
     return status;
 }
@@ -146,9 +146,9 @@ static int fail_nonfinite(const struct row_quantizer *q, const struct row_call *
     double min, max;
     qobs_plan plan;
     const int status = qobs_plan_make_along(&plan, KEYING_NONE, &matrix, &none, &alone, error);
-    return status == QOBS_OK ? qobs_reduce_minmax(&alone, q->job.f.kernels, &plan, c->x, NONFINITE_REFUSE, &min, &max,
-                                                  &nonfinite, error)
-                             : status;
+    return status == QOBS_OK
+               ? qobs_reduce_minmax(&alone, q->f.kernels, &plan, c->x, NONFINITE_REFUSE, &min, &max, &nonfinite, error)
+               : status;
 }
 
 /* ---- Scales of the matrix ---------------------------------------------------------------------------------------- */
@@ -404,7 +404,6 @@ void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call 
         return;
     }
     const struct row_span span = span_of(q, c);
-    job.f.runtime = &q->runtime;
     for (unsigned tile = 0; tile < ROW_TILES; tile++) {
         struct loops loops;
         if (loops_of(&job, g, &span, tile, &loops))
@@ -430,7 +429,7 @@ int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *
         return fail_nonfinite(q, c, error);
     if (apart) {
         call.out = c->out;
-        call.zero_point = job.f.zero_point ? c->zero_point : NULL;
+        call.zero_point = job.qparams.zero_point ? c->zero_point : NULL;
         qobs_quantize_rows_by(q, &call);
     }
     return QOBS_OK;

@@ -31,7 +31,8 @@ struct row_quantizer {
     struct row_geometry geometry;
     int64_t cell_units;     /* units of one row that fit L1 together */
     struct runtime runtime; /* its executor is used */
-    struct quantization job;
+    struct fake_quantize f;
+    struct quantization job; /* of f */
     qobs_dtype dtype, scale_dtype, zero_point_dtype;
     enum kernel_dtype kernel_dtype;
 };
