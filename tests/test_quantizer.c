@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The prepared quantizer against qobs_compute_qparams and qobs_quantize or qobs_fake_quantize, bit for bit: random
- * configurations, shapes, strides, splits and contents on every instruction set. One quantizer in many threads, and
- * without memory. */
+/* The prepared quantizer and qobs_compute_qparams against an observer and qobs_quantize or qobs_fake_quantize, bit for
+ * bit: random configurations, shapes, strides, splits and contents on every instruction set. One quantizer in many
+ * threads, and without memory. */
 #include <math.h>
 
 #include "observing.h"
@@ -180,6 +180,18 @@ static int quantize_by(const struct given *g, const struct matrix *m, const qobs
     return qobs_quantize(&args, &error);
 }
 
+/* By an observer: qobs_compute_qparams may use a quantizer. */
+static int observe_one(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out)
+{
+    qobs_observer *o = NULL;
+    assert_ok(qobs_observer_open(&o, text, NULL, &error));
+    int status = qobs_observer_observe(o, value, NULL, &error);
+    if (status == QOBS_OK)
+        status = qobs_observer_qparams(o, out, &error);
+    qobs_observer_destroy(o);
+    return status;
+}
+
 static struct answer in_two_calls(const struct given *g, const struct matrix *m, const qobs_quantized_layout *l)
 {
     const int64_t shape[] = {m->rows, m->columns}, strides[] = {m->stride, (int64_t)qobs_dtype_size(m->dtype)};
@@ -191,7 +203,7 @@ static struct answer in_two_calls(const struct given *g, const struct matrix *m,
                                      .zero_point = a.zero_point,
                                      .zero_point_size = l->zero_point_size,
                                      .global_scale = &a.global_scale};
-    a.status = qobs_compute_qparams(g->text, &value, &out, NULL, &error);
+    a.status = observe_one(g->text, &value, &out);
     if (a.status == QOBS_OK)
         a.status = quantize_by(g, m, l, &a, l->has_zero_point);
     snprintf(a.message, sizeof a.message, "%s", error.message);
@@ -332,6 +344,20 @@ static void test_dynamic(const struct given *g, const struct matrix *m, const st
             assert_ok(run_part(q, g->kind, m, &b, from, to));
         }
         compare(g, m, "split", &b, expected, &l);
+        release_answer(&b);
+    }
+    if (!below(4)) { /* all in one function */
+        const int64_t shape[] = {m->rows, m->columns}, strides[] = {m->stride, (int64_t)qobs_dtype_size(m->dtype)};
+        const qobs_tensor value = {sizeof value, m->data, m->dtype, 2, shape, strides};
+        struct answer b = make_answer(&l);
+        const qobs_qparam_buffers out = {sizeof out,   b.scale,           l.scale_size,
+                                         b.zero_point, l.zero_point_size, &b.global_scale};
+        assert_int_equal(qobs_compute_qparams(g->text, &value, &out, NULL, &error), expected->status);
+        if (expected->status == QOBS_OK) {
+            expect_same(g, m, "compute_qparams", b.scale, expected->scale, l.scale_size + 1);
+            expect_same(g, m, "compute_qparams", b.zero_point, expected->zero_point, l.zero_point_size + 1);
+            expect_same(g, m, "global scale", &b.global_scale, &expected->global_scale, sizeof b.global_scale);
+        }
         release_answer(&b);
     }
     if (expected->status == QOBS_OK) { /* scales alone */

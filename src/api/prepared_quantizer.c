@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Prepared quantizers: their arguments and their life. */
-#include "qobs/quantizer.h"
+#include "api/prepared_quantizer.h"
 
 #include "base/struct_size.h"
 #include "base/tensor.h"
@@ -106,8 +106,8 @@ static int check_dynamic(const qobs_quantizer_args *a, const struct quantize_rul
                      rule->formula.params.name);
 }
 
-static int open_rows(struct row_quantizer *q, const qobs_quantizer_args *a, const struct runtime *runtime,
-                     qobs_error *error)
+int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *a, const struct runtime *runtime,
+                            qobs_error *error)
 {
     static const float any = 1;
     RETURN_IF_FAILED(qobs_config_check(a->config, error));
@@ -159,7 +159,7 @@ int qobs_quantizer_create(qobs_quantizer **result, const qobs_quantizer_args *ar
     qobs_quantizer *quantizer = qobs_allocate(&runtime, sizeof *quantizer);
     if (!quantizer)
         return qobs_no_memory(error, "quantizer: no memory for %zu bytes", sizeof *quantizer);
-    const int status = open_rows(&quantizer->rows, &a, &runtime, error);
+    const int status = qobs_row_quantizer_open(&quantizer->rows, &a, &runtime, error);
     if (status != QOBS_OK) {
         qobs_release(&runtime, quantizer, sizeof *quantizer);
         return status;
@@ -184,7 +184,7 @@ int qobs_quantizer_create_in(qobs_quantizer **result, void *memory, size_t size,
     RETURN_IF_FAILED(read_args(&a, args, &runtime, error));
     const size_t skipped = (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
     qobs_quantizer *quantizer = (qobs_quantizer *)(void *)((unsigned char *)memory + skipped);
-    RETURN_IF_FAILED(open_rows(&quantizer->rows, &a, &runtime, error));
+    RETURN_IF_FAILED(qobs_row_quantizer_open(&quantizer->rows, &a, &runtime, error));
     quantizer->in_place = true;
     *result = quantizer;
     return qobs_succeed(error);
