@@ -91,8 +91,7 @@ bool config_has(const qobs_config *config, const char *key);
 bool config_weighs_columns(const qobs_config *config);
 bool config_searches_scale(const qobs_config *config);
 
-/* ---- "Did you mean" -----------------------------------------------------------------------------------------------
- */
+/* ---- "Did you mean" ---------------------------------------------------------------------------------------------- */
 
 /* Returns a known name by index, constant while suggest runs; NULL after the last one. */
 typedef const char *suggest_names(const void *context, size_t index);

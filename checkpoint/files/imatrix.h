@@ -47,7 +47,7 @@ const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *n
 int imatrix_read(const struct imatrix *im, const struct imatrix_entry *e, uint64_t matrix, int64_t columns, float *mean,
                  struct fail *f);
 
-/* ---- Between the files of this folder ---- */
+/* ---- Between the files of this folder ---------------------------------------------------------------------------- */
 
 /* Appends an entry without values; `name` is copied and may contain no zero byte. Returns NULL after a failure. */
 struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name, size_t length, struct fail *f);

@@ -13,11 +13,10 @@
 
 #include "files/fail.h"
 
-/* ---- Texts ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Texts ------------------------------------------------------------------------------------------------------- */
 
-/* A text is checked and walked through without a tree (json_scan.c): a header of 400,000 tensors takes json-c seconds.
- */
+/* A text is checked and walked through without a tree (json_scan.c): json-c takes seconds for a header of 400,000
+ * tensors. */
 #define JSON_MAX_BYTES 100000000 /* limit of the safetensors format for a header */
 #define JSON_MAX_DEPTH 32
 #define JSON_MAX_VALUES (1 << 22)

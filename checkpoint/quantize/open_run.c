@@ -165,8 +165,7 @@ static int find_activations(struct quantize_run *run, const bool *requested, str
     return activation_scales_find(&run->activations, &run->weights, &run->config, run->args, requested, &progress, f);
 }
 
-/* ---- The first steps ----------------------------------------------------------------------------------------------
- */
+/* ---- The first steps --------------------------------------------------------------------------------------------- */
 
 int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
 {

@@ -84,6 +84,10 @@ struct workspace {
     struct workspace *next;
 };
 
+/* A pass over a slice. */
+struct quantize_run;
+typedef int slice_pass(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
+
 struct quantize_run {
     const qobs_checkpoint_quantize_args *args;
     enum layout_contents contents;
@@ -107,7 +111,7 @@ struct quantize_run {
     size_t *part_of_shard;     /* which part writes it, from 1; NULL: there are no parts */
     struct row_slice *slices;  /* of the pass at hand */
     size_t slice_count;
-    int (*pass)(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
+    slice_pass *pass;
 
     pthread_mutex_t lock; /* protects the members below */
     struct workspace *free_workspaces;
@@ -161,7 +165,7 @@ char *report_make(const struct quantize_run *run);
 
 void run_free(struct quantize_run *run);
 
-/* ---- Between the files of this folder ---- */
+/* ---- Between the files of this folder ---------------------------------------------------------------------------- */
 
 /* Returns `size` bytes of the workspace, aligned for any type. NULL: no memory. */
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size);
@@ -177,7 +181,6 @@ int cut_rows(struct quantize_run *run, struct weight_job *job, struct fail *f);
 int cut_bytes(struct quantize_run *run, struct weight_job *job, struct fail *f);
 
 /* Runs a pass over all slices on the caller's threads. */
-typedef int slice_pass(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
 int run_pass(struct quantize_run *run, slice_pass *pass, struct fail *f);
 
 /* The passes over slices: the range of rows, their codes, bytes as they are. */
