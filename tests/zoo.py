@@ -212,6 +212,8 @@ def row_of(qobs, name, more, schemes):
             cls, model = build(name.split()[0], more)
             model.save_pretrained(source)
             before = load(cls, source)
+            if before[1]["missing_keys"]:
+                raise ValueError(f"transformers loses {before[1]['missing_keys'][0]} when it saves and loads")
         except Exception as error:
             return {**row, "why": f"{type(error).__name__}: {error}"[:100]}
         row["class"] = cls.__name__
