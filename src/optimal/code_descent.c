@@ -47,8 +47,9 @@ struct column_weight {
 struct code_run {
     const struct code_descent *descent;
     struct code_descent_result *result;
-    int64_t index, first, width; /* the block of H and its columns */
-    double unit;                 /* H times this is near 1 */
+    int64_t index, first, width;      /* the block of H and its columns */
+    int64_t first_group, group_count; /* with columns of the block */
+    double unit;                      /* H times this is near 1 */
     int passes;
     int64_t *order, *place; /* [width]: the column at a place; the place of a column */
     double *root;           /* [width]: of H_jj, by place */
@@ -167,13 +168,21 @@ static float factor_of(const float *w, int64_t n)
     return most > 0 ? ldexpf(1, exponent < -125 ? 126 : 1 - exponent) : 1;
 }
 
-/* The factors of a row, its scales and its zero points. */
-static void load_qparams(const struct code_descent *c, struct code_tile *t, int64_t row, int64_t lane, float factor)
+/* The group of a column of the block, counted from the block's first. */
+static int64_t group_of(const struct code_run *r, int64_t column)
 {
+    return (r->first + column) / r->descent->group - r->first_group;
+}
+
+/* The factor of a row, its scales and its zero points. */
+static void load_qparams(const struct code_run *r, struct code_tile *t, int64_t row, int64_t lane, float factor)
+{
+    const struct code_descent *c = r->descent;
     t->factor[lane] = (double)factor;
-    for (int64_t k = 0; k < c->groups; k++) {
-        t->scale[k * TILE + lane] = c->scale[row * c->groups + k] * factor;
-        t->zero_point[k * TILE + lane] = c->zero_point[row * c->groups + k];
+    for (int64_t k = 0; k < r->group_count; k++) {
+        const int64_t qparam = row * c->groups + r->first_group + k;
+        t->scale[k * TILE + lane] = c->scale[qparam] * factor;
+        t->zero_point[k * TILE + lane] = c->zero_point[qparam];
     }
 }
 
@@ -183,10 +192,10 @@ static void load_rows(const struct code_run *r, struct code_tile *t, int64_t row
     const struct code_descent *c = r->descent;
     for (int64_t i = 0; i < n; i++) {
         row_load(&c->rows, row_at(&c->rows, row + i), r->first, r->width, false, w + i * r->padded);
-        load_qparams(c, t, row + i, lane + i, factor_of(w + i * r->padded, r->width));
+        load_qparams(r, t, row + i, lane + i, factor_of(w + i * r->padded, r->width));
     }
     for (int64_t p = 0; p < r->width; p++) {
-        const int64_t j = r->order[p], group = (r->first + j) / c->group * TILE + lane;
+        const int64_t j = r->order[p], group = group_of(r, j) * TILE + lane;
         const unsigned char *const code = c->codes + row * c->rows.columns + r->first + j;
         for (int64_t i = 0; i < n; i++) {
             const float q = c->number_of_code[code[i * c->rows.columns]];
@@ -205,7 +214,6 @@ static void load_rows(const struct code_run *r, struct code_tile *t, int64_t row
 static void load_tiles(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct code_run *r = argument;
-    const struct code_descent *c = r->descent;
     for (int64_t i = from; i < to; i++) {
         struct code_tile *t = &r->tiles[i];
         const int64_t n = rows_of(r, i);
@@ -217,8 +225,8 @@ static void load_tiles(void *argument, int64_t part, int64_t from, int64_t to)
             memset(t->w, 0, (size_t)(r->width * TILE) * sizeof *t->w);
             memset(t->q, 0, (size_t)(r->width * TILE) * sizeof *t->q);
             memset(t->d, 0, (size_t)(r->width * TILE) * sizeof *t->d);
-            memset(t->scale, 0, (size_t)(c->groups * TILE) * sizeof *t->scale);
-            memset(t->zero_point, 0, (size_t)(c->groups * TILE) * sizeof *t->zero_point);
+            memset(t->scale, 0, (size_t)(r->group_count * TILE) * sizeof *t->scale);
+            memset(t->zero_point, 0, (size_t)(r->group_count * TILE) * sizeof *t->zero_point);
         }
         for (int64_t lane = 0; lane < n; lane += LANES)
             load_rows(r, t, r->row + i * TILE + lane, lane, n - lane < LANES ? n - lane : LANES,
@@ -251,7 +259,7 @@ static void descend_tile(const struct code_run *r, struct code_tile *t, int64_t 
 {
     const struct code_descent *c = r->descent;
     struct code_column column[BLOCK];
-    memset(products, 0, BLOCK * TILE * sizeof *products);
+    memset(products, 0, (size_t)(r->columns * TILE) * sizeof *products);
     add_products(r, t, r->at, r->columns, products);
     if (r->pass == 0)
         add_dot(r, t, products, -1, t->start);
@@ -262,7 +270,7 @@ static void descend_tile(const struct code_run *r, struct code_tile *t, int64_t 
     for (int64_t at = 0; at < r->at; at += BLOCK)
         add_products(r, t, at, BLOCK, products);
     for (int64_t k = 0; k < r->columns; k++) {
-        const int64_t group = (r->first + r->order[r->at + k]) / c->group * TILE;
+        const int64_t group = group_of(r, r->order[r->at + k]) * TILE;
         column[k] = (struct code_column){t->scale + group, t->zero_point + group};
     }
     const int64_t first = r->at * TILE;
@@ -382,6 +390,8 @@ static void run_blocks(struct code_run *r, int64_t slice)
     const struct code_descent *c = r->descent;
     for (r->index = 0; r->index < qobs_gram_blocks(&c->gram); r->index++) {
         r->first = qobs_gram_start(&c->gram, r->index, &r->width);
+        r->first_group = r->first / c->group;
+        r->group_count = (r->first + r->width - 1) / c->group - r->first_group + 1;
         order_columns(r);
         for (r->row = 0; r->row < c->rows.count; r->row += r->rows) {
             r->rows = c->rows.count - r->row < slice ? c->rows.count - r->row : slice;
