@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Processor time, on one thread, of the Gram of activations and of the presets with optimal scales.
+/* Processor time, on one thread, of the Gram of activations, of the presets with optimal scales, and of rounding.
  *
  *   optimal_speed [ROWS [ISA]]     rows of a bf16 weight of 4096 columns (default 256), 0: only the Gram
  *
@@ -21,6 +21,7 @@
 #endif
 
 #include "qobs/qobs.h"
+#include "qobs/stateless.h"
 
 enum { COLUMNS = 4096, TOKENS = 4096, TRIES = 5 };
 
@@ -158,6 +159,60 @@ static double measure_search(const char *text, const qobs_tensor *x, const qobs_
     return best;
 }
 
+/* Two passes of rounding by descent under the Hessian of the row, int4 in groups of 128. */
+static void measure_rounding(const qobs_tensor *x, const qobs_tensor *w, double peak)
+{
+    enum { GROUP = 128, PASSES = 2 };
+    const char *const text = "qobs.imatrix_optimal num_bits=4 group_size=128";
+    const int64_t rows = w->shape[0], shape[] = {1, COLUMNS, COLUMNS}, scales[] = {rows, COLUMNS / GROUP};
+    const size_t size = (size_t)COLUMNS * COLUMNS * sizeof(double), qparams = (size_t)(rows * COLUMNS / GROUP);
+    qobs_observer *h = open_observer("qobs.local_hessian group_size=128 hessian_block_size=4096");
+    qobs_observer *o = open_observer(text);
+    double *const sum = malloc(size), best = 1e9;
+    unsigned char *const codes = malloc((size_t)rows * COLUMNS);
+    uint16_t *const scale = malloc(qparams * sizeof *scale);
+    signed char *const zero_point = malloc(qparams);
+    qobs_error error;
+    if (!sum || !codes || !scale || !zero_point) {
+        fprintf(stderr, "optimal_speed: no memory\n");
+        exit(1);
+    }
+    must(qobs_observer_observe_importance(h, x, &error), &error);
+    must(qobs_observer_read(h, "hessian_sum", sum, size, &error), &error);
+    must(qobs_observer_observe_importance(o, x, &error), &error);
+    must(qobs_observer_observe(o, w, NULL, &error), &error);
+    const qobs_qparam_buffers found = {sizeof found, scale, qparams * sizeof *scale, zero_point, qparams, NULL};
+    must(qobs_observer_qparams(o, &found, &error), &error);
+    const qobs_tensor hessian = {sizeof hessian, sum, QOBS_F64, 3, shape, NULL};
+    const qobs_tensor given = {sizeof given, scale, QOBS_BF16, 2, scales, NULL};
+    const qobs_round_args args = {.struct_size = sizeof args,
+                                  .config = qobs_observer_config(o),
+                                  .value = w,
+                                  .scale = &given,
+                                  .hessian = &hessian,
+                                  .hessian_count = TOKENS,
+                                  .passes = PASSES,
+                                  .codes = codes,
+                                  .codes_size = (size_t)rows * COLUMNS};
+    for (int i = 0; i < TRIES; i++) {
+        const double start = now();
+        must(qobs_round_codes(&args, &error), &error);
+        const double seconds = now() - start;
+        best = seconds < best ? seconds : best;
+    }
+    const double needed = (double)rows * COLUMNS * COLUMNS * PASSES / best;
+    printf("%6.2f s for 4096 rows, %5.1f G multiply-adds/s", best * 4096 / (double)rows, needed * 1e-9);
+    if (peak > 0)
+        printf(", %.2f of the peak", needed / peak);
+    printf(": two passes of rounding, int4\n");
+    free(sum);
+    free(codes);
+    free(scale);
+    free(zero_point);
+    qobs_observer_destroy(h);
+    qobs_observer_destroy(o);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const searches[] = {
@@ -202,6 +257,8 @@ int main(int argc, char **argv)
             printf("%6.2f s for 4096 rows, %5.1f times the first: %s\n", seconds * 4096 / (double)rows, seconds / first,
                    searches[s]);
         }
+        if (rows > 0)
+            measure_rounding(&all, &weight, peak_of(qobs_isa_name(i)));
     }
     free(x);
     free(w);

@@ -143,6 +143,15 @@ def test_same_bytes():
     equal(tree("parts"), expected, "two parts")
 
 
+def test_groups_alone():
+    """passes=0: the scales are those of each group under its own Hessian."""
+    make_model()
+    for form in ("int3 asymmetric", "NVFP4"):
+        fine(form, *command(form, "row", "--replace", "--set", "passes=0", rounding=None))
+        fine(form, *command(form, "group", "--replace", "--set", "hessian_block_size=0", rounding=None))
+        equal(tensors("row"), tensors("group"), f"{form}: passes=0")
+
+
 def test_recipe():
     make_model()
     fine("one", *command("int4", "one"))
