@@ -11,7 +11,7 @@
 #include "base/fpenv.h"
 #include "config/stages.h"
 #include "kernels/dispatch.h"
-#include "measure/tokens.h"
+#include "measure/accumulators.h"
 #include "number/convert.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"

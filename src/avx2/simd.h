@@ -331,8 +331,8 @@ DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
                     _mm256_or_ps(_mm256_andnot_ps(minus, a.h), _mm256_and_ps(minus, sign.h))};
 }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
- * floats of any sign. */
+/* Minimum and maximum of bits as signed integers. That is the order of floats if neither is negative, or if one of them
+ * is and the other is not. */
 DEEP_INLINE __m256 half_min_bits(__m256 a, __m256 b)
 {
     return _mm256_castsi256_ps(_mm256_min_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));

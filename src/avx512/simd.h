@@ -319,8 +319,8 @@ DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
         _mm512_ternarylogic_epi32(minus, _mm512_castps_si512(sign), _mm512_castps_si512(a), 0xca));
 }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
- * floats of any sign. */
+/* Minimum and maximum of bits as signed integers. That is the order of floats if neither is negative, or if one of them
+ * is and the other is not. */
 DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     return _mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));

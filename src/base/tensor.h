@@ -4,8 +4,12 @@
 /* A caller's tensor, checked once, and facts about dtypes. */
 #pragma once
 
-#include "base/dtype.h"
 #include "qobs/qobs.h"
+
+/* Dtypes of elements that can be observed. */
+
+/* The element types that kernels read. The order is the index into the slots of a kernel table. */
+enum kernel_dtype { QOBS_KERNEL_F32, QOBS_KERNEL_BF16, QOBS_KERNEL_F16, QOBS_KERNEL_F64, QOBS_KERNEL_DTYPES };
 
 struct view {
     const unsigned char *data;

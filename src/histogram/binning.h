@@ -21,7 +21,7 @@ struct binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_ze
 /* The extrema of no elements. */
 struct extrema qobs_extrema_of_nothing(void);
 
-/* Makes *to the extrema of the elements of both. */
+/* Adds the elements of `from` to those whose extrema *to has. */
 static inline void extrema_merge(struct extrema *to, const struct extrema *from)
 {
     to->min = from->min < to->min ? from->min : to->min;

@@ -4,7 +4,7 @@
 /* From strided elements to calls of the histogram kernel. Its 32-bit counters are emptied into 64-bit counts before
  * they overflow. */
 
-#include "histogram/counting.h"
+#include "histogram/collect.h"
 #include "number/convert.h"
 
 /* Elements that may be counted before the 32-bit counters are emptied. */

@@ -10,7 +10,7 @@
 #include "histogram/binning.h"
 #include "measure/reduce.h"
 
-struct batch; /* histogram/counting.h */
+struct batch; /* histogram/collect.h */
 struct histogram_rule;
 
 /* 8 bytes a bin. Below 2^24 a mass is a float32, as upstream's are. From there on float32 loses counts, so a mass is a

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "histogram/counting.h"
+#include "histogram/collect.h"
 #include "histogram/reduction.h"
 #include "number/convert.h"
 #include "plan/gather_block.h"

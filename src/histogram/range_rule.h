@@ -15,7 +15,7 @@
 #include "formula/formula.h"
 #include "histogram/histogram.h"
 #include "measure/gram.h"
-#include "measure/mode.h"
+#include "measure/accumulators.h"
 #include "plan/plan.h"
 #include "qobs/plan.h"
 #include "histogram/range_params.h"

@@ -4,7 +4,7 @@
 #include "histogram/reduction.h"
 
 #include "base/error.h"
-#include "histogram/counting.h"
+#include "histogram/collect.h"
 #include "measure/accumulators.h"
 #include "measure/reduce.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "histogram/counting.h"
+#include "histogram/collect.h"
 #include "histogram/reduction.h"
 #include "plan/gather_block.h"
 #include "measure/reduce.h"
@@ -50,7 +50,7 @@ static float by_deviation(const struct batch *batch)
 
 /* ---- Divergence -------------------------------------------------------------------------------------------------- */
 
-/* Arrays of as many numbers as there are bins. */
+/* Arrays with one number for each bin. */
 struct cumulative {
     size_t bins;
     float first, last;           /* edges */

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/dtype.h"
+#include "base/tensor.h"
 
 /* The instruction sets of this build, slowest first. A new one is a folder, a line here and a line in
  * src/meson.build. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "measure/mode.h"
+#include "measure/accumulators.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 /* A row counts as a token once an element other than 0 is found. That element is nearly always the first one, so one
  * cache line a row is read. Rows of zeros are read completely, as words with masked sign bits, in blocks that the
  * compiler vectorises. */
-#include "measure/tokens.h"
+#include "measure/accumulators.h"
 
 #include <string.h>
 

@@ -305,8 +305,8 @@ DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
     F32X16_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i]));
 }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
- * floats of any sign. */
+/* Minimum and maximum of bits as signed integers. That is the order of floats if neither is negative, or if one of them
+ * is and the other is not. */
 DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     F32X16_EACH(vreinterpretq_f32_s32(vminq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));

@@ -8,13 +8,12 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "histogram/counting.h"
-#include "measure/tokens.h"
+#include "histogram/collect.h"
+#include "measure/accumulators.h"
 #include "number/convert.h"
 #include "observer/searches.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
-#include "measure/accumulators.h"
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "histogram/histogram.h"
-#include "measure/mode.h"
+#include "measure/accumulators.h"
 #include "plan/plan.h"
 #include "optimal/optimal_result.h"
 #include "search/search_record.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Groups by themselves. */
+/* The start of the search by a Hessian: each group gets the scale with its smallest error, without the other groups. */
 #include <math.h>
 #include <string.h>
 
@@ -130,7 +130,7 @@ struct prospect {
     double known;            /* error of a candidate */
 };
 
-/* g and the range are there. Writes the errors of the scale of the range. */
+/* Writes the errors of the scale of the range. t->g and the range of group k must be set. */
 static void look(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, struct prospect *look)
 {
     const struct optimal_params *p = t->params;

@@ -13,14 +13,15 @@
 /* Codes have one byte. */
 enum quantize_direction { FAKE_QUANTIZE, TO_CODES, FROM_CODES };
 
-/* Scale and zero point of every qparam of a plan, in the order of the flattened qparam_shape. The arithmetic is
- * upstream's: that of the dtypes of x and scale together. If x is BF16 or F16 and scale, or scale / global_scale, is
- * float, it is float. If x is F64 and scale is float, it is double up to the rounding and float afterwards. */
+/* The kernels of fake-quantize by an amax in place of a scale. */
 struct fake_quantize_by_amax {
     qobs_fake_quantize_rows_fn *rows[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_columns_fn *columns[QOBS_KERNEL_DTYPES];
 };
 
+/* Scale and zero point of every qparam of a plan, in the order of the flattened qparam_shape. The arithmetic is
+ * upstream's: that of the dtypes of x and scale together. If x is BF16 or F16 and scale, or scale / global_scale, is
+ * float, it is float. If x is F64 and scale is float, it is double up to the rounding and float afterwards. */
 struct fake_quantize {
     const struct runtime *runtime;
     const struct kernel_table *kernels;

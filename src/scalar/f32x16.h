@@ -67,8 +67,8 @@ DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 /* The sign of `sign` on the magnitude of a. */
 DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(copysignf(a.f[i], sign.f[i])); }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
- * floats of any sign. */
+/* Minimum and maximum of bits as signed integers. That is the order of floats if neither is negative, or if one of them
+ * is and the other is not. */
 DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     F32X16_EACH((int32_t)bits_of_float(a.f[i]) < (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);

@@ -1,13 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* ONNX Runtime's HistogramCollector.get_entropy_threshold: of the ranges around the middle bin, the one whose histogram
- * with its outliers differs least, by Kullback-Leibler divergence, from its quantized form. Upstream computes the
- * divergence in float; here it is double. */
+/* The ranges that ONNX Runtime's HistogramCollector finds. */
 #include <math.h>
 
 #include "base/error.h"
 #include "histogram/from_histogram.h"
+
+/* ONNX Runtime's HistogramCollector.compute_percentile: left edges of the first bins at which the cumulative share, in
+ * double, reaches a share; the last edge if none does. */
+
+/* numpy.searchsorted of the cumulative shares. They are NaN without elements; numpy sorts NaN last. */
+static size_t first_bin(const struct histogram *h, double total, double share)
+{
+    double cumulative = 0;
+    for (size_t i = 0; i < h->bins; i++) {
+        cumulative += h->mass[i] / total;
+        if (!(cumulative < share))
+            return i;
+    }
+    return h->bins;
+}
+
+static int find_percentile(const struct runtime *runtime, const struct range_params *params,
+                           const struct formula *formula, const struct histogram *h, float *min, float *max,
+                           qobs_error *error)
+{
+    const double percentile = params->bins.percentile, cut = (100 - percentile) / 200;
+    double total = 0;
+    (void)runtime, (void)formula, (void)error;
+    for (size_t i = 0; i < h->bins; i++)
+        total += h->mass[i];
+    if (params->bins.symmetric) {
+        *max = (float)h->edges[first_bin(h, total, percentile / 100)];
+        *min = -*max;
+    } else {
+        *max = (float)h->edges[first_bin(h, total, 1 - cut)];
+        *min = (float)h->edges[first_bin(h, total, cut)];
+    }
+    return QOBS_OK;
+}
+
+const struct range_ops qobs_range_ort_percentile = {
+    .reads = READS_PERCENTILE, .find = find_percentile, .found_threshold = true, .within_data = true};
+
+/* ONNX Runtime's HistogramCollector.compute_distribution: mean and standard deviation of the centres of bins, or of
+ * their cube roots. Centres are float, sums double, results float. */
+
+static float centre(const struct histogram *h, size_t i, bool roots)
+{
+    const float value = ((float)h->edges[i] + (float)h->edges[i + 1]) * 0.5f;
+    return roots ? (float)cbrt((double)value) : value;
+}
+
+/* min and max are mean and standard deviation. */
+static int find_distribution(const struct runtime *runtime, const struct range_params *params,
+                             const struct formula *formula, const struct histogram *h, float *min, float *max,
+                             qobs_error *error)
+{
+    double total = 0, sum = 0, squares = 0;
+    (void)runtime, (void)formula, (void)error;
+    for (size_t i = 0; i < h->bins; i++) {
+        const float value = centre(h, i, params->bins.roots), square = value * value;
+        total += h->mass[i];
+        sum += h->mass[i] * (double)value;
+        squares += h->mass[i] * (double)square;
+    }
+    const double mean = sum / total;
+    *min = (float)mean;
+    *max = (float)sqrt(squares / total - mean * mean);
+    return QOBS_OK;
+}
+
+const struct range_ops qobs_range_ort_distribution = {.find = find_distribution, .found_moments = true};
+
+/* ONNX Runtime's HistogramCollector.get_entropy_threshold: of the ranges around the middle bin, the one whose histogram
+ * with its outliers differs least, by Kullback-Leibler divergence, from its quantized form. Upstream computes the
+ * divergence in float; here it is double. */
 
 /* smooth_distribution: an empty bin gets this, and the others give it. */
 #define SMOOTHING 0.0001
@@ -96,8 +165,8 @@ static double divergence(struct candidate *c, bool *defined)
 /* The cost grows with the square of the bins. */
 enum { MOST_BINS = 8192 };
 
-static int find(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                const struct histogram *h, float *min, float *max, qobs_error *error)
+static int find_entropy(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
+                        const struct histogram *h, float *min, float *max, qobs_error *error)
 {
     const size_t middle = h->bins / 2, levels = params->bins.levels, half = levels / 2;
     double best = (double)NAN, left = 0, right = 0;
@@ -131,4 +200,4 @@ static int find(const struct runtime *runtime, const struct range_params *params
 }
 
 const struct range_ops qobs_range_ort_entropy = {
-    .reads = READS_QUANTIZED_BINS, .find = find, .found_threshold = true, .within_data = true};
+    .reads = READS_QUANTIZED_BINS, .find = find_entropy, .found_threshold = true, .within_data = true};
