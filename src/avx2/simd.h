@@ -465,6 +465,14 @@ DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
 {
     return (f32x16){half_load_bf16(p), half_load_bf16((const uint16_t *)p + 8)};
 }
+/* 32 elements: those at even places and those at odd ones. */
+DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd)
+{
+    const __m256i l = _mm256_loadu_si256(p), h = _mm256_loadu_si256((const __m256i *)p + 1);
+    const __m256i high = _mm256_set1_epi32(-0x10000);
+    *even = (f32x16){FLOATS_(_mm256_slli_epi32(l, 16)), FLOATS_(_mm256_slli_epi32(h, 16))};
+    *odd = (f32x16){FLOATS_(_mm256_and_si256(l, high)), FLOATS_(_mm256_and_si256(h, high))};
+}
 DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
 {
     const __m128i *halves = p;
@@ -555,6 +563,19 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
                                               _mm256_and_si256(INTEGERS_(a.h), byte)); /* 0-3 8-11 | 4-7 12-15 */
     const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
     _mm_storeu_si128((__m128i *)to, _mm_shuffle_epi32(bytes, 0xd8));
+}
+
+/* The low bytes of the lanes of both, alternately. */
+DEEP_INLINE __m256i half_byte_pairs(__m256 even, __m256 odd)
+{
+    const __m256i low = _mm256_and_si256(INTEGERS_(even), _mm256_set1_epi32(0xff));
+    const __m256i high = _mm256_and_si256(_mm256_slli_epi32(INTEGERS_(odd), 8), _mm256_set1_epi32(0xff00));
+    return _mm256_or_si256(low, high);
+}
+DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
+{
+    const __m256i pairs = _mm256_packus_epi32(half_byte_pairs(even.l, odd.l), half_byte_pairs(even.h, odd.h));
+    _mm256_storeu_si256((__m256i *)to, _mm256_permute4x64_epi64(pairs, 0xd8));
 }
 
 /* ---- Words ------------------------------------------------------------------------------------------------------ */

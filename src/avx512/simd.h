@@ -420,6 +420,13 @@ DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
+/* 32 elements: those at even places and those at odd ones. */
+DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd)
+{
+    const __m512i pairs = _mm512_loadu_si512(p);
+    *even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+    *odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
+}
 DEEP_INLINE f32x16 f32x16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
 /* Entries of a table for the low 4 bits of 16 codes; the numbers of 16 codes of e2m1. */
@@ -493,6 +500,14 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
 }
 
+/* The low bytes of the lanes of both, alternately. */
+DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
+{
+    const __m512i high = _mm512_slli_epi32(_mm512_castps_si512(odd), 8);
+    const __m512i pairs = _mm512_ternarylogic_epi32(_mm512_set1_epi32(255), _mm512_castps_si512(even), high, 0xca);
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(pairs));
+}
+
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
@@ -503,7 +518,8 @@ DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_ep
 /* a - b, or 0 if that is below 0; neither is below 0. */
 DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (i16x16)_mm256_subs_epu16((__m256i)a, (__m256i)b); }
 
-/* 32 words. */
+/* 32 words, or two runs of 16. i16x32_pick permutes lanes of 32 bits, because words take Intel's processors longer. */
+#define I16X32
 typedef int16_t i16x32 __attribute__((vector_size(64)));
 typedef __mmask32 i16x32_mask;
 
@@ -519,6 +535,8 @@ DEEP_INLINE i16x32 i16x32_constant(int16_t a)
 
 DEEP_INLINE i16x32 i16x32_min(i16x32 a, i16x32 b) { return (i16x32)_mm512_min_epi16((__m512i)a, (__m512i)b); }
 DEEP_INLINE i16x32 i16x32_excess(i16x32 a, i16x32 b) { return (i16x32)_mm512_subs_epu16((__m512i)a, (__m512i)b); }
+DEEP_INLINE bool i16x32_all_zero(i16x32 a) { return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) == 0; }
+
 /* Zeros come in from above. */
 DEEP_INLINE i16x32 i16x32_shift_right(i16x32 a, int bits)
 {
@@ -538,6 +556,17 @@ DEEP_INLINE i16x32 i16x32_if(i16x32_mask k, i16x32 a) { return (i16x32)_mm512_ma
 DEEP_INLINE i16x32 i16x32_add_if(i16x32_mask k, i16x32 a, i16x32 b)
 {
     return (i16x32)_mm512_mask_add_epi16((__m512i)a, k, (__m512i)a, (__m512i)b);
+}
+
+/* Lanes of 32 bits: `low` in the first half, `high` in the second. Lane `at` of 16 lanes of 32 bits, for each. */
+DEEP_INLINE i16x32 i16x32_halves(int low, int high)
+{
+    typedef int32_t i32x16 __attribute__((vector_size(64)));
+    return (i16x32)(i32x16){low, low, low, low, low, low, low, low, high, high, high, high, high, high, high, high};
+}
+DEEP_INLINE i16x32 i16x32_pick(i16x32 from, i16x32 at)
+{
+    return (i16x32)_mm512_permutexvar_epi32((__m512i)at, (__m512i)from);
 }
 
 /* 32 elements at any address. Lane `at` % 32 of a table. */
@@ -566,6 +595,12 @@ DEEP_INLINE void i16x32_store_packed(unsigned char *to, __m512i bytes)
 DEEP_INLINE void i16x32_store_signed(unsigned char *to, i16x32 a, i16x32 b)
 {
     i16x32_store_packed(to, _mm512_packs_epi16((__m512i)a, (__m512i)b));
+}
+
+/* The lanes of a, then those of b, as bytes; lanes are 0 to 255. */
+DEEP_INLINE void i16x32_store_bytes(unsigned char *to, i16x32 a, i16x32 b)
+{
+    i16x32_store_packed(to, _mm512_packus_epi16((__m512i)a, (__m512i)b));
 }
 
 /* The same for 7 bits; the highest bit of a byte is the sign of the lane of sign_a or sign_b. */

@@ -440,6 +440,15 @@ DEEP_INLINE uint16x4_t quarter_load(const void *p, int i)
     return vreinterpret_u16_u8(vld1_u8((const uint8_t *)p + 8 * i));
 }
 DEEP_INLINE f32x16 f32x16_load_bf16(const void *p) { F32X16_EACH(FLOATS_(vshll_n_u16(quarter_load(p, i), 16))); }
+/* 32 elements: those at even places and those at odd ones. */
+DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd)
+{
+    for (int i = 0; i < 4; i++) {
+        const uint32x4_t pairs = vreinterpretq_u32_u8(vld1q_u8((const unsigned char *)p + 16 * i));
+        even->q[i] = FLOATS_(vshlq_n_u32(pairs, 16));
+        odd->q[i] = FLOATS_(vandq_u32(pairs, vdupq_n_u32(0xffff0000)));
+    }
+}
 DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
 {
     F32X16_EACH(vcvt_f32_f16(vreinterpret_f16_u16(quarter_load(p, i))));
@@ -516,6 +525,16 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     const uint16x8_t low = vuzp1q_u16(vreinterpretq_u16_f32(a.q[0]), vreinterpretq_u16_f32(a.q[1]));
     const uint16x8_t high = vuzp1q_u16(vreinterpretq_u16_f32(a.q[2]), vreinterpretq_u16_f32(a.q[3]));
     vst1q_u8(to, vuzp1q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high)));
+}
+
+/* The low bytes of the lanes of both, alternately. */
+DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
+{
+    uint16x8_t pairs[4];
+    for (int i = 0; i < 4; i++)
+        pairs[i] = vreinterpretq_u16_u32(vsliq_n_u32(INTEGERS_(even.q[i]), INTEGERS_(odd.q[i]), 8));
+    for (int i = 0; i < 2; i++)
+        vst1q_u8(to + 16 * i, vreinterpretq_u8_u16(vuzp1q_u16(pairs[2 * i], pairs[2 * i + 1])));
 }
 
 /* ---- Words ------------------------------------------------------------------------------------------------------ */

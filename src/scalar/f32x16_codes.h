@@ -42,6 +42,21 @@ DEEP_INLINE u32x16 load_halves(const void *p)
 }
 DEEP_INLINE f32x16 f32x16_load_bf16(const void *p) { return (f32x16)(load_halves(p) << 16); }
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+enum { EVEN_IS_LOW = 0 };
+#else
+enum { EVEN_IS_LOW = 1 };
+#endif
+
+/* 32 elements: those at even places and those at odd ones. */
+DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd)
+{
+    u32x16 pairs;
+    memcpy(&pairs, p, sizeof pairs);
+    *(EVEN_IS_LOW ? even : odd) = (f32x16)(pairs << 16);
+    *(EVEN_IS_LOW ? odd : even) = (f32x16)(pairs & 0xffff0000);
+}
+
 /* As float_of_f16. */
 DEEP_INLINE f32x16 f32x16_of_f16(u32x16 halves)
 {
@@ -113,6 +128,14 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
 {
     const u8x16 bytes = __builtin_convertvector((u32x16)a & 0xff, u8x16);
     memcpy(to, &bytes, sizeof bytes);
+}
+
+/* The low bytes of the lanes of both, alternately. */
+DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
+{
+    const u32x16 low = (u32x16)(EVEN_IS_LOW ? even : odd) & 0xff, high = (u32x16)(EVEN_IS_LOW ? odd : even) & 0xff;
+    const u16x16 pairs = __builtin_convertvector(low | high << 8, u16x16);
+    memcpy(to, &pairs, sizeof pairs);
 }
 
 /* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */

@@ -9,7 +9,11 @@
  * Limits: scales from 2^-100 to 2^16, without IN_FLOAT to 1. Then thresholds are normal numbers, and no quotient but
  * that of 0 is 0. */
 
+#ifdef I16X32                 /* two runs in a vector; simd.h */
+enum { THRESHOLD_RUNS = 16 }; /* of a u32_runs */
+#else
 enum { THRESHOLD_RUNS = 8 };
+#endif
 enum { THRESHOLD_LANES = 16, STEP = 1 << 7 }; /* of an i16x16; of exponents */
 
 typedef uint16_t u16_lanes __attribute__((vector_size(32)));
@@ -38,6 +42,10 @@ ALWAYS_INLINE u32_runs threshold_of(u32_runs q, u32_runs exponent, uint32_t less
 ALWAYS_INLINE bool u32_runs_all_zero(u32_runs a)
 {
     uint64_t parts[THRESHOLD_RUNS / 2], any = 0;
+#ifdef I16X32
+    if (sizeof a == sizeof(i16x32))
+        return i16x32_all_zero((i16x32)a);
+#endif
     memcpy(parts, &a, sizeof parts);
     for (size_t i = 0; i < THRESHOLD_RUNS / 2; i++)
         any |= parts[i];
@@ -82,6 +90,39 @@ ALWAYS_INLINE u16_lanes threshold_codes(const struct thresholds *t, size_t run, 
     const i16x16 sign = (magnitude > 0) & (i16x16)(x >> 12) & 8;
     return (u16_lanes)((large - small) | sign);
 }
+
+#ifdef I16X32
+/* The codes of two vectors of THRESHOLD_LANES; the low and the high half of `runs` are numbers of runs. Magnitudes may
+ * be any number of STEPs above t125 and t175; the sum is limited. */
+ALWAYS_INLINE i16x32 threshold_codes_2(const struct thresholds *t, i16x32 runs, const uint16_t *from)
+{
+    i16x32 x;
+    memcpy(&x, from, sizeof x);
+    const i16x32 magnitude = x & 0x7fff;
+    const i16x32_mask some = i16x32_above(i16x32_splat(0x7f80), magnitude - 1); /* neither 0 nor NaN */
+    const i16x32 large = i16x32_shift_right(i16x32_excess(magnitude, i16x32_pick((i16x32)t->t125, runs)), 7) +
+                         i16x32_shift_right(i16x32_excess(magnitude, i16x32_pick((i16x32)t->t175, runs)), 7);
+    i16x32 code = i16x32_if(some, i16x32_min(large, i16x32_splat(5)));
+    code = i16x32_add_if(some & i16x32_above(magnitude, i16x32_pick((i16x32)t->t025, runs)), code, i16x32_splat(1));
+    code = i16x32_add_if(some & i16x32_above(magnitude, i16x32_pick((i16x32)t->t075, runs)), code, i16x32_splat(1));
+    return (i16x32_if(some, i16x32_shift_right(x, 12)) & 8) | code;
+}
+
+/* THRESHOLD_RUNS runs of THRESHOLD_LANES << doubled elements, one after another, in x and in codes. */
+ALWAYS_INLINE void threshold_rows_2(const struct thresholds *t, int doubled, const uint16_t *from, unsigned char *to)
+{
+    enum { PAIR = 2 * THRESHOLD_LANES };
+    for (int i = 0; i < THRESHOLD_RUNS << doubled; i += 4) {
+        const size_t at = (size_t)i * THRESHOLD_LANES;
+        __builtin_prefetch((const unsigned char *)(from + at) + CODE_PREFETCH_BYTES);
+        __builtin_prefetch((const unsigned char *)(from + at) + CODE_PREFETCH_BYTES + 64);
+        const i16x32 first = i16x32_halves(i >> doubled, (i + 1) >> doubled);
+        const i16x32 second = i16x32_halves((i + 2) >> doubled, (i + 3) >> doubled);
+        i16x32_store_bytes(to + at, threshold_codes_2(t, first, from + at),
+                           threshold_codes_2(t, second, from + at + PAIR));
+    }
+}
+#endif
 
 ALWAYS_INLINE void threshold_rows_1(const struct thresholds *t, const unsigned char *x, ptrdiff_t x_stride,
                                     unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length)
@@ -129,7 +170,19 @@ ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x
     }
     if (length % THRESHOLD_LANES != 0 || !make_thresholds(&t, how, scale))
         return 0;
+#ifdef I16X32
+    const bool in_line = x_stride == 2 * (ptrdiff_t)length && code_stride == (ptrdiff_t)length;
+    if (runs == THRESHOLD_RUNS && in_line && length <= 2 * THRESHOLD_LANES) {
+        if (length == THRESHOLD_LANES)
+            threshold_rows_2(&t, 0, (const uint16_t *)x, codes);
+        else
+            threshold_rows_2(&t, 1, (const uint16_t *)x, codes);
+    } else {
+        threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+    }
+#else
     threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+#endif
     if (how & WITH_SUM)
         threshold_errors(how, x, x_stride, codes, code_stride, runs, length, scale, sums);
     return runs;

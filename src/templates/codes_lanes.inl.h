@@ -143,8 +143,24 @@ REFERENCE_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c
         memcpy(to, bytes, left);
 }
 
-#if MANTISSA_BITS == 7 && defined CODE_THRESHOLDS
+#if MANTISSA_BITS == 7
+#ifdef CODE_THRESHOLDS
 #include "templates/codes_e2m1.inl.h"
+#endif
+
+/* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
+ * that of 16 neighbours in a vector. */
+REFERENCE_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, int how, int kind,
+                                          const element *from, unsigned char *to, const struct NATIVE(lane_qparams) * p)
+{
+    f32x16 even, odd, unused;
+    __builtin_prefetch((const unsigned char *)from + CODE_PREFETCH_BYTES);
+    f32x16_load_bf16_pairs(from, &even, &odd);
+    even = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, even, p), &unused);
+    odd = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, odd, p), &unused);
+    f32x16_store_byte_pairs(to, even, odd);
+}
+
 #endif
 
 #if MANTISSA_BITS == 7 && defined CODE_LOOKUP
@@ -188,7 +204,12 @@ REFERENCE_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c,
                                         unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
                                         struct code_sums *sums)
 {
-    for (size_t j = 0; j < length; j += 16)
+    size_t j = 0;
+#if MANTISSA_BITS == 7
+    for (; !(how & WITH_SUM) && length - j >= 32; j += 32)
+        NATIVE(lanes_pairs)(c, how, kind, from + j, to + j, p);
+#endif
+    for (; j < length; j += 16)
         NATIVE(lanes_step)(c, how, kind, from + j, to + j, length - j, p, sums);
 }
 
