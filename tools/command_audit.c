@@ -89,12 +89,12 @@ static int run(void *options, int count, char **directories, struct threads *thr
     o->args.findings = &findings;
     const int status = qobs_checkpoint_audit(&o->args, &error);
     int code = status == QOBS_OK ? EXIT_OK : print_error(exit_code_of(status), "%s", error.message);
-    if (code == EXIT_OK && !report)
-        code = print_error(EXIT_SYSTEM, "no memory for the report");
-    if (code == EXIT_OK && o->json)
+    if (report && o->json)
         puts(report);
-    else if (code == EXIT_OK)
+    else if (report)
         code = print_report(report, o->table);
+    else if (code == EXIT_OK)
+        code = print_error(EXIT_SYSTEM, "no memory for the report");
     free(report);
     return code == EXIT_OK && findings > 0 ? EXIT_INCOMPLETE : code;
 }

@@ -35,42 +35,47 @@ struct option_row {
 
 /* Rows by kind. AT(member) is the offset of a member; each command defines it for its structure. */
 #define TEXT_ROW(option, what, member, short_help, rest)                                                               \
-    {.name = option, .argument = what, .kind = OPTION_TEXT, .offset = AT(member), .help = short_help, .more = rest}
+    {.name = (option),                                                                                                 \
+     .argument = (what),                                                                                               \
+     .kind = OPTION_TEXT,                                                                                              \
+     .offset = AT(member),                                                                                             \
+     .help = (short_help),                                                                                             \
+     .more = (rest)}
 #define FLAG_ROW(option, member, short_help, rest)                                                                     \
-    {.name = option, .kind = OPTION_FLAG, .offset = AT(member), .help = short_help, .more = rest}
+    {.name = (option), .kind = OPTION_FLAG, .offset = AT(member), .help = (short_help), .more = (rest)}
 #define LIST_ROW(option, what, items, number, short_help, rest)                                                        \
-    {.name = option,                                                                                                   \
-     .argument = what,                                                                                                 \
+    {.name = (option),                                                                                                 \
+     .argument = (what),                                                                                               \
      .kind = OPTION_LIST,                                                                                              \
      .offset = AT(items),                                                                                              \
      .count = AT(number),                                                                                              \
-     .help = short_help,                                                                                               \
-     .more = rest}
+     .help = (short_help),                                                                                             \
+     .more = (rest)}
 #define INTEGER_ROW(option, what, member, least, most, short_help, rest)                                               \
-    {.name = option,                                                                                                   \
-     .argument = what,                                                                                                 \
+    {.name = (option),                                                                                                 \
+     .argument = (what),                                                                                               \
      .kind = OPTION_INTEGER,                                                                                           \
      .offset = AT(member),                                                                                             \
-     .min = least,                                                                                                     \
-     .max = most,                                                                                                      \
-     .help = short_help,                                                                                               \
-     .more = rest}
+     .min = (least),                                                                                                   \
+     .max = (most),                                                                                                    \
+     .help = (short_help),                                                                                             \
+     .more = (rest)}
 #define WORD_ROW(option, member, known, short_help, rest)                                                              \
-    {.name = option,                                                                                                   \
+    {.name = (option),                                                                                                 \
      .argument = "NAME",                                                                                               \
      .kind = OPTION_WORD,                                                                                              \
      .offset = AT(member),                                                                                             \
-     .words = known,                                                                                                   \
-     .help = short_help,                                                                                               \
-     .more = rest}
+     .words = (known),                                                                                                 \
+     .help = (short_help),                                                                                             \
+     .more = (rest)}
 #define OUT_ROW(what, member, short_help, rest)                                                                        \
     {.name = "out",                                                                                                    \
      .letter = 'o',                                                                                                    \
-     .argument = what,                                                                                                 \
+     .argument = (what),                                                                                               \
      .kind = OPTION_TEXT,                                                                                              \
      .offset = AT(member),                                                                                             \
-     .help = short_help,                                                                                               \
-     .more = rest}
+     .help = (short_help),                                                                                             \
+     .more = (rest)}
 
 /* The options of every command begin with these. */
 struct machine_options {
