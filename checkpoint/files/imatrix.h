@@ -61,5 +61,5 @@ struct imatrix_reader {
     size_t at;
     bool failed; /* a read went beyond the end; reads give 0 since */
 };
-const unsigned char *imatrix_take(struct imatrix_reader *reader, uint64_t bytes);
-uint64_t imatrix_number(struct imatrix_reader *reader, unsigned bytes);
+const unsigned char *imatrix_take(struct imatrix_reader *g, uint64_t bytes);
+uint64_t imatrix_number(struct imatrix_reader *g, unsigned bytes);

@@ -80,7 +80,7 @@ void weight_keep_codes(struct weight *w);
 void weights_sort(struct weights *weights);
 
 /* Adds a weight; `name` moves into the list, or is freed on failure. NULL: no memory. */
-int weights_append(struct weights *weights, struct weight w, char *name, struct fail *f);
+int weights_append(struct weights *all, struct weight w, char *name, struct fail *f);
 
 /* Returns the length of the module's name if `name` is "<module>.weight" or "weight"; else the length of the name. */
 size_t module_length(const char *name);

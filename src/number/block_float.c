@@ -4,7 +4,6 @@
 #include "number/exponent.h"
 
 #include "number/convert.h"
-#include "number/exponent.h"
 #include "number/native.h"
 
 #define NATIVE_BODY "number/block_float.inl.h"

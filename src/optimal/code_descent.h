@@ -60,4 +60,4 @@ static inline void qobs_hessian_entries(const struct view *h, int64_t block, int
 
 /* The result has the same bits on every instruction set and for every number of threads; codes do not depend on which
  * rows come together. */
-int qobs_descend_codes(const struct code_descent *descent, struct code_descent_result *result, qobs_error *error);
+int qobs_descend_codes(const struct code_descent *c, struct code_descent_result *result, qobs_error *error);

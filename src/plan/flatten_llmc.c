@@ -170,7 +170,7 @@ bool qobs_llmc_weight_shared(const struct granularity_params *p, int64_t *rows, 
 /* All rows of a matrix are one batch, or one token. */
 static bool activation_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
-    (void)rows;
+    *rows = 0;
     switch (p->strategy) {
     case STRATEGY_TENSOR:
     case STRATEGY_TOKEN:

@@ -31,13 +31,14 @@ static int flatten_channel(qobs_plan *plan, const struct granularity_params *par
 
 static bool all_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
-    (void)p, (void)rows, (void)columns;
+    (void)p;
+    *rows = *columns = 0;
     return true;
 }
 
 static bool row_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
-    (void)columns;
+    *columns = 0;
     *rows = 1;
     return p->ch_axis == 0 || p->ch_axis == -2;
 }
