@@ -139,7 +139,8 @@ static void choose_few(struct weights *weights, enum weight_reason reason)
         few += w->reason == reason ? w->bytes : 0;
         all += w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_VLLM_KEEPS || w->reason == WEIGHT_UNEVEN ? w->bytes : 0;
     }
-    for (size_t i = 0; few > all / FEW && i < weights->count; i++)
+    const bool stay = all > 0 && few <= all / FEW; /* tensors without elements are not few, but refused */
+    for (size_t i = 0; !stay && i < weights->count; i++)
         if (weights->items[i].reason == reason)
             weights->items[i].reason = WEIGHT_TAKEN;
 }
