@@ -43,7 +43,7 @@ int info_list(const char *const *words, size_t count);
 #define BASE_NAME_ROW                                                                                                  \
     TEXT_ROW("base-name", "NAME", base_name, "kind of the tensors: weight, input, output, q, k, v",                    \
              "default: input for llmc.static_minmax, llmc.minmax and llmc.mse, else weight")
-/* Where the schemes of a model come from. */
+/* Sources of the schemes of a model. */
 #define SCHEME_ROW                                                                                                     \
     TEXT_ROW("scheme", "NAME", args.scheme, "quantization scheme, such as W4A16", "from the list below, in any case")
 #define CONFIG_ROW                                                                                                     \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What quantize and calibrate share: schemes, suggestions, tables of reports. */
+/* Shared by quantize and calibrate: schemes, suggestions, tables of reports. */
 #ifndef QOBS_TOOLS_SCHEMES_H
 #define QOBS_TOOLS_SCHEMES_H
 

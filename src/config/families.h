@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What presets of one upstream have in common: one file family_*.c each, with its checks, defaults and the parameters
- * of its stages. A release of llm-compressor that differs is a row of the table in family_llmc.c. */
+/* Presets of one upstream and their common rules: one file family_*.c each, with its checks, defaults and the
+ * parameters of its stages. A release of llm-compressor that differs is a row of the table in family_llmc.c. */
 #pragma once
 
 #include "config/dtypes.h"

@@ -91,7 +91,7 @@ struct code_column {
  * h_stride apart. With an operation of double for each of these, a column with h[k][k] > 0 makes x = float(((w - d) +
  * g[k] * (1 / h[k][k])) / scale + zero_point), limited, rounded to the grid e = float(w - (x - zero_point) * scale)
  *   step = e - d;  rise = step * (2 * g[k] + h[k][k] * step)
- * Where -rise > 2 * |step| * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * reach), the row takes the step:
+ * If -rise > 2 * |step| * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * reach), the row takes the step:
  *   q = x;  d = e;  change += rise;  reach += (|e| - |d|) * sqrt(h[k][k])
  * It is 0 for other rows and in columns without h[k][k] > 0. Then g[j] += step * h[k][j] for each later column; the
  * caller's g stays. reach: sum of |d| * sqrt(H) of all columns of a row, at least. Returns the number of steps.

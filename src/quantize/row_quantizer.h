@@ -12,7 +12,7 @@
 #include "quantize/fake_quantize.h"
 #include "measure/reduce.h"
 
-/* What a configuration says of quantization. */
+/* The part of a configuration that quantization needs. */
 struct quantize_rule {
     struct granularity granularity;
     struct formula formula;

@@ -240,7 +240,7 @@ QOBS_HESSIAN_NEARLY(ENTRY(qobs_hessian_nearly))
 
 enum { ROUND_ROWS = 16, ROUND_TOGETHER = 8, ROUND_VECTORS = ROUND_ROWS / HESSIAN_LANES };
 
-/* What a step of a column needs beside its rows. */
+/* Values of a column that its steps share, beside its rows. */
 struct round_step {
     const struct code_grid *grid;
     double own, inverse, doubt, root;
