@@ -5,6 +5,7 @@
  * and takes a key twice. */
 #include "files/json.h"
 
+#include <inttypes.h>
 #include <json-c/linkhash.h>
 #include <math.h>
 #include <stdio.h>
@@ -139,7 +140,8 @@ size_t json_count(const json_object *v)
                               : 0;
 }
 
-/* json-c asks for trees that may change, because it keeps the text of other values in them. */
+/* json-c asks for trees that may change: json_object_get_string() keeps the text of other values than strings in them,
+ * and threads share trees. */
 static json_object *writable(const json_object *v) { return (json_object *)(uintptr_t)v; }
 
 const char *json_text(const json_object *v) { return json_is_string(v) ? json_object_get_string(writable(v)) : NULL; }
@@ -179,12 +181,26 @@ bool json_next(struct json_item *item)
     return true;
 }
 
+const char *json_scalar(const json_object *v, struct json_scalar *text)
+{
+    if (!v || json_is_bool(v))
+        return !v ? "null" : json_is_true(v) ? "true" : "false";
+    if (json_object_is_type(v, json_type_double)) /* made by json_exact_number() */
+        return json_object_get_userdata(writable(v));
+    if (json_object_get_int64(v) < 0)
+        snprintf(text->digits, sizeof text->digits, "%" PRId64, json_object_get_int64(v));
+    else
+        snprintf(text->digits, sizeof text->digits, "%" PRIu64, json_object_get_uint64(v));
+    return text->digits;
+}
+
 const char *json_describe(const json_object *v, struct json_words *words)
 {
-    const char *text = json_is_object(v)  ? "an object"
-                       : json_is_array(v) ? "an array"
-                       : v                ? json_object_get_string(writable(v))
-                                          : "null";
+    struct json_scalar scalar;
+    const char *text = json_is_object(v)   ? "an object"
+                       : json_is_array(v)  ? "an array"
+                       : json_is_string(v) ? json_text(v)
+                                           : json_scalar(v, &scalar);
     const char *quote = json_is_string(v) ? "\"" : "";
     snprintf(words->text, sizeof words->text, "%s%.80s%s", quote, text, quote);
     return words->text;

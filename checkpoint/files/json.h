@@ -126,6 +126,13 @@ struct json_item {
 #define json_each(item, parent_value) for (struct json_item item = {.parent = (parent_value)}; json_next(&item);)
 bool json_next(struct json_item *item);
 
+/* Returns the text of null, a boolean or a number. It is in the value or in `text`. Thread-safe for values that do not
+ * change. */
+struct json_scalar {
+    char digits[24];
+};
+const char *json_scalar(const json_object *v, struct json_scalar *text);
+
 /* Describes a value in a few words, for messages. Writes the text to `words` and returns it. */
 const char *json_describe(const json_object *v, struct json_words *words);
 

@@ -112,7 +112,7 @@ static void print_value(struct printer *p, const json_object *v, int depth)
     else if (json_is_string(v))
         json_print_string(p->out, json_text(v), true);
     else
-        fputs(v ? json_object_get_string((json_object *)(uintptr_t)v) : "null", p->out); /* json-c keeps that text */
+        fputs(json_scalar(v, &(struct json_scalar){{0}}), p->out);
 }
 
 char *json_print(const json_object *root, enum json_style style)
