@@ -13,6 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCKS = {
+    "common": ("README.md", "<!-- common schemes: written by docs/scheme_tables.py -->", "<!-- end of common schemes -->"),
     "schemes": ("docs/checkpoint.md", "<!-- schemes -->", "<!-- end -->"),
     "written": ("docs/checkpoint.md", "<!-- formats that are written -->", "<!-- end -->"),
     "read": ("docs/checkpoint.md", "<!-- formats that are read -->", "<!-- end -->"),
