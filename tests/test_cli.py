@@ -138,6 +138,11 @@ def test_info_file():
     write("many.safetensors", st_bytes(many))
     equal([fine("many", "info", "many.safetensors", *o).count(" F32  ") for o in ([], ["--table"])], [11, 31],
           "ten tensors, all with --table")
+    name = next(iter(rows))
+    text = fine("a tensor", "info", f"s.safetensors:{name}.weight_scale")
+    scales = [qparams(LINEAR[name][0], row, 8, True)[0] for row in rows[name]]
+    check(f"{min(scales):.5g} to {max(scales):.5g}" in text and f"{scales[0]:.9g}" in text, "a tensor: its numbers", text)
+    refused("a tensor that is not there", ["'no'", "--table"], "info", "s.safetensors:no")
     write("bad.safetensors", b"no tensors in here, only words")
     refused("info of another file", ["bad.safetensors"], "info", "bad.safetensors")
     write("bad.state", b"qobs" + bytes(50))

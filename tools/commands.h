@@ -20,6 +20,7 @@ int info_preset(const char *name);
 /* Says what a file or directory holds: a saved state, or tensors such as scales or a checkpoint. `all`: lists every
  * tensor. */
 int info_file(const char *path, bool all);
+int info_tensor(const char *path, const char *name);
 
 /* Prints names alone, a line each: what may stand in a command line. words[0] is the kind. */
 int info_list(const char *const *words, size_t count);

@@ -4,6 +4,7 @@
 /* Reads and completes quantization_config. quant_config_json.c writes it. */
 #include "schemes/quant_config.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,10 +65,14 @@ int quant_config_add_note(struct quant_config *config, const char *note, struct 
 
 static int unknown_scheme(const char *scheme, struct fail *f)
 {
-    char known[400] = "";
-    for (size_t i = 0; scheme_preset_at(i); i++)
-        text_append(known, sizeof known, "%s%s", i ? ", " : "", scheme_preset_at(i)->name);
-    return fail(f, "scheme: '%.40s' is unknown; known are %s", scheme, known);
+    char known[120] = ""; /* messages of the library have 256 bytes */
+    for (size_t i = 0; scheme_preset_at(i) && strlen(known) < sizeof known - 20; i++)
+        text_append(known, sizeof known, "%s, ", scheme_preset_at(i)->name);
+    const char *hint = scheme[0] == 'Q' && isdigit((unsigned char)scheme[1]) ? " (GGUF types are those of llama.cpp)"
+                       : strstr(scheme, "GPTQ") || strstr(scheme, "AWQ")
+                           ? " (GPTQ and AWQ do not exist here; --set rounding=descent rounds codes against the inputs)"
+                           : "";
+    return fail(f, "scheme: '%.40s' is unknown%s; known are %s...", scheme, hint, known);
 }
 
 /* Copies a preset into a group. */

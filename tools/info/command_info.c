@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs info: prints the CPU, the instruction sets and the presets, or explains a preset or a file. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -68,6 +69,11 @@ static int explain(const char *word, bool all)
             return info_preset(word);
     if (stat(word, &status) == 0)
         return info_file(word, all);
+    char path[PATH_MAX];
+    const char *colon = strrchr(word, ':');
+    if (colon && snprintf(path, sizeof path, "%.*s", (int)(colon - word), word) < (int)sizeof path &&
+        stat(path, &status) == 0)
+        return info_tensor(path, colon + 1);
     const char *near = suggest(word, suggest_preset, NULL);
     if (near)
         return print_error(EXIT_USAGE, "info: '%s' is neither a preset nor a file; did you mean '%s'?", word, near);
@@ -92,12 +98,13 @@ const struct command command_info = {
     .run = run,
     .size = sizeof(struct info_options),
     .summary = "this CPU's instruction sets; the presets; a preset; a file",
-    .usage = "[--isa NAME]\nPRESET\nFILE|DIR [--table]\n--list KIND [NAME]...",
+    .usage = "[--isa NAME]\nPRESET\nFILE|DIR [--table]\nFILE:TENSOR\n--list KIND [NAME]...",
     .description =
         "Prints the CPU, the instruction sets, which one is active and why, and the presets.\n"
         "With the name of a preset: each of its settings with kind, limits, default and meaning.\n"
         "With a file: the observer in a saved state with its settings, counts and results; the tensors of scales with "
-        "their smallest and largest number; dtypes, sizes and quantization_config of a checkpoint.",
+        "their smallest and largest number; dtypes, sizes and quantization_config of a checkpoint.\n"
+        "With FILE:TENSOR: its range and first numbers.",
     .options = rows,
     .option_count = sizeof rows / sizeof *rows,
     .example = "qobs info llmc.memoryless_mse"};

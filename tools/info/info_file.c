@@ -20,7 +20,7 @@
 #include "qobs/format.h"
 #include "results.h"
 
-enum { FIRST_TENSORS = 10 };
+enum { FIRST_TENSORS = 10 }; /* and first numbers of one */
 
 /* ---- State ------------------------------------------------------------------------------------------------------- */
 
@@ -82,8 +82,8 @@ static bool is_scale(const struct tensor_ref *ref)
     return ends_with(ref->name, "scale") || ends_with(ref->name, "zero_point") || ends_with(ref->name, "scale_inv");
 }
 
-/* Prints one tensor. Scales get their smallest and largest number. */
-static void print_tensor(const struct tensor_ref *ref, struct label label, int width)
+/* Prints one tensor, with its smallest and largest number if `numbers`. */
+static void print_tensor(const struct tensor_ref *ref, struct label label, int width, bool numbers)
 {
     char name[MAX_NAME + 1], shape[128] = "";
     for (int d = 0; d < ref->ndim; d++)
@@ -91,7 +91,7 @@ static void print_tensor(const struct tensor_ref *ref, struct label label, int w
     printf("%-*s %-7s %-12s", width, clean_name(label, width, name), dtype_name(ref->dtype),
            ref->ndim ? shape : "scalar");
     double smallest = (double)INFINITY, largest = -(double)INFINITY;
-    const uint64_t count = is_scale(ref) && dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
+    const uint64_t count = numbers && dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
     for (uint64_t i = 0; i < count; i++) {
         smallest = fmin(smallest, element(ref, i));
         largest = fmax(largest, element(ref, i));
@@ -188,7 +188,7 @@ static int list_tensors(const struct tensor_set *set, bool only_scales, bool all
     const int code = chosen && names ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for %zu names", count);
     const int width = code == EXIT_OK ? fit_names(names, printed, 42, all) : 0;
     for (size_t i = 0; code == EXIT_OK && i < printed; i++)
-        print_tensor(chosen[i], names[i], width);
+        print_tensor(chosen[i], names[i], width, is_scale(chosen[i]));
     if (code == EXIT_OK && printed < listed)
         printf("... %zu more%s; --table lists all tensors\n", listed - printed, only_scales ? " scales" : "");
     free(chosen);
@@ -219,6 +219,26 @@ static int print_tensors(const char *path, bool all)
     const int code = list_tensors(&set, scales > 0, all);
     tensors_close(&set);
     return code == EXIT_OK ? check_inputs() : code;
+}
+
+int info_tensor(const char *path, const char *name)
+{
+    struct tensor_set set;
+    struct fail f;
+    if (tensors_open(&set, path, &f) != 0)
+        return print_failure(&f, "");
+    const struct tensor_ref *ref = tensors_find(&set, name);
+    int code = EXIT_OK;
+    if (ref) {
+        const uint64_t count = dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
+        print_tensor(ref, (struct label){ref->name, strlen(ref->name)}, (int)strlen(ref->name), true);
+        for (uint64_t i = 0; i < count && i < FIRST_TENSORS; i++)
+            printf("%s%.9g", i ? " " : "first numbers: ", element(ref, i));
+        printf("%s", count > 0 ? "\n" : "");
+    } else
+        code = print_error(EXIT_USAGE, "info: %s: has no tensor '%s'; --table lists all", path, name);
+    tensors_close(&set);
+    return code;
 }
 
 int info_file(const char *path, bool all) { return is_state(path) ? print_state(path) : print_tensors(path, all); }
