@@ -32,7 +32,9 @@ static inline void qobs_pthreadpool_parallel_for(void *context, void (*task)(voi
                                                  size_t count)
 {
     struct qobs_pthreadpool_loop loop = {task, argument};
-    pthreadpool_parallelize_1d((pthreadpool_t)context, qobs_pthreadpool_task, &loop, count, 0);
+    /* Workers sleep after a loop. Else each of them spins for a million pauses and takes a processor from others. */
+    pthreadpool_parallelize_1d((pthreadpool_t)context, qobs_pthreadpool_task, &loop, count,
+                               PTHREADPOOL_FLAG_YIELD_WORKERS);
 }
 
 /** @endcond */
