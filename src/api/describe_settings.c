@@ -144,17 +144,17 @@ int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qo
     RETURN_IF_FAILED(out_check("needs", needs, SIZE_THROUGH(qobs_config_needs, one_tensor), error));
     qobs_stages_of(config, &stages);
     const struct range_params *p = &stages.range.params;
-    const enum search_stage stage = stages.range.ops->stage;
+    const struct range_ops *range = stages.range.ops;
     const bool finds = qobs_resolve_quantize(config, NULL, true, &rule, NULL) == QOBS_OK && rule.finds_scales;
     const qobs_config_needs own = {
         .struct_size = sizeof own,
-        .searches_range = stage == SEARCH_BATCH || stage == SEARCH_STATE,
-        .searches_scale = stage == SEARCH_OPTIMAL,
+        .searches_range = qobs_range_has_record(range),
+        .searches_scale = range->optimal != NULL,
         .importance = p->importance,
-        .importance_required = p->importance && ((stage == SEARCH_BATCH && p->grid.strict) ||
-                                                 (stage == SEARCH_OPTIMAL && p->optimal.strict)),
+        .importance_required =
+            p->importance && ((range->batch && p->grid.strict) || (range->optimal && p->optimal.strict)),
         .hessian = p->hessian,
-        .signed_scale = stage == SEARCH_OPTIMAL && p->optimal.signed_scale,
+        .signed_scale = range->optimal && p->optimal.signed_scale,
         .global_scale = stages.traits.global != GLOBAL_NONE,
         .one_tensor = finds,
     };

@@ -173,9 +173,9 @@ int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *repo
     if (!o)
         return qobs_invalid(error, "observer: is NULL");
     RETURN_IF_FAILED(qobs_search_report_check(report, error));
-    if (o->stages.range.ops->stage == SEARCH_NONE)
+    if (!qobs_range_searches(o->stages.range.ops))
         return qobs_invalid(error, "observer: %s does not search", o->config.preset->name);
-    const bool optimal = o->stages.range.ops->stage == SEARCH_OPTIMAL;
+    const bool optimal = o->stages.range.ops->optimal != NULL;
     if ((optimal ? o->state.optimal.qparams : o->state.record.qparams) == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been searched yet");
     const fp_mode mode = fp_enter();

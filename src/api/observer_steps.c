@@ -133,7 +133,7 @@ static int measure_global(const qobs_observer *o, const qobs_plan *plan, const q
     batch->dtype = plan->dtype;
     const int status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, o->stages.reduction.nonfinite,
                                           batch->min, batch->max, &nonfinite, error);
-    if (status != QOBS_OK || o->stages.range.ops->stage == SEARCH_NONE)
+    if (status != QOBS_OK || !qobs_range_searches(o->stages.range.ops))
         return status;
     return qobs_search_global(o, plan, value->data, batch->min, batch->max, error);
 }

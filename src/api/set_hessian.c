@@ -31,7 +31,7 @@ static int check_observer(const qobs_observer *o, qobs_error *error)
 static int64_t block_of(const qobs_observer *o, const struct gram *gram)
 {
     const struct range_rule *range = &o->stages.range;
-    return range->ops->stage == SEARCH_STATE ? range->params.multiplier.hessian_block : gram->block;
+    return range->ops->state ? range->params.multiplier.hessian_block : gram->block;
 }
 
 /* Makes the view and a gram of its shape, without sums. */

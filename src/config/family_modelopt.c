@@ -65,7 +65,7 @@ static void reduction(const qobs_config *config, struct reduction *r)
         h->params.magnitude = true;
         h->params.skip_zeros = config->skip_zeros;
     }
-    r->in_f32 = r->in_f32 || config->preset->range->reference;
+    r->in_f32 = r->in_f32 || qobs_range_has_reference(config->preset->range);
     /* Unsigned numbers: the minimum shows negative elements, which are an error. */
     if (has_range_for_bias(config) || (reads & READS_MULTIPLIERS && config->is_unsigned))
         r->ops = &qobs_reduction_minmax;

@@ -9,7 +9,7 @@ enum { LEAST_BINS = 512 };
 
 static int check(const qobs_config *config, qobs_error *error)
 {
-    if (config->preset->range->found_moments && config->num_bins < LEAST_BINS)
+    if (qobs_range_finds(config->preset->range, FOUND_MOMENTS) && config->num_bins < LEAST_BINS)
         return qobs_invalid(error, "num_bins: is %lld, %s takes %d and more", (long long)config->num_bins,
                             config->preset->name, LEAST_BINS);
     return QOBS_OK;
@@ -50,7 +50,7 @@ static const struct formula_ops *formula(const qobs_config *config, struct formu
     p->ort.restricted =
         config->has_restricted_asymmetric && config->restricted_asymmetric && type == ORT_QUINT8 && !symmetric;
     p->ort.min_real_range = config->min_real_range;
-    if (!config->preset->range->found_moments)
+    if (!qobs_range_finds(config->preset->range, FOUND_MOMENTS))
         return &qobs_formula_ort;
     p->ort.zero_point_dtype = QOBS_F8_E4M3;
     return &qobs_formula_ort_float8;

@@ -111,8 +111,8 @@ static void resolve_optimal(const qobs_config *config, struct optimal_params *p)
 
 static void range(const qobs_config *config, struct range_rule *rule)
 {
-    rule->params.importance = rule->ops->importance;
-    rule->params.hessian = rule->ops->hessian;
+    rule->params.importance = rule->ops->optimal->importance;
+    rule->params.hessian = rule->ops->optimal->hessian;
     resolve_optimal(config, &rule->params.optimal);
 }
 

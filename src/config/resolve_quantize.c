@@ -62,7 +62,7 @@ int qobs_resolve_quantize(const qobs_config *config, const qobs_format *format, 
         .positive_zero = preset->ops->positive_zero && format_of(config, format) == qobs_format_at(FORMAT_E2M1),
         .has_global_scale = traits.global != GLOBAL_NONE,
         /* The average of one batch is that of the batch. */
-        .finds_scales = preset->formula == FORMULA_COMPRESSED_TENSORS && !preset->range->stage,
+        .finds_scales = preset->formula == FORMULA_COMPRESSED_TENSORS && !qobs_range_searches(preset->range),
     };
     qobs_resolve_granularity(config, &rule->granularity);
     qobs_resolve_formula(config, &rule->formula);

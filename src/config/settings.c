@@ -21,11 +21,17 @@ static bool searches(const struct preset *preset) { return preset->search != NUL
 
 static bool has_importance(const struct preset *preset) { return searches(preset) && preset->search->importance; }
 
-static bool weighs_columns(const struct preset *preset) { return has_importance(preset) || preset->range->importance; }
+static bool weighs_columns(const struct preset *preset)
+{
+    return has_importance(preset) || (preset->range->optimal && preset->range->optimal->importance);
+}
 
-static bool is_optimal(const struct preset *preset) { return preset->range->stage == SEARCH_OPTIMAL; }
+static bool is_optimal(const struct preset *preset) { return preset->range->optimal; }
 
-static bool has_hessian(const struct preset *preset) { return preset->range->hessian; }
+static bool has_hessian(const struct preset *preset)
+{
+    return preset->range->optimal && preset->range->optimal->hessian;
+}
 
 static bool has_chunks(const struct preset *preset) { return searches(preset) && !has_importance(preset); }
 
@@ -47,7 +53,7 @@ static bool is_bias(const struct preset *preset) { return preset->granularity ==
 
 static bool is_no_bias(const struct preset *preset) { return !is_bias(preset); }
 
-static bool sweeps_amax(const struct preset *preset) { return preset->range->reference; }
+static bool sweeps_amax(const struct preset *preset) { return qobs_range_has_reference(preset->range); }
 
 static bool sweeps_scales(const struct preset *preset) { return preset->range->reads & READS_FOUR_OVER_SIX; }
 
@@ -93,7 +99,7 @@ static bool has_ort_ranges(const struct preset *preset) { return !has_ort_bins(p
 
 static bool has_quantized_bins(const struct preset *preset) { return preset->range->reads & READS_QUANTIZED_BINS; }
 
-static bool has_moments(const struct preset *preset) { return preset->range->found_moments; }
+static bool has_moments(const struct preset *preset) { return qobs_range_finds(preset->range, FOUND_MOMENTS); }
 
 static bool has_no_moments(const struct preset *preset) { return !has_moments(preset); }
 

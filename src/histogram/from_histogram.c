@@ -110,15 +110,20 @@ static int find_amax(const struct runtime *runtime, const struct range_params *p
 
 /* ---- The rules --------------------------------------------------------------------------------------------------- */
 
-const struct range_ops qobs_range_measured = {.stage = SEARCH_NONE};
-const struct range_ops qobs_range_non_linear = {.reads = READS_BINS, .find = find_non_linear};
+const struct range_ops qobs_range_measured = {0};
+const struct range_ops qobs_range_non_linear = {.reads = READS_BINS,
+                                                .histogram = &(const struct histogram_range){.find = find_non_linear}};
 const struct range_ops qobs_range_percentile = {
-    .reads = READS_PERCENTILE, .find = find_percentile, .found_min_max = true, .empty_is_list = true};
+    .reads = READS_PERCENTILE,
+    .histogram =
+        &(const struct histogram_range){.find = find_percentile, .found = FOUND_MIN_MAX, .empty_is_list = true}};
 const struct range_ops qobs_range_mse = {
-    .reads = READS_START_BIN, .find = find_amax, .found_min_max = true, .zero_min = true};
-const struct range_ops qobs_range_amax = {
-    .reads = READS_METHOD | READS_PERCENTILE | READS_START_BIN, .find = find_amax, .found_amax = true};
-const struct range_ops qobs_range_never = {.never_found = true};
+    .reads = READS_START_BIN,
+    .histogram = &(const struct histogram_range){.find = find_amax, .found = FOUND_MIN_MAX, .zero_min = true}};
+const struct range_ops qobs_range_amax = {.reads = READS_METHOD | READS_PERCENTILE | READS_START_BIN,
+                                          .histogram =
+                                              &(const struct histogram_range){.find = find_amax, .found = FOUND_AMAX}};
+const struct range_ops qobs_range_never = {.histogram = &(const struct histogram_range){.find = NULL}};
 
 static void cut_to_data(const struct range_request *r, size_t n, float *min, float *max)
 {
@@ -130,7 +135,7 @@ static void cut_to_data(const struct range_request *r, size_t n, float *min, flo
 
 int qobs_find_range(const struct range_request *r, qobs_error *error)
 {
-    const struct range_ops *ops = r->rule->ops;
+    const struct histogram_range *ops = r->rule->ops->histogram;
     const size_t n = r->histogram->qparams, size = n * sizeof(float);
     float *found = qobs_allocate(r->runtime, 2 * size);
     if (!found)
@@ -142,11 +147,11 @@ int qobs_find_range(const struct range_request *r, qobs_error *error)
         memcpy(found, r->data_min, size);
         memcpy(found + n, r->data_max, size);
     }
-    if (ops->never_found)
+    if (!ops->find)
         ranges = qobs_no_ranges();
     else
         status = ops->find(r->runtime, &r->rule->params, r->formula, r->histogram, found, found + n, error);
-    if (status == QOBS_OK && ops->within_data && r->data_min)
+    if (status == QOBS_OK && ops->found == FOUND_WITHIN_DATA && r->data_min)
         cut_to_data(r, n, found, found + n);
     if (ops->empty_is_list && qobs_is_empty(r->histogram))
         ranges.rank = RANK_TENSOR;

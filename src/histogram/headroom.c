@@ -50,4 +50,5 @@ static int find(const struct runtime *runtime, const struct range_params *params
     return QOBS_OK;
 }
 
-const struct range_ops qobs_range_headroom = {.reads = READS_HEADROOM, .find = find, .found_amax = true};
+const struct range_ops qobs_range_headroom = {
+    .reads = READS_HEADROOM, .histogram = &(const struct histogram_range){.find = find, .found = FOUND_AMAX}};

@@ -42,7 +42,8 @@ static int find_percentile(const struct runtime *runtime, const struct range_par
 }
 
 const struct range_ops qobs_range_ort_percentile = {
-    .reads = READS_PERCENTILE, .find = find_percentile, .found_threshold = true, .within_data = true};
+    .reads = READS_PERCENTILE,
+    .histogram = &(const struct histogram_range){.find = find_percentile, .found = FOUND_WITHIN_DATA}};
 
 /* ONNX Runtime's HistogramCollector.compute_distribution: mean and standard deviation of the centres of bins, or of
  * their cube roots. Centres are float, sums double, results float. */
@@ -72,7 +73,8 @@ static int find_distribution(const struct runtime *runtime, const struct range_p
     return QOBS_OK;
 }
 
-const struct range_ops qobs_range_ort_distribution = {.find = find_distribution, .found_moments = true};
+const struct range_ops qobs_range_ort_distribution = {
+    .histogram = &(const struct histogram_range){.find = find_distribution, .found = FOUND_MOMENTS}};
 
 /* ONNX Runtime's HistogramCollector.get_entropy_threshold: of the ranges around the middle bin, the one whose histogram
  * with its outliers differs least, by Kullback-Leibler divergence, from its quantized form. Upstream computes the
@@ -200,4 +202,5 @@ static int find_entropy(const struct runtime *runtime, const struct range_params
 }
 
 const struct range_ops qobs_range_ort_entropy = {
-    .reads = READS_QUANTIZED_BINS, .find = find_entropy, .found_threshold = true, .within_data = true};
+    .reads = READS_QUANTIZED_BINS,
+    .histogram = &(const struct histogram_range){.find = find_entropy, .found = FOUND_WITHIN_DATA}};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A range rule turns what was measured into the range of every qparam. There are five kinds:
- *   as it is        neither search nor find: the range is the measured one
- *   SEARCH_BATCH    the grid search (grid_search.h) replaces the range of a batch before it is accumulated
- *   SEARCH_STATE    candidates around the ranges of all batches; their errors are those of the batch just accumulated
- *   SEARCH_OPTIMAL  scale and zero point with the smallest error replace those of the formula (optimal/optimal.h)
- *   find            the range comes from a histogram (histogram/from_histogram.h)
- * A member of struct range_ops that is NULL or false does not apply to the rule. An observer calls check and allocates
- * the workspace before it changes its state, because both may fail. It calls search after it has accumulated the batch.
- */
+/* A range rule turns what was measured into the range of every qparam. There are five kinds, of which struct range_ops
+ * points to one; a rule without any takes the measured range as it is:
+ *   batch      the grid search (grid_search.h) replaces the range of a batch before it is accumulated
+ *   state      candidates around the ranges of all batches; their errors are those of the batch just accumulated
+ *   optimal    scale and zero point with the smallest error replace those of the formula (optimal/optimal_search.h)
+ *   histogram  the range comes from a histogram (histogram/from_histogram.h)
+ * Members that are NULL or false do not apply. An observer calls check and allocates the workspace before it changes
+ * its state, because both may fail. It calls search after it has accumulated the batch. */
 #pragma once
 
 #include "formula/formula.h"
@@ -25,7 +24,7 @@ struct search_record;
 struct search_reference {
     struct shape shape; /* of amax */
     qobs_dtype dtype;   /* of amax, or of the first batch; multiplied amax is rounded to it */
-    float *amax;        /* one for each qparam, or for qobs_range_e4m3 one for the tensor; NULL: not set */
+    float *amax;        /* one for each qparam, or one for the tensor; NULL: not set */
     float *weight;      /* of the error of an element, one for each index of the last dimension; NULL: all 1 */
     size_t count, weights;
 };
@@ -38,8 +37,8 @@ struct search_state {
     unsigned char *min, *max; /* ranges of all batches */
     enum rank rank;           /* of these ranges in upstream */
     struct search_reference *reference;
-    double *sums;                  /* [qparams][steps], if ops->sums */
-    struct mode_count *mode_count; /* has capacity for one more candidate, if ops->counts_mode */
+    double *sums;                  /* [qparams][steps], if the rule has sums */
+    struct mode_count *mode_count; /* has capacity for one more candidate, if modes are counted */
     struct search_record *record;  /* has arrays for all qparams */
 };
 
@@ -52,7 +51,7 @@ struct search_batch {
     const unsigned char *data;
     uint64_t batches;        /* observed before it */
     const struct gram *gram; /* of the activations that weigh errors, in whole blocks of a row; NULL: none */
-    double *workspace;       /* ops->workspace() doubles */
+    double *workspace;       /* of the size that the rule asks for */
 };
 
 /* The arguments of a grid search; see grid_search.h. */
@@ -86,25 +85,24 @@ enum range_settings {
     READS_LINE = 512
 };
 
-enum search_stage { SEARCH_NONE, SEARCH_BATCH, SEARCH_STATE, SEARCH_OPTIMAL };
+/* Candidates of each qparam. */
+typedef size_t range_steps(const struct range_params *params);
 
-struct range_ops {
-    int reads; /* enum range_settings */
+struct batch_range {
+    range_steps *steps;
+};
 
-    /* ---- All searches */
-    enum search_stage stage;
-    size_t (*steps)(const struct range_params *params); /* candidates of each qparam */
-    int32_t min_step;                                   /* the smallest best_step; -1: no candidate improved */
+enum amax_reference {
+    REFERENCE_NONE,
+    REFERENCE_OF_QPARAMS, /* accepts a struct search_reference */
+    REFERENCE_OF_TENSOR   /* the same with one amax, that of the tensor */
+};
 
-    /* ---- SEARCH_OPTIMAL */
-    bool importance; /* columns are weighted by activations */
-    bool hessian;    /* errors of columns go together as the activations do; needs importance, too */
-
-    /* ---- SEARCH_STATE */
-    bool reference;   /* accepts a struct search_reference */
-    bool one_amax;    /* its amax is that of the tensor */
-    bool sums;        /* keeps the error of every candidate, summed over all batches */
-    bool counts_mode; /* adds its result to state->mode_count */
+struct state_range {
+    range_steps *steps;
+    int32_t min_step; /* the smallest best_step; -1: no candidate improved */
+    enum amax_reference reference;
+    bool sums; /* keeps the error of every candidate, summed over all batches */
     /* Fails if the search has no answer for a batch, whose ranges start at `min`. `name` is the observer's, for
      * messages. */
     int (*check)(const struct search_batch *batch, const struct search_state *state, const void *min, const char *name,
@@ -119,19 +117,39 @@ struct range_ops {
     int (*scale)(const struct search_state *state, qobs_dtype dtype, void *scale, qobs_error *error);
     void (*init_scale)(const struct search_state *state, float *scale);
     void (*amax)(const struct search_state *state, float *amax);
+};
 
-    /* ---- Histograms */
-    /* The range of every qparam. It fails for settings that upstream refuses only here. */
+/* How errors are weighted. */
+struct optimal_weights {
+    bool importance; /* columns are weighted by activations */
+    bool hessian;    /* errors of columns go together as the activations do; needs importance, too */
+};
+
+/* The result of a histogram's rule. */
+enum found_range {
+    FOUND_BESIDE_DATA, /* a range beside that of the data */
+    FOUND_WITHIN_DATA, /* the same, cut to that of the data */
+    FOUND_MIN_MAX,     /* a minimum and a maximum */
+    FOUND_AMAX,        /* find writes it to max */
+    FOUND_MOMENTS      /* mean and standard deviation, which find writes to min and max */
+};
+
+struct histogram_range {
+    /* The range of every qparam. It fails for settings that upstream refuses only here. NULL: upstream has no range,
+     * and the formula gets that of an observer without data. */
     int (*find)(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
                 const struct histogram *histogram, float *min, float *max, qobs_error *error);
-    bool found_min_max;   /* the result is a minimum and a maximum */
-    bool found_amax;      /* the result is an amax, which find writes to max */
-    bool found_threshold; /* the result is a range beside that of the data */
-    bool within_data;     /* it is cut to the range of the data */
-    bool found_moments;   /* the result is mean and standard deviation, which find writes to min and max */
-    bool zero_min;        /* upstream's minimum is the integer 0 */
-    bool never_found;     /* upstream has no range: the formula gets that of an observer without data */
-    bool empty_is_list;   /* the range of an empty histogram is a tensor with a dimension in upstream */
+    enum found_range found;
+    bool zero_min;      /* upstream's minimum is the integer 0 */
+    bool empty_is_list; /* the range of an empty histogram is a tensor with a dimension in upstream */
+};
+
+struct range_ops {
+    int reads; /* enum range_settings */
+    const struct batch_range *batch;
+    const struct state_range *state;
+    const struct optimal_weights *optimal;
+    const struct histogram_range *histogram;
 };
 
 extern const struct range_ops qobs_range_measured;        /* as it is */
@@ -159,13 +177,32 @@ struct range_rule {
 };
 
 /* True if candidates are steps, of which a search record tells the best. */
-static inline bool qobs_range_has_record(const struct range_ops *ops)
+static inline bool qobs_range_has_record(const struct range_ops *ops) { return ops->batch || ops->state; }
+
+/* True if a search needs the elements of a batch. */
+static inline bool qobs_range_searches(const struct range_ops *ops)
 {
-    return ops->stage == SEARCH_BATCH || ops->stage == SEARCH_STATE;
+    return qobs_range_has_record(ops) || ops->optimal;
 }
 
-/* Candidates of each qparam; 0: the rule does not search. */
+static inline bool qobs_range_has_sums(const struct range_ops *ops) { return ops->state && ops->state->sums; }
+
+static inline bool qobs_range_has_reference(const struct range_ops *ops)
+{
+    return ops->state && ops->state->reference != REFERENCE_NONE;
+}
+
+/* True if the range that a histogram gives is of that form. */
+static inline bool qobs_range_finds(const struct range_ops *ops, enum found_range found)
+{
+    return ops->histogram && ops->histogram->find && ops->histogram->found == found;
+}
+
+/* Candidates of each qparam; 0: the rule has no steps. */
 static inline size_t qobs_range_steps(const struct range_rule *rule)
 {
-    return rule->ops->steps ? rule->ops->steps(&rule->params) : 0;
+    range_steps *const steps = rule->ops->batch   ? rule->ops->batch->steps
+                               : rule->ops->state ? rule->ops->state->steps
+                                                  : NULL;
+    return steps ? steps(&rule->params) : 0;
 }

@@ -260,7 +260,7 @@ static void adopt(struct merge *m)
         const struct state old = o->state;
         o->state = m->fresh;
         m->fresh = old;
-        if (o->stages.range.ops->sums)
+        if (qobs_range_has_sums(o->stages.range.ops))
             o->reference.dtype = m->model->reference.dtype;
     }
     if (m->histogram.bins > 0) {
@@ -281,7 +281,7 @@ static void adopt(struct merge *m)
 /* Optimal scales go with the global scale under which they were searched. */
 static void adopt_fused(const struct merge *m)
 {
-    const bool keeps = m->o->stages.range.ops->stage == SEARCH_OPTIMAL;
+    const bool keeps = m->o->stages.range.ops->optimal != NULL;
     if (keeps && !m->own && m->model)
         m->o->fused_amax = m->model->fused_amax;
     m->o->fused = keeps && (m->own || !m->model ? m->o : m->model)->fused;

@@ -24,7 +24,7 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
 {
     const struct range_ops *ops = o->stages.range.ops;
     const struct state *m = &model->state;
-    for (size_t i = 0; ops->sums && i < count; i++) {
+    for (size_t i = 0; qobs_range_has_sums(ops) && i < count; i++) {
         const struct state *s = &others[i]->state;
         if (qobs_state_is_empty(s))
             continue;
@@ -34,32 +34,32 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
                 i);
         if (s->record.weighted != m->record.weighted)
             return qobs_invalid(error, "others[%zu]: its errors are %s by a Hessian, those before it are%s", i,
-                                s->record.weighted ? "weighted" : "not weighted",
-                                m->record.weighted ? "" : " not");
+                                s->record.weighted ? "weighted" : "not weighted", m->record.weighted ? "" : " not");
     }
-    if (ops->stage == SEARCH_STATE && state->record.qparams == 0)
+    if (ops->state && state->record.qparams == 0)
         RETURN_IF_FAILED(copy_record(&o->runtime, &state->record, &m->record, error));
-    if (ops->stage == SEARCH_OPTIMAL && state->optimal.qparams == 0)
+    if (ops->optimal && state->optimal.qparams == 0)
         RETURN_IF_FAILED(qobs_optimal_result_copy(&o->runtime, &state->optimal, &m->optimal, error));
-    if (ops->sums && !state->sums.sum)
+    if (qobs_range_has_sums(ops) && !state->sums.sum)
         return qobs_error_sums_reserve(&o->runtime, &state->sums, m->sums.count, error);
     return QOBS_OK;
 }
 
 void qobs_merge_search_before(qobs_observer *o)
 {
+    const struct state_range *ops = o->stages.range.ops->state;
     const struct search_state state = qobs_search_state(o);
-    if (o->stages.range.ops->before_merge)
-        o->stages.range.ops->before_merge(&state);
+    if (ops && ops->before_merge)
+        ops->before_merge(&state);
 }
 
 void qobs_merge_search_after(qobs_observer *o, const qobs_observer *const *others, size_t count)
 {
     const struct search_state state = qobs_search_state(o);
-    const struct range_ops *ops = o->stages.range.ops;
-    for (size_t i = 0; ops->sums && i < count; i++)
+    const struct state_range *ops = o->stages.range.ops->state;
+    for (size_t i = 0; ops && ops->sums && i < count; i++)
         for (size_t k = 0; k < others[i]->state.sums.count; k++)
             o->state.sums.sum[k] += others[i]->state.sums.sum[k];
-    if (ops->after_merge)
+    if (ops && ops->after_merge)
         ops->after_merge(&state);
 }

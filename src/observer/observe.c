@@ -140,17 +140,15 @@ static int measure(const qobs_observer *o, const qobs_plan *plan, const struct o
 static int search(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
                   qobs_error *error)
 {
-    switch (o->stages.range.ops->stage) {
-    case SEARCH_BATCH:
+    const struct range_ops *ops = o->stages.range.ops;
+    if (ops->batch)
         return qobs_search_batch(o, plan, b->value, p->global.dtype ? &p->global : NULL, &p->state->batch, &p->record,
                                  error);
-    case SEARCH_STATE:
+    if (ops->state)
         return qobs_prepare_search(o, plan, &p->layout, p->first, p->state, &p->record, &p->workspace, error);
-    case SEARCH_OPTIMAL:
-        return qobs_observe_optimal(o, plan, &p->layout, &p->state->batch, b->value->data, &p->optimal, error);
-    default:
-        return QOBS_OK;
-    }
+    return ops->optimal
+               ? qobs_observe_optimal(o, plan, &p->layout, &p->state->batch, b->value->data, &p->optimal, error)
+               : QOBS_OK;
 }
 
 static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
@@ -267,7 +265,7 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observe
     adopt(o, p);
     o->fused = o->fused && (qobs_is_optimal(o) || (o->stages.traits.global == GLOBAL_FROM_TENSORS && !b->forward));
     accumulate(o, p->first);
-    if (o->stages.range.ops->stage == SEARCH_STATE)
+    if (o->stages.range.ops->state)
         qobs_search_accumulated(o, plan, b->value->data, &p->workspace);
     else if (o->stages.accumulator.ops->counts_mode)
         count_scale(o);
@@ -305,8 +303,8 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     struct view view;
     qobs_plan *plan;
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, b->value, "value", error));
-    const bool ignored = view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0 &&
-                         !qobs_optimal_is_stale(o);
+    const bool ignored =
+        view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0 && !qobs_optimal_is_stale(o);
     enum kernel_dtype dtype;
     if (ignored && !qobs_kernel_dtype_of(view.dtype, &dtype))
         return qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",

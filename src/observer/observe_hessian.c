@@ -13,7 +13,7 @@ struct gram qobs_gram_for(const struct stages *stages, int64_t columns)
 {
     const struct granularity_params *g = &stages->granularity.params;
     const struct range_rule *range = &stages->range;
-    if (range->ops->stage == SEARCH_STATE)
+    if (range->ops->state)
         return qobs_gram_of(columns, range->params.multiplier.hessian_block, columns);
     const int64_t group = g->strategy == STRATEGY_CHANNEL ? columns : g->group_size;
     const int64_t block = range->params.optimal.hessian_block;

@@ -70,7 +70,7 @@ static int reserve_state(const struct runtime *runtime, const struct stages *sta
             qobs_histogram_allocate(runtime, rule->ops, &state.histogram, layout->qparams, rule->params.bins, error);
     if (status == QOBS_OK && qobs_range_has_record(stages->range.ops))
         status = qobs_search_record_reserve(runtime, &state.record, layout->qparams, error);
-    if (status == QOBS_OK && stages->range.ops->stage == SEARCH_OPTIMAL) /* a row has at least one qparam */
+    if (status == QOBS_OK && stages->range.ops->optimal) /* a row has at least one qparam */
         status = qobs_optimal_result_reserve(runtime, &state.optimal, layout->qparams, layout->qparams, error);
     qobs_state_release(runtime, &state);
     return status;
@@ -82,7 +82,7 @@ static int reserve_inputs(const struct runtime *runtime, const struct stages *st
 {
     const struct range_ops *range = stages->range.ops;
     int status = QOBS_OK;
-    if (range->sums) {
+    if (qobs_range_has_sums(range)) {
         struct state state = {0};
         status =
             qobs_error_sums_reserve(runtime, &state.sums, layout->qparams * qobs_range_steps(&stages->range), error);
@@ -98,7 +98,8 @@ static int reserve_inputs(const struct runtime *runtime, const struct stages *st
         status = qobs_gram_reserve(runtime, &gram, error);
         qobs_gram_release(runtime, &gram);
     }
-    for (int i = 0; range->reference && i < 2; i++) { /* a reference replaces another that is still there */
+    for (int i = 0; qobs_range_has_reference(range) && i < 2;
+         i++) { /* a reference replaces another that is still there */
         qobs_release(runtime, qobs_allocate(runtime, layout->qparams * sizeof(float)), layout->qparams * sizeof(float));
         qobs_release(runtime, qobs_allocate(runtime, (size_t)columns * sizeof(float)), (size_t)columns * sizeof(float));
     }

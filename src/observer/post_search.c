@@ -9,7 +9,7 @@ static struct search_state state_of(const qobs_observer *o, const struct layout 
                                     struct search_record *record)
 {
     qobs_observer *own =
-        (qobs_observer *)o; /* a member of range_ops that gets the state of a const observer only reads it */
+        (qobs_observer *)o; /* a member of state_range that gets the state of a const observer only reads it */
     return (struct search_state){.params = &o->stages.range.params,
                                  .qparams = layout->qparams,
                                  .dtype = layout->dtype,
@@ -46,7 +46,7 @@ static enum importance_fault hessian_fault(const qobs_observer *o, const struct 
 {
     const struct gram *g = &o->gram;
     return !g->sum                                                             ? IMPORTANCE_NOT_OBSERVED
-           : value->ndim == 0 || value->shape[value->ndim - 1] != g->columns ? IMPORTANCE_COLUMNS
+           : value->ndim == 0 || value->shape[value->ndim - 1] != g->columns   ? IMPORTANCE_COLUMNS
            : g->columns % o->stages.range.params.multiplier.hessian_block != 0 ? IMPORTANCE_BLOCKS
            : !qobs_gram_is_finite(g)                                           ? IMPORTANCE_NOT_FINITE
                                                                                : IMPORTANCE_USABLE;
@@ -61,7 +61,7 @@ static int weigh(const qobs_observer *o, const qobs_plan *plan, bool first, stru
         return QOBS_OK;
     record->fault = hessian_fault(o, &plan->value);
     record->weighted = record->fault == IMPORTANCE_USABLE;
-    if (o->stages.range.ops->sums && !first && record->weighted != before->weighted)
+    if (o->stages.range.ops->state->sums && !first && record->weighted != before->weighted)
         return qobs_invalid(error, "value: its errors are %s by a Hessian, those of the batches before are%s%s%s",
                             record->weighted ? "weighted" : "not weighted", before->weighted ? "" : " not",
                             record->weighted ? "" : ": ",
@@ -74,18 +74,18 @@ int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const str
                         qobs_error *error)
 {
     const struct range_rule *rule = &o->stages.range;
+    const struct state_range *ops = rule->ops->state;
     RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, layout->qparams, error));
     RETURN_IF_FAILED(weigh(o, plan, first, record, error));
     const struct search_batch batch = batch_of(o, plan, NULL, record->weighted, NULL);
     const struct search_state searched = state_of(o, layout, state, record);
-    RETURN_IF_FAILED(rule->ops->check
-                         ? rule->ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error)
-                         : QOBS_OK);
-    workspace->size = rule->ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
+    RETURN_IF_FAILED(ops->check ? ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error)
+                                : QOBS_OK);
+    workspace->size = ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
         return qobs_no_memory(error, "observer: no memory for %zu bytes of errors", workspace->size);
-    if (rule->ops->sums && first)
+    if (ops->sums && first)
         return qobs_error_sums_reserve(&o->runtime, &state->sums, layout->qparams * qobs_range_steps(rule), error);
     return QOBS_OK;
 }
@@ -102,5 +102,5 @@ void qobs_search_accumulated(qobs_observer *o, const qobs_plan *plan, const unsi
     const struct search_batch batch = batch_of(o, plan, data, o->state.record.weighted, workspace->doubles);
     const struct search_state state = qobs_search_state(o);
     o->state.record.steps = o->state.record.stop_step = (int32_t)qobs_range_steps(&o->stages.range);
-    o->stages.range.ops->search(&batch, &state);
+    o->stages.range.ops->state->search(&batch, &state);
 }

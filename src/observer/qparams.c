@@ -13,9 +13,17 @@ static const struct shape one = {.ndim = 1, .extent = {1}};
 
 /* ---- Dtypes and shapes ------------------------------------------------------------------------------------------- */
 
+/* Upstream's histogram without a range. */
+static bool has_no_range(const qobs_observer *o)
+{
+    const struct histogram_range *ops = o->stages.range.ops->histogram;
+    return ops && !ops->find;
+}
+
 bool qobs_found_is_list(const qobs_observer *o)
 {
-    return o->stages.range.ops->empty_is_list && !qobs_state_is_empty(&o->state) && qobs_is_empty(&o->state.histogram);
+    const struct histogram_range *ops = o->stages.range.ops->histogram;
+    return ops && ops->empty_is_list && !qobs_state_is_empty(&o->state) && qobs_is_empty(&o->state.histogram);
 }
 
 void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, bool observed, qobs_dtype *scale,
@@ -23,7 +31,7 @@ void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, boo
 {
     static const float any = 1;
     struct range_view ranges = {.dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR};
-    if (!observed || o->stages.range.ops->never_found)
+    if (!observed || has_no_range(o))
         ranges.rank = RANK_EMPTY;
     else if (layout->range.ndim == 0 && !qobs_found_is_list(o))
         ranges.rank = RANK_SCALAR;
@@ -33,7 +41,7 @@ void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, boo
 
 struct shape qobs_scale_shape(const qobs_observer *o)
 {
-    if (o->stages.range.ops->never_found)
+    if (has_no_range(o))
         return o->stages.formula.params.shape_without_data;
     return qobs_found_is_list(o) || o->stages.traits.scale_is_list ? one : o->state.layout.scale;
 }
@@ -124,9 +132,10 @@ int qobs_write_qparams(const qobs_observer *o, void *scale, void *zero_point, qo
     const float g = global ? qobs_compute_global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
     int status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
-    if (status == QOBS_OK && o->stages.range.ops->scale) {
+    const struct state_range *ops = o->stages.range.ops->state;
+    if (status == QOBS_OK && ops && ops->scale) {
         const struct search_state state = qobs_search_state(o);
-        status = o->stages.range.ops->scale(&state, o->state.layout.dtype, scale, error);
+        status = ops->scale(&state, o->state.layout.dtype, scale, error);
     }
     fp_leave(mode);
     if (status == QOBS_OK && o->state.mode.candidates > 0)

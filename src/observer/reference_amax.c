@@ -17,7 +17,7 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
 {
     if (!o)
         return qobs_invalid(error, "observer: is NULL");
-    if (!o->stages.range.ops->reference)
+    if (!qobs_range_has_reference(o->stages.range.ops))
         return qobs_invalid(error, "observer: %s takes no %s", o->config.preset->name, name);
     if (o->counts.batches > 0)
         return qobs_invalid(error, "observer: has observed %llu batches, %s comes before the first",
@@ -73,7 +73,7 @@ int qobs_observer_set_reference_amax(qobs_observer *o, const qobs_tensor *amax, 
 {
     struct view view;
     RETURN_IF_FAILED(check(o, amax, "amax", &view, error));
-    if (o->stages.range.ops->one_amax && view.elements != 1)
+    if (o->stages.range.ops->state->reference == REFERENCE_OF_TENSOR && view.elements != 1)
         return qobs_invalid(error, "amax: has %lld elements, %s takes one", (long long)view.elements,
                             o->config.preset->name);
     RETURN_IF_FAILED(replace(o, &view, "amax", &o->reference.amax, &o->reference.count, error));

@@ -50,9 +50,9 @@ static bool ranges_are_results(const qobs_observer *o)
     return qobs_has_ranges(&o->stages) && !o->stages.traits.hides_ranges && !o->stages.traits.bias;
 }
 
-static bool finds_min_max(const qobs_observer *o) { return o->stages.range.ops->found_min_max; }
+static bool finds_min_max(const qobs_observer *o) { return qobs_range_finds(o->stages.range.ops, FOUND_MIN_MAX); }
 
-static bool finds_amax(const qobs_observer *o) { return o->stages.range.ops->found_amax; }
+static bool finds_amax(const qobs_observer *o) { return qobs_range_finds(o->stages.range.ops, FOUND_AMAX); }
 
 static bool has_min_max(const qobs_observer *o)
 {
@@ -82,7 +82,8 @@ static struct result_type max_type(const qobs_observer *o)
 static bool min_is_integer(const qobs_observer *o)
 {
     const struct range_rule *rule = &o->stages.range;
-    return rule->ops->zero_min || (finds_min_max(o) && rule->params.bins.symmetric && !qobs_found_is_list(o));
+    return finds_min_max(o) &&
+           (rule->ops->histogram->zero_min || (rule->params.bins.symmetric && !qobs_found_is_list(o)));
 }
 
 static struct result_type min_type(const qobs_observer *o)
@@ -131,10 +132,10 @@ static int read_amax(const qobs_observer *o, const struct reading *r)
 {
     if (finds_amax(o))
         return qobs_find_ranges(o, NULL, r->out, NULL, NULL, r->error);
-    if (!o->stages.range.ops->amax)
+    if (!o->stages.range.ops->state || !o->stages.range.ops->state->amax)
         return read_part(o, o->state.ranges.max, r);
     const struct search_state state = qobs_search_state(o);
-    o->stages.range.ops->amax(&state, r->out);
+    o->stages.range.ops->state->amax(&state, r->out);
     return QOBS_OK;
 }
 
@@ -173,10 +174,7 @@ static int read_global_scale(const qobs_observer *o, const struct reading *r)
 
 static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops != &qobs_formula_none; }
 
-static bool has_zero_point(const qobs_observer *o)
-{
-    return has_qparams(o) && !o->stages.formula.params.no_zero_point;
-}
+static bool has_zero_point(const qobs_observer *o) { return has_qparams(o) && !o->stages.formula.params.no_zero_point; }
 
 static int check_qparams(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -212,14 +210,17 @@ static int read_zero_point(const qobs_observer *o, const struct reading *r)
     return qobs_write_qparams(o, NULL, r->out, r->error);
 }
 
-static bool has_init_scale(const qobs_observer *o) { return o->stages.range.ops->init_scale != NULL; }
+static bool has_init_scale(const qobs_observer *o)
+{
+    return o->stages.range.ops->state && o->stages.range.ops->state->init_scale;
+}
 
 static struct result_type f32_ranges_type(const qobs_observer *o) { return per_range(o, QOBS_F32); }
 
 static int read_init_scale(const qobs_observer *o, const struct reading *r)
 {
     const struct search_state state = qobs_search_state(o);
-    o->stages.range.ops->init_scale(&state, r->out);
+    o->stages.range.ops->state->init_scale(&state, r->out);
     return QOBS_OK;
 }
 
@@ -260,7 +261,7 @@ static int read_stop_step(const qobs_observer *o, const struct reading *r)
 }
 
 /* The error of every candidate, summed over all batches: a row for each qparam. */
-static bool has_sums(const qobs_observer *o) { return o->stages.range.ops->sums; }
+static bool has_sums(const qobs_observer *o) { return qobs_range_has_sums(o->stages.range.ops); }
 
 static struct result_type sums_type(const qobs_observer *o)
 {
@@ -289,7 +290,7 @@ static bool has_row_errors(const qobs_observer *o)
 {
     const struct optimal_params *p = &o->stages.range.params.optimal;
     const int64_t group = o->stages.granularity.params.group_size;
-    return o->stages.range.ops->hessian && group > 0 && p->hessian_block > group;
+    return qobs_is_optimal(o) && o->stages.range.params.hessian && group > 0 && p->hessian_block > group;
 }
 
 static int check_row_errors(const qobs_observer *o, const char *name, qobs_error *error)
@@ -432,26 +433,27 @@ static int read_new_max(const qobs_observer *o, const struct reading *r)
 
 static bool has_lowest(const qobs_observer *o) { return o->stages.traits.range_is_lowest; }
 
-static bool has_moments(const qobs_observer *o) { return o->stages.range.ops->found_moments; }
+static bool has_moments(const qobs_observer *o) { return qobs_range_finds(o->stages.range.ops, FOUND_MOMENTS); }
 
 static int check_found(const qobs_observer *o, const char *name, qobs_error *error)
 {
     const int status = check_ranges(o, name, error);
-    return status == QOBS_OK && o->stages.range.ops->find ? qobs_find_ranges(o, NULL, NULL, NULL, NULL, error) : status;
+    return status == QOBS_OK && o->stages.range.ops->histogram ? qobs_find_ranges(o, NULL, NULL, NULL, NULL, error)
+                                                               : status;
 }
 
 static int read_lowest(const qobs_observer *o, const struct reading *r)
 {
     if (has_moments(o))
         return copy(r, &o->state.histogram.range[0].lo);
-    return o->stages.range.ops->find ? read_new_min(o, r) : read_part(o, o->state.ranges.min, r);
+    return o->stages.range.ops->histogram ? read_new_min(o, r) : read_part(o, o->state.ranges.min, r);
 }
 
 static int read_highest(const qobs_observer *o, const struct reading *r)
 {
     if (has_moments(o))
         return copy(r, &o->state.histogram.range[0].hi);
-    return o->stages.range.ops->find ? read_new_max(o, r) : read_part(o, o->state.ranges.max, r);
+    return o->stages.range.ops->histogram ? read_new_max(o, r) : read_part(o, o->state.ranges.max, r);
 }
 
 /* ---- bias -------------------------------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ int qobs_search_batch(const qobs_observer *observer, const qobs_plan *plan, cons
 int qobs_search_global(const qobs_observer *observer, const qobs_plan *plan, const unsigned char *data, void *min,
                        void *max, qobs_error *error);
 
-/* Searches of the state (SEARCH_STATE in histogram/range_rule.h) as a step of observing: they run after a batch has
+/* Searches of the state (struct state_range) as a step of observing: they run after a batch has
  * been accumulated, and their errors are those of that batch. */
 
 struct search_workspace {
@@ -41,7 +41,7 @@ void qobs_search_workspace_release(const struct runtime *runtime, struct search_
 void qobs_search_accumulated(qobs_observer *observer, const qobs_plan *plan, const unsigned char *data,
                              const struct search_workspace *workspace);
 
-/* The state as the members of struct range_ops take it. Those that return a result only read it. */
+/* The state as the members of struct state_range take it. Those that return a result only read it. */
 struct search_state qobs_search_state(const qobs_observer *observer);
 
 /* Merging what the searches around accumulated ranges found. Errors that are summed over batches are added; their amax
@@ -77,10 +77,7 @@ int qobs_observe_optimal(const qobs_observer *observer, const qobs_plan *plan, c
                          const struct ranges *batch, const unsigned char *data, struct optimal_result *result,
                          qobs_error *error);
 
-static inline bool qobs_is_optimal(const qobs_observer *observer)
-{
-    return observer->stages.range.ops->stage == SEARCH_OPTIMAL;
-}
+static inline bool qobs_is_optimal(const qobs_observer *observer) { return observer->stages.range.ops->optimal; }
 
 /* True if scales have been searched under another global scale than the present one: the weight must be observed
  * again. */

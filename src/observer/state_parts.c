@@ -151,8 +151,10 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
     qobs_code_elements(codec, r->error_before, r->qparams, sizeof *r->error_before);
     if (codec->ends_early)
         return qobs_damaged(error, "its search is incomplete");
+    const struct state_range *ops = o->stages.range.ops->state;
+    const int32_t min_step = ops ? ops->min_step : -1;
     for (size_t q = 0; codec->loading && q < r->qparams; q++)
-        if (r->best_step[q] < o->stages.range.ops->min_step || r->best_step[q] >= r->stop_step)
+        if (r->best_step[q] < min_step || r->best_step[q] >= r->stop_step)
             return qobs_damaged(error, "a step it chose is impossible");
     return QOBS_OK;
 }
@@ -229,7 +231,7 @@ static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float 
 static int code_sums(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
     struct error_sums *sums = &o->state.sums;
-    if (codec->loading && o->stages.range.ops->sums && !qobs_state_is_empty(&o->state)) {
+    if (codec->loading && qobs_range_has_sums(o->stages.range.ops) && !qobs_state_is_empty(&o->state)) {
         const size_t count = o->state.layout.qparams * (size_t)qobs_range_steps(&o->stages.range);
         if (!qobs_codec_holds(codec, count, sizeof *sums->sum))
             return qobs_damaged(error, "its errors are incomplete");
@@ -256,11 +258,11 @@ static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *err
 
 static bool has_ranges(const qobs_observer *o) { return !qobs_state_is_empty(&o->state); }
 
-static bool has_search(const qobs_observer *o) { return o->stages.range.ops->stage != SEARCH_NONE; }
+static bool has_search(const qobs_observer *o) { return qobs_range_searches(o->stages.range.ops); }
 
 static bool has_histogram(const qobs_observer *o) { return has_ranges(o) && o->stages.reduction.histogram.ops; }
 
-static bool has_reference(const qobs_observer *o) { return o->stages.range.ops->reference; }
+static bool has_reference(const qobs_observer *o) { return qobs_range_has_reference(o->stages.range.ops); }
 
 static bool has_gram(const qobs_observer *o) { return qobs_needs_gram(&o->stages); }
 
@@ -286,7 +288,7 @@ int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!parts[i].exists || parts[i].exists(o))
             RETURN_IF_FAILED(parts[i].code(codec, o, error));
-    if (codec->loading && has_ranges(o) && o->state.record.qparams == 0 && o->stages.range.ops->stage == SEARCH_STATE)
+    if (codec->loading && has_ranges(o) && o->state.record.qparams == 0 && o->stages.range.ops->state)
         return qobs_damaged(error, "its ranges have not been searched");
     return QOBS_OK;
 }

@@ -13,9 +13,10 @@
 #include "number/number.h"
 #include "histogram/range_rule.h"
 
-const struct range_ops qobs_range_mse_optimal = {.stage = SEARCH_OPTIMAL};
-const struct range_ops qobs_range_imatrix_optimal = {.stage = SEARCH_OPTIMAL, .importance = true};
-const struct range_ops qobs_range_local_hessian = {.stage = SEARCH_OPTIMAL, .importance = true, .hessian = true};
+const struct range_ops qobs_range_mse_optimal = {.optimal = &(const struct optimal_weights){0}};
+const struct range_ops qobs_range_imatrix_optimal = {.optimal = &(const struct optimal_weights){.importance = true}};
+const struct range_ops qobs_range_local_hessian = {
+    .optimal = &(const struct optimal_weights){.importance = true, .hessian = true}};
 
 /* ---- Importance -------------------------------------------------------------------------------------------------- */
 
@@ -71,8 +72,7 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
         return QOBS_OK;
     if (s->importance->tokens == 0) {
         *fault = IMPORTANCE_NOT_OBSERVED;
-    } else if (v->ndim == 0 || v->shape[v->ndim - 1] != s->importance->columns ||
-               s->importance->columns > (1 << 24)) {
+    } else if (v->ndim == 0 || v->shape[v->ndim - 1] != s->importance->columns || s->importance->columns > (1 << 24)) {
         *fault = IMPORTANCE_COLUMNS;
     } else {
         columns->count = s->importance->columns;
@@ -117,7 +117,7 @@ static struct group_memory memory_at(const struct group_run *r, int64_t part)
     unsigned char *const memory = r->memory + (size_t)part * r->each;
     const size_t floats = r->longest * sizeof(float), doubles = r->longest * sizeof(double);
     return (struct group_memory){(float *)(void *)memory, (float *)(void *)(memory + floats),
-                              (double *)(void *)(memory + 2 * floats), memory + 2 * floats + doubles};
+                                 (double *)(void *)(memory + 2 * floats), memory + 2 * floats + doubles};
 }
 
 /* True if the importance of the columns lies in memory as kernels want the weights of a group. */

@@ -121,12 +121,11 @@ static void init_scale(const struct search_state *s, float *scale)
         scale[q] = (float)exp2(first_exponent(s, q));
 }
 
-const struct range_ops qobs_range_exponent = {.stage = SEARCH_STATE,
-                                              .reads = READS_SCOPE,
-                                              .steps = steps,
-                                              .workspace = workspace,
-                                              .search = search,
-                                              .before_merge = before_merge,
-                                              .after_merge = after_merge,
-                                              .scale = lower_scales,
-                                              .init_scale = init_scale};
+const struct range_ops qobs_range_exponent = {.reads = READS_SCOPE,
+                                              .state = &(const struct state_range){.steps = steps,
+                                                                                   .workspace = workspace,
+                                                                                   .search = search,
+                                                                                   .before_merge = before_merge,
+                                                                                   .after_merge = after_merge,
+                                                                                   .scale = lower_scales,
+                                                                                   .init_scale = init_scale}};

@@ -429,4 +429,4 @@ int qobs_grid_search(const struct grid_search *g, qobs_error *error)
 
 static size_t steps(const struct range_params *params) { return (size_t)params->grid.steps; }
 
-const struct range_ops qobs_range_grid = {.stage = SEARCH_BATCH, .steps = steps, .min_step = -1};
+const struct range_ops qobs_range_grid = {.batch = &(const struct batch_range){.steps = steps}};

@@ -273,10 +273,7 @@ static void search(const struct search_batch *batch, const struct search_state *
         join_parts(&s, q);
 }
 
-const struct range_ops qobs_range_line = {.stage = SEARCH_STATE,
-                                          .reads = READS_LINE,
-                                          .steps = steps,
-                                          .min_step = -1,
-                                          .check = check,
-                                          .workspace = workspace,
-                                          .search = search};
+const struct range_ops qobs_range_line = {
+    .reads = READS_LINE,
+    .state = &(const struct state_range){
+        .steps = steps, .min_step = -1, .check = check, .workspace = workspace, .search = search}};

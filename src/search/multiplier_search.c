@@ -223,16 +223,15 @@ static void read_amax(const struct search_state *s, float *amax)
         amax[q] = max[q] * qobs_multiplier(&s->params->multiplier, (size_t)s->record->best_step[q]);
 }
 
-const struct range_ops qobs_range_multiplier = {.stage = SEARCH_STATE,
-                                                .reads = READS_MULTIPLIERS,
-                                                .steps = multiplier_steps,
-                                                .reference = true,
-                                                .sums = true,
-                                                .check = check_multipliers,
-                                                .workspace = multiplier_workspace,
-                                                .search = search_multipliers,
-                                                .after_merge = choose_multipliers,
-                                                .amax = read_amax};
+const struct range_ops qobs_range_multiplier = {.reads = READS_MULTIPLIERS,
+                                                .state = &(const struct state_range){.steps = multiplier_steps,
+                                                                                     .reference = REFERENCE_OF_QPARAMS,
+                                                                                     .sums = true,
+                                                                                     .check = check_multipliers,
+                                                                                     .workspace = multiplier_workspace,
+                                                                                     .search = search_multipliers,
+                                                                                     .after_merge = choose_multipliers,
+                                                                                     .amax = read_amax}};
 
 /* ---- NVFP4MSECalibrator: one tensor ------------------------------------------------------------------------------ */
 
@@ -256,11 +255,9 @@ static void search_e4m3(const struct search_batch *b, const struct search_state 
     }
 }
 
-const struct range_ops qobs_range_e4m3 = {.stage = SEARCH_STATE,
-                                          .reads = READS_FOUR_OVER_SIX,
-                                          .steps = e4m3_steps,
-                                          .reference = true,
-                                          .one_amax = true,
-                                          .check = check_e4m3,
-                                          .workspace = e4m3_workspace,
-                                          .search = search_e4m3};
+const struct range_ops qobs_range_e4m3 = {.reads = READS_FOUR_OVER_SIX,
+                                          .state = &(const struct state_range){.steps = e4m3_steps,
+                                                                               .reference = REFERENCE_OF_TENSOR,
+                                                                               .check = check_e4m3,
+                                                                               .workspace = e4m3_workspace,
+                                                                               .search = search_e4m3}};

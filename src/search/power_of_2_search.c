@@ -100,9 +100,5 @@ static void search(const struct search_batch *b, const struct search_state *s)
     }
 }
 
-const struct range_ops qobs_range_power_of_2 = {.stage = SEARCH_STATE,
-                                                .steps = steps,
-                                                .min_step = -1,
-                                                .counts_mode = true,
-                                                .workspace = workspace,
-                                                .search = search};
+const struct range_ops qobs_range_power_of_2 = {
+    .state = &(const struct state_range){.steps = steps, .min_step = -1, .workspace = workspace, .search = search}};
