@@ -35,7 +35,8 @@ def edit(change):
     data = read("out/model.safetensors")
     (length,) = struct.unpack("<Q", data[:8])
     header, body = json.loads(data[8:8 + length]), data[8 + length:]
-    tensors = {k: [v["dtype"], v["shape"], body[v["data_offsets"][0]:v["data_offsets"][1]]] for k, v in header.items()}
+    tensors = {k: [v["dtype"], v["shape"], body[v["data_offsets"][0]:v["data_offsets"][1]]] for k, v in header.items()
+               if k != "__metadata__"}
     change(tensors)
     write("out/model.safetensors", cli.st_bytes({k: tuple(v) for k, v in tensors.items()}))
     index = json.loads(read("out/model.safetensors.index.json"))
@@ -117,6 +118,19 @@ def test_damage():
     write("out/config.json", json.dumps(config).encode())
     status, report = audit()
     check(status == 3 and "ignores it" in str(report), "an ignored module that is quantized", str(report))
+
+
+def test_sizes():
+    """Sizes are those of the format: bytes of another dtype than the format's are no two codes each."""
+    shutil.copytree(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../examples/tinylm"), "in", dirs_exist_ok=True)
+    for scheme, dtype in (("W8A8", "U8"), ("NVFP4A16", "I8"), ("FP8_DYNAMIC", "U8")):
+        quantize(scheme)
+        equal(audit()[0], 0, f"{scheme}: sizes are right")
+        part = "weight_packed" if scheme == "NVFP4A16" else "weight"
+        edit(lambda t: t["model.layers.0.mlp.gate_proj." + part].__setitem__(0, dtype))
+        found = [f["finding"] for f in audit()[1]["findings"]]
+        check(len(found) == 1 and f"{part} is {dtype} [768,{128 if scheme == 'NVFP4A16' else 256}]" in found[0],
+              f"{scheme}: another dtype is one finding", str(found))
 
 
 def test_signed_scales():

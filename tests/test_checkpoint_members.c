@@ -165,6 +165,26 @@ static void test_list(const struct member *m, const struct member *count)
     }
 }
 
+static void run_in_order(void *context, void (*task)(void *argument, size_t index), void *argument, size_t count)
+{
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        task(argument, i);
+}
+
+static void *take(void *context, size_t size)
+{
+    (void)context;
+    return malloc(size ? size : 1);
+}
+
+static void give_back(void *context, void *memory, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(memory);
+}
+
 static void test_runtime(const struct member *m)
 {
     qobs_runtime runtime = {.struct_size = 0};
@@ -172,6 +192,30 @@ static void test_runtime(const struct member *m)
     expect(m, &given, sizeof given, false, "size 0");
     runtime.struct_size = sizeof runtime;
     expect(m, &given, sizeof given, true, "an empty one");
+    /* One wrong member at a time, in the structures that a runtime points to. */
+    const qobs_executor executor = {.struct_size = sizeof executor, .threads = 1, .parallel_for = run_in_order};
+    const qobs_allocator allocator = {.struct_size = sizeof allocator, .allocate = take, .release = give_back};
+    runtime.executor = &executor;
+    runtime.allocator = &allocator;
+    expect(m, &given, sizeof given, true, "a whole one");
+    const qobs_executor executors[] = {{.struct_size = 0}, {.struct_size = sizeof executor},
+                                       {.struct_size = sizeof executor - 1, .threads = 1, .parallel_for = run_in_order},
+                                       {.struct_size = sizeof executor, .threads = 0, .parallel_for = run_in_order},
+                                       {.struct_size = sizeof executor, .threads = 1}};
+    for (size_t i = 0; i < sizeof executors / sizeof *executors; i++) {
+        runtime.executor = &executors[i];
+        expect(m, &given, sizeof given, false, "a wrong executor");
+    }
+    runtime.executor = NULL;
+    const qobs_allocator allocators[] = {{.struct_size = 0}, {.struct_size = sizeof allocator},
+                                         {.struct_size = SIZE_MAX, .allocate = take, .release = give_back},
+                                         {.struct_size = sizeof allocator, .allocate = take},
+                                         {.struct_size = sizeof allocator, .release = give_back}};
+    for (size_t i = 0; i < sizeof allocators / sizeof *allocators; i++) {
+        runtime.allocator = &allocators[i];
+        expect(m, &given, sizeof given, false, "a wrong allocator");
+    }
+    runtime.allocator = NULL;
     given = NULL;
     expect(m, &given, sizeof given, true, "NULL");
 }
@@ -236,12 +280,13 @@ static void test_member(void **state)
 static void test_functions(void **state)
 {
     (void)state;
-    static const char *const functions[] = {"quantize", "finish", "audit", "calibrate"};
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         qobs_error error = {0};
-        assert_int_equal(call(functions[i], NULL, &error), QOBS_ERROR_INVALID_ARGUMENT);
+        if (members[i].kind != SIZE) /* one of each function */
+            continue;
+        assert_int_equal(call(members[i].function, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT);
         assert_true(strlen(error.message) > 0);
-        assert_int_equal(call(functions[i], NULL, NULL), QOBS_ERROR_INVALID_ARGUMENT);
+        assert_int_equal(call(members[i].function, NULL, NULL), QOBS_ERROR_INVALID_ARGUMENT);
     }
     const char *const names[] = {"a.q_proj.weight", NULL};
     size_t set[2];

@@ -248,6 +248,13 @@ static void test_weights(void **state)
     assert_result(o, "min_vals", -1);
     assert_int_equal(counts_of(o).batches, 1);
     assert_int_equal(counts_of(o).ignored, 1);
+    const int64_t shape[1] = {1}, number = 0;
+    const qobs_dtype wrong[] = {QOBS_I64, QOBS_I8, QOBS_U8, (qobs_dtype)0, (qobs_dtype)-1, (qobs_dtype)99};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) { /* its dtype is checked nevertheless */
+        const qobs_tensor x = {sizeof x, &number, wrong[i], 1, shape, NULL};
+        assert_refused(qobs_observer_observe(o, &x, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|dtype");
+    }
+    assert_int_equal(counts_of(o).ignored, 1);
     assert_ok(observe(o, 0, 2, F32(0))); /* an empty tensor is not counted */
     assert_int_equal(counts_of(o).ignored, 1);
     qobs_observer_reset(o);

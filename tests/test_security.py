@@ -275,8 +275,18 @@ def test_outputs_are_no_inputs():
             ("a report in an old output", ["--json", "old/r.json", "lies in"],
              (*quantize, "-o", "old", "--replace", "--json", "old/r.json")),
             ("a new report in the model", ["--json", "d/r.json", "lies in"], (*quantize, "-o", "out", "--json", "d/r.json")),
+            ("a report of calibrate in the model", ["--json", "d/r.json", "lies in"],
+             ("calibrate", "d", "--scheme", "W8A8", "--quiet", "-o", "y", "--json", "d/r.json")),
+            ("scales in the model", ["--out", "d/r.safetensors", "lies in"],
+             ("calibrate", "d", "--scheme", "W8A8", "--quiet", "-o", "d/r.safetensors")),
+            ("results of observe in the model", ["--out", "d/r.safetensors", "lies in"],
+             ("observe", "--preset", "llmc.memoryless_minmax", f"d:{name}", "--out", "d/r.safetensors")),
+            ("a state in the model", ["--state", "lies in"],
+             ("observe", "--preset", "llmc.memoryless_minmax", f"d:{name}", "--state", "d/../d/state")),
             ("a report among the parts", ["--json", "lies in"], ("quantize", "--finish", "old", "--json", "old/r.json"))):
+        before = sorted(os.listdir("d"))
         refused(what, words, *arguments)
+        equal(sorted(os.listdir("d")), before, f"{what}: the model is as before")
     os.mkdir("old.parts")
     refused("a report in the parts", ["--json", "lies in"], *quantize, "-o", "old/", "--part", "1/2", "--json", "old.parts/r.json")
 

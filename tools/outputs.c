@@ -29,16 +29,31 @@ static bool is_same_output(const char *a, const char *b)
     return same;
 }
 
+/* Returns true if the path, which need not exist, lies in a directory that this run has read as a whole. */
+static bool is_in_input(const char *path)
+{
+    struct stat status;
+    char *real = output_place_resolve(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    bool found = false;
+    for (; !found && slash; slash = strrchr(real, '/')) {
+        *slash = '\0';
+        found = stat(*real ? real : "/", &status) == 0 && mapped_was_read(&status);
+    }
+    free(real);
+    return found;
+}
+
 static int check_one(const struct output_option *o)
 {
     struct stat status;
-    if (stat(o->path, &status) != 0)
-        return EXIT_OK; /* whoever opens it says what is wrong with its directory */
-    if (S_ISDIR(status.st_mode) || (!S_ISREG(status.st_mode) && !o->report))
+    const bool there = stat(o->path, &status) == 0; /* else whoever opens it says what is wrong with its directory */
+    if (there && (S_ISDIR(status.st_mode) || (!S_ISREG(status.st_mode) && !o->report)))
         return print_error(EXIT_USAGE, "%s: %s: is %s; only a regular file is replaced", o->option, o->path,
                            S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
-    if (mapped_was_read(&status))
+    if (there && mapped_was_read(&status))
         return print_error(EXIT_USAGE, "%s: %s: is an input; another name is needed", o->option, o->path);
+    if (is_in_input(o->path))
+        return print_error(EXIT_USAGE, "%s: %s: lies in an input; another directory is needed", o->option, o->path);
     return EXIT_OK;
 }
 

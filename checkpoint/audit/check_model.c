@@ -50,17 +50,19 @@ static struct decoder_shape *find_shape_row(struct decoder_shape *rows, size_t c
     return NULL;
 }
 
-/* Finds the shape of a matrix as far as tensors say it without their group. */
+/* Finds the shape of a matrix, by the format of its group if it is in codes. */
 static bool find_matrix(const struct audit_module *m, int64_t *shape)
 {
     const struct st_tensor *t = m->plain ? m->plain : m->codes;
-    if (!t || t->ndim != 2 || (t->dtype == FILE_I32 && !m->shape))
+    const struct quant_format_row *row = !m->plain && m->group ? quant_format_row(m->group->format) : NULL;
+    const bool has_shape = m->shape && m->shape->ndim == 1 && m->shape->shape[0] == 2 && m->shape->dtype == FILE_I64;
+    if (!t || t->ndim != 2 || (!m->plain && (!row || (row->has_shape && !has_shape))))
         return false;
     memcpy(shape, t->shape, 2 * sizeof *shape);
-    if (m->shape && m->shape->ndim == 1 && m->shape->shape[0] == 2 && m->shape->dtype == FILE_I64)
+    if (row && row->has_shape)
         memcpy(shape, m->shape->data, 2 * sizeof *shape);
-    else if (t->dtype == FILE_U8)
-        shape[1] *= 2;
+    else if (row && row->word)
+        shape[1] = shape[1] * quant_word_bits(row) / m->group->weights.num_bits;
     return true;
 }
 

@@ -200,13 +200,14 @@ int audit_list_modules(struct audit *audit, struct fail *f)
     for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
         find_parts(audit, &audit->modules[i]);
     if (status == QOBS_OK) {
-        audit_check_sizes(audit);
         audit_check_heads(audit, &targets);
         audit_check_experts(audit);
         audit_check_stacked(audit, &targets);
     }
     for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
         audit->modules[i].quantized = belongs(audit, &targets, &audit->modules[i]);
+    if (status == QOBS_OK)
+        audit_check_sizes(audit);
     if (status == QOBS_OK && !audit->is_output)
         status = audit_check_sets(audit, true, f);
     size_t kept = 0;

@@ -176,6 +176,12 @@ static int remember(const struct stat *status, const char *path, struct fail *f)
     return 0;
 }
 
+int mapped_remember_directory(const char *path, struct fail *f)
+{
+    struct stat status;
+    return remembers && stat(path, &status) == 0 ? remember(&status, path, f) : 0;
+}
+
 bool mapped_was_read(const struct stat *status)
 {
     size_t i = 0;

@@ -42,7 +42,10 @@ int mapped_check(struct fail *f);
 /* Keeps the identity of every file that is mapped from now on, for mapped_was_read. */
 void mapped_remember(void);
 
-/* Returns true if the file of that status is or was mapped since mapped_remember. */
+/* Keeps the identity of a directory that is read as a whole, as that of files. */
+int mapped_remember_directory(const char *path, struct fail *f);
+
+/* Returns true if the file of that status is or was mapped since mapped_remember, or the directory was kept. */
 bool mapped_was_read(const struct stat *status);
 
 /* Returns true if both are one file, by device and inode. */

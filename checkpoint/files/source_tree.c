@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/mapped.h"
 #include "files/text.h"
 
 enum { MAX_DEPTH = 32, MAX_FILES = 1000000 };
@@ -89,7 +90,7 @@ int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
     *tree = (struct source_tree){.root = strdup(root)};
     if (!tree->root)
         return fail_system(f, "%s: no memory for its name", root);
-    if (walk(tree, "", 0, f) != 0) {
+    if (walk(tree, "", 0, f) != 0 || mapped_remember_directory(root, f) != 0) {
         source_tree_free(tree);
         return -1;
     }

@@ -205,6 +205,10 @@ char *tensors_resolve(const char *path, struct fail *f)
             return NULL;
         }
         const int error = stat(resolved, &status) == 0 ? 0 : errno;
+        if (error == 0 && i > 0 && mapped_remember_directory(path, f) != 0) {
+            free(resolved);
+            return NULL;
+        }
         if (error == 0 && (i > 0 || !S_ISDIR(status.st_mode)))
             return resolved;
         if (error != 0 && (i == 0 || error != ENOENT)) {
