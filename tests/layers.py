@@ -18,7 +18,8 @@ Reads src/, include/, checkpoint/ and tools/, and scripts. Prints each violation
   columns   lines have at most 120 columns, also those of shell scripts anywhere
   tools     checkpoint/ includes its own files, the public headers and the system only; tools/ those and its own
   words     the words of WORDS appear only as layers_allowed.txt says, and every line there is needed
-  settings  nothing below config/ compares a statistic, family or version, or knows a configuration
+  settings  nothing below config/ compares a statistic, family or version, or knows a configuration; nothing above it
+            compares them or the functions of a stage, or reads the settings of one family
 """
 import argparse
 import os
@@ -36,6 +37,7 @@ LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "measure", "f
           "config", "observer", "api"]
 CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
+ABOVE_CONFIG = LAYERS[LAYERS.index("config") + 1:]
 CLIENTS = ["checkpoint", "tools"]
 KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}
 MAX_COLUMNS = 120
@@ -46,6 +48,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(\w+))', re.M)
 PATH_MACRO = re.compile(r'^\s*#\s*define\s+\w+\s+"([^"]+\.h)"', re.M)
 TAG = re.compile(r"\b(struct|union|enum)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?([A-Za-z_]\w*)\s*\{")
 SETTINGS = re.compile(r"\b(?:statistic|family|version)\s*[!=]=|\bqobs_config\b")
+# Above config/: a comparison of these or of a stage's functions, a stage of a preset, a setting but the common ones.
+DECISIONS = re.compile(r"\b(?:statistic|family|version)\s*[!=]=|[!=]=\s*&\s*qobs_\w+|\bFAMILY_\w+|"
+                       r"\bpreset\s*(?:->|\.)\s*(?!name\b|ops\b)\w+|"
+                       r"\bconfig\)?\s*(?:->|\.)\s*(?:scheme|torch|quark|ort|torchao|modelopt|histogram)\b")
 SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
 
@@ -302,6 +308,9 @@ def check_settings(tree):
         if folder(path) in BELOW_CONFIG:
             for m in SETTINGS.finditer(code):
                 yield f"{path}:{line_of(code, m.start())}: {m[0]} below config/"
+        if folder(path) in ABOVE_CONFIG:
+            for m in DECISIONS.finditer(code):
+                yield f"{path}:{line_of(code, m.start())}: {m[0]} above config/"
 
 
 RULES = {"order": check_order, "checkpoint": check_checkpoint, "loose": check_loose, "folders": check_folders,

@@ -286,7 +286,7 @@ static qobs_observer *modelopt_observer(const json_object *c)
  * scale. In float as upstream, or unrounded from where x is multiplied. */
 static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, float whole, float amax, double x)
 {
-    whole *= config->four_over_six ? 1.75f : 1;
+    whole *= config->modelopt.four_over_six ? 1.75f : 1;
     const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
     if (nvfp4) {
         const float up = 1 / (whole / 6) * 448, local = amax / 6 * up;
@@ -294,12 +294,12 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
         const float number = scale == 0 ? 0 : qobs_format_round(qobs_format_find("fp4_e2m1"), (float)x / scale, true);
         return unrounded ? (double)number * (double)scale : (double)(number * scale);
     }
-    if (config->num_bits == NUM_BITS_E4M3) {
+    if (config->modelopt.num_bits == MODELOPT_E4M3) {
         const float up = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, number = qobs_format_round(e4m3, (float)x * up, true);
         return unrounded ? (double)number * (double)(1 / up) : (double)(number * (1 / up));
     }
-    const float bound = (float)((1 << (config->num_bits - 1 + config->is_unsigned)) - 1), up = bound / amax;
-    const float quant_min = config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1;
+    const float bound = (float)((1 << (config->modelopt.num_bits - 1 + config->modelopt.is_unsigned)) - 1), up = bound / amax;
+    const float quant_min = config->modelopt.is_unsigned ? 0 : config->modelopt.narrow_range ? -bound : -bound - 1;
     const float number = fminf(fmaxf(rintf((float)x * up), quant_min), bound);
     return amax <= 0x1p-24f ? 0 : unrounded ? (double)number / (double)up : (double)(number / up);
 }

@@ -190,6 +190,12 @@ class Layers(unittest.TestCase):
                 self.write("src/plan/plan.c", '#include "plan/plan.h"\n/* version == 1 */\n' + text + "\n")
                 self.expect("settings", "src/plan/plan.c:3", "below config/")
 
+    def test_settings_above_config(self):
+        for text in ["config->version == 1", "ops != &qobs_formula", "a & FAMILY_ORT", "o->config.preset->range", "config->ort.scenario"]:
+            with self.subTest(text=text):
+                self.write("src/api/top.c", '#include "config/config.h"\n/* version == 1 */\n' + text + "; config.preset->name;\n")
+                self.expect("settings", "src/api/top.c:3", "above config/")
+
     def test_program(self):
         run = [sys.executable, layers.__file__, self.folder.name]
         self.assertEqual(subprocess.run(run, capture_output=True, text=True).stdout, f"{len(layers.RULES)} passed, 0 failed\n")

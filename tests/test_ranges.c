@@ -99,7 +99,7 @@ static void expect_entropy(const json_object *c, const qobs_config *config, cons
     const void *divergences = expected(c, "divergences", &t)->data;
     double *workspace = malloc(qobs_entropy_workspace(h->bins) * sizeof *workspace), quant_min = INFINITY;
     const struct entropy e =
-        qobs_entropy_prepare(h, (size_t)1 << (config->num_bits - 1 + config->is_unsigned), workspace);
+        qobs_entropy_prepare(h, (size_t)1 << (config->modelopt.num_bits - 1 + config->modelopt.is_unsigned), workspace);
     assert_int_equal(t.dtype, QOBS_F64);
     assert_int_equal((size_t)t.shape[0], (h->bins - first) / stride + 1);
     for (int64_t i = 0; i < t.shape[0]; i++) {
@@ -271,7 +271,7 @@ static void run_case(const json_object *c)
     if (refused)
         assert_true(min == 1 && max == 2 && amax == 3);
     else
-        assert_true(min == (config->is_unsigned ? 0 : -max) && (json_is_string(before) || amax == max));
+        assert_true(min == (config->modelopt.is_unsigned ? 0 : -max) && (json_is_string(before) || amax == max));
     release(&h);
     qobs_observer_destroy(o);
 }

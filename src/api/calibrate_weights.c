@@ -106,32 +106,35 @@ static int calibrate_all(struct weight_histograms *w, qobs_error *error)
     return status;
 }
 
-static int check(const qobs_calibrate_args *a, qobs_error *error)
+static int check(const qobs_calibrate_args *a, struct range_rule *rule, qobs_error *error)
 {
     if (!a->config)
         return qobs_invalid(error, "config: is NULL");
     RETURN_IF_FAILED(qobs_config_check(a->config, error));
-    if (!(a->config->preset->range->reads & READS_METHOD))
+    qobs_resolve_range(a->config, rule);
+    if (!(rule->ops->reads & READS_METHOD))
         return qobs_invalid(error, "config: is %s, allowed is modelopt.HistogramCalibrator", a->config->preset->name);
-    if (a->config->method == AMAX_ENTROPY)
+    if (rule->params.bins.method == AMAX_ENTROPY)
         return qobs_invalid(error, "method: is entropy, allowed for weights are percentile and mse");
     return QOBS_OK;
 }
 
 int qobs_calibrate_weights(const qobs_calibrate_args *args, qobs_error *error)
 {
-    struct granularity granularity = {.ops = &qobs_granularity_modelopt_axes};
+    struct granularity granularity;
+    struct reduction reduction;
     qobs_calibrate_args a;
     struct weight_histograms w = {.args = &a};
     RETURN_IF_FAILED(ARGS_READ(qobs_calibrate_args, &a, args, runtime, error));
-    RETURN_IF_FAILED(check(&a, error));
+    RETURN_IF_FAILED(check(&a, &w.rule, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&w.runtime, a.runtime, error));
-    granularity.params.axes = a.config->axes;
+    qobs_resolve_granularity(a.config, &granularity);
+    granularity.ops = &qobs_granularity_modelopt_axes;
     RETURN_IF_FAILED(qobs_plan_make(&w.plan, &granularity, a.value, NULL, &w.runtime, error));
     w.plan.as_f32 = w.plan.dtype == QOBS_F64; /* bins are floats: what is beyond them is infinite */
-    qobs_resolve_range(a.config, &w.rule);
+    qobs_resolve_reduction(a.config, &reduction);
     qobs_resolve_formula(a.config, &w.formula);
-    w.bins = (size_t)a.config->num_bins;
+    w.bins = reduction.histogram.params.bins;
     int status = array_check("amax", a.amax, a.amax_size, (size_t)w.plan.qparams * sizeof *a.amax, error);
     if (status == QOBS_OK && w.plan.value.elements == 0)
         status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "config/families.h"
 #include "config/settings.h"
 
 static size_t family_length(const char *preset) { return preset && strchr(preset, '.') ? strcspn(preset, ".") : 0; }
@@ -31,8 +30,8 @@ static void list_presets(const char *name, char *text, size_t size)
             if (own)
                 used += (size_t)snprintf(text + used, size - used, "%s%s", comma, preset);
             else if (i == 0 || !same_family(qobs_preset_name(i - 1), preset))
-                used += (size_t)snprintf(text + used, size - used, "%s%.*s.*", comma, (int)family_length(preset),
-                                         preset);
+                used +=
+                    (size_t)snprintf(text + used, size - used, "%s%.*s.*", comma, (int)family_length(preset), preset);
         }
 }
 
@@ -54,15 +53,12 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
 {
     if (!result)
         return qobs_invalid(error, "config: is NULL");
-    int version = VERSION_CURRENT;
-    const struct preset *preset = name ? qobs_preset_find(name, &version) : NULL;
-    if (!preset) {
+    struct qobs_config defaults;
+    if (!name || !qobs_config_defaults_of(name, &defaults)) {
         char known[400];
         list_presets(name, known, sizeof known);
         return qobs_invalid(error, "preset: '%s' is unknown; known are %s", name ? name : "(null)", known);
     }
-    struct qobs_config defaults = qobs_config_defaults(preset);
-    defaults.version = version;
     return make(result, &defaults, given, error);
 }
 
@@ -86,11 +82,7 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     if (!config)
         return qobs_invalid(error, "config: is NULL");
     const fp_mode mode = fp_enter();
-    int status = config->preset->ops->check ? config->preset->ops->check(config, error) : QOBS_OK;
-    if (status == QOBS_OK && config->is_dynamic && config->preset->accumulator->averages &&
-        config->averaging_constant != 1)
-        status = qobs_invalid(error, "is_dynamic: %s allows it only with averaging_constant 1, not %g",
-                              config->preset->name, config->averaging_constant);
+    const int status = qobs_settings_check(config, error);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

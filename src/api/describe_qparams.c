@@ -33,7 +33,7 @@ static bool describe(const qobs_config *config, const qobs_plan *plan, const str
     }
     layout->scale_size = layout->count * qobs_dtype_size(scale);
     layout->zero_point_size = layout->count * qobs_dtype_size(zero_point);
-    return o.stages.formula.ops != &qobs_formula_none;
+    return qobs_formula_has_qparams(&o.stages.formula);
 }
 
 int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,

@@ -5,7 +5,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
-#include "config/families.h"
+#include "config/stages.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "plan/make_plan.h"
@@ -257,11 +257,10 @@ static int choose_amax_numbers(struct fake_quantize *f, const qobs_fake_quantize
                         : a->zero_point   ? "zero_point"
                         : a->global_scale ? "global_scale"
                                           : NULL;
-    if (!a->config->preset->ops->amax_numbers)
+    if (!qobs_resolve_amax_numbers(a->config, numbers))
         return qobs_invalid(error, "amax: config is %s, amax is for modelopt presets", a->config->preset->name);
     if (other)
         return qobs_invalid(error, "%s: is set, amax takes its place", other);
-    a->config->preset->ops->amax_numbers(a->config, numbers);
     if (numbers->e4m3)
         qobs_quantizer_for_format(&f->quantizer, qobs_format_at(FORMAT_E4M3));
     else

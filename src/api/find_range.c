@@ -19,7 +19,8 @@
 /* A call: its arguments, and what the method needs. */
 struct finder_call {
     const char *method;
-    int families;        /* that have the method */
+    enum range_finder finder;
+    const char *allowed; /* families that have the method */
     bool uses_all_edges; /* otherwise the first and the last one */
     qobs_range_args args;
 };
@@ -32,12 +33,10 @@ static int check_call(struct finder_call *r, const qobs_range_args *args, const 
     if (!config)
         return qobs_invalid(error, "config: is NULL");
     RETURN_IF_FAILED(qobs_config_check(config, error));
-    if (config->preset->family & r->families)
+    if (qobs_config_has_finder(config, r->finder))
         return QOBS_OK;
     return qobs_invalid(error, "config: %s is not for %s, allowed are presets of %s", r->method, config->preset->name,
-                        r->families == FAMILY_MODELOPT ? "modelopt"
-                        : r->families == FAMILY_TORCH  ? "torch"
-                                                       : "quark and modelopt");
+                        r->allowed);
 }
 
 static int check_edge(const struct view *edges, int64_t i, int64_t next, qobs_error *error)
@@ -141,10 +140,7 @@ static int close_finder(struct finder *f, const struct finder_call *call, int st
 }
 
 /* The minimum of a range whose maximum is amax. */
-static float min_of(const qobs_config *config, float amax)
-{
-    return config->preset->family == FAMILY_QUARK || config->is_unsigned ? 0 : -amax;
-}
+static float min_of(const struct finder *f, float amax) { return f->rule.params.bins.from_zero ? 0 : -amax; }
 
 /* Calls a method that finds an amax. */
 static int find_amax(struct finder_call *call, amax_finder *find, const qobs_range_args *args, qobs_range *range,
@@ -158,7 +154,7 @@ static int find_amax(struct finder_call *call, amax_finder *find, const qobs_ran
     const fp_mode mode = fp_enter();
     const int status = find(&f.rule.params.bins, &f.formula, &f.histogram, f.workspace, &found, error);
     fp_leave(mode);
-    const qobs_range result = {.min = min_of(call->args.config, found.amax), .max = found.amax, .score = found.score};
+    const qobs_range result = {.min = min_of(&f, found.amax), .max = found.amax, .score = found.score};
     return close_finder(&f, call, status, result, range, error);
 }
 
@@ -177,7 +173,7 @@ static double share_within(const struct histogram_view *h, float min, float max)
 
 int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    struct finder_call call = {"percentile", FAMILY_QUARK | FAMILY_MODELOPT, true, {0}};
+    struct finder_call call = {"percentile", FINDER_PERCENTILE, "quark and modelopt", true, {0}};
     struct finder f;
     qobs_range found = {0};
     RETURN_IF_FAILED(open_finder(&f, &call, args, range, error));
@@ -187,11 +183,11 @@ int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qob
                             qobs_invalid(error, "percentile: is %g, allowed are numbers from 0 to 100", percentile),
                             found, range, error);
     const fp_mode mode = fp_enter();
-    if (call.args.config->preset->family == FAMILY_MODELOPT) {
+    if (f.rule.params.bins.of_magnitudes) {
         found.max = qobs_percentile_modelopt(&f.histogram, percentile);
-        found.min = min_of(call.args.config, found.max);
+        found.min = min_of(&f, found.max);
     } else {
-        qobs_percentile(&f.histogram, call.args.config->symmetric, percentile, &found.min, &found.max);
+        qobs_percentile(&f.histogram, f.rule.params.bins.symmetric, percentile, &found.min, &found.max);
     }
     found.score = share_within(&f.histogram, found.min, found.max);
     fp_leave(mode);
@@ -200,7 +196,7 @@ int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qob
 
 int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    struct finder_call call = {"l2_norm", FAMILY_TORCH, false, {0}};
+    struct finder_call call = {"l2_norm", FINDER_L2_NORM, "torch", false, {0}};
     struct finder f;
     qobs_range found = {0};
     RETURN_IF_FAILED(open_finder(&f, &call, args, range, error));
@@ -217,12 +213,12 @@ int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_e
 
 int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    struct finder_call call = {"entropy", FAMILY_MODELOPT, true, {0}};
+    struct finder_call call = {"entropy", FINDER_ENTROPY, "modelopt", true, {0}};
     return find_amax(&call, qobs_amax_by_entropy, args, range, error);
 }
 
 int qobs_range_by_mse(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    struct finder_call call = {"mse", FAMILY_QUARK | FAMILY_MODELOPT, true, {0}};
+    struct finder_call call = {"mse", FINDER_MSE, "quark and modelopt", true, {0}};
     return find_amax(&call, qobs_amax_by_mse, args, range, error);
 }

@@ -158,11 +158,14 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
                                         .codes = a->codes,
                                         .codes_size = a->codes_size,
                                         .runtime = a->runtime};
+    struct range_rule range;
+    qobs_resolve_range(a->config, &range);
+    const int set = range.params.optimal.rounding_passes;
     struct code_descent c = {.runtime = runtime,
                              .kernels = qobs_kernels_active(),
-                             .passes = a->passes > 0                    ? a->passes
-                                       : a->config->has_rounding_passes ? a->config->rounding_passes
-                                                                        : PASSES,
+                             .passes = a->passes > 0 ? a->passes
+                                       : set > 0     ? set
+                                                     : PASSES,
                              .codes = a->codes};
     const struct quantizer *const q = &rule->quantizer;
     struct view h;

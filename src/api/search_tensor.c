@@ -40,7 +40,7 @@ static int open_search(qobs_search_args *a, const qobs_search_args *args, qobs_e
 {
     RETURN_IF_FAILED(ARGS_READ(qobs_search_args, a, args, runtime, error));
     RETURN_IF_FAILED(qobs_config_check(a->config, error));
-    if (!a->config->preset->search)
+    if (!qobs_config_searches_grid(a->config))
         RETURN_IF_FAILED(qobs_invalid(error, "config: %s does not search, allowed are the llmc presets *mse",
                                       a->config->preset->name));
     return a->report ? qobs_search_report_check(a->report, error) : QOBS_OK;

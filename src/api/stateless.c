@@ -115,7 +115,7 @@ static int check_formula(const qobs_config *config, qobs_dtype dtype, struct for
     enum kernel_dtype unused;
     RETURN_IF_FAILED(qobs_config_check(config, error));
     qobs_resolve_formula(config, formula);
-    const bool torch = formula->ops == &qobs_formula_torch;
+    const bool torch = formula->ops->only_f32;
     if (qobs_kernel_dtype_of(dtype, &unused) && (!torch || dtype == QOBS_F32))
         return QOBS_OK;
     return qobs_invalid(error, "dtype: is %s (%d), allowed are %s",
@@ -127,19 +127,18 @@ static int check_formula(const qobs_config *config, qobs_dtype dtype, struct for
 static int check_global_scale(const qobs_calculate_args *a, const struct formula *formula, qobs_error *error)
 {
     const struct formula_ops *ops = formula->ops;
-    const bool quark_float = ops == &qobs_formula_quark_float, native = ops == &qobs_formula_compressed_tensors;
     const qobs_dtype dtype = a->global_scale_dtype;
-    if (a->global_scale && !ops->global_scale && !(quark_float && formula->params.quark.block_scales))
+    if (a->global_scale && !ops->global_scale && !(ops->block_scales && formula->params.quark.block_scales))
         return qobs_invalid(error, "global_scale: %s has none%s", a->config->preset->name,
-                            quark_float ? " without dtype=fp4" : "");
+                            ops->block_scales ? " without dtype=fp4" : "");
     if ((int)dtype == 0 || (dtype == QOBS_F32 && a->global_scale))
         return QOBS_OK;
     if (!a->global_scale)
         return qobs_invalid(error, "global_scale_dtype: is %d, but global_scale is NULL", (int)dtype);
-    if (!native || (dtype != QOBS_BF16 && dtype != QOBS_F16))
+    if (!ops->native_global_scale || (dtype != QOBS_BF16 && dtype != QOBS_F16))
         return qobs_invalid(error, "global_scale_dtype: is %s (%d), allowed are F32%s",
                             qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
-                            native ? ", BF16, F16" : "");
+                            ops->native_global_scale ? ", BF16, F16" : "");
     if (qobs_round_to(dtype, (double)*a->global_scale) != (double)*a->global_scale)
         return qobs_invalid(error, "global_scale: %.9g is no %s number", (double)*a->global_scale,
                             qobs_dtype_name(dtype));

@@ -5,12 +5,17 @@
  * parameters of its stages. A release of llm-compressor that differs is a row of the table in family_llmc.c. */
 #pragma once
 
+#include <float.h>
+
 #include "config/dtypes.h"
 #include "config/stages.h"
 #include "quantize/fake_quantize.h"
 
-/* Functions may be NULL. Those of a stage find in it what resolve.c sets for all families. */
+/* Functions but set_defaults may be NULL. Those of a stage find in it what resolve.c sets for all families. */
 struct family_ops {
+    const struct setting *settings; /* the order of a preset's settings is that of states */
+    size_t setting_count;
+    int finders;             /* of ranges in a caller's histogram: enum range_finder */
     const char *old_prefix;  /* of names in version 0.1, whose saved states and scripts have it; NULL: the same */
     bool channel_by_default; /* the strategy without group_size; else tensor */
     bool has_own_quantize;   /* fake-quantize is torch's, to the integers of dtype */
@@ -25,6 +30,8 @@ struct family_ops {
     void (*traits)(const qobs_config *config, struct observer_traits *traits);
     void (*amax_numbers)(const qobs_config *config, struct amax_numbers *numbers); /* of fake-quantize by an amax */
 };
+
+#define SETTINGS_OF(rows) .settings = rows, .setting_count = sizeof rows / sizeof *rows
 
 extern const struct family_ops qobs_family_llmc, qobs_family_qobs, qobs_family_torch, qobs_family_quark,
     qobs_family_modelopt, qobs_family_ort, qobs_family_torchao;
@@ -54,10 +61,26 @@ struct llmc_release {
 extern const struct llmc_release qobs_llmc_releases[];
 static inline const struct llmc_release *qobs_config_release(const qobs_config *config)
 {
-    return &qobs_llmc_releases[config->version];
+    return &qobs_llmc_releases[config->scheme.version];
 }
 
 /* Presets of compressed-tensors' schemes, also those of our own (family_llmc.c). */
+extern const struct word qobs_scheme_types[], qobs_scheme_strategies[], qobs_scheme_scale_dtypes[];
+#define SCHEME_NUMBER(most_bits)                                                                                       \
+    NUMBER("num_bits", EVERY, KIND_INTEGER, scheme.num_bits, 2, most_bits, "bits of the quantized numbers"),           \
+        WORD("type", EVERY, scheme.type, qobs_scheme_types, "integers or floating-point numbers"),                     \
+        SWITCH("symmetric", EVERY, symmetric, "symmetric range, zero point 0"),                                        \
+        WORD("strategy", EVERY, scheme.strategy, qobs_scheme_strategies,                                               \
+             "elements that share a scale; `null`: derived from `group_size`"),                                        \
+        OPTIONAL("group_size", EVERY, KIND_LONG, group_size, has_group_size, -1, 0x1p53,                               \
+                 "columns of a group; -1: one group for each row")
+#define SCHEME_SCALE_DTYPE                                                                                             \
+    WORD("scale_dtype", EVERY, scheme.scale_dtype, qobs_scheme_scale_dtypes,                                           \
+         "dtype to which scales are rounded; `uint8`: powers of two")
+#define SCHEME_OBSERVER                                                                                                \
+    {"observer", EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0, "accepted only with the preset's own name",            \
+     false,      false}
+#define SCHEME_STRICT(only) SWITCH("strict", only, scheme.strict, "fail if importance cannot be used")
 void qobs_scheme_granularity(const qobs_config *config, struct granularity *granularity);
 const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct formula_params *params);
 void qobs_scheme_traits(const qobs_config *config, struct observer_traits *traits);

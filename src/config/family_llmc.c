@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* llm-compressor and compressed-tensors: releases, checks (QuantizationArgs.validate_model_after) and parameters. */
+/* llm-compressor and compressed-tensors: releases, settings, checks (QuantizationArgs.validate_model_after) and
+ * parameters. */
 #include <string.h>
 
 #include "base/error.h"
@@ -34,6 +35,70 @@ const struct llmc_release qobs_llmc_releases[] = {
 
 bool qobs_config_is_current(const qobs_config *config) { return qobs_config_release(config)->current; }
 
+/* ---- Settings ---------------------------------------------------------------------------------------------------- */
+
+const struct word qobs_scheme_types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
+const struct word qobs_scheme_strategies[] = {
+    {"tensor", STRATEGY_TENSOR},       {"channel", STRATEGY_CHANNEL},
+    {"group", STRATEGY_GROUP},         {"tensor_group", STRATEGY_TENSOR_GROUP},
+    {"block", STRATEGY_BLOCK},         {"token", STRATEGY_TOKEN},
+    {"attn_head", STRATEGY_ATTN_HEAD}, {0}};
+const struct word qobs_scheme_scale_dtypes[] = {{"float32", SCALE_F32}, {"bfloat16", SCALE_BF16},
+                                                {"float16", SCALE_F16}, {"float8_e4m3fn", SCALE_E4M3},
+                                                {"uint8", SCALE_U8},    {0}};
+static const struct word versions[] = {{"current", VERSION_CURRENT},
+                                       {"2025-10", VERSION_2025_10},
+                                       {"2025-09", VERSION_2025_09},
+                                       {"2026-10", VERSION_2026_10},
+                                       {0}};
+static const struct word search_dtypes[] = {{"native", SEARCH_NATIVE}, {"float32", SEARCH_FLOAT32}, {0}};
+static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
+static const struct word zp_dtypes[] = {{"int8", QOBS_I8},
+                                        {"uint8", QOBS_U8},
+                                        {"int16", QOBS_I16},
+                                        {"int32", QOBS_I32},
+                                        {"bfloat16", QOBS_BF16},
+                                        {"float16", QOBS_F16},
+                                        {"float32", QOBS_F32},
+                                        {"float8_e4m3fn", QOBS_F8_E4M3},
+                                        {0}};
+
+static bool searches(const struct preset *preset) { return preset->search != NULL; }
+
+static bool has_chunks(const struct preset *preset) { return searches(preset) && !qobs_preset_has_importance(preset); }
+
+static const struct setting settings[] = {
+    BASE_NAME,
+    NONFINITE(EVERY, qobs_nonfinite_modes),
+    AVERAGING_CONSTANT(qobs_preset_averages),
+    SCHEME_NUMBER(16),
+    OPTIONAL("block_structure", EVERY, KIND_PAIR, scheme.block, scheme.has_block, 1, 0x1p31,
+             "height and width of a block"),
+    WORD("dynamic", EVERY, scheme.dynamic, dynamics,
+         "scales are computed at run time; `local`: under a stored global scale"),
+    SCHEME_SCALE_DTYPE,
+    WORD("zp_dtype", EVERY, scheme.zp_dtype, zp_dtypes, "dtype of the zero point"),
+    WORD("version", EVERY, scheme.version, versions, "release of llm-compressor that is reproduced"),
+    SCHEME_OBSERVER,
+    SWITCH("ragged", EVERY, scheme.ragged, "a last group may be shorter"),
+    NUMBER("maxshrink", searches, KIND_REAL, scheme.search.maxshrink, 0, 1,
+           "largest part of the range that a candidate removes"),
+    NUMBER("patience", has_chunks, KIND_LONG, scheme.search.patience, 0, 0x1p31,
+           "failed candidates in a row that end the search"),
+    NUMBER("patience", qobs_preset_has_importance, KIND_LONG, scheme.search.patience, 0, 0x1p31,
+           "failed candidates in a row that end the search; 0: never"),
+    NUMBER("grid", searches, KIND_REAL, scheme.search.grid, 0x1p-10, 0x1p16,
+           "number of steps from the complete range to 0"),
+    NUMBER("norm", searches, KIND_REAL, scheme.search.norm, 0x1p-10, 0x1p10, "exponent of the error"),
+    NUMBER("expand", has_chunks, KIND_REAL, scheme.search.expand, 1, 0x1p10, "factor of the range before the search"),
+    NUMBER("expand", qobs_preset_has_importance, KIND_REAL, scheme.search.expand, 0x1p-10, 0x1p10,
+           "factor of the range before the search"),
+    WORD("search_dtype", searches, scheme.search.dtype, search_dtypes,
+         "arithmetic of the search on BF16 and F16: upstream's in that dtype, or float"),
+    NUMBER("chunk_size", has_chunks, KIND_LONG, scheme.search.chunk_size, 1, 0x1p31, "accepted, without effect"),
+    SCHEME_STRICT(qobs_preset_has_importance),
+};
+
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
 static int check(const qobs_config *config, qobs_error *error)
@@ -44,13 +109,13 @@ static int check(const qobs_config *config, qobs_error *error)
     const char *observer = config->preset->name + 5; /* after "llmc." */
     if (qobs_config_release(config)->only_ranges && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
         return qobs_invalid(error, "version: 2025-09 has observers minmax and mse, not %s", observer);
-    if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8 &&
-        !(config->num_bits == 6 && qobs_config_is_current(config)))
+    if (config->scheme.type == TYPE_FLOAT && config->scheme.num_bits != 4 && config->scheme.num_bits != 8 &&
+        !(config->scheme.num_bits == 6 && qobs_config_is_current(config)))
         return qobs_invalid(error, "num_bits: is %d, type float allows 4 (e2m1), 6 (e2m3) and 8 (e4m3)",
-                            config->num_bits);
-    if (config->type == TYPE_FLOAT && config->num_bits < 8 && !config->symmetric)
-        return qobs_invalid(error, "symmetric: type float with num_bits %d allows true only", config->num_bits);
-    if (strategy == STRATEGY_TOKEN && !config->dynamic)
+                            config->scheme.num_bits);
+    if (config->scheme.type == TYPE_FLOAT && config->scheme.num_bits < 8 && !config->symmetric)
+        return qobs_invalid(error, "symmetric: type float with num_bits %d allows true only", config->scheme.num_bits);
+    if (strategy == STRATEGY_TOKEN && !config->scheme.dynamic)
         return qobs_invalid(error, "strategy: token needs dynamic=true");
     if (grouped && (!config->has_group_size || config->group_size <= 0))
         return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
@@ -59,23 +124,33 @@ static int check(const qobs_config *config, qobs_error *error)
     if (!grouped && config->has_group_size && config->group_size > 0)
         return qobs_invalid(error, "group_size: %lld does not go with strategy %s", (long long)config->group_size,
                             name);
-    if ((strategy == STRATEGY_BLOCK) != config->has_block)
+    if ((strategy == STRATEGY_BLOCK) != config->scheme.has_block)
         return qobs_invalid(error, "block_structure: %s",
-                            config->has_block ? "goes with strategy block only"
-                                              : "strategy block needs [height, width]");
-    if (config->dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
+                            config->scheme.has_block ? "goes with strategy block only"
+                                                     : "strategy block needs [height, width]");
+    if (config->scheme.dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
         return qobs_invalid(error, "dynamic: strategy %s cannot be dynamic, only tensor, token, group and tensor_group",
                             name);
     const struct search_defaults *search = !qobs_config_is_current(config) ? config->preset->search : NULL;
     if (search && search->since_2026)
         return qobs_invalid(error, "version: 2025-10 and earlier have no %s", observer);
-    if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
+    if (config->scheme.dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
         return qobs_invalid(error, "dynamic: local goes with strategy tensor_group, not with %s", name);
     return QOBS_OK;
 }
 
 static void set_defaults(struct qobs_config *config)
 {
+    const struct search_defaults *search = config->preset->search;
+    config->scheme.num_bits = 8;
+    config->scheme.search.chunk_size = 5;
+    if (search) {
+        config->scheme.search.maxshrink = search->maxshrink;
+        config->scheme.search.grid = search->grid;
+        config->scheme.search.norm = search->norm;
+        config->scheme.search.expand = search->expand;
+        config->scheme.search.patience = search->patience;
+    }
     /* Presets that accumulate batches are for activations. */
     config->base_name = config->preset->accumulator->replaces ? BASE_WEIGHT : BASE_INPUT;
 }
@@ -85,12 +160,15 @@ static void set_defaults(struct qobs_config *config)
 void qobs_scheme_granularity(const qobs_config *config, struct granularity *g)
 {
     const struct llmc_release *release = qobs_config_release(config);
+    g->params.strategy = qobs_config_strategy(config);
+    g->params.block[0] = config->scheme.block[0];
+    g->params.block[1] = config->scheme.block[1];
     if (!release->has_base_names)
         g->params.base_name = BASE_WEIGHT;
     g->ops = g->params.base_name == BASE_WEIGHT                                    ? release->weight
              : config->base_name == BASE_INPUT || config->base_name == BASE_OUTPUT ? release->activation
                                                                                    : release->attention;
-    g->params.ragged = config->ragged && g->params.base_name == BASE_WEIGHT;
+    g->params.ragged = config->scheme.ragged && g->params.base_name == BASE_WEIGHT;
     g->params.minus_one_is_none = release->minus_one_is_none;
     g->params.named_groups = g->params.ragged || release->named_groups;
     g->params.keying = release->keying;
@@ -98,21 +176,21 @@ void qobs_scheme_granularity(const qobs_config *config, struct granularity *g)
 
 const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct formula_params *p)
 {
-    const bool integer = config->type == TYPE_INT, current = qobs_config_is_current(config);
+    const bool integer = config->scheme.type == TYPE_INT, current = qobs_config_is_current(config);
     const qobs_format *format = qobs_config_float_format(config);
-    const double half = (double)(INT64_C(1) << (config->num_bits - 1));
+    const double half = (double)(INT64_C(1) << (config->scheme.num_bits - 1));
     p->mapping = config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
     p->quant_min = integer ? -half : qobs_format_min(format);
     p->quant_max = integer ? half - 1 : qobs_format_max(format);
     p->compressed_tensors.mx = qobs_config_is_mx(config);
     p->compressed_tensors.mx_offset = qobs_format_max_exponent(format);
-    p->compressed_tensors.mx_half_bits = config->num_bits == 6 ? 4 : 2;
-    p->compressed_tensors.scale_dtype = current ? (enum scale_dtype)config->scale_dtype : SCALE_NATIVE;
-    p->compressed_tensors.zero_point_dtype = config->zp_dtype        ? (qobs_dtype)config->zp_dtype
-                                             : !integer              ? QOBS_F8_E4M3
-                                             : config->num_bits <= 8 ? QOBS_I8
-                                                                     : QOBS_I16;
-    p->compressed_tensors.e2m1 = !integer && config->num_bits == 4;
+    p->compressed_tensors.mx_half_bits = config->scheme.num_bits == 6 ? 4 : 2;
+    p->compressed_tensors.scale_dtype = current ? (enum scale_dtype)config->scheme.scale_dtype : SCALE_NATIVE;
+    p->compressed_tensors.zero_point_dtype = config->scheme.zp_dtype        ? (qobs_dtype)config->scheme.zp_dtype
+                                             : !integer                     ? QOBS_F8_E4M3
+                                             : config->scheme.num_bits <= 8 ? QOBS_I8
+                                                                            : QOBS_I16;
+    p->compressed_tensors.e2m1 = !integer && config->scheme.num_bits == 4;
     if (qobs_config_release(config)->scalar_tensor && qobs_config_strategy(config) == STRATEGY_TENSOR)
         p->rank = RANK_SCALAR;
     return qobs_config_release(config)->formula;
@@ -148,13 +226,13 @@ static void accumulator(const qobs_config *config, struct accumulator *a)
 
 static const qobs_format *float_format(const qobs_config *config)
 {
-    return config->type == TYPE_INT ? NULL : qobs_config_float_format(config);
+    return config->scheme.type == TYPE_INT ? NULL : qobs_config_float_format(config);
 }
 
 /* The observer with importance tries one candidate more, and at least two, up to llm-compressor 0.14.0. */
 static int steps_of(const qobs_config *config, bool importance)
 {
-    const int steps = (int)(config->maxshrink * config->grid);
+    const int steps = (int)(config->scheme.search.maxshrink * config->scheme.search.grid);
     return importance && !qobs_config_release(config)->exact_steps ? (steps < 1 ? 1 : steps) + 1 : steps;
 }
 
@@ -168,45 +246,46 @@ static enum importance_fault early_fault(const qobs_config *config)
 /* Parameters of the search_shrink kernels, and whether they implement the formula. */
 static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
 {
-    const bool old = !qobs_config_is_current(config), native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
+    const bool old = !qobs_config_is_current(config),
+               native = g->native_scales || config->scheme.scale_dtype == SCALE_NATIVE;
     const bool mx = !g->native_scales && qobs_config_is_mx(config);
     const bool wide = qobs_config_release(config)->scalar_tensor && qobs_config_strategy(config) == STRATEGY_TENSOR;
-    const bool integers = !g->format, small = !(config->zp_dtype == QOBS_I8 && config->num_bits > 8);
+    const bool integers = !g->format, small = !(config->scheme.zp_dtype == QOBS_I8 && config->scheme.num_bits > 8);
     const double max = integers ? (double)g->quant_max : qobs_format_max(g->format);
     g->shrinking = (struct shrink_rule){.integers = integers,
                                         .symmetric = config->symmetric,
                                         .mx = mx,
                                         .quant_min = (float)(integers ? (double)g->quant_min : -max),
                                         .quant_max = (float)max,
-                                        .mx_offset = config->num_bits == 4 ? 2 : 8,
+                                        .mx_offset = config->scheme.num_bits == 4 ? 2 : 8,
                                         .floor = old ? 0x1p-23f : 0};
     const bool affine = integers && qobs_config_has_whole_zero_points(config) && small && !wide;
-    g->simd =
-        (mx ? config->symmetric : old || native) && (config->symmetric || affine) && !(mx && config->num_bits == 6);
+    g->simd = (mx ? config->symmetric : old || native) && (config->symmetric || affine) &&
+              !(mx && config->scheme.num_bits == 6);
 }
 
 static void resolve_grid(const qobs_config *config, struct grid_params *g)
 {
     const struct search_defaults *search = config->preset->search;
-    const int64_t half = INT64_C(1) << (config->num_bits - 1);
+    const int64_t half = INT64_C(1) << (config->scheme.num_bits - 1);
     const bool importance = search->importance;
     *g = (struct grid_params){
         .steps = steps_of(config, importance),
-        .grid = config->grid,
-        .patience = importance && config->patience == 0 ? -1 : config->patience,
-        .norm = config->norm,
-        .expand = config->expand,
+        .grid = config->scheme.search.grid,
+        .patience = importance && config->scheme.search.patience == 0 ? -1 : config->scheme.search.patience,
+        .norm = config->scheme.search.norm,
+        .expand = config->scheme.search.expand,
         .symmetric = config->symmetric,
-        .native = config->search_dtype == SEARCH_NATIVE,
+        .native = config->scheme.search.dtype == SEARCH_NATIVE,
         .rounded = !importance || qobs_config_release(config)->exact_steps,
-        .off_grid = config->type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config),
+        .off_grid = config->scheme.type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config),
         /* Upstream leaves the dtype of scales out of the search if a global scale follows. */
         .native_scales = qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP,
         .quant_min = -half,
         .quant_max = half - 1,
         .format = float_format(config),
         .importance = importance,
-        .strict = config->strict,
+        .strict = config->scheme.strict,
         .fault = early_fault(config),
         .late_fault = qobs_config_strategy(config) == STRATEGY_BLOCK ? IMPORTANCE_STRATEGY : IMPORTANCE_USABLE,
     };
@@ -222,6 +301,7 @@ static void range(const qobs_config *config, struct range_rule *rule)
 }
 
 const struct family_ops qobs_family_llmc = {
+    SETTINGS_OF(settings),
     .positive_zero = true,
     .set_defaults = set_defaults,
     .check = check,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AMD Quark: the dtypes that each observer accepts, the settings that it needs, and parameters. */
+/* AMD Quark: settings, checks of the dtypes that each observer accepts and of what it needs, and parameters. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -9,41 +9,89 @@
 #include "number/exponent.h"
 #include "qobs/format.h"
 
-/* Groups of observers that accept the same dtypes. */
-enum observer_group {
-    UNIFORM = 1,       /* a range for the tensor or each channel */
-    UNIFORM_GROUP = 2, /* a range for each group */
-    MX = 4,
-    BFP = 8,
-    POWER_OF_2 = 16,
-    TORCH = 32,         /* torch's histogram */
-    SQUARED_ERROR = 64, /* errors of the bins of a histogram */
-    LEARNED = 128,      /* start values of training */
-    THRESHOLD = 256,    /* the same, signed */
-    PLACEHOLDER = 0     /* accepts all */
+enum quark_qscheme { QUARK_QSCHEME_NONE, QUARK_PER_TENSOR, QUARK_PER_CHANNEL, QUARK_PER_GROUP };
+static const struct word qschemes[] = {
+    {"per_tensor", QUARK_PER_TENSOR}, {"per_channel", QUARK_PER_CHANNEL}, {"per_group", QUARK_PER_GROUP}, {0}};
+enum zero_point_type { ZERO_POINT_INT32, ZERO_POINT_FLOAT32 };
+static const struct word zero_point_types[] = {{"int32", ZERO_POINT_INT32}, {"float32", ZERO_POINT_FLOAT32}, {0}};
+
+/* The dtype that observers round a scale to, without a rounding for those that are none of ours. */
+enum { SCALE_NOT_ROUNDED, POF2 = -1, E5M3 = -2, E8M0 = -3 };
+static const struct word scale_types[] = {{"float", SCALE_NOT_ROUNDED},
+                                          {"float32", QOBS_F32},
+                                          {"float16", QOBS_F16},
+                                          {"bfloat16", QOBS_BF16},
+                                          {"pof2", POF2},
+                                          {"float8_e5m3", E5M3},
+                                          {"float8_e8m0fnu", E8M0},
+                                          {0}};
+static const struct word scale_formats[] = {{"float32", SCALE_FORMAT_FLOAT32},
+                                            {"e4m3", SCALE_FORMAT_E4M3},
+                                            {"e5m3", SCALE_FORMAT_E5M3},
+                                            {"e8m0", SCALE_FORMAT_E8M0},
+                                            {0}};
+static const struct word scale_modes[] = {
+    {"even", SCALE_MODE_EVEN}, {"floor", SCALE_MODE_FLOOR}, {"ceil", SCALE_MODE_CEIL}, {0}};
+/* The first threshold of TQTObserver. */
+enum threshold_method { THRESHOLD_3SD, THRESHOLD_KL_J };
+static const struct word threshold_methods[] = {{"_3SD", THRESHOLD_3SD}, {"_KL_J", THRESHOLD_KL_J}, {0}};
+
+static bool has_threshold(const struct preset *preset) { return preset->formula == FORMULA_QUARK_TQT; }
+
+static bool has_scope(const struct preset *preset) { return preset->range->reads & READS_SCOPE; }
+
+static bool is_tensor_minmax(const struct preset *preset)
+{
+    return preset->granularity == GRANULARITY_TENSOR && preset->formula == FORMULA_QUARK &&
+           !preset->reduction->histogram;
+}
+
+static const struct setting settings[] = {
+    BASE_NAME,
+    NONFINITE(qobs_preset_has_no_torch_histogram, qobs_nonfinite_modes),
+    NONFINITE(qobs_preset_has_torch_histogram, qobs_histogram_nonfinite_modes),
+    TORCH_HISTOGRAM,
+    FLOAT32_COUNTS(qobs_preset_grows_bins),
+    SWITCH("shifted_counts", qobs_preset_grows_bins, histogram.shifted_counts, "old counts move with their bins"),
+    PERCENTILE,
+    CANDIDATES,
+    REDUCE_RANGE(qobs_preset_has_torch_histogram),
+    SWITCH("symmetric", EVERY, symmetric, "symmetric range, zero point 0"),
+    OPTIONAL("group_size", EVERY, KIND_LONG, group_size, has_group_size, -1, 0x1p53,
+             "elements of a group or block along `ch_axis`; -1: all"),
+    SWITCH("is_dynamic", EVERY, is_dynamic, "use only the last batch"),
+    WORD("dtype", EVERY, quark.dtype, qobs_quark_dtypes, "dtype of the quantized numbers"),
+    WORD("qscheme", EVERY, quark.qscheme, qschemes, "granularity, and symmetric or affine"),
+    OPTIONAL("ch_axis", EVERY, KIND_INTEGER, ch_axis, has_ch_axis, LEAST_AXIS, MOST_AXIS,
+             "axis of the channels; negative: from the end"),
+    WORD("zero_point_type", EVERY, quark.zero_point_type, zero_point_types, "dtype of the zero point"),
+    WORD("scale_type", EVERY, quark.scale_type, scale_types, "dtype to which scales are rounded; `float`: not rounded"),
+    WORD("scale_format", EVERY, quark.scale_format, scale_formats, "number format of the scales"),
+    WORD("scale_calculation_mode", EVERY, quark.scale_calculation_mode, scale_modes, "rounding of power-of-two scales"),
+    WORD("mx_element_dtype", EVERY, quark.mx_element_dtype, qobs_quark_dtypes, "dtype of the elements of `mx` formats"),
+    ADDED("quant_max_first_level", is_tensor_minmax, KIND_REAL, quark.quant_max_first_level, quark.has_first_level,
+          0x1p-20, 0x1p20, "largest number of the fp4 quantizer whose scales these fp8 numbers are"),
+    WORD("threshold_init_meth", has_threshold, quark.threshold_init_meth, threshold_methods,
+         "first threshold: three standard deviations, or lowest divergence"),
+    NUMBER("scope", has_scope, KIND_INTEGER, quark.scope, 0, 127, "exponents tried below that of the magnitude"),
 };
 
-/* The observers that accept a dtype. */
-static const int accepted_by[QUARK_DTYPES] = {
-    [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED | THRESHOLD,
-    [QUARK_UINT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED,
-    [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR | LEARNED | THRESHOLD,
-    [QUARK_UINT4] = UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR | LEARNED,
-    [QUARK_INT3] = UNIFORM | UNIFORM_GROUP,
-    [QUARK_INT2] = UNIFORM | UNIFORM_GROUP,
-    [QUARK_UINT2] = UNIFORM | UNIFORM_GROUP,
-    [QUARK_INT16] = UNIFORM | UNIFORM_GROUP | LEARNED | THRESHOLD,
-    [QUARK_INT32] = UNIFORM | UNIFORM_GROUP | POWER_OF_2,
-    [QUARK_FP8_E4M3] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
-    [QUARK_FP8_E5M2] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
-    [QUARK_FP8_E5M3] = UNIFORM | UNIFORM_GROUP,
-    [QUARK_FP6_E2M3] = MX,
-    [QUARK_FP6_E3M2] = MX,
-    [QUARK_FP4] = UNIFORM | MX,
-    [QUARK_BFP16] = BFP,
-};
+/* The elements of an e8m0 scale: mx_element_dtype if it is set, else dtype. */
+static struct quark_number element_of(const qobs_config *config)
+{
+    return qobs_quark_number(config->quark.mx_element_dtype ? config->quark.mx_element_dtype : config->quark.dtype);
+}
 
-static enum observer_group group_of(const struct preset *preset)
+/* The dtype that scale_type names; 0: none. */
+static qobs_dtype scale_dtype_of(const qobs_config *config)
+{
+    return (qobs_dtype)(config->quark.scale_type > 0 ? config->quark.scale_type : 0);
+}
+
+/* LSQObserver has a scale for every channel. Upstream tests the truth of ch_axis, so that 0 is as none. */
+static bool has_lsq_channels(const qobs_config *config) { return config->has_ch_axis && config->ch_axis != 0; }
+
+static enum quark_group group_of(const struct preset *preset)
 {
     switch (preset->formula) {
     case FORMULA_NONE:
@@ -59,7 +107,7 @@ static enum observer_group group_of(const struct preset *preset)
     case FORMULA_QUARK_POWER_OF_2:
         return POWER_OF_2;
     case FORMULA_QUARK_TORCH:
-        return TORCH;
+        return HISTOGRAM;
     default:
         if (preset->range->reads & READS_START_BIN)
             return SQUARED_ERROR;
@@ -70,15 +118,14 @@ static enum observer_group group_of(const struct preset *preset)
 static int check_dtype(const qobs_config *config, qobs_error *error)
 {
     const int wanted = (int)group_of(config->preset);
-    if (wanted == PLACEHOLDER || accepted_by[config->quark_dtype] & wanted)
+    if (wanted == PLACEHOLDER || qobs_quark_number(config->quark.dtype).groups & wanted)
         return QOBS_OK;
     char known[200] = "";
     size_t used = 0;
-    for (int i = 0; i < QUARK_DTYPES; i++)
-        if (accepted_by[i] & wanted)
-            used +=
-                (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", qobs_quark_dtype_text(i));
-    return qobs_invalid(error, "dtype: is %s, %s takes %s", qobs_quark_dtype_text(config->quark_dtype),
+    for (const struct word *w = qobs_quark_dtypes; w->text; w++)
+        if (qobs_quark_number(w->value).groups & wanted)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", w->text);
+    return qobs_invalid(error, "dtype: is %s, %s takes %s", qobs_word_text(qobs_quark_dtypes, config->quark.dtype),
                         config->preset->name, known);
 }
 
@@ -92,11 +139,11 @@ static int check_qscheme(const qobs_config *config, qobs_error *error)
     if (config->preset->granularity == GRANULARITY_QUARK_LSQ)
         return QOBS_OK; /* ch_axis decides */
     const int expected = own[config->preset->granularity];
-    if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE ||
-        config->quark_qscheme == expected)
+    if (config->quark.qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE ||
+        config->quark.qscheme == expected)
         return QOBS_OK;
-    return qobs_invalid(error, "qscheme: is %s, %s takes %s", qobs_quark_qscheme_text(config->quark_qscheme),
-                        config->preset->name, qobs_quark_qscheme_text(expected));
+    return qobs_invalid(error, "qscheme: is %s, %s takes %s", qobs_word_text(qschemes, config->quark.qscheme),
+                        config->preset->name, qobs_word_text(qschemes, expected));
 }
 
 static int check_axis(const qobs_config *config, qobs_error *error)
@@ -121,14 +168,14 @@ static int check_axis(const qobs_config *config, qobs_error *error)
 static int check_format(const qobs_config *config, qobs_error *error)
 {
     const enum formula_kind formula = config->preset->formula;
-    const bool formatted = (formula == FORMULA_QUARK_MX && !(config->preset->range->reads & READS_SCOPE)) ||
-                           (formula == FORMULA_QUARK && config->quark_dtype == QUARK_FP4);
-    if (formatted && config->scale_format == SCALE_FORMAT_NONE)
+    const bool formatted = (formula == FORMULA_QUARK_MX && !(has_scope(config->preset))) ||
+                           (formula == FORMULA_QUARK && config->quark.dtype == QUARK_FP4);
+    if (formatted && config->quark.scale_format == SCALE_FORMAT_NONE)
         return qobs_invalid(error, "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0",
-                            config->preset->name, qobs_quark_dtype_text(config->quark_dtype));
-    if (config->mx_element_dtype && qobs_quark_number(config->mx_element_dtype).mantissa_bits == 0)
+                            config->preset->name, qobs_word_text(qobs_quark_dtypes, config->quark.dtype));
+    if (config->quark.mx_element_dtype && qobs_quark_number(config->quark.mx_element_dtype).mantissa_bits == 0)
         return qobs_invalid(error, "mx_element_dtype: %s is no element of an e8m0 scale",
-                            qobs_quark_dtype_text(config->mx_element_dtype));
+                            qobs_word_text(qobs_quark_dtypes, config->quark.mx_element_dtype));
     return QOBS_OK;
 }
 
@@ -143,10 +190,11 @@ static int check(const qobs_config *config, qobs_error *error)
 static void set_defaults(struct qobs_config *config)
 {
     const enum formula_kind formula = config->preset->formula;
-    config->bins = 256;
-    config->percentile = 99.99999999;
-    config->start_bin = 2045;
-    config->quark_dtype = formula == FORMULA_QUARK_MX    ? QUARK_FP4
+    config->histogram.bins = 256;
+    config->histogram.percentile = 99.99999999;
+    config->histogram.start_bin = 2045;
+    config->quark.scope = 1;
+    config->quark.dtype = formula == FORMULA_QUARK_MX    ? QUARK_FP4
                           : formula == FORMULA_QUARK_BFP ? QUARK_BFP16
                                                          : QUARK_INT8;
     if (formula == FORMULA_QUARK_BFP)
@@ -158,10 +206,10 @@ static void set_defaults(struct qobs_config *config)
 /* HistogramObserverPro is torch's observer of a dtype like its own, with Quark's limits. */
 static const struct formula_ops *quark_torch(const qobs_config *config, struct formula_params *p)
 {
-    const int dtype = config->quark_dtype == QUARK_UINT4  ? TORCH_QUINT4X2
-                      : config->quark_dtype == QUARK_INT8 ? TORCH_QINT8
+    const int dtype = config->quark.dtype == QUARK_UINT4  ? TORCH_QUINT4X2
+                      : config->quark.dtype == QUARK_INT8 ? TORCH_QINT8
                                                           : TORCH_QUINT8;
-    const struct quark_number limits = qobs_quark_number(config->quark_dtype);
+    const struct quark_number limits = qobs_quark_number(config->quark.dtype);
     const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype), (int64_t)limits.quant_min,
                                                          (int64_t)limits.quant_max, config->reduce_range);
     return qobs_torch_formula(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
@@ -169,35 +217,36 @@ static const struct formula_ops *quark_torch(const qobs_config *config, struct f
 
 static void set_quark(const qobs_config *config, struct formula_params *p)
 {
-    const struct quark_number number = qobs_quark_number(config->quark_dtype), element = qobs_quark_element(config);
+    const struct quark_number number = qobs_quark_number(config->quark.dtype), element = element_of(config);
     p->quant_min = number.quant_min;
     p->quant_max = number.quant_max;
-    p->mapping = config->symmetric                               ? MAPPING_SYMMETRIC
-                 : config->zero_point_type == ZERO_POINT_FLOAT32 ? MAPPING_FLOAT
-                                                                 : MAPPING_AFFINE;
-    p->quark.scale_dtype = qobs_quark_scale_type(config);
+    p->mapping = config->symmetric                                     ? MAPPING_SYMMETRIC
+                 : config->quark.zero_point_type == ZERO_POINT_FLOAT32 ? MAPPING_FLOAT
+                                                                       : MAPPING_AFFINE;
+    p->quark.scale_dtype = scale_dtype_of(config);
     p->quark.mantissa_bits = element.mantissa_bits;
     p->quark.emax = element.emax;
-    p->quark.block_scales = config->quark_dtype == QUARK_FP4;
+    p->quark.block_scales = config->quark.dtype == QUARK_FP4;
 }
 
 static enum scale_mode mode_of(const qobs_config *config)
 {
-    return config->scale_calculation_mode == SCALE_MODE_NONE ? SCALE_MODE_EVEN
-                                                             : (enum scale_mode)config->scale_calculation_mode;
+    return config->quark.scale_calculation_mode == SCALE_MODE_NONE
+               ? SCALE_MODE_EVEN
+               : (enum scale_mode)config->quark.scale_calculation_mode;
 }
 
 /* Only ranges of fp4 go by scale_format. */
 static const struct formula_ops *quark(const qobs_config *config, struct formula_params *p)
 {
-    const bool fp4 = config->quark_dtype == QUARK_FP4;
+    const bool fp4 = config->quark.dtype == QUARK_FP4;
     set_quark(config, p);
-    if (!qobs_quark_number(config->quark_dtype).is_float)
+    if (!qobs_quark_number(config->quark.dtype).is_float)
         return &qobs_formula_quark_integer;
     /* The scale quantizer of a two-level scheme observes the magnitudes of blocks. */
-    if (!fp4 && config->has_first_level)
-        p->quant_max *= config->quant_max_first_level;
-    p->quark.format = fp4 ? (enum scale_format)config->scale_format : SCALE_FORMAT_FLOAT32;
+    if (!fp4 && config->quark.has_first_level)
+        p->quant_max *= config->quark.quant_max_first_level;
+    p->quark.format = fp4 ? (enum scale_format)config->quark.scale_format : SCALE_FORMAT_FLOAT32;
     p->quark.mode = mode_of(config);
     p->quark.zero_is_eps = fp4;
     return &qobs_formula_quark_float;
@@ -207,12 +256,12 @@ static const struct formula_ops *quark(const qobs_config *config, struct formula
 static const struct formula_ops *quark_mx(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
-    if (config->preset->range->reads & READS_SCOPE) {
+    if (has_scope(config->preset)) {
         p->quark.format = SCALE_FORMAT_E8M0;
         p->quark.mode = SCALE_MODE_CEIL;
         p->quark.scale_dtype = (qobs_dtype)0;
     } else {
-        p->quark.format = (enum scale_format)config->scale_format;
+        p->quark.format = (enum scale_format)config->quark.scale_format;
         p->quark.mode = mode_of(config);
     }
     return &qobs_formula_quark_float;
@@ -220,7 +269,7 @@ static const struct formula_ops *quark_mx(const qobs_config *config, struct form
 
 static const struct formula_ops *quark_lsq(const qobs_config *config, struct formula_params *p)
 {
-    const struct quark_number number = qobs_quark_number(config->quark_dtype);
+    const struct quark_number number = qobs_quark_number(config->quark.dtype);
     const double numbers = number.quant_max - number.quant_min;
     set_quark(config, p);
     p->quant_max = config->symmetric ? (numbers - 1) / 2 : numbers;
@@ -245,7 +294,7 @@ static const struct formula_ops *quark_bfp(const qobs_config *config, struct for
 static const struct formula_ops *quark_power_of_2(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
-    p->quark.zero_point_128 = config->symmetric && config->quark_dtype == QUARK_UINT8;
+    p->quark.zero_point_128 = config->symmetric && config->quark.dtype == QUARK_UINT8;
     return config->preset->granularity == GRANULARITY_TENSOR ? &qobs_formula_quark_power_of_2_tensor
                                                              : &qobs_formula_quark_power_of_2_channel;
 }
@@ -255,7 +304,7 @@ static struct shape shape_without_data(const qobs_config *config)
     const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
     /* upstream computes the scale of a 0-dimensional range, or the most frequent of one value */
     const bool scalar =
-        qobs_quark_number(config->quark_dtype).is_float ||
+        qobs_quark_number(config->quark.dtype).is_float ||
         (config->preset->formula == FORMULA_QUARK_POWER_OF_2 && config->preset->granularity == GRANULARITY_TENSOR);
     return (struct shape){.ndim = groups ? 2 : scalar ? 0 : 1, .extent = {1, 1}};
 }
@@ -288,7 +337,7 @@ static const struct formula_ops *formula(const qobs_config *config, struct formu
 static void granularity(const qobs_config *config, struct granularity *g)
 {
     g->params.scalar_scale = true;
-    if (config->preset->granularity == GRANULARITY_QUARK_LSQ && qobs_config_has_lsq_channels(config))
+    if (config->preset->granularity == GRANULARITY_QUARK_LSQ && has_lsq_channels(config))
         g->ops = &qobs_granularity_torch_channel;
 }
 
@@ -306,8 +355,8 @@ static void reduction(const qobs_config *config, struct reduction *r)
     }
     if (formula == FORMULA_QUARK_TQT) {
         r->in_f32 = true;
-        if (config->threshold_init_meth == THRESHOLD_KL_J)
-            r->numbers = (size_t)qobs_quark_number(config->quark_dtype).quant_max + 1;
+        if (config->quark.threshold_init_meth == THRESHOLD_KL_J)
+            r->numbers = (size_t)qobs_quark_number(config->quark.dtype).quant_max + 1;
     }
     /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out.
      */
@@ -318,7 +367,7 @@ static void reduction(const qobs_config *config, struct reduction *r)
 /* Observers restart at another shape, but for block floating point over several batches. */
 static void accumulator(const qobs_config *config, struct accumulator *a)
 {
-    a->params.scale_dtype = qobs_quark_scale_type(config);
+    a->params.scale_dtype = scale_dtype_of(config);
     a->starts_in_f32 = !a->ops->symmetric;
     a->restarts = config->preset->formula != FORMULA_QUARK_BFP || config->is_dynamic;
     if (config->is_dynamic) { /* the last batch only */
@@ -329,26 +378,27 @@ static void accumulator(const qobs_config *config, struct accumulator *a)
 
 static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
 {
-    const struct quark_number number = qobs_quark_number(config->quark_dtype);
+    const struct quark_number number = qobs_quark_number(config->quark.dtype);
     *e = (struct exponent_params){
         .quant_min = number.quant_min,
         .quant_max = number.quant_max,
         .float_zero_points = config->preset->granularity == GRANULARITY_TENSOR,
-        .scope = config->scope,
-        .format = qobs_format_find(qobs_quark_dtype_text(config->quark_dtype)),
-        .emax = qobs_quark_element(config).emax,
+        .scope = config->quark.scope,
+        .format = qobs_format_find(qobs_word_text(qobs_quark_dtypes, config->quark.dtype)),
+        .emax = element_of(config).emax,
     };
 }
 
 static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
 {
-    const struct quark_number number = qobs_quark_number(config->quark_dtype);
+    const struct quark_number number = qobs_quark_number(config->quark.dtype);
     b->method = AMAX_MSE;
+    b->from_zero = true;
     b->clamp_start = true;
     b->quant_min = number.quant_min;
     b->quant_max = number.quant_max;
-    b->dtype = qobs_quark_dtype_text(config->quark_dtype);
-    switch (config->quark_dtype) {
+    b->dtype = qobs_word_text(qobs_quark_dtypes, config->quark.dtype);
+    switch (config->quark.dtype) {
     case QUARK_INT4:
     case QUARK_UINT4:
     case QUARK_INT8:
@@ -375,23 +425,19 @@ static void range(const qobs_config *config, struct range_rule *rule)
 
 static void traits(const qobs_config *config, struct observer_traits *t)
 {
-    const bool tqt = config->preset->formula == FORMULA_QUARK_TQT,
-               lsq = config->preset->granularity == GRANULARITY_QUARK_LSQ;
+    const bool tqt = has_threshold(config->preset), lsq = config->preset->granularity == GRANULARITY_QUARK_LSQ;
     t->token_result = qobs_preset_measures(config->preset) ? TOKENS_NONZERO : TOKENS_NONE;
     t->counts_nonzero_tokens = true;
     t->first_batch_only = tqt;
-    t->scale_is_list =
-        config->preset->formula == FORMULA_QUARK_TORCH || tqt || (lsq && !qobs_config_has_lsq_channels(config));
+    t->log_threshold = tqt;
+    t->scale_is_list = config->preset->formula == FORMULA_QUARK_TORCH || tqt || (lsq && !has_lsq_channels(config));
     t->hides_ranges = lsq || tqt;
 }
 
 const struct family_ops qobs_family_quark = {
-    .set_defaults = set_defaults,
-    .check = check,
-    .granularity = granularity,
-    .reduction = reduction,
-    .accumulator = accumulator,
-    .range = range,
-    .formula = formula,
-    .traits = traits,
+    SETTINGS_OF(settings),        .finders = FINDER_PERCENTILE | FINDER_MSE,
+    .set_defaults = set_defaults, .check = check,
+    .granularity = granularity,   .reduction = reduction,
+    .accumulator = accumulator,   .range = range,
+    .formula = formula,           .traits = traits,
 };

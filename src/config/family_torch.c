@@ -1,10 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao.quantization: checks (UniformQuantizationObserverBase and FixedQParamsObserver) and parameters. */
+/* torch.ao.quantization: settings, checks (UniformQuantizationObserverBase and FixedQParamsObserver) and parameters. */
 #include "base/error.h"
 #include "config/families.h"
-#include "config/settings.h"
+
+enum torch_qscheme {
+    TORCH_QSCHEME_NONE, /* affine, per tensor or per channel as the preset is */
+    TORCH_PER_TENSOR_AFFINE,
+    TORCH_PER_TENSOR_SYMMETRIC,
+    TORCH_PER_CHANNEL_AFFINE,
+    TORCH_PER_CHANNEL_SYMMETRIC,
+    TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS
+};
+static const struct word qschemes[] = {{"per_tensor_affine", TORCH_PER_TENSOR_AFFINE},
+                                       {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC},
+                                       {"per_channel_affine", TORCH_PER_CHANNEL_AFFINE},
+                                       {"per_channel_symmetric", TORCH_PER_CHANNEL_SYMMETRIC},
+                                       {"per_channel_affine_float_qparams", TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS},
+                                       {0}};
+
+static bool is_placeholder(const struct preset *preset)
+{
+    return preset->formula == FORMULA_NONE && !qobs_preset_measures(preset);
+}
+
+static bool is_no_placeholder(const struct preset *preset) { return !is_placeholder(preset); }
+
+static bool may_have_channels(const struct preset *preset)
+{
+    return preset->granularity == GRANULARITY_TORCH_CHANNEL || preset->granularity == GRANULARITY_TORCH_QSCHEME;
+}
+
+static const struct setting settings[] = {
+    BASE_NAME,
+    NONFINITE(qobs_preset_has_no_torch_histogram, qobs_nonfinite_modes),
+    NONFINITE(qobs_preset_has_torch_histogram, qobs_histogram_nonfinite_modes),
+    TORCH_HISTOGRAM,
+    AVERAGING_CONSTANT(qobs_preset_averages),
+    WORD("dtype", is_no_placeholder, torch.dtype, qobs_torch_dtypes + TORCH_FLOATS, "dtype of the quantized numbers"),
+    WORD("dtype", is_placeholder, torch.dtype, qobs_torch_dtypes, "dtype of the quantized numbers"),
+    WORD("qscheme", EVERY, torch.qscheme, qschemes, "granularity, and symmetric or affine"),
+    REDUCE_RANGE(qobs_preset_measures),
+    QUANT_LIMITS,
+    NUMBER("eps", qobs_preset_measures, KIND_REAL, eps, 0, 1e38, "smallest scale"),
+    NUMBER("ch_axis", may_have_channels, KIND_INTEGER, ch_axis, LEAST_AXIS, MOST_AXIS,
+           "axis of the channels; negative: from the end"),
+    DYNAMIC_OF_ONE_BATCH(EVERY),
+    FIXED_QPARAMS,
+};
+
+static void set_defaults(struct qobs_config *config)
+{
+    config->torch.dtype = is_placeholder(config->preset) ? TORCH_FLOAT32 : TORCH_QUINT8;
+}
+
+static bool has_channel_scales(const qobs_config *config)
+{
+    return config->preset->granularity == GRANULARITY_TORCH_CHANNEL ||
+           (config->preset->granularity == GRANULARITY_TORCH_QSCHEME &&
+            config->torch.qscheme >= TORCH_PER_CHANNEL_AFFINE);
+}
 
 /* FixedQParamsObserver and PlaceholderObserver do not check their other settings. */
 static int check_without_ranges(const qobs_config *config, qobs_error *error)
@@ -22,12 +78,12 @@ static int check(const qobs_config *config, qobs_error *error)
 {
     if (!qobs_preset_measures(config->preset))
         return check_without_ranges(config, error);
-    const char *name = qobs_torch_dtype_text(config->dtype);
-    const bool channels = qobs_config_has_channels(config);
+    const char *name = qobs_word_text(qobs_torch_dtypes, config->torch.dtype);
+    const bool channels = has_channel_scales(config);
     if (qobs_preset_has_torch_histogram(config->preset) && config->is_dynamic)
         return qobs_invalid(error, "is_dynamic: %s cannot be dynamic", config->preset->name);
-    if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))
-        return qobs_invalid(error, "qscheme: is '%s', %s takes %s", qobs_qscheme_text(config->qscheme),
+    if (config->torch.qscheme != TORCH_QSCHEME_NONE && channels != (config->torch.qscheme >= TORCH_PER_CHANNEL_AFFINE))
+        return qobs_invalid(error, "qscheme: is '%s', %s takes %s", qobs_word_text(qschemes, config->torch.qscheme),
                             config->preset->name,
                             channels ? "per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams"
                                      : "per_tensor_affine, per_tensor_symmetric");
@@ -41,8 +97,8 @@ static int check(const qobs_config *config, qobs_error *error)
         if (quant_min >= quant_max)
             return qobs_invalid(error, "quant_min, quant_max: %lld is not below %lld", (long long)quant_min,
                                 (long long)quant_max);
-        const bool bits32 = config->dtype == TORCH_QINT32 || config->dtype == TORCH_INT32;
-        const bool bits16 = config->dtype == TORCH_UINT16 || config->dtype == TORCH_INT16;
+        const bool bits32 = config->torch.dtype == TORCH_QINT32 || config->torch.dtype == TORCH_INT32;
+        const bool bits16 = config->torch.dtype == TORCH_UINT16 || config->torch.dtype == TORCH_INT16;
         const int64_t widest = bits32 ? INT64_C(1) << 31 : bits16 ? 65536 : 256;
         if (quant_max - quant_min + 1 > widest)
             return qobs_invalid(error, "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld",
@@ -50,8 +106,8 @@ static int check(const qobs_config *config, qobs_error *error)
                                 (long long)quant_max - (long long)quant_min + 1, name, (long long)widest);
     }
     const bool symmetric =
-        config->qscheme == TORCH_PER_TENSOR_SYMMETRIC || config->qscheme == TORCH_PER_CHANNEL_SYMMETRIC;
-    if (config->reduce_range && symmetric && config->dtype == TORCH_QUINT8)
+        config->torch.qscheme == TORCH_PER_TENSOR_SYMMETRIC || config->torch.qscheme == TORCH_PER_CHANNEL_SYMMETRIC;
+    if (config->reduce_range && symmetric && config->torch.dtype == TORCH_QUINT8)
         return qobs_invalid(error, "reduce_range: cannot be combined with dtype quint8 and a symmetric qscheme");
     return QOBS_OK;
 }
@@ -89,14 +145,14 @@ static const struct formula_ops *torch(const qobs_config *config, struct formula
         [TORCH_PER_CHANNEL_SYMMETRIC] = MAPPING_SYMMETRIC,
         [TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS] = MAPPING_FLOAT,
     };
-    struct torch_number number = qobs_torch_number(config->dtype);
+    struct torch_number number = qobs_torch_number(config->torch.dtype);
     if (config->has_quant_min && config->has_quant_max) {
         number = qobs_torch_limits(number, config->quant_min, config->quant_max, config->reduce_range);
     } else if (config->reduce_range) {
         number.quant_min = number.reduced_min;
         number.quant_max = number.reduced_max;
     }
-    return qobs_torch_formula(&number, mappings[config->qscheme], config->eps, p);
+    return qobs_torch_formula(&number, mappings[config->torch.qscheme], config->eps, p);
 }
 
 static const struct formula_ops *fixed(const qobs_config *config, struct formula_params *p)
@@ -106,18 +162,18 @@ static const struct formula_ops *fixed(const qobs_config *config, struct formula
     return &qobs_formula_fixed;
 }
 
-static const struct formula_ops *none(void) { return &qobs_formula_none; }
-
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
+    if (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && !has_channel_scales(config))
+        p->rank = RANK_SCALAR;
     return config->preset->formula == FORMULA_FIXED  ? fixed(config, p)
-           : config->preset->formula == FORMULA_NONE ? none()
+           : config->preset->formula == FORMULA_NONE ? &qobs_formula_none
                                                      : torch(config, p);
 }
 
 static void granularity(const qobs_config *config, struct granularity *g)
 {
-    if (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && qobs_config_has_channels(config))
+    if (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && has_channel_scales(config))
         g->ops = &qobs_granularity_torch_channel;
 }
 
@@ -130,7 +186,7 @@ static void reduction(const qobs_config *config, struct reduction *r)
 /* How many numbers torch takes a dtype to have; the elements of quint4x2 have 8 bits in torch.iinfo. */
 static double numbers_of(const qobs_config *config)
 {
-    switch (config->dtype) {
+    switch (config->torch.dtype) {
     case TORCH_QINT32:
     case TORCH_INT32:
         return 0x1p32;
@@ -149,10 +205,7 @@ static void range(const qobs_config *config, struct range_rule *rule)
 }
 
 const struct family_ops qobs_family_torch = {
-    .has_own_quantize = true,
-    .check = check,
-    .granularity = granularity,
-    .reduction = reduction,
-    .range = range,
+    SETTINGS_OF(settings), .finders = FINDER_L2_NORM,  .has_own_quantize = true, .set_defaults = set_defaults,
+    .check = check,        .granularity = granularity, .reduction = reduction,   .range = range,
     .formula = formula,
 };

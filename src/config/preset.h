@@ -80,9 +80,6 @@ struct preset {
     const char *summary;
 };
 
-/* The preset called `name`, or NULL. version: the release of llm-compressor in the name, or the current one. */
-const struct preset *qobs_preset_find(const char *name, int *version);
-
 /* True if the settings are those of a quantization scheme. */
 static inline bool qobs_preset_has_scheme(const struct preset *preset)
 {
@@ -92,8 +89,44 @@ static inline bool qobs_preset_has_scheme(const struct preset *preset)
 /* True if batches are measured; other presets only count them. */
 static inline bool qobs_preset_measures(const struct preset *preset) { return preset->reduction->measure; }
 
-/* torch.ao's histogram. */
+/* The grid search weighs columns by activations. */
+static inline bool qobs_preset_has_importance(const struct preset *preset)
+{
+    return preset->search && preset->search->importance;
+}
+
+/* What stages the settings go with. */
+static inline bool qobs_preset_averages(const struct preset *preset) { return preset->accumulator->averages; }
+
+static inline bool qobs_preset_has_histogram(const struct preset *preset) { return preset->reduction->histogram; }
+
 static inline bool qobs_preset_has_torch_histogram(const struct preset *preset)
 {
     return preset->range->reads & READS_BINS;
+}
+
+static inline bool qobs_preset_has_no_torch_histogram(const struct preset *preset)
+{
+    return !qobs_preset_has_torch_histogram(preset);
+}
+
+static inline bool qobs_preset_has_percentile(const struct preset *preset)
+{
+    return preset->range->reads & READS_PERCENTILE;
+}
+
+static inline bool qobs_preset_has_start_bin(const struct preset *preset)
+{
+    return preset->range->reads & READS_START_BIN;
+}
+
+/* Quark's and Model-Optimizer's histograms, which grow by whole bins. */
+static inline bool qobs_preset_grows_bins(const struct preset *preset)
+{
+    return preset->reduction->histogram && !(preset->range->reads & (READS_BINS | READS_HEADROOM));
+}
+
+static inline bool qobs_preset_is_fixed(const struct preset *preset)
+{
+    return preset->formula == FORMULA_FIXED || preset->formula == FORMULA_TORCHAO_FIXED;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* The presets, the settings of a preset among the rows of its family, the words that families share, and defaults. */
 #include "config/families.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "qobs/qobs.h"
 
 /* A new stage needs no header: its row declares it. */
@@ -75,12 +78,17 @@ static bool is_name_of(const struct preset *preset, const char *name, int *versi
     return false;
 }
 
-const struct preset *qobs_preset_find(const char *name, int *version)
+bool qobs_config_defaults_of(const char *name, struct qobs_config *config)
 {
+    int version;
     for (size_t i = 0; i < COUNT; i++)
-        if (is_name_of(&presets[i], name, version))
-            return &presets[i];
-    return NULL;
+        if (is_name_of(&presets[i], name, &version)) {
+            *config = qobs_config_defaults(&presets[i]);
+            if (version != VERSION_CURRENT) /* a name of llm-compressor */
+                config->scheme.version = version;
+            return true;
+        }
+    return false;
 }
 
 size_t qobs_preset_count(void) { return COUNT; }
@@ -88,3 +96,108 @@ size_t qobs_preset_count(void) { return COUNT; }
 const char *qobs_preset_name(size_t index) { return index < COUNT ? presets[index].name : NULL; }
 
 const char *qobs_preset_summary(size_t index) { return index < COUNT ? presets[index].summary : NULL; }
+
+/* ---- Settings ---------------------------------------------------------------------------------------------------- */
+
+const struct word qobs_switch_words[] = {{"true", true}, {"false", false}, {0}};
+const struct word qobs_base_names[] = {{"weight", BASE_WEIGHT},
+                                       {"input", BASE_INPUT},
+                                       {"output", BASE_OUTPUT},
+                                       {"q", BASE_Q},
+                                       {"k", BASE_K},
+                                       {"v", BASE_V},
+                                       {0}};
+const struct word qobs_nonfinite_modes[] = {
+    {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
+const struct word qobs_histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REFUSE},
+                                                      {"refuse_nan", NONFINITE_REFUSE_NAN},
+                                                      {"ignore", NONFINITE_IGNORE},
+                                                      {"propagate", NONFINITE_PROPAGATE},
+                                                      {0}};
+
+int qobs_settings_check(const struct qobs_config *config, qobs_error *error)
+{
+    const struct preset *preset = config->preset;
+    if (preset->ops->check)
+        RETURN_IF_FAILED(preset->ops->check(config, error));
+    if (!config->is_dynamic || !preset->accumulator->averages || config->averaging_constant == 1)
+        return QOBS_OK;
+    return qobs_invalid(error, "is_dynamic: %s allows it only with averaging_constant 1, not %g", preset->name,
+                        config->averaging_constant);
+}
+
+bool qobs_setting_is_saved(const struct setting *s, const struct qobs_config *config)
+{
+    return !s->added || *(const bool *)((const unsigned char *)config + s->set);
+}
+
+void qobs_config_set_unsaved(struct qobs_config *config)
+{
+    if (config->preset->search)
+        config->scheme.search.dtype = SEARCH_FLOAT32; /* the only arithmetic of states without this setting */
+}
+
+/* The first row from *row on that the preset has; NULL: there is none. */
+static const struct setting *next_of(const struct preset *preset, size_t *row)
+{
+    for (; *row < preset->ops->setting_count; ++*row) {
+        const struct setting *s = &preset->ops->settings[*row];
+        if (!s->only || s->only(preset))
+            return s;
+    }
+    return NULL;
+}
+
+const struct setting *qobs_setting_at(const struct preset *preset, size_t index)
+{
+    const struct setting *s;
+    for (size_t row = 0; (s = next_of(preset, &row)) && index > 0; index--)
+        row++;
+    return s;
+}
+
+const struct setting *qobs_setting_find(const struct preset *preset, const char *key)
+{
+    const struct setting *s;
+    for (size_t row = 0; (s = next_of(preset, &row)) && strcmp(s->key, key) != 0;)
+        row++;
+    return s;
+}
+
+int qobs_setting_require(const struct preset *preset, const char *key, const struct setting **setting,
+                         qobs_error *error)
+{
+    *setting = qobs_setting_find(preset, key);
+    if (*setting)
+        return QOBS_OK;
+    char known[220];
+    size_t used = 0;
+    known[0] = '\0';
+    const struct setting *s;
+    for (size_t row = 0; (s = next_of(preset, &row)) && used < sizeof known; row++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", s->key);
+    return qobs_invalid(error, "%s: '%s' is no setting; known are %s", preset->name, key, known);
+}
+
+struct qobs_config qobs_config_defaults(const struct preset *preset)
+{
+    struct qobs_config config = {
+        .preset = preset,
+        .averaging_constant = 0.01,
+        .symmetric = true,
+        .eps = 0x1p-23,
+        .nonfinite = qobs_preset_has_torch_histogram(preset) ? NONFINITE_REFUSE_NAN : NONFINITE_REFUSE,
+        .histogram =
+            {.bins = 2048, .num_bins = 2048, .upsample_rate = 16, .percentile = 99.99, .stride = 1, .start_bin = 128},
+    };
+    preset->ops->set_defaults(&config);
+    return config;
+}
+
+const char *qobs_word_text(const struct word *words, int value)
+{
+    for (; words->text; words++)
+        if (words->value == value)
+            return words->text;
+    return NULL;
+}

@@ -1,42 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* From a configuration to its stages: what all families have in common, then the family's own. */
+/* From a configuration to its stages and to the numbers and codes of quantization: what all families have in common,
+ * then the family's own. */
 #include "config/families.h"
 
+#include "base/error.h"
 #include "base/fpenv.h"
 #include "number/format.h"
+#include "quantize/row_quantizer.h"
 
 enum strategy qobs_config_strategy(const qobs_config *config)
 {
-    if (config->strategy != STRATEGY_NONE)
-        return (enum strategy)config->strategy;
+    if (config->scheme.strategy != STRATEGY_NONE)
+        return (enum strategy)config->scheme.strategy;
     if (!config->has_group_size)
         return config->preset->ops->channel_by_default ? STRATEGY_CHANNEL : STRATEGY_TENSOR;
     return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
 }
 
-bool qobs_config_has_channels(const qobs_config *config)
-{
-    return config->preset->granularity == GRANULARITY_TORCH_CHANNEL ||
-           (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && config->qscheme >= TORCH_PER_CHANNEL_AFFINE);
-}
-
 const struct qobs_format *qobs_config_float_format(const qobs_config *config)
 {
-    return qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : config->num_bits == 6 ? FORMAT_E2M3 : FORMAT_E4M3);
+    return qobs_format_at(config->scheme.num_bits == 4   ? FORMAT_E2M1
+                          : config->scheme.num_bits == 6 ? FORMAT_E2M3
+                                                         : FORMAT_E4M3);
 }
 
 bool qobs_config_is_mx(const qobs_config *config)
 {
-    return config->type == TYPE_FLOAT && config->num_bits <= 8 && config->has_group_size && config->group_size == 32 &&
-           config->scale_dtype == SCALE_U8 && qobs_config_is_current(config);
+    return config->scheme.type == TYPE_FLOAT && config->scheme.num_bits <= 8 && config->has_group_size &&
+           config->group_size == 32 && config->scheme.scale_dtype == SCALE_U8 && qobs_config_is_current(config);
 }
 
 bool qobs_config_has_whole_zero_points(const qobs_config *config)
 {
-    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_U8 ||
-           config->zp_dtype == QOBS_I16 || config->zp_dtype == QOBS_I32;
+    return config->scheme.zp_dtype == 0 || config->scheme.zp_dtype == QOBS_I8 || config->scheme.zp_dtype == QOBS_U8 ||
+           config->scheme.zp_dtype == QOBS_I16 || config->scheme.zp_dtype == QOBS_I32;
 }
 
 /* ---- Stages ------------------------------------------------------------------------------------------------------ */
@@ -64,16 +63,8 @@ void qobs_resolve_granularity(const qobs_config *config, struct granularity *gra
         .ops = by_kind[config->preset->granularity],
         .params = {.name = config->preset->name,
                    .base_name = (enum base_name)config->base_name,
-                   .strategy = qobs_config_strategy(config),
                    .group_size = config->group_size,
-                   .block = {config->block[0], config->block[1]},
-                   .block_size = config->block_size,
                    .ch_axis = config->ch_axis,
-                   .torchao = (enum torchao_granularity)config->torchao_granularity,
-                   .dim = config->dim,
-                   .block_sizes = config->block_sizes,
-                   .keepdim = config->keepdim,
-                   .axes = config->axes,
                    .minus_one_is_none = true},
     };
     if (config->preset->ops->granularity)
@@ -88,9 +79,9 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
                                     .in_f32 = ops->histogram,
                                     .f64_in_f32 = ops->f64_in_f32,
                                     .histogram = {.ops = ops->histogram,
-                                                  .params = {.bins = (size_t)config->bins,
-                                                             .float32_counts = config->float32_counts,
-                                                             .shifted_counts = config->shifted_counts,
+                                                  .params = {.bins = (size_t)config->histogram.bins,
+                                                             .float32_counts = config->histogram.float32_counts,
+                                                             .shifted_counts = config->histogram.shifted_counts,
                                                              .nonfinite = (enum nonfinite_mode)config->nonfinite}}};
     if (config->preset->ops->reduction)
         config->preset->ops->reduction(config, reduction);
@@ -110,12 +101,11 @@ void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *a)
 void qobs_resolve_bins(const qobs_config *config, struct bins_params *b)
 {
     *b = (struct bins_params){
-        .percentile = config->percentile,
+        .percentile = config->histogram.percentile,
         .symmetric = config->symmetric,
-        .stride = config->stride,
-        .start_bin = config->start_bin,
+        .stride = config->histogram.stride,
+        .start_bin = config->histogram.start_bin,
         .numbers = 256,
-        .method = (enum amax_method)config->method,
     };
 }
 
@@ -128,8 +118,7 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
 
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
 {
-    const bool tensor = config->preset->granularity == GRANULARITY_TENSOR ||
-                        (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && !qobs_config_has_channels(config));
+    const bool tensor = config->preset->granularity == GRANULARITY_TENSOR;
     *formula = (struct formula){.ops = &qobs_formula_none,
                                 .params = {.name = config->preset->name,
                                            .rank = tensor ? RANK_SCALAR : RANK_TENSOR,
@@ -155,4 +144,83 @@ void qobs_stages_of(const qobs_config *config, struct stages *stages)
     qobs_resolve_formula(config, &stages->formula);
     qobs_resolve_traits(config, &stages->traits);
     fp_leave(mode);
+}
+
+/* ---- Quantization ------------------------------------------------------------------------------------------------ */
+
+/* The format that is given, or that of the configuration; NULL: integers, or the configuration leaves it open. */
+static const qobs_format *format_of(const qobs_config *config, const qobs_format *format)
+{
+    return format || !qobs_preset_has_scheme(config->preset) || config->scheme.type == TYPE_INT
+               ? format
+               : qobs_config_float_format(config);
+}
+
+static int resolve_numbers(const qobs_config *config, const qobs_format *given, struct quantize_rule *rule,
+                           qobs_error *error)
+{
+    const int64_t quant_min = (int64_t)rule->formula.params.quant_min,
+                  quant_max = (int64_t)rule->formula.params.quant_max;
+    const qobs_format *format = format_of(config, given);
+    const bool torch = config->preset->ops->has_own_quantize;
+    if (torch && given)
+        return qobs_invalid(error, "format: is %s, but %s quantizes to the integers of its dtype", given->name,
+                            config->preset->name);
+    if (format)
+        qobs_quantizer_for_format(&rule->quantizer, format);
+    else if (torch || qobs_preset_has_scheme(config->preset))
+        qobs_quantizer_for_integers(&rule->quantizer, quant_min, quant_max, torch);
+    else
+        return qobs_invalid(error, "format: is NULL, which %s leaves open", config->preset->name);
+    return QOBS_OK;
+}
+
+static int resolve_codes(const qobs_config *config, const qobs_format *given, struct quantize_rule *rule,
+                         qobs_error *error)
+{
+    const qobs_format *format = format_of(config, given), *const e2m1 = qobs_format_at(FORMAT_E2M1);
+    if (!qobs_preset_has_scheme(config->preset))
+        return qobs_invalid(error, "config: is %s, codes are those of llmc and qobs presets", config->preset->name);
+    rule->kind = !format ? QOBS_CODE_INTEGER : format == e2m1 ? QOBS_CODE_E2M1 : QOBS_CODE_E4M3;
+    rule->code_bits = format ? qobs_format_bits(format) : config->scheme.num_bits;
+    if (!format && config->scheme.num_bits > 8)
+        return qobs_invalid(error, "config: num_bits is %d, codes have 2 to 8", config->scheme.num_bits);
+    if (format && format != e2m1 && format != qobs_format_at(FORMAT_E4M3))
+        return qobs_invalid(error, "format: is %s, codes are those of %s and %s", format->name, e2m1->name,
+                            qobs_format_at(FORMAT_E4M3)->name);
+    return QOBS_OK;
+}
+
+int qobs_resolve_quantize(const qobs_config *config, const qobs_format *format, bool codes, struct quantize_rule *rule,
+                          qobs_error *error)
+{
+    const struct preset *preset = config->preset;
+    struct observer_traits traits;
+    qobs_resolve_traits(config, &traits);
+    *rule = (struct quantize_rule){
+        .nonfinite = (enum nonfinite_mode)config->nonfinite,
+        /* The sign of e2m1 is that of the quotient, and upstream's sign of -0 is 0. */
+        .positive_zero = preset->ops->positive_zero && format_of(config, format) == qobs_format_at(FORMAT_E2M1),
+        .has_global_scale = traits.global != GLOBAL_NONE,
+        /* The average of one batch is that of the batch. */
+        .finds_scales = preset->formula == FORMULA_COMPRESSED_TENSORS && !qobs_range_searches(preset->range),
+    };
+    qobs_resolve_granularity(config, &rule->granularity);
+    qobs_resolve_formula(config, &rule->formula);
+    rule->symmetric = rule->formula.params.mapping == MAPPING_SYMMETRIC;
+    if (codes)
+        RETURN_IF_FAILED(resolve_codes(config, format, rule, error));
+    return resolve_numbers(config, format, rule, error);
+}
+
+bool qobs_resolve_amax_numbers(const qobs_config *config, struct amax_numbers *numbers)
+{
+    if (config->preset->ops->amax_numbers)
+        config->preset->ops->amax_numbers(config, numbers);
+    return config->preset->ops->amax_numbers != NULL;
+}
+
+bool qobs_config_has_finder(const qobs_config *config, enum range_finder finder)
+{
+    return config->preset->ops->finders & (int)finder;
 }

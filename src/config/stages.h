@@ -35,6 +35,7 @@ struct observer_traits {
     bool bias;              /* the middle of the range is the result */
     bool range_is_lowest;   /* the range to quantize is lowest to highest */
     bool hides_ranges;      /* the accumulated ranges are no results */
+    bool log_threshold;     /* the range is a threshold, whose logarithm is a result */
 };
 
 struct stages {
@@ -57,10 +58,21 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
 /* What a configuration that has been checked says of quantization to the numbers of `format`; NULL: to its own. `codes`
- * says that the numbers must have codes (resolve_quantize.c). */
+ * says that the numbers must have codes (resolve.c). */
 struct quantize_rule;
 int qobs_resolve_quantize(const qobs_config *config, const struct qobs_format *format, bool codes,
                           struct quantize_rule *rule, qobs_error *error);
+
+/* The numbers of fake-quantize by an amax. False: the preset has none. */
+struct amax_numbers;
+bool qobs_resolve_amax_numbers(const qobs_config *config, struct amax_numbers *numbers);
+
+/* True if batches are searched as llm-compressor does. */
+static inline bool qobs_config_searches_grid(const qobs_config *config) { return config->preset->search != NULL; }
+
+/* The methods that find a range in a histogram of the caller, and whether presets of the family have one. */
+enum range_finder { FINDER_PERCENTILE = 1, FINDER_L2_NORM = 2, FINDER_ENTROPY = 4, FINDER_MSE = 8 };
+bool qobs_config_has_finder(const qobs_config *config, enum range_finder finder);
 
 /* True if the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
  * amax). */

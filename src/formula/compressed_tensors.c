@@ -164,5 +164,7 @@ static int qparams_2025(const struct formula_params *params, const struct range_
 static float global_scale_2026(qobs_dtype dtype, double amax) { return global_scale(dtype, amax, false); }
 static float global_scale_2025(qobs_dtype dtype, double amax) { return global_scale(dtype, amax, true); }
 
-const struct formula_ops qobs_formula_compressed_tensors = {dtypes, qparams_2026, global_scale_2026};
-const struct formula_ops qobs_formula_compressed_tensors_2025 = {dtypes_2025, qparams_2025, global_scale_2025};
+const struct formula_ops qobs_formula_compressed_tensors = {
+    .dtypes = dtypes, .qparams = qparams_2026, .global_scale = global_scale_2026, .native_global_scale = true};
+const struct formula_ops qobs_formula_compressed_tensors_2025 = {
+    .dtypes = dtypes_2025, .qparams = qparams_2025, .global_scale = global_scale_2025};

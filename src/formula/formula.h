@@ -4,8 +4,8 @@
 /* From ranges to scale and zero point.
  *
  * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct
- * formula_params). It knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new
- * formula is a const ops in its own file and a line there. */
+ * formula_params). It knows no setting and no preset; config/family_*.c make it from a configuration. A new formula
+ * is a const ops in its own file and a line there. */
 #pragma once
 
 #include "base/shape.h"
@@ -76,10 +76,10 @@ struct formula_params {
         } ort;
         struct {
             enum torchao_mapping mapping;
-            bool pt2e;          /* the functions of torchao.quantization.pt2e */
-            bool preserve_zero; /* the range includes 0 */
-            bool has_eps;       /* else eps follows from the dtype */
-            double eps;         /* the smallest scale */
+            bool pt2e;                                /* the functions of torchao.quantization.pt2e */
+            bool preserve_zero;                       /* the range includes 0 */
+            bool has_eps;                             /* else eps follows from the dtype */
+            double eps;                               /* the smallest scale */
             qobs_dtype scale_dtype, zero_point_dtype; /* 0: as the arithmetic leaves them */
             bool has_fixed_zero_point;
             double fixed_scale, fixed_zero_point; /* AffineQuantizedFixedQParamObserver */
@@ -110,6 +110,9 @@ struct formula_ops {
                    qobs_error *error);
     /* The global scale of a tensor of that dtype and largest magnitude; NULL: the formula has none. */
     float (*global_scale)(qobs_dtype dtype, double amax);
+    bool only_f32;            /* ranges are F32 */
+    bool native_global_scale; /* a global scale may have the dtype of the ranges */
+    bool block_scales;        /* a caller may have a global scale if params->quark.block_scales says so */
 };
 
 struct formula {
@@ -138,6 +141,11 @@ struct range_view qobs_no_ranges(void);
 
 /* The largest magnitude of all ranges; NaN if there is one. */
 double qobs_amax_of_ranges(const struct range_view *ranges);
+
+static inline bool qobs_formula_has_qparams(const struct formula *formula)
+{
+    return formula->ops != &qobs_formula_none;
+}
 
 /* The functions of a formula, called with its parameters. */
 static inline void qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges,

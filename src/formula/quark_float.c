@@ -174,5 +174,5 @@ static int bfp_qparams(const struct formula_params *params, const struct range_v
     return status;
 }
 
-const struct formula_ops qobs_formula_quark_float = {.dtypes = dtypes, .qparams = qparams};
+const struct formula_ops qobs_formula_quark_float = {.dtypes = dtypes, .qparams = qparams, .block_scales = true};
 const struct formula_ops qobs_formula_quark_bfp = {.dtypes = bfp_dtypes, .qparams = bfp_qparams};

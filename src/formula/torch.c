@@ -55,4 +55,4 @@ static int qparams(const struct formula_params *params, const struct range_view 
     return qobs_succeed(error);
 }
 
-const struct formula_ops qobs_formula_torch = {.dtypes = dtypes, .qparams = qparams};
+const struct formula_ops qobs_formula_torch = {.dtypes = dtypes, .qparams = qparams, .only_f32 = true};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Parameters of the range rules: plain values that a configuration is resolved to once (config/resolve_range.c). A rule
+/* Parameters of the range rules: plain values that a configuration is resolved to once (config/family_*.c). A rule
  * reads the members of its own structure only. */
 #pragma once
 
@@ -83,10 +83,12 @@ struct bins_params {
     double percentile; /* 0 to 100 */
     bool symmetric;
     int64_t stride, start_bin;
-    bool clamp_start; /* a start_bin beyond the last bin is the last bin; else it is an error */
-    size_t levels;    /* entropy: quantized magnitudes; 0: the dtype has none */
-    bool roots;       /* ONNX Runtime's moments: those of cube roots */
-    double numbers;   /* non-linear search: quantized numbers */
+    bool clamp_start;   /* a start_bin beyond the last bin is the last bin; else it is an error */
+    size_t levels;      /* entropy: quantized magnitudes; 0: the dtype has none */
+    bool from_zero;     /* the range of an amax starts at 0, else at -amax */
+    bool of_magnitudes; /* percentile: upstream finds an amax with it */
+    bool roots;         /* ONNX Runtime's moments: those of cube roots */
+    double numbers;     /* non-linear search: quantized numbers */
     enum centre_quantizer centres;
     double quant_min, quant_max; /* quantized numbers */
     const qobs_format *format;   /* of CENTRES_QUARK_FLOAT and CENTRES_MODELOPT_E4M3 */
@@ -105,10 +107,10 @@ enum optimal_scales {
 struct optimal_params {
     enum optimal_scales scales;
     enum scale_dtype scale_dtype;
-    bool e2m1;                /* else integers of num_bits */
-    bool symmetric;           /* zero points are 0, else any of quant_min to quant_max */
-    bool signed_scale;        /* negative scales, too */
-    bool f16_results;         /* of the search of an F16 weight: BF16 and E8M0 are rounded to f16 */
+    bool e2m1;         /* else integers of num_bits */
+    bool symmetric;    /* zero points are 0, else any of quant_min to quant_max */
+    bool signed_scale; /* negative scales, too */
+    bool f16_results;  /* of the search of an F16 weight: BF16 and E8M0 are rounded to f16 */
     int num_bits;
     int quant_min, quant_max; /* of integers */
     float start, stop;        /* limits of BF16 and F16 in multiples of the scale of the range */
@@ -117,6 +119,7 @@ struct optimal_params {
     bool strict;              /* unusable importance is an error */
     int64_t hessian_block;    /* columns of a block of the Hessian; 0: the group */
     int passes;               /* over the groups of a block of several groups */
+    int rounding_passes;      /* of the descent that rounds codes; 0: as many as it has by itself */
     int zero_point_radius;    /* with a Hessian: distance of zero points from the one that its diagonal chooses */
 };
 

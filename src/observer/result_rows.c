@@ -172,7 +172,7 @@ static int read_global_scale(const qobs_observer *o, const struct reading *r)
 
 /* ---- scale, zero_point, init_scale ------------------------------------------------------------------------------- */
 
-static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops != &qobs_formula_none; }
+static bool has_qparams(const qobs_observer *o) { return qobs_formula_has_qparams(&o->stages.formula); }
 
 static bool has_zero_point(const qobs_observer *o) { return has_qparams(o) && !o->stages.formula.params.no_zero_point; }
 
@@ -476,7 +476,7 @@ static int read_bias(const qobs_observer *o, const struct reading *r)
 
 /* ---- log_threshold ----------------------------------------------------------------------------------------------- */
 
-static bool has_log_threshold(const qobs_observer *o) { return o->stages.formula.ops == &qobs_formula_quark_tqt; }
+static bool has_log_threshold(const qobs_observer *o) { return o->stages.traits.log_threshold; }
 
 static struct result_type log_threshold_type(const qobs_observer *o)
 {

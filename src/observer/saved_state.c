@@ -95,7 +95,7 @@ static int load_config(qobs_config **config, uint32_t format, char *text, const 
     *line++ = '\0';
     int status = qobs_config_create(config, text, runtime, error);
     if (status == QOBS_OK)
-        (*config)->search_dtype = SEARCH_FLOAT32; /* the only arithmetic of states without this setting */
+        qobs_config_set_unsaved(*config);
     size_t index = 0;
     while (status == QOBS_OK && *line) {
         char *end = strchr(line, '\n'), *equals = strchr(line, '=');
