@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "api/prepared_quantizer.h"
+#include "base/error.h"
 #include "base/struct_size.h"
+#include "config/stages.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
@@ -132,4 +134,21 @@ int qobs_compute_qparams(const char *text, const qobs_tensor *value, const qobs_
     qobs_observer_destroy(observer);
     qobs_config_destroy(config);
     return status;
+}
+
+/* ---- Plans ------------------------------------------------------------------------------------------------------- */
+
+/* The public constructor of plans: it checks the configuration and resolves its granularity. */
+
+int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                     const qobs_runtime *given, qobs_error *error)
+{
+    struct runtime runtime;
+    struct granularity granularity;
+    if (!result)
+        return qobs_invalid(error, "plan: is NULL");
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
+    qobs_resolve_granularity(config, &granularity);
+    return qobs_plan_new(result, &granularity, value, g_idx, &runtime, error);
 }

@@ -3,10 +3,15 @@
 
 #include "histogram/reduction.h"
 
+#include <math.h>
+
 #include "base/error.h"
+#include "base/fpenv.h"
 #include "histogram/collect.h"
 #include "measure/accumulators.h"
 #include "measure/reduce.h"
+#include "number/convert.h"
+#include "plan/gather_block.h"
 
 /* Ranges in the plan's dtype, converted to F32 if the reduction wants that. */
 static int measure(reduce_fn *reduce, const struct reduction *r, const struct batch *b, void *min, void *max,
@@ -63,3 +68,88 @@ const struct reduction_ops qobs_reduction_histogram_ort = {.measure = measure_hi
                                                            .histogram = &qobs_histogram_ort};
 const struct reduction_ops qobs_reduction_histogram_modelopt = {.measure = measure_histogram,
                                                                 .histogram = &qobs_histogram_modelopt};
+
+/* ---- Means ------------------------------------------------------------------------------------------------------- */
+
+/* The mean of the elements of every qparam, or of their magnitudes. Sums are double, in 16 lanes, in an order that
+ * depends on the shape alone; the mean is rounded to the dtype of the plan. Upstream's sums are float. */
+
+enum { LANES = 16 };
+
+struct mean {
+    const struct batch *batch;
+    struct gather_blocks blocks;
+    bool magnitude, finite_only;
+    unsigned char *min, *max;
+};
+
+static double element_of(const struct mean *m, float x)
+{
+    return m->finite_only && !isfinite(x) ? 0 : m->magnitude ? (double)fabsf(x) : (double)x;
+}
+
+static void put(const struct mean *m, size_t qparam, double mean)
+{
+    const qobs_dtype dtype = m->batch->plan->dtype;
+    const size_t at = qparam * qobs_dtype_size(dtype);
+    const double value = isnan(mean) ? (double)NAN : mean; /* its sign would be the machine's */
+    qobs_put_element(m->min + at, dtype, m->magnitude ? -value : value);
+    qobs_put_element(m->max + at, dtype, value);
+}
+
+static void mean_of_block(void *argument, size_t index)
+{
+    const struct mean *m = argument;
+    struct gather_block block;
+    float x[BLOCK_QPARAMS][BLOCK_ELEMENTS];
+    double lane[BLOCK_QPARAMS][LANES] = {{0}};
+    int64_t counted[BLOCK_QPARAMS] = {0};
+    const fp_mode mode = fp_enter();
+    qobs_gather_block_at(&m->blocks, index, &block);
+    for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
+        const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
+        qobs_gather_block_read(&block, m->batch->plan->dtype, m->batch->data, first, n, x);
+        for (int q = 0; q < block.qparams; q++)
+            for (size_t i = 0; i < n; i++) {
+                lane[q][i % LANES] += element_of(m, x[q][i]);
+                counted[q] += !m->finite_only || isfinite(x[q][i]);
+            }
+    }
+    for (int q = 0; q < block.qparams; q++) {
+        double sum = 0;
+        for (int i = 0; i < LANES; i++)
+            sum += lane[q][i];
+        put(m, block.qparam + (size_t)q * block.next, counted[q] > 0 ? sum / (double)counted[q] : 0);
+    }
+    fp_leave(mode);
+}
+
+/* The ranges are (mean, mean), or (-mean, mean) of magnitudes. */
+static int measure_sums(bool magnitude, const struct reduction *r, const struct batch *b, void *min, void *max,
+                        struct nonfinite_count *nonfinite, qobs_error *error)
+{
+    RETURN_IF_FAILED(
+        qobs_reduce_minmax(b->runtime, b->kernels, b->plan, b->data, r->nonfinite, min, max, nonfinite, error));
+    struct mean m = {
+        .batch = b, .magnitude = magnitude, .finite_only = r->nonfinite == NONFINITE_IGNORE, .min = min, .max = max};
+    qobs_gather_blocks_of(&m.blocks, b->plan, BLOCK_QPARAMS);
+    qobs_parallel_for(b->runtime, mean_of_block, &m, m.blocks.count);
+    return QOBS_OK;
+}
+
+static int measure_mean(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
+                        void *max, struct nonfinite_count *nonfinite, qobs_error *error)
+{
+    (void)histogram;
+    return measure_sums(false, r, b, min, max, nonfinite, error);
+}
+
+static int measure_mean_magnitude(const struct reduction *r, const struct batch *b, struct histogram *histogram,
+                                  void *min, void *max, struct nonfinite_count *nonfinite, qobs_error *error)
+{
+    (void)histogram;
+    return measure_sums(true, r, b, min, max, nonfinite, error);
+}
+
+const struct reduction_ops qobs_reduction_mean = {.measure = measure_mean};
+const struct reduction_ops qobs_reduction_mean_magnitude = {.measure = measure_mean_magnitude};

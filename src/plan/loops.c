@@ -5,6 +5,11 @@
  * sort, because there are few of them. */
 #include "plan/loops.h"
 
+#include <string.h>
+
+#include "base/error.h"
+#include "qobs/plan.h"
+
 const struct loop qobs_single_loop = {1, 0, 0, 0};
 
 unsigned qobs_plan_tiles(const qobs_plan *plan)
@@ -130,4 +135,145 @@ void qobs_loops_cut(struct loops *loops, int loop, int64_t from, int64_t to)
 {
     advance(loops, &loops->loop[loop], from);
     loops->loop[loop].extent = to - from;
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------------------------- */
+
+/* The runs of a plan in the order of the flattened value, and a copy of the flattened value. */
+
+/* A run goes along the last axis. */
+static int64_t run_extent(const qobs_plan *plan) { return plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent; }
+
+int64_t qobs_plan_run_count(const qobs_plan *plan)
+{
+    if (!plan)
+        return 0;
+    if (plan->order)
+        return qobs_g_idx_run_count(plan);
+    int64_t runs = plan->padded ? 2 : 1; /* the data, then the padding, of each row */
+    for (int i = 0; i < plan->axes; i++)
+        runs *= plan->axis[i].extent;
+    return runs == 0 ? 0 : runs / run_extent(plan);
+}
+
+int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error)
+{
+    if (!plan || !run)
+        return qobs_invalid(error, "%s: is NULL", plan ? "run" : "plan");
+    if (index < 0 || index >= qobs_plan_run_count(plan))
+        return qobs_invalid(error, "index: is %lld, allowed are 0 to %lld", (long long)index,
+                            (long long)qobs_plan_run_count(plan) - 1);
+    if (plan->order) {
+        qobs_g_idx_run(plan, index, run);
+        return qobs_succeed(error);
+    }
+    const bool padding = plan->padded && index % 2 == 1;
+    const int64_t length = run_extent(plan);
+    int64_t position[MAX_AXES] = {0};
+    int64_t rest = plan->padded ? index / 2 : index;
+    for (int i = plan->axes - 2; i >= 0; i--) {
+        position[i] = rest % plan->axis[i].extent;
+        rest /= plan->axis[i].extent;
+    }
+    *run = (qobs_run){.length = length, .stride = plan->axes > 0 ? plan->axis[plan->axes - 1].stride : 0};
+    int64_t present = length; /* elements of the run that are not padding */
+    for (int i = 0; i < plan->axes; i++) {
+        const struct axis *a = &plan->axis[i];
+        if (a->role == AXIS_QPARAM)
+            run->qparam = run->qparam * a->extent + position[i];
+        run->offset += position[i] * a->stride;
+        if (a->outer < 0)
+            continue;
+        const int64_t first = position[a->outer] * a->extent + position[i];
+        if (i == plan->axes - 1)
+            present = first + present > a->unpadded ? a->unpadded - first : present;
+        else if (first >= a->unpadded)
+            present = 0;
+    }
+    if (present < 0)
+        present = 0;
+    run->length = padding ? length - present : present;
+    if (padding)
+        run->offset = QOBS_PADDING;
+    return qobs_succeed(error);
+}
+
+static bool same_layout(const struct view *a, const struct view *b)
+{
+    bool same = a->dtype == b->dtype && a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++)
+        same = a->shape[i] == b->shape[i] && a->strides[i] == b->strides[i];
+    return same;
+}
+
+int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error)
+{
+    if (!plan || !out)
+        return qobs_invalid(error, "%s: is NULL", plan ? "out" : "plan");
+    struct view view;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&view, value, "value", error));
+    if (!same_layout(&view, &plan->value))
+        return qobs_invalid(error, "value: its dtype, shape or strides are not those of the plan");
+    const size_t element = qobs_dtype_size(plan->dtype);
+    const int64_t runs = qobs_plan_run_count(plan);
+    size_t needed = 0;
+    qobs_run run = {0};
+    for (int64_t i = 0; i < runs; i++) {
+        qobs_plan_run(plan, i, &run, NULL);
+        needed += (size_t)run.length * element;
+    }
+    if (size != needed)
+        return qobs_invalid(error, "size: is %zu bytes, expected %zu", size, needed);
+    unsigned char *to = out;
+    for (int64_t i = 0; i < runs; i++) {
+        qobs_plan_run(plan, i, &run, NULL);
+        for (int64_t j = 0; j < run.length; j++, to += element) {
+            if (run.offset == QOBS_PADDING)
+                memset(to, 0, element);
+            else
+                memcpy(to, view.data + run.offset + j * run.stride, element);
+        }
+    }
+    return qobs_succeed(error);
+}
+
+/* ---- Matrices of any number of rows ------------------------------------------------------------------------------ */
+
+bool qobs_row_geometry_of(const struct granularity *granularity, int64_t columns, struct row_geometry *geometry)
+{
+    struct row_geometry g = {.columns = columns};
+    if (!granularity->ops->shared || !granularity->ops->shared(&granularity->params, &g.unit, &g.run))
+        return false;
+    if (g.run <= 0 || g.run > columns)
+        g.run = columns;
+    g.full = columns / g.run;
+    g.left = columns % g.run;
+    g.per_unit = g.full + (g.left > 0);
+    g.whole_units = g.unit > 1 && granularity->ops->whole_units;
+    *geometry = g;
+    return true;
+}
+
+bool qobs_row_loops(const struct row_geometry *g, const struct row_span *s, unsigned tile, struct loops *loops)
+{
+    const int64_t unit = qobs_geometry_unit(g, s->rows), units = s->rows / unit, left_rows = s->rows % unit;
+    const int64_t runs = s->columns / g->run, left_columns = s->columns % g->run;
+    const bool last_rows = tile & 1, last_run = tile & 2;
+    const struct loop loop[] = {
+        {last_rows ? left_rows > 0 : units, unit * s->in_stride, unit * s->out_stride, g->per_unit},
+        {last_run ? left_columns > 0 : runs, g->run * s->in_element, g->run * s->out_element, 1},
+        {last_rows ? left_rows : unit, s->in_stride, s->out_stride, 0},
+        {last_run ? left_columns : g->run, s->in_element, s->out_element, 0},
+    };
+    const int64_t row = last_rows ? units : 0, run = last_run ? runs : 0;
+    loops->in = s->in + row * loop[0].in + run * loop[1].in;
+    loops->out = s->out ? s->out + row * loop[0].out + run * loop[1].out : NULL;
+    loops->qparam = s->qparam + row * loop[0].qparam + run;
+    loops->count = sizeof loop / sizeof *loop;
+    for (int i = 0; i < loops->count; i++) {
+        if (loop[i].extent == 0)
+            return false;
+        loops->loop[i] = loop[i];
+    }
+    return true;
 }

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "formula/formula.h"
-#include "plan/row_geometry.h"
+#include "plan/loops.h"
 #include "quantize/fake_quantize.h"
 #include "measure/reduce.h"
 
