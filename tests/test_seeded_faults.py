@@ -244,5 +244,55 @@ def test_exponents():
         check(status == 3 and "not above 0" in text, f"{scheme}: a scale of NaN", text)
 
 
+def of_modelopt(directory, algorithm, shape_of):
+    """Gives a checkpoint of FP8 the configuration and the shapes of scales of Model-Optimizer. Returns its tensors."""
+    tensors = parts(f"{directory}/model.safetensors")
+    for name in [n for n in tensors if n.endswith("weight_scale")]:
+        dtype, shape, data = tensors[name]
+        numbers = [v for v, in struct.iter_unpack("<f", data)] if dtype == "F32" else [
+            struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+        tensors[name] = ["F32", shape_of(shape), struct.pack(f"<{len(numbers)}f", *numbers)]
+    configure(directory, quant_algo=algorithm)
+    store(directory, tensors)
+    return tensors
+
+
+def configure(directory, **quantization):
+    config = json.loads(read(f"{directory}/config.json"))
+    config["quantization_config"] = {"quant_method": "modelopt", "ignore": ["lm_head", "model.layers.*.mlp.gate"],
+                                     **quantization}
+    write(f"{directory}/config.json", json.dumps(config).encode())
+
+
+def test_algorithms():
+    """FP8 by channels and blocks, and layers with an algorithm each, of Model-Optimizer."""
+    make_sound()
+    for scheme, algorithm, shape_of in (("FP8_BLOCK", "FP8_PB_WO", lambda s: [s[0], 1, s[1], 1]),
+                                        ("FP8_DYNAMIC", "FP8_PER_CHANNEL_PER_TOKEN", lambda s: s[:1])):
+        cli.fine(scheme, "quantize", "in", "--scheme", scheme, "-o", scheme, "--quiet")
+        tensors = of_modelopt(scheme, algorithm, shape_of)
+        status, text = audit(scheme)
+        equal(status, 0, f"{algorithm} {text}")
+        check(f'"{Q}"' in text, f"{algorithm}: the layers are compared", text)
+        broken = {**tensors, f"{Q}.weight_scale": ["F32", [3], bytes(12)]}
+        store(scheme, broken)
+        status, text = audit(scheme)
+        check(status == 3 and "weight_scale is F32 [3]" in text, f"{algorithm}: a scale of another shape", text)
+    fp4 = parts("modelopt/model.safetensors")
+    mixed = {**{n: t for n, t in fp4.items() if "self_attn" not in n}, **{n: t for n, t in tensors.items() if "self_attn" in n}}
+    layers = {m: {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN" if "self_attn" in m else "NVFP4"} for m in MODULES}
+    configure("modelopt", quant_algo="MIXED_PRECISION", quantized_layers=layers)
+    store("modelopt", mixed)
+    status, text = audit("modelopt")
+    equal(status, 0, f"MIXED_PRECISION {text}")
+    put("scale", float32(math.nan))(mixed, {}, lambda part: KEYS[part][1])
+    store("modelopt", mixed)
+    status, text = audit("modelopt")
+    check(status == 3 and "not above 0" in text, "MIXED_PRECISION: a scale of NaN", text)
+    configure("modelopt", quant_algo="MIXED_PRECISION", quantized_layers={**layers, Q: {"quant_algo": "W4A16_AWQ"}})
+    status, text = audit("modelopt")
+    check(status == 2 and Q in text and "W4A16_AWQ" in text and "FP8_PB_WO" in text, "a layer that is not read", text)
+
+
 if __name__ == "__main__":
     sys.exit(cli.main(globals()))

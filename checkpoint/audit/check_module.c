@@ -15,11 +15,20 @@
 
 /* ---- Dtypes and shapes ------------------------------------------------------------------------------------------- */
 
-static bool has_shape(const struct st_tensor *t, int ndim, const int64_t *shape)
+/* squeezed: dimensions of size 1 do not count. */
+static bool has_shape(const struct st_tensor *t, int ndim, const int64_t *shape, bool squeezed)
 {
-    bool same = t->ndim == ndim || (ndim == 1 && t->ndim == 0 && shape[0] == 1); /* a scalar counts as one number */
-    for (int d = 0; same && d < t->ndim; d++)
-        same = t->shape[d] == shape[d];
+    bool same = squeezed || t->ndim == ndim || (ndim == 1 && t->ndim == 0 && shape[0] == 1); /* a scalar is a number */
+    int e = 0;
+    for (int d = 0; same && d < t->ndim; d++) {
+        if (squeezed && t->shape[d] == 1)
+            continue;
+        while (squeezed && e < ndim && shape[e] == 1)
+            e++;
+        same = e < ndim && t->shape[d] == shape[e++];
+    }
+    for (; same && e < ndim && squeezed; e++)
+        same = shape[e] == 1;
     return same;
 }
 
@@ -34,7 +43,7 @@ static bool check_part(struct audit *audit, const struct audit_module *m, const 
         audit_find(audit, m, "has no %s", part);
         return false;
     }
-    if (dtype_is_in(t->dtype, dtypes) && has_shape(t, ndim, shape))
+    if (dtype_is_in(t->dtype, dtypes) && has_shape(t, ndim, shape, audit->modelopt))
         return true;
     audit_find(audit, m, "%s is %s %s, expected %s %s", part, dtype_name(t->dtype),
                shape_describe(t->ndim, t->shape, &is), dtypes_describe(dtypes, &known),

@@ -4,15 +4,24 @@
 /* Configurations of Model-Optimizer: quantization_config with a quant_algo in config.json, or hf_quant_config.json. Its
  * tensors are those of compressed-tensors under other names. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "audit/audit.h"
 #include "files/json.h"
+#include "files/text.h"
 
 /* Values of quant_algo, and the schemes of compressed-tensors with the same tensors. */
-static const char *const algorithms[][2] = {{"FP8", "FP8"},         {"NVFP4", "NVFP4"},
-                                            {"NVFP4_AWQ", "NVFP4"}, {"W4A16_NVFP4", "NVFP4A16"},
-                                            {"MXFP4", "MXFP4"},     {"MXFP8", "MXFP8"}};
+static const char *const algorithms[][2] = {{"FP8", "FP8"},
+                                            {"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC"},
+                                            {"FP8_PB_WO", "FP8_BLOCK"},
+                                            {"NVFP4", "NVFP4"},
+                                            {"NVFP4_AWQ", "NVFP4"},
+                                            {"W4A16_NVFP4", "NVFP4A16"},
+                                            {"MXFP4", "MXFP4"},
+                                            {"W4A8_MXFP4_FP8", "MXFP4"},
+                                            {"MXFP8", "MXFP8"}};
 
 const char *audit_part_name(const struct audit *audit, const char *part)
 {
@@ -41,19 +50,60 @@ static int add_ignored(struct quant_config *config, const char *name, struct fai
                                                                                        : QOBS_ERROR_OUT_OF_MEMORY;
 }
 
-static int read_algorithm(struct audit *audit, const json_object *quantization, const char *where, struct fail *f)
+/* Returns the scheme of an algorithm, in any case; NULL: its tensors are not read. */
+static const char *scheme_of(const json_object *algorithm)
+{
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        if (json_is_string(algorithm) && strcasecmp(json_text(algorithm), algorithms[i][0]) == 0)
+            return algorithms[i][1];
+    return NULL;
+}
+
+static int unread(const json_object *algorithm, const char *where, const char *layer, struct fail *f)
 {
     struct json_words words;
-    const json_object *algorithm = json_get(quantization, "quant_algo");
-    const char *scheme = NULL;
+    struct fail known = {.message = ""};
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
-        if (json_is_string(algorithm) && strcmp(json_text(algorithm), algorithms[i][0]) == 0)
-            scheme = algorithms[i][1];
-    if (!scheme)
-        return INVALID(f, "%s: quant_algo is %s; FP8, NVFP4, NVFP4_AWQ, W4A16_NVFP4, MXFP4 and MXFP8 are read", where,
-                       json_describe(algorithm, &words));
-    if (quant_config_add_scheme(&audit->config, scheme, NULL, 0, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+        text_append(known.message, sizeof known.message, "%s%s", i > 0 ? ", " : "", algorithms[i][0]);
+    return INVALID(f, "%s: quant_algo of %.60s is %.40s; read are %s", where, layer, json_describe(algorithm, &words),
+                   known.message);
+}
+
+/* Reads quantized_layers, an algorithm for each: a group of targets for each scheme. */
+static int read_layers(struct audit *audit, const json_object *layers, const char *where, struct fail *f)
+{
+    int status = QOBS_OK;
+    const char **targets = calloc(json_count(layers) + 1, sizeof *targets);
+    json_each(item, layers)
+    {
+        const json_object *algorithm = json_get(item.value, "quant_algo");
+        if (status == QOBS_OK && !scheme_of(algorithm))
+            status = unread(algorithm, where, item.key, f);
+    }
+    for (size_t i = 0; targets && status == QOBS_OK && i < sizeof algorithms / sizeof *algorithms; i++) {
+        size_t count = 0;
+        json_each(item, layers)
+        {
+            if (strcasecmp(json_text(json_get(item.value, "quant_algo")), algorithms[i][0]) == 0)
+                targets[count++] = item.key;
+        }
+        if (count > 0 && quant_config_add_scheme(&audit->config, algorithms[i][1], targets, count, f) != 0)
+            status = failure_status(f);
+    }
+    free(targets);
+    return targets ? status : NO_MEMORY(f, "the layers");
+}
+
+static int read_algorithm(struct audit *audit, const json_object *quantization, const char *where, struct fail *f)
+{
+    const json_object *algorithm = json_get(quantization, "quant_algo");
+    const json_object *layers = json_get(quantization, "quantized_layers");
+    if (layers && json_is_string(algorithm) && strcmp(json_text(algorithm), "MIXED_PRECISION") == 0)
+        RETURN_IF_NOT_OK(read_layers(audit, layers, where, f));
+    else if (!scheme_of(algorithm))
+        return unread(algorithm, where, "the model", f);
+    else if (quant_config_add_scheme(&audit->config, scheme_of(algorithm), NULL, 0, f) != 0)
+        return failure_status(f);
     static const char *const keys[] = {"ignore", "exclude_modules"};
     for (size_t k = 0; k < 2; k++)
         json_each(item, json_get(quantization, keys[k])) if (json_is_string(item.value))
