@@ -35,7 +35,7 @@ with open(SLOTS, encoding="utf-8") as slots:
 # From the ground up. A file may include from every folder before its own.
 LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "measure", "formula", "histogram", "quantize", "search", "optimal",
           "config", "observer", "api"]
-CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "audit", "parts", "api"]
+CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "plan", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 ABOVE_CONFIG = LAYERS[LAYERS.index("config") + 1:]
 CLIENTS = ["checkpoint", "tools"]

@@ -5,6 +5,7 @@
  * come from the header (checkpoint_members.py). A wrong value is refused with a message and without an output; the
  * sanitizers see to the rest. */
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,13 +19,14 @@
 
 #include "qobs/checkpoint.h"
 
-enum kind { SIZE, COUNT, TEXT, LIST, FLAG, ENUMERATION, RUNTIME, PROGRESS, CONTEXT, RESULT };
+enum kind { SIZE, COUNT, TEXT, LIST, FLAG, ENUMERATION, RUNTIME, PROGRESS, CONTEXT, NUMBER, RESULT };
 
 union arguments {
     qobs_checkpoint_quantize_args quantize;
     qobs_checkpoint_finish_args finish;
     qobs_checkpoint_audit_args audit;
     qobs_checkpoint_calibrate_args calibrate;
+    qobs_checkpoint_plan_args plan;
 };
 
 static const struct member {
@@ -37,6 +39,7 @@ static const struct member {
 };
 
 static const char *checkpoint; /* a directory that quantize has written */
+static const char *const schemes[] = {"W8A16"};
 static char *report;
 static size_t number;
 
@@ -65,6 +68,13 @@ static union arguments valid(const char *function)
                                                        .progress = count_calls,
                                                        .missing = &number,
                                                        .report = &report};
+    else if (strcmp(function, "plan") == 0)
+        a.plan = (qobs_checkpoint_plan_args){.struct_size = sizeof a.plan,
+                                             .model = MODEL,
+                                             .schemes = schemes,
+                                             .scheme_count = 1,
+                                             .progress = count_calls,
+                                             .report = &report};
     else if (strcmp(function, "audit") == 0)
         a.audit = (qobs_checkpoint_audit_args){
             .struct_size = sizeof a.audit, .checkpoint = checkpoint, .findings = &number, .report = &report};
@@ -79,6 +89,8 @@ static int call(const char *function, const union arguments *a, qobs_error *erro
         return qobs_checkpoint_quantize(a ? &a->quantize : NULL, error);
     if (strcmp(function, "calibrate") == 0)
         return qobs_checkpoint_calibrate(a ? &a->calibrate : NULL, error);
+    if (strcmp(function, "plan") == 0)
+        return qobs_checkpoint_plan(a ? &a->plan : NULL, error);
     if (strcmp(function, "audit") == 0)
         return qobs_checkpoint_audit(a ? &a->audit : NULL, error);
     assert_string_equal(function, "finish");
@@ -134,7 +146,8 @@ static void test_text(const struct member *m)
     memset(longest, 'x', sizeof longest - 1);
     const char *const hostile[] = {"", "\xff\x01", "no/such/thing", longest, "%s%n"};
     const char *none = NULL;
-    expect(m, &none, sizeof none, !is_one_of(m->name, needed), "NULL");
+    const bool optional = strcmp(m->function, "plan") == 0 && strcmp(m->name, "out") == 0;
+    expect(m, &none, sizeof none, optional || !is_one_of(m->name, needed), "NULL");
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         /* An output may have any name; finish finds no parts for it. */
         if (strcmp(m->name, "out") == 0 && i != 0 && i != 3 && strcmp(m->function, "finish") != 0)
@@ -156,9 +169,10 @@ static void test_list(const struct member *m, const struct member *count)
         memcpy((char *)&a + count->at, &counts[i], sizeof *counts);
         qobs_error error = {0};
         const int status = call(m->function, &a, &error);
-        if (i == 2 ? status != QOBS_OK : status != QOBS_ERROR_INVALID_ARGUMENT && status != QOBS_ERROR_SYSTEM)
+        const bool accepted = i == 2 && strcmp(m->name, "schemes") != 0; /* an empty list */
+        if (accepted ? status != QOBS_OK : status != QOBS_ERROR_INVALID_ARGUMENT && status != QOBS_ERROR_SYSTEM)
             fail_msg("%s: %s, case %d: status %d, %s", m->function, m->name, i, status, error.message);
-        assert_true(i == 2 || strlen(error.message) > 0);
+        assert_true(accepted || strlen(error.message) > 0);
         free(report);
         report = NULL;
         clear();
@@ -198,7 +212,8 @@ static void test_runtime(const struct member *m)
     runtime.executor = &executor;
     runtime.allocator = &allocator;
     expect(m, &given, sizeof given, true, "a whole one");
-    const qobs_executor executors[] = {{.struct_size = 0}, {.struct_size = sizeof executor},
+    const qobs_executor executors[] = {{.struct_size = 0},
+                                       {.struct_size = sizeof executor},
                                        {.struct_size = sizeof executor - 1, .threads = 1, .parallel_for = run_in_order},
                                        {.struct_size = sizeof executor, .threads = 0, .parallel_for = run_in_order},
                                        {.struct_size = sizeof executor, .threads = 1}};
@@ -207,7 +222,8 @@ static void test_runtime(const struct member *m)
         expect(m, &given, sizeof given, false, "a wrong executor");
     }
     runtime.executor = NULL;
-    const qobs_allocator allocators[] = {{.struct_size = 0}, {.struct_size = sizeof allocator},
+    const qobs_allocator allocators[] = {{.struct_size = 0},
+                                         {.struct_size = sizeof allocator},
                                          {.struct_size = SIZE_MAX, .allocate = take, .release = give_back},
                                          {.struct_size = sizeof allocator, .allocate = take},
                                          {.struct_size = sizeof allocator, .release = give_back}};
@@ -239,13 +255,22 @@ static void test_member(void **state)
     const struct member *m = *state;
     const void *none = NULL;
     const size_t sizes[] = {0, 1, sizeof(size_t), SIZE_MAX};
+    const double limits[] = {0, -1, 4.5, (double)NAN, (double)INFINITY};
     const int numbers[] = {-1, 3, INT_MAX, INT_MIN};
     switch (m->kind) {
     case SIZE:
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             expect(m, &sizes[i], sizeof *sizes, false, "another size");
         break;
+    case NUMBER: /* a limit, which needs states */
+        for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+            expect(m, &limits[i], sizeof *limits, limits[i] == 0, "a number");
+        break;
     case COUNT: /* without its list, or the part without part_count and the other way round */
+        if (strcmp(m->name, "scheme_count") == 0) { /* its list is there */
+            expect(m, &sizes[0], sizeof *sizes, false, "0");
+            break;
+        }
         expect(m, &sizes[1], sizeof *sizes, false, "1 alone");
         expect(m, &sizes[3], sizeof *sizes, false, "the largest alone");
         break;

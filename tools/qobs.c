@@ -11,9 +11,9 @@
 #include "files/output.h"
 #include "program.h"
 
-static const struct command *const commands[] = {&command_quantize, &command_audit, &command_calibrate,
-                                                 &command_observe,  &command_merge, &command_show,
-                                                 &command_info,     &command_bench};
+static const struct command *const commands[] = {&command_quantize,  &command_plan,    &command_audit,
+                                                 &command_calibrate, &command_observe, &command_merge,
+                                                 &command_show,      &command_info,    &command_bench};
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -27,12 +27,12 @@ void print_schemes(void)
     }
 }
 
-int print_missing_scheme(void)
+int print_missing_scheme(const char *option)
 {
     char known[400] = "";
     for (size_t i = 0; quant_scheme_name(i, NULL); i++)
         text_append(known, sizeof known, "%s%s", i ? ", " : "", quant_scheme_name(i, NULL));
-    return print_error(EXIT_USAGE, "--scheme: is missing; known are %s", known);
+    return print_error(EXIT_USAGE, "%s: is missing; known are %s", option, known);
 }
 
 static bool is_preset(const char *name)

@@ -15,7 +15,7 @@
 void print_schemes(void);
 
 /* Says that no scheme is given, with the list of known ones. Returns an exit code. */
-int print_missing_scheme(void);
+int print_missing_scheme(const char *option);
 
 /* The words of a command line that an error may call unknown. */
 struct scheme_words {

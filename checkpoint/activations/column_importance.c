@@ -76,23 +76,61 @@ int importance_observe(const struct recordings *recordings, const struct tensor_
     return QOBS_OK;
 }
 
-/* Divides the sums of an observer by the number of tokens, in float as upstream does. */
-static int read_means(const qobs_observer *observer, const char *source, int64_t columns, float *mean, struct fail *f)
+/* Divides sums by the number of tokens, in float as upstream does. */
+static int read_sums(const qobs_observer *observer, int64_t n, float *mean, qobs_error *error)
 {
-    qobs_error error = {0};
-    qobs_result info = {.struct_size = sizeof info};
     int64_t tokens;
-    if (qobs_observer_result_find(observer, "imatrix_sum", &info, &error) != QOBS_OK)
-        return INVALID(f, "%.300s: holds no importance: %s", source, error.message);
-    if (info.size != (size_t)columns * sizeof *mean)
-        return INVALID(f, "%.300s: has importance of %zu columns; the weight has %lld", source,
-                       info.size / sizeof *mean, (long long)columns);
-    if (qobs_observer_read(observer, "imatrix_sum", mean, info.size, &error) != QOBS_OK ||
-        qobs_observer_read(observer, "imatrix_count", &tokens, sizeof tokens, &error) != QOBS_OK)
-        return report_failure(f, error.status, "%.300s: %s", source, error.message);
-    for (int64_t j = 0; j < columns; j++)
+    if (qobs_observer_read(observer, "imatrix_sum", mean, (size_t)n * sizeof *mean, error) != QOBS_OK ||
+        qobs_observer_read(observer, "imatrix_count", &tokens, sizeof tokens, error) != QOBS_OK)
+        return error->status;
+    for (int64_t j = 0; j < n; j++)
         mean[j] = tokens > 0 ? mean[j] / (float)tokens : 0;
     return QOBS_OK;
+}
+
+/* Takes the diagonal of a Hessian, whose blocks of columns follow each other. */
+static int read_diagonal(const qobs_observer *observer, const qobs_result *info, int64_t n, float *mean,
+                         qobs_error *error)
+{
+    const int64_t block = info->shape[1];
+    int64_t tokens;
+    double *sum = malloc(info->size + 1);
+    int status = sum ? qobs_observer_read(observer, "hessian_sum", sum, info->size, error) : QOBS_ERROR_OUT_OF_MEMORY;
+    if (status == QOBS_OK)
+        status = qobs_observer_read(observer, "hessian_count", &tokens, sizeof tokens, error);
+    for (int64_t j = 0; status == QOBS_OK && j < n; j++)
+        mean[j] = tokens > 0 ? (float)(sum[(j / block * block + j % block) * block + j % block] / (double)tokens) : 0;
+    free(sum);
+    return status;
+}
+
+static int read_means(const qobs_observer *observer, const char *source, const char *what, int64_t n, float *mean,
+                      struct fail *f)
+{
+    qobs_error error = {0}, ignored = {0};
+    qobs_result info = {.struct_size = sizeof info};
+    const bool hessian = qobs_observer_result_find(observer, "hessian_sum", &info, &ignored) == QOBS_OK;
+    if (!hessian && qobs_observer_result_find(observer, "imatrix_sum", &info, &error) != QOBS_OK)
+        return INVALID(f, "%.300s: holds no mean squares: %s", source, error.message);
+    const int64_t numbers = hessian ? info.shape[0] * info.shape[1] : (int64_t)(info.size / sizeof *mean);
+    if (hessian ? numbers < n || numbers - info.shape[1] >= n : numbers != n)
+        return INVALID(f, "%.300s: has mean squares of %lld %s; the weight has %lld", source, (long long)numbers, what,
+                       (long long)n);
+    if ((hessian ? read_diagonal(observer, &info, n, mean, &error) : read_sums(observer, n, mean, &error)) != QOBS_OK)
+        return report_failure(f, error.status ? error.status : QOBS_ERROR_OUT_OF_MEMORY, "%.300s: %s", source,
+                              error.message);
+    return QOBS_OK;
+}
+
+int means_of_states(const struct saved_state *first, size_t count, const char *what, int64_t n, float *mean,
+                    struct fail *f)
+{
+    qobs_observer *observer = NULL;
+    int status = saved_states_load(first, count, &observer, f);
+    if (status == QOBS_OK)
+        status = read_means(observer, first->path, what, n, mean, f);
+    qobs_observer_destroy(observer);
+    return status;
 }
 
 int importance_read(const struct importance_sources *s, const struct importance_found *found, int64_t columns,
@@ -105,13 +143,13 @@ int importance_read(const struct importance_sources *s, const struct importance_
                                                                                              : failure_status(f);
     qobs_error error = {0};
     if (found->states)
-        status = saved_states_load(found->states, found->state_count, &observer, f);
-    else if (qobs_observer_open(&observer, "llmc.imatrix_mse base_name=weight", NULL, &error) != QOBS_OK)
+        return means_of_states(found->states, found->state_count, "columns", columns, mean, f);
+    if (qobs_observer_open(&observer, "llmc.imatrix_mse base_name=weight", NULL, &error) != QOBS_OK)
         status = report_failure(f, error.status, "importance: %s", error.message);
     else
         status = importance_observe(&s->recordings, found->recorded, observer, f);
     if (status == QOBS_OK)
-        status = read_means(observer, found->states ? found->states->path : found->recorded->file, columns, mean, f);
+        status = read_means(observer, found->recorded->file, "columns", columns, mean, f);
     qobs_observer_destroy(observer);
     return status;
 }

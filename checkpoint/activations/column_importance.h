@@ -42,6 +42,11 @@ int importance_observe(const struct recordings *recordings, const struct tensor_
 int importance_read(const struct importance_sources *sources, const struct importance_found *found, int64_t columns,
                     float *mean, struct fail *f);
 
+/* Loads and merges states of mean squares, and writes the mean square of each of `n` numbers: of llmc.imatrix_mse, or
+ * the diagonal of a Hessian of qobs.local_hessian. what: "columns" or "rows" of the weight. Returns a status. */
+int means_of_states(const struct saved_state *first, size_t count, const char *what, int64_t n, float *mean,
+                    struct fail *f);
+
 void importance_free(struct importance_sources *sources);
 
 /* ---- Names of llama.cpp ------------------------------------------------------------------------------------------ */

@@ -155,7 +155,8 @@ int saved_states_load(const struct saved_state *first, size_t count, qobs_observ
 bool saved_states_of_activations(const struct saved_states *s)
 {
     for (size_t i = 0; i < s->count; i++)
-        if (!ends_with(s->items[i].name, ".importance"))
+        if (!ends_with(s->items[i].name, ".importance") && !ends_with(s->items[i].name, SENSITIVITY_A) &&
+            !ends_with(s->items[i].name, SENSITIVITY_B))
             return true;
     return false;
 }

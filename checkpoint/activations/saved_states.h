@@ -10,6 +10,10 @@
 #include "files/fail.h"
 #include "qobs/qobs.h"
 
+/* Ends of the names of the saved sensitivity of rows, each of one half of the sequences. */
+#define SENSITIVITY_A ".sensitivity_a"
+#define SENSITIVITY_B ".sensitivity_b"
+
 struct saved_state {
     char *name;       /* of the activations */
     char *path;       /* of the file */
@@ -33,7 +37,7 @@ const struct saved_state *saved_states_find(const struct saved_states *states, c
 /* Loads `count` states of one name and merges them in order. Returns a status of qobs/qobs.h. One thread at a time. */
 int saved_states_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f);
 
-/* Returns true if a state is of activations, not of importance. */
+/* Returns true if a state is of activations, not of importance or sensitivity. */
 bool saved_states_of_activations(const struct saved_states *states);
 
 void saved_states_free(struct saved_states *states);

@@ -4,7 +4,6 @@
 /* qobs_checkpoint_calibrate: the steps of quantize with one file of scales in place of a model. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "calibrate/calibration.h"
 #include "files/output_directory.h"
@@ -52,33 +51,6 @@ static int begin(struct calibration *c, struct fail *f)
     return st_writer_begin(&c->writer, c->args->out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
 }
 
-/* Returns true if the path exists and is the file `name` below `root`. */
-static bool is_file(const struct stat *file, const char *root, const char *name)
-{
-    struct stat status;
-    char *path = name ? path_join(root, name) : NULL;
-    const bool same = path && stat(path, &status) == 0 && is_same_file(&status, file);
-    free(path);
-    return same;
-}
-
-/* Fails if the output would replace a file of the model or of the recordings. */
-static int check_out(const struct calibration *c, struct fail *f)
-{
-    const struct model *m = &c->run->model;
-    const struct recordings *const all[] = {&c->run->activations.sources.recordings, &c->run->importance.recordings};
-    struct stat out;
-    if (stat(c->args->out, &out) != 0)
-        return QOBS_OK;
-    bool same = is_file(&out, m->tree.root, m->index) || is_file(&out, m->tree.root, m->config_path);
-    for (size_t i = 0; i < m->shard_count; i++)
-        same |= is_file(&out, m->tree.root, m->shards[i].path);
-    for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; i < all[k]->count; i++)
-            same |= is_file(&out, ".", all[k]->items[i].set->path);
-    return same ? INVALID(f, "out: %s: is an input; another name is needed", c->args->out) : QOBS_OK;
-}
-
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
 static int check_chosen(const struct calibration *c, struct fail *f)
@@ -107,7 +79,7 @@ static int run_steps(struct calibration *c, struct fail *f)
         requested[k] = c->bases.items[k].requested;
     RETURN_IF_NOT_OK(run_open(run, requested, f));
     RETURN_IF_NOT_OK(check_chosen(c, f));
-    RETURN_IF_NOT_OK(check_out(c, f));
+    RETURN_IF_NOT_OK(run_check_out(run, c->args->out, f));
     RETURN_IF_NOT_OK(run_prepare(run, f));
     RETURN_IF_NOT_OK(begin(c, f));
     const double start = seconds_now();

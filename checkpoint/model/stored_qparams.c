@@ -84,9 +84,8 @@ void stored_put_number(void *to, qobs_dtype dtype, double value)
     memcpy(to, dtype == QOBS_F32 ? (const void *)&single : (const void *)&half, qobs_dtype_size(dtype));
 }
 
-/* Numbers `first` to `first` + n - 1 of an array as floats. NVFP4 has a scale for 16 weights, so that usual dtypes have
- * loops that compilers vectorize. */
-static void floats_of(const void *array, qobs_dtype dtype, size_t first, size_t n, float *out)
+/* Usual dtypes have loops that compilers vectorize. */
+void floats_of(const void *array, qobs_dtype dtype, size_t first, size_t n, float *out)
 {
     const unsigned char *from = (const unsigned char *)array + first * qobs_dtype_size(dtype);
     if (dtype == QOBS_F32)

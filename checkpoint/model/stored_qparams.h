@@ -13,6 +13,9 @@
 double number_at(const void *at, qobs_dtype dtype);
 double number_of(const void *array, qobs_dtype dtype, size_t i);
 
+/* Writes numbers `first` to `first` + n - 1 of an array as floats. */
+void floats_of(const void *array, qobs_dtype dtype, size_t first, size_t n, float *out);
+
 /* Finds the smallest and the largest number of an array of F32, BF16 or F16; NaN are skipped. */
 void extrema_of(const void *array, qobs_dtype dtype, size_t n, double *min, double *max);
 

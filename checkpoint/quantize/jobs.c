@@ -155,9 +155,11 @@ int run_prepare(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(make_jobs(run, f));
     if (run->contents == CONTENTS_SCALES)
         RETURN_IF_NOT_OK(make_statistics(run, f));
+    if (run->planning && !(run->costs = calloc(run->weights.count + 1, sizeof *run->costs)))
+        return NO_MEMORY(f, "the costs");
     RETURN_IF_NOT_OK(run_find_importance(run, f));
     run->total = run->activations.bytes;
     for (size_t i = 0; i < run->job_count; i++)
-        run->total += job_bytes(&run->jobs[i]);
+        run->total += run->planning && !run->jobs[i].plan ? 0 : job_bytes(&run->jobs[i]);
     return QOBS_OK;
 }

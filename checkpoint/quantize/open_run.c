@@ -4,8 +4,10 @@
 /* The first steps of a run: the configuration, the model, its weights and activations, the layout of the output. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "files/json.h"
+#include "files/text.h"
 #include "model/fused.h"
 #include "quantize/run.h"
 
@@ -186,7 +188,36 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
     RETURN_IF_NOT_OK(earlier_merge(run, f));
     RETURN_IF_NOT_OK(check_sets(run, f)); /* the list keeps its order from here */
     mark_used_groups(run);
-    RETURN_IF_NOT_OK(find_activations(run, requested, f));
+    if (!run->planning)
+        RETURN_IF_NOT_OK(find_activations(run, requested, f));
     return layout_make(&run->layout, &run->model, &run->weights, &run->config, &run->activations, a->compat,
                        run->contents, f);
+}
+
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
+
+/* Returns true if the path exists and is the file `name` below `root`. */
+static bool is_file(const struct stat *file, const char *root, const char *name)
+{
+    struct stat status;
+    char *path = name ? path_join(root, name) : NULL;
+    const bool same = path && stat(path, &status) == 0 && is_same_file(&status, file);
+    free(path);
+    return same;
+}
+
+int run_check_out(const struct quantize_run *run, const char *path, struct fail *f)
+{
+    const struct model *m = &run->model;
+    const struct recordings *const all[] = {&run->activations.sources.recordings, &run->importance.recordings};
+    struct stat out;
+    if (stat(path, &out) != 0)
+        return QOBS_OK;
+    bool same = is_file(&out, m->tree.root, m->index) || is_file(&out, m->tree.root, m->config_path);
+    for (size_t i = 0; i < m->shard_count; i++)
+        same |= is_file(&out, m->tree.root, m->shards[i].path);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < all[k]->count; i++)
+            same |= is_file(&out, ".", all[k]->items[i].set->path);
+    return same ? INVALID(f, "out: %s: is an input; another name is needed", path) : QOBS_OK;
 }

@@ -9,6 +9,8 @@
 static int put(struct quantize_run *run, const struct output_tensor *t, uint64_t offset, const void *data, size_t bytes,
                struct fail *f)
 {
+    if (run->costs)
+        return QOBS_OK;
     if (run->scales)
         return st_writer_put(run->scales, (size_t)(t - run->layout.tensors), offset, data, bytes, f) == 0
                    ? QOBS_OK
@@ -28,7 +30,7 @@ int run_put(struct quantize_run *run, const struct weight_job *job, enum output_
 
 int open_files(struct quantize_run *run, const struct weight_job *job, struct fail *f)
 {
-    for (int part = 0; part < OUTPUT_PARTS && !run->scales; part++) {
+    for (int part = 0; part < OUTPUT_PARTS && !run->scales && !run->costs; part++) {
         const size_t index = run->layout.parts[job->index][part];
         if (index == SIZE_MAX)
             continue;

@@ -55,6 +55,12 @@ void run_free(struct quantize_run *run)
     free(run->plans);
     free(run->jobs);
     free(run->statistics);
+    for (size_t i = 0; run->costs && i < run->weights.count; i++) {
+        free(run->costs[i].importance);
+        for (int half = 0; half < HALVES; half++)
+            free(run->costs[i].row[half]);
+    }
+    free(run->costs);
     free(run->files);
     free(run->part_of_shard);
     free(run->slices);
@@ -145,8 +151,18 @@ static int set_global_scale(struct weight_job *jobs, size_t count, struct fail *
     return QOBS_OK;
 }
 
+/* Returns true if a pass over slices has something to do with a job. */
+static bool has_slices(const struct quantize_run *run, const struct weight_job *job, bool quantized)
+{
+    if (job->range_only || (job->plan != NULL) != quantized)
+        return false;
+    return !run->costs || (quantized && !has_hessian_error(job));
+}
+
 static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t count, struct fail *f)
 {
+    for (size_t i = 0; run->costs && i < count; i++)
+        RETURN_IF_NOT_OK(costs_open(run, &jobs[i], f));
     RETURN_IF_NOT_OK(find_job_ranges(run, jobs, count, f));
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1; end < count && run->layout.set[jobs[end].index] == run->layout.set[jobs[first].index];)
@@ -165,17 +181,21 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
     for (int quantized = 1; quantized >= 0; quantized--) {
         run->slice_count = 0;
         for (size_t i = 0; i < count; i++)
-            if ((jobs[i].plan != NULL) == (quantized == 1) && !jobs[i].range_only)
+            if (has_slices(run, &jobs[i], quantized == 1))
                 RETURN_IF_NOT_OK(quantized ? cut_rows(run, &jobs[i], f) : cut_bytes(run, &jobs[i], f));
         RETURN_IF_NOT_OK(run_pass(run, quantized ? slice_quantize : slice_copy, f));
         for (size_t i = 0; quantized && i < run->slice_count; i++) {
             run->slices[i].job->error += run->slices[i].error;
             run->slices[i].job->energy += run->slices[i].energy;
+            for (int half = 0; half < HALVES && run->costs; half++)
+                run->costs[run->slices[i].job->index].loss[half] += run->slices[i].loss[half];
         }
     }
     for (size_t i = 0; i < count; i++) {
         if (!jobs[i].range_only)
             RETURN_IF_NOT_OK(write_small(run, &jobs[i], f));
+        if (run->costs)
+            costs_close(run, &jobs[i]);
         job_release(&jobs[i]);
     }
     return close_files(run, f);
@@ -204,11 +224,16 @@ static size_t end_of_batch(struct quantize_run *run, size_t first)
     return end;
 }
 
+int run_next_batch(struct quantize_run *run, size_t *first, struct fail *f)
+{
+    const size_t begin = *first;
+    *first = end_of_batch(run, begin);
+    return run_batch(run, run->jobs + begin, *first - begin, f);
+}
+
 int run_tensors(struct quantize_run *run, struct fail *f)
 {
-    for (size_t first = 0, end; first < run->job_count; first = end) {
-        end = end_of_batch(run, first);
-        RETURN_IF_NOT_OK(run_batch(run, run->jobs + first, end - first, f));
-    }
+    for (size_t first = 0; first < run->job_count;)
+        RETURN_IF_NOT_OK(run_next_batch(run, &first, f));
     return QOBS_OK;
 }

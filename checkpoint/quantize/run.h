@@ -61,11 +61,22 @@ struct weight_job {
     struct job_statistics *statistics; /* NULL: none are wanted */
 };
 
+/* What quantizing a weight costs, for a plan. A half: F was estimated from one half of the sequences. */
+enum { HALVES = 2 };
+struct weight_costs {
+    float *importance;   /* mean square of each column of the inputs, while the weight is in work; NULL: none */
+    float *row[HALVES];  /* F, the sensitivity of each row; NULL: none */
+    bool known;          /* `loss` is */
+    double error;        /* sum of d H d^T over the rows, with what is known of H */
+    double loss[HALVES]; /* half of the sum of F d H d^T: the KL divergence for each token, in nats */
+};
+
 /* Rows [first, first + count) of a weight, or bytes of a tensor that is copied. */
 struct row_slice {
     struct weight_job *job;
     int64_t first, count;
     double min, max, error, energy;
+    double loss[HALVES]; /* of a plan; `error` is that of the costs then */
 };
 
 /* An output file. */
@@ -106,6 +117,8 @@ struct quantize_run {
     struct group_plan *plans;          /* one for each group */
     struct weight_job *jobs;           /* in the order of work */
     struct job_statistics *statistics; /* one for each job; NULL: none are wanted */
+    bool planning;                     /* nothing is written; set before run_open */
+    struct weight_costs *costs;        /* one for each weight while planning, else NULL */
     size_t job_count;
     struct output_file *files; /* one for each shard */
     size_t *part_of_shard;     /* which part writes it, from 1; NULL: there are no parts */
@@ -132,6 +145,9 @@ int run_read_config(struct quantize_run *run, struct fail *f);
 /* The steps from the configuration to the layout of the output. requested: as in activation_scales_find. */
 int run_open(struct quantize_run *run, const bool *requested, struct fail *f);
 
+/* Fails if an output file would replace a file of the model or of the recordings. */
+int run_check_out(const struct quantize_run *run, const char *path, struct fail *f);
+
 /* Decides which codes stay as they are, and fills run->earlier with the quantization_config that describes them. Else
  * completes run->config: its ignore list then fits the old layers and the new ones. The chosen weights and the ignore
  * list of the new configuration must be there. In the compatible mode all is as upstream has it: codes stay unless they
@@ -153,6 +169,9 @@ bool run_slice_progress(struct quantize_run *run, const struct row_slice *slice)
 /* Quantizes and copies every tensor to the files of run->out. */
 int run_tensors(struct quantize_run *run, struct fail *f);
 
+/* The same for the batch that begins with job *first, which becomes the first one of the next batch. */
+int run_next_batch(struct quantize_run *run, size_t *first, struct fail *f);
+
 /* Writes the files besides the shards: copies of every file that is no shard, index or configuration; the index of the
  * tensors; config.json with quantization_config, the last file of an output. */
 int side_files_copy(struct quantize_run *run, struct fail *f);
@@ -166,6 +185,12 @@ char *report_make(const struct quantize_run *run);
 void run_free(struct quantize_run *run);
 
 /* ---- Between the files of this folder ---------------------------------------------------------------------------- */
+
+/* A slice as the library sees it. */
+struct rows {
+    qobs_tensor tensor;
+    int64_t shape[2], strides[2];
+};
 
 /* Returns `size` bytes of the workspace, aligned for any type. NULL: no memory. */
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size);
@@ -185,6 +210,16 @@ int run_pass(struct quantize_run *run, slice_pass *pass, struct fail *f);
 
 /* The passes over slices: the range of rows, their codes, bytes as they are. */
 slice_pass slice_range, slice_quantize, slice_copy;
+
+/* The costs of a job in a plan (costs.c): reads what weighs its errors, adds those of a slice whose numbers after
+ * quantization are `numbers`, and sums up. */
+int costs_open(struct quantize_run *run, const struct weight_job *job, struct fail *f);
+int costs_add(const struct quantize_run *run, struct row_slice *slice, const struct rows *rows, const void *numbers,
+              struct workspace *workspace, struct fail *f);
+void costs_close(struct quantize_run *run, const struct weight_job *job);
+
+/* Returns true if a search has measured the error of a weight under its Hessian. */
+bool has_hessian_error(const struct weight_job *job);
 
 /* Opens the files of a job's tensors and writes their headers, and closes those that are complete. */
 int open_files(struct quantize_run *run, const struct weight_job *job, struct fail *f);

@@ -24,12 +24,6 @@ int weight_failure(const struct weight_job *job, const qobs_error *error, struct
     return report_failure(f, error->status, "tensor '%.150s': %.300s", job->weight->name, error->message);
 }
 
-/* A slice as the library sees it. */
-struct rows {
-    qobs_tensor tensor;
-    int64_t shape[2], strides[2];
-};
-
 static int open_rows(struct rows *r, const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
@@ -251,7 +245,7 @@ static bool packs_pairs(const struct weight_job *job)
 
 int job_prepare(const struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
-    const bool codes = run->contents == CONTENTS_MODEL; /* formats without codes have scales, too */
+    const bool codes = run->contents == CONTENTS_MODEL && !run->costs; /* formats without codes have scales, too */
     qobs_error error = {0};
     if (!job->scale && (job->search_min || job->plan->group->weights.strategy == QUANT_TENSOR))
         RETURN_IF_NOT_OK(calculate_qparams(job, f));
@@ -308,8 +302,8 @@ static int quantize_rows(struct quantize_run *run, const struct rows *r, struct 
                                           .zero_point = q->has_zero_point ? q->zero_point : NULL,
                                           .zero_point_size = q->has_zero_point ? layout->zero_point_size : 0,
                                           .global_scale = global ? &job->global_scale : NULL,
-                                          .squared_error = codes ? &s->error : NULL,
-                                          .energy = codes ? &s->energy : NULL,
+                                          .squared_error = codes && !run->costs ? &s->error : NULL,
+                                          .energy = codes && !run->costs ? &s->energy : NULL,
                                           .counts = counted ? NULL : &counts};
     if (qobs_quantizer_run(job->quantizer, &args, &error) != QOBS_OK)
         return rows_failure(job, error, f);
@@ -509,6 +503,8 @@ int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspa
         return NO_MEMORY(f, "codes");
     if (model || !s->job->scale)
         RETURN_IF_NOT_OK(quantize_rows(run, &r, s, &q, &layout, codes, f));
+    if (run->costs)
+        return costs_add(run, s, &r, codes, work, f);
     if (model)
         RETURN_IF_NOT_OK(write_codes(run, s, codes, work, f));
     return write_qparams(run, s, &q, work, f);

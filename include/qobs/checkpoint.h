@@ -20,14 +20,14 @@ extern "C" {
 /** Progress of a function on a whole checkpoint. */
 typedef struct qobs_progress {
     size_t struct_size;   /**< sizeof(qobs_progress) */
-    const char *stage;    /**< "quantize" */
+    const char *stage;    /**< "quantize" or "plan" */
     uint64_t bytes_done;  /**< bytes of the input that are done */
     uint64_t bytes_total; /**< bytes of the input */
 } qobs_progress;
 
 /** Which tensors are quantized, and which share a global scale. */
 typedef enum qobs_compat {
-    QOBS_COMPAT_VLLM = 0, /**< weights of linear layers; every set that vLLM fuses; layers of experts whole */
+    QOBS_COMPAT_VLLM = 0,          /**< weights of linear layers; every set that vLLM fuses; layers of experts whole */
     QOBS_COMPAT_LLM_COMPRESSOR = 1 /**< byte for byte model_free_ptq of llm-compressor 0.14 */
 } qobs_compat;
 
@@ -41,20 +41,20 @@ typedef enum qobs_fill_experts {
 /** Arguments of qobs_checkpoint_quantize. One of scheme, config and recipe is needed. Members that are not described
  * as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_quantize_args {
-    size_t struct_size;          /**< sizeof(qobs_checkpoint_quantize_args) */
-    const char *model;           /**< needed: directory of the model, its index or its only file; it is only read */
-    const char *out;             /**< needed: directory to create; it appears when it is complete */
-    const char *scheme;          /**< a preset scheme of compressed-tensors, in any case: "W4A16" */
-    const char *config;          /**< path of a JSON file with a whole quantization_config */
-    const char *recipe;          /**< path of a recipe of llm-compressor, YAML or JSON */
-    const char *const *targets;  /**< names or "re:" patterns of modules; with scheme only */
-    size_t target_count;         /**< number of targets */
-    const char *const *ignore;   /**< names or "re:" patterns of modules to leave as they are */
-    size_t ignore_count;         /**< number of entries */
-    const char *preset;          /**< observer of the weights: "llmc.memoryless_mse" */
+    size_t struct_size;         /**< sizeof(qobs_checkpoint_quantize_args) */
+    const char *model;          /**< needed: directory of the model, its index or its only file; it is only read */
+    const char *out;            /**< needed: directory to create; it appears when it is complete */
+    const char *scheme;         /**< a preset scheme of compressed-tensors, in any case: "W4A16" */
+    const char *config;         /**< path of a JSON file with a whole quantization_config */
+    const char *recipe;         /**< path of a recipe of llm-compressor, YAML or JSON */
+    const char *const *targets; /**< names or "re:" patterns of modules; with scheme only */
+    size_t target_count;        /**< number of targets */
+    const char *const *ignore;  /**< names or "re:" patterns of modules to leave as they are */
+    size_t ignore_count;        /**< number of entries */
+    const char *preset;         /**< observer of the weights: "llmc.memoryless_mse" */
     /** "key=value": members of the scheme's weights, its format ("format=int-quantized"), settings of the observer */
     const char *const *settings;
-    size_t setting_count;        /**< number of settings */
+    size_t setting_count; /**< number of settings */
     /** Files with recorded activations, each a batch, or directories of such files, in the order of their names:
      * safetensors with tensors "<module>.input", "<module>.output", "<attention>.k_states" and "<attention>.v_states".
      * Needed for schemes that store scales of activations. */
@@ -80,10 +80,10 @@ typedef struct qobs_checkpoint_quantize_args {
     /** Several processes or machines may share a model: each writes the shards of part `part` of `part_count`, from 1,
      * to a directory in "<out>.parts". qobs_checkpoint_finish joins them. part_count 0: the whole model. */
     size_t part;
-    size_t part_count;           /**< number of parts; the same for all */
-    bool replace;                /**< if out holds files, replace the whole directory at the end */
-    bool keep_findings;          /**< write the output although the audit finds faults in it */
-    bool allow_mixed_sets;       /**< write sets of layers that vLLM runs as one matrix with several schemes */
+    size_t part_count;     /**< number of parts; the same for all */
+    bool replace;          /**< if out holds files, replace the whole directory at the end */
+    bool keep_findings;    /**< write the output although the audit finds faults in it */
+    bool allow_mixed_sets; /**< write sets of layers that vLLM runs as one matrix with several schemes */
     /** NULL: the calling thread. The executor runs parts of weights; the allocator serves observers. Lists and names
      * take memory from malloc. */
     const qobs_runtime *runtime;
@@ -199,6 +199,56 @@ typedef struct qobs_checkpoint_calibrate_args {
  * Only one call may run in a process at a time.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_error *error);
+
+/** Arguments of qobs_checkpoint_plan. Members that are not described as needed may be 0 or NULL. */
+typedef struct qobs_checkpoint_plan_args {
+    size_t struct_size;         /**< sizeof(qobs_checkpoint_plan_args) */
+    const char *model;          /**< needed: as in qobs_checkpoint_quantize_args */
+    const char *out;            /**< recipe to create, a file; it needs budget or max_kl */
+    const char *const *schemes; /**< needed: preset schemes of compressed-tensors, in any case: "W4A16" */
+    size_t scheme_count;        /**< number of schemes */
+    const char *const *targets; /**< as in qobs_checkpoint_quantize_args */
+    size_t target_count;        /**< number of targets */
+    const char *const *ignore;  /**< as in qobs_checkpoint_quantize_args */
+    size_t ignore_count;        /**< number of entries */
+    const char *preset;         /**< as in qobs_checkpoint_quantize_args, for all schemes */
+    /** "[SCHEME.]KEY=VALUE": as in qobs_checkpoint_quantize_args, for all schemes or for one: "W4A16.group_size=64" */
+    const char *const *settings;
+    size_t setting_count; /**< number of settings */
+    /** Directories of saved observers: "<module>.importance", of llmc.imatrix_mse or qobs.local_hessian, which see the
+     * inputs of a module; "<module>.sensitivity_a" and "<module>.sensitivity_b", of llmc.imatrix_mse, which see a token
+     * for each sequence of one half: |g_i| / |x| for each row i of the weight, g_i the gradient of the log likelihood
+     * of labels that the model draws from its own distribution with respect to row i, x all inputs of the sequence.
+     * States of one name in several directories merge. */
+    const char *const *states;
+    size_t state_count;            /**< number of directories */
+    const char *const *importance; /**< as in qobs_checkpoint_quantize_args */
+    size_t importance_count;       /**< number of files */
+    double budget; /**< most bits an element of the weights that are quantized, scales included; 0: none */
+    double max_kl; /**< largest KL divergence foretold, in nats a token; 0: none */
+    const qobs_runtime *runtime;                                   /**< as in qobs_checkpoint_quantize_args */
+    int (*progress)(void *context, const qobs_progress *progress); /**< the same; stage is "plan" */
+    void *context;                                                 /**< first argument of progress */
+    char **report; /**< receives a JSON text, which the caller frees with free() */
+} qobs_checkpoint_plan_args;
+
+/** Foretells what schemes cost a model, and chooses among them. It quantizes every weight under each scheme, writes
+ * nothing of it, and reports bytes, bits an element, the KL divergence of the quantized model's next token to that of
+ * the model in nats a token ("kl"), and errors by layer.
+ * The KL divergence is that of the errors of weights to second order: half of the sum over layers and rows i of
+ * F_i d_i H d_i^T with d = weight - quantized weight, H = E[x x^T] of the inputs and F_i the mean square of row i in
+ * states of sensitivity. It does not hold above 2, and quantized activations are not in it. Presets of
+ * qobs.local_hessian bring d H d^T of their own Hessian. Others have the diagonal of H. Without sensitivity of all
+ * modules "kl" is null. With `budget` each module gets the scheme for which the sum of "kl" is smallest, with `max_kl`
+ * that for which the bytes are fewest. Layers that vLLM runs as one matrix and the experts of a layer have one scheme.
+ * "optimal": no other choice is better. The first half of the sequences chooses, and the other one tells "kl" of the
+ * mixture, because the smallest of many noisy figures is too small. `max_kl` holds for both. The recipe names each
+ * module, and qobs_checkpoint_quantize takes it with the same states and importance. Memory beyond the mapped files
+ * does not grow with the model, but for some hundred bytes a tensor and scheme. Fails with INVALID_ARGUMENT for wrong
+ * arguments and inputs, and if no mixture keeps to `budget` or `max_kl`; otherwise as qobs_checkpoint_quantize. After
+ * an error `out` is as it was. Only one call may run in a process at a time.
+ * @since 0.2.0 */
+QOBS_API int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *error);
 
 /** @} */
 

@@ -24,6 +24,10 @@ _qobs()
         case $before in
         --scheme) known=$("$qobs" info --list schemes "$command" 2>/dev/null) ;;
         --preset) known=$("$qobs" info --list presets 2>/dev/null) ;;
+        --schemes)
+            [[ $word == *,* ]] && prefix=${word%,*},
+            known=$("$qobs" info --list schemes "$command" 2>/dev/null)
+            ;;
         --compare)
             [[ $word == *,* ]] && prefix=${word%,*},
             known=$("$qobs" info --list presets 2>/dev/null)

@@ -99,7 +99,7 @@ static int check_arguments(const struct calibrate_options *o, int count)
     if (!o->args.out)
         return print_error(EXIT_USAGE, "calibrate: -o OUT.safetensors is missing");
     if (!o->args.scheme && !o->args.config && !o->args.recipe)
-        return print_missing_scheme();
+        return print_missing_scheme("--scheme");
     return check_files(o);
 }
 

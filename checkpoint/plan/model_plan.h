@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One run of qobs_checkpoint_plan: a run of quantize for each scheme that writes nothing, batch by batch in turn, so
+ * that a model that memory does not hold is read once. */
+#pragma once
+
+#include "quantize/run.h"
+
+/* Second order does not tell a KL divergence above this one, in nats. */
+#define MOST_FORETOLD 2
+
+/* A scheme and its run. */
+struct plan_scheme {
+    const char *name; /* of the preset scheme */
+    const char **settings;
+    size_t setting_count;
+    qobs_checkpoint_quantize_args args;
+    struct quantize_run *run;
+    struct plan *plan;
+    size_t next;          /* job that begins the next batch */
+    uint64_t done, total; /* bytes, for progress */
+};
+
+/* A weight, with what each scheme makes of it. */
+struct plan_module {
+    const struct weight *weight; /* of the first scheme */
+    size_t item;                 /* modules with one scheme have one item */
+};
+
+/* Sums over modules under one scheme. */
+struct plan_cost {
+    double bytes, error, loss[HALVES];
+};
+
+struct plan {
+    const qobs_checkpoint_plan_args *args;
+    struct plan_scheme *schemes;
+    struct plan_module *modules; /* that a scheme quantizes, in the order of their names */
+    size_t module_count;
+    size_t item_count;
+    struct plan_cost *costs; /* item_count rows of one for each scheme */
+    size_t *choice;          /* scheme of each item; NULL: no mixture was asked for */
+    bool optimal;
+    size_t unknown; /* modules without sensitivity or importance */
+    const struct weight *first_unknown;
+    double elements;
+    double seconds;
+};
+
+/* Finds the modules, their items and their costs, after the runs. Returns a status. */
+int plan_gather(struct plan *p, struct fail *f);
+
+/* Returns the cost of a module under a scheme. */
+struct plan_cost plan_cost_of(const struct plan *p, const struct plan_module *module, size_t scheme);
+
+/* Returns the cost of the model under one scheme, or with SIZE_MAX that of the mixture. */
+struct plan_cost plan_total(const struct plan *p, size_t scheme);
+
+/* Chooses a scheme for each item, if a budget or a limit is given. Fails if it cannot be met. */
+int plan_choose(struct plan *p, struct fail *f);
+
+/* Writes the recipe of the mixture to args->out. */
+int plan_write_recipe(const struct plan *p, struct fail *f);
+
+/* Returns the report as a JSON text, to be freed with free(). NULL: no memory. */
+char *plan_report(const struct plan *p);

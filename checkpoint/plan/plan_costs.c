@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What each scheme costs, and the mixture of schemes for a budget or a limit of the KL divergence. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/knapsack.h"
+#include "plan/model_plan.h"
+
+/* ---- Modules ----------------------------------------------------------------------------------------------------- */
+
+static const struct weight *weight_of(const struct plan *p, const struct plan_module *module, size_t scheme)
+{
+    return weights_find(&p->schemes[scheme].run->weights, module->weight->name);
+}
+
+struct plan_cost plan_cost_of(const struct plan *p, const struct plan_module *module, size_t scheme)
+{
+    const struct quantize_run *run = p->schemes[scheme].run;
+    const struct weight *w = weight_of(p, module, scheme);
+    const size_t index = (size_t)(w - run->weights.items);
+    struct plan_cost cost = {0};
+    for (int part = 0; part < OUTPUT_PARTS; part++)
+        if (run->layout.parts[index][part] != SIZE_MAX)
+            cost.bytes += (double)run->layout.tensors[run->layout.parts[index][part]].bytes;
+    cost.error = run->costs[index].error;
+    for (int half = 0; half < HALVES; half++)
+        cost.loss[half] = run->costs[index].loss[half];
+    return cost;
+}
+
+/* Lists the weights that a scheme quantizes. A scheme that leaves one as it is costs its bytes and no loss. */
+static int list_modules(struct plan *p, struct fail *f)
+{
+    const struct weights *all = &p->schemes[0].run->weights;
+    p->modules = calloc(all->count + 1, sizeof *p->modules);
+    if (!p->modules)
+        return NO_MEMORY(f, "the modules");
+    for (size_t i = 0; i < all->count; i++) {
+        const struct plan_module module = {.weight = &all->items[i]};
+        bool taken = false, known = true;
+        for (size_t k = 0; k < p->args->scheme_count; k++) {
+            const struct weight *w = weight_of(p, &module, k);
+            if (!w)
+                return INVALID(f, "schemes: %s splits '%.200s' and %s does not; plan them apart", p->schemes[0].name,
+                               module.weight->name, p->schemes[k].name);
+            if (w->reason != WEIGHT_TAKEN)
+                continue;
+            taken = true;
+            known &= p->schemes[k].run->costs[w - p->schemes[k].run->weights.items].known;
+        }
+        if (!taken)
+            continue;
+        if (!known && p->unknown++ == 0)
+            p->first_unknown = module.weight;
+        p->elements += (double)module.weight->shape[0] * (double)module.weight->shape[1];
+        p->modules[p->module_count++] = module;
+    }
+    return p->module_count > 0
+               ? QOBS_OK
+               : INVALID(f, "targets: %s has no weight that is selected and can be quantized", p->args->model);
+}
+
+/* Returns the length of the name of the layer of experts that a weight belongs to; 0: none. */
+static size_t experts_of(const char *name)
+{
+    const char *found = strstr(name, ".experts.");
+    return found ? (size_t)(found - name) : 0;
+}
+
+/* Numbers the items: modules that vLLM runs as one matrix have one, and so have the experts of a layer, whose names
+ * follow each other. */
+static int number_items(struct plan *p, struct fail *f)
+{
+    size_t *const of_set = malloc((p->schemes[0].run->weights.count + 1) * sizeof *of_set); /* by number of the set */
+    const char *before = "";
+    size_t length = 0, of_experts = SIZE_MAX;
+    if (!of_set)
+        return NO_MEMORY(f, "the modules");
+    for (size_t i = 0; i < p->schemes[0].run->weights.count; i++)
+        of_set[i] = SIZE_MAX;
+    for (size_t i = 0; i < p->module_count; i++) {
+        const struct weight *w = p->modules[i].weight;
+        if (experts_of(w->name) != length || strncmp(w->name, before, length) != 0)
+            of_experts = SIZE_MAX;
+        before = w->name;
+        length = experts_of(w->name);
+        size_t *const item = length > 0 ? &of_experts : &of_set[w->set];
+        if (*item == SIZE_MAX)
+            *item = p->item_count++;
+        p->modules[i].item = *item;
+    }
+    free(of_set);
+    return QOBS_OK;
+}
+
+static void add_cost(struct plan_cost *sum, const struct plan_cost *cost)
+{
+    sum->bytes += cost->bytes;
+    sum->error += cost->error;
+    for (int half = 0; half < HALVES; half++)
+        sum->loss[half] += cost->loss[half];
+}
+
+int plan_gather(struct plan *p, struct fail *f)
+{
+    const size_t schemes = p->args->scheme_count;
+    RETURN_IF_NOT_OK(list_modules(p, f));
+    RETURN_IF_NOT_OK(number_items(p, f));
+    p->costs = calloc(p->item_count * schemes, sizeof *p->costs);
+    if (!p->costs)
+        return NO_MEMORY(f, "the costs");
+    for (size_t i = 0; i < p->module_count; i++)
+        for (size_t k = 0; k < schemes; k++) {
+            const struct plan_cost cost = plan_cost_of(p, &p->modules[i], k);
+            add_cost(&p->costs[p->modules[i].item * schemes + k], &cost);
+        }
+    return QOBS_OK;
+}
+
+struct plan_cost plan_total(const struct plan *p, size_t scheme)
+{
+    struct plan_cost sum = {0};
+    for (size_t i = 0; i < p->item_count; i++)
+        add_cost(&sum, &p->costs[i * p->args->scheme_count + (scheme == SIZE_MAX ? p->choice[i] : scheme)]);
+    return sum;
+}
+
+/* ---- Choice ------------------------------------------------------------------------------------------------------ */
+
+/* Chooses by the first half, with at most `limit` bytes or, if by_loss, nats. *least: the smallest possible sum. */
+static int choose(struct plan *p, bool by_loss, double limit, double *least, struct fail *f)
+{
+    const size_t count = p->item_count * p->args->scheme_count;
+    struct knapsack_choice *table = malloc((count + 1) * sizeof *table);
+    if (!table)
+        return NO_MEMORY(f, "the choice of schemes");
+    for (size_t i = 0; i < count; i++) {
+        const double bytes = p->costs[i].bytes, loss = p->costs[i].loss[0];
+        table[i] = (struct knapsack_choice){by_loss ? loss : bytes, by_loss ? bytes : loss};
+    }
+    const struct knapsack k = {p->item_count, p->args->scheme_count, table, limit};
+    const int status = knapsack_solve(&k, p->choice, least, &p->optimal, f);
+    free(table);
+    return status;
+}
+
+static int choose_by_bytes(struct plan *p, struct fail *f)
+{
+    double least;
+    RETURN_IF_NOT_OK(choose(p, false, p->args->budget * p->elements / 8, &least, f));
+    if (least > p->args->budget * p->elements / 8)
+        return INVALID(f, "budget: is %g bits an element; the schemes need at least %.4f", p->args->budget,
+                       8 * least / p->elements);
+    return QOBS_OK;
+}
+
+/* The other half tells a larger KL divergence than the half that chose. The limit holds for both. */
+static int choose_by_loss(struct plan *p, struct fail *f)
+{
+    enum { TRIALS = 50 };
+    double limit = p->args->max_kl, least;
+    for (int i = 0; i < TRIALS; i++) {
+        RETURN_IF_NOT_OK(choose(p, true, limit, &least, f));
+        if (least > limit)
+            break;
+        const double foretold = plan_total(p, SIZE_MAX).loss[1];
+        if (foretold <= p->args->max_kl)
+            return QOBS_OK;
+        limit *= fmin(p->args->max_kl / foretold, 0.999);
+    }
+    return INVALID(f, "max_kl: is %g nats a token; the schemes cost at least %.3g", p->args->max_kl, least);
+}
+
+int plan_choose(struct plan *p, struct fail *f)
+{
+    const qobs_checkpoint_plan_args *a = p->args;
+    if (a->budget == 0 && a->max_kl == 0)
+        return QOBS_OK;
+    const char *name = a->budget > 0 ? "budget" : "max_kl";
+    if (p->unknown > 0)
+        return INVALID(f, "%s: %zu of %zu modules have no sensitivity with importance in states, such as '%.*s'", name,
+                       p->unknown, p->module_count, (int)p->first_unknown->module, p->first_unknown->name);
+    for (size_t i = 0; i < p->item_count * a->scheme_count; i++)
+        if (!isfinite(p->costs[i].loss[0]) || !isfinite(p->costs[i].loss[1]))
+            return INVALID(f, "%s: the costs under %s are not finite", name, p->schemes[i % a->scheme_count].name);
+    p->choice = calloc(p->item_count + 1, sizeof *p->choice);
+    if (!p->choice)
+        return NO_MEMORY(f, "the choice of schemes");
+    return a->budget > 0 ? choose_by_bytes(p, f) : choose_by_loss(p, f);
+}

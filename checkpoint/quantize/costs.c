@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What the errors of a quantized weight cost the model. F is the mean over sequences of g^2 / sum of x^2, with g the
+ * gradient of the log likelihood of labels that the model itself has drawn with respect to a row of the weight, and x
+ * the inputs of the sequence: the Fisher information of the row for a unit of its inputs. With H = E[x x^T] the KL
+ * divergence for each token is to second order half of the sum of F d H d^T over rows, d = weight - quantized weight,
+ * if rows and layers err independently. Codes that are rounded to nearest have errors without correlation, so that the
+ * diagonal of H is enough. Searches under a Hessian make errors that cancel each other. They measure d H d^T
+ * themselves. It counts with the mean of F. Gradients of outputs in place of F are twice too large where a token has
+ * large inputs and no influence, such as the first one of many language models. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "model/stored_qparams.h"
+#include "quantize/run.h"
+
+bool has_hessian_error(const struct weight_job *job)
+{
+    return job->plan && job->plan->needs.searches_scale && job->plan->needs.hessian && job->weighted;
+}
+
+/* ---- What weighs errors ------------------------------------------------------------------------------------------ */
+
+/* Finds the importance of a weight, else that of one with the same input. */
+static bool find_importance(const struct quantize_run *run, const struct weight *w, struct importance_found *found)
+{
+    const struct saved_states *states = &run->activations.sources.states;
+    if (importance_find(&run->importance, states, w->name, w->module, found))
+        return true;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *other = &run->weights.items[i];
+        if (other->set == w->set && other->shape[1] == w->shape[1] &&
+            importance_find(&run->importance, states, other->name, other->module, found))
+            return true;
+    }
+    return false;
+}
+
+/* Reads F of a half. *row stays NULL if there is none. */
+static int read_half(const struct quantize_run *run, const struct weight *w, int half, float **row, struct fail *f)
+{
+    static const char *const suffixes[HALVES] = {SENSITIVITY_A, SENSITIVITY_B};
+    size_t count;
+    const struct saved_state *first =
+        saved_states_find(&run->activations.sources.states, w->name, w->module, suffixes[half], &count);
+    if (!first)
+        return QOBS_OK;
+    *row = malloc(((size_t)w->shape[0] + 1) * sizeof **row);
+    return *row ? means_of_states(first, count, "rows", w->shape[0], *row, f) : NO_MEMORY(f, "sensitivity");
+}
+
+int costs_open(struct quantize_run *run, const struct weight_job *job, struct fail *f)
+{
+    struct weight_costs *c = &run->costs[job->index];
+    const struct weight *w = job->weight;
+    struct importance_found found;
+    if (!job->plan)
+        return QOBS_OK;
+    const size_t columns = (size_t)w->shape[1];
+    c->importance = malloc((columns + 1) * sizeof *c->importance);
+    if (!c->importance)
+        return NO_MEMORY(f, "importance");
+    for (size_t j = 0; j < columns; j++)
+        c->importance[j] = 1;
+    const bool weighted = find_importance(run, w, &found);
+    if (weighted)
+        RETURN_IF_NOT_OK(importance_read(&run->importance, &found, w->shape[1], c->importance, f));
+    for (int half = 0; half < HALVES; half++)
+        RETURN_IF_NOT_OK(read_half(run, w, half, &c->row[half], f));
+    c->known = weighted && c->row[0] && c->row[1];
+    return QOBS_OK;
+}
+
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
+
+enum { LANES = 16, CHUNK = 1024 };
+
+/* Sums h * (x - y)^2, in float over a chunk, then in double. */
+static double weighted_error(const float *x, const float *y, const float *h, size_t n)
+{
+    double sum = 0;
+    for (size_t k = 0; k < n; k += CHUNK) {
+        const size_t end = n - k < CHUNK ? n : k + CHUNK;
+        float lane[LANES] = {0};
+        size_t j = k;
+        for (; j + LANES <= end; j += LANES)
+            for (int i = 0; i < LANES; i++) {
+                const float d = x[j + (size_t)i] - y[j + (size_t)i];
+                lane[i] += h[j + (size_t)i] * d * d;
+            }
+        for (; j < end; j++)
+            lane[0] += h[j] * (x[j] - y[j]) * (x[j] - y[j]);
+        for (int i = 0; i < LANES; i++)
+            sum += (double)lane[i];
+    }
+    return sum;
+}
+
+int costs_add(const struct quantize_run *run, struct row_slice *s, const struct rows *r, const void *numbers,
+              struct workspace *work, struct fail *f)
+{
+    const struct weight_costs *c = &run->costs[s->job->index];
+    const size_t columns = (size_t)r->shape[1], row_bytes = columns * qobs_dtype_size(r->tensor.dtype);
+    float *x = workspace_reserve(work, WORK_PACKED, 2 * columns * sizeof *x), *y = x ? x + columns : NULL;
+    if (!x)
+        return NO_MEMORY(f, "errors");
+    for (int64_t i = 0; i < s->count; i++) {
+        floats_of((const unsigned char *)r->tensor.data + i * r->strides[0], r->tensor.dtype, 0, columns, x);
+        floats_of((const unsigned char *)numbers + (size_t)i * row_bytes, r->tensor.dtype, 0, columns, y);
+        const double error = weighted_error(x, y, c->importance, columns);
+        s->error += error;
+        for (int half = 0; half < HALVES && c->known; half++)
+            s->loss[half] += error * (double)c->row[half][s->first + i];
+    }
+    return QOBS_OK;
+}
+
+/* The mean of F over the rows. */
+static double mean_of(const float *row, int64_t rows)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < rows; i++)
+        sum += (double)row[i];
+    return rows > 0 ? sum / (double)rows : 0;
+}
+
+void costs_close(struct quantize_run *run, const struct weight_job *job)
+{
+    struct weight_costs *c = &run->costs[job->index];
+    const bool whole = has_hessian_error(job);
+    c->error = !whole ? job->error : job->descended ? job->rounding_error : job->search_error;
+    for (int half = 0; half < HALVES; half++) {
+        if (c->known && whole)
+            c->loss[half] = c->error * mean_of(c->row[half], job->weight->shape[0]);
+        c->loss[half] /= 2;
+        free(c->row[half]);
+        c->row[half] = NULL;
+    }
+    free(c->importance);
+    c->importance = NULL;
+}

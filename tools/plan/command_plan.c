@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs plan: parses the options, shows progress and prints the tables. The work is in checkpoint/. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "outputs.h"
+#include "plan/plan_table.h"
+#include "program.h"
+#include "progress.h"
+#include "qobs/checkpoint.h"
+#include "schemes.h"
+
+struct plan_options {
+    struct machine_options machine;
+    qobs_checkpoint_plan_args args;
+    const char *schemes, *report;
+    bool quiet, table;
+    struct progress progress;
+    bool started;
+    int code; /* of the checks that follow the opening of inputs */
+};
+
+static int set_number(const char *option, const char *text, double *number)
+{
+    char *end;
+    *number = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(*number) || *number <= 0)
+        return print_error(EXIT_USAGE, "%s: is '%s', allowed are numbers above 0", option, text);
+    return EXIT_OK;
+}
+
+static int set_budget(void *options, const char *text)
+{
+    return set_number("--budget", text, &((struct plan_options *)options)->args.budget);
+}
+
+static int set_max_kl(void *options, const char *text)
+{
+    return set_number("--max-kl", text, &((struct plan_options *)options)->args.max_kl);
+}
+
+#define AT(member) offsetof(struct plan_options, member)
+static const struct option_row rows[] = {
+    TEXT_ROW("schemes", "NAME,...", schemes, "the schemes to compare, such as W4A16,W8A16",
+             "separated by commas, from the list below, in any case"),
+    LIST_ROW("states", "DIR", args.states, args.state_count, "saved observers with importance and sensitivity",
+             "qobs.calibration(..., sensitivity=True) of the Python package saves them; several directories are "
+             "merged. Without sensitivity the tables have errors and no KL divergence"),
+    IMPORTANCE_ROW("as for quantize, beside that in states"),
+    TEXT_ROW("preset", "NAME", args.preset, "observer of the weights", "as for quantize"),
+    LIST_ROW("set", "[SCHEME.]KEY=VALUE", args.settings, args.setting_count, "a setting of the schemes or of one",
+             "as for quantize; W4A16.group_size=64 is of W4A16 alone; may be repeated"),
+    {.name = "budget",
+     .argument = "BITS",
+     .kind = OPTION_CALL,
+     .call = set_budget,
+     .help = "mix schemes in so many bits an element",
+     .more = "scales included; the mixture with the smallest KL divergence"},
+    {.name = "max-kl",
+     .argument = "NATS",
+     .kind = OPTION_CALL,
+     .call = set_max_kl,
+     .help = "mix schemes up to this KL divergence a token",
+     .more = "the mixture with the fewest bytes"},
+    TARGETS_ROW("modules to quantize"),
+    IGNORE_ROW("modules to leave as they are"),
+    OUT_ROW("RECIPE", args.out, "write the mixture as a recipe", "for qobs quantize --recipe with the same states"),
+    REPORT_ROW,
+    FLAG_ROW("table", table, "list all layers, not the ten that cost most", NULL),
+    FLAG_ROW("quiet", quiet, "print no table", NULL),
+    ISA_ROW,
+    THREADS_ROW,
+};
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static int check_files(const struct plan_options *o)
+{
+    const struct output_option outputs[] = {{"--out", o->args.out, false}, {"--json", o->report, true}};
+    return check_outputs(outputs, sizeof outputs / sizeof *outputs);
+}
+
+static int check_arguments(const struct plan_options *o, int count)
+{
+    if (count != 1)
+        return print_error(EXIT_USAGE, "plan: expected one model, got %d (see qobs plan -h)", count);
+    if (!o->schemes || !*o->schemes)
+        return print_missing_scheme("--schemes");
+    return check_files(o);
+}
+
+/* Cuts the names at commas. *text and *names are to be freed. */
+static int split_schemes(struct plan_options *o, char **text, const char ***names)
+{
+    size_t count = 1;
+    for (const char *at = o->schemes; *at; at++)
+        count += *at == ',';
+    *text = strdup(o->schemes);
+    *names = calloc(count, sizeof **names);
+    if (!*text || !*names)
+        return print_error(EXIT_SYSTEM, "no memory for the schemes");
+    char *at = *text;
+    for (size_t i = 0; i < count; i++) {
+        (*names)[i] = at;
+        at += strcspn(at, ",");
+        *at++ = '\0';
+    }
+    o->args.schemes = *names;
+    o->args.scheme_count = count;
+    return EXIT_OK;
+}
+
+/* ---- Run --------------------------------------------------------------------------------------------------------- */
+
+static int show_progress(void *context, const qobs_progress *progress)
+{
+    struct plan_options *o = context;
+    if (!o->started) { /* all inputs are open now */
+        o->started = true;
+        o->code = check_files(o);
+    }
+    progress_update(&o->progress, progress->bytes_done, progress->bytes_total);
+    return o->code != EXIT_OK;
+}
+
+/* Messages begin with the member of the arguments, which is the name of the option but for max_kl. */
+static int print_plan_error(const struct plan_options *o, const qobs_error *error)
+{
+    static const char *const members[] = {"schemes", "budget", "targets", "ignore", "preset", "states", "importance"};
+    const char *message = error->message;
+    const int code = exit_code_of(error->status);
+    const struct scheme_words words = {.command = "plan",
+                                       .presets = &o->args.preset,
+                                       .preset_count = o->args.preset != NULL,
+                                       .settings = o->args.settings,
+                                       .setting_count = o->args.setting_count};
+    if (print_suggestion(&words, error))
+        return code;
+    if (strncmp(message, "max_kl:", 7) == 0)
+        return print_error(code, "--max-kl%s", message + 6);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const size_t length = strlen(members[i]);
+        if (strncmp(message, members[i], length) == 0 && message[length] == ':')
+            return print_error(code, "--%s", message);
+    }
+    return print_error(code, "%s", message);
+}
+
+/* Writes and prints the report of a plan that has succeeded. */
+static int finish(const struct plan_options *o, struct report_file *file, const char *text)
+{
+    json_object *report = NULL;
+    struct fail f;
+    int code = text && json_parse(&report, "the report", "report", text, strlen(text), &f) == 0
+                   ? EXIT_OK
+                   : print_error(EXIT_SYSTEM, "no memory for the report");
+    if (code == EXIT_OK && o->report)
+        code = report_write(file, text);
+    if (code == EXIT_OK && !o->quiet && !(o->report && strcmp(o->report, "-") == 0))
+        code = plan_print(report, o->table);
+    if (code == EXIT_OK)
+        code = report_publish(file, text);
+    if (code == EXIT_OK && !plan_warn(report))
+        code = EXIT_INCOMPLETE;
+    json_object_put(report);
+    return code;
+}
+
+static int plan(struct plan_options *o, struct report_file *report)
+{
+    char *text = NULL;
+    qobs_error error;
+    o->args.progress = show_progress;
+    o->args.context = o;
+    o->args.report = &text;
+    const int status = qobs_checkpoint_plan(&o->args, &error);
+    progress_stop(&o->progress);
+    const int code = status == QOBS_OK    ? finish(o, report, text)
+                     : o->code != EXIT_OK ? o->code
+                                          : print_plan_error(o, &error);
+    free(text);
+    return code;
+}
+
+static int run(void *options, int count, char **models, struct threads *threads)
+{
+    struct plan_options *o = options;
+    struct report_file report = {0};
+    char *text = NULL;
+    const char **names = NULL;
+    int code = check_arguments(o, count);
+    if (code == EXIT_OK)
+        code = check_model(models[0]);
+    if (code == EXIT_OK)
+        code = split_schemes(o, &text, &names);
+    if (code == EXIT_OK)
+        code = report_open(&report, o->report);
+    o->args.struct_size = sizeof o->args;
+    o->args.model = count > 0 ? models[0] : NULL;
+    o->args.runtime = &threads->runtime;
+    if (code == EXIT_OK)
+        code = plan(o, &report);
+    report_close(&report);
+    free(text);
+    free(names);
+    return code;
+}
+
+const struct command command_plan = {
+    .name = "plan",
+    .run = run,
+    .size = sizeof(struct plan_options),
+    .threaded = true,
+    .summary = "what schemes will cost a model, and the best mixture",
+    .usage = "MODEL --schemes NAME,... --states DIR [OPTION]...",
+    .description =
+        "Tells the size of a model under each scheme, and the KL divergence of its next token to that of the "
+        "unquantized model, in nats a token, before anything is written. It is that of the weights' errors to second "
+        "order; quantized activations are not in it. With --budget or --max-kl it mixes the schemes, layers that vLLM "
+        "runs as one matrix together.\n"
+        "If the states lack sensitivity, a warning says so and the exit status is 3.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs plan model --schemes W3A16,W4A16,W8A16 --states states --budget 4.5 -o recipe.yaml",
+    .print_more = print_schemes};

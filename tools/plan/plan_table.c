@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Prints the tables of a plan from its report, in at most 80 columns. */
+#include "plan/plan_table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "names.h"
+#include "program.h"
+
+enum { WORST = 10, MOST_SCHEMES = 5, COLUMN = 11 };
+
+/* The KL divergence, else the error. */
+static double badness_of(const json_object *item)
+{
+    return json_number_of(item, "kl", json_number_of(item, "error", (double)INFINITY));
+}
+
+/* Prints bytes, bits and the KL divergence, which is not foretold above a limit. */
+static void print_cost(const json_object *report, const json_object *cost)
+{
+    const double kl = json_number_of(cost, "kl", (double)NAN), most = json_number_of(report, "most_foretold", 0);
+    printf("%10.1f %7.3f ", json_number_of(cost, "bytes", 0) / 1e6, json_number_of(cost, "bits", 0));
+    if (isnan(kl))
+        printf("%11.5g\n", json_number_of(cost, "error", (double)NAN));
+    else if (kl > most)
+        printf("%9s %g\n", "above", most);
+    else
+        printf("%11.5f\n", kl);
+}
+
+static bool is_foretold(const json_object *report)
+{
+    const json_object *first = json_at(json_get(report, "schemes"), 0);
+    return json_get(first, "kl") != NULL;
+}
+
+static void print_schemes_of(const json_object *report)
+{
+    const json_object *mixture = json_get(report, "mixture");
+    printf("%-14s %10s %7s %11s\n", "scheme", "MB", "bits", is_foretold(report) ? "KL" : "error");
+    json_each(item, json_get(report, "schemes"))
+    {
+        printf("%-14s ", json_text_of(item.value, "scheme"));
+        print_cost(report, item.value);
+    }
+    if (!mixture)
+        return;
+    printf("%-14s ", "mixture");
+    print_cost(report, mixture);
+}
+
+/* Prints the layers that cost most under the first scheme. */
+static int print_layers(const json_object *report, bool all)
+{
+    const json_object *schemes = json_get(report, "schemes");
+    const json_object *layers = json_get(json_at(schemes, 0), "layers");
+    const size_t n = json_count(layers), shown = all || n < WORST ? n : WORST, count = json_count(schemes),
+                 columns = count < MOST_SCHEMES ? count : MOST_SCHEMES;
+    struct ranked *sorted = rank(layers, "name", badness_of);
+    char name[MAX_NAME + 1];
+    if (!sorted)
+        return print_error(EXIT_SYSTEM, "no memory for the table");
+    const int width = fit_ranked(sorted, shown, (int)columns * COLUMN, all);
+    printf("\n%-*s", width, is_foretold(report) ? "layer, KL" : "layer, error");
+    for (size_t k = 0; k < columns; k++)
+        printf(" %*.*s", COLUMN - 1, COLUMN - 1, json_text_of(json_at(schemes, k), "scheme"));
+    putchar('\n');
+    for (size_t i = 0; i < shown; i++) {
+        printf("%-*s", width, clean_name(sorted[i].name, width, name));
+        for (size_t k = 0; k < columns; k++)
+            printf(" %*.3g", COLUMN - 1, badness_of(json_at(json_get(json_at(schemes, k), "layers"), sorted[i].index)));
+        putchar('\n');
+    }
+    if (shown < n)
+        printf("... %zu more layers; --table lists all\n", n - shown);
+    free(sorted);
+    return EXIT_OK;
+}
+
+/* Counts the layers of each scheme of the mixture. */
+static void print_mixture(const json_object *report)
+{
+    const json_object *mixture = json_get(report, "mixture");
+    if (!mixture)
+        return;
+    printf("\nmixture%s:", json_is_true(json_get(mixture, "optimal")) ? ", optimal" : "");
+    json_each(scheme, json_get(report, "schemes"))
+    {
+        const char *name = json_text_of(scheme.value, "scheme");
+        size_t count = 0;
+        json_each(layer, json_get(mixture, "layers")) count += strcmp(json_text_of(layer.value, "scheme"), name) == 0;
+        if (count > 0)
+            printf(" %s %zu", name, count);
+    }
+    printf(" of %zu layers\n", json_count(json_get(mixture, "layers")));
+}
+
+int plan_print(const json_object *report, bool all)
+{
+    print_schemes_of(report);
+    const int code = print_layers(report, all);
+    if (code == EXIT_OK)
+        print_mixture(report);
+    return code;
+}
+
+bool plan_warn(const json_object *report)
+{
+    const json_object *warnings = json_get(report, "warnings");
+    json_each(item, warnings) print_warning("%s", json_text(item.value));
+    return json_count(warnings) == 0;
+}
