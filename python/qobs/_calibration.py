@@ -9,16 +9,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import _library as c
 from . import _safetensors
-from ._checkpoint import fused_sets, quantize
-from ._hooks import Hooks, attention_modules, linear_modules, own_names
+from ._checkpoint import fused_sets, plan, quantize
+from ._hooks import Expert, Hooks, attention_modules, linear_modules, own_names
 from ._names import modules_in
 from ._observer import Observer, fuse
 from ._schemes import INPUTS, WEIGHTS
+from ._sensitivity import HALVES, Sensitivity
 from ._tensor import framework_named
 
 _STATES = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
@@ -29,7 +30,8 @@ _HESSIAN = "qobs.local_hessian"
 
 def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_minmax",
                 targets: Iterable[str] = ("Linear",), ignore: Iterable[str] = ("lm_head",), kv_cache: bool = False,
-                queries: bool = False, importance: bool | str = False, settings: str = "") -> Calibration:
+                queries: bool = False, importance: bool | str = False, settings: str = "",
+                sensitivity: bool = False, seed: int = 0) -> Calibration:
     """Observes the activations of a torch model while it runs:
 
         with qobs.calibration(model, scheme="FP8") as c:
@@ -48,15 +50,20 @@ def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_m
     (llmc.imatrix_mse and other presets with mse, qobs.imatrix_optimal). "qobs.local_hessian", with settings of that
     preset after it, collects the products of columns instead: the Hessian of each group of columns, or of each
     hessian_block_size columns. The scheme says the format and the groups of the weights; settings change them:
-    "qobs.local_hessian group_size=64".
+    "qobs.local_hessian group_size=64". sensitivity: True also collects how much errors of each row of a weight change the
+    log likelihood, for plan; it implies importance. Each call of the model is then followed by a backward pass with labels that the
+    model draws, by seed, from its own logits; sequences without padding, at least two, of text that the model was not
+    trained on. Experts in one tensor have none.
 
     Memory: one state for each observer: some 200 bytes for min/max, 8 bytes a column for importance, 8 bytes for each
-    pair of columns of a block for a Hessian. The model computes what it computes without. Tensors on a GPU are copied to
+    pair of columns of a block for a Hessian. sensitivity: 8 bytes a row of a weight, and the activations of a call for the
+    backward pass, or with activation checkpointing of the model those of one block. The model computes what it computes without. Tensors on a GPU are copied to
     the CPU one by one. One thread at a time may run the model.
     Errors: InvalidArgumentError. Reproduces the calibration of oneshot of llm-compressor and, for importance, the hook
     of IMatrixMSEObserver.attach."""
     states = "q" * queries + "kv" * kv_cache
-    return Calibration(model, scheme, preset, targets, ignore, states, importance, settings)
+    return Calibration(model, scheme, preset, targets, ignore, states, importance or sensitivity, settings,
+                       seed if sensitivity else None)
 
 
 def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options: Any) -> Calibration:
@@ -65,7 +72,7 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options
         qobs.calibrate(model, batches, "FP8").quantize("model", "model-FP8")
 
     batches: mappings of keyword arguments, tuples or lists of arguments, or one argument each; nothing of them is kept.
-    options: those of calibration. The model runs in evaluation mode without gradients and is left in its own mode.
+    options: those of calibration. The model runs in evaluation mode, without gradients but for sensitivity, and is left in its own mode.
     Errors: those of calibration and of the model; NoDataError without a batch. Reproduces the basic pipeline of oneshot
     of llm-compressor, but for eager attention, which the model must have itself."""
     observed = calibration(model, scheme, **options)
@@ -89,11 +96,11 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options
 
 class Calibration:
     """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
-    "<attention>.q_states", "k_states" and "v_states", where a module has the name of its weight in files. See
+    "<module>.sensitivity_a", "<module>.sensitivity_b", "<attention>.q_states", "k_states" and "v_states", where a module has the name of its weight in files. See
     calibration. It can be entered several times: batches add up."""
 
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
-                 states: str, importance: bool | str, settings: str):
+                 states: str, importance: bool | str, settings: str, seed: int | None):
         self.scheme = scheme.upper()
         self._model_type = getattr(getattr(model, "config", None), "model_type", None)
         self._importance = _importance_config(self.scheme, importance)
@@ -112,21 +119,33 @@ class Calibration:
                 self.observers[f"{name}.input"] = Observer(config)
             if importance:
                 self.observers[f"{name}.importance"] = Observer(self._importance)
+            for half in HALVES if seed is not None and not isinstance(modules[name], Expert) else ():
+                self.observers[f"{name}.{half}"] = Observer(f"{_IMPORTANCE} base_name=weight")
         for name in attention:
             for k in states:
                 self.observers[f"{name}.{k}_states"] = Observer(f"{_STATES} base_name={k}")
         for observer in self.observers.values():
             observer._framework = framework_named("torch")  # also of those that are only merged into
         self._hooks = Hooks(model, modules, attention, self._receive)
+        self._sensitivity = Sensitivity(model, modules, self._receive_sensitivity, seed) if seed is not None else None
 
     def __enter__(self) -> Calibration:
         self._hooks.enter()
+        if self._sensitivity is not None:
+            self._sensitivity.enter()
         return self
 
     def __exit__(self, *failure: Any) -> None:
+        if self._sensitivity is not None:
+            self._sensitivity.leave()
         self._hooks.leave()
 
+    def _receive_sensitivity(self, name: str, row: Any) -> None:
+        self.observers[name].observe_importance(row)
+
     def _receive(self, name: str, x: Any) -> None:
+        if self._sensitivity is not None and self._sensitivity.backward:
+            return
         observer = self.observers.get(name)
         if observer is not None:
             observer.observe(x)
@@ -141,7 +160,7 @@ class Calibration:
         """The observers that have data. Modules that have not run are missing, such as experts without tokens. Errors:
         NoDataError if there is none."""
         found = {name: o for name, o in self.observers.items()
-                 if (_tokens(o) if name.endswith(".importance") else o.counts().batches) > 0}
+                 if (_tokens(o) if _is_mean_squares(name) else o.counts().batches) > 0}
         if not found:
             raise c.NoDataError("calibration: no layer has run")
         return found
@@ -180,7 +199,7 @@ class Calibration:
         """Tensors as a checkpoint stores them, shape (1,), by name: input_scale (FP8), input_global_scale (NVFP4),
         q_scale, k_scale, v_scale. Scales have the dtype of the weight, global scales float32. Layers that vLLM fuses
         share a global scale. Errors: NoDataError."""
-        observers = {name: copy.copy(o) for name, o in self.observed().items() if not name.endswith(".importance")}
+        observers = {name: copy.copy(o) for name, o in self.observed().items() if not _is_mean_squares(name)}
         if self.scheme == "NVFP4":
             modules = [name.removesuffix(".input") for name in observers if name.endswith(".input")]
             for members in fused_sets(modules, self._model_type):
@@ -217,24 +236,41 @@ class Calibration:
         """Writes scales() to a safetensors file, which appears when it is complete. Errors: NoDataError, OSError."""
         _safetensors.write(path, self.scales())
 
+    def plan(self, model_dir: Any, schemes: Iterable[str], **options: Any) -> dict[str, Any]:
+        """Foretells what schemes cost the model in a directory, with what was observed: qobs.plan with states.
+
+        options: those of qobs.plan; the default of preset is that of quantize. Errors: those of qobs.plan,
+        NoDataError."""
+        self._set_preset(options)
+        return self._with_states(model_dir, lambda states: plan(model_dir, schemes, states=[states], **options))
+
+    def _set_preset(self, options: dict[str, Any]) -> None:
+        """With importance its preset is the default, with a Hessian with its settings."""
+        if any(name.endswith(".importance") for name in self.observers):
+            preset, *settings = self._importance.split()
+            if options.setdefault("preset", preset) == _HESSIAN:
+                own = dict(setting.split("=", 1) for setting in settings[settings.index("base_name=weight") + 1:])
+                options["settings"] = {**own, **(options.get("settings") or {})}
+
     def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> dict[str, Any]:
         """Quantizes the directory of the model with what was observed: qobs.quantize with scheme and states.
 
         options: those of qobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
         is that preset with the settings of importance. Returns the report of quantize. Errors: those of qobs.quantize,
         NoDataError."""
-        if any(name.endswith(".importance") for name in self.observers):
-            preset, *settings = self._importance.split()
-            if options.setdefault("preset", preset) == _HESSIAN:
-                own = dict(setting.split("=", 1) for setting in settings[settings.index("base_name=weight") + 1:])
-                options["settings"] = {**own, **(options.get("settings") or {})}
+        self._set_preset(options)
+        return self._with_states(model_dir, lambda states: quantize(model_dir, out_dir, self.scheme, states=[states],
+                                                                    **options))
+
+    def _with_states(self, model_dir: Any, function: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+        """Calls a function with a directory of states, whose names are those in the files of the model."""
         with tempfile.TemporaryDirectory() as folder:
             states = os.path.join(folder, "states")
             there = modules_in(model_dir)
             self._save(states, {file: own for file, own in self._own_names.items()
                                 if file not in there and own in there})
             try:
-                return quantize(model_dir, out_dir, self.scheme, states=[states], **options)
+                return function(states)
             except c.InvalidArgumentError as failure:
                 lost = [file for file in self._own_names if f"{file}.input" in self.observers
                         and file not in there and self._own_names[file] not in there]
@@ -260,6 +296,11 @@ def _importance_config(scheme: str, importance: bool | str) -> str:
     except c.InvalidArgumentError as failure:
         raise c.InvalidArgumentError(f"importance: is {importance!r} with the scheme {scheme}: {failure}") from None
     return config
+
+
+def _is_mean_squares(name: str) -> bool:
+    """Whether an observer of that name sees rows of which it keeps mean squares."""
+    return name.rpartition(".")[2] in ("importance", *HALVES)
 
 
 def _tokens(importance: Observer) -> int:

@@ -8,7 +8,8 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_int, c_size_t, c_uint64, c_void_p, sizeof)
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p,
+                    sizeof)
 from typing import Any, NamedTuple
 
 from . import _library as c
@@ -60,13 +61,23 @@ class _CalibrateArgs(Structure):
                 ("report", c_void_p)]
 
 
+class _PlanArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("model", c_char_p), ("out", c_char_p), ("schemes", c_void_p),
+                ("scheme_count", c_size_t), ("targets", c_void_p), ("target_count", c_size_t), ("ignore", c_void_p),
+                ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p), ("setting_count", c_size_t),
+                ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
+                ("importance_count", c_size_t), ("budget", c_double), ("max_kl", c_double), ("runtime", c_void_p),
+                ("progress", _Report), ("context", c_void_p), ("report", c_void_p)]
+
+
 # C name without prefix -> class, for the comparison with the header in python/tests.
 STRUCTURES = {"progress": _Progress, "checkpoint_quantize_args": _QuantizeArgs, "checkpoint_finish_args": _FinishArgs,
-              "checkpoint_audit_args": _AuditArgs, "checkpoint_calibrate_args": _CalibrateArgs}
+              "checkpoint_audit_args": _AuditArgs, "checkpoint_calibrate_args": _CalibrateArgs,
+              "checkpoint_plan_args": _PlanArgs}
 
 
 class Progress(NamedTuple):
-    """Progress of a run. stage: "quantize"; bytes of the input."""
+    """Progress of a run. stage: "quantize" or "plan"; bytes of the input."""
 
     stage: str
     bytes_done: int
@@ -83,7 +94,7 @@ def _lib() -> Any:
     if _library is None:
         library = ctypes.CDLL(c.path_of("libqobs-checkpoint.so"))
         for name, structure in (("quantize", _QuantizeArgs), ("finish", _FinishArgs), ("audit", _AuditArgs),
-                                ("calibrate", _CalibrateArgs)):
+                                ("calibrate", _CalibrateArgs), ("plan", _PlanArgs)):
             function = getattr(library, f"qobs_checkpoint_{name}")
             function.restype, function.argtypes = c_int, [POINTER(structure), POINTER(c.ErrorText)]
         fused = library.qobs_checkpoint_fused_sets
@@ -286,6 +297,43 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
                 raise pool.failure from None
             raise
     return {**report.take(), "missing": missing.value}
+
+
+def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Iterable[Any] | None = None,
+         importance: Iterable[Any] | None = None, preset: str | None = None,
+         settings: Mapping[str, Any] | None = None, targets: Iterable[str] | None = None,
+         ignore: Iterable[str] | None = None, budget: float = 0, max_kl: float = 0, threads: int | None = None,
+         progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+    """Foretells what schemes cost a model, and chooses a mixture of them, as `qobs plan` does. Nothing is quantized.
+
+    schemes: ["W4A16", "W8A16"]. states: directories with importance and sensitivity, of calibration(...,
+    sensitivity=True).save. settings: "KEY" or "SCHEME.KEY" -> value: {"W4A16.group_size": 64}. budget: most bits an
+    element of the quantized weights, scales included. max_kl: largest KL divergence in nats a token. out: recipe of the
+    mixture, which quantize(recipe=...) takes with the same states. Everything else is as in quantize.
+
+    Returns the report: schemes with bytes, bits, kl (None without sensitivity; above most_foretold it does not hold), error
+    and layers; with budget or max_kl the mixture: bytes, bits, kl, optimal and the scheme of each layer; warnings. KL
+    divergences are those of the weights' errors, to second order. Errors: those of quantize; InvalidArgumentError if no
+    mixture keeps to the limit."""
+    pool, report = Threads(threads), _Text()
+    lists = {name: _Texts(items, name) for name, items in (
+        ("schemes", schemes), ("targets", targets), ("ignore", ignore),
+        ("settings", [_setting(*s) for s in (settings or {}).items()]), ("states", states),
+        ("importance", importance))}
+    addresses = {name: texts.address for name, texts in lists.items()}
+    counts = {f"{name.removesuffix('s')}_count": texts.count for name, texts in lists.items()}
+    args = _PlanArgs(
+        struct_size=sizeof(_PlanArgs), model=_encoded(model_dir, "model_dir"), out=_encoded(out, "out"),
+        preset=_encoded(preset, "preset"), budget=budget, max_kl=max_kl, runtime=pool.address,
+        progress=_ProgressCall(progress, pool).address, report=report.address, **addresses, **counts)
+    with _one_run:
+        try:
+            call(_lib().qobs_checkpoint_plan, byref(args))
+        except c.Cancelled:
+            if pool.failure is not None:
+                raise pool.failure from None
+            raise
+    return report.take()
 
 
 def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> dict[str, Any]:
