@@ -38,6 +38,12 @@ def bf16_bits(x):
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
 
 
+def bf16_codes(values):
+    """bf16_bits of each, many times as fast."""
+    bits = struct.unpack(f"<{len(values)}I", struct.pack(f"<{len(values)}f", *values))
+    return [0x7fc0 if b & 0x7fffffff > 0x7f800000 else (b + 0x7fff + (b >> 16 & 1)) >> 16 for b in bits]
+
+
 def bf16_value(bits):
     return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
 
@@ -49,13 +55,15 @@ EPS = {"F32": 2.0 ** -23, "BF16": 2.0 ** -7, "F16": 2.0 ** -10, "F64": 2.0 ** -5
 
 def pack(dtype, values):
     if dtype == "BF16":
-        return struct.pack(f"<{len(values)}H", *map(bf16_bits, values))
+        return struct.pack(f"<{len(values)}H", *bf16_codes(values))
     return struct.pack(f"<{len(values)}{PACK[dtype]}", *values)
 
 
 def unpack(dtype, data):
     if dtype == "BF16":
-        return [bf16_value(b) for b in struct.unpack(f"<{len(data) // 2}H", data)]
+        wide = bytearray(2 * len(data))  # the upper halves of F32
+        wide[2::4], wide[3::4] = data[0::2], data[1::2]
+        return list(struct.unpack(f"<{len(data) // 2}f", wide))
     return list(struct.unpack(f"<{len(data) // SIZES[dtype]}{PACK[dtype]}", data))
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Fake-quantize, slowly: every operation in double, then one rounding by frexp and nearbyint. */
+/* Fake-quantize, slowly: every operation in double, then one rounding by nearbyint. */
 #ifndef QOBS_TEST_QUANTIZE_H
 #define QOBS_TEST_QUANTIZE_H
 
@@ -33,15 +33,17 @@ static double uniform(double lo, double hi) { return lo + (hi - lo) * ldexp((dou
 
 /* ---- The slow computation ---------------------------------------------------------------------------------------- */
 
-/* To `digits` binary digits, none of them below 2^smallest; ties to even. */
+/* 2^exponent, -1022 to 1023. */
+static double power(int exponent) { return double_of_bits((uint64_t)(1023 + exponent) << 52); }
+
+/* To `digits` binary digits, none of them below 2^smallest, which is at least -1000; ties to even. */
 static double round_digits(double x, int digits, int smallest)
 {
-    int exponent;
     if (x == 0 || !isfinite(x))
         return x;
-    frexp(x, &exponent);
+    const int exponent = (int)(bits_of_double(x) >> 52 & 2047) - 1022; /* of a subnormal: below all that count */
     const int last = exponent - digits > smallest ? exponent - digits : smallest;
-    return copysign(ldexp(nearbyint(ldexp(x, -last)), last), x);
+    return copysign(nearbyint(x * power(-last)) * power(last), x);
 }
 
 static double round_dtype(qobs_dtype dtype, double x)

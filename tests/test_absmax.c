@@ -14,9 +14,10 @@
 #include <cmocka.h>
 
 #include "layouts.h"
+#include "repeats.h"
 #include "threads.h"
 
-enum { SMALL_CASES = 1500, BIG_CASES = 20, BATCHES = 2 };
+enum { BATCHES = 2 };
 
 static uint64_t seed = 1;
 static int64_t only = -1;
@@ -190,7 +191,7 @@ static void run(const char *test, int64_t number, uint64_t stream, int64_t quant
 static void test_small(void **state)
 {
     (void)state;
-    for (int64_t i = 0; i < SMALL_CASES; i++)
+    for (int64_t i = 0; i < repeats(300, 1500); i++)
         if (only < 0 || only == i)
             run("small", i, 1, 1, 3000);
 }
@@ -200,11 +201,12 @@ static void test_big(void **state)
 {
     (void)state;
     atomic_store(&loops, 0);
-    for (int64_t i = 0; i < BIG_CASES; i++)
+    const size_t cases = (size_t)repeats(4, 20);
+    for (int64_t i = 0; i < (int64_t)cases; i++)
         if (only < 0 || only == i)
             run("big", i, 2, 100000, 400000);
     if (only < 0)
-        assert_true(atomic_load(&loops) >= BIG_CASES);
+        assert_true(atomic_load(&loops) >= cases);
 }
 
 int main(int argc, char **argv)

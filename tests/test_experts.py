@@ -40,7 +40,7 @@ def make(path, tensors, **config):
 def bf16(rows):
     flat = [x for row in rows for x in row] if isinstance(rows[0], list) else rows
     return ("BF16", [len(rows), len(rows[0])] if isinstance(rows[0], list) else [len(rows)],
-            struct.pack(f"<{len(flat)}H", *map(cli.bf16_bits, flat)))
+            cli.pack("BF16", flat))
 
 
 REST = {"lm_head.weight": bf16([[1.0] * H] * 4),
@@ -50,7 +50,7 @@ REST = {"lm_head.weight": bf16([[1.0] * H] * 4),
 def numbers(rows, columns, seed, group=32):
     """Numbers that MXFP4 has: an e2m1 code and an exponent for each group."""
     g = random.Random(seed)
-    codes = [[g.randrange(16) for _ in range(columns)] for _ in range(rows)]
+    codes = [g.choices(range(16), k=columns) for _ in range(rows)]
     exponents = [[g.choice((0, 118, 125, 127, 130)) for _ in range(columns // group)] for _ in range(rows)]
     values = [[(-1) ** (c >> 3) * E2M1[c & 7] * 2.0 ** (exponents[r][k // group] - 127) for k, c in enumerate(row)]
               for r, row in enumerate(codes)]

@@ -14,7 +14,7 @@ import sys
 MODEL = os.path.abspath(sys.argv.pop(2))  # what is left is the program and its wrapper
 
 import cli
-from cli import bf16_bits, bf16_value, check, equal
+from cli import check, equal
 
 TENSOR = "model.layers.0.self_attn.k_proj"
 
@@ -99,7 +99,7 @@ def test_formats():
         again = quantize("out", "--scheme", "W8A16", "--ignore", TENSOR, "--allow-mixed-sets")
         check(again.returncode == 0, f"{name}: quantize it again", again.stderr)
         _, _, numbers = cli.st_read("again/model.safetensors")[0][f"{TENSOR}.weight"]
-        equal(numbers, [bf16_value(bf16_bits(x)) for row in rows for x in row], f"{name}: numbers that quantize reads")
+        equal(numbers, [cli.bf16_value(x) for x in cli.bf16_codes(sum(rows, []))], f"{name}: numbers that quantize reads")
 
 
 def test_schemes():

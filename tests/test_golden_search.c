@@ -287,11 +287,15 @@ static qobs_observer *modelopt_observer(const json_object *c)
 static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, float whole, float amax, double x)
 {
     whole *= config->modelopt.four_over_six ? 1.75f : 1;
-    const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
+    static const qobs_format *e4m3, *e2m1;
+    if (!e4m3) {
+        e4m3 = qobs_format_find("fp8_e4m3");
+        e2m1 = qobs_format_find("fp4_e2m1");
+    }
     if (nvfp4) {
         const float up = 1 / (whole / 6) * 448, local = amax / 6 * up;
         const float scale = qobs_format_round(e4m3, local > 448 ? 448 : local, true) * (1 / up);
-        const float number = scale == 0 ? 0 : qobs_format_round(qobs_format_find("fp4_e2m1"), (float)x / scale, true);
+        const float number = scale == 0 ? 0 : qobs_format_round(e2m1, (float)x / scale, true);
         return unrounded ? (double)number * (double)scale : (double)(number * scale);
     }
     if (config->modelopt.num_bits == MODELOPT_E4M3) {

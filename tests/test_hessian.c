@@ -20,10 +20,11 @@
 #include "number/number.h"
 #include "optimal/hessian_group.h"
 #include "random_groups.h"
+#include "repeats.h"
 
 enum { MOST = 32, ISAS = 8 };
 
-static size_t groups_of_each_kind = 1500;
+static size_t groups_of_each_kind;
 
 /* ---- Random groups ----------------------------------------------------------------------------------------------- */
 
@@ -266,6 +267,7 @@ int main(int argc, char **argv)
 {
     struct CMUnitTest tests[sizeof kinds / sizeof *kinds + 1];
     const size_t count = sizeof kinds / sizeof *kinds;
+    groups_of_each_kind = (size_t)repeats(200, 1500);
     if (argc > 1)
         groups_of_each_kind = (size_t)strtoull(argv[1], NULL, 10);
     for (size_t i = 0; i < count; i++)

@@ -22,10 +22,9 @@
 #include "layouts.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "repeats.h"
 #include "threads.h"
 #include "calls.h"
-
-enum { SMALL_CASES = 2000, BIG_CASES = 40, COPY_CASES = 1000 };
 
 static uint64_t seed = 1;
 static int64_t only = -1;
@@ -490,7 +489,7 @@ static void run(const char *test, int64_t number, struct rng *r, int64_t element
 static void test_small(void **state)
 {
     (void)state;
-    for (int64_t i = 0; i < SMALL_CASES; i++) {
+    for (int64_t i = 0; i < repeats(250, 2000); i++) {
         struct rng r = rng_of(i, 1);
         if (only < 0 || only == i)
             run("small", i, &r, between(&r, 1, 4000));
@@ -502,13 +501,14 @@ static void test_big(void **state)
 {
     (void)state;
     atomic_store(&loops, 0);
-    for (int64_t i = 0; i < BIG_CASES; i++) {
+    const int cases = repeats(4, 40);
+    for (int64_t i = 0; i < cases; i++) {
         struct rng r = rng_of(i, 2);
         if (only < 0 || only == i)
             run("big", i, &r, between(&r, 100000, 600000));
     }
     if (only < 0)
-        assert_in_range(atomic_load(&loops), BIG_CASES, 1000 * BIG_CASES);
+        assert_in_range(atomic_load(&loops), cases, 1000 * cases);
 }
 
 /* The shapes of real work: weights whose outermost dimension is kept, activations whose outermost dimension is reduced;
@@ -579,7 +579,7 @@ static void test_usual(void **state)
 static void test_copies(void **state)
 {
     (void)state;
-    for (int64_t i = 0; i < COPY_CASES; i++) {
+    for (int64_t i = 0; i < repeats(100, 1000); i++) {
         struct rng r = rng_of(i, 4);
         struct granularity g;
         struct tensor t, index, plain;

@@ -23,10 +23,11 @@
 #include "kernels/dispatch.h"
 #include "number/number.h"
 #include "optimal/optimal_group.h"
+#include "repeats.h"
 
-enum { MOST = 144, QUICK = 1500 };
+enum { MOST = 144 };
 
-static size_t groups_of_a_kind = QUICK;
+static size_t groups_of_a_kind;
 
 /* ---- Random groups ----------------------------------------------------------------------------------------------- */
 
@@ -382,6 +383,7 @@ int main(int argc, char **argv)
 {
     enum { KINDS = sizeof kinds / sizeof *kinds };
     struct CMUnitTest tests[KINDS + 1];
+    groups_of_a_kind = (size_t)repeats(200, 1500);
     if (argc > 1)
         groups_of_a_kind = strtoull(argv[1], NULL, 10);
     size_t count = 0;

@@ -30,8 +30,8 @@ def tensor(shape, seed):
     count = 1
     for n in shape:
         count *= n
-    return ("BF16", shape, b"".join(generator.choice((0x3C00, 0x3D20, 0xBC80, 0xBD91, 0x3E01)).to_bytes(2, "little")
-                                    for _ in range(count)))
+    numbers = [x.to_bytes(2, "little") for x in (0x3C00, 0x3D20, 0xBC80, 0xBD91, 0x3E01)]
+    return ("BF16", shape, b"".join(generator.choices(numbers, k=count)))
 
 
 def make_model(path, layers=2, width=128, shards=1, config=True):

@@ -8,6 +8,7 @@ reached), vLLM 54444 (global scales that are missing), vLLM 55073 (global scales
 
     test_seeded_faults.py QOBS
 """
+import functools
 import json
 import math
 import os
@@ -31,6 +32,7 @@ KEYS = {"codes": ("weight_packed", "weight"), "global": ("weight_global_scale", 
         "input": ("input_global_scale", "input_scale"), "scale": ("weight_scale", "weight_scale")}
 
 
+@functools.cache
 def numbers(*shape):
     source = random.Random(math.prod(shape))
     return "BF16", list(shape), cli.pack("BF16", [source.gauss(0, 0.05) for _ in range(math.prod(shape))])

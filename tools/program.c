@@ -20,7 +20,7 @@
 #include "files/mapped.h"
 
 #ifdef HAVE_PTHREADPOOL
-#include "qobs/pthreadpool.h"
+#include <pthreadpool.h>
 #endif
 
 void open_standard_descriptors(void)
@@ -151,6 +151,16 @@ static size_t startable_threads(size_t count)
 }
 #endif
 
+#ifdef HAVE_PTHREADPOOL
+/* Between loops workers sleep: pthreadpool's own would spin for a million pauses, mostly for nothing. */
+static void parallel_for(void *pool, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    pthreadpool_parallelize_1d(pool, task, argument, count, PTHREADPOOL_FLAG_YIELD_WORKERS);
+}
+
+static void do_nothing(void *argument, size_t index) { (void)argument, (void)index; }
+#endif
+
 int threads_start(struct threads *threads, const char *argument)
 {
     *threads = (struct threads){.runtime = {.struct_size = sizeof(qobs_runtime)}};
@@ -186,7 +196,9 @@ int threads_start(struct threads *threads, const char *argument)
     threads->count = startable;
     if (startable == 1)
         return EXIT_OK;
-    threads->executor = qobs_pthreadpool_executor(threads->pool);
+    parallel_for(threads->pool, do_nothing, NULL, startable); /* new workers spin, too, until a first loop */
+    threads->executor = (qobs_executor){
+        .struct_size = sizeof(qobs_executor), .threads = startable, .parallel_for = parallel_for, .context = threads->pool};
     threads->runtime.executor = &threads->executor;
     return EXIT_OK;
 #else
