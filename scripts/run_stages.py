@@ -72,7 +72,7 @@ def read_table():
 class Run:
     def __init__(self, table, stages, named, options):
         self.table, self.stages, self.named, self.options, self.begin = table, stages, named, options, time.time()
-        self.left = list(stages)
+        self.left, self.absent, self.omitted = list(stages), {}, {}
         self.passed, self.failed, self.used, self.seconds = Counter(), Counter(), Counter(), {}
         self.lock, self.locks, self.there = threading.Lock(), defaultdict(threading.Lock), {}
         self.processors, self.processor = threading.Semaphore(1), threading.Semaphore(os.cpu_count() or 1)
@@ -117,13 +117,17 @@ class Run:
         if name in table["environment"]:
             packages = table["environment"][name]["packages"]
             good = self.execute(stage, f"scripts/environment.sh {TOP}/{name} {packages}")[0] == 0
-            return good or self.say(f"{stage}: left out: cannot be installed here: {packages}")
+            if not good:
+                self.absent[name] = f"cannot be installed here: {packages}"
+            return good
         if name == "packages":
             options = {word for s in self.stages for word in table["stage"][s].get("install", "").split()}
             command = f"scripts/setup.sh {' '.join(sorted(options))}"
         elif name in table["command"]:
             command = self.expand(table["command"][name]["command"])
-            if not all(self.need(stage, n) for n in table["command"][name]["needs"].split()):
+            needs = table["command"][name]["needs"].split()
+            if not all(self.need(stage, n) for n in needs):
+                self.absent.update({name: self.absent[n] for n in needs if n in self.absent})
                 return False
         elif name == build:
             command = f"ninja -C {TOP}/{build}"
@@ -179,12 +183,15 @@ class Run:
         begin, row = time.time(), self.table["stage"][stage]
         if os.path.exists(f"{TOP}/{stage}.log"):
             os.remove(f"{TOP}/{stage}.log")
-        reason = self.why_not(stage)
-        if reason:
-            self.say(f"{stage}: left out: {reason}")
-        elif all(self.need(stage, name) for name in ["packages"] * ("install" in row) + row.get("needs", "").split()):
+        reason, needs = self.why_not(stage), ["packages"] * ("install" in row) + row.get("needs", "").split()
+        if not reason and all(self.need(stage, name) for name in needs):
             for step in row["steps"].replace("\\\n", "").strip().splitlines():
                 self.step(stage, step)
+        reason = reason or next((self.absent[name] for name in needs if name in self.absent), None)
+        if reason:
+            self.omitted[stage] = reason
+            self.say(f"{stage}: left out: {reason}")
+            self.count(stage, 0, int(stage in self.named), stage, reason)  # who names a stage wants its tests
         self.seconds[stage] = time.time() - begin
         self.left.remove(stage)
         self.say(f"{self.line(stage)}; left: {' '.join(self.left) or 'nothing'}")
@@ -215,6 +222,8 @@ def main():
         thread.join()
     print("\n" + "\n".join(run.line(stage) for stage in stages))
     print(f"in all {time.time() - run.begin:.0f} s, {sum(run.used.values()):.0f} s of processors; logs are {TOP}/*.log")
+    for stage, reason in run.omitted.items():
+        print(f"left out: {stage}: {reason}")
     passed, failed = sum(run.passed.values()), sum(run.failed.values())
     print(f"{passed} passed, {failed} failed")
     return 0 if passed and not failed else 1

@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 #
 # Installs what is missing, builds qobs in build-test and tests it. Ends with "N passed, N failed"; exit status 0
-# only if all passed. Times are those of two processors on a fresh machine.
+# only if all passed; the lines before say what was left out. Times are those of two processors on a fresh machine.
 #
 #   scripts/test.sh fast        the build and suite fast: two minutes
 #   scripts/test.sh             what says that qobs works here: ten minutes

@@ -120,6 +120,18 @@ def test_damage():
     check(status == 3 and "ignores it" in str(report), "an ignored module that is quantized", str(report))
 
 
+def test_codes_used():
+    """Integers reach one further below zero than above it."""
+    make_model("in")
+    for scheme, part, lowest, share in (("W8A8", "weight", b"\x80", 128 / 127), ("W4A16", "weight_packed", b"\0", 8 / 7)):
+        quantize(scheme)
+        layer = audit()[1]["layers"][0]
+        check(0.9 < layer["codes_used"] <= share, f"{scheme}: codes used", str(layer))
+        name = f"{layer['name']}.{part}"
+        edit(lambda t: t[name].__setitem__(2, lowest * len(t[name][2])))
+        equal(audit()[1]["layers"][0]["codes_used"], share, f"{scheme}: lowest codes only")
+
+
 def test_sizes():
     """Sizes are those of the format: bytes of another dtype than the format's are no two codes each."""
     shutil.copytree(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../examples/tinylm"), "in", dirs_exist_ok=True)

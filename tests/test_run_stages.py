@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The tally of scripts/run_stages.py: logs of `meson test`, and which steps an option takes.
+"""The tally of scripts/run_stages.py: logs of `meson test`, and which steps an option takes, which stages are left out.
 
     test_run_stages.py      ends with `N passed, N failed`; exit status 1 if any failed
 """
@@ -52,7 +52,22 @@ def steps(*options):
     return taken
 
 
+def left_out(named):
+    """What a run says and counts of stages whose packages cannot be installed, one directly and one by a command."""
+    table = {"build": {}, "environment": {"e": {"packages": "p"}}, "command": {"c": {"needs": "e", "command": "true"}},
+             "stage": {"s": {"needs": "e", "steps": "a"}, "t": {"needs": "c", "steps": "b"}, "u": {"steps": "d"}}}
+    run = run_stages.Run(table, ["s", "t", "u"], named, set())
+    run.execute = lambda stage, command, wide=False: (int("environment.sh" in command), "1 passed, 0 failed")
+    run.say = lambda text: None
+    for stage in table["stage"]:
+        run.run(stage)
+    return run.omitted, sum(run.passed.values()), sum(run.failed.values())
+
+
 def main():
+    absent = "cannot be installed here: p"
+    equal(left_out([]), ({"s": absent, "t": absent}, 1, 0), "stages that are left out")
+    equal(left_out(["t"]), ({"s": absent, "t": absent}, 1, 1), "one of them is named")
     of_names(("kernels+checker - qobs:kernels avx2", "kernels - qobs:code_kernels"), "Meson 1.12")
     of_names(("qobs:kernels+checker / kernels avx2", "qobs:kernels / code_kernels"), "Meson 1.0")
     equal(steps(), ["a"], "steps without options")

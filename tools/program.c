@@ -197,8 +197,10 @@ int threads_start(struct threads *threads, const char *argument)
     if (startable == 1)
         return EXIT_OK;
     parallel_for(threads->pool, do_nothing, NULL, startable); /* new workers spin, too, until a first loop */
-    threads->executor = (qobs_executor){
-        .struct_size = sizeof(qobs_executor), .threads = startable, .parallel_for = parallel_for, .context = threads->pool};
+    threads->executor = (qobs_executor){.struct_size = sizeof(qobs_executor),
+                                        .threads = startable,
+                                        .parallel_for = parallel_for,
+                                        .context = threads->pool};
     threads->runtime.executor = &threads->executor;
     return EXIT_OK;
 #else
