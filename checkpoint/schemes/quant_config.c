@@ -85,7 +85,14 @@ static int use_preset(struct quant_group *group, const char *scheme, struct fail
     if (quant_args_copy(&group->weights, preset->weights, f) != 0)
         return -1;
     group->has_inputs = preset->inputs != NULL;
-    return preset->inputs ? quant_args_copy(&group->inputs, preset->inputs, f) : 0;
+    if (!preset->inputs)
+        return 0;
+    if (quant_args_copy(&group->inputs, preset->inputs, f) != 0)
+        return -1;
+    if (preset->inputs->dynamic == QUANT_DYNAMIC)
+        return 0;
+    group->inputs.observer = strdup("static_minmax"); /* that of upstream's presets with static activations */
+    return group->inputs.observer ? 0 : fail_system(f, "no memory for a scheme");
 }
 
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,

@@ -6,8 +6,6 @@
 
 #include <ctype.h>
 
-#define STATIC_MINMAX ((char *)(uintptr_t)"static_minmax")
-
 static const struct quant_args w2 = {.num_bits = 2, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
 static const struct quant_args w3 = {.num_bits = 3, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
 static const struct quant_args w4 = {.num_bits = 4, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
@@ -24,7 +22,7 @@ static const struct quant_args a8 = {
 static const struct quant_args fp8_tensor = {
     .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR};
 static const struct quant_args fp8_static = {
-    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR, .observer = STATIC_MINMAX};
+    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR};
 static const struct quant_args fp8_channel = {
     .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_CHANNEL};
 static const struct quant_args fp8_token = {
@@ -49,8 +47,7 @@ static const struct quant_args nvfp4_local = {.num_bits = 4,
                                               .strategy = QUANT_TENSOR_GROUP,
                                               .group_size = 16,
                                               .scale_dtype = FILE_F8_E4M3,
-                                              .dynamic = QUANT_LOCAL,
-                                              .observer = STATIC_MINMAX};
+                                              .dynamic = QUANT_LOCAL};
 static const struct quant_args mxfp4 = {.num_bits = 4,
                                         .type = QUANT_FLOAT,
                                         .symmetric = true,
