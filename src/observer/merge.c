@@ -11,26 +11,8 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "config/settings.h"
-#include "measure/accumulators.h"
-#include "number/convert.h"
+#include "observer/state_parts.h"
 #include "observer/searches.h"
-#include "observer/qparams.h"
-
-struct merge {
-    qobs_observer *o;
-    const qobs_observer *const *others;
-    size_t count;
-    const qobs_observer *model; /* the first with ranges, whose layout all have; NULL: none has any */
-    bool own;                   /* o has ranges */
-
-    /* Results, which commit() moves into the observer. */
-    struct state fresh; /* if o has no ranges: the state it gets */
-    struct state *state;
-    struct histogram histogram;
-    struct importance importance;
-    struct gram gram;
-    struct global_range global;
-};
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
@@ -74,94 +56,6 @@ static int check_others(const struct merge *m, qobs_error *error)
     return QOBS_OK;
 }
 
-/* ---- Prepare ----------------------------------------------------------------------------------------------------- */
-
-/* Importance has one number of columns in all observers that have any. */
-static int prepare_importance(struct merge *m, qobs_error *error)
-{
-    int64_t columns = m->o->importance.columns;
-    for (size_t i = 0; i < m->count; i++) {
-        const int64_t theirs = m->others[i]->importance.columns;
-        if (columns > 0 && theirs > 0 && theirs != columns)
-            return qobs_invalid(error, "others[%zu]: has importance of %lld columns, not of %lld", i, (long long)theirs,
-                                (long long)columns);
-        columns = theirs > 0 ? theirs : columns;
-    }
-    if (columns == 0)
-        return QOBS_OK;
-    if (m->o->importance.columns == 0)
-        RETURN_IF_FAILED(qobs_importance_reserve(&m->o->runtime, &m->importance, columns, error));
-    if (!qobs_needs_gram(&m->o->stages) || m->o->gram.sum)
-        return QOBS_OK;
-    m->gram = qobs_gram_for(&m->o->stages, columns);
-    return qobs_gram_reserve(&m->o->runtime, &m->gram, error);
-}
-
-/* All global ranges have one dtype. */
-static int prepare_global(struct merge *m, qobs_error *error)
-{
-    m->global = m->o->global_range;
-    for (size_t i = 0; i < m->count; i++) {
-        const struct global_range *theirs = &m->others[i]->global_range;
-        if (m->global.dtype == 0)
-            m->global = *theirs;
-        if (theirs->dtype != 0 && theirs->dtype != m->global.dtype)
-            return qobs_invalid(error, "others[%zu]: has a global range of %s, the observer of %s", i,
-                                qobs_dtype_name(theirs->dtype), qobs_dtype_name(m->global.dtype));
-    }
-    return QOBS_OK;
-}
-
-/* An observer without ranges starts with those of the model. */
-static int prepare_ranges(struct merge *m, qobs_error *error)
-{
-    if (!m->model || m->own)
-        return QOBS_OK;
-    const struct state *from = &m->model->state;
-    m->fresh.layout = from->layout;
-    const int status =
-        qobs_allocate_ranges(&m->o->runtime, &m->fresh.ranges, from->layout.dtype, from->layout.qparams, error);
-    if (status == QOBS_OK)
-        memcpy(m->fresh.ranges.min, from->ranges.min, from->ranges.size);
-    return status;
-}
-
-static int prepare_mode(struct merge *m, qobs_error *error)
-{
-    size_t more = 0;
-    for (size_t i = 0; i < m->count; i++)
-        more += m->others[i]->state.mode.candidates;
-    return more > 0 ? qobs_mode_reserve(&m->o->runtime, &m->state->mode, m->model->state.layout.qparams, more, error)
-                    : QOBS_OK;
-}
-
-/* All histograms as one, which later replaces the observer's. */
-static int prepare_histogram(struct merge *m, qobs_error *error)
-{
-    const struct histogram_rule *rule = &m->o->stages.reduction.histogram;
-    const struct runtime *runtime = &m->o->runtime;
-    if (!rule->ops || !m->model)
-        return QOBS_OK;
-    const fp_mode mode = fp_enter();
-    int status = qobs_histogram_copy(runtime, rule->ops, &m->histogram, &m->model->state.histogram, error);
-    for (size_t i = 0; status == QOBS_OK && i < m->count; i++)
-        if (m->others[i] != m->model && !qobs_state_is_empty(&m->others[i]->state))
-            status = rule->ops->merge(rule, runtime, &m->histogram, &m->others[i]->state.histogram, error);
-    fp_leave(mode);
-    return status;
-}
-
-static int prepare(struct merge *m, qobs_error *error)
-{
-    RETURN_IF_FAILED(check_others(m, error));
-    RETURN_IF_FAILED(prepare_importance(m, error));
-    RETURN_IF_FAILED(prepare_global(m, error));
-    RETURN_IF_FAILED(prepare_ranges(m, error));
-    RETURN_IF_FAILED(prepare_mode(m, error));
-    RETURN_IF_FAILED(prepare_histogram(m, error));
-    return m->model ? qobs_merge_search_prepare(m->o, m->state, m->model, m->others, m->count, error) : QOBS_OK;
-}
-
 static void discard(struct merge *m)
 {
     qobs_state_release(&m->o->runtime, &m->fresh);
@@ -170,112 +64,14 @@ static void discard(struct merge *m)
     qobs_gram_release(&m->o->runtime, &m->gram);
 }
 
-/* ---- Commit ------------------------------------------------------------------------------------------------------ */
-
-/* Minima and maxima of the qparams, or of whole tensors; min NULL: there are none. */
-struct bounds {
-    qobs_dtype dtype;
-    size_t n;
-    unsigned char *min, *max;
-};
-
-static struct bounds bounds_of(const qobs_observer *o, bool global)
-{
-    struct global_range *g = (struct global_range *)&o->global_range;
-    const struct state *s = &o->state;
-    return global ? (struct bounds){g->dtype, 1, g->dtype ? g->min : NULL, g->max}
-                  : (struct bounds){s->layout.dtype, s->layout.qparams, s->ranges.min, s->ranges.max};
-}
-
-/* `own`: o had such bounds before, else they are a copy of another's. */
-static void merge_means(const struct merge *m, bool global, bool own)
-{
-    const struct bounds to = bounds_of(m->o, global);
-    const size_t size = qobs_dtype_size(to.dtype);
-    for (size_t at = 0; at < 2 * to.n; at++) {
-        const size_t offset = at / 2 * size;
-        unsigned char *bound = (at % 2 ? to.max : to.min) + offset;
-        double sum = own ? qobs_element(bound, to.dtype) : 0, n = own ? 1 : 0;
-        for (size_t i = 0; i < m->count; i++) {
-            const struct bounds from = bounds_of(m->others[i], global);
-            if (from.min) {
-                sum += qobs_element((at % 2 ? from.max : from.min) + offset, to.dtype);
-                n++;
-            }
-        }
-        qobs_put_element(bound, to.dtype, sum / n);
-    }
-}
-
-static void merge_extremes(const struct merge *m, bool global)
-{
-    const struct bounds to = bounds_of(m->o, global);
-    for (size_t i = 0; i < m->count; i++) {
-        const struct bounds from = bounds_of(m->others[i], global);
-        if (from.min)
-            qobs_update_running(to.dtype, to.n, to.min, to.max, from.min, from.max);
-    }
-}
-
-static void merge_ranges(const struct merge *m, bool global, bool own)
-{
-    if (m->o->stages.accumulator.merge == MERGE_EXTREMES)
-        merge_extremes(m, global);
-    else if (m->o->stages.accumulator.merge == MERGE_MEANS)
-        merge_means(m, global, own);
-}
-
-static void add_mode(struct mode_count *mode, const struct mode_count *other)
-{
-    const size_t size = 2 * 4 * other->n; /* scales and zero points */
-    for (size_t i = 0; i < other->candidates; i++) {
-        memcpy(qobs_mode_scale(mode, mode->candidates), qobs_mode_scale(other, i), size);
-        qobs_mode_add(mode, other->count[i]);
-    }
-}
-
-static void add_importance(struct importance *importance, const struct importance *other)
-{
-    importance->tokens += other->tokens;
-    for (int64_t j = 0; j < other->columns; j++)
-        importance->sum[j] += other->sum[j];
-}
-
-static void add_counts(qobs_counts *counts, const qobs_counts *other)
-{
-    counts->batches += other->batches;
-    counts->elements += other->elements;
-    counts->nan += other->nan;
-    counts->inf += other->inf;
-    counts->tokens += other->tokens;
-    counts->nonzero_tokens += other->nonzero_tokens;
-    counts->ignored += other->ignored;
-}
-
-/* Moves what was prepared into the observer; what it replaces goes to *m. */
+/* Moves a state that was prepared into an observer without one. */
 static void adopt(struct merge *m)
 {
-    qobs_observer *o = m->o;
-    if (m->model && !m->own) {
-        const struct state old = o->state;
-        o->state = m->fresh;
-        m->fresh = old;
-        if (qobs_range_has_sums(o->stages.range.ops))
-            o->reference.dtype = m->model->reference.dtype;
-    }
-    if (m->histogram.bins > 0) {
-        const struct histogram old = o->state.histogram;
-        o->state.histogram = m->histogram;
-        m->histogram = old;
-    }
-    if (m->importance.columns > 0) {
-        o->importance = m->importance;
-        m->importance = (struct importance){0};
-    }
-    if (m->gram.sum) {
-        o->gram = m->gram;
-        m->gram = (struct gram){0};
-    }
+    const struct state old = m->o->state;
+    if (!m->model || m->own)
+        return;
+    m->o->state = m->fresh;
+    m->fresh = old;
 }
 
 /* Optimal scales go with the global scale under which they were searched. */
@@ -289,25 +85,14 @@ static void adopt_fused(const struct merge *m)
 
 static void commit(struct merge *m)
 {
-    qobs_observer *o = m->o;
-    const bool own_global = o->global_range.dtype != 0;
+    const struct state_range *ops = m->o->stages.range.ops->state;
     const fp_mode mode = fp_enter();
     adopt(m);
     adopt_fused(m);
-    o->global_range = m->global;
-    qobs_merge_search_before(o);
-    if (m->model)
-        merge_ranges(m, false, m->own);
-    if (m->global.dtype != 0)
-        merge_ranges(m, true, own_global);
-    qobs_merge_search_after(o, m->others, m->count);
-    for (size_t i = 0; i < m->count; i++) {
-        add_importance(&o->importance, &m->others[i]->importance);
-        if (o->gram.sum)
-            qobs_gram_merge(&o->gram, &m->others[i]->gram);
-        add_mode(&o->state.mode, &m->others[i]->state.mode);
-        add_counts(&o->counts, &m->others[i]->counts);
-    }
+    qobs_parts_merge(m);
+    const struct search_state state = qobs_search_state(m->o);
+    if (ops && ops->after_merge)
+        ops->after_merge(&state);
     fp_leave(mode);
 }
 
@@ -324,7 +109,9 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
             m.model = others[i];
     }
     m.state = m.own ? &o->state : &m.fresh;
-    const int status = prepare(&m, error);
+    int status = check_others(&m, error);
+    if (status == QOBS_OK)
+        status = qobs_parts_prepare_merge(&m, error);
     if (status == QOBS_OK)
         commit(&m);
     discard(&m);
@@ -359,8 +146,10 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
         const bool tensors = o->stages.traits.global == GLOBAL_FROM_TENSORS;
         if (tensors ? o->global_range.dtype == 0 : qobs_state_is_empty(&o->state))
             return qobs_fail(error, QOBS_ERROR_NO_DATA, "%s: nothing has been observed yet", name);
-        const struct bounds bounds = bounds_of(o, tensors);
-        const struct range_view ranges = {.dtype = bounds.dtype, .n = bounds.n, .min = bounds.min, .max = bounds.max};
+        struct range_view ranges = qobs_view_ranges(o);
+        if (tensors)
+            ranges = (struct range_view){
+                .dtype = o->global_range.dtype, .n = 1, .min = o->global_range.min, .max = o->global_range.max};
         const double own = qobs_amax_of_ranges(&ranges);
         amax = own > amax || isnan(own) ? own : amax;
     }

@@ -271,10 +271,7 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observe
         count_scale(o);
     if (p->global.dtype != 0)
         qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &p->global);
-    if (b->forward)
-        qobs_add_tokens(o, &plan->value);
-    o->counts.batches++;
-    o->counts.elements += (uint64_t)plan->value.elements;
+    qobs_parts_observe(o, plan, b->forward);
 }
 
 /* ---- One batch --------------------------------------------------------------------------------------------------- */

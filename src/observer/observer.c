@@ -59,20 +59,11 @@ int qobs_observer_open(qobs_observer **observer, const char *text, const qobs_ru
 
 const qobs_config *qobs_observer_config(const qobs_observer *o) { return o ? &o->config : NULL; }
 
-static void release_all(qobs_observer *o)
-{
-    qobs_state_release(&o->runtime, &o->state);
-    qobs_importance_release(&o->runtime, &o->importance);
-    qobs_gram_release(&o->runtime, &o->gram);
-    qobs_release(&o->runtime, o->reference.amax, o->reference.count * sizeof *o->reference.amax);
-    qobs_release(&o->runtime, o->reference.weight, o->reference.weights * sizeof *o->reference.weight);
-}
-
 void qobs_observer_reset(qobs_observer *o)
 {
     if (!o)
         return;
-    release_all(o);
+    qobs_parts_release(o);
     clear(o);
 }
 
@@ -80,7 +71,7 @@ void qobs_observer_destroy(qobs_observer *o)
 {
     if (!o)
         return;
-    release_all(o);
+    qobs_parts_release(o);
     const struct runtime runtime = o->runtime;
     if (!runtime.region) /* else it lies in the caller's memory */
         qobs_release(&runtime, o, sizeof *o);
@@ -165,16 +156,4 @@ int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *su
     memset(sum, 0, count * sizeof *sum);
     *sums = (struct error_sums){.sum = sum, .count = count};
     return QOBS_OK;
-}
-
-void qobs_state_release(const struct runtime *runtime, struct state *state)
-{
-    qobs_release_ranges(runtime, &state->ranges);
-    qobs_release_ranges(runtime, &state->batch);
-    qobs_mode_release(runtime, &state->mode);
-    qobs_histogram_release(runtime, &state->histogram);
-    qobs_release(runtime, state->sums.sum, state->sums.count * sizeof *state->sums.sum);
-    state->sums = (struct error_sums){0};
-    qobs_search_record_release(runtime, &state->record);
-    qobs_optimal_result_release(runtime, &state->optimal);
 }

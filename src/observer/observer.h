@@ -39,3 +39,7 @@ struct range_view qobs_view_ranges(const qobs_observer *observer);
 /* The global range accumulates that of a batch. */
 void qobs_accumulate_global(const struct accumulator *accumulator, struct global_range *global,
                             const struct global_range *batch);
+
+/* All parts of an observer (state_parts.h): their memory, and a batch that has been accumulated. */
+void qobs_parts_release(qobs_observer *observer);
+void qobs_parts_observe(qobs_observer *observer, const qobs_plan *plan, bool forward);

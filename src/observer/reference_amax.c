@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "number/convert.h"
 #include "base/tensor.h"
-#include "observer/observer.h"
+#include "observer/state_parts.h"
 
 /* Makes a view of the tensor. The observer must accept it and must not have observed a batch. */
 static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *name, struct view *view,
@@ -95,3 +95,68 @@ int qobs_observer_set_error_weights(qobs_observer *o, const qobs_tensor *weight,
     const int status = replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
+
+/* ---- As a part of the observer ----------------------------------------------------------------------------------- */
+
+static bool has_reference(const struct stages *stages) { return qobs_range_has_reference(stages->range.ops); }
+
+static int reserve_floats(qobs_observer *o, uint64_t n, float **floats, size_t *count, qobs_error *error)
+{
+    *floats = qobs_allocate_state(&o->runtime, (size_t)n * sizeof **floats);
+    if (!*floats)
+        return qobs_no_memory(error, "observer: no memory for %zu bytes", (size_t)n * sizeof **floats);
+    *count = (size_t)n;
+    return QOBS_OK;
+}
+
+/* One replaces another that is still there. */
+static int reserve_reference(qobs_observer *o, const struct part_size *p, qobs_error *error)
+{
+    struct search_reference *r = &o->reference;
+    RETURN_IF_FAILED(reserve_floats(o, p->layout->qparams, &r->amax, &r->count, error));
+    return reserve_floats(o, (uint64_t)p->columns, &r->weight, &r->weights, error);
+}
+
+static void release_reference(qobs_observer *o)
+{
+    struct search_reference *r = &o->reference;
+    qobs_release(&o->runtime, r->amax, r->count * sizeof *r->amax);
+    qobs_release(&o->runtime, r->weight, r->weights * sizeof *r->weight);
+    *r = (struct search_reference){0};
+}
+
+static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float **floats, size_t *count,
+                       qobs_error *error)
+{
+    if (n == 0)
+        return QOBS_OK;
+    if (codec->loading) {
+        if (!qobs_codec_holds(codec, n, sizeof **floats))
+            return qobs_damaged(error, "its reference amax or error weights are incomplete");
+        RETURN_IF_FAILED(reserve_floats(o, n, floats, count, error));
+    }
+    qobs_code_elements(codec, *floats, (size_t)n, sizeof **floats);
+    for (size_t i = 0; i < *count; i++)
+        if (!((*floats)[i] >= 0) || isinf((*floats)[i]))
+            return qobs_damaged(error, "its reference amax or error weights are impossible");
+    return QOBS_OK;
+}
+
+static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *error)
+{
+    struct search_reference *r = &o->reference;
+    r->dtype = (qobs_dtype)qobs_code_u32(codec, (uint32_t)r->dtype);
+    const uint64_t n = qobs_code_u64(codec, r->count);
+    if (codec->loading && (r->dtype > 0 ? !qobs_is_observable(r->dtype) : n > 0))
+        return qobs_damaged(error, "the dtype of its reference amax is impossible");
+    if (n > 0 && qobs_code_shape(codec, &r->shape) != n)
+        return qobs_damaged(error, "the shape of its reference amax is impossible");
+    RETURN_IF_FAILED(code_floats(codec, o, n, &r->amax, &r->count, error));
+    return code_floats(codec, o, qobs_code_u64(codec, r->weights), &r->weight, &r->weights, error);
+}
+
+const struct part qobs_part_reference = {.exists = has_reference,
+                                         .copies = 2,
+                                         .reserve = reserve_reference,
+                                         .release = release_reference,
+                                         .code = code_reference};

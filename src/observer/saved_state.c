@@ -8,7 +8,19 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/tensor.h"
 #include "config/settings.h"
+
+int qobs_damaged(qobs_error *error, const char *what)
+{
+    return qobs_invalid(error, "buffer: is no saved state: %s", what);
+}
+
+bool qobs_is_observable(qobs_dtype dtype)
+{
+    enum kernel_dtype unused;
+    return qobs_kernel_dtype_of(dtype, &unused);
+}
 
 /* ---- Save -------------------------------------------------------------------------------------------------------- */
 

@@ -32,3 +32,6 @@ int qobs_code_state(struct codec *codec, qobs_observer *observer, qobs_error *er
 
 /* Fails with what is wrong with the bytes. */
 int qobs_damaged(qobs_error *error, const char *what);
+
+/* Ranges and batches may have that dtype. */
+bool qobs_is_observable(qobs_dtype dtype);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Searches and weights of errors as steps of observing, of results and of merging. */
+/* Searches and weights of errors as steps of observing. */
 #pragma once
 
 #include "observer/observer.h"
-#include "observer/saved_state.h"
 #include "qobs/plan.h"
 
 /* The grid search as a step of accepting a batch: after its ranges are measured and before they are accumulated. */
@@ -44,18 +43,6 @@ void qobs_search_accumulated(qobs_observer *observer, const qobs_plan *plan, con
 /* The state as the members of struct state_range take it. Those that return a result only read it. */
 struct search_state qobs_search_state(const qobs_observer *observer);
 
-/* Merging what the searches around accumulated ranges found. Errors that are summed over batches are added; their amax
- * must be the same. A choice made on one batch stays the observer's own, or is that of the first observer that has one.
- * The choice for a block keeps its exponent, as far as the scope below the merged magnitude reaches. */
-
-/* Checks, and allocates what `state` lacks: the observer's own, or the new one it gets from `model`. */
-int qobs_merge_search_prepare(const qobs_observer *observer, struct state *state, const qobs_observer *model,
-                              const qobs_observer *const *others, size_t count, qobs_error *error);
-
-/* Before and after the ranges are merged. */
-void qobs_merge_search_before(qobs_observer *observer);
-void qobs_merge_search_after(qobs_observer *observer, const qobs_observer *const *others, size_t count);
-
 /* The Gram of activations as a part of an observer: of the groups, or of the blocks that hessian_block_size says. */
 
 /* True if the observer needs the Gram of activations besides their mean squares. */
@@ -66,9 +53,6 @@ struct gram qobs_gram_for(const struct stages *stages, int64_t columns);
 
 /* Adds activations to the importance, and to the Gram if there is need. After a failure nothing has changed. */
 int qobs_observe_activations(qobs_observer *o, const struct view *v, qobs_error *error);
-
-/* Saves and loads the Gram. */
-int qobs_code_gram(struct codec *codec, qobs_observer *observer, qobs_error *error);
 
 /* The search for optimal scales as a step of accepting a batch, and its result as a part of the state. */
 
@@ -82,6 +66,3 @@ static inline bool qobs_is_optimal(const qobs_observer *observer) { return obser
 /* True if scales have been searched under another global scale than the present one: the weight must be observed
  * again. */
 bool qobs_optimal_is_stale(const qobs_observer *observer);
-
-/* Saves and loads the result. */
-int qobs_code_optimal(struct codec *codec, qobs_observer *observer, qobs_error *error);

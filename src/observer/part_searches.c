@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The parts that searches and weights of errors have. */
+#include <math.h>
+
+#include "base/error.h"
+#include "observer/state_parts.h"
+#include "observer/searches.h"
+
+/* ---- Importance -------------------------------------------------------------------------------------------------- */
+
+static bool searches(const struct stages *stages) { return qobs_range_searches(stages->range.ops); }
+
+static int reserve_importance(qobs_observer *o, const struct part_size *p, qobs_error *error)
+{
+    return p->stages->range.params.importance ? qobs_importance_reserve(&o->runtime, &o->importance, p->columns, error)
+                                              : QOBS_OK;
+}
+
+static void release_importance(qobs_observer *o) { qobs_importance_release(&o->runtime, &o->importance); }
+
+static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *error)
+{
+    struct importance *importance = &o->importance;
+    const uint64_t columns = qobs_code_u64(codec, (uint64_t)importance->columns);
+    importance->tokens = qobs_code_u64(codec, importance->tokens);
+    if (columns == 0)
+        return importance->tokens == 0 ? QOBS_OK : qobs_damaged(error, "it has tokens without columns");
+    if (codec->loading) {
+        if (!o->stages.range.params.importance || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
+            return qobs_damaged(error, "its importance is impossible");
+        const uint64_t tokens = importance->tokens;
+        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error));
+        importance->tokens = tokens;
+    }
+    qobs_code_elements(codec, importance->sum, (size_t)columns, sizeof *importance->sum);
+    return QOBS_OK;
+}
+
+/* Importance has one number of columns in all observers that have any. */
+static int prepare_importance(struct merge *m, qobs_error *error)
+{
+    int64_t columns = m->o->importance.columns;
+    for (size_t i = 0; i < m->count; i++) {
+        const int64_t theirs = m->others[i]->importance.columns;
+        if (columns > 0 && theirs > 0 && theirs != columns)
+            return qobs_invalid(error, "others[%zu]: has importance of %lld columns, not of %lld", i, (long long)theirs,
+                                (long long)columns);
+        columns = theirs > 0 ? theirs : columns;
+    }
+    return columns > 0 && m->o->importance.columns == 0
+               ? qobs_importance_reserve(&m->o->runtime, &m->importance, columns, error)
+               : QOBS_OK;
+}
+
+static void merge_importance(struct merge *m)
+{
+    struct importance *to = &m->o->importance;
+    if (m->importance.columns > 0) {
+        *to = m->importance;
+        m->importance = (struct importance){0};
+    }
+    for (size_t i = 0; i < m->count; i++) {
+        const struct importance *from = &m->others[i]->importance;
+        to->tokens += from->tokens;
+        for (int64_t j = 0; j < from->columns; j++)
+            to->sum[j] += from->sum[j];
+    }
+}
+
+const struct part qobs_part_importance = {.exists = searches,
+                                          .copies = 1,
+                                          .reserve = reserve_importance,
+                                          .release = release_importance,
+                                          .code = code_importance,
+                                          .prepare_merge = prepare_importance,
+                                          .merge = merge_importance};
+
+/* ---- Record of the last search ----------------------------------------------------------------------------------- */
+
+static int reserve_record(qobs_observer *o, const struct part_size *p, qobs_error *error)
+{
+    return qobs_range_has_record(p->stages->range.ops)
+               ? qobs_search_record_reserve(&o->runtime, &o->state.record, p->layout->qparams, error)
+               : QOBS_OK;
+}
+
+static void release_record(const struct runtime *runtime, struct state *state)
+{
+    qobs_search_record_release(runtime, &state->record);
+}
+
+static bool record_is_possible(const qobs_observer *o, const struct search_record *r, uint32_t weighted)
+{
+    return r->steps == (int32_t)qobs_range_steps(&o->stages.range) && r->stop_step >= 0 && r->stop_step <= r->steps &&
+           weighted <= 1 && (uint32_t)r->fault < IMPORTANCE_FAULTS;
+}
+
+static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
+{
+    struct search_record *r = &o->state.record;
+    const uint64_t qparams = qobs_code_u64(codec, r->qparams);
+    if (qparams == 0)
+        return QOBS_OK;
+    if (codec->loading) {
+        if (qobs_state_is_empty(&o->state) || qparams != o->state.layout.qparams)
+            return qobs_damaged(error, "its search is not of its ranges");
+        RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, r, (size_t)qparams, error));
+    }
+    r->steps = (int32_t)qobs_code_u32(codec, (uint32_t)r->steps);
+    r->stop_step = (int32_t)qobs_code_u32(codec, (uint32_t)r->stop_step);
+    const uint32_t weighted = qobs_code_u32(codec, r->weighted);
+    r->fault = (enum importance_fault)qobs_code_u32(codec, (uint32_t)r->fault);
+    if (codec->loading && !record_is_possible(o, r, weighted))
+        return qobs_damaged(error, "its search is impossible");
+    r->weighted = weighted;
+    qobs_code_elements(codec, r->best_step, r->qparams, sizeof *r->best_step);
+    qobs_code_elements(codec, r->error, r->qparams, sizeof *r->error);
+    qobs_code_elements(codec, r->error_before, r->qparams, sizeof *r->error_before);
+    if (codec->ends_early)
+        return qobs_damaged(error, "its search is incomplete");
+    const struct state_range *ops = o->stages.range.ops->state;
+    const int32_t min_step = ops ? ops->min_step : -1;
+    for (size_t q = 0; codec->loading && q < r->qparams; q++)
+        if (r->best_step[q] < min_step || r->best_step[q] >= r->stop_step)
+            return qobs_damaged(error, "a step it chose is impossible");
+    return QOBS_OK;
+}
+
+static int copy_record(const struct runtime *runtime, struct search_record *to, const struct search_record *from,
+                       qobs_error *error)
+{
+    RETURN_IF_FAILED(qobs_search_record_reserve(runtime, to, from->qparams, error));
+    to->steps = from->steps;
+    to->stop_step = from->stop_step;
+    to->weighted = from->weighted;
+    to->fault = from->fault;
+    memcpy(to->best_step, from->best_step, from->qparams * sizeof *from->best_step);
+    memcpy(to->error, from->error, from->qparams * sizeof *from->error);
+    memcpy(to->error_before, from->error_before, from->qparams * sizeof *from->error_before);
+    return QOBS_OK;
+}
+
+/* A choice made on one batch stays the observer's own, or is that of the first observer that has one. */
+static int prepare_record(struct merge *m, qobs_error *error)
+{
+    return m->model && m->o->stages.range.ops->state && m->state->record.qparams == 0
+               ? copy_record(&m->o->runtime, &m->state->record, &m->model->state.record, error)
+               : QOBS_OK;
+}
+
+const struct part qobs_part_record = {.exists = searches,
+                                      .copies = 2,
+                                      .reserve = reserve_record,
+                                      .release_state = release_record,
+                                      .code = code_record,
+                                      .prepare_merge = prepare_record};
+
+/* ---- Gram -------------------------------------------------------------------------------------------------------- */
+
+static int reserve_gram(qobs_observer *o, const struct part_size *p, qobs_error *error)
+{
+    o->gram = qobs_gram_for(p->stages, p->columns);
+    return qobs_gram_reserve(&o->runtime, &o->gram, error);
+}
+
+static void release_gram(qobs_observer *o) { qobs_gram_release(&o->runtime, &o->gram); }
+
+/* Sums are a number or NaN, and symmetric. */
+static bool gram_is_possible(const struct gram *g)
+{
+    bool possible = true;
+    for (int64_t i = 0; i < qobs_gram_blocks(g); i++) {
+        const struct gram_block block = qobs_gram_block(g, i);
+        for (int64_t j = 0; j < g->block; j++)
+            for (int64_t k = 0; k <= j; k++) {
+                const double a = block.sum[j * g->block + k], b = block.sum[k * g->block + j];
+                const bool inside = j < block.width && k < block.width;
+                possible &= (a == b || (isnan(a) && isnan(b))) && (inside || a == 0);
+            }
+    }
+    return possible;
+}
+
+static int code_gram(struct codec *codec, qobs_observer *o, qobs_error *error)
+{
+    struct gram *g = &o->gram;
+    uint64_t tokens = qobs_code_u64(codec, g->sum ? g->tokens : 0);
+    if (codec->loading && tokens > 0) {
+        struct gram made = {0};
+        if (tokens != o->importance.tokens || o->importance.columns <= 0)
+            return qobs_damaged(error, "its Hessian is not of its importance");
+        made = qobs_gram_for(&o->stages, o->importance.columns);
+        if (qobs_gram_size(&made) == 0 || !qobs_codec_holds(codec, qobs_gram_size(&made), 1))
+            return qobs_damaged(error, "its Hessian is incomplete");
+        RETURN_IF_FAILED(qobs_gram_reserve(&o->runtime, &made, error));
+        made.tokens = tokens;
+        *g = made;
+    } else if (codec->loading && o->importance.tokens > 0) {
+        return qobs_damaged(error, "its Hessian is missing");
+    }
+    if (tokens == 0)
+        return QOBS_OK;
+    qobs_code_elements(codec, g->sum, qobs_gram_size(g) / sizeof *g->sum, sizeof *g->sum);
+    return codec->loading && !gram_is_possible(g) ? qobs_damaged(error, "its Hessian is impossible") : QOBS_OK;
+}
+
+static int prepare_gram(struct merge *m, qobs_error *error)
+{
+    const int64_t own = m->o->importance.columns, columns = own > 0 ? own : m->importance.columns;
+    if (columns == 0 || m->o->gram.sum)
+        return QOBS_OK;
+    m->gram = qobs_gram_for(&m->o->stages, columns);
+    return qobs_gram_reserve(&m->o->runtime, &m->gram, error);
+}
+
+static void merge_gram(struct merge *m)
+{
+    if (m->gram.sum) {
+        m->o->gram = m->gram;
+        m->gram = (struct gram){0};
+    }
+    for (size_t i = 0; m->o->gram.sum && i < m->count; i++)
+        qobs_gram_merge(&m->o->gram, &m->others[i]->gram);
+}
+
+const struct part qobs_part_gram = {.exists = qobs_needs_gram,
+                                    .copies = 1,
+                                    .reserve = reserve_gram,
+                                    .release = release_gram,
+                                    .code = code_gram,
+                                    .prepare_merge = prepare_gram,
+                                    .merge = merge_gram};
+
+/* ---- Optimal scales ---------------------------------------------------------------------------------------------- */
+
+static bool is_optimal(const struct stages *stages) { return stages->range.ops->optimal; }
+
+static int reserve_optimal(qobs_observer *o, const struct part_size *p, qobs_error *error)
+{
+    const size_t n = p->layout->qparams; /* a row has at least one */
+    return qobs_optimal_result_reserve(&o->runtime, &o->state.optimal, n, n, error);
+}
+
+static void release_optimal(const struct runtime *runtime, struct state *state)
+{
+    qobs_optimal_result_release(runtime, &state->optimal);
+}
+
+static int code_optimal(struct codec *codec, qobs_observer *o, qobs_error *error)
+{
+    struct optimal_result *r = &o->state.optimal;
+    const uint64_t qparams = qobs_code_u64(codec, r->qparams), rows = qobs_code_u64(codec, r->rows);
+    if (codec->loading) {
+        const bool observed = !qobs_state_is_empty(&o->state);
+        if (qparams != (observed ? o->state.layout.qparams : 0) || rows > qparams)
+            return qobs_damaged(error, "its search is not of its ranges");
+        if (!qobs_codec_holds(codec, qparams, 3 * sizeof(double) + 2 * sizeof(float)))
+            return qobs_damaged(error, "its search is incomplete");
+        if (qparams > 0)
+            RETURN_IF_FAILED(qobs_optimal_result_reserve(&o->runtime, r, (size_t)qparams, (size_t)rows, error));
+    }
+    if (qparams == 0)
+        return QOBS_OK;
+    const uint32_t weighted = qobs_code_u32(codec, r->weighted), fused = qobs_code_u32(codec, r->fused);
+    r->fault = (enum importance_fault)qobs_code_u32(codec, (uint32_t)r->fault);
+    qobs_code_elements(codec, &r->amax, 1, sizeof r->amax);
+    qobs_code_elements(codec, r->error, r->qparams, sizeof *r->error);
+    qobs_code_elements(codec, r->minmax_error, r->qparams, sizeof *r->minmax_error);
+    qobs_code_elements(codec, r->energy, r->qparams, sizeof *r->energy);
+    qobs_code_elements(codec, r->row_error, r->rows, sizeof *r->row_error);
+    qobs_code_elements(codec, r->start_row_error, r->rows, sizeof *r->start_row_error);
+    qobs_code_elements(codec, r->scale, r->qparams, sizeof *r->scale);
+    qobs_code_elements(codec, r->zero_point, r->qparams, sizeof *r->zero_point);
+    if (!codec->loading)
+        return QOBS_OK;
+    if (codec->ends_early)
+        return qobs_damaged(error, "its search is incomplete");
+    if (weighted > 1 || fused > 1 || (fused && o->stages.traits.global == GLOBAL_NONE) ||
+        (uint32_t)r->fault >= IMPORTANCE_FAULTS)
+        return qobs_damaged(error, "its search is impossible");
+    for (size_t q = 0; q < r->qparams; q++)
+        if (r->zero_point[q] < o->stages.range.params.optimal.quant_min ||
+            r->zero_point[q] > o->stages.range.params.optimal.quant_max)
+            return qobs_damaged(error, "a zero point it chose is impossible");
+    r->weighted = weighted;
+    o->fused = r->fused = fused;
+    o->fused_amax = fused ? r->amax : 0;
+    return qobs_optimal_is_stale(o) ? qobs_damaged(error, "its search is not of its ranges") : QOBS_OK;
+}
+
+static int prepare_optimal(struct merge *m, qobs_error *error)
+{
+    return m->model && m->state->optimal.qparams == 0
+               ? qobs_optimal_result_copy(&m->o->runtime, &m->state->optimal, &m->model->state.optimal, error)
+               : QOBS_OK;
+}
+
+const struct part qobs_part_optimal = {.exists = is_optimal,
+                                       .copies = 2,
+                                       .reserve = reserve_optimal,
+                                       .release_state = release_optimal,
+                                       .code = code_optimal,
+                                       .prepare_merge = prepare_optimal};
+
+/* ---- Sums of errors ---------------------------------------------------------------------------------------------- */
+
+static bool has_sums(const struct stages *stages) { return qobs_range_has_sums(stages->range.ops); }
+
+static int reserve_sums(qobs_observer *o, const struct part_size *p, qobs_error *error)
+{
+    return qobs_error_sums_reserve(&o->runtime, &o->state.sums,
+                                   p->layout->qparams * qobs_range_steps(&p->stages->range), error);
+}
+
+static void release_sums(const struct runtime *runtime, struct state *state)
+{
+    qobs_release(runtime, state->sums.sum, state->sums.count * sizeof *state->sums.sum);
+    state->sums = (struct error_sums){0};
+}
+
+static int code_sums(struct codec *codec, qobs_observer *o, qobs_error *error)
+{
+    struct error_sums *sums = &o->state.sums;
+    if (codec->loading && !qobs_state_is_empty(&o->state)) {
+        const size_t count = o->state.layout.qparams * (size_t)qobs_range_steps(&o->stages.range);
+        if (!qobs_codec_holds(codec, count, sizeof *sums->sum))
+            return qobs_damaged(error, "its errors are incomplete");
+        RETURN_IF_FAILED(qobs_error_sums_reserve(&o->runtime, sums, count, error));
+    }
+    qobs_code_elements(codec, sums->sum, sums->count, sizeof *sums->sum);
+    return QOBS_OK;
+}
+
+/* Errors that are added must be of the same amax, and all weighted or none. */
+static int prepare_sums(struct merge *m, qobs_error *error)
+{
+    if (!m->model)
+        return QOBS_OK;
+    const struct state *model = &m->model->state;
+    for (size_t i = 0; i < m->count; i++) {
+        const struct state *s = &m->others[i]->state;
+        if (qobs_state_is_empty(s))
+            continue;
+        if (memcmp(s->ranges.max, model->ranges.max, model->layout.qparams * sizeof(float)) != 0)
+            return qobs_invalid(
+                error, "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers",
+                i);
+        if (s->record.weighted != model->record.weighted)
+            return qobs_invalid(error, "others[%zu]: its errors are %s by a Hessian, those before it are%s", i,
+                                s->record.weighted ? "weighted" : "not weighted", model->record.weighted ? "" : " not");
+    }
+    return m->state->sums.sum ? QOBS_OK
+                              : qobs_error_sums_reserve(&m->o->runtime, &m->state->sums, model->sums.count, error);
+}
+
+static void merge_sums(struct merge *m)
+{
+    struct error_sums *to = &m->o->state.sums;
+    if (m->model && !m->own)
+        m->o->reference.dtype = m->model->reference.dtype;
+    for (size_t i = 0; to->sum && i < m->count; i++)
+        for (size_t k = 0; k < m->others[i]->state.sums.count; k++)
+            to->sum[k] += m->others[i]->state.sums.sum[k];
+}
+
+const struct part qobs_part_sums = {.exists = has_sums,
+                                    .copies = 1,
+                                    .reserve = reserve_sums,
+                                    .release_state = release_sums,
+                                    .code = code_sums,
+                                    .prepare_merge = prepare_sums,
+                                    .merge = merge_sums};
