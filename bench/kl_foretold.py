@@ -8,10 +8,11 @@
 MODEL is as for kl.py. Sensitivity comes from text that the model was not trained on: of a model of bytes, every second
 held-out sequence, so that the others measure; else the calibration text.
 
-    --tokens N      tokens for sensitivity and importance (default 8192)
+    --tokens N      tokens for sensitivity and importance (default 8192); sequences are used again, with other labels,
+                    if the text has fewer
     --sequences N   held-out sequences that measure (default all)
     --group N       columns of a group of integers (default 128)
-    --preset NAME   observer of the weights (default llmc.memoryless_minmax)
+    --preset NAME   observer of the weights (default qobs.imatrix_optimal)
     --schemes A,B   (default W3A16,W4A16,W5A16,W6A16,W7A16,W8A16,NVFP4A16)
     --budgets A,B   bits an element of mixtures of the integers among them (default 4.5,5)
     --states DIR    states are saved there and used again
@@ -92,7 +93,7 @@ def table(args):
     calibration, held_out = kl.texts(args.model, model)
     if model.vocabulary == kl.BYTES:
         calibration, held_out = held_out[::2, :-1], held_out[1::2]
-    calibration = calibration[:args.tokens // calibration.shape[1]]
+    calibration = calibration.repeat(-(-args.tokens // calibration.numel()), 1)[:args.tokens // calibration.shape[1]]
     held_out = held_out[:args.sequences]
     if not os.path.exists(args.states):
         collect(model, args.model, calibration, args.states)
@@ -138,7 +139,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--sequences", type=int)
     parser.add_argument("--group", type=int, default=128)
-    parser.add_argument("--preset", default="llmc.memoryless_minmax")
+    parser.add_argument("--preset", default="qobs.imatrix_optimal")
     parser.add_argument("--schemes", default="W3A16,W4A16,W5A16,W6A16,W7A16,W8A16,NVFP4A16")
     parser.add_argument("--budgets", default="4.5,5")
     parser.add_argument("--states")
