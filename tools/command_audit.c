@@ -53,7 +53,7 @@ static int print_layers(const json_object *layers, bool all)
 
 static int print_report(const char *report, bool all)
 {
-    json_object *json;
+    OWNED_JSON json_object *json = NULL;
     if (json_parse(&json, "audit", "report", report, strlen(report), NULL) != 0)
         return print_error(EXIT_SYSTEM, "no memory for the table");
     const json_object *layers = json_get(json, "layers");
@@ -67,9 +67,7 @@ static int print_report(const char *report, bool all)
         make_printable(line);
         printf("%s\n", line);
     }
-    const int code = print_layers(layers, all);
-    json_object_put(json);
-    return code;
+    return print_layers(layers, all);
 }
 
 /* ---- Run --------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "commands.h"
+#include "files/text.h"
 #include "outputs.h"
 #include "program.h"
 #include "results.h"
@@ -25,14 +26,26 @@ static const struct option_row rows[] = {
 
 static int merge(qobs_observer **observers, int count, char **paths)
 {
-    int code = EXIT_OK;
-    for (int i = 0; code == EXIT_OK && i < count; i++)
-        code = state_read(&observers[i], paths[i], NULL);
+    for (int i = 0; i < count; i++)
+        RETURN_IF_NOT_OK(state_read(&observers[i], paths[i], NULL));
     qobs_error error;
     const qobs_observer *const *others = (const qobs_observer *const *)observers + 1;
-    if (code == EXIT_OK && qobs_observer_merge(observers[0], others, (size_t)count - 1, &error) != QOBS_OK)
-        code = print_status_error(&error, NULL);
-    return code;
+    return qobs_observer_merge(observers[0], others, (size_t)count - 1, &error) == QOBS_OK
+               ? EXIT_OK
+               : print_status_error(&error, NULL);
+}
+
+static int merge_to_files(const struct merge_options *o, qobs_observer **observers, int count, char **paths)
+{
+    RELEASED_BY(results_free) struct results results = {0};
+    const struct result_files files = {.out = o->out, .state = o->state, .json = o->json};
+    const struct output_option outputs[] = {{"--out", o->out, false}, {"--state", o->state, false}};
+    RETURN_IF_NOT_OK(check_outputs(outputs, 2));
+    RETURN_IF_NOT_OK(merge(observers, count, paths));
+    RETURN_IF_NOT_OK(results_read(&results, observers[0], ""));
+    RETURN_IF_NOT_OK(check_inputs());
+    warn_if_ignored(observers[0]);
+    return results_write(&results, observers[0], &files);
 }
 
 static int run(void *options, int count, char **paths, struct threads *threads)
@@ -41,27 +54,12 @@ static int run(void *options, int count, char **paths, struct threads *threads)
     (void)threads;
     if (count == 0)
         return print_error(EXIT_USAGE, "merge: no state given (see qobs merge -h)");
-    qobs_observer **observers = calloc((size_t)count, sizeof *observers);
+    OWNED qobs_observer **observers = calloc((size_t)count, sizeof *observers);
     if (!observers)
         return print_error(EXIT_SYSTEM, "no memory");
-    struct results results = {0};
-    const struct result_files files = {.out = o->out, .state = o->state, .json = o->json};
-    const struct output_option outputs[] = {{"--out", o->out, false}, {"--state", o->state, false}};
-    int code = check_outputs(outputs, 2);
-    if (code == EXIT_OK)
-        code = merge(observers, count, paths);
-    if (code == EXIT_OK)
-        code = results_read(&results, observers[0], "");
-    if (code == EXIT_OK)
-        code = check_inputs();
-    if (code == EXIT_OK)
-        warn_if_ignored(observers[0]);
-    if (code == EXIT_OK)
-        code = results_write(&results, observers[0], &files);
-    results_free(&results);
+    const int code = merge_to_files(o, observers, count, paths);
     for (int i = 0; i < count; i++)
         qobs_observer_destroy(observers[i]);
-    free(observers);
     return code;
 }
 

@@ -12,7 +12,9 @@
 #include "outputs.h"
 #include "program.h"
 #include "results.h"
+#include "files/status.h"
 #include "files/tensor_files.h"
+#include "files/text.h"
 
 struct observe_options {
     struct machine_options machine;
@@ -94,31 +96,31 @@ static int read_results(struct observation *o, int index, bool last)
     if (o->options->each)
         snprintf(suffix, sizeof suffix, "_%d", index);
     const size_t before = o->results.count;
-    int code = results_read(&o->results, o->observer, suffix);
-    if (code == EXIT_OK && o->options->global_scale)
-        code = results_apply_global_scale(&o->results, before, suffix, o->config, o->global_scale);
-    if (code == EXIT_OK && o->options->each && last)
-        code = results_append_copies(&o->results, o->results.count - before, strlen(suffix));
-    return code;
+    RETURN_IF_NOT_OK(results_read(&o->results, o->observer, suffix));
+    if (o->options->global_scale)
+        RETURN_IF_NOT_OK(results_apply_global_scale(&o->results, before, suffix, o->config, o->global_scale));
+    return o->options->each && last ? results_append_copies(&o->results, o->results.count - before, strlen(suffix))
+                                    : EXIT_OK;
 }
 
 static int observe_all(struct observation *o, int count, char **specs)
 {
     const struct observe_options *const options = o->options;
-    int code = options->global_scale ? read_global_scale(&o->files, options->global_scale, &o->global_scale) : EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < options->importance_count; i++)
-        code = observe_importance(o->observer, &o->files, options->importance[i]);
-    for (int i = 0; code == EXIT_OK && i < count; i++) {
+    if (options->global_scale)
+        RETURN_IF_NOT_OK(read_global_scale(&o->files, options->global_scale, &o->global_scale));
+    for (size_t i = 0; i < options->importance_count; i++)
+        RETURN_IF_NOT_OK(observe_importance(o->observer, &o->files, options->importance[i]));
+    for (int i = 0; i < count; i++) {
         const bool last = i == count - 1;
-        code = observe_tensor(o->observer, &o->files, options, specs[i]);
-        if (code == EXIT_OK && (options->each || last))
-            code = read_results(o, i, last);
+        RETURN_IF_NOT_OK(observe_tensor(o->observer, &o->files, options, specs[i]));
+        if (options->each || last)
+            RETURN_IF_NOT_OK(read_results(o, i, last));
     }
     qobs_counts counts = {.struct_size = sizeof counts};
     qobs_observer_counts(o->observer, &counts, NULL);
-    if (code == EXIT_OK && o->results.count == 0 && counts.batches == 0)
-        code = print_error(EXIT_USAGE, "the tensors have no elements: there is nothing to make a result of");
-    return code == EXIT_OK ? check_inputs() : code;
+    if (o->results.count == 0 && counts.batches == 0)
+        return print_error(EXIT_USAGE, "the tensors have no elements: there is nothing to make a result of");
+    return check_inputs();
 }
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
@@ -160,20 +162,22 @@ static int write_outputs(const qobs_observer *observer, const struct results *re
     return code == EXIT_OK ? complete : code;
 }
 
+static void close_observation(struct observation *o)
+{
+    results_free(&o->results);
+    qobs_observer_destroy(o->observer);
+    tensor_files_close(&o->files);
+}
+
 static int observe(const qobs_config *config, struct threads *threads, const struct observe_options *options, int count,
                    char **specs)
 {
-    struct observation o = {.options = options, .config = config};
+    RELEASED_BY(close_observation) struct observation o = {.options = options, .config = config};
     qobs_error error;
     if (qobs_observer_create(&o.observer, config, &threads->runtime, &error) != QOBS_OK)
         return print_status_error(&error, NULL);
-    int code = observe_all(&o, count, specs);
-    if (code == EXIT_OK)
-        code = write_outputs(o.observer, &o.results, options);
-    results_free(&o.results);
-    qobs_observer_destroy(o.observer);
-    tensor_files_close(&o.files);
-    return code;
+    RETURN_IF_NOT_OK(observe_all(&o, count, specs));
+    return write_outputs(o.observer, &o.results, options);
 }
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
@@ -222,37 +226,28 @@ static int set(qobs_config *config, const char *key, const char *value)
 
 static int configure(const struct observe_options *o, qobs_config *config)
 {
-    int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < o->setting_count; i++)
-        code = set_option(config, o->settings[i]);
-    if (code == EXIT_OK)
-        code = set(config, "base_name", o->base_name);
-    if (code == EXIT_OK)
-        code = set(config, "strategy", o->strategy);
-    if (code == EXIT_OK)
-        code = set(config, "nonfinite", o->nonfinite);
-    return code;
+    for (size_t i = 0; i < o->setting_count; i++)
+        RETURN_IF_NOT_OK(set_option(config, o->settings[i]));
+    RETURN_IF_NOT_OK(set(config, "base_name", o->base_name));
+    RETURN_IF_NOT_OK(set(config, "strategy", o->strategy));
+    return set(config, "nonfinite", o->nonfinite);
 }
 
 static int run(void *options, int tensor_count, char **specs, struct threads *threads)
 {
     const struct observe_options *o = options;
-    qobs_config *config = NULL;
+    OWNED_CONFIG qobs_config *config = NULL;
     qobs_error error;
     if (!o->preset)
         return print_error(EXIT_USAGE, "observe: --preset is missing (see qobs observe -h)");
     if (qobs_config_create(&config, o->preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "--preset", o->preset);
-    int code = check_options(o, tensor_count);
-    if (code == EXIT_OK)
-        code = configure(o, config);
-    if (code == EXIT_OK && o->importance_count > 0 && !config_weighs_columns(config))
-        code = print_error(EXIT_USAGE, "--importance: %s does not weigh columns%s", o->preset,
+    RETURN_IF_NOT_OK(check_options(o, tensor_count));
+    RETURN_IF_NOT_OK(configure(o, config));
+    if (o->importance_count > 0 && !config_weighs_columns(config))
+        return print_error(EXIT_USAGE, "--importance: %s does not weigh columns%s", o->preset,
                            config_has(config, "hessian_block_size") ? " without hessian_block_size" : "");
-    if (code == EXIT_OK)
-        code = observe(config, threads, o, tensor_count, specs);
-    qobs_config_destroy(config);
-    return code;
+    return observe(config, threads, o, tensor_count, specs);
 }
 
 const struct command command_observe = {

@@ -99,14 +99,11 @@ static void print_help(const struct command *command, bool all)
 /* Appends to an array that begins at `offset` of the options. */
 static int add_to_list(const struct option_row *row, void *options, const char *text)
 {
-    const char **items; /* the member may be one of const char *const * */
-    size_t *const count = (size_t *)(void *)((char *)options + row->count);
-    memcpy(&items, (char *)options + row->offset, sizeof items);
-    items = list_grow(items, *count, sizeof *items);
-    if (!items)
+    char *const at = options;
+    const char **added = list_add(at + row->offset, (size_t *)(void *)(at + row->count), sizeof *added);
+    if (!added)
         return print_error(EXIT_SYSTEM, "no memory for the options");
-    items[(*count)++] = text;
-    memcpy((char *)options + row->offset, &items, sizeof items);
+    *added = text;
     return EXIT_OK;
 }
 
@@ -279,11 +276,8 @@ int command_run(const struct command *command, int argc, char **argv)
         threads_stop(&threads);
     }
     for (size_t i = 0; i < command->option_count; i++)
-        if (command->options[i].kind == OPTION_LIST) {
-            void *items;
-            memcpy(&items, (char *)options + command->options[i].offset, sizeof items);
-            free(items);
-        }
+        if (command->options[i].kind == OPTION_LIST)
+            free_owned((char *)options + command->options[i].offset);
     free(options);
     return code;
 }

@@ -22,24 +22,21 @@ static bool is_same_output(const char *a, const char *b)
     struct stat of_a, of_b;
     if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0)
         return is_same_file(&of_a, &of_b);
-    char *real_a = output_place_resolve(a, NULL), *real_b = output_place_resolve(b, NULL);
-    const bool same = real_a && real_b && strcmp(real_a, real_b) == 0;
-    free(real_a);
-    free(real_b);
-    return same;
+    OWNED char *real_a = output_place_resolve(a, NULL), *real_b = output_place_resolve(b, NULL);
+    return real_a && real_b && strcmp(real_a, real_b) == 0;
 }
 
 /* Returns true if the path, which need not exist, lies in a directory that this run has read as a whole. */
 static bool is_in_input(const char *path)
 {
     struct stat status;
-    char *real = output_place_resolve(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    OWNED char *real = output_place_resolve(path, NULL);
+    char *slash = real ? strrchr(real, '/') : NULL;
     bool found = false;
     for (; !found && slash; slash = strrchr(real, '/')) {
         *slash = '\0';
         found = stat(*real ? real : "/", &status) == 0 && mapped_was_read(&status);
     }
-    free(real);
     return found;
 }
 
@@ -61,45 +58,39 @@ static bool is_given(const struct output_option *o) { return o->path && !(o->rep
 
 int check_outputs(const struct output_option *outputs, size_t count)
 {
-    int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (!is_given(&outputs[i]))
             continue;
-        code = check_one(&outputs[i]);
-        for (size_t k = 0; code == EXIT_OK && k < i; k++)
+        RETURN_IF_NOT_OK(check_one(&outputs[i]));
+        for (size_t k = 0; k < i; k++)
             if (is_given(&outputs[k]) && is_same_output(outputs[i].path, outputs[k].path))
-                code = print_error(EXIT_USAGE, "%s: %s: is also %s; two names are needed", outputs[i].option,
+                return print_error(EXIT_USAGE, "%s: %s: is also %s; two names are needed", outputs[i].option,
                                    outputs[i].path, outputs[k].option);
     }
-    return code;
+    return EXIT_OK;
 }
 
 /* Returns true if a directory holds the file, perhaps through a link. */
 static bool holds(const char *directory, const struct stat *file)
 {
-    struct source_tree tree;
+    RELEASED_BY(source_tree_free) struct source_tree tree;
     bool found = false;
     if (source_tree_read(&tree, directory, NULL) != 0)
         return false; /* who reads it says what is wrong */
     for (size_t i = 0; !found && i < tree.count; i++) {
         struct stat status;
-        char *path = path_join(directory, tree.files[i].path);
+        OWNED char *path = path_join(directory, tree.files[i].path);
         found = path && stat(path, &status) == 0 && is_same_file(&status, file);
-        free(path);
     }
-    source_tree_free(&tree);
     return found;
 }
 
 /* Returns true if the path, which need not exist, lies below the directory. */
 static bool lies_below(const char *directory, const char *path)
 {
-    char *upper = output_place_resolve(directory, NULL), *lower = output_place_resolve(path, NULL);
+    OWNED char *upper = output_place_resolve(directory, NULL), *lower = output_place_resolve(path, NULL);
     const size_t length = upper ? strlen(upper) : 0;
-    const bool below = upper && lower && strncmp(upper, lower, length) == 0 && lower[length] == '/';
-    free(upper);
-    free(lower);
-    return below;
+    return upper && lower && strncmp(upper, lower, length) == 0 && lower[length] == '/';
 }
 
 int check_output_apart(const struct output_option *output, const char *input, bool below)

@@ -19,16 +19,10 @@
 
 static struct result *add(struct results *results, size_t size)
 {
-    struct result *items = list_grow(results->items, results->count, sizeof *items);
-    if (!items)
-        return NULL;
-    results->items = items;
-    struct result *r = &items[results->count];
-    *r = (struct result){.size = size, .data = malloc(size ? size : 1)};
-    if (!r->data)
-        return NULL;
-    results->count++;
-    return r;
+    struct result *r = list_add(&results->items, &results->count, sizeof *r);
+    if (r)
+        *r = (struct result){.size = size, .data = malloc(size ? size : 1)};
+    return r && r->data ? r : NULL;
 }
 
 static int no_memory(size_t size) { return print_error(EXIT_SYSTEM, "no memory for a result of %zu bytes", size); }
@@ -51,16 +45,14 @@ static int read_result(struct results *results, const qobs_observer *observer, c
 
 int results_read(struct results *results, const qobs_observer *observer, const char *suffix)
 {
-    const size_t n = qobs_observer_result_count(observer);
-    int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < n; i++) {
+    for (size_t i = 0; i < qobs_observer_result_count(observer); i++) {
         qobs_result result = {.struct_size = sizeof result};
         qobs_error error;
         if (qobs_observer_result_info(observer, i, &result, &error) != QOBS_OK)
             return print_status_error(&error, NULL);
-        code = read_result(results, observer, &result, suffix);
+        RETURN_IF_NOT_OK(read_result(results, observer, &result, suffix));
     }
-    return code;
+    return EXIT_OK;
 }
 
 int results_append_copies(struct results *results, size_t count, size_t strip)
@@ -140,12 +132,11 @@ double result_value(const struct result *r, size_t i) { return number_of(r->data
 
 int print_json(json_object *root)
 {
-    char *text = json_print(root, JSON_LINE);
+    OWNED char *text = json_print(root, JSON_LINE);
     json_object_put(root);
     if (!text)
         return print_error(EXIT_SYSTEM, "no memory for the JSON output");
     puts(text);
-    free(text);
     return EXIT_OK;
 }
 
@@ -185,20 +176,18 @@ void results_print(const struct results *results)
 static int state_begin(struct output *output, const qobs_observer *observer, const char *path)
 {
     const size_t size = qobs_observer_save_size(observer);
-    void *data = malloc(size);
+    OWNED void *data = malloc(size);
     qobs_error error;
     struct fail f;
     if (!data)
         return print_error(EXIT_SYSTEM, "%s: no memory for a state of %zu bytes", path, size);
-    int code = EXIT_OK;
     if (qobs_observer_save(observer, data, size, &error) != QOBS_OK)
-        code = print_status_error(&error, path);
-    if (code == EXIT_OK && output_open(output, path, &f) != 0)
-        code = print_error(EXIT_SYSTEM, "%s", f.message);
-    if (code == EXIT_OK && output_write(output, data, size, 0) != 0)
-        code = print_error(EXIT_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
-    free(data);
-    return code;
+        return print_status_error(&error, path);
+    if (output_open(output, path, &f) != 0)
+        return print_error(EXIT_SYSTEM, "%s", f.message);
+    return output_write(output, data, size, 0) == 0
+               ? EXIT_OK
+               : print_error(EXIT_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
 }
 
 static int begin_safetensors(struct st_writer *w, const struct results *results, const char *path)
@@ -218,25 +207,21 @@ static int begin_safetensors(struct st_writer *w, const struct results *results,
 int results_write(const struct results *results, const qobs_observer *observer, const struct result_files *files)
 {
     const struct output_option outputs[] = {{"--out", files->out, false}, {"--state", files->state, false}};
-    struct st_writer w = {0};
-    struct output state = {0};
+    RELEASED_BY(st_writer_abort) struct st_writer w = {0};
+    RELEASED_BY(output_abort) struct output state = {0};
     struct fail f;
-    int code = check_outputs(outputs, 2);
-    if (code == EXIT_OK && files->state)
-        code = state_begin(&state, observer, files->state);
-    if (code == EXIT_OK && files->out)
-        code = begin_safetensors(&w, results, files->out);
-    if (code == EXIT_OK && files->out && st_writer_finish(&w, &f) != 0)
-        code = print_error(EXIT_SYSTEM, "%s", f.message);
-    if (code == EXIT_OK && files->state && output_commit(&state, &f) != 0)
-        code = print_error(EXIT_SYSTEM, "%s", f.message);
-    st_writer_abort(&w);
-    output_abort(&state);
-    if (code == EXIT_OK && files->json)
-        code = results_print_json(results);
-    else if (code == EXIT_OK && !files->out && !files->state)
+    RETURN_IF_NOT_OK(check_outputs(outputs, 2));
+    if (files->state)
+        RETURN_IF_NOT_OK(state_begin(&state, observer, files->state));
+    if (files->out)
+        RETURN_IF_NOT_OK(begin_safetensors(&w, results, files->out));
+    if ((files->out && st_writer_finish(&w, &f) != 0) || (files->state && output_commit(&state, &f) != 0))
+        return print_error(EXIT_SYSTEM, "%s", f.message);
+    if (files->json)
+        return results_print_json(results);
+    if (!files->out && !files->state)
         results_print(results);
-    return code;
+    return EXIT_OK;
 }
 
 void results_free(struct results *results)
@@ -260,14 +245,12 @@ void warn_if_ignored(const qobs_observer *observer)
 
 int state_read(qobs_observer **observer, const char *path, const qobs_runtime *runtime)
 {
-    struct mapped map;
+    RELEASED_BY(mapped_close) struct mapped map;
     struct fail f;
     qobs_error error;
     if (mapped_open(&map, path, &f) != 0)
         return print_failure(&f, "");
-    int code = EXIT_OK;
-    if (qobs_observer_load(observer, map.data, map.size, runtime, &error) != QOBS_OK)
-        code = print_status_error(&error, path);
-    mapped_close(&map);
-    return code;
+    return qobs_observer_load(observer, map.data, map.size, runtime, &error) == QOBS_OK
+               ? EXIT_OK
+               : print_status_error(&error, path);
 }

@@ -97,31 +97,24 @@ static int add_result(struct activation_scales *s, size_t need, const qobs_obser
     const struct activation_need *n = &s->needs.items[need];
     qobs_result info = {.struct_size = sizeof info};
     qobs_error error = {0};
-    struct activation_scale *grown = list_grow(s->items, s->count, sizeof *grown);
-    if (!grown)
+    struct activation_scale *t = list_add(&s->items, &s->count, sizeof *t);
+    if (!t)
         return NO_MEMORY(f, "the scales");
-    s->items = grown;
-    struct activation_scale *t = &grown[s->count];
     *t = (struct activation_scale){.weight = n->weight, .need = need};
-    s->count++;
     t->name = text_format("%.*s.%s_%s", (int)n->length, n->module, activation_bases[n->kind], result);
     if (!t->name)
         return NO_MEMORY(f, "the scales");
     size_t count;
-    float *numbers = activation_numbers(observer, result, &info, &count, &error);
+    OWNED float *numbers = activation_numbers(observer, result, &info, &count, &error);
     if (!numbers)
         return report_failure(f, error.status, "%.200s: %s", t->name, error.message);
     t->ndim = info.ndim > 0 ? info.ndim : 1;
     t->shape[0] = 1;
     memcpy(t->shape, info.shape, (size_t)info.ndim * sizeof *t->shape);
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < count && strcmp(result, "global_scale") == 0; i++)
+    for (size_t i = 0; i < count && strcmp(result, "global_scale") == 0; i++)
         if (!(numbers[i] > 0))
-            status = INVALID(f, "%.200s: is %g; the activations are too large for it", t->name, (double)numbers[i]);
-    if (status == QOBS_OK)
-        status = store(t, n, result, numbers, count, w->dtype, f);
-    free(numbers);
-    return status;
+            return INVALID(f, "%.200s: is %g; the activations are too large for it", t->name, (double)numbers[i]);
+    return store(t, n, result, numbers, count, w->dtype, f);
 }
 
 /* Adds the tensors of one need: under dynamic "local" the global scale alone. */

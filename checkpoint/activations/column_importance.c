@@ -15,14 +15,8 @@ int importance_add(struct importance_sources *s, const char *path, struct fail *
 {
     if (!imatrix_is(path))
         return recordings_add(&s->recordings, path, f);
-    struct imatrix *grown = list_grow(s->files, s->file_count, sizeof *grown);
-    if (!grown)
-        return fail_system(f, "%s: no memory for its entries", path);
-    s->files = grown;
-    if (imatrix_open(&grown[s->file_count], path, f) != 0)
-        return -1;
-    s->file_count++;
-    return 0;
+    struct imatrix *file = list_add(&s->files, &s->file_count, sizeof *file);
+    return file ? imatrix_open(file, path, f) : fail_system(f, "%s: no memory for its entries", path);
 }
 
 bool importance_find(const struct importance_sources *s, const struct saved_states *states, const char *module,
@@ -67,8 +61,7 @@ int importance_observe(const struct recordings *recordings, const struct tensor_
         qobs_tensor tensor;
         if (!batch)
             continue;
-        if (tensor_of_ref(batch, &tensor, f) != 0)
-            return failure_status(f);
+        RETURN_IF_NOT_OK(tensor_of_ref(batch, &tensor, f));
         if (qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
             return report_failure(f, error.status, "%.200s: tensor '%.200s': %s", batch->file, batch->name,
                                   error.message);
@@ -94,13 +87,12 @@ static int read_diagonal(const qobs_observer *observer, const qobs_result *info,
 {
     const int64_t block = info->shape[1];
     int64_t tokens;
-    double *sum = malloc(info->size + 1);
+    OWNED double *sum = malloc(info->size + 1);
     int status = sum ? qobs_observer_read(observer, "hessian_sum", sum, info->size, error) : QOBS_ERROR_OUT_OF_MEMORY;
     if (status == QOBS_OK)
         status = qobs_observer_read(observer, "hessian_count", &tokens, sizeof tokens, error);
     for (int64_t j = 0; status == QOBS_OK && j < n; j++)
         mean[j] = tokens > 0 ? (float)(sum[(j / block * block + j % block) * block + j % block] / (double)tokens) : 0;
-    free(sum);
     return status;
 }
 
@@ -125,31 +117,22 @@ static int read_means(const qobs_observer *observer, const char *source, const c
 int means_of_states(const struct saved_state *first, size_t count, const char *what, int64_t n, float *mean,
                     struct fail *f)
 {
-    qobs_observer *observer = NULL;
-    int status = saved_states_load(first, count, &observer, f);
-    if (status == QOBS_OK)
-        status = read_means(observer, first->path, what, n, mean, f);
-    qobs_observer_destroy(observer);
-    return status;
+    OWNED_OBSERVER qobs_observer *observer = NULL;
+    RETURN_IF_NOT_OK(saved_states_load(first, count, &observer, f));
+    return read_means(observer, first->path, what, n, mean, f);
 }
 
 int importance_read(const struct importance_sources *s, const struct importance_found *found, int64_t columns,
                     float *mean, struct fail *f)
 {
-    qobs_observer *observer = NULL;
-    int status;
-    if (found->entry)
-        return imatrix_read(found->file, found->entry, found->matrix, columns, mean, f) == 0 ? QOBS_OK
-                                                                                             : failure_status(f);
+    OWNED_OBSERVER qobs_observer *observer = NULL;
     qobs_error error = {0};
+    if (found->entry)
+        return imatrix_read(found->file, found->entry, found->matrix, columns, mean, f);
     if (found->states)
         return means_of_states(found->states, found->state_count, "columns", columns, mean, f);
     if (qobs_observer_open(&observer, "llmc.imatrix_mse base_name=weight", NULL, &error) != QOBS_OK)
-        status = report_failure(f, error.status, "importance: %s", error.message);
-    else
-        status = importance_observe(&s->recordings, found->recorded, observer, f);
-    if (status == QOBS_OK)
-        status = read_means(observer, found->recorded->file, "columns", columns, mean, f);
-    qobs_observer_destroy(observer);
-    return status;
+        return report_failure(f, error.status, "importance: %s", error.message);
+    RETURN_IF_NOT_OK(importance_observe(&s->recordings, found->recorded, observer, f));
+    return read_means(observer, found->recorded->file, "columns", columns, mean, f);
 }

@@ -34,11 +34,10 @@ bool marks_attention(const struct weights *weights, const struct weight *w, size
 
 static int add(struct activation_needs *n, struct activation_need need, struct fail *f)
 {
-    struct activation_need *grown = list_grow(n->items, n->count, sizeof *grown);
-    if (!grown)
+    struct activation_need *added = list_add(&n->items, &n->count, sizeof *added);
+    if (!added)
         return NO_MEMORY(f, "the list of activations");
-    n->items = grown;
-    n->items[n->count++] = need;
+    *added = need;
     return QOBS_OK;
 }
 
@@ -81,16 +80,14 @@ static int add_weight(struct activation_needs *n, const struct weights *weights,
 int activation_needs_list(struct activation_needs *n, const struct weights *weights, const struct quant_config *config,
                           struct fail *f)
 {
-    struct matcher *ignored = NULL;
+    OWNED_MATCHER struct matcher *ignored = NULL;
     *n = (struct activation_needs){0};
-    if (config->states &&
-        matcher_create(&ignored, (const char *const *)config->ignore, config->ignore_count, "ignore", f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
-        status = add_weight(n, weights, i, config, ignored, f);
-    matcher_free(ignored);
-    return status;
+    if (config->states)
+        RETURN_IF_NOT_OK(
+            matcher_create(&ignored, (const char *const *)config->ignore, config->ignore_count, "ignore", f));
+    for (size_t i = 0; i < weights->count; i++)
+        RETURN_IF_NOT_OK(add_weight(n, weights, i, config, ignored, f));
+    return QOBS_OK;
 }
 
 void activation_needs_free(struct activation_needs *n)

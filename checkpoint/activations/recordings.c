@@ -14,18 +14,11 @@
 static int add_file(struct recordings *r, const char *path, struct fail *f)
 {
     const struct tensor_set *set;
-    if (tensor_files_open(&r->files, path, &set, f) != 0)
-        return -1;
-    struct recording *grown = list_grow(r->items, r->count, sizeof *grown);
-    if (grown)
-        r->items = grown;
-    bool *used = calloc(tensors_count(set) + 1, sizeof *used);
-    if (!grown || !used) {
-        free(used);
-        return fail_system(f, "%s: out of memory", path);
-    }
-    grown[r->count++] = (struct recording){.set = set, .used = used};
-    return 0;
+    RETURN_IF_NOT_OK(tensor_files_open(&r->files, path, &set, f));
+    struct recording *added = list_add(&r->items, &r->count, sizeof *added);
+    if (added)
+        *added = (struct recording){.set = set, .used = calloc(set->count + 1, sizeof *added->used)};
+    return added && added->used ? 0 : fail_system(f, "%s: out of memory", path);
 }
 
 /* ---- Directories ------------------------------------------------------------------------------------------------- */
@@ -46,10 +39,8 @@ static int compare_entries(const struct dirent **a, const struct dirent **b)
 static bool is_checkpoint(const char *path, struct dirent ***entries, int *count)
 {
     *count = scandir(path, entries, is_recording, compare_entries); /* -1 for a file */
-    char *index = path_join(path, "model.safetensors.index.json"), *single = path_join(path, "model.safetensors");
+    OWNED char *index = path_join(path, "model.safetensors.index.json"), *single = path_join(path, "model.safetensors");
     const bool found = !index || !single || access(index, F_OK) == 0 || access(single, F_OK) == 0;
-    free(index);
-    free(single);
     return *count <= 0 || found;
 }
 
@@ -60,12 +51,11 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
     const bool is_one = is_checkpoint(path, &entries, &count);
     int result = is_one ? add_file(r, path, f) : 0;
     for (int i = 0; i < count; i++) {
-        char *file = is_one || result != 0 ? NULL : path_join(path, entries[i]->d_name);
+        OWNED char *file = is_one || result != 0 ? NULL : path_join(path, entries[i]->d_name);
         if (file)
             result = add_file(r, file, f);
         else if (!is_one && result == 0)
             result = fail_system(f, "%s: out of memory", path);
-        free(file);
         free(entries[i]);
     }
     free(entries);
@@ -77,13 +67,12 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
 int recordings_find(const struct recordings *r, const char *module, size_t length, const char *suffix,
                     const struct tensor_ref **found, struct fail *f)
 {
-    char *name = text_format("%.*s%s", (int)length, module, suffix);
+    OWNED char *name = text_format("%.*s%s", (int)length, module, suffix);
     *found = NULL;
     if (!name)
         return fail_system(f, "out of memory for a name of %zu bytes", length + strlen(suffix));
     for (size_t i = 0; i < r->count && !*found; i++)
         *found = tensors_find(r->items[i].set, name);
-    free(name);
     return 0;
 }
 
@@ -101,9 +90,9 @@ size_t recordings_unused(const struct recordings *r, const struct tensor_ref **f
     size_t unused = 0;
     *first = NULL;
     for (size_t i = 0; i < r->count; i++)
-        for (size_t k = 0; k < tensors_count(r->items[i].set); k++)
+        for (size_t k = 0; k < r->items[i].set->count; k++)
             if (!r->items[i].used[k] && unused++ == 0)
-                *first = tensors_at(r->items[i].set, k);
+                *first = &r->items[i].set->refs[k];
     return unused;
 }
 

@@ -22,36 +22,28 @@ static const char extension[] = ".qobs";
 static int add(struct saved_states *s, const char *name, size_t length, const char *directory, const char *file,
                struct fail *f)
 {
-    struct saved_state *grown = list_grow(s->items, s->count, sizeof *grown);
-    if (!grown)
-        return NO_MEMORY(f, "the states");
-    s->items = grown;
-    struct saved_state *item = &grown[s->count];
-    *item = (struct saved_state){strndup(name, length), path_join(directory, file), s->directories};
-    s->count++;
-    return item->name && item->path ? QOBS_OK : NO_MEMORY(f, "the states");
+    struct saved_state *item = list_add(&s->items, &s->count, sizeof *item);
+    if (item)
+        *item = (struct saved_state){strndup(name, length), path_join(directory, file), s->directories};
+    return item && item->name && item->path ? QOBS_OK : NO_MEMORY(f, "the states");
 }
 
 /* Adds the states of an index {"states": {"NAME": "FILE"}}. */
 static int add_index(struct saved_states *s, const char *directory, const char *index, struct fail *f)
 {
-    json_object *json;
-    if (json_read(&json, index, "list of states", f) != 0)
-        return failure_status(f);
+    OWNED_JSON json_object *json;
+    RETURN_IF_NOT_OK(json_read(&json, index, "list of states", f));
     const json_object *list = json_get(json, "states");
-    int status = json_is_object(list) ? QOBS_OK : INVALID(f, "%s: has no object 'states'", index);
+    if (!json_is_object(list))
+        return INVALID(f, "%s: has no object 'states'", index);
     json_each(item, list)
     {
-        if (status != QOBS_OK)
-            break;
         const char *file = json_text(item.value);
         if (!file || !*file || strchr(file, '/'))
-            status = INVALID(f, "%s: '%.100s' must name a file of the directory", index, item.key);
-        else
-            status = add(s, item.key, strlen(item.key), directory, file, f);
+            return INVALID(f, "%s: '%.100s' must name a file of the directory", index, item.key);
+        RETURN_IF_NOT_OK(add(s, item.key, strlen(item.key), directory, file, f));
     }
-    json_object_put(json);
-    return status;
+    return QOBS_OK;
 }
 
 /* Adds every file NAME.qobs. */
@@ -74,18 +66,17 @@ static int compare_states(const void *a, const void *b)
 {
     const struct saved_state *s = a, *t = b;
     const int names = strcmp(s->name, t->name);
-    return names != 0 ? names : (s->directory > t->directory) - (s->directory < t->directory);
+    return names != 0 ? names : ORDER(s->directory, t->directory);
 }
 
 int saved_states_add(struct saved_states *s, const char *directory, struct fail *f)
 {
     const size_t before = s->count;
-    char *index = path_join(directory, "states.json");
+    OWNED char *index = path_join(directory, "states.json");
     if (!index)
         return NO_MEMORY(f, "the states");
     const bool indexed = access(index, F_OK) == 0;
     int status = indexed ? add_index(s, directory, index, f) : add_files(s, directory, f);
-    free(index);
     if (status == QOBS_OK && s->count == before)
         status = INVALID(f, "%s: holds no states; files NAME%s or states.json are needed", directory, extension);
     s->directories++;
@@ -127,26 +118,22 @@ const struct saved_state *saved_states_find(const struct saved_states *s, const 
 
 static int load(const struct saved_state *state, qobs_observer **observer, struct fail *f)
 {
-    struct mapped map;
+    RELEASED_BY(mapped_close) struct mapped map;
     qobs_error error = {0};
-    if (mapped_open(&map, state->path, f) != 0)
-        return failure_status(f);
-    int status = qobs_observer_load(observer, map.data, map.size, NULL, &error);
-    mapped_close(&map);
+    RETURN_IF_NOT_OK(mapped_open(&map, state->path, f));
+    const int status = qobs_observer_load(observer, map.data, map.size, NULL, &error);
     return status == QOBS_OK ? QOBS_OK : report_failure(f, status, "%s: %s", state->path, error.message);
 }
 
 int saved_states_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f)
 {
-    qobs_observer *other = NULL;
     qobs_error error = {0};
     RETURN_IF_NOT_OK(load(first, observer, f));
     for (size_t i = 1; i < count; i++) {
+        OWNED_OBSERVER qobs_observer *other = NULL;
         RETURN_IF_NOT_OK(load(&first[i], &other, f));
-        const int status = qobs_observer_merge(*observer, (const qobs_observer *const *)&other, 1, &error);
-        qobs_observer_destroy(other);
-        if (status != QOBS_OK)
-            return report_failure(f, status, "%s: does not merge with %s: %s", first[i].path, first->path,
+        if (qobs_observer_merge(*observer, (const qobs_observer *const *)&other, 1, &error) != QOBS_OK)
+            return report_failure(f, error.status, "%s: does not merge with %s: %s", first[i].path, first->path,
                                   error.message);
     }
     return QOBS_OK;

@@ -11,6 +11,7 @@
 
 #include "model/experts.h"
 #include "files/text.h"
+#include "files/status.h"
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
@@ -22,20 +23,26 @@ struct source {
 
 static bool is_found(const struct source *s) { return s->recorded || s->states; }
 
+/* Returns the bytes of all batches of a recording, which count as used. */
+static uint64_t recorded_bytes(const struct activation_sources *from, const struct tensor_ref *recorded)
+{
+    uint64_t bytes = 0;
+    for (size_t k = 0; k < from->recordings.count && recorded; k++) {
+        const struct tensor_ref *batch = recordings_batch(&from->recordings, k, recorded);
+        bytes += batch ? batch->bytes : 0;
+    }
+    return bytes;
+}
+
 static int find_source(struct source *source, const struct activation_sources *from, const struct activation_need *n,
                        struct fail *f)
 {
     const char *suffix = activation_suffixes[n->kind];
     *source = (struct source){0};
     source->states = saved_states_find(&from->states, n->module, n->length, suffix, &source->state_count);
-    if (!source->states && recordings_find(&from->recordings, n->module, n->length, suffix, &source->recorded, f) != 0)
-        return QOBS_ERROR_OUT_OF_MEMORY;
-    uint64_t bytes = 0;
-    for (size_t k = 0; k < from->recordings.count && source->recorded; k++) {
-        const struct tensor_ref *batch = recordings_batch(&from->recordings, k, source->recorded);
-        bytes += batch ? batch->bytes : 0;
-    }
-    if (bytes == 0) /* an expert may be recorded without a token */
+    if (!source->states)
+        RETURN_IF_NOT_OK(recordings_find(&from->recordings, n->module, n->length, suffix, &source->recorded, f));
+    if (recorded_bytes(from, source->recorded) == 0) /* an expert may be recorded without a token */
         source->recorded = NULL;
     return QOBS_OK;
 }
@@ -160,39 +167,26 @@ static void make_streams(struct activation_streams *s, struct stream_entry *entr
     }
 }
 
-static void add_bytes(struct activation_streams *s, const struct activation_sources *from)
-{
-    for (size_t i = 0; i < s->count; i++)
-        for (size_t k = 0; k < from->recordings.count && s->items[i].recorded; k++) {
-            const struct tensor_ref *batch = recordings_batch(&from->recordings, k, s->items[i].recorded);
-            s->bytes += batch ? batch->bytes : 0;
-        }
-}
-
 int activation_streams_find(struct activation_streams *s, const struct activation_sources *from,
                             const struct activation_needs *needs, const struct weights *weights, qobs_fill_experts fill,
                             bool partial, struct fail *f)
 {
-    struct source *sources = malloc((needs->count + 1) * sizeof *sources);
-    struct stream_entry *entries = malloc((needs->count + 1) * sizeof *entries);
-    size_t *member = malloc((weights->count + 1) * sizeof *member);
+    OWNED struct source *sources = malloc((needs->count + 1) * sizeof *sources);
+    OWNED struct stream_entry *entries = malloc((needs->count + 1) * sizeof *entries);
+    OWNED size_t *member = malloc((weights->count + 1) * sizeof *member);
     *s = (struct activation_streams){.items = calloc(needs->count + 1, sizeof *s->items),
                                      .of_need = malloc((needs->count + 1) * sizeof *s->of_need)};
-    int status = sources && entries && member && s->items && s->of_need ? QOBS_OK : NO_MEMORY(f, "the activations");
-    for (size_t i = 0; status == QOBS_OK && i < needs->count; i++)
-        status = find_source(&sources[i], from, &needs->items[i], f);
-    if (status == QOBS_OK) {
-        share_sources(sources, needs, weights, member);
-        status = partial ? QOBS_OK : report_missing(sources, needs, fill, f);
-    }
-    if (status == QOBS_OK) {
-        make_streams(s, entries, sources, needs);
-        add_bytes(s, from);
-    }
-    free(sources);
-    free(entries);
-    free(member);
-    return status;
+    if (!sources || !entries || !member || !s->items || !s->of_need)
+        return NO_MEMORY(f, "the activations");
+    for (size_t i = 0; i < needs->count; i++)
+        RETURN_IF_NOT_OK(find_source(&sources[i], from, &needs->items[i], f));
+    share_sources(sources, needs, weights, member);
+    if (!partial)
+        RETURN_IF_NOT_OK(report_missing(sources, needs, fill, f));
+    make_streams(s, entries, sources, needs);
+    for (size_t i = 0; i < s->count; i++)
+        s->bytes += recorded_bytes(from, s->items[i].recorded);
+    return QOBS_OK;
 }
 
 void activation_streams_free(struct activation_streams *s)
@@ -211,15 +205,11 @@ int activation_config(qobs_config **config, const struct activation_need *n, str
     char settings[900], text[1100];
     qobs_error error = {0};
     const char *observer = n->args->observer ? n->args->observer : "minmax";
-    if (quant_args_settings(n->args, settings, sizeof settings, f) != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(quant_args_settings(n->args, settings, sizeof settings, f));
     snprintf(text, sizeof text, "llmc.%.80s base_name=%s %s%s", observer, activation_bases[n->kind], settings,
              n->args->dynamic == QUANT_LOCAL ? " dynamic=local" : "");
-    if (qobs_config_parse(config, text, NULL, &error) != QOBS_OK)
-        return report_failure(f, error.status, "%s activations: %s", activation_bases[n->kind], error.message);
-    if (qobs_config_check(*config, &error) == QOBS_OK)
+    if (qobs_config_parse(config, text, NULL, &error) == QOBS_OK && qobs_config_check(*config, &error) == QOBS_OK)
         return QOBS_OK;
-    qobs_config_destroy(*config);
     return report_failure(f, error.status, "%s activations: %s", activation_bases[n->kind], error.message);
 }
 
@@ -247,8 +237,7 @@ static int observe_batch(struct activation_stream *s, const struct tensor_ref *b
     qobs_error error = {0};
     struct shape_words words;
     qobs_tensor tensor;
-    if (tensor_of_ref(batch, &tensor, f) != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(tensor_of_ref(batch, &tensor, f));
     if (features >= 0 && (batch->ndim < 2 || last != features))
         return INVALID(f,
                        "%.200s: tensor '%.200s' has shape %s; '%.*s' needs two dimensions and more, the last of %lld",
@@ -269,11 +258,10 @@ struct stream_observation {
 
 static int observe_recorded(struct stream_observation *o, struct activation_stream *s)
 {
-    qobs_config *config;
+    OWNED_CONFIG qobs_config *config = NULL;
     qobs_error error = {0};
     RETURN_IF_NOT_OK(activation_config(&config, s->need, &s->failure));
     int status = qobs_observer_create(&s->observer, config, NULL, &error);
-    qobs_config_destroy(config);
     if (status != QOBS_OK)
         return report_failure(&s->failure, status, "%s activations: %s", activation_bases[s->need->kind],
                               error.message);
@@ -298,12 +286,10 @@ static void observe_stream(void *argument, size_t index)
 
 static int load_state(struct activation_stream *s, struct fail *f)
 {
-    qobs_config *needed;
+    OWNED_CONFIG qobs_config *needed = NULL;
     RETURN_IF_NOT_OK(saved_states_load(s->states, s->state_count, &s->observer, f));
     RETURN_IF_NOT_OK(activation_config(&needed, s->need, f));
-    const int status = check_state(s, needed, f);
-    qobs_config_destroy(needed);
-    return status;
+    return check_state(s, needed, f);
 }
 
 int activation_streams_observe(struct activation_streams *s, const struct activation_sources *from,
@@ -357,24 +343,23 @@ static int compare_members(const void *a, const void *b)
 int activation_streams_fuse(struct activation_streams *s, const struct activation_needs *needs,
                             const struct weights *weights, struct fail *f)
 {
-    struct set_member *members = malloc((needs->count + 1) * sizeof *members);
-    size_t *order = malloc((needs->count + 1) * sizeof *order), count = 0;
-    int status = members && order ? QOBS_OK : NO_MEMORY(f, "the activations");
-    for (size_t i = 0; status == QOBS_OK && i < needs->count; i++) {
+    OWNED struct set_member *members = malloc((needs->count + 1) * sizeof *members);
+    OWNED size_t *order = malloc((needs->count + 1) * sizeof *order);
+    size_t count = 0;
+    if (!members || !order)
+        return NO_MEMORY(f, "the activations");
+    for (size_t i = 0; i < needs->count; i++) {
         const struct activation_need *n = &needs->items[i];
         if (n->kind == ACTIVATION_INPUT && n->args->strategy == QUANT_TENSOR_GROUP && s->of_need[i] != NO_STREAM)
             members[count++] = (struct set_member){weights->items[n->weight].set, i};
     }
-    if (count > 0 && status == QOBS_OK)
-        qsort(members, count, sizeof *members, compare_members);
-    for (size_t first = 0, end; status == QOBS_OK && first < count; first = end) {
+    qsort(members, count, sizeof *members, compare_members);
+    for (size_t first = 0, end; first < count; first = end) {
         for (end = first; end < count && members[end].set == members[first].set; end++)
             order[end - first] = members[end].need;
-        status = fuse_set(s, order, end - first, f);
+        RETURN_IF_NOT_OK(fuse_set(s, order, end - first, f));
     }
-    free(members);
-    free(order);
-    return status;
+    return QOBS_OK;
 }
 
 /* ---- Experts without tokens -------------------------------------------------------------------------------------- */
@@ -414,7 +399,7 @@ static int read_size(const qobs_observer *observer, const struct activation_need
     qobs_result info = {.struct_size = sizeof info};
     qobs_error error = {0};
     size_t count;
-    float *numbers = activation_numbers(observer, global ? "global_scale" : "scale", &info, &count, &error);
+    OWNED float *numbers = activation_numbers(observer, global ? "global_scale" : "scale", &info, &count, &error);
     if (!numbers)
         return report_failure(f, error.status, "%.*s: %s", n->length > 200 ? 200 : (int)n->length, n->module,
                               error.message);
@@ -423,7 +408,6 @@ static int read_size(const qobs_observer *observer, const struct activation_need
         const double number = global ? 1 / (double)numbers[i] : (double)numbers[i];
         *size = number > *size ? number : *size;
     }
-    free(numbers);
     return QOBS_OK;
 }
 
@@ -466,19 +450,17 @@ static int find_donor(struct activation_streams *s, const struct activation_need
 int activation_streams_fill(struct activation_streams *s, const struct activation_needs *needs, qobs_fill_experts fill,
                             size_t *filled, struct fail *f)
 {
-    struct donor *donors = malloc((needs->count + 1) * sizeof *donors);
-    size_t *stream = malloc((needs->count + 1) * sizeof *stream);
-    int status = donors && stream ? QOBS_OK : NO_MEMORY(f, "the activations");
+    OWNED struct donor *donors = malloc((needs->count + 1) * sizeof *donors);
+    OWNED size_t *stream = malloc((needs->count + 1) * sizeof *stream);
+    if (!donors || !stream)
+        return NO_MEMORY(f, "the activations");
     *filled = 0;
-    for (size_t i = 0; status == QOBS_OK && i < needs->count; i++) {
+    for (size_t i = 0; i < needs->count; i++) {
         stream[i] = s->of_need[i];
         if (stream[i] == NO_STREAM)
-            status = find_donor(s, needs, i, fill, donors, &stream[i], f);
+            RETURN_IF_NOT_OK(find_donor(s, needs, i, fill, donors, &stream[i], f));
         *filled += s->of_need[i] == NO_STREAM;
     }
-    if (status == QOBS_OK) /* only now: what was filled is no donor */
-        memcpy(s->of_need, stream, needs->count * sizeof *stream);
-    free(donors);
-    free(stream);
-    return status;
+    memcpy(s->of_need, stream, needs->count * sizeof *stream); /* only now: what was filled is no donor */
+    return QOBS_OK;
 }

@@ -44,7 +44,8 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
                             const struct activation_needs *needs, const struct weights *weights, qobs_fill_experts fill,
                             bool partial, struct fail *f);
 
-/* Makes the configuration of the observer of a need. Fails if the members of its scheme do not fit each other. */
+/* Makes the configuration of the observer of a need, to be destroyed also after a failure; *config is NULL before.
+ * Fails if the members of its scheme do not fit each other. */
 int activation_config(qobs_config **config, const struct activation_need *need, struct fail *f);
 
 /* Loads the states and observes the recordings, with the executor's threads. */

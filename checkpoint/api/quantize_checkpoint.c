@@ -25,8 +25,7 @@ static int open_output(struct quantize_run *run, struct fail *f)
     const qobs_checkpoint_quantize_args *a = run->args;
     if (a->part_count > 0)
         return part_open(run, f);
-    return output_directory_open(&run->out, a->out, run->model.tree.root, a->replace, f) == 0 ? QOBS_OK
-                                                                                              : failure_status(f);
+    return output_directory_open(&run->out, a->out, run->model.tree.root, a->replace, f);
 }
 
 /* Writes all but the shards. Among parts the first does so. */

@@ -12,7 +12,7 @@
 /* Returns the JSON report, to be freed with free(). NULL: no memory. */
 static char *make_report(const struct audit *audit)
 {
-    json_object *report = json_object_new_object();
+    OWNED_JSON json_object *report = json_object_new_object();
     json_put_text(report, "checkpoint", audit->args->checkpoint);
     json_object *layers = json_put_array(report, "layers");
     for (size_t i = 0; i < audit->module_count; i++) {
@@ -25,9 +25,7 @@ static char *make_report(const struct audit *audit)
             json_put(layer, "relative_error", json_number(sqrt(m->error / m->energy)));
         json_append(layers, layer);
     }
-    char *text = layers && findings_report(&audit->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
-    json_object_put(report);
-    return text;
+    return layers && findings_report(&audit->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }
 
 static int read_configuration(struct audit *audit, struct fail *f)
@@ -44,10 +42,9 @@ static int read_configuration(struct audit *audit, struct fail *f)
         return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors and modelopt are read",
                        m->tree.root, m->config_path, json_describe(method, &words));
     }
-    if ((!modelopt && quant_config_parse(&audit->config, config, m->config_path, f) != 0) ||
-        quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f) != 0)
-        return failure_status(f);
-    return QOBS_OK;
+    if (!modelopt)
+        RETURN_IF_NOT_OK(quant_config_parse(&audit->config, config, m->config_path, f));
+    return quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f);
 }
 
 /* The index names every tensor of its shards. */
@@ -81,8 +78,7 @@ int audit_run(struct audit *audit, struct fail *f)
     run_tasks(audit->args->runtime, audit_check_module, audit, audit->module_count);
     audit_check_activations(audit);
     RETURN_IF_NOT_OK(audit_check_sets(audit, false, f));
-    if (mapped_check(f) != 0)
-        return QOBS_ERROR_SYSTEM;
+    RETURN_IF_NOT_OK(mapped_check(f));
     findings_sort(&audit->findings);
     return audit->failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
 }

@@ -12,6 +12,7 @@
 #include "qobs/format.h"
 #include "qobs/stateless.h"
 #include "model/stored_qparams.h"
+#include "files/status.h"
 
 /* ---- Dtypes and shapes ------------------------------------------------------------------------------------------- */
 
@@ -172,11 +173,9 @@ static bool has_signed_scales(const struct quant_args *args)
 {
     qobs_config_needs needs = {.struct_size = sizeof needs};
     struct fail unused = {0};
-    qobs_config *config = NULL;
-    const bool found = quant_args_config(args, &config, &unused) == QOBS_OK &&
-                       qobs_config_describe(config, &needs, NULL) == QOBS_OK && needs.signed_scale;
-    qobs_config_destroy(config);
-    return found;
+    OWNED_CONFIG qobs_config *config = NULL;
+    return quant_args_config(args, &config, &unused) == QOBS_OK &&
+           qobs_config_describe(config, &needs, NULL) == QOBS_OK && needs.signed_scale;
 }
 
 /* Reports the scales of weights that are no scales. Every runtime multiplies codes and scales, so that a negative scale

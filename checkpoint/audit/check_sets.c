@@ -2,11 +2,11 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Modules that vLLM runs as one matrix: they need one scheme, and one global scale. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "audit/audit.h"
+#include "files/text.h"
 #include "model/fused.h"
 
 /* Writes to set[i] the first module of the set that module i belongs to. */
@@ -16,45 +16,29 @@ static int find_sets(const struct audit *audit, size_t *set, struct fail *f)
     char **names = calloc(count + 1, sizeof *names);
     int status = names ? QOBS_OK : NO_MEMORY(f, "the fused sets");
     for (size_t i = 0; status == QOBS_OK && i < count; i++) {
-        const size_t size = audit->modules[i].length + sizeof ".weight";
-        names[i] = malloc(size);
-        if (names[i])
-            snprintf(names[i], size, "%s.weight", audit->modules[i].name);
-        else
-            status = NO_MEMORY(f, "the fused sets");
+        names[i] = text_format("%s.weight", audit->modules[i].name);
+        status = names[i] ? QOBS_OK : NO_MEMORY(f, "the fused sets");
     }
     const char *const *const all = (const char *const *)names;
     if (status == QOBS_OK && fused_sets(all, count, FUSED_VLLM, &audit->architectures, set, f) != 0)
         status = QOBS_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; names && i < count; i++)
-        free(names[i]);
-    free(names);
+    named_free(names, names ? count : 0, sizeof *names, 1);
     return status;
-}
-
-static bool same_args(const struct quant_args *a, const struct quant_args *b)
-{
-    return a->num_bits == b->num_bits && a->type == b->type && a->symmetric == b->symmetric &&
-           a->group_size == b->group_size && a->strategy == b->strategy && a->dynamic == b->dynamic &&
-           memcmp(a->block_structure, b->block_structure, sizeof a->block_structure) == 0;
 }
 
 /* The group counts if the module is quantized. */
 static bool same_scheme(const struct audit_module *m, const struct audit_module *n)
 {
     const struct quant_group *a = m->codes ? m->group : NULL, *b = n->codes ? n->group : NULL;
-    if (!a || !b || a == b)
-        return a == b;
-    return a->format == b->format && same_args(&a->weights, &b->weights) && a->has_inputs == b->has_inputs &&
-           (!a->has_inputs || same_args(&a->inputs, &b->inputs));
+    return a && b ? quant_groups_alike(a, b) : a == b;
 }
 
 /* Returns true if the module is quantized, or a linear layer that could be. Runtimes keep others, such as the
  * weights_proj of an indexer, in the dtype of the model. */
 static bool counts(const struct audit *audit, const struct audit_module *m)
 {
-    return m->codes || (m->plain && architecture_kind(&audit->architectures, m->name, m->length,
-                                                      m->plain->shape[0]) == MODULE_LINEAR);
+    return m->codes || (m->plain && architecture_kind(&audit->architectures, m->name, m->length, m->plain->shape[0]) ==
+                                        MODULE_LINEAR);
 }
 
 static void check_scheme(struct audit *audit, const struct audit_module *m, const struct audit_module *first)
@@ -79,11 +63,10 @@ static void check_global_scale(struct audit *audit, const struct audit_module *m
 
 int audit_check_sets(struct audit *audit, bool schemes, struct fail *f)
 {
-    size_t *set = malloc((audit->module_count + 1) * sizeof *set);
-    const int status = set ? find_sets(audit, set, f) : NO_MEMORY(f, "the fused sets");
-    for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
+    OWNED size_t *set = malloc((audit->module_count + 1) * sizeof *set);
+    RETURN_IF_NOT_OK(set ? find_sets(audit, set, f) : NO_MEMORY(f, "the fused sets"));
+    for (size_t i = 0; i < audit->module_count; i++)
         if (set[i] != i)
             (schemes ? check_scheme : check_global_scale)(audit, &audit->modules[i], &audit->modules[set[i]]);
-    free(set);
-    return status;
+    return QOBS_OK;
 }

@@ -26,13 +26,8 @@ void audit_find(struct audit *audit, const struct audit_module *module, const ch
 const struct st_tensor *audit_part(const struct audit *audit, const struct audit_module *m, const char *part)
 {
     part = audit_part_name(audit, part);
-    const size_t size = m->length + strlen(part) + 2;
-    char *name = malloc(size);
-    if (!name)
-        return NULL;
-    snprintf(name, size, "%.*s.%s", (int)m->length, m->name, part);
-    const struct model_tensor *found = model_find(&audit->model, name);
-    free(name);
+    OWNED char *name = text_format("%.*s.%s", (int)m->length, m->name, part);
+    const struct model_tensor *found = name ? model_find(&audit->model, name) : NULL;
     return found ? found->stored : NULL;
 }
 
@@ -63,12 +58,12 @@ static int compile_targets(struct audit_targets *t, const struct quant_config *c
     t->groups = calloc(config->group_count + 1, sizeof *t->groups);
     if (!t->groups)
         return NO_MEMORY(f, "the targets");
-    if (matcher_create(&t->ignore, (const char *const *)config->ignore, config->ignore_count, "ignore", f) != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(
+        matcher_create(&t->ignore, (const char *const *)config->ignore, config->ignore_count, "ignore", f));
     for (; t->count < config->group_count; t->count++) {
         const struct quant_group *g = &config->groups[t->count];
-        if (matcher_create(&t->groups[t->count], (const char *const *)g->targets, g->target_count, "targets", f) != 0)
-            return failure_status(f);
+        RETURN_IF_NOT_OK(
+            matcher_create(&t->groups[t->count], (const char *const *)g->targets, g->target_count, "targets", f));
     }
     return QOBS_OK;
 }

@@ -44,5 +44,5 @@ int publish(struct output_directory *out, const struct publish_options *options,
                               "(--keep-findings writes it); %s%s%s",
                               out->path, findings->count, findings->count == 1 ? "" : "s", findings->items[0].module,
                               *findings->items[0].module ? ": " : "", findings->items[0].text);
-    return output_directory_commit(out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    return output_directory_commit(out, f);
 }

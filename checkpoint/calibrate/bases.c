@@ -9,6 +9,7 @@
 
 #include "files/text.h"
 #include "activations/streams.h"
+#include "files/status.h"
 
 static const char weight_name[] = "weight";
 
@@ -59,11 +60,10 @@ static int read_setting(struct bases *bases, const char *text, struct fail *f)
         struct base *base = &bases->items[b];
         if (!(mask & 1u << b))
             continue;
-        const char **grown = list_grow(base->settings, base->setting_count, sizeof *grown);
-        if (!grown)
+        const char **added = list_add(&base->settings, &base->setting_count, sizeof *added);
+        if (!added)
             return NO_MEMORY(f, "the settings");
-        base->settings = grown;
-        grown[base->setting_count++] = rest;
+        *added = rest;
         base->requested = true;
     }
     return QOBS_OK;
@@ -95,11 +95,10 @@ static int complete(const struct bases *bases, enum activation_kind kind, struct
 {
     const struct base *base = &bases->items[kind];
     const char *preset = base_preset(bases, kind);
-    qobs_config *config;
+    OWNED_CONFIG qobs_config *known = NULL, *config = NULL;
     qobs_error error = {0};
-    if (qobs_config_create(&config, preset, NULL, &error) != QOBS_OK)
+    if (qobs_config_create(&known, preset, NULL, &error) != QOBS_OK)
         return INVALID(f, "preset %s: %s", activation_bases[kind], error.message);
-    qobs_config_destroy(config);
     if (strncmp(preset, "llmc.", 5) != 0)
         return INVALID(f, "preset %s: %.100s cannot serve %.100s; observers llmc.* can", activation_bases[kind], preset,
                        what);
@@ -108,18 +107,16 @@ static int complete(const struct bases *bases, enum activation_kind kind, struct
     if (!args->observer)
         return NO_MEMORY(f, "the scheme");
     for (size_t i = 0; i < base->setting_count; i++)
-        if (quant_args_assign(args, base->settings[i], f) != 0)
-            return failure_status(f);
+        RETURN_IF_NOT_OK(quant_args_assign(args, base->settings[i], f));
     if (args->group_size > 0 && args->strategy == QUANT_TENSOR) /* as the validators of QuantizationArgs have it */
         args->strategy = QUANT_GROUP;
     if (args->dynamic == QUANT_DYNAMIC)
         return QOBS_OK;
     const struct activation_need need = {.kind = kind, .args = args};
     struct fail reason;
-    if (activation_config(&config, &need, &reason) != QOBS_OK)
-        return INVALID(f, "%s%s", base->setting_count > 0 ? "setting: " : "", reason.message);
-    qobs_config_destroy(config);
-    return QOBS_OK;
+    return activation_config(&config, &need, &reason) == QOBS_OK
+               ? QOBS_OK
+               : INVALID(f, "%s%s", base->setting_count > 0 ? "setting: " : "", reason.message);
 }
 
 /* Applies a base to the inputs or outputs of a group. */

@@ -11,44 +11,34 @@
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
 
-static int add_metadata(struct calibration *c, const char *key, const char *value, struct fail *f)
-{
-    return st_writer_metadata(&c->writer, key, value, f) == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
-}
-
 /* Writes the settings of a group's observer to the metadata, as qobs_config_parse reads them. */
 static int add_settings(struct calibration *c, const struct group_plan *plan, struct fail *f)
 {
     char key[256];
-    char *text = config_text(plan->config);
+    OWNED char *text = config_text(plan->config);
     if (!text)
         return NO_MEMORY(f, "the settings");
     const bool one = c->run->config.group_count == 1;
     snprintf(key, sizeof key, one ? "settings" : "settings.%.200s", plan->group->name);
-    const int status = add_metadata(c, key, text, f);
-    free(text);
-    return status;
+    return st_writer_metadata(&c->writer, key, text, f);
 }
 
 /* Declares the tensors of the layout and creates the file. */
 static int begin(struct calibration *c, struct fail *f)
 {
     const struct output_layout *layout = &c->run->layout;
-    const char *scheme = c->args->scheme   ? c->run->config.groups[0].name
-                         : c->args->config ? c->args->config
-                                           : c->args->recipe;
-    RETURN_IF_NOT_OK(add_metadata(c, "format", "pt", f));
-    RETURN_IF_NOT_OK(add_metadata(c, "qobs_version", qobs_version(), f));
-    RETURN_IF_NOT_OK(add_metadata(c, "scheme", c->args->scheme ? c->args->scheme : scheme, f));
-    RETURN_IF_NOT_OK(add_metadata(c, "preset", base_preset(&c->bases, BASE_WEIGHT), f));
+    const char *scheme = c->args->scheme ? c->args->scheme : c->args->config ? c->args->config : c->args->recipe;
+    RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "format", "pt", f));
+    RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "qobs_version", qobs_version(), f));
+    RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "scheme", scheme, f));
+    RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "preset", base_preset(&c->bases, BASE_WEIGHT), f));
     for (size_t i = 0; i < c->run->config.group_count; i++)
         RETURN_IF_NOT_OK(add_settings(c, &c->run->plans[i], f));
     for (size_t i = 0; i < layout->count; i++) {
         const struct output_tensor *t = &layout->tensors[i];
-        if (st_writer_add(&c->writer, t->name, t->dtype, t->ndim, t->shape, f) != 0)
-            return failure_status(f);
+        RETURN_IF_NOT_OK(st_writer_add(&c->writer, t->name, t->dtype, t->ndim, t->shape, f));
     }
-    return st_writer_begin(&c->writer, c->args->out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    return st_writer_begin(&c->writer, c->args->out, f);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
@@ -85,7 +75,7 @@ static int run_steps(struct calibration *c, struct fail *f)
     const double start = seconds_now();
     RETURN_IF_NOT_OK(run_tensors(run, f));
     c->seconds = seconds_now() - start;
-    return st_writer_finish(&c->writer, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    return st_writer_finish(&c->writer, f);
 }
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */

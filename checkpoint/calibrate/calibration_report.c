@@ -203,7 +203,7 @@ char *calibration_report(const struct calibration *c)
     size_t skipped = 0;
     for (size_t i = 0; i < c->run->weights.count; i++)
         skipped += c->run->weights.items[i].reason == WEIGHT_NO_FLOAT;
-    json_object *report = json_object_new_object();
+    OWNED_JSON json_object *report = json_object_new_object();
     json_put_text(report, "qobs_version", qobs_version());
     json_put_text(report, "isa", qobs_isa_active());
     json_put_text(report, "model", a->model);
@@ -217,7 +217,5 @@ char *calibration_report(const struct calibration *c)
     put_layers(report, c);
     if (c->run->activations.streams.of_need)
         put_activations(report, c);
-    char *text = json_print(report, JSON_INDENTED);
-    json_object_put(report);
-    return text;
+    return json_print(report, JSON_INDENTED);
 }

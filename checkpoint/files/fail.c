@@ -24,30 +24,27 @@ void make_printable(char *text)
     }
 }
 
-static void report(struct fail *f, bool system, const char *format, va_list arguments)
+static int report(struct fail *f, int status, const char *format, va_list arguments)
 {
     if (!f)
-        return;
+        return status;
     if (vsnprintf(f->message, sizeof f->message, format, arguments) < 0)
         f->message[0] = '\0';
     make_printable(f->message);
-    f->system = system;
+    f->system = status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY;
+    return status;
 }
 
-int(fail)(struct fail *f, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    report(f, false, format, arguments);
-    va_end(arguments);
-    return -1;
-}
-
-int(fail_system)(struct fail *f, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    report(f, true, format, arguments);
-    va_end(arguments);
-    return -1;
-}
+/* Defines a function that reports its arguments from `format` on. */
+#define REPORTER(function, number, ...)                                                                                \
+    int(function)(__VA_ARGS__, const char *format, ...)                                                                \
+    {                                                                                                                  \
+        va_list arguments;                                                                                             \
+        va_start(arguments, format);                                                                                   \
+        const int given = report(f, number, format, arguments);                                                        \
+        va_end(arguments);                                                                                             \
+        return given;                                                                                                  \
+    }
+REPORTER(fail, QOBS_ERROR_INVALID_ARGUMENT, struct fail *f)
+REPORTER(fail_system, QOBS_ERROR_OUT_OF_MEMORY, struct fail *f)
+REPORTER(report_failure, status, struct fail *f, int status)

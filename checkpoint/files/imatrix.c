@@ -17,22 +17,19 @@ enum { MAX_NAME = 4096 };
 
 struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name, size_t length, struct fail *f)
 {
-    struct imatrix_entry *grown = list_grow(im->entries, im->count, sizeof *grown);
-    im->entries = grown ? grown : im->entries;
-    char *copy = grown ? malloc(length + 1) : NULL;
-    if (!copy) {
+    struct imatrix_entry *entry = list_add(&im->entries, &im->count, sizeof *entry);
+    if (entry)
+        entry->name = malloc(length + 1);
+    if (!entry || !entry->name) {
         fail_system(f, "%s: no memory for its entries", im->map.path);
         return NULL;
     }
-    memcpy(copy, name, length);
-    copy[length] = 0;
-    im->entries[im->count] = (struct imatrix_entry){.name = copy};
-    if (length == 0 || strlen(copy) != length) {
-        fail(f, "%s: the name of entry %zu is empty or has a zero byte", im->map.path, im->count);
-        free(copy);
-        return NULL;
-    }
-    return &im->entries[im->count++];
+    memcpy(entry->name, name, length);
+    entry->name[length] = 0;
+    if (length > 0 && strlen(entry->name) == length)
+        return entry;
+    fail(f, "%s: the name of entry %zu is empty or has a zero byte", im->map.path, im->count - 1);
+    return NULL;
 }
 
 const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *name)
@@ -82,7 +79,7 @@ static int read_entry(struct imatrix *im, struct imatrix_reader *r, struct fail 
                     im->count);
     struct imatrix_entry *entry = imatrix_add(im, name, (size_t)length, f);
     if (!entry)
-        return -1;
+        return failure_status(f);
     entry->values = values;
     entry->value_count = count;
     entry->calls = (int32_t)calls;
@@ -96,8 +93,7 @@ static int read_old_form(struct imatrix *im, struct fail *f)
     if (r.failed || entries == 0)
         return fail(f, "%s: is no importance matrix of llama.cpp: it has no entries", im->map.path);
     for (uint64_t i = 0; i < entries; i++)
-        if (read_entry(im, &r, f) != 0)
-            return -1;
+        RETURN_IF_NOT_OK(read_entry(im, &r, f));
     return 0;
 }
 
@@ -126,9 +122,10 @@ int imatrix_open_mapped(struct imatrix *im, struct mapped *map, struct fail *f)
     *im = (struct imatrix){.map = *map};
     *map = (struct mapped){0};
     int result = is_gguf(&im->map) ? imatrix_read_gguf(im, f) : read_old_form(im, f);
-    named_sort(im->entries, im->count, sizeof *im->entries);
-    const char *twice = named_twice(im->entries, im->count, sizeof *im->entries);
-    if (result == 0 && twice)
+    if (result == 0)
+        named_sort(im->entries, im->count, sizeof *im->entries);
+    const char *twice = result == 0 ? named_twice(im->entries, im->count, sizeof *im->entries) : NULL;
+    if (twice)
         result = fail(f, "%s: '%.200s' is there twice", im->map.path, twice);
     if (result != 0)
         imatrix_close(im);
@@ -139,7 +136,8 @@ int imatrix_open(struct imatrix *im, const char *path, struct fail *f)
 {
     struct mapped map;
     *im = (struct imatrix){0};
-    return mapped_open(&map, path, f) == 0 ? imatrix_open_mapped(im, &map, f) : -1;
+    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    return imatrix_open_mapped(im, &map, f);
 }
 
 void imatrix_close(struct imatrix *im)

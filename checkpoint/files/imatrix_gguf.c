@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "files/imatrix.h"
+#include "files/text.h"
 
 enum { STRING = 8, ARRAY = 9, TYPE_U32 = 4, TENSOR_F32 = 0, MAX_TENSOR_DIMS = 4, MAX_TENSOR_NAME = 4096 };
 
@@ -124,7 +125,7 @@ static int add_entries(struct imatrix *im, const struct imatrix_reader *g, struc
         const struct gguf_tensor *counts = find_counts(tensors, count, t, t->length - tail);
         struct imatrix_entry *entry = imatrix_add(im, t->name, t->length - tail, f);
         if (!entry)
-            return -1;
+            return failure_status(f);
         entry->values = values_of(g, t);
         entry->counts = counts ? values_of(g, counts) : NULL;
         entry->value_count = t->elements;
@@ -147,15 +148,13 @@ int imatrix_read_gguf(struct imatrix *im, struct fail *f)
     read_metadata(&g, metadata, &alignment);
     if (g.failed || count > im->map.size / LEAST_TENSOR_BYTES || alignment == 0)
         return fail(f, "%s: is damaged or cut off in its metadata", im->map.path);
-    struct gguf_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
+    OWNED struct gguf_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
     if (!tensors)
         return fail_system(f, "%s: no memory for %llu tensors", im->map.path, (unsigned long long)count);
     for (uint64_t i = 0; i < count && !g.failed; i++)
         read_tensor(&g, &tensors[i]);
     if (!g.failed)
         imatrix_take(&g, (alignment - g.at % alignment) % alignment);
-    const int result = g.failed ? fail(f, "%s: is damaged or cut off in its list of tensors", im->map.path)
-                                : add_entries(im, &g, tensors, (size_t)count, f);
-    free(tensors);
-    return result;
+    return g.failed ? fail(f, "%s: is damaged or cut off in its list of tensors", im->map.path)
+                    : add_entries(im, &g, tensors, (size_t)count, f);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "files/mapped.h"
+#include "files/text.h"
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
@@ -24,14 +25,13 @@ static int no_memory(const char *path, const char *part, struct fail *f)
 /* Integers of 64 bits are integers, as json-c has them; other numbers keep their text. */
 static json_object *build_number(struct json_span span)
 {
-    char *text = strndup(span.text, span.length);
+    OWNED char *text = strndup(span.text, span.length);
     json_object *v =
         text && strspn(text, "-0123456789") == span.length ? json_object_new_int64(strtoll(text, NULL, 10)) : NULL;
     if (text && (!v || strcmp(json_object_get_string(v), text) != 0)) { /* -0, or more than 64 bits */
         json_object_put(v);
         v = json_exact_number(text);
     }
-    free(text);
     return v;
 }
 
@@ -45,14 +45,13 @@ static int build_members(json_object *parent, struct json_span span, const char 
     int result = 0;
     while (result == 0 && json_step(&w, &key, &value)) {
         json_object *item = NULL;
-        char *name = key.text ? json_span_string(key) : NULL;
+        OWNED char *name = key.text ? json_span_string(key) : NULL;
         if (name && json_has(parent, name))
             result = fail(f, "%s: the %s has the key '%.200s' twice", path, part, name);
         if (result == 0)
             result = build(&item, value, path, part, f);
         if (result == 0 && !(name ? json_put(parent, name, item) : !key.text && json_append(parent, item)))
             result = no_memory(path, part, f);
-        free(name);
     }
     return result;
 }
@@ -61,43 +60,37 @@ static int build_members(json_object *parent, struct json_span span, const char 
 static int build(json_object **v, struct json_span span, const char *path, const char *part, struct fail *f)
 {
     const char c = *span.text;
-    char *text = c == '"' ? json_span_string(span) : NULL;
+    OWNED char *text = c == '"' ? json_span_string(span) : NULL;
     *v = c == '{'               ? json_object_new_object()
          : c == '['             ? json_object_new_array()
          : text                 ? json_object_new_string(text)
          : c == 't' || c == 'f' ? json_object_new_boolean(c == 't')
          : c == 'n' || c == '"' ? NULL
                                 : build_number(span);
-    free(text);
     if (!*v && c != 'n')
         return no_memory(path, part, f);
-    if ((c != '{' && c != '[') || build_members(*v, span, path, part, f) == 0)
-        return 0;
-    json_object_put(*v);
-    *v = NULL;
-    return -1;
+    const int result = c == '{' || c == '[' ? build_members(*v, span, path, part, f) : 0;
+    if (result != 0) {
+        json_object_put(*v);
+        *v = NULL;
+    }
+    return result;
 }
 
 int json_parse(json_object **root, const char *path, const char *part, const void *text, size_t length, struct fail *f)
 {
-    char *copy;
+    OWNED char *copy;
     *root = NULL;
-    if (json_check(&copy, path, part, text, length, JSON_PYTHON, f) != 0)
-        return -1;
-    const int result = build(root, (struct json_span){copy, strlen(copy)}, path, part, f);
-    free(copy);
-    return result;
+    RETURN_IF_NOT_OK(json_check(&copy, path, part, text, length, JSON_PYTHON, f));
+    return build(root, (struct json_span){copy, strlen(copy)}, path, part, f);
 }
 
 int json_read(json_object **root, const char *path, const char *part, struct fail *f)
 {
-    struct mapped map;
+    RELEASED_BY(mapped_close) struct mapped map;
     *root = NULL;
-    if (mapped_open(&map, path, f) != 0)
-        return -1;
-    const int result = json_parse(root, path, part, map.data, map.size, f);
-    mapped_close(&map);
-    return result;
+    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    return json_parse(root, path, part, map.data, map.size, f);
 }
 
 int json_parse_value(json_object **value, const char *text)
@@ -114,6 +107,8 @@ bool json_is_number(const json_object *v)
 {
     return json_object_is_type(v, json_type_int) || json_object_is_type(v, json_type_double);
 }
+
+void json_release(json_object **v) { json_object_put(*v); }
 
 json_object *json_get(const json_object *object, const char *key)
 {

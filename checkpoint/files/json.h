@@ -90,6 +90,10 @@ static inline bool json_is_bool(const json_object *v) { return json_object_is_ty
 static inline bool json_is_true(const json_object *v) { return json_is_bool(v) && json_object_get_boolean(v); }
 bool json_is_number(const json_object *v);
 
+/* A tree that is freed when the block of its variable ends. */
+#define OWNED_JSON __attribute__((cleanup(json_release)))
+void json_release(json_object **v);
+
 /* Returns the member of an object. NULL: it is null or missing, or `object` is no object. */
 json_object *json_get(const json_object *object, const char *key);
 bool json_has(const json_object *object, const char *key);

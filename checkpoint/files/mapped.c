@@ -121,11 +121,11 @@ static int check(const struct watch *w, struct fail *f)
     const struct stat *then = &w->status;
     const bool same = stat(w->path, &now) == 0 && is_same_file(&now, then);
     if (same && now.st_size < then->st_size)
-        return fail(f, "%s: became shorter while it was read: %jd bytes instead of %jd", w->path, (intmax_t)now.st_size,
-                    (intmax_t)then->st_size);
+        return SYSTEM_FAILURE(f, "%s: became shorter while it was read: %jd bytes instead of %jd", w->path,
+                              (intmax_t)now.st_size, (intmax_t)then->st_size);
     if (same && (now.st_mtim.tv_sec != then->st_mtim.tv_sec || now.st_mtim.tv_nsec != then->st_mtim.tv_nsec))
-        return fail(f, "%s: was written to while it was read", w->path);
-    return atomic_load(&w->missing) ? fail(f, "%s: could not be read to its end", w->path) : 0;
+        return SYSTEM_FAILURE(f, "%s: was written to while it was read", w->path);
+    return atomic_load(&w->missing) ? SYSTEM_FAILURE(f, "%s: could not be read to its end", w->path) : 0;
 }
 
 static void unwatch_map(const struct mapped *map)
@@ -148,10 +148,10 @@ static void unwatch_map(const struct mapped *map)
 int mapped_check(struct fail *f)
 {
     if (change_message)
-        return fail(f, "%s", change_message);
+        return SYSTEM_FAILURE(f, "%s", change_message);
     for (const struct watch *w = atomic_load(&watches); w; w = w->next)
-        if (atomic_load(&w->begin) != 0 && check(w, f) != 0)
-            return -1;
+        if (atomic_load(&w->begin) != 0)
+            RETURN_IF_NOT_OK(check(w, f));
     return 0;
 }
 
@@ -168,11 +168,10 @@ void mapped_remember(void) { remembers = true; }
 
 static int remember(const struct stat *status, const char *path, struct fail *f)
 {
-    struct file_identity *grown = list_grow(read_files, read_count, sizeof *grown);
-    if (!grown)
+    struct file_identity *added = list_add(&read_files, &read_count, sizeof *added);
+    if (!added)
         return fail_system(f, "%s: out of memory", path);
-    read_files = grown;
-    read_files[read_count++] = (struct file_identity){status->st_dev, status->st_ino};
+    *added = (struct file_identity){status->st_dev, status->st_ino};
     return 0;
 }
 
@@ -211,8 +210,8 @@ static int map_descriptor(struct mapped *map, int fd, const char *path, struct f
         return fail(f, "%s: is %s; a regular file is needed", path, kind_of(status.st_mode));
     if ((uintmax_t)status.st_size > PTRDIFF_MAX)
         return fail(f, "%s: %jd bytes are more than this machine can map", path, (intmax_t)status.st_size);
-    if (remembers && remember(&status, path, f) != 0)
-        return -1;
+    if (remembers)
+        RETURN_IF_NOT_OK(remember(&status, path, f));
     map->size = (size_t)status.st_size;
     map->data = empty_data;
     if (map->size > 0) {
@@ -220,10 +219,10 @@ static int map_descriptor(struct mapped *map, int fd, const char *path, struct f
         if (data == MAP_FAILED)
             return fail_system(f, "%s: cannot map %zu bytes: %s", path, map->size, strerror(errno));
         map->data = data;
-        if (watch_map(map, &status, f) != 0) {
+        const int result = watch_map(map, &status, f);
+        if (result != 0)
             munmap(data, map->size);
-            return -1;
-        }
+        return result;
     }
     return 0;
 }

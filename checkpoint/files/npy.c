@@ -95,8 +95,7 @@ static int read_shape(struct cursor *c, struct npy_file *file)
             return fail(c->f, "%s: has more than %d dimensions; at most %d are supported", c->path, TENSOR_MAX_DIMS,
                         TENSOR_MAX_DIMS);
         skip_space(c);
-        if (read_dim(c, &file->shape[file->ndim], file->ndim) != 0)
-            return -1;
+        RETURN_IF_NOT_OK(read_dim(c, &file->shape[file->ndim], file->ndim));
         file->ndim++;
         comma = accept(c, ',');
     }
@@ -118,8 +117,7 @@ static int read_descr(struct cursor *c, struct npy_file *file)
     skip_space(c);
     if (c->at < c->end && *c->at == '[')
         return fail(c->f, "%s: structured types are not supported; an array of numbers is needed", c->path);
-    if (read_string(c, text, sizeof text) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(read_string(c, text, sizeof text));
     const char *name = text + (strchr("<>=|", text[0]) && text[0] != '\0');
     if (name[0] == 'O')
         return fail(c->f, "%s: type '%s' holds Python objects, which are not supported", c->path, text);
@@ -149,8 +147,7 @@ static int read_header(struct cursor *c, struct npy_file *file, int *fortran)
         size_t k = 0;
         if (!comma)
             return expected(c, "',' or '}'");
-        if (read_string(c, key, sizeof key) != 0)
-            return -1;
+        RETURN_IF_NOT_OK(read_string(c, key, sizeof key));
         while (k < 3 && strcmp(key, keys[k]) != 0)
             k++;
         if (k == 3)
@@ -198,8 +195,7 @@ static int read_file(struct npy_file *file, struct fail *f)
     const char *text = (const char *)map->data + start;
     struct cursor c = {.start = text, .at = text, .end = text + length, .path = map->path, .f = f};
     int fortran = 0;
-    if (read_header(&c, file, &fortran) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(read_header(&c, file, &fortran));
     const size_t element = dtype_size(file->dtype), available = map->size - start - length;
     struct shape_words words;
     const char *shape = shape_describe(file->ndim, file->shape, &words);

@@ -87,19 +87,19 @@ static int resolve_path(struct output *output, const char *path, mode_t *mode, s
     struct stat status;
     const size_t length = strlen(path);
     if (length == 0 || path[length - 1] == '/')
-        return fail(f, "'%s': is no name for a file", path);
+        return SYSTEM_FAILURE(f, "'%s': is no name for a file", path);
     if (lstat(path, &status) != 0) {
         output->path = errno == ENOENT ? strdup(path) : NULL;
-        return output->path ? 0 : fail(f, "%s: cannot write: %s", path, strerror(errno));
+        return output->path ? 0 : SYSTEM_FAILURE(f, "%s: cannot write: %s", path, strerror(errno));
     }
     output->path = S_ISLNK(status.st_mode) ? realpath(path, NULL) : strdup(path);
     if (!output->path || stat(path, &status) != 0)
-        return fail(f, "%s: cannot write: %s", path, strerror(errno));
+        return SYSTEM_FAILURE(f, "%s: cannot write: %s", path, strerror(errno));
     if (!S_ISREG(status.st_mode))
-        return fail(f, "%s: is %s; only a regular file is replaced", path,
-                    S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
+        return SYSTEM_FAILURE(f, "%s: is %s; only a regular file is replaced", path,
+                              S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
     if (access(output->path, W_OK) != 0) /* rename() does not check the file's own permissions */
-        return fail(f, "%s: cannot write: %s", path, strerror(errno));
+        return SYSTEM_FAILURE(f, "%s: cannot write: %s", path, strerror(errno));
     *mode = status.st_mode & 0777;
     return 0;
 }
@@ -124,11 +124,11 @@ static int make_temporary(struct output *output, const char *path, mode_t mode, 
     } while (output->fd < 0 && errno == EEXIST);
     int result = 0;
     if (output->fd < 0)
-        result = fail(f, "%s: cannot write in its directory: %s", path, strerror(errno));
+        result = SYSTEM_FAILURE(f, "%s: cannot write in its directory: %s", path, strerror(errno));
     else if (mode && fchmod(output->fd, mode) != 0)
-        result = fail(f, "%s: cannot set its mode: %s", path, strerror(errno));
+        result = SYSTEM_FAILURE(f, "%s: cannot set its mode: %s", path, strerror(errno));
     else if (register_unfinished(name) != 0)
-        result = fail(f, "%s: more than %d files are being written", path, MAX_OUTPUTS);
+        result = SYSTEM_FAILURE(f, "%s: more than %d files are being written", path, MAX_OUTPUTS);
     if (result != 0 && output->fd >= 0) {
         close(output->fd);
         unlink(name);
@@ -145,11 +145,14 @@ int output_open(struct output *output, const char *path, struct fail *f)
 {
     mode_t mode = 0;
     *output = (struct output){0};
-    if (resolve_path(output, path, &mode, f) == 0 && make_temporary(output, path, mode, f) == 0)
+    int result = resolve_path(output, path, &mode, f);
+    if (result == 0)
+        result = make_temporary(output, path, mode, f);
+    if (result == 0)
         return 0;
     free(output->path);
     *output = (struct output){0};
-    return -1;
+    return result;
 }
 
 int output_write(const struct output *output, const void *data, size_t bytes, uint64_t offset)
@@ -185,11 +188,10 @@ int output_commit(struct output *output, struct fail *f)
     int result = 0;
     output->fd = -1;
     if (close(fd) != 0)
-        result = fail(f, "%s: cannot write: %s", output->path, strerror(errno));
-    else if (mapped_check(f) != 0)
-        result = -1;
-    else if (rename(output->temporary, output->path) != 0)
-        result = fail(f, "%s: cannot rename %s onto it: %s", output->path, output->temporary, strerror(errno));
+        result = SYSTEM_FAILURE(f, "%s: cannot write: %s", output->path, strerror(errno));
+    else if ((result = mapped_check(f)) == 0 && rename(output->temporary, output->path) != 0)
+        result =
+            SYSTEM_FAILURE(f, "%s: cannot rename %s onto it: %s", output->path, output->temporary, strerror(errno));
     if (result == 0)
         release(output);
     else

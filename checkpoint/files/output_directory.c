@@ -49,13 +49,12 @@ static void remove_stale(const char *parent, const char *name)
         if (n[0] != '.' || strncmp(n + 1, name, length) != 0 ||
             strncmp(n + 1 + length, OUTPUT_UNFINISHED, strlen(OUTPUT_UNFINISHED)) != 0)
             continue;
-        char *path = path_join(parent, n);
+        OWNED char *path = path_join(parent, n);
         const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
             output_directory_remove(path);
         if (fd >= 0)
             close(fd);
-        free(path);
     }
     if (directory)
         closedir(directory);
@@ -80,14 +79,13 @@ static bool is_fixed(const char *path, const char *parent)
 
 static int make_staging(struct output_directory *d, const char *path, struct fail *f)
 {
-    char *copy = strdup(d->path);
+    OWNED char *copy = strdup(d->path);
     if (!copy)
         return fail_system(f, "%s: no memory for its name", path);
     const char *name = split_name(copy), *parent = *copy ? copy : "/";
     d->inside = is_fixed(d->path, parent);
     remove_stale(d->inside ? d->path : parent, name);
     d->staging = text_format("%s/.%.200s%sXXXXXX", d->inside ? d->path : copy, name, OUTPUT_UNFINISHED);
-    free(copy);
     if (!d->staging)
         return fail_system(f, "%s: no memory for its name", path);
     struct stat status;
@@ -107,20 +105,20 @@ static int make_staging(struct output_directory *d, const char *path, struct fai
 
 int output_directory_check(const char *path, const char *source, bool replace, struct fail *f)
 {
-    char *resolved = output_place_resolve(path, f);
-    const int result = resolved ? output_place_check(path, resolved, source, replace, f) : -1;
-    free(resolved);
-    return result;
+    OWNED char *resolved = output_place_resolve(path, f);
+    return resolved ? output_place_check(path, resolved, source, replace, f) : failure_status(f);
 }
 
 int output_directory_open(struct output_directory *d, const char *path, const char *source, bool replace,
                           struct fail *f)
 {
     *d = (struct output_directory){.path = output_place_resolve(path, f), .lock = -1, .replace = replace};
-    if (d->path && output_place_check(path, d->path, source, replace, f) == 0 && make_staging(d, path, f) == 0)
-        return 0;
-    output_directory_abort(d);
-    return -1;
+    int result = d->path ? output_place_check(path, d->path, source, replace, f) : failure_status(f);
+    if (result == 0)
+        result = make_staging(d, path, f);
+    if (result != 0)
+        output_directory_abort(d);
+    return result;
 }
 
 /* ---- Completion -------------------------------------------------------------------------------------------------- */
@@ -147,7 +145,7 @@ static int swap(const struct output_directory *d, struct fail *f)
         return 0;
     }
 #endif
-    char *aside = text_format("%s.old", d->staging);
+    OWNED char *aside = text_format("%s.old", d->staging);
     if (!aside)
         return fail_system(f, "%s: no memory for a path", d->path);
     int result = rename(d->path, aside);
@@ -157,24 +155,19 @@ static int swap(const struct output_directory *d, struct fail *f)
         errno = reason;
         result = -1;
     }
-    if (result == 0)
-        output_directory_remove(aside);
-    else
-        fail(f, "%s: cannot be replaced: %s", d->path, strerror(errno));
-    free(aside);
-    return result == 0 ? 0 : -1;
+    if (result != 0)
+        return SYSTEM_FAILURE(f, "%s: cannot be replaced: %s", d->path, strerror(errno));
+    output_directory_remove(aside);
+    return 0;
 }
 
 /* Moves one entry of the staging directory up. */
 static int move_up(const struct output_directory *d, const char *name, struct fail *f)
 {
-    char *from = path_join(d->staging, name), *to = path_join(d->path, name);
-    int result = from && to ? rename(from, to) : (errno = ENOMEM, -1);
-    if (result != 0)
-        result = fail(f, "%s: cannot move %s into it: %s", d->path, name, strerror(errno));
-    free(from);
-    free(to);
-    return result;
+    OWNED char *from = path_join(d->staging, name), *to = path_join(d->path, name);
+    return (from && to ? rename(from, to) : (errno = ENOMEM, -1)) == 0
+               ? 0
+               : SYSTEM_FAILURE(f, "%s: cannot move %s into it: %s", d->path, name, strerror(errno));
 }
 
 /* Moves or removes the entries of a directory: config.json first if it is removed, last if it is moved. */
@@ -183,29 +176,23 @@ static int move_entries(const struct output_directory *d, bool remove_old, struc
     static const char config[] = "config.json";
     const char *path = remove_old ? d->path : d->staging, *own = strrchr(d->staging, '/') + 1;
     DIR *directory = opendir(path);
-    int result = directory ? 0 : fail(f, "%s: cannot be read: %s", path, strerror(errno));
-    char *first = remove_old ? path_join(path, config) : NULL;
+    int result = directory ? 0 : SYSTEM_FAILURE(f, "%s: cannot be read: %s", path, strerror(errno));
+    OWNED char *first = remove_old ? path_join(path, config) : NULL, *last = path_join(d->staging, config);
     if (first)
         unlink(first);
-    free(first);
     for (struct dirent *entry; result == 0 && (entry = readdir(directory));) {
         const char *name = entry->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, own) == 0 || strcmp(name, config) == 0)
             continue;
-        char *old = remove_old ? path_join(path, name) : NULL;
+        OWNED char *old = remove_old ? path_join(path, name) : NULL;
         if (old && unlink(old) != 0)
             output_directory_remove(old);
-        free(old);
         if (!remove_old)
             result = move_up(d, name, f);
     }
     if (directory)
         closedir(directory);
-    char *last = path_join(d->staging, config);
-    if (result == 0 && !remove_old && last && access(last, F_OK) == 0)
-        result = move_up(d, config, f);
-    free(last);
-    return result;
+    return result == 0 && !remove_old && last && access(last, F_OK) == 0 ? move_up(d, config, f) : result;
 }
 
 /* Fills a directory that cannot be renamed to. */
@@ -214,12 +201,10 @@ static int fill(const struct output_directory *d, struct fail *f)
     int problem;
     if (!output_place_is_empty(d->path, &problem)) {
         if (!d->replace)
-            return fail(f, "%s: somebody else has written to it meanwhile", d->path);
-        if (move_entries(d, true, f) != 0)
-            return -1;
+            return SYSTEM_FAILURE(f, "%s: somebody else has written to it meanwhile", d->path);
+        RETURN_IF_NOT_OK(move_entries(d, true, f));
     }
-    if (move_entries(d, false, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(move_entries(d, false, f));
     rmdir(d->staging);
     return 0;
 }
@@ -244,20 +229,18 @@ int output_directory_commit(struct output_directory *d, struct fail *f)
         result = swap(d, f);
     else if (result == 0 && rename(d->staging, d->path) != 0)
         result = errno == ENOTEMPTY || errno == EEXIST
-                     ? fail(f, "%s: somebody else has written to it meanwhile", d->path)
-                     : fail(f, "%s: cannot rename %s to it: %s", d->path, d->staging, strerror(errno));
-    if (result != 0) {
-        output_directory_abort(d);
-        return -1;
-    }
-    char *copy = strdup(d->path);
+                     ? SYSTEM_FAILURE(f, "%s: somebody else has written to it meanwhile", d->path)
+                     : SYSTEM_FAILURE(f, "%s: cannot rename %s to it: %s", d->path, d->staging, strerror(errno));
+    OWNED char *copy = result == 0 ? strdup(d->path) : NULL;
     if (copy) {
         split_name(copy);
         flush_entry(*copy ? copy : "/", NULL, FTW_DP, NULL);
     }
-    free(copy);
-    release(d);
-    return 0;
+    if (result == 0)
+        release(d);
+    else
+        output_directory_abort(d);
+    return result;
 }
 
 void output_directory_abort(struct output_directory *d)

@@ -13,50 +13,41 @@
 #include "files/output_directory.h"
 #include "files/text.h"
 
-/* Returns the path of a file in the staging directory, to be freed, and creates the directories above it. NULL:
- * failure.
- */
-static char *make_path(const struct output_directory *d, const char *relative, struct fail *f)
+/* Makes the path of a file in the staging directory, to be freed in any case, and the directories above it. */
+static int make_path(char **made, const struct output_directory *d, const char *relative, struct fail *f)
 {
     char *path = text_format("%s/%s%s%s", d->staging, d->below ? d->below : "", d->below ? "/" : "", relative);
-    if (!path) {
-        fail_system(f, "%s: no memory for a path", d->path);
-        return NULL;
-    }
-    int result = 0;
-    for (char *p = path + strlen(d->staging) + 1; result == 0 && (p = strchr(p, '/')); *p++ = '/') {
+    int result = path ? 0 : fail_system(f, "%s: no memory for a path", d->path);
+    for (char *p = path ? path + strlen(d->staging) + 1 : NULL; result == 0 && (p = strchr(p, '/')); *p++ = '/') {
         *p = '\0';
         if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            result = fail(f, "%s: cannot create the directory of %s: %s", d->path, relative, strerror(errno));
+            result = SYSTEM_FAILURE(f, "%s: cannot create the directory of %s: %s", d->path, relative, strerror(errno));
     }
-    if (result == 0)
-        return path;
-    free(path);
-    return NULL;
+    *made = path;
+    return result;
 }
 
 int output_directory_create(struct output_directory *d, const char *relative, uint64_t bytes, int *fd, struct fail *f)
 {
-    char *path = make_path(d, relative, f);
-    if (!path)
-        return -1;
+    OWNED char *path = NULL;
+    RETURN_IF_NOT_OK(make_path(&path, d, relative, f));
     *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    free(path);
     if (*fd < 0)
-        return fail(f, "%s: cannot create %s: %s", d->path, relative, strerror(errno));
+        return SYSTEM_FAILURE(f, "%s: cannot create %s: %s", d->path, relative, strerror(errno));
     if (ftruncate(*fd, (off_t)bytes) == 0)
         return 0;
     const int reason = errno;
     close(*fd);
-    return fail(f, "%s: cannot write %s: %s", d->path, relative, strerror(reason));
+    return SYSTEM_FAILURE(f, "%s: cannot write %s: %s", d->path, relative, strerror(reason));
 }
 
 int output_directory_put(const struct output_directory *d, int fd, const void *data, size_t bytes, uint64_t offset,
                          struct fail *f)
 {
     const struct output file = {.fd = fd};
-    return output_write(&file, data, bytes, offset) == 0 ? 0
-                                                         : fail(f, "%s: cannot write: %s", d->path, strerror(errno));
+    return output_write(&file, data, bytes, offset) == 0
+               ? 0
+               : SYSTEM_FAILURE(f, "%s: cannot write: %s", d->path, strerror(errno));
 }
 
 int output_directory_close(const struct output_directory *d, int fd, struct fail *f)
@@ -65,16 +56,15 @@ int output_directory_close(const struct output_directory *d, int fd, struct fail
     /* Some file systems cannot flush; they report EINVAL. */
     const bool failed = flushed != 0 && reason != EINVAL;
     if (close(fd) != 0 && !failed)
-        return fail(f, "%s: cannot write: %s", d->path, strerror(errno));
-    return failed ? fail(f, "%s: cannot write: %s", d->path, strerror(reason)) : 0;
+        return SYSTEM_FAILURE(f, "%s: cannot write: %s", d->path, strerror(errno));
+    return failed ? SYSTEM_FAILURE(f, "%s: cannot write: %s", d->path, strerror(reason)) : 0;
 }
 
 int output_directory_write(struct output_directory *d, const char *relative, const void *data, size_t bytes,
                            struct fail *f)
 {
     int fd;
-    if (output_directory_create(d, relative, 0, &fd, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(output_directory_create(d, relative, 0, &fd, f));
     const int result = output_directory_put(d, fd, data, bytes, 0, f);
     struct fail ignored;
     const int closed = output_directory_close(d, fd, result == 0 ? f : &ignored);
@@ -87,21 +77,20 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
     int to, result = 0;
     const int from = open(source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (from < 0)
-        return fail(f, "%s: cannot be read: %s", source, strerror(errno));
-    char *chunk = malloc(CHUNK);
-    if (!chunk || output_directory_create(d, relative, 0, &to, f) != 0) {
+        return SYSTEM_FAILURE(f, "%s: cannot be read: %s", source, strerror(errno));
+    OWNED char *chunk = malloc(CHUNK);
+    result = chunk ? output_directory_create(d, relative, 0, &to, f)
+                   : fail_system(f, "%s: no memory for a copy of %s", d->path, relative);
+    if (result != 0) {
         close(from);
-        if (!chunk)
-            return fail_system(f, "%s: no memory for a copy of %s", d->path, relative);
-        free(chunk);
-        return -1;
+        return result;
     }
     for (uint64_t at = 0; result == 0;) {
         const ssize_t done = read(from, chunk, CHUNK);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            result = fail(f, "%s: cannot be read: %s", source, strerror(errno));
+            result = SYSTEM_FAILURE(f, "%s: cannot be read: %s", source, strerror(errno));
         if (done <= 0)
             break;
         result = output_directory_put(d, to, chunk, (size_t)done, at, f);
@@ -109,17 +98,13 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
     }
     struct fail ignored;
     const int closed = output_directory_close(d, to, result == 0 ? f : &ignored);
-    free(chunk);
     close(from);
     return result == 0 ? closed : result;
 }
 
 int output_directory_link(struct output_directory *d, const char *relative, const char *source, struct fail *f)
 {
-    char *path = make_path(d, relative, f);
-    if (!path)
-        return -1;
-    const bool linked = linkat(AT_FDCWD, source, AT_FDCWD, path, 0) == 0;
-    free(path);
-    return linked ? 0 : output_directory_copy(d, relative, source, f);
+    OWNED char *path = NULL;
+    RETURN_IF_NOT_OK(make_path(&path, d, relative, f));
+    return linkat(AT_FDCWD, source, AT_FDCWD, path, 0) == 0 ? 0 : output_directory_copy(d, relative, source, f);
 }

@@ -21,7 +21,7 @@
 /* Returns true if `upper` is `path` or a directory above it, by device and inode. */
 static bool is_at_or_above(const struct stat *upper, const char *path)
 {
-    char *at = strdup(path);
+    OWNED char *at = strdup(path);
     bool found = false;
     while (at && !found) {
         struct stat status;
@@ -31,7 +31,6 @@ static bool is_at_or_above(const struct stat *upper, const char *path)
             break;
         slash[slash == at] = '\0';
     }
-    free(at);
     return found;
 }
 
@@ -50,7 +49,8 @@ bool output_place_is_empty(const char *path, int *problem)
 
 char *output_place_resolve(const char *path, struct fail *f)
 {
-    char *trimmed = strdup(path), *resolved = NULL;
+    OWNED char *trimmed = strdup(path), *parent = NULL;
+    char *resolved = NULL;
     size_t length = trimmed ? strlen(trimmed) : 0;
     while (length > 1 && trimmed[length - 1] == '/')
         trimmed[--length] = '\0';
@@ -66,14 +66,12 @@ char *output_place_resolve(const char *path, struct fail *f)
         const char *name = slash ? slash + 1 : trimmed;
         if (slash && slash != trimmed)
             *slash = '\0';
-        char *parent = realpath(!slash ? "." : slash == trimmed ? "/" : trimmed, NULL);
+        parent = realpath(!slash ? "." : slash == trimmed ? "/" : trimmed, NULL);
         if (!parent)
             fail(f, "%s: its directory cannot be used: %s", path, strerror(errno));
         else if (!(resolved = text_format("%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name)))
             fail_system(f, "%s: no memory for its name", path);
-        free(parent);
     }
-    free(trimmed);
     return resolved;
 }
 
@@ -81,15 +79,12 @@ int output_place_check(const char *path, const char *resolved, const char *sourc
 {
     struct stat of_source, of_output;
     int problem;
-    char *real_source = realpath(source, NULL);
-    if (!real_source || stat(real_source, &of_source) != 0) {
-        free(real_source);
+    OWNED char *real_source = realpath(source, NULL);
+    if (!real_source || stat(real_source, &of_source) != 0)
         return fail(f, "%s: cannot be read: %s", source, strerror(errno));
-    }
     const bool exists = stat(resolved, &of_output) == 0;
     const bool below = is_at_or_above(&of_source, resolved) || strcmp(resolved, real_source) == 0;
     const bool above = exists && is_at_or_above(&of_output, real_source);
-    free(real_source);
     if (below || above)
         return fail(f, "%s: is the model %s, lies in it or holds it; another directory is needed", path, source);
     if (!exists)

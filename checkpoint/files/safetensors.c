@@ -102,14 +102,13 @@ static int read_tensor(struct json_span item, struct st_tensor *t, const char *p
     struct shape_words shape;
     struct dtype_words known;
     struct entry e;
-    if (read_entry(item, &e, t->name, path, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(read_entry(item, &e, t->name, path, f));
     t->dtype = read_dtype(e.dtype);
     if (t->dtype == FILE_NONE)
         return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_span_describe(e.dtype, &words),
                     dtypes_describe(ALL_FILE_DTYPES, &known));
-    if (read_shape(e.shape, t, path, f) != 0 || read_offsets(e.offsets, t, path, section, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(read_shape(e.shape, t, path, f));
+    RETURN_IF_NOT_OK(read_offsets(e.offsets, t, path, section, f));
     uint64_t bytes;
     if (tensor_bytes(dtype_bits(t->dtype), t->ndim, t->shape, &bytes) != 0)
         return fail(f, TENSOR "shape %s of %s is more than 2^63 - 1 bytes, or ends within a byte", path, t->name,
@@ -129,32 +128,29 @@ static int by_offset(const void *a, const void *b)
 /* Checks that the tensors cover each byte of the data section exactly once. */
 static int check_layout(const struct st_file *file, const char *path, uint64_t section, struct fail *f)
 {
-    const struct st_tensor **sorted = malloc((file->count + 1) * sizeof *sorted);
+    OWNED const struct st_tensor **sorted = malloc((file->count + 1) * sizeof *sorted);
     if (!sorted)
         return fail_system(f, "%s: out of memory for %zu tensors", path, file->count);
     for (size_t i = 0; i < file->count; i++)
         sorted[i] = &file->tensors[i];
     qsort(sorted, file->count, sizeof *sorted, by_offset);
     uint64_t at = 0;
-    int result = 0;
-    for (size_t i = 0; i < file->count && result == 0; i++) {
+    for (size_t i = 0; i < file->count; i++) {
         const struct st_tensor *t = sorted[i];
         if (t->begin < at)
-            result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, inside '%.200s', which ends at %" PRIu64,
-                          path, t->name, t->begin, sorted[i - 1]->name, at);
-        else if (t->begin > at)
-            result = fail(f,
-                          TENSOR "begins at byte %" PRIu64 " of the data, but what is before it ends at %" PRIu64
-                                 "; the format allows no holes",
-                          path, t->name, t->begin, at);
+            return fail(f, TENSOR "begins at byte %" PRIu64 " of the data, inside '%.200s', which ends at %" PRIu64,
+                        path, t->name, t->begin, sorted[i - 1]->name, at);
+        if (t->begin > at)
+            return fail(f,
+                        TENSOR "begins at byte %" PRIu64 " of the data, but what is before it ends at %" PRIu64
+                               "; the format allows no holes",
+                        path, t->name, t->begin, at);
         at = t->end;
     }
-    free(sorted);
-    if (result == 0 && at != section)
-        return fail(f,
-                    "%s: the tensors end at byte %" PRIu64 " of the data, but the data section has %" PRIu64 " bytes",
-                    path, at, section);
-    return result;
+    if (at == section)
+        return 0;
+    return fail(f, "%s: the tensors end at byte %" PRIu64 " of the data, but the data section has %" PRIu64 " bytes",
+                path, at, section);
 }
 
 static int read_metadata(struct st_file *file, struct json_span item, const char *path, struct fail *f)
@@ -196,8 +192,7 @@ static int read_header(struct st_file *file, const char *header, uint64_t sectio
     const unsigned char *data = file->map.data + (file->map.size - section);
     for (struct json_walk w = json_enter(header); json_step(&w, &key, &value);) {
         if (json_span_is(key, "__metadata__")) {
-            if (read_metadata(file, value, path, f) != 0)
-                return -1;
+            RETURN_IF_NOT_OK(read_metadata(file, value, path, f));
             continue;
         }
         struct st_tensor *t = &file->tensors[file->count];
@@ -205,8 +200,7 @@ static int read_header(struct st_file *file, const char *header, uint64_t sectio
         if (!t->name)
             return fail_system(f, "%s: out of memory for %zu tensors", path, file->count);
         file->count++;
-        if (read_tensor(value, t, path, section, f) != 0)
-            return -1;
+        RETURN_IF_NOT_OK(read_tensor(value, t, path, section, f));
         t->data = data + t->begin;
     }
     named_sort(file->tensors, file->count, sizeof *file->tensors);
@@ -235,12 +229,9 @@ static int read_file(struct st_file *file, struct fail *f)
     const unsigned char *text = map->data + sizeof length;
     if (length == 0 || text[0] != '{')
         return fail(f, "%s: is not a safetensors file: the header must begin with '{'", map->path);
-    char *header;
-    if (json_check(&header, map->path, "header", text, (size_t)length, JSON_STRICT, f) != 0)
-        return -1;
-    const int result = read_header(file, header, rest - length, f);
-    free(header);
-    return result;
+    OWNED char *header;
+    RETURN_IF_NOT_OK(json_check(&header, map->path, "header", text, (size_t)length, JSON_STRICT, f));
+    return read_header(file, header, rest - length, f);
 }
 
 int st_open_mapped(struct st_file *file, struct mapped *map, struct fail *f)
@@ -257,7 +248,8 @@ int st_open(struct st_file *file, const char *path, struct fail *f)
 {
     struct mapped map;
     *file = (struct st_file){0};
-    return mapped_open(&map, path, f) != 0 ? -1 : st_open_mapped(file, &map, f);
+    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    return st_open_mapped(file, &map, f);
 }
 
 const struct st_tensor *st_find(const struct st_file *file, const char *name)

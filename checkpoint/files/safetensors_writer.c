@@ -40,15 +40,13 @@ int st_writer_add(struct st_writer *w, const char *name, enum file_dtype dtype, 
     if (tensor_bytes(dtype_bits(dtype), ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
         return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data",
                     name, shape_describe(ndim, shape, &words), dtype_name(dtype));
-    struct st_tensor *grown = list_grow(w->tensors, w->count, sizeof *grown);
-    w->tensors = grown ? grown : w->tensors;
-    t.name = grown ? strdup(name) : NULL;
-    if (!t.name)
-        return fail_system(f, "tensor '%.200s': out of memory", name);
     t.begin = w->total;
     t.end = w->total += bytes;
-    w->tensors[w->count++] = t;
-    return 0;
+    struct st_tensor *added = list_add(&w->tensors, &w->count, sizeof *added);
+    t.name = added ? strdup(name) : NULL;
+    if (added)
+        *added = t;
+    return t.name ? 0 : fail_system(f, "tensor '%.200s': out of memory", name);
 }
 
 int st_writer_metadata(struct st_writer *w, const char *name, const char *value, struct fail *f)
@@ -58,18 +56,10 @@ int st_writer_metadata(struct st_writer *w, const char *name, const char *value,
     for (size_t i = 0; i < w->metadata_count; i++)
         if (strcmp(w->metadata[i].name, name) == 0)
             return fail(f, "metadata '%.200s': is there already", name);
-    struct st_pair *grown = list_grow(w->metadata, w->metadata_count, sizeof *grown);
-    if (!grown)
-        return fail_system(f, "metadata '%.200s': out of memory", name);
-    w->metadata = grown;
-    const struct st_pair pair = {.name = strdup(name), .value = strdup(value)};
-    if (!pair.name || !pair.value) {
-        free(pair.name);
-        free(pair.value);
-        return fail_system(f, "metadata '%.200s': out of memory", name);
-    }
-    grown[w->metadata_count++] = pair;
-    return 0;
+    struct st_pair *pair = list_add(&w->metadata, &w->metadata_count, sizeof *pair);
+    if (pair)
+        *pair = (struct st_pair){.name = strdup(name), .value = strdup(value)};
+    return pair && pair->name && pair->value ? 0 : fail_system(f, "metadata '%.200s': out of memory", name);
 }
 
 static int check_names(const struct st_writer *w, const char *path, struct fail *f)
@@ -133,59 +123,58 @@ int st_make_header(const struct st_tensor *tensors, size_t count, const struct s
 
 int st_writer_begin(struct st_writer *w, const char *path, struct fail *f)
 {
-    char *header = NULL;
+    OWNED char *header = NULL;
     size_t size;
     if (w->output.path)
-        return fail(f, "%s: st_writer_begin was called before", w->output.path);
-    int result = 0;
-    if (check_names(w, path, f) != 0 ||
-        st_make_header(w->tensors, w->count, w->metadata, w->metadata_count, path, &header, &size, f) != 0 ||
-        output_open(&w->output, path, f) != 0)
-        result = -1;
-    else if (ftruncate(w->output.fd, (off_t)(size + w->total)) != 0 || output_write(&w->output, header, size, 0) != 0)
-        result = fail(f, "%s: cannot write %" PRIu64 " bytes: %s", path, size + w->total, strerror(errno));
-    else
+        return SYSTEM_FAILURE(f, "%s: st_writer_begin was called before", w->output.path);
+    int result = check_names(w, path, f);
+    if (result == 0)
+        result = st_make_header(w->tensors, w->count, w->metadata, w->metadata_count, path, &header, &size, f);
+    if (result == 0)
+        result = output_open(&w->output, path, f);
+    if (result == 0 &&
+        (ftruncate(w->output.fd, (off_t)(size + w->total)) != 0 || output_write(&w->output, header, size, 0) != 0))
+        result = SYSTEM_FAILURE(f, "%s: cannot write %" PRIu64 " bytes: %s", path, size + w->total, strerror(errno));
+    if (result == 0)
         w->data_start = size;
-    free(header);
-    if (result != 0)
+    else
         st_writer_abort(w);
     return result;
 }
 
-int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void *data, size_t bytes, struct fail *f)
+static int put(struct st_writer *w, size_t index, uint64_t offset, const void *data, size_t bytes, struct fail *f)
 {
     if (!w->output.path)
-        return fail(f, "st_writer_put without st_writer_begin");
-    if (index >= w->count) {
-        atomic_store(&w->failed, 1);
-        return fail(f, "%s: tensor %zu of %zu does not exist", w->output.path, index, w->count);
-    }
+        return SYSTEM_FAILURE(f, "st_writer_put without st_writer_begin");
+    if (index >= w->count)
+        return SYSTEM_FAILURE(f, "%s: tensor %zu of %zu does not exist", w->output.path, index, w->count);
     const struct st_tensor *t = &w->tensors[index];
-    if (offset > t->end - t->begin || bytes > t->end - t->begin - offset) {
-        atomic_store(&w->failed, 1);
-        return fail(f, "%s: tensor '%.200s': %zu bytes at %" PRIu64 " do not fit into its %" PRIu64, w->output.path,
-                    t->name, bytes, offset, t->end - t->begin);
-    }
-    if (output_write(&w->output, data, bytes, w->data_start + t->begin + offset) != 0) {
-        atomic_store(&w->failed, 1);
-        return fail(f, "%s: tensor '%.200s': cannot write: %s", w->output.path, t->name, strerror(errno));
-    }
+    if (offset > t->end - t->begin || bytes > t->end - t->begin - offset)
+        return SYSTEM_FAILURE(f, "%s: tensor '%.200s': %zu bytes at %" PRIu64 " do not fit into its %" PRIu64,
+                              w->output.path, t->name, bytes, offset, t->end - t->begin);
+    if (output_write(&w->output, data, bytes, w->data_start + t->begin + offset) != 0)
+        return SYSTEM_FAILURE(f, "%s: tensor '%.200s': cannot write: %s", w->output.path, t->name, strerror(errno));
     atomic_fetch_add(&w->written, bytes);
     return 0;
 }
 
+int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void *data, size_t bytes, struct fail *f)
+{
+    const int result = put(w, index, offset, data, bytes, f);
+    if (result != 0)
+        atomic_store(&w->failed, true);
+    return result;
+}
+
 int st_writer_finish(struct st_writer *w, struct fail *f)
 {
-    int result = 0;
-    if (!w->output.path)
-        result = fail(f, "st_writer_finish without st_writer_begin");
-    else if (atomic_load(&w->failed))
-        result = fail(f, "%s: not written: a write failed before", w->output.path);
-    else if (atomic_load(&w->written) < w->total)
-        result = fail(f, "%s: not written: %" PRIu64 " bytes of data came, the tensors have %" PRIu64, w->output.path,
-                      atomic_load(&w->written), w->total);
-    else
-        result = output_commit(&w->output, f);
+    const int result =
+        !w->output.path           ? SYSTEM_FAILURE(f, "st_writer_finish without st_writer_begin")
+        : atomic_load(&w->failed) ? SYSTEM_FAILURE(f, "%s: not written: a write failed before", w->output.path)
+        : atomic_load(&w->written) < w->total
+            ? SYSTEM_FAILURE(f, "%s: not written: %" PRIu64 " bytes of data came, the tensors have %" PRIu64,
+                             w->output.path, atomic_load(&w->written), w->total)
+            : output_commit(&w->output, f);
     st_writer_abort(w);
     return result;
 }

@@ -84,12 +84,10 @@ bool shard_index_names(const struct shard_index *index, const char *tensor)
 
 int shard_index_read(struct shard_index *index, const struct mapped *map, struct fail *f)
 {
-    char *root;
+    OWNED char *root;
     *index = (struct shard_index){0};
-    if (json_check(&root, map->path, "index", map->data, map->size, JSON_STRICT, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(json_check(&root, map->path, "index", map->data, map->size, JSON_STRICT, f));
     const int result = read_map(index, root, map->path, f);
-    free(root);
     if (result != 0)
         shard_index_free(index);
     return result;

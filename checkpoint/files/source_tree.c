@@ -26,13 +26,10 @@ int source_tree_add(struct source_tree *tree, const char *path, uint64_t bytes, 
 {
     if (tree->count == MAX_FILES)
         return fail(f, "%s: has more than %d files", tree->root, MAX_FILES);
-    struct source_file *grown = list_grow(tree->files, tree->count, sizeof *grown);
-    tree->files = grown ? grown : tree->files;
-    char *copy = grown ? strdup(path) : NULL;
-    if (!copy)
-        return fail_system(f, "%s: no memory for its files", tree->root);
-    tree->files[tree->count++] = (struct source_file){.path = copy, .bytes = bytes};
-    return 0;
+    struct source_file *file = list_add(&tree->files, &tree->count, sizeof *file);
+    if (file)
+        *file = (struct source_file){.path = strdup(path), .bytes = bytes};
+    return file && file->path ? 0 : fail_system(f, "%s: no memory for its files", tree->root);
 }
 
 static bool is_left_out(const char *relative)
@@ -45,19 +42,16 @@ static int walk(struct source_tree *tree, const char *relative, int depth, struc
 static int visit(struct source_tree *tree, const char *relative, int depth, struct fail *f)
 {
     struct stat status;
-    char *path = path_join(tree->root, relative);
-    int result = path ? 0 : fail_system(f, "%s: no memory for its names", tree->root);
-    const bool known = path && stat(path, &status) == 0;
-    if (result == 0 && (!known || (S_ISREG(status.st_mode) && access(path, R_OK) != 0)))
-        result = fail(f, "%s: cannot be read: %s", path, strerror(errno));
-    else if (result == 0 && S_ISDIR(status.st_mode))
-        result = walk(tree, relative, depth + 1, f);
-    else if (result == 0 && S_ISREG(status.st_mode))
-        result = source_tree_add(tree, relative, (uint64_t)status.st_size, f);
-    else if (result == 0)
-        result = fail(f, "%s: is neither a regular file nor a directory", path);
-    free(path);
-    return result;
+    OWNED char *path = path_join(tree->root, relative);
+    if (!path)
+        return fail_system(f, "%s: no memory for its names", tree->root);
+    if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && access(path, R_OK) != 0))
+        return fail(f, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(status.st_mode))
+        return walk(tree, relative, depth + 1, f);
+    if (S_ISREG(status.st_mode))
+        return source_tree_add(tree, relative, (uint64_t)status.st_size, f);
+    return fail(f, "%s: is neither a regular file nor a directory", path);
 }
 
 static int walk(struct source_tree *tree, const char *relative, int depth, struct fail *f)
@@ -66,22 +60,20 @@ static int walk(struct source_tree *tree, const char *relative, int depth, struc
     if (depth > MAX_DEPTH)
         return fail(f, "%s/%s: is more than %d directories deep; links may form a circle", tree->root, relative,
                     MAX_DEPTH);
-    char *path = path_join(tree->root, relative);
+    OWNED char *path = path_join(tree->root, relative);
     const int count = path ? scandir(path, &entries, is_entry, NULL) : (errno = ENOMEM, -1);
     int result = count >= 0        ? 0
                  : errno == ENOMEM ? fail_system(f, "%s: no memory for its names", tree->root)
                                    : fail(f, "%s: cannot be read: %s", path, strerror(errno));
     for (int i = 0; i < count; i++) {
-        char *below = path_join(relative, entries[i]->d_name);
+        OWNED char *below = path_join(relative, entries[i]->d_name);
         if (result == 0 && !below)
             result = fail_system(f, "%s: no memory for its names", tree->root);
         else if (result == 0 && !is_left_out(below))
             result = visit(tree, below, depth, f);
-        free(below);
         free(entries[i]);
     }
     free(entries);
-    free(path);
     return result;
 }
 
@@ -90,12 +82,14 @@ int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
     *tree = (struct source_tree){.root = strdup(root)};
     if (!tree->root)
         return fail_system(f, "%s: no memory for its name", root);
-    if (walk(tree, "", 0, f) != 0 || mapped_remember_directory(root, f) != 0) {
+    int result = walk(tree, "", 0, f);
+    if (result == 0)
+        result = mapped_remember_directory(root, f);
+    if (result == 0)
+        named_sort(tree->files, tree->count, sizeof *tree->files);
+    else
         source_tree_free(tree);
-        return -1;
-    }
-    named_sort(tree->files, tree->count, sizeof *tree->files);
-    return 0;
+    return result;
 }
 
 const struct source_file *source_tree_find(const struct source_tree *tree, const char *path)

@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Formats messages of failures, and checks what every function is given. */
+/* Checks what every function is given. */
 #include "files/status.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-
-int(report_failure)(struct fail *f, int status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(f->message, sizeof f->message, format, args);
-    va_end(args);
-    make_printable(f->message);
-    f->system = status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY;
-    return status;
-}
-
-int failure_status(const struct fail *f) { return f->system ? QOBS_ERROR_OUT_OF_MEMORY : QOBS_ERROR_INVALID_ARGUMENT; }
 
 int give_error(qobs_error *error, int status, const struct fail *f)
 {
@@ -83,6 +69,10 @@ int check_lists(const struct list_argument *lists, size_t count, struct fail *f)
     }
     return QOBS_OK;
 }
+
+void config_release(qobs_config **config) { qobs_config_destroy(*config); }
+
+void observer_release(qobs_observer **observer) { qobs_observer_destroy(*observer); }
 
 double seconds_now(void)
 {

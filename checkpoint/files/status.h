@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* How functions above files/ fail: they return a status of qobs/qobs.h and leave a message. */
+/* What the public functions of the library share: checks of arguments, errors, tasks. */
 #pragma once
 
 #include "files/fail.h"
 #include "qobs/checkpoint.h"
-
-/* Formats the message, makes it printable and returns `status`. */
-int report_failure(struct fail *f, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Returns the status of a failure of files/. */
-int failure_status(const struct fail *f);
 
 /* Gives a caller of the library the status, with the message of a failure, and returns it. error may be NULL. */
 int give_error(qobs_error *error, int status, const struct fail *f);
@@ -31,6 +25,12 @@ void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t 
  */
 char *config_text(const qobs_config *config);
 
+/* Objects of the library that are destroyed when the blocks of their variables end. */
+#define OWNED_CONFIG __attribute__((cleanup(config_release)))
+#define OWNED_OBSERVER __attribute__((cleanup(observer_release)))
+void config_release(qobs_config **config);
+void observer_release(qobs_observer **observer);
+
 /* Returns the time of a monotonic clock in seconds. */
 double seconds_now(void);
 
@@ -43,19 +43,3 @@ struct list_argument {
 
 /* Fails if a list, or an entry of one, is NULL. */
 int check_lists(const struct list_argument *lists, size_t count, struct fail *f);
-
-#ifdef __clang_analyzer__ /* the analyzer sees one file at a time: tell it the return value */
-#define report_failure(f, status, ...) (report_failure(f, status, __VA_ARGS__), (status) ? (status) : -1)
-#endif
-
-/* Wrong input, a failure of the system, no memory for `what`. */
-#define INVALID(f, ...) report_failure(f, QOBS_ERROR_INVALID_ARGUMENT, __VA_ARGS__)
-#define SYSTEM_FAILURE(f, ...) report_failure(f, QOBS_ERROR_SYSTEM, __VA_ARGS__)
-#define NO_MEMORY(f, what) report_failure(f, QOBS_ERROR_OUT_OF_MEMORY, "no memory for %s", what)
-
-#define RETURN_IF_NOT_OK(call)                                                                                         \
-    do {                                                                                                               \
-        const int status_of_call = (call);                                                                             \
-        if (status_of_call != QOBS_OK)                                                                                 \
-            return status_of_call;                                                                                     \
-    } while (0)

@@ -14,19 +14,20 @@
 
 static int open_new(struct tensor_files *files, const char *path, const struct stat *status, struct fail *f)
 {
-    struct tensor_files_entry *grown = list_grow(files->entries, files->count, sizeof *grown);
-    if (!grown)
-        return fail_system(f, "%s: out of memory", path);
-    files->entries = grown;
-    struct tensor_set *set = malloc(sizeof *set); /* allocated separately, so that its address never changes */
-    if (!set)
-        return fail_system(f, "%s: out of memory", path);
-    if (tensors_open(set, path, f) != 0) {
+    /* Allocated separately, so that its address never changes, and closed with the files. */
+    struct tensor_set *set = calloc(1, sizeof *set);
+    struct tensor_files_entry *entry = set ? list_add(&files->entries, &files->count, sizeof *entry) : NULL;
+    if (!entry) {
         free(set);
-        return -1;
+        return fail_system(f, "%s: out of memory", path);
     }
-    grown[files->count++] = (struct tensor_files_entry){.device = status->st_dev, .inode = status->st_ino, .set = set};
-    return 0;
+    *entry = (struct tensor_files_entry){.device = status->st_dev, .inode = status->st_ino, .set = set};
+    const int result = tensors_open(set, path, f);
+    if (result != 0) {
+        free(set);
+        files->count--;
+    }
+    return result;
 }
 
 int tensor_files_open(struct tensor_files *files, const char *path, const struct tensor_set **set, struct fail *f)
@@ -34,21 +35,17 @@ int tensor_files_open(struct tensor_files *files, const char *path, const struct
     struct stat status;
     size_t i = 0;
     *set = NULL;
-    char *resolved = tensors_resolve(path, f);
+    OWNED char *resolved = tensors_resolve(path, f);
     if (!resolved)
-        return -1;
-    int result = 0;
+        return failure_status(f);
     if (stat(resolved, &status) != 0)
-        result = fail(f, "%s: cannot open: %s", resolved, strerror(errno));
-    while (result == 0 && i < files->count &&
-           (files->entries[i].device != status.st_dev || files->entries[i].inode != status.st_ino))
+        return fail(f, "%s: cannot open: %s", resolved, strerror(errno));
+    while (i < files->count && (files->entries[i].device != status.st_dev || files->entries[i].inode != status.st_ino))
         i++;
-    if (result == 0 && i == files->count)
-        result = open_new(files, resolved, &status, f);
-    if (result == 0)
-        *set = files->entries[i].set;
-    free(resolved);
-    return result;
+    if (i == files->count)
+        RETURN_IF_NOT_OK(open_new(files, resolved, &status, f));
+    *set = files->entries[i].set;
+    return 0;
 }
 
 /* The names of the first five tensors in file order, for messages. */
@@ -87,9 +84,11 @@ int tensors_spec(struct tensor_files *files, const char *spec, const struct tens
     struct stat status;
     const struct tensor_set *set;
     *ref = NULL;
-    if (stat(spec, &status) == 0)
-        return tensor_files_open(files, spec, &set, f) != 0 ? -1 : find(set, NULL, ref, f);
-    char *path = strdup(spec);
+    if (stat(spec, &status) == 0) {
+        RETURN_IF_NOT_OK(tensor_files_open(files, spec, &set, f));
+        return find(set, NULL, ref, f);
+    }
+    OWNED char *path = strdup(spec);
     if (!path)
         return fail_system(f, "%s: out of memory", spec);
     /* Split at the last colon after an existing path. If there is none, split at the first colon, for the message. */
@@ -103,15 +102,10 @@ int tensors_spec(struct tensor_files *files, const char *spec, const struct tens
             }
         }
     path[cut] = '\0';
-    int result;
     if (cut == 0)
-        result = fail(f, "'%s': names no file; FILE or FILE:TENSOR is needed", spec);
-    else
-        result = tensor_files_open(files, path, &set, f);
-    if (result == 0)
-        result = find(set, spec[cut] == ':' ? spec + cut + 1 : NULL, ref, f);
-    free(path);
-    return result;
+        return fail(f, "'%s': names no file; FILE or FILE:TENSOR is needed", spec);
+    RETURN_IF_NOT_OK(tensor_files_open(files, path, &set, f));
+    return find(set, spec[cut] == ':' ? spec + cut + 1 : NULL, ref, f);
 }
 
 void tensor_files_close(struct tensor_files *files)

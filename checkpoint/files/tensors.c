@@ -59,11 +59,11 @@ static int reserve(struct tensor_set *set, size_t files, size_t refs, struct fai
 static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fail *f)
 {
     struct st_file st;
-    if (st_open_mapped(&st, map, f) != 0)
-        return -1;
-    if (reserve(set, 1, st.count, f) != 0) {
+    RETURN_IF_NOT_OK(st_open_mapped(&st, map, f));
+    const int result = reserve(set, 1, st.count, f);
+    if (result != 0) {
         st_close(&st);
-        return -1;
+        return result;
     }
     set->files[set->file_count++] = (struct tensor_file){.as.st = st};
     for (size_t i = 0; i < st.count; i++)
@@ -73,14 +73,14 @@ static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fa
 
 static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
 {
-    if (reserve(set, 1, 1, f) != 0) {
+    const int result = reserve(set, 1, 1, f);
+    if (result != 0) {
         mapped_close(map);
-        return -1;
+        return result;
     }
     struct tensor_file *file = &set->files[0];
     file->is_npy = 1;
-    if (npy_open_mapped(&file->as.npy, map, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(npy_open_mapped(&file->as.npy, map, f));
     set->file_count = 1;
     const struct npy_file *npy = &file->as.npy;
     const char *slash = strrchr(npy->map.path, '/'), *base = slash ? slash + 1 : npy->map.path;
@@ -105,14 +105,11 @@ static int open_shards(struct tensor_set *set, const struct shard_index *index, 
         const struct shard_entry *entry = &index->entries[i];
         if (i > 0 && strcmp(entry->shard, entry[-1].shard) == 0)
             continue;
-        char *path = shard_path(set->path, entry->shard);
+        OWNED char *path = shard_path(set->path, entry->shard);
         if (!path)
             return fail_system(f, "%s: out of memory", set->path);
         struct st_file *st = &set->files[set->file_count].as.st;
-        const int result = st_open(st, path, f);
-        free(path);
-        if (result != 0)
-            return -1;
+        RETURN_IF_NOT_OK(st_open(st, path, f));
         set->file_count++;
         *stored += st->count;
     }
@@ -126,8 +123,7 @@ static int add_shards(struct tensor_set *set, const struct shard_index *index, s
     set->files = calloc(index->count + 1, sizeof *set->files);
     if (!set->files)
         return fail_system(f, "%s: out of memory for %zu tensors", set->path, index->count);
-    if (open_shards(set, index, &stored, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(open_shards(set, index, &stored, f));
     set->refs = calloc(stored + 1, sizeof *set->refs);
     if (!set->refs)
         return fail_system(f, "%s: out of memory for %zu tensors", set->path, stored);
@@ -150,14 +146,10 @@ static int add_shards(struct tensor_set *set, const struct shard_index *index, s
 
 static int add_index(struct tensor_set *set, struct mapped *map, struct fail *f)
 {
-    struct shard_index index;
-    int result = shard_index_read(&index, map, f);
+    RELEASED_BY(shard_index_free) struct shard_index index;
+    const int result = shard_index_read(&index, map, f);
     mapped_close(map);
-    if (result != 0)
-        return -1;
-    result = add_shards(set, &index, f);
-    shard_index_free(&index);
-    return result;
+    return result == 0 ? add_shards(set, &index, f) : result;
 }
 
 /* Orders by position in the file's map. Tensors of 0 bytes can have equal positions. */
@@ -198,25 +190,21 @@ char *tensors_resolve(const char *path, struct fail *f)
     static const char *const names[] = {"", "/model.safetensors.index.json", "/model.safetensors"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *name = names[i] + (i > 0 && ends_with(path, "/"));
-        char *resolved = text_format("%s%s", path, name);
+        OWNED char *resolved = text_format("%s%s", path, name);
         struct stat status;
         if (!resolved) {
             fail_system(f, "%s: out of memory", path);
             return NULL;
         }
         const int error = stat(resolved, &status) == 0 ? 0 : errno;
-        if (error == 0 && i > 0 && mapped_remember_directory(path, f) != 0) {
-            free(resolved);
+        if (error == 0 && i > 0 && mapped_remember_directory(path, f) != 0)
             return NULL;
-        }
         if (error == 0 && (i > 0 || !S_ISDIR(status.st_mode)))
-            return resolved;
+            return strdup(resolved);
         if (error != 0 && (i == 0 || error != ENOENT)) {
             fail(f, "%s: cannot open: %s", resolved, strerror(error));
-            free(resolved);
             return NULL;
         }
-        free(resolved);
     }
     fail(f, "%s: is a directory with neither model.safetensors.index.json nor model.safetensors", path);
     return NULL;
@@ -255,7 +243,7 @@ int tensors_open(struct tensor_set *set, const char *path, struct fail *f)
 {
     char *resolved = tensors_resolve(path, f);
     *set = (struct tensor_set){0};
-    return resolved ? open_resolved(set, resolved, f) : -1;
+    return resolved ? open_resolved(set, resolved, f) : failure_status(f);
 }
 
 size_t tensors_count(const struct tensor_set *set) { return set->count; }

@@ -102,16 +102,14 @@ const char *named_twice(const void *items, size_t count, size_t size)
 
 const char *named_repeated(const void *items, size_t count, size_t size, bool *failed)
 {
-    const char **names = malloc((count + 1) * sizeof *names), *twice = NULL;
+    OWNED const char **names = malloc((count + 1) * sizeof *names);
     *failed = !names;
     for (size_t i = 0; names && i < count; i++)
         names[i] = name_in(items, size, i);
-    if (names) {
-        named_sort(names, count, sizeof *names);
-        twice = named_twice(names, count, sizeof *names);
-    }
-    free(names);
-    return twice;
+    if (!names)
+        return NULL;
+    named_sort(names, count, sizeof *names);
+    return named_twice(names, count, sizeof *names);
 }
 
 void named_free(void *items, size_t count, size_t size, size_t texts)
@@ -122,11 +120,25 @@ void named_free(void *items, size_t count, size_t size, size_t texts)
     free(items);
 }
 
-void *list_grow(void *items, size_t count, size_t size)
+void free_owned(void *variable)
+{
+    void *memory;
+    memcpy(&memory, variable, sizeof memory);
+    free(memory);
+}
+
+void *list_add(void *items, size_t *count, size_t size)
 {
     enum { FIRST = 16 };
-    if (count > 0 && (count < FIRST || (count & (count - 1)) != 0))
-        return items;
-    const size_t room = count ? 2 * count : FIRST;
-    return room <= SIZE_MAX / size ? realloc(items, room * size) : NULL;
+    const size_t n = *count, room = n ? 2 * n : FIRST;
+    char *list;
+    memcpy(&list, items, sizeof list); /* a pointer to any type */
+    if (n == 0 || (n >= FIRST && (n & (n - 1)) == 0)) {
+        list = room <= SIZE_MAX / size ? realloc(list, room * size) : NULL;
+        if (!list)
+            return NULL;
+        memcpy(items, &list, sizeof list);
+    }
+    ++*count;
+    return memset(list + n * size, 0, size);
 }

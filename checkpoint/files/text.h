@@ -38,9 +38,14 @@ void named_free(void *items, size_t count, size_t size, size_t texts);
 /* Returns the name that occurs twice among those of a list that keeps its order; NULL: none. *failed: no memory. */
 const char *named_repeated(const void *items, size_t count, size_t size, bool *failed);
 
+/* A variable whose memory is freed, or that a function releases, when its block ends. */
+#define OWNED __attribute__((cleanup(free_owned)))
+#define RELEASED_BY(function) __attribute__((cleanup(function)))
+void free_owned(void *variable);
+
 /* The order of two numbers or pointers for qsort. */
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* Gives a list of `count` elements room for one more, and returns it; NULL: no memory, the list stays. Lists grow here
- * alone, to twice their size. */
-void *list_grow(void *items, size_t count, size_t size);
+/* Appends an element of zeroes to a list, whose pointer is at `items`, and returns it; NULL: no memory, the list stays.
+ * Lists grow here alone, to twice their size. */
+void *list_add(void *items, size_t *count, size_t size);

@@ -29,14 +29,13 @@ static bool is_quantization_key(const char *key)
 
 static int add(struct model *m, const char *path, json_object *object, int rank, struct fail *f)
 {
-    struct model_config *grown = list_grow(m->configs, m->config_count, sizeof *grown);
-    if (!grown)
-        return NO_MEMORY(f, "the configurations");
-    m->configs = grown;
     char *copy = strdup(path);
-    if (!copy)
+    struct model_config *added = copy ? list_add(&m->configs, &m->config_count, sizeof *added) : NULL;
+    if (!added) {
+        free(copy);
         return NO_MEMORY(f, "the configurations");
-    m->configs[m->config_count++] = (struct model_config){.path = copy, .object = object, .rank = rank};
+    }
+    *added = (struct model_config){.path = copy, .object = object, .rank = rank};
     return QOBS_OK;
 }
 

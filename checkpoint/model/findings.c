@@ -16,13 +16,11 @@ bool findings_add(struct findings *findings, const char *module, const char *for
     char text[512];
     vsnprintf(text, sizeof text, format, values);
     make_printable(text);
-    struct finding *grown = list_grow(findings->items, findings->count, sizeof *grown);
-    if (!grown)
-        return false;
-    findings->items = grown;
     const struct finding finding = {.module = strdup(module), .text = strdup(text)};
-    if (finding.module && finding.text) {
-        grown[findings->count++] = finding;
+    struct finding *added =
+        finding.module && finding.text ? list_add(&findings->items, &findings->count, sizeof *added) : NULL;
+    if (added) {
+        *added = finding;
         return true;
     }
     free(finding.module);

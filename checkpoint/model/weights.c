@@ -19,15 +19,14 @@ size_t module_length(const char *name)
 
 int weights_append(struct weights *all, struct weight w, char *name, struct fail *f)
 {
-    struct weight *grown = name ? list_grow(all->items, all->count, sizeof *grown) : NULL;
-    if (!grown) {
+    struct weight *added = name ? list_add(&all->items, &all->count, sizeof *added) : NULL;
+    if (!added) {
         free(name);
         return NO_MEMORY(f, "the list of tensors");
     }
-    all->items = grown;
     w.name = name;
     w.module = module_length(name);
-    all->items[all->count++] = w;
+    *added = w;
     return QOBS_OK;
 }
 

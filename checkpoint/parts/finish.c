@@ -36,12 +36,8 @@ static char *path_in_part(const struct finish *run, size_t part, const char *fol
 
 static int read_manifest(struct finish *run, size_t part, struct fail *f)
 {
-    char *path = path_in_part(run, part, "", PART_MANIFEST);
-    if (!path)
-        return NO_MEMORY(f, "the parts");
-    const int result = json_read(&run->manifests[part - 1], path, "description of a part", f);
-    free(path);
-    return result == 0 ? QOBS_OK : failure_status(f);
+    OWNED char *path = path_in_part(run, part, "", PART_MANIFEST);
+    return path ? json_read(&run->manifests[part - 1], path, "description of a part", f) : NO_MEMORY(f, "the parts");
 }
 
 /* Reads "part-I-of-N". Returns false for other names. */
@@ -107,9 +103,8 @@ static int check_manifests(const struct finish *run, struct fail *f)
     char missing[200] = "";
     size_t lost = 0;
     for (size_t i = 0; i < run->count; i++) {
-        const size_t used = strlen(missing);
-        if (!run->manifests[i] && ++lost && used + 24 < sizeof missing)
-            snprintf(missing + used, sizeof missing - used, "%s%zu", used ? ", " : "", i + 1);
+        if (!run->manifests[i] && ++lost && strlen(missing) + 24 < sizeof missing)
+            text_append(missing, sizeof missing, "%s%zu", *missing ? ", " : "", i + 1);
     }
     if (run->count == 0)
         return INVALID(f, "%s: holds no parts; --part I/N makes them", run->parts);
@@ -141,47 +136,40 @@ static int check_sizes(const struct finish *run, size_t part, struct fail *f)
     {
         struct stat status;
         uint64_t bytes;
-        char *path = path_in_part(run, part, PART_FILES, file.key);
+        OWNED char *path = path_in_part(run, part, PART_FILES, file.key);
         if (!path)
             return NO_MEMORY(f, "the parts");
-        const bool good =
-            json_integer(file.value, &bytes) == 0 && stat(path, &status) == 0 && (uint64_t)status.st_size == bytes;
-        const int result = good ? QOBS_OK : INVALID(f, "%s: is not as its part wrote it; make the part again", path);
-        free(path);
-        RETURN_IF_NOT_OK(result);
+        if (json_integer(file.value, &bytes) != 0 || stat(path, &status) != 0 || (uint64_t)status.st_size != bytes)
+            return INVALID(f, "%s: is not as its part wrote it; make the part again", path);
     }
     return QOBS_OK;
 }
 
 static int add_files(struct finish *run, size_t part, struct fail *f)
 {
-    struct source_tree tree = {0};
+    RELEASED_BY(source_tree_free) struct source_tree tree = {0};
     struct stat info;
-    char *root = path_in_part(run, part, "", PART_FILES);
+    OWNED char *root = path_in_part(run, part, "", PART_FILES);
     if (!root)
         return NO_MEMORY(f, "the parts");
-    const bool empty = stat(root, &info) != 0; /* more parts than shards */
-    int status = empty || source_tree_read(&tree, root, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
-    for (size_t i = 0; status == QOBS_OK && i < tree.count; i++) {
+    if (stat(root, &info) == 0 && source_tree_read(&tree, root, f) != 0) /* there may be more parts than shards */
+        return QOBS_ERROR_SYSTEM;
+    for (size_t i = 0; i < tree.count; i++) {
         const char *name = tree.files[i].path;
-        char *path = path_in_part(run, part, PART_FILES, name);
+        OWNED char *path = path_in_part(run, part, PART_FILES, name);
         if (!path)
-            status = NO_MEMORY(f, "the parts");
-        else if (ends_with(name, ".safetensors") && !json_has(json_get(run->manifests[part - 1], "files"), name))
-            status = INVALID(f, "%s: is no shard of part %zu by its description; make the part again", path, part);
-        else if (output_directory_link(&run->out, name, path, f) != 0)
-            status = QOBS_ERROR_SYSTEM;
-        free(path);
+            return NO_MEMORY(f, "the parts");
+        if (ends_with(name, ".safetensors") && !json_has(json_get(run->manifests[part - 1], "files"), name))
+            return INVALID(f, "%s: is no shard of part %zu by its description; make the part again", path, part);
+        RETURN_IF_NOT_OK(output_directory_link(&run->out, name, path, f));
     }
-    source_tree_free(&tree);
-    free(root);
-    return status;
+    return QOBS_OK;
 }
 
 /* The report of part 1 with the layers of all parts. */
 static char *join_reports(const struct finish *run)
 {
-    json_object *report = json_copy(json_get(run->manifests[0], "report"));
+    OWNED_JSON json_object *report = json_copy(json_get(run->manifests[0], "report"));
     json_object *layers = json_get(report, "layers");
     for (size_t i = 1; i < run->count; i++) {
         const json_object *other = json_get(run->manifests[i], "report");
@@ -191,9 +179,7 @@ static char *join_reports(const struct finish *run)
     json_object_object_del(report, "parts");
     json_put_text(report, "out", run->args->out);
     json_object_object_del(report, "findings");
-    char *text = findings_report(&run->findings, report) ? json_print(report, JSON_SORTED) : NULL;
-    json_object_put(report);
-    return text;
+    return findings_report(&run->findings, report) ? json_print(report, JSON_SORTED) : NULL;
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
@@ -208,8 +194,8 @@ static int finish(struct finish *run, struct fail *f)
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(check_sizes(run, i, f));
     const char *model = json_text_of(run->manifests[0], "model");
-    if (output_directory_open(&run->out, a->out, access(model, F_OK) == 0 ? model : run->parts, a->replace, f) != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(
+        output_directory_open(&run->out, a->out, access(model, F_OK) == 0 ? model : run->parts, a->replace, f));
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(add_files(run, i, f));
     const char *compat = json_text_of(json_get(run->manifests[0], "report"), "compat");

@@ -42,23 +42,21 @@ static int compare_sizes(const void *a, const void *b)
 
 int parts_assign(const struct output_layout *layout, size_t count, size_t *part, struct fail *f)
 {
-    struct sized *sorted = malloc((layout->shard_count + 1) * sizeof *sorted);
-    uint64_t *load = calloc(count, sizeof *load);
-    const int status = sorted && load ? QOBS_OK : NO_MEMORY(f, "the parts");
-    for (size_t i = 0; status == QOBS_OK && i < layout->shard_count; i++)
+    OWNED struct sized *sorted = malloc((layout->shard_count + 1) * sizeof *sorted);
+    OWNED uint64_t *load = calloc(count, sizeof *load);
+    if (!sorted || !load)
+        return NO_MEMORY(f, "the parts");
+    for (size_t i = 0; i < layout->shard_count; i++)
         sorted[i] = (struct sized){layout->shards[i].bytes, i};
-    if (status == QOBS_OK)
-        qsort(sorted, layout->shard_count, sizeof *sorted, compare_sizes);
-    for (size_t i = 0; status == QOBS_OK && i < layout->shard_count; i++) {
+    qsort(sorted, layout->shard_count, sizeof *sorted, compare_sizes);
+    for (size_t i = 0; i < layout->shard_count; i++) {
         size_t least = 0;
         for (size_t k = 1; k < count; k++)
             least = load[k] < load[least] ? k : least;
         load[least] += sorted[i].bytes;
         part[sorted[i].shard] = least + 1;
     }
-    free(sorted);
-    free(load);
-    return status;
+    return QOBS_OK;
 }
 
 /* ---- Fingerprint ------------------------------------------------------------------------------------------------- */
@@ -82,7 +80,7 @@ static uint64_t add_importance(uint64_t hash, const struct quantize_run *run)
     for (size_t i = 0; i < s->file_count; i++)
         hash = add_bytes(hash, s->files[i].map.data, s->files[i].map.size);
     for (size_t i = 0; i < s->recordings.count; i++) {
-        const uint64_t tensors = tensors_count(s->recordings.items[i].set);
+        const uint64_t tensors = s->recordings.items[i].set->count;
         hash = add_bytes(hash, &tensors, sizeof tensors);
     }
     for (size_t i = 0; i < states->count; i++)
@@ -104,13 +102,11 @@ static int make_fingerprint(const struct quantize_run *run, char *text, size_t s
     for (size_t i = 0; i < run->activations.count; i++)
         hash = add_bytes(hash, run->activations.items[i].data, run->activations.items[i].bytes);
     hash = add_importance(hash, run);
-    json_object *config = quant_config_json(&run->config, NULL);
-    char *printed = config ? json_print(config, JSON_SORTED) : NULL;
-    json_object_put(config);
+    OWNED_JSON json_object *config = quant_config_json(&run->config, NULL);
+    OWNED char *printed = config ? json_print(config, JSON_SORTED) : NULL;
     if (!printed)
         return NO_MEMORY(f, "the part");
     hash = add_text(hash, printed);
-    free(printed);
     snprintf(text, size, "%016" PRIx64, hash);
     return QOBS_OK;
 }
@@ -120,21 +116,16 @@ static int make_fingerprint(const struct quantize_run *run, char *text, size_t s
 int part_open(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
-    if (output_directory_check(a->out, run->model.tree.root, true, f) != 0)
-        return failure_status(f);
-    char *parts = parts_directory(a->out);
-    char *path = parts ? text_format("%s/part-%zu-of-%zu", parts, a->part, a->part_count) : NULL;
-    int status = path ? QOBS_OK : NO_MEMORY(f, "the part");
-    if (status == QOBS_OK && mkdir(parts, 0777) != 0 && errno != EEXIST)
-        status = SYSTEM_FAILURE(f, "%s: cannot be created: %s", parts, strerror(errno));
-    if (status == QOBS_OK) {
-        if (output_directory_open(&run->out, path, run->model.tree.root, a->replace, f) != 0)
-            status = failure_status(f);
-        run->out.below = PART_FILES;
-    }
-    free(parts);
-    free(path);
-    return status;
+    RETURN_IF_NOT_OK(output_directory_check(a->out, run->model.tree.root, true, f));
+    OWNED char *parts = parts_directory(a->out);
+    OWNED char *path = parts ? text_format("%s/part-%zu-of-%zu", parts, a->part, a->part_count) : NULL;
+    if (!path)
+        return NO_MEMORY(f, "the part");
+    if (mkdir(parts, 0777) != 0 && errno != EEXIST)
+        return SYSTEM_FAILURE(f, "%s: cannot be created: %s", parts, strerror(errno));
+    RETURN_IF_NOT_OK(output_directory_open(&run->out, path, run->model.tree.root, a->replace, f));
+    run->out.below = PART_FILES;
+    return QOBS_OK;
 }
 
 /* Lists the files of this part with their sizes. */
@@ -151,8 +142,8 @@ int part_publish(struct quantize_run *run, struct fail *f)
 {
     char fingerprint[24];
     RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
-    char *model = realpath(run->model.tree.root, NULL), *report = report_make(run), *text = NULL;
-    json_object *json = json_object_new_object();
+    OWNED char *model = realpath(run->model.tree.root, NULL), *report = report_make(run), *text = NULL;
+    OWNED_JSON json_object *json = json_object_new_object();
     json_put_text(json, "qobs_version", qobs_version());
     json_put_count(json, "part", (uint64_t)run->args->part);
     json_put_count(json, "parts", (uint64_t)run->args->part_count);
@@ -164,14 +155,8 @@ int part_publish(struct quantize_run *run, struct fail *f)
         json_put(json, "report", parsed))
         text = json_print(json, JSON_SORTED);
     run->out.below = NULL;
-    int status = text ? QOBS_OK : NO_MEMORY(f, "the part");
-    if (text && output_directory_write(&run->out, PART_MANIFEST, text, strlen(text), f) != 0)
-        status = QOBS_ERROR_SYSTEM;
-    if (status == QOBS_OK && output_directory_commit(&run->out, f) != 0)
-        status = QOBS_ERROR_SYSTEM;
-    json_object_put(json);
-    free(model);
-    free(report);
-    free(text);
-    return status;
+    if (!text)
+        return NO_MEMORY(f, "the part");
+    RETURN_IF_NOT_OK(output_directory_write(&run->out, PART_MANIFEST, text, strlen(text), f));
+    return output_directory_commit(&run->out, f);
 }

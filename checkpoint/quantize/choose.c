@@ -10,6 +10,7 @@
 
 #include "model/experts.h"
 #include "schemes/match.h"
+#include "files/text.h"
 
 struct choice {
     const struct architectures *architectures;
@@ -24,12 +25,12 @@ static int compile(struct choice *c, struct fail *f)
     c->targets = calloc(c->config->group_count + 1, sizeof *c->targets);
     if (!c->targets)
         return NO_MEMORY(f, "the targets");
-    if (matcher_create(&c->ignore, (const char *const *)c->config->ignore, c->config->ignore_count, "ignore", f) != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(
+        matcher_create(&c->ignore, (const char *const *)c->config->ignore, c->config->ignore_count, "ignore", f));
     for (size_t g = 0; g < c->config->group_count; g++) {
         const struct quant_group *group = &c->config->groups[g];
-        if (matcher_create(&c->targets[g], (const char *const *)group->targets, group->target_count, "targets", f) != 0)
-            return failure_status(f);
+        RETURN_IF_NOT_OK(
+            matcher_create(&c->targets[g], (const char *const *)group->targets, group->target_count, "targets", f));
     }
     return QOBS_OK;
 }
@@ -183,32 +184,30 @@ static int check(const struct choice *c, const struct weight *w, struct fail *f)
 /* Fails if a pattern has given up, so that nobody knows what it matches. */
 static int check_patterns(const struct choice *c, struct fail *f)
 {
-    bool fine = matcher_check(c->ignore, "ignore", f) == 0;
-    for (size_t g = 0; fine && g < c->config->group_count; g++)
-        fine = matcher_check(c->targets[g], "targets", f) == 0;
-    return fine ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+    RETURN_IF_NOT_OK(matcher_check(c->ignore, "ignore", f));
+    for (size_t g = 0; g < c->config->group_count; g++)
+        RETURN_IF_NOT_OK(matcher_check(c->targets[g], "targets", f));
+    return QOBS_OK;
 }
 
 int choose_weights(struct weights *weights, const struct architectures *architectures,
                    const struct quant_config *config, qobs_compat compat, struct fail *f)
 {
+    RELEASED_BY(release)
     struct choice c = {.architectures = architectures, .config = config, .compat = compat};
-    int status = compile(&c, f);
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+    RETURN_IF_NOT_OK(compile(&c, f));
+    for (size_t i = 0; i < weights->count; i++)
         weights->items[i].reason = choose_one(&c, &weights->items[i]);
     choose_few(weights, WEIGHT_UNEVEN);
     choose_few(weights, WEIGHT_VLLM_KEEPS);
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+    for (size_t i = 0; i < weights->count; i++)
         if (weights->items[i].reason == WEIGHT_TAKEN)
-            status = check(&c, &weights->items[i], f);
-    if (status == QOBS_OK)
-        status = check_patterns(&c, f);
-    if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
-        status = experts_check_layers(weights, f);
-    if (status == QOBS_OK && compat == QOBS_COMPAT_VLLM)
-        status = experts_join(weights, architectures, f);
-    release(&c);
-    return status;
+            RETURN_IF_NOT_OK(check(&c, &weights->items[i], f));
+    RETURN_IF_NOT_OK(check_patterns(&c, f));
+    if (compat != QOBS_COMPAT_VLLM)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(experts_check_layers(weights, f));
+    return experts_join(weights, architectures, f);
 }
 
 /* ---- The ignore list --------------------------------------------------------------------------------------------- */
@@ -219,7 +218,7 @@ static int add_entry(struct quant_config *config, size_t count, const char *entr
     for (size_t i = 0; i < count; i++)
         if (strcmp(config->ignore[i], entry) == 0)
             return QOBS_OK;
-    return quant_config_add_ignore(config, entry, f) == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
+    return quant_config_add_ignore(config, entry, f);
 }
 
 /* Returns true if a loader would quantize the module: a target claims it, and no entry of `ignore` names it. */
@@ -235,18 +234,16 @@ static bool is_claimed(const struct choice *c, const char *name, size_t length)
 
 bool entry_matches(const char *entry, const struct weights *weights, bool kept, struct fail *f, int *status)
 {
-    struct matcher *matcher;
+    OWNED_MATCHER struct matcher *matcher;
     bool found = false;
-    if (matcher_create(&matcher, &entry, 1, "ignore", f) != 0) {
-        *status = failure_status(f);
+    *status = matcher_create(&matcher, &entry, 1, "ignore", f);
+    if (*status != QOBS_OK)
         return false;
-    }
     for (size_t i = 0; i < weights->count && !found; i++) {
         const struct weight *w = &weights->items[i];
         found = (w->reason == WEIGHT_TAKEN || (kept && w->reason == WEIGHT_KEPT)) &&
                 matcher_find(matcher, w->name, w->module) >= 0;
     }
-    matcher_free(matcher);
     return found;
 }
 
@@ -339,14 +336,10 @@ static int list_weights(const struct choice *c, const struct weights *weights, s
 int choose_list_ignored(const struct weights *weights, const struct architectures *architectures,
                         struct quant_config *config, struct fail *f)
 {
-    struct choice c = {.architectures = architectures, .config = config};
-    int status = compile(&c, f);
-    if (status == QOBS_OK)
-        status = list_heads(&c, weights, config, f);
-    if (status == QOBS_OK)
-        status = list_weights(&c, weights, config, f);
-    release(&c);
-    return status;
+    RELEASED_BY(release) struct choice c = {.architectures = architectures, .config = config};
+    RETURN_IF_NOT_OK(compile(&c, f));
+    RETURN_IF_NOT_OK(list_heads(&c, weights, config, f));
+    return list_weights(&c, weights, config, f);
 }
 
 const char *weight_reason_name(enum weight_reason reason)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "files/json.h"
+#include "files/text.h"
 #include "model/fused.h"
 #include "schemes/match.h"
 
@@ -24,14 +25,12 @@ static const json_object *find_config(const struct quantize_run *run)
 
 static int make_matcher(struct matcher **matcher, const json_object *list, struct fail *f)
 {
-    const char **texts = malloc((json_count(list) + 1) * sizeof *texts);
+    OWNED const char **texts = malloc((json_count(list) + 1) * sizeof *texts);
     size_t n = 0;
     if (!texts)
         return NO_MEMORY(f, "the targets");
     json_each(item, list) if (json_is_string(item.value)) texts[n++] = json_text(item.value);
-    const int result = matcher_create(matcher, texts, n, "quantization_config", f);
-    free(texts);
-    return result == 0 ? QOBS_OK : failure_status(f);
+    return matcher_create(matcher, texts, n, "quantization_config", f);
 }
 
 static bool matches(const struct matcher *m, const struct weight *w)
@@ -52,19 +51,17 @@ static int add_module(json_object *list, const struct weight *w, struct fail *f)
  * that stay. */
 static int keep_target(json_object *kept, const char *target, const struct weights *weights, struct fail *f)
 {
-    struct matcher *m;
+    OWNED_MATCHER struct matcher *m = NULL;
     int status = QOBS_OK;
     const bool renewed = entry_matches(target, weights, false, f, &status);
     RETURN_IF_NOT_OK(status);
     if (!renewed)
         return json_append_text(kept, target) ? QOBS_OK : NO_MEMORY(f, "quantization_config");
-    if (matcher_create(&m, &target, 1, "quantization_config", f) != 0)
-        return failure_status(f);
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+    RETURN_IF_NOT_OK(matcher_create(&m, &target, 1, "quantization_config", f));
+    for (size_t i = 0; i < weights->count; i++)
         if (weights->items[i].reason == WEIGHT_KEPT && matches(m, &weights->items[i]))
-            status = add_module(kept, &weights->items[i], f);
-    matcher_free(m);
-    return status;
+            RETURN_IF_NOT_OK(add_module(kept, &weights->items[i], f));
+    return QOBS_OK;
 }
 
 /* Replaces the targets of a group, and gives it the format that older files state once for all groups. */
@@ -174,41 +171,34 @@ static int keep_entry(json_object *list, const char *entry, const struct weights
 /* Adds the matrices that are not quantized and that the list does not match: any target may claim them. */
 static int add_plain(json_object *list, const struct weights *weights, struct fail *f)
 {
-    struct matcher *m;
+    OWNED_MATCHER struct matcher *m = NULL;
     RETURN_IF_NOT_OK(make_matcher(&m, list, f));
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++) {
+    for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
         if (w->reason != WEIGHT_TAKEN && w->reason != WEIGHT_KEPT && w->reason != WEIGHT_NOT_A_WEIGHT && w->ndim == 2 &&
             !matches(m, w))
-            status = add_module(list, w, f);
+            RETURN_IF_NOT_OK(add_module(list, w, f));
     }
-    matcher_free(m);
-    return status;
+    return QOBS_OK;
 }
 
 /* Puts the ignore list of the model before that of the run. */
 static int merge_ignore(struct quantize_run *run, struct fail *f)
 {
-    json_object *list = json_object_new_array();
-    int status = list ? QOBS_OK : NO_MEMORY(f, "the ignore list");
+    OWNED_JSON json_object *list = json_object_new_array();
+    if (!list)
+        return NO_MEMORY(f, "the ignore list");
     json_each(item, json_get(run->earlier, "ignore"))
     {
-        if (status == QOBS_OK && json_is_string(item.value))
-            status = keep_entry(list, json_text(item.value), &run->weights, f);
+        if (json_is_string(item.value))
+            RETURN_IF_NOT_OK(keep_entry(list, json_text(item.value), &run->weights, f));
     }
-    for (size_t i = 0; status == QOBS_OK && i < run->config.ignore_count; i++)
-        status = keep_entry(list, run->config.ignore[i], &run->weights, f);
-    if (status == QOBS_OK)
-        status = add_plain(list, &run->weights, f);
+    for (size_t i = 0; i < run->config.ignore_count; i++)
+        RETURN_IF_NOT_OK(keep_entry(list, run->config.ignore[i], &run->weights, f));
+    RETURN_IF_NOT_OK(add_plain(list, &run->weights, f));
     quant_config_clear_ignore(&run->config);
-    json_each(item, list)
-    {
-        if (status == QOBS_OK && quant_config_add_ignore(&run->config, json_text(item.value), f) != 0)
-            status = QOBS_ERROR_OUT_OF_MEMORY;
-    }
-    json_object_put(list);
-    return status;
+    json_each(item, list) RETURN_IF_NOT_OK(quant_config_add_ignore(&run->config, json_text(item.value), f));
+    return QOBS_OK;
 }
 
 /* ---- Codes ------------------------------------------------------------------------------------------------------- */

@@ -107,14 +107,11 @@ static void add_job(struct quantize_run *run, size_t weight, const bool *written
 static int make_jobs(struct quantize_run *run, struct fail *f)
 {
     const struct weights *all = &run->weights;
-    struct place *places = malloc((all->count + 1) * sizeof *places);
-    bool *written_set = calloc(all->count + 1, sizeof *written_set);
+    OWNED struct place *places = malloc((all->count + 1) * sizeof *places);
+    OWNED bool *written_set = calloc(all->count + 1, sizeof *written_set);
     run->jobs = calloc(all->count + 1, sizeof *run->jobs);
-    if (!places || !run->jobs || !written_set) {
-        free(places);
-        free(written_set);
+    if (!places || !run->jobs || !written_set)
         return NO_MEMORY(f, "the list of tensors");
-    }
     for (size_t i = 0; i < all->count; i++) {
         const struct weight *w = &all->items[i], *leader = &all->items[run->layout.set[i]];
         places[i] = (struct place){.set_shard = leader->source->shard,
@@ -129,8 +126,6 @@ static int make_jobs(struct quantize_run *run, struct fail *f)
         written_set[run->layout.set[i]] |= is_written(run, i);
     for (size_t i = 0; i < all->count; i++)
         add_job(run, places[i].index, written_set);
-    free(places);
-    free(written_set);
     return QOBS_OK;
 }
 

@@ -66,19 +66,17 @@ static int add(struct builder *b, size_t weight, enum output_part part, const ch
 {
     struct output_layout *l = b->layout;
     const struct weight *w = &b->weights->items[weight];
-    struct output_tensor *grown = list_grow(l->tensors, l->count, sizeof *grown);
-    if (!grown)
+    struct output_tensor *t = list_add(&l->tensors, &l->count, sizeof *t);
+    if (!t)
         return NO_MEMORY(f, "the list of tensors");
-    l->tensors = grown;
-    struct output_tensor t = {.dtype = dtype, .ndim = ndim, .shard = shard, .weight = weight, .part = part};
-    t.name = part == PART_SAME         ? strdup(w->name)
-             : part == PART_ACTIVATION ? strdup(suffix)
-                                       : text_format("%.*s.%s", (int)w->module, w->name, suffix);
-    if (!t.name)
+    *t = (struct output_tensor){.dtype = dtype, .ndim = ndim, .shard = shard, .weight = weight, .part = part};
+    t->name = part == PART_SAME         ? strdup(w->name)
+              : part == PART_ACTIVATION ? strdup(suffix)
+                                        : text_format("%.*s.%s", (int)w->module, w->name, suffix);
+    if (!t->name)
         return NO_MEMORY(f, "the list of tensors");
-    memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
-    tensor_bytes(dtype_bits(dtype), ndim, t.shape, &t.bytes); /* not larger than a few times the input */
-    l->tensors[l->count++] = t;
+    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    tensor_bytes(dtype_bits(dtype), ndim, t->shape, &t->bytes); /* not larger than a few times the input */
     l->shards[shard].tensors++;
     return QOBS_OK;
 }
@@ -176,16 +174,13 @@ static int find_sets(struct output_layout *l, const struct weights *weights, con
     }
     if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !any_global_scale(config))
         return QOBS_OK;
-    const char **names = malloc((weights->count + 1) * sizeof *names);
+    OWNED const char **names = malloc((weights->count + 1) * sizeof *names);
     if (!names)
         return NO_MEMORY(f, "the names");
     for (size_t i = 0; i < weights->count; i++)
         names[i] = weights->items[i].name;
-    int result = fused_sets(names, weights->count, FUSED_LLM_COMPRESSOR, NULL, l->set, f);
-    if (result == 0)
-        result = fused_homes(names, weights->count, home, f);
-    free(names);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
+    RETURN_IF_NOT_OK(fused_sets(names, weights->count, FUSED_LLM_COMPRESSOR, NULL, l->set, f));
+    return fused_homes(names, weights->count, home, f);
 }
 
 /* Returns the shard of a weight. Scales alone are in one file. */
@@ -230,24 +225,17 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
                                      .parts = malloc((weights->count + 1) * sizeof *layout->parts),
                                      .activations = malloc((activations->count + 1) * sizeof *layout->activations),
                                      .set = calloc(weights->count + 1, sizeof *layout->set)};
-    size_t *home = calloc(weights->count + 1, sizeof *home);
-    int status = layout->shards && layout->parts && layout->activations && layout->set && home
-                     ? QOBS_OK
-                     : NO_MEMORY(f, "the layout");
-    for (size_t i = 0; status == QOBS_OK && i < model->shard_count; i++)
+    OWNED size_t *home = calloc(weights->count + 1, sizeof *home);
+    if (!layout->shards || !layout->parts || !layout->activations || !layout->set || !home)
+        return NO_MEMORY(f, "the layout");
+    for (size_t i = 0; i < model->shard_count; i++)
         layout->shards[i] =
             (struct output_shard){.path = model->shards[i].path,
                                   .source = compat == QOBS_COMPAT_LLM_COMPRESSOR ? NULL : &model->shards[i].file};
-    if (status == QOBS_OK)
-        status = find_sets(layout, weights, config, compat, home, f);
-    if (status == QOBS_OK)
-        status = add_all(&b, home, f);
-    if (status == QOBS_OK)
-        status = add_activations(&b, activations, home, f);
-    if (status == QOBS_OK)
-        status = layout_make_headers(layout, weights->count, f);
-    free(home);
-    return status;
+    RETURN_IF_NOT_OK(find_sets(layout, weights, config, compat, home, f));
+    RETURN_IF_NOT_OK(add_all(&b, home, f));
+    RETURN_IF_NOT_OK(add_activations(&b, activations, home, f));
+    return layout_make_headers(layout, weights->count, f);
 }
 
 void layout_free(struct output_layout *layout)

@@ -35,7 +35,7 @@ static int check_unique(const struct output_layout *l, struct fail *f)
 static int make_header(struct output_layout *l, size_t shard, size_t first, size_t end, struct fail *f)
 {
     struct output_shard *s = &l->shards[shard];
-    struct st_tensor *tensors = calloc(end - first, sizeof *tensors);
+    OWNED struct st_tensor *tensors = calloc(end - first, sizeof *tensors);
     uint64_t at = 0;
     if (!tensors)
         return NO_MEMORY(f, "a header");
@@ -51,10 +51,9 @@ static int make_header(struct output_layout *l, size_t shard, size_t first, size
                        s->source ? s->source->metadata_count : 0, s->path, &s->header, &s->header_bytes, f);
     for (size_t i = first; i < end; i++)
         l->tensors[i].offset = s->header_bytes + tensors[i - first].begin;
-    free(tensors);
     s->bytes = s->header_bytes + at;
     l->data_bytes += at;
-    return result == 0 ? QOBS_OK : failure_status(f);
+    return result;
 }
 
 int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f)

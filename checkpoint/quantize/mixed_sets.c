@@ -83,12 +83,15 @@ static void describe(struct mixed_sets *m, const struct weights *weights, const 
 int mixed_sets_find(struct mixed_sets *m, const struct weights *weights, const struct quant_config *config,
                     struct fail *f)
 {
-    size_t *first = malloc((weights->count + 1) * sizeof *first), example = 0;
-    bool *mixed = calloc(weights->count + 1, sizeof *mixed);
+    OWNED size_t *first = malloc((weights->count + 1) * sizeof *first);
+    OWNED bool *mixed = calloc(weights->count + 1, sizeof *mixed);
+    size_t example = 0;
     *m = (struct mixed_sets){0};
-    for (size_t i = 0; first && i < weights->count; i++)
+    if (!first || !mixed)
+        return NO_MEMORY(f, "the fused sets");
+    for (size_t i = 0; i < weights->count; i++)
         first[i] = SIZE_MAX;
-    for (size_t i = 0; first && mixed && i < weights->count; i++) {
+    for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
         if (!counts(w))
             continue;
@@ -99,10 +102,7 @@ int mixed_sets_find(struct mixed_sets *m, const struct weights *weights, const s
             mixed[w->set] = true;
         }
     }
-    const int status = first && mixed ? QOBS_OK : NO_MEMORY(f, "the fused sets");
-    if (status == QOBS_OK && m->count > 0)
+    if (m->count > 0)
         describe(m, weights, config, example);
-    free(first);
-    free(mixed);
-    return status;
+    return QOBS_OK;
 }

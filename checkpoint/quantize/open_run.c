@@ -10,6 +10,7 @@
 #include "files/text.h"
 #include "model/fused.h"
 #include "quantize/run.h"
+#include "files/status.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
@@ -51,7 +52,7 @@ int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *a
 /* Gives the weights of a group another observer: "llmc.NAME", which configurations call NAME, or "qobs.NAME". */
 static int set_observer(struct quant_args *weights, const char *preset, struct fail *f)
 {
-    qobs_config *known;
+    OWNED_CONFIG qobs_config *known = NULL;
     qobs_error error = {0};
     const bool own = strncmp(preset, "qobs.", 5) == 0;
     if (strncmp(preset, "llmc.", 5) != 0 && !own)
@@ -60,7 +61,6 @@ static int set_observer(struct quant_args *weights, const char *preset, struct f
     const bool alias = strcmp(preset, "llmc.fouroversix") == 0;
     if (qobs_config_create(&known, alias ? "llmc.nvfp4_expanded_mse" : preset, NULL, &error) != QOBS_OK)
         return INVALID(f, "preset: %s", error.message);
-    qobs_config_destroy(known);
     free(weights->observer);
     weights->observer = strdup(own ? preset : preset + 5);
     return weights->observer ? QOBS_OK : NO_MEMORY(f, "the scheme");
@@ -69,10 +69,9 @@ static int set_observer(struct quant_args *weights, const char *preset, struct f
 static int apply_setting(struct quant_group *group, const char *setting, struct fail *f)
 {
     static const char format[] = "format=";
-    const int result = strncmp(setting, format, sizeof format - 1) == 0
-                           ? quant_config_set_format(&group->format, setting + sizeof format - 1, "--set", f)
-                           : quant_args_assign(&group->weights, setting, f);
-    return result == 0 ? QOBS_OK : failure_status(f);
+    return strncmp(setting, format, sizeof format - 1) == 0
+               ? quant_config_set_format(&group->format, setting + sizeof format - 1, "--set", f)
+               : quant_args_assign(&group->weights, setting, f);
 }
 
 static int read_source(struct quant_config *config, const qobs_checkpoint_quantize_args *a, struct fail *f)
@@ -83,16 +82,11 @@ static int read_source(struct quant_config *config, const qobs_checkpoint_quanti
                        given == 0 ? "none" : "more than one");
     if (a->target_count > 0 && !a->scheme)
         return INVALID(f, "targets: belong to a scheme; a configuration and a recipe have their own");
-    int result = 0;
     if (a->scheme && strcmp(a->scheme, "UNQUANTIZED") == 0)
         return INVALID(f, "scheme: UNQUANTIZED has no scheme for weights");
-    if (a->scheme)
-        result = quant_config_add_scheme(config, a->scheme, a->targets, a->target_count, f);
-    else if (a->config)
-        result = quant_config_read(config, a->config, f);
-    else
-        result = quant_config_read_recipe(config, a->recipe, f);
-    return result == 0 ? QOBS_OK : failure_status(f);
+    return a->scheme   ? quant_config_add_scheme(config, a->scheme, a->targets, a->target_count, f)
+           : a->config ? quant_config_read(config, a->config, f)
+                       : quant_config_read_recipe(config, a->recipe, f);
 }
 
 static int rename_group(struct quant_group *group, const char *name, struct fail *f)
@@ -111,8 +105,7 @@ int run_read_config(struct quantize_run *run, struct fail *f)
     struct quant_config *config = &run->config;
     RETURN_IF_NOT_OK(read_source(config, a, f));
     for (size_t i = 0; i < a->ignore_count; i++)
-        if (quant_config_add_ignore(config, a->ignore[i], f) != 0)
-            return QOBS_ERROR_OUT_OF_MEMORY;
+        RETURN_IF_NOT_OK(quant_config_add_ignore(config, a->ignore[i], f));
     for (size_t g = 0; g < config->group_count; g++) {
         if (a->preset)
             RETURN_IF_NOT_OK(set_observer(&config->groups[g].weights, a->preset, f));
@@ -121,7 +114,7 @@ int run_read_config(struct quantize_run *run, struct fail *f)
     }
     if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0))
         RETURN_IF_NOT_OK(rename_group(&config->groups[0], "config_group_0", f));
-    return quant_config_finish(config, a->compat, f) == 0 ? QOBS_OK : failure_status(f);
+    return quant_config_finish(config, a->compat, f);
 }
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */

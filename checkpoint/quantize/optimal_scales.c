@@ -6,18 +6,17 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "files/status.h"
+#include "files/text.h"
 #include "quantize/run.h"
 
 /* Adds saved observers of the same preset and settings. */
 static int merge_states(const struct weight_job *job, qobs_observer *o, struct fail *f)
 {
     qobs_error error = {0};
-    qobs_observer *states;
+    OWNED_OBSERVER qobs_observer *states = NULL;
     RETURN_IF_NOT_OK(saved_states_load(job->importance.states, job->importance.state_count, &states, f));
-    const qobs_observer *const others[] = {states};
-    const int status = qobs_observer_merge(o, others, 1, &error);
-    qobs_observer_destroy(states);
-    return status == QOBS_OK
+    return qobs_observer_merge(o, (const qobs_observer *const *)&states, 1, &error) == QOBS_OK
                ? QOBS_OK
                : report_failure(f, error.status, "%.300s: %s", job->importance.states->path, error.message);
 }
@@ -27,19 +26,16 @@ static int observe_means(const struct quantize_run *run, const struct weight_job
 {
     const int64_t columns = job->weight->shape[1];
     qobs_error error = {0};
-    float *mean = malloc(((size_t)columns + 1) * sizeof *mean);
-    double *token = malloc(((size_t)columns + 1) * sizeof *token);
-    int status = mean && token ? importance_read(&run->importance, &job->importance, columns, mean, f)
-                               : NO_MEMORY(f, "importance");
-    for (int64_t j = 0; status == QOBS_OK && j < columns; j++)
+    OWNED float *mean = malloc(((size_t)columns + 1) * sizeof *mean);
+    OWNED double *token = malloc(((size_t)columns + 1) * sizeof *token);
+    if (!mean || !token)
+        return NO_MEMORY(f, "importance");
+    RETURN_IF_NOT_OK(importance_read(&run->importance, &job->importance, columns, mean, f));
+    for (int64_t j = 0; j < columns; j++)
         token[j] = sqrt((double)mean[j]);
     const qobs_tensor tensor = {
         .struct_size = sizeof tensor, .data = token, .dtype = QOBS_F64, .ndim = 1, .shape = &columns};
-    if (status == QOBS_OK && qobs_observer_observe_importance(o, &tensor, &error) != QOBS_OK)
-        status = weight_failure(job, &error, f);
-    free(mean);
-    free(token);
-    return status;
+    return qobs_observer_observe_importance(o, &tensor, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
 }
 
 static int observe_importance(const struct quantize_run *run, const struct weight_job *job, qobs_observer *o,
@@ -109,18 +105,14 @@ static int read_hessian(struct weight_job *job, const qobs_observer *o, struct f
 int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs_tensor *weight, struct fail *f)
 {
     const bool global = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;
-    qobs_observer *o = NULL;
+    OWNED_OBSERVER qobs_observer *o = NULL;
     qobs_error error = {0};
     if (qobs_observer_create(&o, job->plan->config, run->args->runtime, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
-    int status = observe_importance(run, job, o, f);
-    if (status == QOBS_OK && ((global && qobs_observer_set_global_amax(o, job->set_amax, &error) != QOBS_OK) ||
-                              qobs_observer_observe(o, weight, NULL, &error) != QOBS_OK))
-        status = weight_failure(job, &error, f);
-    if (status == QOBS_OK)
-        status = read_qparams(job, o, f);
-    if (status == QOBS_OK)
-        status = read_hessian(job, o, f);
-    qobs_observer_destroy(o);
-    return status;
+    RETURN_IF_NOT_OK(observe_importance(run, job, o, f));
+    if ((global && qobs_observer_set_global_amax(o, job->set_amax, &error) != QOBS_OK) ||
+        qobs_observer_observe(o, weight, NULL, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    RETURN_IF_NOT_OK(read_qparams(job, o, f));
+    return read_hessian(job, o, f);
 }

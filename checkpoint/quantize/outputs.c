@@ -12,12 +12,9 @@ static int put(struct quantize_run *run, const struct output_tensor *t, uint64_t
     if (run->costs)
         return QOBS_OK;
     if (run->scales)
-        return st_writer_put(run->scales, (size_t)(t - run->layout.tensors), offset, data, bytes, f) == 0
-                   ? QOBS_OK
-                   : QOBS_ERROR_SYSTEM;
+        return st_writer_put(run->scales, (size_t)(t - run->layout.tensors), offset, data, bytes, f);
     struct output_file *file = &run->files[t->shard];
-    if (output_directory_put(&run->out, file->fd, data, bytes, t->offset + offset, f) != 0)
-        return QOBS_ERROR_SYSTEM;
+    RETURN_IF_NOT_OK(output_directory_put(&run->out, file->fd, data, bytes, t->offset + offset, f));
     atomic_fetch_sub(&file->left, bytes);
     return QOBS_OK;
 }
@@ -56,8 +53,7 @@ int close_files(struct quantize_run *run, struct fail *f)
         const int fd = file->fd;
         file->fd = -1;
         file->done = true;
-        if (output_directory_close(&run->out, fd, f) != 0)
-            return QOBS_ERROR_SYSTEM;
+        RETURN_IF_NOT_OK(output_directory_close(&run->out, fd, f));
     }
     return QOBS_OK;
 }

@@ -15,12 +15,10 @@ enum { SLICE_BYTES = 1 << 18, COPY_BYTES = 1 << 22 };
 
 static int add_slice(struct quantize_run *run, struct weight_job *job, int64_t first, int64_t count, struct fail *f)
 {
-    struct row_slice *grown = list_grow(run->slices, run->slice_count, sizeof *grown);
-    if (!grown)
+    struct row_slice *added = list_add(&run->slices, &run->slice_count, sizeof *added);
+    if (!added)
         return NO_MEMORY(f, "the slices");
-    run->slices = grown;
-    run->slices[run->slice_count++] =
-        (struct row_slice){.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
+    *added = (struct row_slice){.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
     return QOBS_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "activations/streams.h"
+#include "files/text.h"
 #include "quantize/run.h"
 
 /* The importance of one weight. */
@@ -102,25 +103,20 @@ static int check_descent(const struct quantize_run *run, size_t weighted, struct
 int run_find_importance(struct quantize_run *run, struct fail *f)
 {
     const size_t count = run->weights.count;
-    struct weight_importance *of_weight = calloc(count + 1, sizeof *of_weight);
-    size_t *member = malloc((count + 1) * sizeof *member), weighted = 0;
-    int status = of_weight && member ? QOBS_OK : NO_MEMORY(f, "importance");
-    if (status == QOBS_OK) {
-        const size_t searched = find_own(run, of_weight, &weighted);
-        status = check_given(run, searched, weighted, f);
-    }
-    if (status == QOBS_OK && weighted > 0) {
+    OWNED struct weight_importance *of_weight = calloc(count + 1, sizeof *of_weight);
+    OWNED size_t *member = malloc((count + 1) * sizeof *member);
+    size_t weighted = 0;
+    if (!of_weight || !member)
+        return NO_MEMORY(f, "importance");
+    const size_t searched = find_own(run, of_weight, &weighted);
+    RETURN_IF_NOT_OK(check_given(run, searched, weighted, f));
+    if (weighted > 0) {
         share(&run->weights, of_weight, member);
         for (size_t i = 0; i < run->job_count; i++) {
             run->jobs[i].weighted = of_weight[run->jobs[i].index].weighted;
             run->jobs[i].importance = of_weight[run->jobs[i].index].found;
         }
     }
-    if (status == QOBS_OK)
-        status = check_strict(run, f);
-    if (status == QOBS_OK)
-        status = check_descent(run, weighted, f);
-    free(of_weight);
-    free(member);
-    return status;
+    RETURN_IF_NOT_OK(check_strict(run, f));
+    return check_descent(run, weighted, f);
 }

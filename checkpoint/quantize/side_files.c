@@ -21,13 +21,10 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
                                (run->args->compat == QOBS_COMPAT_VLLM && strcmp(path, HF_QUANT_CONFIG) == 0);
         if (rewritten)
             continue;
-        char *source = path_join(tree->root, path);
+        OWNED char *source = path_join(tree->root, path);
         if (!source)
             return NO_MEMORY(f, "a path");
-        const int result = output_directory_copy(&run->out, path, source, f);
-        free(source);
-        if (result != 0)
-            return QOBS_ERROR_SYSTEM;
+        RETURN_IF_NOT_OK(output_directory_copy(&run->out, path, source, f));
     }
     return QOBS_OK;
 }
@@ -35,12 +32,8 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
 static int write_json(struct quantize_run *run, const char *path, const json_object *json, struct fail *f)
 {
     const bool sorted = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
-    char *text = json ? json_print(json, sorted ? JSON_SORTED : JSON_INDENTED) : NULL;
-    if (!text)
-        return NO_MEMORY(f, path);
-    const int result = output_directory_write(&run->out, path, text, strlen(text), f);
-    free(text);
-    return result == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    OWNED char *text = json ? json_print(json, sorted ? JSON_SORTED : JSON_INDENTED) : NULL;
+    return text ? output_directory_write(&run->out, path, text, strlen(text), f) : NO_MEMORY(f, path);
 }
 
 /* Returns the path of a shard from the folder of the index, in which it is; upstream's is its name alone. */
@@ -54,18 +47,15 @@ static const char *path_from_index(const struct quantize_run *run, const char *p
 
 int side_files_write_index(struct quantize_run *run, struct fail *f)
 {
-    json_object *index = json_object_new_object(), *metadata = json_put_object(index, "metadata");
-    json_object *map = json_put_object(index, "weight_map");
+    OWNED_JSON json_object *index = json_object_new_object();
+    json_object *metadata = json_put_object(index, "metadata"), *map = json_put_object(index, "weight_map");
     bool complete = map && json_put_count(metadata, "total_size", run->layout.data_bytes);
     for (size_t i = 0; complete && i < run->layout.count; i++) {
         const char *path = run->layout.shards[run->layout.tensors[i].shard].path;
         complete = json_put_text(map, run->layout.tensors[i].name, path_from_index(run, path));
     }
-    const int status =
-        complete ? write_json(run, run->model.index ? run->model.index : "model.safetensors.index.json", index, f)
-                 : NO_MEMORY(f, "the index");
-    json_object_put(index);
-    return status;
+    return complete ? write_json(run, run->model.index ? run->model.index : "model.safetensors.index.json", index, f)
+                    : NO_MEMORY(f, "the index");
 }
 
 int side_files_write_config(struct quantize_run *run, struct fail *f)

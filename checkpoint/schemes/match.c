@@ -46,7 +46,7 @@ static int compare_exact(const void *a, const void *b)
 {
     const struct exact_entry *s = a, *t = b;
     const int order = compare_text(s->text, s->length, t->text, t->length);
-    return order ? order : (s->index > t->index) - (s->index < t->index);
+    return order ? order : ORDER(s->index, t->index);
 }
 
 static int add_pattern(struct matcher *m, size_t index, const char *pattern, const char *what, struct fail *f)
@@ -87,8 +87,8 @@ static int fill(struct matcher *m, const char *const *entries, size_t count, con
         if (strncmp(entries[i], "re:", 3) != 0)
             m->exact[m->exact_count++] =
                 (struct exact_entry){.text = m->texts[i], .length = strlen(m->texts[i]), .index = i};
-        else if (add_pattern(m, i, m->texts[i] + 3, what, f) != 0)
-            return -1;
+        else
+            RETURN_IF_NOT_OK(add_pattern(m, i, m->texts[i] + 3, what, f));
     }
     if (m->exact_count > 0)
         qsort(m->exact, m->exact_count, sizeof *m->exact, compare_exact);
@@ -100,11 +100,10 @@ int matcher_create(struct matcher **matcher, const char *const *entries, size_t 
     *matcher = calloc(1, sizeof **matcher);
     if (!*matcher)
         return fail_system(f, "%s: no memory", what);
-    if (fill(*matcher, entries, count, what, f) == 0)
-        return 0;
-    matcher_free(*matcher);
-    *matcher = NULL;
-    return -1;
+    const int result = fill(*matcher, entries, count, what, f);
+    if (result != 0)
+        matcher_release(matcher);
+    return result;
 }
 
 void matcher_free(struct matcher *m)
@@ -118,6 +117,12 @@ void matcher_free(struct matcher *m)
     free(m->exact);
     free(m->patterns);
     free(m);
+}
+
+void matcher_release(struct matcher **matcher)
+{
+    matcher_free(*matcher);
+    *matcher = NULL;
 }
 
 static ptrdiff_t find_exact(const struct matcher *m, const char *name, size_t length)

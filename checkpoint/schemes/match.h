@@ -17,6 +17,10 @@ int matcher_create(struct matcher **matcher, const char *const *entries, size_t 
                    struct fail *f);
 void matcher_free(struct matcher *matcher);
 
+/* A matcher that is freed when the block of its variable ends. */
+#define OWNED_MATCHER __attribute__((cleanup(matcher_release)))
+void matcher_release(struct matcher **matcher);
+
 /* Returns the index of the first entry that matches the name of `length` bytes, or -1. A pattern that exceeds its limit
  * of steps matches nothing any more; matcher_check tells. */
 ptrdiff_t matcher_find(const struct matcher *matcher, const char *name, size_t length);

@@ -201,8 +201,7 @@ int quant_args_read(struct quant_args *args, const json_object *json, const char
         const int result = read_member(args, &item, where, f);
         if (result > 0)
             return fail(f, "%s: has the member '%.80s', which is unknown", where, item.key);
-        if (result != 0)
-            return -1;
+        RETURN_IF_NOT_OK(result);
         has_strategy |= strcmp(item.key, "strategy") == 0 && item.value;
     }
     if (!has_strategy)
@@ -367,8 +366,7 @@ int quant_args_config(const struct quant_args *args, qobs_config **config, struc
     char text[1024], settings[900], preset[100];
     qobs_error error = {0};
     preset_name(args->observer, preset, sizeof preset);
-    if (quant_args_settings(args, settings, sizeof settings, f) != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(quant_args_settings(args, settings, sizeof settings, f));
     snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
     return qobs_config_parse(config, text, NULL, &error) == QOBS_OK
                ? QOBS_OK

@@ -24,33 +24,17 @@ const char *quant_scheme_name(size_t index, const char **summary)
 
 static struct quant_group *add_group(struct quant_config *config, const char *name, struct fail *f)
 {
-    struct quant_group *grown = list_grow(config->groups, config->group_count, sizeof *grown);
-    if (!grown) {
-        fail_system(f, "no memory for the groups");
-        return NULL;
-    }
-    config->groups = grown;
-    struct quant_group *group = &grown[config->group_count];
-    *group = (struct quant_group){.name = strdup(name)};
-    if (!group->name) {
-        fail_system(f, "no memory for the groups");
-        return NULL;
-    }
-    config->group_count++;
-    return group;
+    struct quant_group *group = list_add(&config->groups, &config->group_count, sizeof *group);
+    if (group && (group->name = strdup(name)))
+        return group;
+    fail_system(f, "no memory for the groups");
+    return NULL;
 }
 
 static int add_text(char ***list, size_t *count, const char *text, struct fail *f)
 {
-    char **grown = list_grow(*list, *count, sizeof *grown);
-    if (!grown)
-        return fail_system(f, "no memory for a list of names");
-    *list = grown;
-    grown[*count] = strdup(text);
-    if (!grown[*count])
-        return fail_system(f, "no memory for a list of names");
-    ++*count;
-    return 0;
+    char **added = list_add(list, count, sizeof *added);
+    return added && (*added = strdup(text)) ? 0 : fail_system(f, "no memory for a list of names");
 }
 
 int quant_config_add_ignore(struct quant_config *config, const char *entry, struct fail *f)
@@ -82,8 +66,7 @@ static int use_preset(struct quant_group *group, const char *scheme, struct fail
     if (!preset)
         return unknown_scheme(scheme, f);
     group->has_weights = true;
-    if (quant_args_copy(&group->weights, preset->weights, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(quant_args_copy(&group->weights, preset->weights, f));
     group->has_inputs = preset->inputs != NULL;
     if (!preset->inputs)
         return 0;
@@ -99,11 +82,11 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
                             size_t target_count, struct fail *f)
 {
     struct quant_group *group = add_group(config, scheme, f);
-    if (!group || use_preset(group, scheme, f) != 0)
-        return -1;
+    if (!group)
+        return failure_status(f);
+    RETURN_IF_NOT_OK(use_preset(group, scheme, f));
     for (size_t i = 0; i < target_count; i++)
-        if (add_text(&group->targets, &group->target_count, targets[i], f) != 0)
-            return -1;
+        RETURN_IF_NOT_OK(add_text(&group->targets, &group->target_count, targets[i], f));
     return target_count > 0 ? 0 : add_text(&group->targets, &group->target_count, "Linear", f);
 }
 
@@ -124,8 +107,7 @@ static int read_names(char ***list, size_t *count, const json_object *json, cons
     {
         if (!json_is_string(item.value))
             return fail(f, "%s: %s holds %s; strings are needed", where, key, json_describe(item.value, &words));
-        if (add_text(list, count, json_text(item.value), f) != 0)
-            return -1;
+        RETURN_IF_NOT_OK(add_text(list, count, json_text(item.value), f));
     }
     return 0;
 }
@@ -173,13 +155,12 @@ static int read_group(struct quant_config *config, const char *name, const json_
     char path[256];
     struct quant_group *group = add_group(config, name, f);
     if (!group)
-        return -1;
+        return failure_status(f);
     snprintf(path, sizeof path, "%.150s: %.80s", where, name);
-    if (json_is_array(json))
-        return use_preset(group, name, f) != 0 ||
-                       read_names(&group->targets, &group->target_count, json, path, "targets", f) != 0
-                   ? -1
-                   : 0;
+    if (json_is_array(json)) {
+        RETURN_IF_NOT_OK(use_preset(group, name, f));
+        return read_names(&group->targets, &group->target_count, json, path, "targets", f);
+    }
     json_each(item, json)
     {
         if (!is_one_of(item.key, "targets weights input_activations output_activations format"))
@@ -188,11 +169,10 @@ static int read_group(struct quant_config *config, const char *name, const json_
                         "output_activations and format",
                         path, item.key);
     }
-    if (read_names(&group->targets, &group->target_count, json_get(json, "targets"), path, "targets", f) != 0 ||
-        read_args(&group->weights, &group->has_weights, json, path, "weights", f) != 0 ||
-        read_args(&group->inputs, &group->has_inputs, json, path, "input_activations", f) != 0 ||
-        read_args(&group->outputs, &group->has_outputs, json, path, "output_activations", f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(read_names(&group->targets, &group->target_count, json_get(json, "targets"), path, "targets", f));
+    RETURN_IF_NOT_OK(read_args(&group->weights, &group->has_weights, json, path, "weights", f));
+    RETURN_IF_NOT_OK(read_args(&group->inputs, &group->has_inputs, json, path, "input_activations", f));
+    RETURN_IF_NOT_OK(read_args(&group->outputs, &group->has_outputs, json, path, "output_activations", f));
     return read_format(&group->format, json, false, path, f);
 }
 
@@ -205,10 +185,10 @@ int quant_config_read_scheme(struct quant_config *config, const char *scheme, co
                              const char *where, struct fail *f)
 {
     struct quant_group *group = add_group(config, scheme, f);
-    return group && use_preset(group, scheme, f) == 0 &&
-                   read_names(&group->targets, &group->target_count, targets, where, "targets", f) == 0
-               ? 0
-               : -1;
+    if (!group)
+        return failure_status(f);
+    RETURN_IF_NOT_OK(use_preset(group, scheme, f));
+    return read_names(&group->targets, &group->target_count, targets, where, "targets", f);
 }
 
 int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f)
@@ -221,26 +201,18 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
                     where);
     if (groups && !json_is_object(groups))
         return fail(f, "%s: config_groups is %s; an object is needed", where, json_describe(groups, &words));
-    json_each(item, groups)
-    {
-        if (read_group(config, item.key, item.value, where, f) != 0)
-            return -1;
-    }
-    if (quant_config_read_ignore(config, json, where, f) != 0 ||
-        read_format(&config->format, json, true, where, f) != 0)
-        return -1;
+    json_each(item, groups) { RETURN_IF_NOT_OK(read_group(config, item.key, item.value, where, f)); }
+    RETURN_IF_NOT_OK(quant_config_read_ignore(config, json, where, f));
+    RETURN_IF_NOT_OK(read_format(&config->format, json, true, where, f));
     return read_args(&config->kv_cache, &config->has_kv_cache, json, where, "kv_cache_scheme", f);
 }
 
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f)
 {
-    json_object *json;
-    if (json_read(&json, path, "quantization_config", f) != 0)
-        return -1;
+    OWNED_JSON json_object *json;
+    RETURN_IF_NOT_OK(json_read(&json, path, "quantization_config", f));
     const json_object *inner = json_get(json, "quantization_config");
-    const int result = quant_config_parse(config, inner ? inner : json, path, f);
-    json_object_put(json);
-    return result;
+    return quant_config_parse(config, inner ? inner : json, path, f);
 }
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
@@ -328,12 +300,12 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
         struct quant_group *g = &config->groups[i];
         if (!g->has_weights)
             return fail(f, "%s: has no scheme for weights", g->name);
-        if (g->target_count == 0 && add_text(&g->targets, &g->target_count, "Linear", f) != 0)
-            return -1;
-        if (fit_strategy(&g->weights, g->name, f) != 0 || rename_observer(&g->weights, compat, f) != 0)
-            return -1;
-        if (finish_format(g, config->format, compat, f) != 0 || check_weights(g, f) != 0)
-            return -1;
+        if (g->target_count == 0)
+            RETURN_IF_NOT_OK(add_text(&g->targets, &g->target_count, "Linear", f));
+        RETURN_IF_NOT_OK(fit_strategy(&g->weights, g->name, f));
+        RETURN_IF_NOT_OK(rename_observer(&g->weights, compat, f));
+        RETURN_IF_NOT_OK(finish_format(g, config->format, compat, f));
+        RETURN_IF_NOT_OK(check_weights(g, f));
         g->weights.zp_dtype = g->weights.symmetric ? FILE_NONE : quant_code_dtype(&g->weights);
         if (g->has_inputs)
             g->inputs.zp_dtype = g->inputs.symmetric ? FILE_NONE : quant_code_dtype(&g->inputs);

@@ -137,11 +137,7 @@ static int add_schemes(struct quant_config *config, const json_object *modifier,
         return quant_config_read_scheme(config, json_text(scheme), json_get(modifier, "targets"), path, f);
     if (!json_is_object(scheme))
         return fail(f, "%s: scheme must be a name, or names with lists of targets", path);
-    json_each(item, scheme)
-    {
-        if (quant_config_read_scheme(config, item.key, item.value, path, f) != 0)
-            return -1;
-    }
+    json_each(item, scheme) { RETURN_IF_NOT_OK(quant_config_read_scheme(config, item.key, item.value, path, f)); }
     return 0;
 }
 
@@ -172,8 +168,8 @@ static int override_observers(struct quant_config *config, size_t first, const j
             struct quant_group *g = &config->groups[i];
             struct quant_args *args = k == 0 ? &g->weights : k == 1 ? &g->inputs : &g->outputs;
             const bool has = k == 0 ? g->has_weights : k == 1 ? g->has_inputs : g->has_outputs;
-            if (has && args->dynamic != QUANT_DYNAMIC && quant_args_set(args, "observer", json_text(name), f) != 0)
-                return -1;
+            if (has && args->dynamic != QUANT_DYNAMIC)
+                RETURN_IF_NOT_OK(quant_args_set(args, "observer", json_text(name), f));
         }
     }
     return 0;
@@ -197,8 +193,8 @@ static int check_keys(struct quant_config *config, const json_object *modifier, 
                         "kv_cache_scheme, observer, weight_observer, input_observer and output_observer are read",
                         path, item.key);
         snprintf(note, sizeof note, "recipe: %.80s changes nothing here", item.key);
-        if ((!json_is_bool(item.value) || json_is_true(item.value)) && quant_config_add_note(config, note, f) != 0)
-            return -1;
+        if (!json_is_bool(item.value) || json_is_true(item.value))
+            RETURN_IF_NOT_OK(quant_config_add_note(config, note, f));
     }
     return 0;
 }
@@ -208,12 +204,11 @@ static int add_quantization(struct quant_config *config, const json_object *modi
     const size_t first = config->group_count;
     if (!json_is_object(modifier))
         return fail(f, "%s: QuantizationModifier is no mapping; members such as scheme and targets are needed", path);
-    if (check_keys(config, modifier, path, f) != 0 || add_schemes(config, modifier, path, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(check_keys(config, modifier, path, f));
+    RETURN_IF_NOT_OK(add_schemes(config, modifier, path, f));
     const bool whole = json_get(modifier, "config_groups") || json_get(modifier, "kv_cache_scheme");
-    if ((whole ? quant_config_parse : quant_config_read_ignore)(config, modifier, path, f) !=
-        0) /* the first reads ignore, too */
-        return -1;
+    RETURN_IF_NOT_OK(
+        (whole ? quant_config_parse : quant_config_read_ignore)(config, modifier, path, f)); /* both ignore */
     return override_observers(config, first, modifier, path, f);
 }
 
@@ -226,27 +221,19 @@ static int add_modifiers(struct quant_config *config, const json_object *json, c
         if (modifier && strcmp(item.key, "QuantizationModifier") != 0)
             return fail(f, "%s: has %.80s, which needs data that runs through the model; QuantizationModifier is read",
                         path, item.key);
-        const int result =
-            modifier ? add_quantization(config, item.value, path, f) : add_modifiers(config, item.value, path, f);
-        if (result != 0)
-            return -1;
+        RETURN_IF_NOT_OK((modifier ? add_quantization : add_modifiers)(config, item.value, path, f));
     }
     return 0;
 }
 
 int quant_config_read_recipe(struct quant_config *config, const char *path, struct fail *f)
 {
-    struct mapped map;
-    json_object *json;
-    if (mapped_open(&map, path, f) != 0)
-        return -1;
-    int result = parse_yaml(&json, &map, f);
-    mapped_close(&map);
-    if (result != 0)
-        return -1;
-    result = add_modifiers(config, json, path, f);
-    if (result == 0 && config->group_count == 0 && !config->has_kv_cache)
-        result = fail(f, "%s: has no QuantizationModifier with a scheme, config_groups or kv_cache_scheme", path);
-    json_object_put(json);
-    return result;
+    RELEASED_BY(mapped_close) struct mapped map;
+    OWNED_JSON json_object *json = NULL;
+    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    RETURN_IF_NOT_OK(parse_yaml(&json, &map, f));
+    RETURN_IF_NOT_OK(add_modifiers(config, json, path, f));
+    return config->group_count > 0 || config->has_kv_cache
+               ? 0
+               : fail(f, "%s: has no QuantizationModifier with a scheme, config_groups or kv_cache_scheme", path);
 }

@@ -174,7 +174,7 @@ static void print_target(const struct ranked *r, int width)
 static int print_targets(const json_object *modules, bool all)
 {
     const size_t count = json_count(modules), shown = all || count < WORST ? count : WORST;
-    struct ranked *ranked = rank(modules, "module", badness_of);
+    OWNED struct ranked *ranked = rank(modules, "module", badness_of);
     bool global = false;
     if (!ranked)
         return print_error(EXIT_SYSTEM, "no memory for the table");
@@ -189,7 +189,6 @@ static int print_targets(const json_object *modules, bool all)
         print_target(&ranked[i], width);
     if (shown < count)
         printf("... %zu more; --table lists all\n", count - shown);
-    free(ranked);
     return EXIT_OK;
 }
 
@@ -224,7 +223,7 @@ int calibrate_print(const json_object *report, bool all)
 {
     const json_object *layers = json_get(report, "layers"), *activations = json_get(report, "activations");
     const size_t count = json_count(layers), shown = all || count < WORST ? count : WORST;
-    struct ranked *ranked = rank(layers, "module", badness_of);
+    OWNED struct ranked *ranked = rank(layers, "module", badness_of);
     if (!ranked)
         return print_error(EXIT_SYSTEM, "no memory for the table");
     if (shown < count)
@@ -233,7 +232,6 @@ int calibrate_print(const json_object *report, bool all)
         print_searches(report, ranked, shown, all);
     else
         print_weights(ranked, shown, all);
-    free(ranked);
     print_summary(report, count, shown);
     print_inputs(report);
     return activations ? print_activations(activations, all) : EXIT_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "files/text.h"
 #include "outputs.h"
 #include "program.h"
 #include "progress.h"
@@ -117,36 +118,27 @@ static int show_progress(void *context, const qobs_progress *progress)
 /* Writes and prints the report of a calibration that has succeeded. */
 static int finish(const struct calibrate_options *o, struct report_file *file, const char *text)
 {
-    json_object *report = NULL;
+    OWNED_JSON json_object *report = NULL;
     struct fail f;
-    int code = text && json_parse(&report, "the report", "report", text, strlen(text), &f) == 0
-                   ? EXIT_OK
-                   : print_error(EXIT_SYSTEM, "no memory for the report");
-    if (code == EXIT_OK && o->report)
-        code = report_write(file, text);
-    if (code == EXIT_OK && !o->quiet && !(o->report && strcmp(o->report, "-") == 0))
-        code = calibrate_print(report, o->table);
-    if (code == EXIT_OK)
-        code = report_publish(file, text);
-    if (code == EXIT_OK && !calibrate_warn(report))
-        code = EXIT_INCOMPLETE;
-    json_object_put(report);
-    return code;
+    if (!text || json_parse(&report, "the report", "report", text, strlen(text), &f) != 0)
+        return print_error(EXIT_SYSTEM, "no memory for the report");
+    if (o->report)
+        RETURN_IF_NOT_OK(report_write(file, text));
+    if (!o->quiet && !(o->report && strcmp(o->report, "-") == 0))
+        RETURN_IF_NOT_OK(calibrate_print(report, o->table));
+    RETURN_IF_NOT_OK(report_publish(file, text));
+    return calibrate_warn(report) ? EXIT_OK : EXIT_INCOMPLETE;
 }
 
 static int run(void *options, int count, char **models, struct threads *threads)
 {
     struct calibrate_options *o = options;
-    struct report_file report = {0};
-    char *text = NULL;
+    RELEASED_BY(report_close) struct report_file report = {0};
+    OWNED char *text = NULL;
     qobs_error error;
-    int code = check_arguments(o, count);
-    if (code == EXIT_OK)
-        code = check_model(models[0]);
-    if (code == EXIT_OK)
-        code = report_open(&report, o->report);
-    if (code != EXIT_OK)
-        return code;
+    RETURN_IF_NOT_OK(check_arguments(o, count));
+    RETURN_IF_NOT_OK(check_model(models[0]));
+    RETURN_IF_NOT_OK(report_open(&report, o->report));
     o->args.struct_size = sizeof o->args;
     o->args.model = models[0];
     o->args.runtime = &threads->runtime;
@@ -155,12 +147,9 @@ static int run(void *options, int count, char **models, struct threads *threads)
     o->args.report = &text;
     const int status = qobs_checkpoint_calibrate(&o->args, &error);
     progress_stop(&o->progress);
-    code = status == QOBS_OK    ? finish(o, &report, text)
+    return status == QOBS_OK    ? finish(o, &report, text)
            : o->code != EXIT_OK ? o->code
                                 : print_calibrate_error(o, &error);
-    report_close(&report);
-    free(text);
-    return code;
 }
 
 const struct command command_calibrate = {

@@ -36,19 +36,15 @@ static bool is_state(const char *path)
 
 static int print_state(const char *path)
 {
-    qobs_observer *observer = NULL;
-    int code = state_read(&observer, path, NULL);
-    if (code != EXIT_OK)
-        return code;
-    const qobs_config *config = qobs_observer_config(observer);
-    struct results results = {0};
+    OWNED_OBSERVER qobs_observer *observer = NULL;
+    RELEASED_BY(results_free) struct results results = {0};
     qobs_counts counts = {.struct_size = sizeof counts};
-    char *text = config_text(config);
+    RETURN_IF_NOT_OK(state_read(&observer, path, NULL));
+    OWNED char *text = config_text(qobs_observer_config(observer));
     if (!text)
-        code = print_error(EXIT_SYSTEM, "no memory");
-    if (code == EXIT_OK)
-        code = results_read(&results, observer, "");
-    if (code == EXIT_OK && qobs_observer_counts(observer, &counts, NULL) == QOBS_OK) {
+        return print_error(EXIT_SYSTEM, "no memory");
+    RETURN_IF_NOT_OK(results_read(&results, observer, ""));
+    if (qobs_observer_counts(observer, &counts, NULL) == QOBS_OK) {
         printf("state of an observer: ");
         print_wrapped(text, 22, 4);
         printf("%llu tensors observed with %llu elements, %llu NaN, %llu infinite\n",
@@ -57,10 +53,7 @@ static int print_state(const char *path)
         results_print(&results);
         printf("qobs merge %s --out FILE.safetensors writes these results\n", path);
     }
-    free(text);
-    results_free(&results);
-    qobs_observer_destroy(observer);
-    return code;
+    return EXIT_OK;
 }
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -110,8 +103,8 @@ static void print_dtypes(const struct tensor_set *set)
         size_t tensors;
         uint64_t bytes;
     } dtypes[FILE_DTYPES] = {0};
-    for (size_t i = 0; i < tensors_count(set); i++) {
-        const struct tensor_ref *ref = tensors_at(set, i);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct tensor_ref *ref = &set->refs[i];
         dtypes[ref->dtype].tensors++;
         dtypes[ref->dtype].bytes += ref->bytes;
     }
@@ -123,7 +116,7 @@ static void print_dtypes(const struct tensor_set *set)
 
 static void print_metadata(const char *path)
 {
-    struct st_file file;
+    RELEASED_BY(st_close) struct st_file file = {0};
     if (!ends_with(path, ".safetensors") || st_open(&file, path, NULL) != 0)
         return;
     for (size_t i = 0; i < file.metadata_count; i++) {
@@ -133,7 +126,6 @@ static void print_metadata(const char *path)
         printf("  ");
         print_wrapped(line, 2, 6);
     }
-    st_close(&file);
 }
 
 /* Prints the method, the format and the groups of a quantization_config. */
@@ -152,73 +144,66 @@ static void print_quantization(const json_object *config)
     json_each(group, json_get(quantization, "config_groups"))
     {
         const json_object *weights = json_get(group.value, "weights");
-        char *text = json_is_object(weights) ? json_print(weights, JSON_LINE) : NULL;
+        OWNED char *text = json_is_object(weights) ? json_print(weights, JSON_LINE) : NULL;
         snprintf(line, sizeof line, "%s: weights %s", group.key ? group.key : "group", text ? text : "none");
         make_printable(line);
         printf("  ");
         print_wrapped(line, 2, 6);
-        free(text);
     }
 }
 
 /* Reads config.json of a model's directory. */
 static void print_config(const char *directory)
 {
-    json_object *config = NULL;
-    char *path = path_join(directory, "config.json");
+    OWNED_JSON json_object *config = NULL;
+    OWNED char *path = path_join(directory, "config.json");
     if (path && json_read(&config, path, "file", NULL) == 0)
         print_quantization(config);
-    json_object_put(config);
-    free(path);
 }
 
 /* Lists ten tensors or all; only scales if there are any, unless all are wanted. */
 static int list_tensors(const struct tensor_set *set, bool only_scales, bool all)
 {
-    const size_t count = tensors_count(set);
-    const struct tensor_ref **chosen = malloc((count + 1) * sizeof *chosen);
-    struct label *names = malloc((count + 1) * sizeof *names);
+    OWNED const struct tensor_ref **chosen = malloc((set->count + 1) * sizeof *chosen);
+    OWNED struct label *names = malloc((set->count + 1) * sizeof *names);
     size_t listed = 0;
-    for (size_t i = 0; chosen && names && i < count; i++)
-        if (all || !only_scales || is_scale(tensors_at(set, i))) {
-            names[listed] = (struct label){tensors_at(set, i)->name, strlen(tensors_at(set, i)->name)};
-            chosen[listed++] = tensors_at(set, i);
+    if (!chosen || !names)
+        return print_error(EXIT_SYSTEM, "no memory for %zu names", set->count);
+    for (size_t i = 0; i < set->count; i++)
+        if (all || !only_scales || is_scale(&set->refs[i])) {
+            names[listed] = (struct label){set->refs[i].name, strlen(set->refs[i].name)};
+            chosen[listed++] = &set->refs[i];
         }
     const size_t printed = all || listed < FIRST_TENSORS ? listed : FIRST_TENSORS;
-    const int code = chosen && names ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for %zu names", count);
-    const int width = code == EXIT_OK ? fit_names(names, printed, 42, all) : 0;
-    for (size_t i = 0; code == EXIT_OK && i < printed; i++)
+    const int width = fit_names(names, printed, 42, all);
+    for (size_t i = 0; i < printed; i++)
         print_tensor(chosen[i], names[i], width, is_scale(chosen[i]));
-    if (code == EXIT_OK && printed < listed)
+    if (printed < listed)
         printf("... %zu more%s; --table lists all tensors\n", listed - printed, only_scales ? " scales" : "");
-    free(chosen);
-    free(names);
-    return code;
+    return EXIT_OK;
 }
 
 static int print_tensors(const char *path, bool all)
 {
-    struct tensor_set set;
+    RELEASED_BY(tensors_close) struct tensor_set set;
     struct stat status;
     struct fail f;
     if (tensors_open(&set, path, &f) != 0)
         return print_failure(&f, "");
     size_t scales = 0;
     uint64_t bytes = 0;
-    const size_t count = tensors_count(&set);
-    for (size_t i = 0; i < count; i++) {
-        scales += is_scale(tensors_at(&set, i));
-        bytes += tensors_at(&set, i)->bytes;
+    for (size_t i = 0; i < set.count; i++) {
+        scales += is_scale(&set.refs[i]);
+        bytes += set.refs[i].bytes;
     }
-    printf("%s: %zu tensors in %zu files, %.3f MB, %zu of them scales and zero points\n", set.path, count,
+    printf("%s: %zu tensors in %zu files, %.3f MB, %zu of them scales and zero points\n", set.path, set.count,
            set.file_count, (double)bytes * 1e-6, scales);
     print_metadata(set.path);
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         print_config(path);
     print_dtypes(&set);
-    const int code = list_tensors(&set, scales > 0, all);
-    tensors_close(&set);
-    return code == EXIT_OK ? check_inputs() : code;
+    RETURN_IF_NOT_OK(list_tensors(&set, scales > 0, all));
+    return check_inputs();
 }
 
 int info_tensor(const char *path, const char *name)

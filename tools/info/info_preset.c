@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "files/status.h"
 #include "files/text.h"
 #include "program.h"
 #include "schemes/quant_config.h"
@@ -77,7 +78,7 @@ static void print_setting(const qobs_config *config, const char *key)
 
 int info_preset(const char *name)
 {
-    qobs_config *config;
+    OWNED_CONFIG qobs_config *config = NULL;
     qobs_error error;
     if (qobs_config_create(&config, name, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "info", name);
@@ -90,7 +91,6 @@ int info_preset(const char *name)
     for (size_t i = 0; i < qobs_config_key_count(config); i++)
         print_setting(config, qobs_config_key(config, i));
     printf("\n--set KEY=VALUE sets one; null restores its default. docs/presets says more.\n");
-    qobs_config_destroy(config);
     return EXIT_OK;
 }
 
@@ -105,30 +105,27 @@ static void list_options(const struct command *command)
 
 static int list_keys(const char *preset)
 {
-    qobs_config *config;
+    OWNED_CONFIG qobs_config *config = NULL;
     qobs_error error;
     if (qobs_config_create(&config, preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "info", preset);
     for (size_t k = 0; k < qobs_config_key_count(config); k++)
         puts(qobs_config_key(config, k));
-    qobs_config_destroy(config);
     return EXIT_OK;
 }
 
 static int list_values(const char *preset, const char *key)
 {
-    qobs_config *config;
+    OWNED_CONFIG qobs_config *config = NULL;
     qobs_error error;
     qobs_setting_info info = {.struct_size = sizeof info};
     if (qobs_config_create(&config, preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "info", preset);
-    int code = EXIT_OK;
     if (qobs_config_key_info(config, key, &info, &error) != QOBS_OK)
-        code = print_key_error(&error, "info", config, key);
-    for (size_t w = 0; code == EXIT_OK && w < info.word_count; w++)
+        return print_key_error(&error, "info", config, key);
+    for (size_t w = 0; w < info.word_count; w++)
         puts(qobs_config_key_word(config, key, w));
-    qobs_config_destroy(config);
-    return code;
+    return EXIT_OK;
 }
 
 static int list_named(const char *kind, const char *name)

@@ -139,26 +139,25 @@ static int check_report(const struct quantize_options *o)
     const struct {
         const char *const *items;
         size_t count;
-    } lists[] = {
-        {a->activations, a->activation_count}, {a->states, a->state_count}, {a->importance, a->importance_count}};
+    } lists[] = {{&a->config, 1},
+                 {&a->recipe, 1},
+                 {a->activations, a->activation_count},
+                 {a->states, a->state_count},
+                 {a->importance, a->importance_count}};
     struct stat status;
     const char *slash = a->model ? strrchr(a->model, '/') : NULL;
     const bool file = a->model && stat(a->model, &status) == 0 && S_ISREG(status.st_mode);
-    char *model = file ? text_format("%.*s", slash ? (int)(slash - a->model) + 1 : 1, slash ? a->model : ".") : NULL;
-    char *parts = parts_directory(o->finish ? o->finish : a->out);
-    int code = check_outputs(&report, 1);
-    const char *const directories[] = {file ? model : a->model, a->out, o->finish, parts}, *const files[] = {a->config,
-                                                                                                             a->recipe};
-    for (size_t i = 0; code == EXIT_OK && i < sizeof directories / sizeof *directories; i++)
-        code = check_output_apart(&report, directories[i], true);
-    for (size_t i = 0; code == EXIT_OK && i < sizeof files / sizeof *files; i++)
-        code = check_output_apart(&report, files[i], false);
+    OWNED char *model =
+        file ? text_format("%.*s", slash ? (int)(slash - a->model) + 1 : 1, slash ? a->model : ".") : NULL;
+    OWNED char *parts = parts_directory(o->finish ? o->finish : a->out);
+    RETURN_IF_NOT_OK(check_outputs(&report, 1));
+    const char *const directories[] = {file ? model : a->model, a->out, o->finish, parts};
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++)
+        RETURN_IF_NOT_OK(check_output_apart(&report, directories[i], true));
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
-        for (size_t i = 0; code == EXIT_OK && i < lists[k].count; i++)
-            code = check_output_apart(&report, lists[k].items[i], false);
-    free(model);
-    free(parts);
-    return code;
+        for (size_t i = 0; i < lists[k].count; i++)
+            RETURN_IF_NOT_OK(check_output_apart(&report, lists[k].items[i], false));
+    return EXIT_OK;
 }
 
 /* Prints the error of a failed run. */
@@ -175,17 +174,14 @@ static int print_quantize_error(const struct quantize_options *o, const qobs_err
 
 static int quantize(struct quantize_options *o)
 {
-    struct report_file report = {0};
+    RELEASED_BY(report_close) struct report_file report = {0};
     qobs_error error;
-    char *text = NULL;
+    OWNED char *text = NULL;
     const bool to_stdout = o->report && strcmp(o->report, "-") == 0;
-    int code = o->finish ? EXIT_OK : check_model(o->args.model);
-    if (code == EXIT_OK)
-        code = check_report(o);
-    if (code == EXIT_OK)
-        code = report_open(&report, o->report);
-    if (code != EXIT_OK)
-        return code;
+    if (!o->finish)
+        RETURN_IF_NOT_OK(check_model(o->args.model));
+    RETURN_IF_NOT_OK(check_report(o));
+    RETURN_IF_NOT_OK(report_open(&report, o->report));
     o->args.progress = show_progress;
     o->args.context = o;
     o->args.report = &text;
@@ -197,35 +193,28 @@ static int quantize(struct quantize_options *o)
                                                 .report = &text};
     const int status = o->finish ? qobs_checkpoint_finish(&finish, &error) : qobs_checkpoint_quantize(&o->args, &error);
     progress_stop(&o->progress);
-    code = exit_code_of(status);
     if (status == QOBS_ERROR_FINDINGS)
         quantize_print_findings(text);
-    if (status != QOBS_OK && status != QOBS_ERROR_CANCELLED)
-        code = print_quantize_error(o, &error, code);
-    else if (status == QOBS_OK && !text)
-        code = print_error(EXIT_SYSTEM, "no memory for the report");
-    if (code == EXIT_OK && o->report)
-        code = report_write(&report, text);
-    if (code == EXIT_OK)
-        code = report_publish(&report, text);
-    if (code == EXIT_OK)
-        code = quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout);
-    report_close(&report);
-    free(text);
-    return code;
+    if (status != QOBS_OK)
+        return status == QOBS_ERROR_CANCELLED ? exit_code_of(status)
+                                              : print_quantize_error(o, &error, exit_code_of(status));
+    if (!text)
+        return print_error(EXIT_SYSTEM, "no memory for the report");
+    if (o->report)
+        RETURN_IF_NOT_OK(report_write(&report, text));
+    RETURN_IF_NOT_OK(report_publish(&report, text));
+    return quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout);
 }
 
 static int run(void *options, int count, char **models, struct threads *threads)
 {
     struct quantize_options *o = options;
-    int code = check_arguments(o, count);
-    if (code != EXIT_OK)
-        return code;
+    RETURN_IF_NOT_OK(check_arguments(o, count));
     o->args.struct_size = sizeof o->args;
     o->args.model = models[0];
     o->args.runtime = &threads->runtime;
     catch_signals();
-    code = quantize(o);
+    const int code = quantize(o);
     if (stop_signal)
         end_by_signal();
     return code;

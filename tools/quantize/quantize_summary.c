@@ -132,11 +132,9 @@ static void print_findings(const json_object *findings)
 
 void quantize_print_findings(const char *report)
 {
-    json_object *json;
-    if (!report || json_parse(&json, "quantize", "report", report, strlen(report), NULL) != 0)
-        return;
-    print_findings(json_get(json, "findings"));
-    json_object_put(json);
+    OWNED_JSON json_object *json = NULL;
+    if (report && json_parse(&json, "quantize", "report", report, strlen(report), NULL) == 0)
+        print_findings(json_get(json, "findings"));
 }
 
 /* Says where each scheme runs. */
@@ -158,7 +156,7 @@ static void print_runtimes(const json_object *runtimes)
 
 int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet)
 {
-    json_object *json;
+    OWNED_JSON json_object *json = NULL;
     if (json_parse(&json, "quantize", "report", report, strlen(report), NULL) != 0)
         return print_error(EXIT_SYSTEM, "no memory for the summary");
     const json_object *layers = json_get(json, "layers");
@@ -199,6 +197,5 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         if (json_has(json_at(layers, 0), "rounding"))
             printf("rounded: the same error, of the nearest codes and after descent\n");
     }
-    json_object_put(json);
     return code == EXIT_OK && incomplete ? EXIT_INCOMPLETE : code;
 }

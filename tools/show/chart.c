@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/status.h"
+#include "files/text.h"
 #include "program.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
@@ -173,9 +175,10 @@ static int count_elements(struct chart *c, struct subset *parts, size_t count, c
 {
     const qobs_histogram_options bins = {
         .struct_size = sizeof bins, .count = (int64_t)c->bins, .min = (float)c->first, .max = (float)c->last};
-    uint64_t *partial = malloc(c->bins * sizeof *partial);
-    int code = partial ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for %zu bins", c->bins);
-    for (size_t i = 0; code == EXIT_OK && i < count; i++) {
+    OWNED uint64_t *partial = malloc(c->bins * sizeof *partial);
+    if (!partial)
+        return print_error(EXIT_SYSTEM, "no memory for %zu bins", c->bins);
+    for (size_t i = 0; i < count; i++) {
         qobs_error error;
         if (parts[i].length == 0)
             continue;
@@ -186,41 +189,38 @@ static int count_elements(struct chart *c, struct subset *parts, size_t count, c
                                           .counts_size = c->bins * sizeof *partial,
                                           .runtime = runtime};
         if (qobs_histogram(&args, &error) != QOBS_OK)
-            code = print_status_error(&error, NULL);
-        for (size_t k = 0; code == EXIT_OK && k < c->bins; k++)
+            return print_status_error(&error, NULL);
+        for (size_t k = 0; k < c->bins; k++)
             c->counts[k] += partial[k];
     }
-    free(partial);
-    return code;
+    return EXIT_OK;
+}
+
+static int make_bins(struct chart *c, const struct chart_source *s, const struct spans *spans, struct subset *parts)
+{
+    OWNED_CONFIG qobs_config *config = NULL;
+    qobs_error error;
+    for (size_t i = 0; i < s->count; i++)
+        RETURN_IF_NOT_OK(select_elements(c, s, spans, i, &parts[i]));
+    if (qobs_config_parse(&config, "llmc.memoryless_minmax strategy=tensor nonfinite=ignore", NULL, &error) != QOBS_OK)
+        return print_status_error(&error, NULL);
+    RETURN_IF_NOT_OK(measure_extrema(c, config, parts, s->count));
+    set_axis(c);
+    return count_elements(c, parts, s->count, s->runtime);
 }
 
 int chart_make(struct chart *c, const struct chart_source *s, const struct spans *spans)
 {
-    struct subset *parts = calloc(s->count, sizeof *parts);
-    qobs_config *minmax_config = NULL;
-    qobs_error error;
+    OWNED struct subset *parts = calloc(s->count, sizeof *parts);
     c->counts = calloc(c->bins, sizeof *c->counts);
-    int code = parts && c->counts ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for the chart");
-    if (code == EXIT_OK && s->qparam >= (int64_t)spans->count)
-        code = print_error(EXIT_USAGE, "--qparam: is %lld, there are %zu", (long long)s->qparam, spans->count);
-    if (code == EXIT_OK)
-        describe_spans(c, spans, s->qparam);
-    for (size_t i = 0; code == EXIT_OK && i < s->count; i++)
-        code = select_elements(c, s, spans, i, &parts[i]);
-    if (code == EXIT_OK && (qobs_config_create(&minmax_config, "llmc.memoryless_minmax", NULL, &error) != QOBS_OK ||
-                            qobs_config_set(minmax_config, "strategy", "tensor", &error) != QOBS_OK ||
-                            qobs_config_set(minmax_config, "nonfinite", "ignore", &error) != QOBS_OK))
-        code = print_status_error(&error, NULL);
-    if (code == EXIT_OK)
-        code = measure_extrema(c, minmax_config, parts, s->count);
-    if (code == EXIT_OK) {
-        set_axis(c);
-        code = count_elements(c, parts, s->count, s->runtime);
-    }
-    for (size_t i = 0; parts && i < s->count; i++)
+    if (!parts || !c->counts)
+        return print_error(EXIT_SYSTEM, "no memory for the chart");
+    if (s->qparam >= (int64_t)spans->count)
+        return print_error(EXIT_USAGE, "--qparam: is %lld, there are %zu", (long long)s->qparam, spans->count);
+    describe_spans(c, spans, s->qparam);
+    const int code = make_bins(c, s, spans, parts);
+    for (size_t i = 0; i < s->count; i++)
         free(parts[i].data);
-    free(parts);
-    qobs_config_destroy(minmax_config);
     return code;
 }
 

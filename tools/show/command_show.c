@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "activations/recordings.h"
+#include "files/status.h"
 #include "files/tensor_files.h"
+#include "files/text.h"
 #include "commands.h"
 #include "outputs.h"
 #include "program.h"
@@ -104,84 +106,67 @@ static int open_tensors(struct tensor_files *files, qobs_tensor *tensors, char *
 }
 
 /* Shows one observer. */
-static int show_one(const struct show_options *r, const struct chart_source *source, struct chart chart)
+static int show_one(const struct show_options *r, const struct chart_source *source, const struct chart *wanted)
 {
-    struct spans spans = {0};
-    struct results results = {0};
+    RELEASED_BY(spans_free) struct spans spans = {0};
+    RELEASED_BY(results_free) struct results results = {0};
+    RELEASED_BY(chart_free) struct chart chart = *wanted;
     chart.preset = r->preset;
-    int code = spans_observe(&spans, &results, source);
-    if (code == EXIT_OK)
-        code = chart_make(&chart, source, &spans);
-    if (code == EXIT_OK)
-        code = check_inputs();
-    if (code == EXIT_OK && r->out)
-        code = chart_draw(&chart, r->out);
-    else if (code == EXIT_OK && r->json)
-        code = chart_print_json(&chart);
-    else if (code == EXIT_OK)
-        chart_print(&chart);
-    chart_free(&chart);
-    spans_free(&spans);
-    results_free(&results);
-    return code;
+    RETURN_IF_NOT_OK(spans_observe(&spans, &results, source));
+    RETURN_IF_NOT_OK(chart_make(&chart, source, &spans));
+    RETURN_IF_NOT_OK(check_inputs());
+    if (r->out)
+        return chart_draw(&chart, r->out);
+    if (r->json)
+        return chart_print_json(&chart);
+    chart_print(&chart);
+    return EXIT_OK;
 }
 
-static int show_several(const struct show_options *r, const struct chart_source *tensors, struct chart chart)
+static int show_several(const struct show_options *r, const struct chart_source *tensors, const struct chart *chart)
 {
     const struct compare_request request = {.presets = r->compare,
                                             .settings = r->settings,
                                             .setting_count = r->setting_count,
                                             .base = r->base_name,
                                             .source = tensors,
-                                            .chart = chart};
-    struct comparison *comparison = calloc(1, sizeof *comparison);
-    int code = comparison ? compare_make(comparison, &request) : print_error(EXIT_SYSTEM, "no memory");
-    if (code == EXIT_OK)
-        code = check_inputs();
-    if (code == EXIT_OK && r->out)
-        code = compare_draw(comparison, r->out);
-    else if (code == EXIT_OK && r->json)
-        code = compare_print_json(comparison);
-    else if (code == EXIT_OK)
-        compare_print(comparison);
-    if (comparison)
-        compare_free(comparison);
-    free(comparison);
-    return code;
+                                            .chart = *chart};
+    RELEASED_BY(compare_free) struct comparison comparison = {.count = 0};
+    RETURN_IF_NOT_OK(compare_make(&comparison, &request));
+    RETURN_IF_NOT_OK(check_inputs());
+    if (r->out)
+        return compare_draw(&comparison, r->out);
+    if (r->json)
+        return compare_print_json(&comparison);
+    compare_print(&comparison);
+    return EXIT_OK;
 }
 
 static int show(const struct show_options *r, char **specs, size_t count, struct threads *threads)
 {
-    struct tensor_files files = {0};
+    RELEASED_BY(tensor_files_close) struct tensor_files files = {0};
     char title[512] = "";
     const size_t others = r->importance_count;
-    qobs_tensor *tensors = calloc(count + others, sizeof *tensors);
-    qobs_config *config = NULL;
-    int code = tensors ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory");
-    if (code == EXIT_OK && r->preset)
-        code = configure(r, &config);
-    if (code == EXIT_OK)
-        code = open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title);
-    if (code == EXIT_OK && others > 0)
-        code = open_tensors(&files, tensors + count, (char *const *)r->importance, others, -1, NULL, 0);
-    if (code == EXIT_OK) /* now that all inputs are open */
-        code = check_outputs(&(struct output_option){"--out", r->out, false}, 1);
-    if (code == EXIT_OK) {
-        const struct chart chart = {.title = title, .bins = (size_t)r->bins, .logarithmic = r->logarithmic};
-        const struct chart_source source = {.config = config,
-                                            .runtime = &threads->runtime,
-                                            .tensors = tensors,
-                                            .names = specs,
-                                            .count = count,
-                                            .qparam = r->qparam,
-                                            .importance = tensors + count,
-                                            .importance_count = others};
-        code = (r->compare ? show_several : show_one)(r, &source, chart);
-    }
-    qobs_config_destroy(config);
-    tensor_files_close(&files);
-    free(tensors);
-    return code;
+    OWNED qobs_tensor *tensors = calloc(count + others, sizeof *tensors);
+    OWNED_CONFIG qobs_config *config = NULL;
+    if (!tensors)
+        return print_error(EXIT_SYSTEM, "no memory");
+    if (r->preset)
+        RETURN_IF_NOT_OK(configure(r, &config));
+    RETURN_IF_NOT_OK(open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title));
+    RETURN_IF_NOT_OK(open_tensors(&files, tensors + count, (char *const *)r->importance, others, -1, NULL, 0));
+    /* Now that all inputs are open. */
+    RETURN_IF_NOT_OK(check_outputs(&(struct output_option){"--out", r->out, false}, 1));
+    const struct chart chart = {.title = title, .bins = (size_t)r->bins, .logarithmic = r->logarithmic};
+    const struct chart_source source = {.config = config,
+                                        .runtime = &threads->runtime,
+                                        .tensors = tensors,
+                                        .names = specs,
+                                        .count = count,
+                                        .qparam = r->qparam,
+                                        .importance = tensors + count,
+                                        .importance_count = others};
+    return (r->compare ? show_several : show_one)(r, &source, &chart);
 }
 
 static int run(void *options, int count, char **specs, struct threads *threads)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "files/status.h"
+#include "files/text.h"
 #include "program.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
@@ -28,7 +29,8 @@ static size_t item_length(const char *list)
 /* Creates the configuration of "NAME [KEY=VALUE]...". */
 static int parse_candidate(struct compared *candidate, const char *text, size_t length)
 {
-    char *copy = strndup(text, length), *name = copy;
+    OWNED char *copy = strndup(text, length);
+    char *name = copy;
     qobs_error error;
     if (!copy)
         return print_error(EXIT_SYSTEM, "no memory");
@@ -36,13 +38,11 @@ static int parse_candidate(struct compared *candidate, const char *text, size_t 
     const size_t end = strcspn(name, " ");
     char *settings = name[end] ? name + end + 1 : name + end;
     name[end] = '\0';
-    int code = EXIT_OK;
     if (qobs_config_create(&candidate->config, name, NULL, &error) != QOBS_OK)
-        code = print_preset_error(&error, "--compare", name);
-    else if (qobs_config_set_all(candidate->config, settings, &error) != QOBS_OK)
-        code = print_status_error(&error, "--compare");
-    free(copy);
-    return code;
+        return print_preset_error(&error, "--compare", name);
+    return qobs_config_set_all(candidate->config, settings, &error) == QOBS_OK
+               ? EXIT_OK
+               : print_status_error(&error, "--compare");
 }
 
 /* Applies --set to the candidates that have the setting. One must have it. */
@@ -60,33 +60,29 @@ static int apply_setting(struct comparison *c, const char *assignment)
     return known ? EXIT_OK : set_option(c->items[0].config, assignment); /* says what is wrong */
 }
 
-static int name_candidate(struct compared *candidate)
-{
-    candidate->name = config_text(candidate->config);
-    return candidate->name ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory");
-}
-
 static int make_candidates(struct comparison *c, const struct compare_request *request)
 {
     qobs_error error;
-    int code = EXIT_OK;
-    for (const char *text = request->presets; code == EXIT_OK && *text;) {
+    for (const char *text = request->presets; *text;) {
         const size_t length = item_length(text);
         if (c->count == MAX_CANDIDATES)
             return print_error(EXIT_USAGE, "--compare: names more than %d observers", MAX_CANDIDATES);
-        code = parse_candidate(&c->items[c->count++], text, length);
+        RETURN_IF_NOT_OK(parse_candidate(&c->items[c->count++], text, length));
         text += length + (text[length] == ',');
     }
-    if (code == EXIT_OK && c->count == 0)
-        code = print_error(EXIT_USAGE, "--compare: names no observer");
-    for (size_t i = 0; code == EXIT_OK && i < request->setting_count; i++)
-        code = apply_setting(c, request->settings[i]);
-    for (size_t i = 0; code == EXIT_OK && i < c->count; i++)
-        if (request->base && qobs_config_set(c->items[i].config, "base_name", request->base, &error) != QOBS_OK)
-            code = print_status_error(&error, "--base-name");
-    for (size_t i = 0; code == EXIT_OK && i < c->count; i++)
-        code = name_candidate(&c->items[i]);
-    return code;
+    if (c->count == 0)
+        return print_error(EXIT_USAGE, "--compare: names no observer");
+    for (size_t i = 0; i < request->setting_count; i++)
+        RETURN_IF_NOT_OK(apply_setting(c, request->settings[i]));
+    for (size_t i = 0; i < c->count; i++) {
+        struct compared *candidate = &c->items[i];
+        if (request->base && qobs_config_set(candidate->config, "base_name", request->base, &error) != QOBS_OK)
+            return print_status_error(&error, "--base-name");
+        candidate->name = config_text(candidate->config);
+        if (!candidate->name)
+            return print_error(EXIT_SYSTEM, "no memory");
+    }
+    return EXIT_OK;
 }
 
 /* ---- Measures ---------------------------------------------------------------------------------------------------- */
@@ -106,53 +102,56 @@ struct observed {
     struct chart_source source;
 };
 
+struct all_observed {
+    struct observed items[MAX_CANDIDATES];
+};
+
+static void free_observed(struct all_observed *all)
+{
+    for (size_t i = 0; i < MAX_CANDIDATES; i++) {
+        spans_free(&all->items[i].spans);
+        results_free(&all->items[i].results);
+    }
+}
+
 static int observe_all(struct comparison *c, const struct compare_request *request, struct observed *observed,
                        struct span *all)
 {
-    int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < c->count; i++) {
+    for (size_t i = 0; i < c->count; i++) {
         struct observed *o = &observed[i];
         o->source = *request->source;
         o->source.config = c->items[i].config;
-        code = spans_observe(&o->spans, &o->results, &o->source);
-        if (code == EXIT_OK && o->source.qparam >= (int64_t)o->spans.count)
-            code = print_error(EXIT_USAGE, "--qparam: is %lld, %s has %zu", (long long)o->source.qparam,
+        RETURN_IF_NOT_OK(spans_observe(&o->spans, &o->results, &o->source));
+        if (o->source.qparam >= (int64_t)o->spans.count)
+            return print_error(EXIT_USAGE, "--qparam: is %lld, %s has %zu", (long long)o->source.qparam,
                                c->items[i].name, o->spans.count);
-        for (size_t k = 0; code == EXIT_OK && k < o->spans.count; k++)
+        for (size_t k = 0; k < o->spans.count; k++)
             if (o->source.qparam < 0 || o->source.qparam == (int64_t)k)
                 include(all, &o->spans.items[k]);
     }
-    return code;
+    return EXIT_OK;
 }
 
 int compare_make(struct comparison *c, const struct compare_request *request)
 {
-    struct observed *observed = calloc(MAX_CANDIDATES, sizeof *observed);
-    struct column_weights weights = {0};
+    RELEASED_BY(free_observed) struct all_observed observed = {0};
+    RELEASED_BY(column_weights_free) struct column_weights weights = {0};
     struct span all = {0};
-    int code = observed ? make_candidates(c, request) : print_error(EXIT_SYSTEM, "no memory");
+    RETURN_IF_NOT_OK(make_candidates(c, request));
     c->weighted = request->source->importance_count > 0;
-    if (code == EXIT_OK)
-        code = column_weights_make(&weights, request->source);
-    if (code == EXIT_OK)
-        code = observe_all(c, request, observed, &all);
-    for (size_t i = 0; code == EXIT_OK && i < c->count; i++) {
+    RETURN_IF_NOT_OK(column_weights_make(&weights, request->source));
+    RETURN_IF_NOT_OK(observe_all(c, request, observed.items, &all));
+    for (size_t i = 0; i < c->count; i++) {
         struct compared *candidate = &c->items[i];
+        struct observed *o = &observed.items[i];
         candidate->chart = request->chart;
         candidate->chart.preset = qobs_config_preset(candidate->config);
         candidate->chart.whole_axis = true;
         candidate->chart.include = all;
-        code = chart_make(&candidate->chart, &observed[i].source, &observed[i].spans);
-        if (code == EXIT_OK)
-            code = measure_candidate(candidate, &observed[i].source, &observed[i].results, &weights);
+        RETURN_IF_NOT_OK(chart_make(&candidate->chart, &o->source, &o->spans));
+        RETURN_IF_NOT_OK(measure_candidate(candidate, &o->source, &o->results, &weights));
     }
-    for (size_t i = 0; observed && i < MAX_CANDIDATES; i++) {
-        spans_free(&observed[i].spans);
-        results_free(&observed[i].results);
-    }
-    free(observed);
-    column_weights_free(&weights);
-    return code;
+    return EXIT_OK;
 }
 
 void compare_free(struct comparison *c)

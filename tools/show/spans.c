@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/status.h"
 #include "program.h"
 #include "qobs/format.h"
 
@@ -121,27 +122,21 @@ static bool is_empty(const struct chart_source *s)
 int spans_observe(struct spans *spans, struct results *results, const struct chart_source *s)
 {
     const char *preset = qobs_config_preset(s->config);
-    qobs_observer *observer;
+    OWNED_OBSERVER qobs_observer *observer = NULL;
     qobs_error error;
     if (is_empty(s))
         return print_error(EXIT_USAGE, "the tensors have no elements: there is nothing to show");
     if (qobs_observer_create(&observer, s->config, s->runtime, &error) != QOBS_OK)
         return print_status_error(&error, NULL);
-    int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && config_weighs_columns(s->config) && i < s->importance_count; i++)
+    for (size_t i = 0; config_weighs_columns(s->config) && i < s->importance_count; i++)
         if (qobs_observer_observe_importance(observer, &s->importance[i], &error) != QOBS_OK)
-            code = print_status_error(&error, "--importance");
-    for (size_t i = 0; code == EXIT_OK && i < s->count; i++)
+            return print_status_error(&error, "--importance");
+    for (size_t i = 0; i < s->count; i++)
         if (qobs_observer_observe(observer, &s->tensors[i], NULL, &error) != QOBS_OK)
-            code = print_status_error(&error, s->names[i]);
-    if (code == EXIT_OK)
-        warn_if_ignored(observer);
-    if (code == EXIT_OK)
-        code = results_read(results, observer, "");
-    if (code == EXIT_OK)
-        code = choose_spans(spans, results, s->config, preset);
-    qobs_observer_destroy(observer);
-    return code;
+            return print_status_error(&error, s->names[i]);
+    warn_if_ignored(observer);
+    RETURN_IF_NOT_OK(results_read(results, observer, ""));
+    return choose_spans(spans, results, s->config, preset);
 }
 
 void spans_free(struct spans *spans)
