@@ -30,8 +30,11 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
     for (int i = 0; i < UNROLLED; i++)
         max[i] = K(load_magnitudes)(x);
     for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES)
-        for (int i = 0; i < UNROLLED; i++)
+        for (int i = 0; i < UNROLLED; i++) {
+            if (BYTES_AHEAD > 0 && i * VEC_BYTES % 64 == 0)
+                __builtin_prefetch(x + BYTES_AHEAD + i * VEC_BYTES);
             max[i] = K(vec_max_s)(max[i], K(load_magnitudes)(x + i * VEC_BYTES));
+        }
     for (; x < last; x += VEC_BYTES)
         max[0] = K(vec_max_s)(max[0], K(load_magnitudes)(x));
     max[0] = K(vec_max_s)(max[0], K(load_magnitudes)(last)); /* last, as in minmax.inl.h */
