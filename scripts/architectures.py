@@ -3,14 +3,17 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Compares checkpoint/model/transformers.inc with the classes of the installed transformers, or writes it anew.
 
-    architectures.py KINDS [--write] [--facts FILE] [--vllm DIRECTORY] [--only REGEX] [--jobs N] [-v]
+    architectures.py KINDS [--write] [--facts FILE] [--vllm PACKAGE] [--only REGEX] [--jobs N] [-v]
 
 KINDS is build/tests/module_kinds, which says what the program takes a module for. Every class of transformers is built
 on the meta device. Its modules say what each matrix is (nn.Linear, nn.Embedding, Conv1D, router, head), its conversions
-which name it has in the file. --vllm names the package of vLLM: layers that it builds without a quant_config stay as
-they are, too. The table needs a pattern for each name that the general rule gets wrong, and a FROM>TO for each module
-that has another name than the file. --write writes them. Without it every
-model type is a test: the kinds and names by the table are those of the classes. Ends with "N passed, N failed".
+which name it has in the file, its initializers whether packed weights load: they fail at a linear layer without a
+weight, or do not. --vllm names the package of vLLM: layers that it builds without a quant_config stay as
+they are, too, and its registry says which types it has. The table needs a pattern for each name that the general rule
+gets wrong, a FROM>TO for each module that has another name than the file, and the types that vLLM lacks. --write writes
+them. Without it every
+model type is a test: the table says what the classes say, of .needs_weight, .vllm_keeps and .lacks_vllm, too; the last
+two with --vllm alone. Ends with "N passed, N failed".
 --facts FILE keeps what was found in FILE; if FILE exists, it is read instead.
 """
 import argparse, ast, collections, glob, json, multiprocessing, os, re, signal, subprocess, sys
@@ -202,6 +205,31 @@ def facts_of(model, vocabularies, modules):
     return list(found.values()), sorted(heads)
 
 
+def read_by_initializers(model, heads, nn):
+    """Names of linear layers, numbers as stars, whose weight the initializers read, so that they fail without one."""
+    bare, allowed, last = {}, {}, [None]
+
+    def weight(module):
+        last[0] = general(bare[module][0])
+        if last[0] in allowed:
+            return bare[module][1]
+        raise AttributeError("no weight")
+    for name, module in list(model.named_modules()):
+        module._is_hf_initialized = False
+        if isinstance(module, nn.Linear) and name not in heads:
+            bare[module] = name, module._parameters.pop("weight")
+            module.__class__ = type("Linear", (type(module),), {"weight": property(weight)})
+    while True:
+        last[0] = None
+        try:
+            model.initialize_weights()
+            return sorted(allowed)
+        except AttributeError:
+            if last[0] is None or last[0] in allowed:  # another attribute is missing, as in a default configuration
+                return sorted(allowed)
+            allowed[last[0]] = None
+
+
 def listed(config):
     """model_type and vocab_size of a configuration and its parts, its own first."""
     for key in ("model_type", "vocab_size"):
@@ -217,6 +245,7 @@ def collect(task):
     import torch, transformers
     from torch import nn
     from transformers import conversion_mapping, core_model_loading
+    from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.pytorch_utils import Conv1D
     torch.set_num_threads(1)
@@ -224,6 +253,8 @@ def collect(task):
     modules = transformers, nn, Conv1D, core_model_loading, conversion_mapping
     kind, names = task
     row = {"classes": {}, "failed": {}}
+    runnable = {v for maps in (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+                               modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES) for v in maps.values()}
     for name in names:
         signal.alarm(SECONDS)
         try:
@@ -233,7 +264,9 @@ def collect(task):
             vocabularies = [v for k, v in config if k == "vocab_size"]
             tensors, heads = facts_of(model, vocabularies, modules)
             row["classes"][name] = {"tensors": tensors, "heads": heads, "vocabularies": vocabularies,
-                                    "types": [v for k, v in config if k == "model_type"]}
+                                    "types": [v for k, v in config if k == "model_type"],
+                                    "backend": name in runnable and model.is_backend_compatible(),
+                                    "reads": read_by_initializers(model, heads, nn)}
         except OutOfTime:
             row["failed"][name] = f"takes more than {SECONDS} s"
         except Exception as problem:
@@ -271,6 +304,27 @@ def unquantized(package):
                 if name in LINEAR and given is None and not positional and isinstance(target, ast.Attribute):
                     found.add((cls.name, target.attr))
     return found
+
+
+# vLLM 0.32 tries these by way of transformers' classes, and fails: a name, an attention that it cannot replace.
+NOT_RUN = ("modernbert-decoder", "recurrent_gemma")
+
+
+def registered(package):
+    """Classes of transformers that vLLM has a class for."""
+    with open(os.path.join(package, "model_executor", "models", "registry.py"), encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    tables = [n.value for n in tree.body if isinstance(n, (ast.Assign, ast.AnnAssign)) and isinstance(n.value, ast.Dict)]
+    return {key.value for table in tables for key, value in zip(table.keys, table.values)
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple)}
+
+
+def lacking(package, facts):
+    """Model types that vLLM has no class for and does not run by way of transformers' classes either."""
+    from transformers.models.auto import modeling_auto
+    known = registered(package)
+    return {kind for kind, names in classes(modeling_auto).items() if kind in facts and not known & set(names) and (
+        kind in NOT_RUN or not any(c["backend"] for c in facts[kind]["classes"].values()))}
 
 
 # ---- Rows ------------------------------------------------------------------------------------------------------------
@@ -321,6 +375,34 @@ def shortest(name, others):
         if parts[-count] != "*" and not any(matches(other, pattern) for other in others):
             return pattern
     return "^" + name
+
+
+# Packed weights do not load although the initializers of the default configuration read none (tests/zoo.py).
+READ_ELSEWHERE = ("diffusion_gemma", "zamba")
+
+
+def components(name):
+    return {part for part in name.split(".") if part != "*"}
+
+
+def needed(modules, answers):
+    """Names of modules that are quantized, and whether the initializers of a class read their weight; and the shortest
+    list of components for .needs_weight: "" for none, "*" for all."""
+    quantized = collections.defaultdict(bool)
+    for (facts, name, module, _, _, weight), (_, kind, *_) in zip(modules, answers):
+        if weight and kind == "linear":
+            quantized[general(name)] |= general(module) in facts["reads"]
+    reads, others = ([n for n, read in quantized.items() if read is wanted] for wanted in (True, False))
+    if not reads or not others:
+        return quantized, "*" if reads else ""
+    chosen, usable = [], {c for n in reads for c in components(n)} - {c for n in others for c in components(n)}
+    while any(not components(n) & set(chosen) for n in reads):
+        rest = [n for n in reads if not components(n) & set(chosen)]
+        best = max(sorted(usable), key=lambda c: sum(c in components(n) for n in rest), default=None)
+        if best is None or not any(best in components(n) for n in rest):
+            return quantized, "*"
+        chosen.append(best)
+    return quantized, "|".join(chosen)
 
 
 def row_of(program, row, left):
@@ -420,8 +502,8 @@ HEADER = """/* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Rows of struct architecture by the classes of transformers 5.17 and vLLM 0.32, written by scripts/architectures.py:
- * what the general rule of architecture.c gets wrong, and how transformers calls modules. The last rows have the types
- * that need nothing. */
+ * what the general rule of architecture.c gets wrong, how transformers calls modules, and what does not load. The last
+ * rows have the types that need nothing, and those that vLLM lacks. */
 """
 
 
@@ -444,7 +526,7 @@ def wrapped(name, value):
     return f".{name} = " + ("\n" + " " * (len(name) + 5)).join(f'"{line}"' for line in lines)
 
 
-def write_table(program, facts, left):
+def write_table(program, facts, left, lacks):
     """Writes the rows of all types, those of the same contents as one."""
     types = collections.defaultdict(list)
     for kind, row in sorted({**dict.fromkeys(UNBUILT), **facts}.items()):
@@ -456,13 +538,16 @@ def write_table(program, facts, left):
             for first in range(0, len(kinds), 200):        # C99 has strings of at most 4095 bytes
                 lines = [wrapped("types", " ".join(kinds[first:first + 200])), *(wrapped(*field) for field in fields)]
                 file.write("{" + ",\n ".join(lines) + "},\n")
+        file.write("/* vLLM has no class of them. */\n")
+        for first in range(0, len(lacks), 200):
+            file.write("{" + wrapped("types", " ".join(sorted(lacks)[first:first + 200])) + ",\n .lacks_vllm = true},\n")
 
 
 # ---- Tests -----------------------------------------------------------------------------------------------------------
 
 
-def faults(program, row, left):
-    """What the table says wrongly about the names of a model type."""
+def faults(program, row, left, lacks):
+    """What the table says wrongly about the names of a model type. lacks: vLLM has no class of it; None: unknown."""
     modules = list(modules_of(row, left))
     wanted, linear = collections.defaultdict(set), set()
     for facts, name, module, kind, _, _ in modules:
@@ -470,7 +555,15 @@ def faults(program, row, left):
         if kind in ("linear", "experts"):
             linear.add(name)
     answers = ask(program, [(f["types"], f["vocabularies"], n, r) for f, n, _, _, r, _ in modules])
-    for (_, name, module, kind, _, weight), (_, found, *others) in zip(modules, answers):
+    if lacks is not None and any(("v" in answer[2]) != lacks for answer in answers):
+        yield f"vLLM {'lacks' if lacks else 'has'} it, the table says otherwise"
+    quantized, needs = needed(modules, answers)
+    for (_, name, _, _, _, weight), (_, found, letters, *_) in zip(modules, answers):
+        if weight and found == "linear" and quantized[general(name)] and "w" not in letters:
+            yield f"{name}: the initializers read its weight: .needs_weight = \"{needs}\""
+        if weight and "w" in letters and not any(quantized.values()) and not row["whole"]:
+            yield f"{name}: .needs_weight has it, and the initializers read no weight"
+    for (_, name, module, kind, _, weight), (_, found, _, *others) in zip(modules, answers):
         if weight and kind in KEEP and name not in linear and found == "linear":
             yield f"{name} is a {kind}, the table says linear"
         if weight and kind in ("linear", "experts") and found not in ("linear", "experts") and in_block(
@@ -500,12 +593,14 @@ def main():
                 json.dump(facts, file)
     facts = {k: v for k, v in sorted(facts.items()) if re.fullmatch(options.only, k)}
     left = unquantized(options.vllm) if options.vllm else set()
+    lacks = lacking(options.vllm, facts) if options.vllm else set()
     if options.write:
-        write_table(options.kinds, {k: v for k, v in facts.items() if v["classes"]}, left)
+        write_table(options.kinds, {k: v for k, v in facts.items() if v["classes"]}, left, lacks)
         return 0
     known, passed, failed = known_types(), 0, 0
     for kind, row in facts.items():
-        found = list(faults(options.kinds, row, left))
+        row["whole"] = kind in READ_ELSEWHERE or bool(row["failed"])
+        found = list(faults(options.kinds, row, left, kind in lacks if options.vllm else None))
         errors = [e for e in row["failed"].values() if "ImportError" in e]
         if not row["classes"] and errors:
             print(f"skipped: {kind}: {errors[0]}")

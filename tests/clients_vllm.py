@@ -5,7 +5,8 @@
     clients_vllm.py TOKENS.npy DIR...      writes DIR.vllm.npy, or DIR.vllm.error
 
 vLLM's CPU platform has no kernel for quantized experts. Its own methods create and load their tensors; the experts are then
-dequantized here and run by its unquantized method.
+dequantized here and run by its unquantized method. On CPUs with AMX it rounds the inputs of W4A16 to int8 (its
+VLLM_CPU_INT4_W4A8), which costs more than bfloat16: linear layers are dequantized here, too, after its loader.
 """
 import os
 import sys
@@ -18,12 +19,26 @@ import numpy as np
 import torch
 
 
+def install_linear():
+    from vllm.model_executor.kernels.linear.mixed_precision.cpu import CPUWNA16LinearKernel as Kernel
+
+    def after_loading(self, layer):
+        words, scale = (getattr(layer, name).data for name in (self.w_q_name, self.w_s_name))  # rows are outputs
+        layer.plain = dequantize(words, scale, self.config.group_size)
+    Kernel.process_weights_after_loading = after_loading
+    Kernel.apply_weights = lambda self, layer, x, bias=None: torch.nn.functional.linear(x, layer.plain, bias)
+
+
+def dequantize(words, scale, group_size):
+    codes = words.contiguous().view(torch.uint8).reshape(*words.shape[:-1], -1)
+    codes = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).float() - 8
+    return (codes * scale.float().repeat_interleave(group_size, -1)).to(torch.bfloat16)
+
+
 def dequantize_experts(layer, name, method):
     """[experts, rows, columns] of int4 in words of 32 bits, with scales of groups."""
     words, scale = getattr(layer, name + "_weight_packed").data, getattr(layer, name + "_weight_scale").data
-    codes = words.contiguous().view(torch.uint8).reshape(*words.shape[:2], -1)
-    codes = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).float() - 8
-    return (codes * scale.float().repeat_interleave(method.group_size, 2)).to(torch.bfloat16)
+    return dequantize(words, scale, method.group_size)
 
 
 def install_experts():
@@ -57,6 +72,8 @@ def run(directory, tokens):
 def main():
     tokens = np.load(sys.argv[1])
     install_experts()
+    if torch.cpu._is_amx_tile_supported():
+        install_linear()
     for directory in sys.argv[2:]:
         child = os.fork()
         if child == 0:

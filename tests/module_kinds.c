@@ -3,7 +3,8 @@
 
 /* Prints the kinds that the program gives modules, for scripts/architectures.py. Reads lines of model types
  * (config.json's own first), values of vocab_size, a module's name and the rows of its weight, separated by tabs; lists
- * are separated by commas. Prints the kind by the general rule, the kind by the table, and the other names of the
+ * are separated by commas. Prints the kind by the general rule, the kind by the table, a word of three letters (k: vLLM
+ * keeps the module, w: transformers needs its weight, v: vLLM lacks the model; else -), and the other names of the
  * module. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,10 @@ int main(void)
         const char *name = parts[2];
         const size_t length = strlen(name);
         const int64_t rows = strtoll(parts[3], NULL, 10);
-        printf("%s %s", kinds[architecture_kind(&general, name, length, rows)],
-               kinds[architecture_kind(&found, name, length, rows)]);
+        printf("%s %s %c%c%c", kinds[architecture_kind(&general, name, length, rows)],
+               kinds[architecture_kind(&found, name, length, rows)],
+               architecture_vllm_keeps(&found, name, length) ? 'k' : '-',
+               architecture_needs_weight(&found, name, length) ? 'w' : '-', architecture_lacks_vllm(&found) ? 'v' : '-');
         for (size_t i = 0; architecture_alias(&found, name, length, i, alias, sizeof alias); i++)
             printf(" %s", alias);
         printf("\n");

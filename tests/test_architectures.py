@@ -6,6 +6,7 @@
     test_architectures.py QOBS
 """
 import json
+import os
 import re
 import sys
 
@@ -21,11 +22,11 @@ def ignored(name, entries):
     return any(re.match(e[3:], name) if e.startswith("re:") else e == name for e in entries)
 
 
-def run(what, names, *options, scheme="W8A16", status=0, **config):
+def run(what, names, *options, scheme="W8A8", status=0, **config):
     """Quantizes matrices of these names. Returns the names of those that are quantized, and `ignore`."""
     shapes = names if isinstance(names, dict) else {n: [128, 128] for n in names}
     make("in", {f"{n}.weight" if "_weight" not in n else n: tensor(s, 1) for n, s in shapes.items()}, **config)
-    p = quantize("in", "-o", "out", "--replace", "--set", "strategy=channel", *options, scheme=scheme)
+    p = quantize("in", "-o", "out", "--replace", *options, scheme=scheme)
     equal(p.returncode, status, f"{what}: exit status {p.stderr}")
     out = cli.st_read("out/model.safetensors")[0]
     entries = json.loads(read("out/config.json"))["quantization_config"]["ignore"]
@@ -163,19 +164,36 @@ def test_kept_by_vllm():
     equal(taken, {tower, *few[:18]}, "many: what is quantized")
     p = quantize("in", "-o", "out", "--replace", "--json", "report.json", scheme="W8A8")
     equal([r["vllm"] for r in json.loads(read("report.json"))["runtimes"]], [None], "many: vLLM does not load it")
-    pattern = re.search(r"vLLM 0.32 loads no quantized 'vision_model.*--ignore '(.*)'", p.stderr)
+    pattern = re.search(r"vLLM 0.32 loads no quantized .*'vision_model.*--ignore '(.*)'", p.stderr)
     check(pattern, "many: a warning names the pattern", p.stderr)
     taken, entries = run("many", [tower, *few[:18]], "--ignore", pattern[1], **config)
     equal((taken, ignored(tower, entries)), ({*few[:18]}, True), "what is quantized with it")
 
 
 def test_packed():
-    """A warning and the report say where transformers loads no packed weights."""
-    for kind, scheme, loads in (("t5", "W8A16", False), ("t5", "FP8_DYNAMIC", True), ("llama", "W8A16", True)):
-        make("in", {f"{LAYER}.weight": tensor([128, 128], 1)}, model_type=kind)
-        p = quantize("in", "-o", "out", "--replace", "--json", "report.json", scheme=scheme)
-        equal([r["transformers"] for r in json.loads(read("report.json"))["runtimes"]], [loads], f"{kind} {scheme}: report")
-        equal("FP8_DYNAMIC and W8A8 load" in p.stderr, not loads, f"{kind} {scheme}: warning")
+    """What no runtime loads is refused unless it is asked for; a warning and the report say what one does not load."""
+    name = "backbone.layers.0.mixer.out_proj"
+    for kind, module, scheme, ways in (("t5", LAYER, "W8A16", ()), ("falcon_mamba", name, "W4A16", ("mixer", "out_proj)")),
+                                       ("mamba", name, "NVFP4A16", ("mixer", "out_proj)"))):
+        make("in", {f"{module}.weight": tensor([128, 128], 1)}, model_type=kind)
+        p = quantize("in", "-o", "refused", scheme=scheme)
+        refused(f"{kind} {scheme}", p, 2, "no runtime loads this", "vLLM 0.32", "transformers 5.17 loads no packed",
+                "--scheme FP8_DYNAMIC", *ways)
+        check(not os.path.exists("refused"), f"{kind} {scheme}: there is no output")
+        for options in (["--keep-findings"], ["--compat", "llm-compressor"]):
+            p = quantize("in", "-o", "out", "--replace", *options, scheme=scheme)
+            equal((p.returncode, "no runtime loads this" in p.stderr), (0, True), f"{kind} {scheme} {options}")
+    tower = {f"vision_tower.encoder.layers.0.mlp.fc{i}.weight": tensor([128, 128], i) for i in (1, 2)}
+    tower[f"language_model.{LAYER}.weight"] = tensor([128, 128], 3)
+    for kind, scheme, options, loads in (
+            ("gemma3", "W8A16", [], False), ("gemma3", "W8A16", ["--ignore", "re:.*vision_tower.*"], True),
+            ("gemma3", "FP8_DYNAMIC", [], True), ("llama", "W8A16", [], True), ("t5", "W8A8", [], True)):
+        make("in", tower if kind == "gemma3" else {f"{LAYER}.weight": tensor([128, 128], 1)}, model_type=kind)
+        p = quantize("in", "-o", "out", "--replace", "--json", "report.json", *options, scheme=scheme)
+        runtime, = json.loads(read("report.json"))["runtimes"]
+        equal(runtime["transformers"], loads, f"{kind} {scheme} {options}: transformers")
+        equal("FP8_DYNAMIC and W8A8" in p.stderr, not loads, f"{kind} {scheme} {options}: warning")
+        equal(runtime["vllm"] is None, kind == "t5", f"{kind} {scheme}: vLLM")
 
 
 def test_uneven():

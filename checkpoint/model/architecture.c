@@ -208,23 +208,39 @@ enum module_kind architecture_kind(const struct architectures *found, const char
     return most > 0 ? kind : general_kind(found, module, length, rows);
 }
 
-bool architecture_needs_weight(const struct architectures *found)
+bool architecture_lacks_vllm(const struct architectures *found)
 {
     for (size_t i = 0; i < found->count; i++)
-        if (found->root[i] && found->rows[i]->needs_weight)
+        if (found->root[i] && found->rows[i]->lacks_vllm)
             return true;
     return false;
+}
+
+/* Returns true if a component of the module's name is in the list "a|b", or if the list is "*". */
+static bool is_listed(const char *list, const char *module, size_t length)
+{
+    for (const char *p = list; p && *p;) {
+        const size_t size = strcspn(p, "|");
+        if (has_component(module, length, p, size) || *p == '*')
+            return true;
+        p += size + (p[size] == '|');
+    }
+    return false;
+}
+
+const char *architecture_needs_weight(const struct architectures *found, const char *module, size_t length)
+{
+    for (size_t i = 0; i < found->count; i++)
+        if (found->root[i] && is_listed(found->rows[i]->needs_weight, module, length))
+            return found->rows[i]->needs_weight;
+    return NULL;
 }
 
 const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length)
 {
     for (size_t i = 0; i < found->count; i++)
-        for (const char *list = found->rows[i]->vllm_keeps, *p = list; p && *p;) {
-            const size_t size = strcspn(p, "|");
-            if (has_component(module, length, p, size))
-                return list;
-            p += size + (p[size] == '|');
-        }
+        if (is_listed(found->rows[i]->vllm_keeps, module, length))
+            return found->rows[i]->vllm_keeps;
     return NULL;
 }
 

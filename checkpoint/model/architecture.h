@@ -33,7 +33,10 @@ struct architecture {
     const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
     /* Components of modules that vLLM builds without quantization, so that it does not load them quantized: "a|b". */
     const char *vllm_keeps;
-    bool needs_weight; /* transformers does not load it in a packed format */
+    /* The same of modules whose `weight` the initializers of transformers read: it does not load them in a packed
+     * format. "*": all modules. */
+    const char *needs_weight;
+    bool lacks_vllm; /* vLLM has no class of it */
     /* Names that transformers gives a module and the file does not: FROM>TO, components that stand anywhere in the
      * name, or at its beginning after a `^`. Stars of TO stand for those of FROM in their order; an empty TO removes
      * FROM. */
@@ -61,8 +64,11 @@ void architectures_add(struct architectures *found, const char *type, bool root)
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
 
-/* Returns true if transformers does not load the model in a packed format. */
-bool architecture_needs_weight(const struct architectures *found);
+/* Returns the list of needs_weight that has a component of the module's name; NULL: none. */
+const char *architecture_needs_weight(const struct architectures *found, const char *module, size_t length);
+
+/* Returns true if vLLM does not have the model. */
+bool architecture_lacks_vllm(const struct architectures *found);
 
 /* Returns the list of vllm_keeps that has a component of the module's name; NULL: none. */
 const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length);

@@ -9,7 +9,7 @@
 #include "files/json.h"
 #include "files/text.h"
 #include "model/fused.h"
-#include "quantize/run.h"
+#include "quantize/loading.h"
 #include "files/status.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -181,6 +181,8 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
     RETURN_IF_NOT_OK(earlier_merge(run, f));
     RETURN_IF_NOT_OK(check_sets(run, f)); /* the list keeps its order from here */
     mark_used_groups(run);
+    if (run->contents == CONTENTS_MODEL)
+        RETURN_IF_NOT_OK(loading_check(run, f));
     if (!run->planning)
         RETURN_IF_NOT_OK(find_activations(run, requested, f));
     return layout_make(&run->layout, &run->model, &run->weights, &run->config, &run->activations, a->compat,

@@ -11,6 +11,7 @@
 
 #include "files/json.h"
 #include "files/text.h"
+#include "quantize/loading.h"
 #include "schemes/runtimes.h"
 
 static void add_layers(json_object *layers, const struct quantize_run *run)
@@ -131,58 +132,6 @@ static void add_left_experts_warning(json_object *warnings, const struct quantiz
                                          : "--split-experts quantizes them for vLLM alone");
 }
 
-/* Returns an expert of a group, or with NULL one that stays as it is, in a matrix of its own; NULL: there is none.
- * *stacked: transformers puts such experts into one tensor. */
-static const struct weight *find_expert(const struct quantize_run *run, const struct quant_group *group, bool *stacked)
-{
-    static const char experts[] = ".experts";
-    *stacked = false;
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct weight *w = &run->weights.items[i];
-        const char *found = strstr(w->name, ".experts.");
-        const bool taken = w->reason == WEIGHT_TAKEN;
-        if (w->ndim != 2 || !found || (group ? !taken || group != &run->config.groups[w->group] : taken))
-            continue;
-        const size_t length = (size_t)(found - w->name) + sizeof experts - 1;
-        *stacked = architecture_kind_of_experts(&run->architectures, w->name, length) != MODULE_SINGLE_EXPERTS;
-        return w;
-    }
-    return NULL;
-}
-
-/* Names experts that stay as they are and that transformers does not find then. */
-static void add_plain_expert_warning(json_object *warnings, const struct quantize_run *run)
-{
-    bool stacked, quantized = false;
-    const struct weight *first = find_expert(run, NULL, &stacked);
-    for (size_t i = 0; i < run->config.group_count; i++)
-        quantized |= run->config.groups[i].used;
-    if (!first || !stacked || !quantized || runtime_stacks_experts(&run->config, NULL))
-        return;
-    warn(warnings,
-         "'%.300s' and other experts stay as they are, which vLLM loads; transformers 5.17 gives them random numbers, "
-         "because it looks for quantized ones",
-         first->name);
-}
-
-/* Names experts that are split although not every runtime loads them so. */
-static void add_expert_warning(json_object *warnings, const struct quantize_run *run)
-{
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct weight *w = &run->weights.items[i];
-        const char *source = w->source->stored->name;
-        const enum module_kind kind =
-            w->experts == EXPERTS_OF_ONE
-                ? architecture_kind_of_experts(&run->architectures, source, module_length(source))
-                : MODULE_LINEAR;
-        if (kind != MODULE_EXPERTS && kind != MODULE_STACKED_EXPERTS)
-            continue;
-        warn(warnings, "%.300s: split into '%.100s' and others, which %s", source, w->name,
-             kind == MODULE_EXPERTS ? "no runtime loads" : "vLLM loads and transformers does not");
-        return;
-    }
-}
-
 /* Names modules that model_free_ptq quantizes and that choose_weights refuses otherwise. */
 static void add_class_warning(json_object *warnings, const struct quantize_run *run)
 {
@@ -202,46 +151,21 @@ static void add_class_warning(json_object *warnings, const struct quantize_run *
          count, first->name);
 }
 
-/* Returns the first layer of the group that vLLM does not load quantized, and its list of such layers; NULL: none. */
-static const struct weight *find_unloaded(const struct quantize_run *run, const struct quant_group *g,
-                                          const char **list)
+/* Names what a runtime does not load. What none loads was asked for (loading_check). */
+static void add_runtime_warnings(json_object *warnings, const struct quantize_run *run)
 {
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct weight *w = &run->weights.items[i];
-        if (w->reason != WEIGHT_TAKEN || w->ndim != 2 || (g && g != &run->config.groups[w->group]))
-            continue;
-        *list = architecture_vllm_keeps(&run->architectures, w->name, w->module);
-        if (*list)
-            return w;
-    }
-    return NULL;
-}
-
-static void add_unloaded_warning(json_object *warnings, const struct quantize_run *run)
-{
-    const char *list;
-    const struct weight *w = find_unloaded(run, NULL, &list);
-    if (w)
-        warn(warnings,
-             "vLLM 0.32 loads no quantized '%.200s' and similar; transformers does. For vLLM: --ignore "
-             "'re:(.*[.])?(%s)([.].*)?$'",
-             w->name, list);
-}
-
-/* Returns true if transformers stops at the packed weights of the group. */
-static bool is_packed_in_vain(const struct quantize_run *run, const struct quant_group *g)
-{
-    return g->used && strcmp(quant_format_row(g->format)->codes, "weight_packed") == 0 &&
-           architecture_needs_weight(&run->architectures);
-}
-
-static void add_packed_warning(json_object *warnings, const struct quantize_run *run)
-{
-    bool packed = false;
-    for (size_t i = 0; i < run->config.group_count; i++)
-        packed |= is_packed_in_vain(run, &run->config.groups[i]);
-    if (packed)
-        warn(warnings, "transformers 5.17 loads no packed weights of this architecture; FP8_DYNAMIC and W8A8 load");
+    struct loading loading;
+    loading_find(&loading, run);
+    const struct refusal *vllm = &loading.vllm, *transformers = &loading.transformers;
+    if (vllm->why[0] && transformers->why[0])
+        warn(warnings, "no runtime loads this: %s, %s%s%.150s", vllm->why, transformers->why,
+             transformers->first ? ", such as " : "", transformers->first ? transformers->first : "");
+    else if (vllm->list)
+        warn(warnings, "%s, such as '%.150s'; transformers does. For vLLM: --ignore 're:(.*[.])?(%s)([.].*)?$'",
+             vllm->why, vllm->first, vllm->list);
+    else if (transformers->first)
+        warn(warnings, "%s, such as '%.150s'; vLLM loads this%s", transformers->why, transformers->first,
+             transformers->list ? ", and transformers loads it in FP8_DYNAMIC and W8A8" : "");
 }
 
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
@@ -275,11 +199,8 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
         json_append_text(warnings, run->config.notes[i]);
     add_importance_warning(warnings, run);
     add_left_experts_warning(warnings, run);
-    add_expert_warning(warnings, run);
-    add_plain_expert_warning(warnings, run);
     add_class_warning(warnings, run);
-    add_unloaded_warning(warnings, run);
-    add_packed_warning(warnings, run);
+    add_runtime_warnings(warnings, run);
     if (run->mixed_sets.count > 0)
         json_append_text(warnings, run->mixed_sets.warning.message);
     if (!run->model.config_path)
@@ -292,20 +213,17 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->config.group_count; i++) {
         const struct quant_group *g = &run->config.groups[i];
-        const struct runtime_row *row = runtime_find(g);
-        const char *list;
-        bool stacked;
-        const bool experts = find_expert(run, g, &stacked) != NULL;
         if (!g->used)
             continue;
-        const char *vllm = !row || find_unloaded(run, g, &list) ? NULL : experts ? row->experts : row->vllm;
+        struct loading loading;
+        loading_of_group(&loading, run, g);
         const char *version = runtime_compressed_tensors(g);
         json_object *item = json_object_new_object();
         json_put_text(item, "group", g->name);
-        json_object_object_add(item, "vllm", vllm ? json_object_new_string(vllm) : NULL);
-        json_object_object_add(item, "vllm_cpu", json_object_new_boolean(vllm && strstr(vllm, "CPU")));
-        json_put_bool(item, "transformers",
-                      (!stacked || runtime_stacks_experts(&run->config, g)) && !is_packed_in_vain(run, g));
+        json_object_object_add(item, "vllm", loading.where ? json_object_new_string(loading.where) : NULL);
+        json_object_object_add(item, "vllm_cpu",
+                               json_object_new_boolean(loading.where && strstr(loading.where, "CPU")));
+        json_put_bool(item, "transformers", !loading.transformers.why[0]);
         json_object_object_add(item, "compressed_tensors", version ? json_object_new_string(version) : NULL);
         json_object_array_add(runtimes, item);
     }

@@ -82,7 +82,7 @@ typedef struct qobs_checkpoint_quantize_args {
     size_t part;
     size_t part_count;     /**< number of parts; the same for all */
     bool replace;          /**< if out holds files, replace the whole directory at the end */
-    bool keep_findings;    /**< write the output although the audit finds faults in it */
+    bool keep_findings;    /**< write the output although it has faults or no runtime loads it */
     bool allow_mixed_sets; /**< write sets of layers that vLLM runs as one matrix with several schemes */
     /** NULL: the calling thread. The executor runs parts of weights; the allocator serves observers. Lists and names
      * take memory from malloc. */

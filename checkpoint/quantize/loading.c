@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "quantize/loading.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "schemes/runtimes.h"
+
+#define SAY(text, ...) snprintf(text, sizeof(text), __VA_ARGS__)
+
+/* Returns an expert of a group, or with NULL one that stays as it is, in a matrix of its own; NULL: there is none.
+ * *stacked: transformers puts such experts into one tensor. */
+static const struct weight *find_expert(const struct quantize_run *run, const struct quant_group *group, bool *stacked)
+{
+    static const char experts[] = ".experts";
+    *stacked = false;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        const char *found = strstr(w->name, ".experts.");
+        const bool taken = w->reason == WEIGHT_TAKEN;
+        if (w->ndim != 2 || !found || (group ? !taken || group != &run->config.groups[w->group] : taken))
+            continue;
+        const size_t length = (size_t)(found - w->name) + sizeof experts - 1;
+        *stacked = architecture_kind_of_experts(&run->architectures, w->name, length) != MODULE_SINGLE_EXPERTS;
+        return w;
+    }
+    return NULL;
+}
+
+/* Returns the first layer of the group that is in such a list of the architecture, and the list; NULL: none. */
+static const struct weight *find_listed(const struct quantize_run *run, const struct quant_group *g,
+                                        const char *(*list_of)(const struct architectures *, const char *, size_t),
+                                        const char **list)
+{
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        if (w->reason == WEIGHT_TAKEN && w->ndim == 2 && g == &run->config.groups[w->group] &&
+            (*list = list_of(&run->architectures, w->name, w->module)) != NULL)
+            return w;
+    }
+    *list = NULL;
+    return NULL;
+}
+
+void loading_of_group(struct loading *loading, const struct quantize_run *run, const struct quant_group *group)
+{
+    const struct runtime_row *row = runtime_find(group);
+    const bool packed = strcmp(quant_format_row(group->format)->codes, "weight_packed") == 0;
+    const char *keeps, *needs = NULL;
+    bool stacked;
+    const struct weight *expert = find_expert(run, group, &stacked);
+    const struct weight *kept = find_listed(run, group, architecture_vllm_keeps, &keeps);
+    const struct weight *bare = packed ? find_listed(run, group, architecture_needs_weight, &needs) : NULL;
+    *loading = (struct loading){.where = !row ? NULL : expert ? row->experts : row->vllm};
+    struct refusal *vllm = &loading->vllm, *transformers = &loading->transformers;
+    if (architecture_lacks_vllm(&run->architectures)) {
+        SAY(vllm->why, "vLLM 0.32 does not have this architecture");
+    } else if (!loading->where) {
+        SAY(vllm->why, "vLLM 0.32 has no kernel for %s%.40s", expert ? "experts in " : "", group->name);
+    } else if (kept) {
+        SAY(vllm->why, "vLLM 0.32 loads no quantized %.40s", keeps);
+        vllm->first = kept->name;
+        vllm->list = keeps;
+    }
+    if (vllm->why[0])
+        loading->where = NULL;
+    if (bare) {
+        SAY(transformers->why, "transformers 5.17 loads no packed %.40s", *needs == '*' ? "weights of it" : needs);
+        transformers->first = bare->name;
+        transformers->list = needs;
+    } else if (stacked && !runtime_stacks_experts(&run->config, group)) {
+        SAY(transformers->why, "transformers 5.17 reads no experts in %.40s", group->name);
+    }
+}
+
+/* Experts that are split although not every runtime loads them so. */
+static void check_split_experts(struct loading *loading, const struct quantize_run *run)
+{
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        const char *source = w->source->stored->name;
+        const enum module_kind kind =
+            w->experts == EXPERTS_OF_ONE
+                ? architecture_kind_of_experts(&run->architectures, source, module_length(source))
+                : MODULE_LINEAR;
+        if (kind != MODULE_EXPERTS && kind != MODULE_STACKED_EXPERTS)
+            continue;
+        loading->transformers = (struct refusal){"transformers 5.17 does not find split experts", w->name, NULL};
+        if (kind == MODULE_EXPERTS)
+            loading->vllm = (struct refusal){"vLLM 0.32 does not find split experts", w->name, NULL};
+        return;
+    }
+}
+
+/* Experts that stay as they are and that transformers does not find then. */
+static void check_plain_experts(struct loading *loading, const struct quantize_run *run)
+{
+    bool stacked;
+    const struct weight *first = find_expert(run, NULL, &stacked);
+    if (first && stacked && !runtime_stacks_experts(&run->config, NULL))
+        loading->transformers =
+            (struct refusal){"transformers 5.17 gives random numbers to experts that stay", first->name, NULL};
+}
+
+void loading_find(struct loading *loading, const struct quantize_run *run)
+{
+    bool quantized = false;
+    *loading = (struct loading){0};
+    for (size_t i = 0; i < run->config.group_count; i++) {
+        struct loading one;
+        if (!run->config.groups[i].used)
+            continue;
+        loading_of_group(&one, run, &run->config.groups[i]);
+        if (one.vllm.why[0] && (!loading->vllm.why[0] || one.vllm.list))
+            loading->vllm = one.vllm;
+        if (one.transformers.why[0] && !loading->transformers.why[0])
+            loading->transformers = one.transformers;
+        quantized = true;
+    }
+    if (!quantized)
+        return;
+    if (run->mixed_sets.count > 0 && !loading->vllm.why[0])
+        SAY(loading->vllm.why, "vLLM 0.32 loads no sets of several schemes");
+    check_split_experts(loading, run);
+    if (!loading->transformers.why[0])
+        check_plain_experts(loading, run);
+}
+
+int loading_check(const struct quantize_run *run, struct fail *f)
+{
+    struct loading loading;
+    char ignore[128] = "";
+    loading_find(&loading, run);
+    if (!loading.vllm.why[0] || !loading.transformers.why[0] || run->args->keep_findings ||
+        run->args->compat != QOBS_COMPAT_VLLM)
+        return QOBS_OK;
+    const char *list = loading.transformers.list;
+    if (list && *list != '*' && strlen(list) < 80)
+        SAY(ignore, "--ignore 're:(.*[.])?(%s)([.].*)?$' or ", list);
+    return INVALID(f, "no runtime loads this: %s, %s; with %s--scheme FP8_DYNAMIC transformers does; --keep-findings "
+                      "writes this",
+                   loading.vllm.why, loading.transformers.why, ignore);
+}

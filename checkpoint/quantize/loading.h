@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Which runtimes load the output of a run: by its schemes, its architecture and its experts. */
+#pragma once
+
+#include "quantize/run.h"
+
+/* Why a runtime does not load the output. */
+struct refusal {
+    char why[80];      /* "": it does */
+    const char *first; /* a tensor that is the reason; NULL: none */
+    const char *list;  /* of the architecture, "a|b" or "*", if the layers in it are the reason; else NULL */
+};
+
+struct loading {
+    const char *where; /* vLLM has kernels for the scheme, such as "on GPUs"; NULL: it does not load it */
+    struct refusal vllm, transformers;
+};
+
+/* Finds what loads the layers of one group. */
+void loading_of_group(struct loading *loading, const struct quantize_run *run, const struct quant_group *group);
+
+/* Finds what loads the whole output. */
+void loading_find(struct loading *loading, const struct quantize_run *run);
+
+/* Fails if nothing loads it, unless the arguments ask for such an output. */
+int loading_check(const struct quantize_run *run, struct fail *f);
