@@ -166,7 +166,8 @@ static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observe
 
 static void discard(const qobs_observer *o, struct pending *p)
 {
-    qobs_state_release(&o->runtime, &p->fresh);
+    if (p->first)
+        qobs_state_release(&o->runtime, &p->fresh);
     qobs_importance_release(&o->runtime, &p->importance);
     qobs_search_record_release(&o->runtime, &p->record);
     qobs_optimal_result_release(&o->runtime, &p->optimal);

@@ -45,14 +45,20 @@ int qobs_parts_reserve(const struct runtime *runtime, const struct part_size *si
             struct part_size own = *size;
             own.copy = copy;
             const int status = part->reserve(&o, &own, error);
-            qobs_parts_release(&o);
+            if (part->release_state)
+                part->release_state(runtime, &o.state);
+            else
+                part->release(&o);
             RETURN_IF_FAILED(status);
         }
     return QOBS_OK;
 }
 
+/* Ranges, or memory for those of a batch, are the first part that a state gets. */
 void qobs_state_release(const struct runtime *runtime, struct state *state)
 {
+    if (!state->ranges.min && !state->batch.min)
+        return;
     for (size_t i = 0; i < PARTS; i++)
         if (parts[i]->release_state)
             parts[i]->release_state(runtime, state);
