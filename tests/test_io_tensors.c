@@ -20,11 +20,11 @@ static void test_safetensors(void **state)
                                  "z", "2", "[0,2]") "," U8("m", "1", "[2,3]") "," U8("s", "0", "[2,2]") "}",
                              51);
     assert_int_equal(tensors_open(&set, path, &f), 0);
-    assert_int_equal(tensors_count(&set), 4);
+    assert_int_equal(set.count, 4);
     const char *const order[] = {"z", "s", "m", "a"}; /* order of the data, not of the names or the header */
     for (size_t i = 0; i < 4; i++) {
-        assert_string_equal(tensors_at(&set, i)->name, order[i]);
-        assert_ptr_equal(tensors_find(&set, order[i]), tensors_at(&set, i));
+        assert_string_equal(set.refs[i].name, order[i]);
+        assert_ptr_equal(tensors_find(&set, order[i]), &set.refs[i]);
     }
     assert_null(tensors_find(&set, "b"));
     const struct tensor_ref *a = tensors_find(&set, "a");
@@ -39,7 +39,7 @@ static void test_safetensors(void **state)
     assert_memory_equal(a->data, "\3\4\5", 3);
     tensors_close(&set);
     tensors_close(&set);
-    assert_int_equal(tensors_count(&set), 0);
+    assert_int_equal(set.count, 0);
 }
 
 static void test_npy(void **state)
@@ -51,8 +51,8 @@ static void test_npy(void **state)
         {"layer.1.npy", "layer.1"}, {"array", "array"}, {".npy", ".npy"}, {"x.safetensors", "x.safetensors"}};
     for (size_t i = 0; i < 4; i++) { /* the content decides, not the name */
         assert_int_equal(tensors_open(&set, io_npy(names[i][0], NPY, 24), &f), 0);
-        assert_int_equal(tensors_count(&set), 1);
-        const struct tensor_ref *t = tensors_at(&set, 0);
+        assert_int_equal(set.count, 1);
+        const struct tensor_ref *t = &set.refs[0];
         assert_string_equal(t->name, names[i][1]);
         assert_ptr_equal(tensors_find(&set, names[i][1]), t);
         assert_int_equal(t->dtype, FILE_F32);
@@ -69,10 +69,10 @@ static void test_kinds(void **state)
     struct fail f;
     struct tensor_set set;
     assert_int_equal(tensors_open(&set, io_st("no-extension", "{" U8("w", "1", "[0,1]") "}", 1), &f), 0);
-    assert_int_equal(tensors_count(&set), 1);
+    assert_int_equal(set.count, 1);
     tensors_close(&set);
     assert_int_equal(tensors_open(&set, text("plain", "{\"weight_map\":{}}"), &f), 0);
-    assert_int_equal(tensors_count(&set), 0);
+    assert_int_equal(set.count, 0);
     assert_null(tensors_find(&set, "w"));
     tensors_close(&set);
 
@@ -105,20 +105,20 @@ static void test_shards(void **state)
         assert_int_equal(tensors_open(&set, opened[i], &f), 0);
         assert_string_equal(set.path, index);
         assert_int_equal(set.file_count, 2);
-        assert_int_equal(tensors_count(&set), 4);
-        assert_string_equal(tensors_at(&set, 0)->name, "z");
-        assert_string_equal(tensors_at(&set, 1)->name, "a");
-        assert_string_equal(tensors_at(&set, 2)->name, "unlisted"); /* a loader reads it, too */
-        assert_string_equal(tensors_at(&set, 3)->name, "m");
-        assert_ptr_equal(tensors_at(&set, 0)->file, tensors_at(&set, 1)->file);
-        assert_string_equal(tensors_at(&set, 3)->file, second);
-        assert_ptr_equal(tensors_find(&set, "m"), tensors_at(&set, 3));
-        assert_string_equal(tensors_find(&set, "a")->file, tensors_at(&set, 0)->file); /* the index has chosen */
+        assert_int_equal(set.count, 4);
+        assert_string_equal(set.refs[0].name, "z");
+        assert_string_equal(set.refs[1].name, "a");
+        assert_string_equal(set.refs[2].name, "unlisted"); /* a loader reads it, too */
+        assert_string_equal(set.refs[3].name, "m");
+        assert_ptr_equal(set.refs[0].file, set.refs[1].file);
+        assert_string_equal(set.refs[3].file, second);
+        assert_ptr_equal(tensors_find(&set, "m"), &set.refs[3]);
+        assert_string_equal(tensors_find(&set, "a")->file, set.refs[0].file); /* the index has chosen */
         tensors_close(&set);
     }
     assert_int_equal(chdir(io_path("model")), 0); /* an index without a directory in its name */
     assert_int_equal(tensors_open(&set, "model.safetensors.index.json", &f), 0);
-    assert_int_equal(tensors_count(&set), 4);
+    assert_int_equal(set.count, 4);
     tensors_close(&set);
     assert_int_equal(chdir("/"), 0);
 }
@@ -185,7 +185,7 @@ static void test_directories(void **state)
     tensors_close(&set);
     text("dir/model.safetensors.index.json", "{\"weight_map\":{}}"); /* has priority */
     assert_int_equal(tensors_open(&set, io_path("dir"), &f), 0);
-    assert_int_equal(tensors_count(&set), 0);
+    assert_int_equal(set.count, 0);
     tensors_close(&set);
 }
 

@@ -34,48 +34,18 @@ struct option_row {
 };
 
 /* Rows by kind. AT(member) is the offset of a member; each command defines it for its structure. */
-#define TEXT_ROW(option, what, member, short_help, rest)                                                               \
-    {.name = (option),                                                                                                 \
-     .argument = (what),                                                                                               \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = AT(member),                                                                                             \
-     .help = (short_help),                                                                                             \
-     .more = (rest)}
-#define FLAG_ROW(option, member, short_help, rest)                                                                     \
-    {.name = (option), .kind = OPTION_FLAG, .offset = AT(member), .help = (short_help), .more = (rest)}
+#define ROW_OF(option, what, of_kind, member, short_help, rest)                                                        \
+    .name = (option), .argument = (what), .kind = (of_kind), .offset = AT(member), .help = (short_help), .more = (rest)
+#define TEXT_ROW(option, what, member, short_help, rest) {ROW_OF(option, what, OPTION_TEXT, member, short_help, rest)}
+#define FLAG_ROW(option, member, short_help, rest) {ROW_OF(option, NULL, OPTION_FLAG, member, short_help, rest)}
 #define LIST_ROW(option, what, items, number, short_help, rest)                                                        \
-    {.name = (option),                                                                                                 \
-     .argument = (what),                                                                                               \
-     .kind = OPTION_LIST,                                                                                              \
-     .offset = AT(items),                                                                                              \
-     .count = AT(number),                                                                                              \
-     .help = (short_help),                                                                                             \
-     .more = (rest)}
+    {ROW_OF(option, what, OPTION_LIST, items, short_help, rest), .count = AT(number)}
 #define INTEGER_ROW(option, what, member, least, most, short_help, rest)                                               \
-    {.name = (option),                                                                                                 \
-     .argument = (what),                                                                                               \
-     .kind = OPTION_INTEGER,                                                                                           \
-     .offset = AT(member),                                                                                             \
-     .min = (least),                                                                                                   \
-     .max = (most),                                                                                                    \
-     .help = (short_help),                                                                                             \
-     .more = (rest)}
+    {ROW_OF(option, what, OPTION_INTEGER, member, short_help, rest), .min = (least), .max = (most)}
 #define WORD_ROW(option, member, known, short_help, rest)                                                              \
-    {.name = (option),                                                                                                 \
-     .argument = "NAME",                                                                                               \
-     .kind = OPTION_WORD,                                                                                              \
-     .offset = AT(member),                                                                                             \
-     .words = (known),                                                                                                 \
-     .help = (short_help),                                                                                             \
-     .more = (rest)}
+    {ROW_OF(option, "NAME", OPTION_WORD, member, short_help, rest), .words = (known)}
 #define OUT_ROW(what, member, short_help, rest)                                                                        \
-    {.name = "out",                                                                                                    \
-     .letter = 'o',                                                                                                    \
-     .argument = (what),                                                                                               \
-     .kind = OPTION_TEXT,                                                                                              \
-     .offset = AT(member),                                                                                             \
-     .help = (short_help),                                                                                             \
-     .more = (rest)}
+    {ROW_OF("out", what, OPTION_TEXT, member, short_help, rest), .letter = 'o'}
 
 /* The options of every command begin with these. */
 struct machine_options {

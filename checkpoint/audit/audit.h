@@ -24,12 +24,6 @@ struct audit_module {
     double error, energy; /* against the original; energy 0: not compared */
 };
 
-/* The modules that the configuration targets and ignores. */
-struct audit_targets {
-    struct matcher *ignore, **groups;
-    size_t count;
-};
-
 struct audit {
     const qobs_checkpoint_audit_args *args;
     bool is_output; /* of the run at hand: its codes are as written, and its mixed sets are asked for */
@@ -49,11 +43,11 @@ struct audit {
 int audit_list_modules(struct audit *audit, struct fail *f);
 
 /* Returns true if `ignore` has the module. */
-bool audit_ignores(const struct audit_targets *targets, const char *name, size_t length);
+bool audit_ignores(const struct quant_matchers *targets, const char *name, size_t length);
 
 /* Returns the group of a module, by name before class as compressed-tensors resolves it; NULL: none. *by_class: only
  * its class matches. */
-const struct quant_group *audit_group_of(const struct audit_targets *targets, const struct audit *audit,
+const struct quant_group *audit_group_of(const struct quant_matchers *targets, const struct audit *audit,
                                          const char *name, size_t length, bool *by_class);
 
 /* Returns a positive integer of config.json, the language model's first; 0: there is none. */
@@ -64,9 +58,9 @@ void audit_check_sizes(struct audit *audit);
 
 /* Checks heads that have no tensor of their own; experts in a matrix each, for which the modules have their tensors;
  * experts in one tensor. */
-void audit_check_heads(struct audit *audit, const struct audit_targets *targets);
+void audit_check_heads(struct audit *audit, const struct quant_matchers *targets);
 void audit_check_experts(struct audit *audit);
-void audit_check_stacked(struct audit *audit, const struct audit_targets *targets);
+void audit_check_stacked(struct audit *audit, const struct quant_matchers *targets);
 
 /* Checks dtypes, shapes and values of module `index`. `argument` is the audit. Any thread may call it. */
 void audit_check_module(void *argument, size_t index);

@@ -134,7 +134,7 @@ void audit_check_experts(struct audit *audit)
 
 /* ---- Experts in one tensor --------------------------------------------------------------------------------------- */
 
-static bool ignores(const struct audit_targets *targets, const char *name, size_t length, const char *more)
+static bool ignores(const struct quant_matchers *targets, const char *name, size_t length, const char *more)
 {
     char text[1024];
     const int size = snprintf(text, sizeof text, "%.*s%s", (int)length, name, more);
@@ -142,7 +142,7 @@ static bool ignores(const struct audit_targets *targets, const char *name, size_
 }
 
 /* Loaders ask for the layer, for its parent or for its first expert, by the architecture. */
-static bool is_ignored(const struct audit_targets *targets, const char *name, size_t module)
+static bool is_ignored(const struct quant_matchers *targets, const char *name, size_t module)
 {
     static const char *const ways[] = {"", ".0.gate_proj", ".0.up_proj", ".0.w1", ".experts", ".experts.0.gate_proj"};
     if (ignores(targets, name, module, ""))
@@ -155,7 +155,7 @@ static bool is_ignored(const struct audit_targets *targets, const char *name, si
     return false;
 }
 
-void audit_check_stacked(struct audit *audit, const struct audit_targets *targets)
+void audit_check_stacked(struct audit *audit, const struct quant_matchers *targets)
 {
     bool by_class;
     for (size_t i = 0; i < audit->model.count; i++) {

@@ -148,7 +148,7 @@ static bool has_table(const struct audit *audit)
     return false;
 }
 
-void audit_check_heads(struct audit *audit, const struct audit_targets *targets)
+void audit_check_heads(struct audit *audit, const struct quant_matchers *targets)
 {
     static const char *const names[] = {"language_model.lm_head", "model.lm_head"}; /* that transformers renames */
     char head[512];

@@ -45,35 +45,12 @@ static void find_parts(const struct audit *audit, struct audit_module *m)
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
 
-static void free_targets(struct audit_targets *t)
-{
-    matcher_free(t->ignore);
-    for (size_t i = 0; t->groups && i < t->count; i++)
-        matcher_free(t->groups[i]);
-    free(t->groups);
-}
-
-static int compile_targets(struct audit_targets *t, const struct quant_config *config, struct fail *f)
-{
-    t->groups = calloc(config->group_count + 1, sizeof *t->groups);
-    if (!t->groups)
-        return NO_MEMORY(f, "the targets");
-    RETURN_IF_NOT_OK(
-        matcher_create(&t->ignore, (const char *const *)config->ignore, config->ignore_count, "ignore", f));
-    for (; t->count < config->group_count; t->count++) {
-        const struct quant_group *g = &config->groups[t->count];
-        RETURN_IF_NOT_OK(
-            matcher_create(&t->groups[t->count], (const char *const *)g->targets, g->target_count, "targets", f));
-    }
-    return QOBS_OK;
-}
-
-bool audit_ignores(const struct audit_targets *targets, const char *name, size_t length)
+bool audit_ignores(const struct quant_matchers *targets, const char *name, size_t length)
 {
     return matcher_find(targets->ignore, name, length) >= 0;
 }
 
-const struct quant_group *audit_group_of(const struct audit_targets *targets, const struct audit *audit,
+const struct quant_group *audit_group_of(const struct quant_matchers *targets, const struct audit *audit,
                                          const char *name, size_t length, bool *by_class)
 {
     *by_class = false;
@@ -143,7 +120,7 @@ static bool is_linear(const struct audit *audit, const struct audit_module *m)
 }
 
 /* Keeps the modules that are quantized or should be. Returns false for the others. */
-static bool belongs(struct audit *audit, const struct audit_targets *t, struct audit_module *m)
+static bool belongs(struct audit *audit, const struct quant_matchers *t, struct audit_module *m)
 {
     bool by_class;
     const bool ignored = audit_ignores(t, m->name, m->length);
@@ -188,34 +165,26 @@ static void check_names(struct audit *audit)
 
 int audit_list_modules(struct audit *audit, struct fail *f)
 {
-    struct audit_targets targets = {0};
-    int status = compile_targets(&targets, &audit->config, f);
-    if (status == QOBS_OK)
-        status = collect(audit, f);
-    for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
+    RELEASED_BY(quant_matchers_free) struct quant_matchers targets = {0};
+    RETURN_IF_NOT_OK(quant_matchers_create(&targets, &audit->config, f));
+    RETURN_IF_NOT_OK(collect(audit, f));
+    for (size_t i = 0; i < audit->module_count; i++)
         find_parts(audit, &audit->modules[i]);
-    if (status == QOBS_OK) {
-        audit_check_heads(audit, &targets);
-        audit_check_experts(audit);
-        audit_check_stacked(audit, &targets);
-    }
-    for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++)
+    audit_check_heads(audit, &targets);
+    audit_check_experts(audit);
+    audit_check_stacked(audit, &targets);
+    for (size_t i = 0; i < audit->module_count; i++)
         audit->modules[i].quantized = belongs(audit, &targets, &audit->modules[i]);
-    if (status == QOBS_OK)
-        audit_check_sizes(audit);
-    if (status == QOBS_OK && !audit->is_output)
-        status = audit_check_sets(audit, true, f);
+    audit_check_sizes(audit);
+    if (!audit->is_output)
+        RETURN_IF_NOT_OK(audit_check_sets(audit, true, f));
     size_t kept = 0;
-    for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++) {
+    for (size_t i = 0; i < audit->module_count; i++)
         if (audit->modules[i].quantized)
             audit->modules[kept++] = audit->modules[i];
         else
             free(audit->modules[i].name);
-    }
-    if (status == QOBS_OK) {
-        audit->module_count = kept;
-        check_names(audit);
-    }
-    free_targets(&targets);
-    return status;
+    audit->module_count = kept;
+    check_names(audit);
+    return QOBS_OK;
 }

@@ -73,7 +73,7 @@ static int find(const struct tensor_set *set, const char *name, const struct ten
     if (!name && set->count > 1)
         return fail(f, "%s: holds %zu tensors; name one as FILE:TENSOR (%s)", set->path, set->count,
                     list_names(set, &names));
-    *ref = name ? tensors_find(set, name) : tensors_at(set, 0);
+    *ref = name ? tensors_find(set, name) : &set->refs[0];
     return *ref ? 0
                 : fail(f, "%s: has no tensor '%.150s'; it holds %zu (%s)", set->path, name, set->count,
                        list_names(set, &names));

@@ -246,10 +246,6 @@ int tensors_open(struct tensor_set *set, const char *path, struct fail *f)
     return resolved ? open_resolved(set, resolved, f) : failure_status(f);
 }
 
-size_t tensors_count(const struct tensor_set *set) { return set->count; }
-
-const struct tensor_ref *tensors_at(const struct tensor_set *set, size_t i) { return &set->refs[i]; }
-
 static int name_against(const void *key, const void *element)
 {
     return strcmp(key, (*(const struct tensor_ref *const *)element)->name);

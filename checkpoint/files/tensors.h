@@ -42,11 +42,6 @@ struct tensor_set {
  * On failure *set is zeroed. */
 int tensors_open(struct tensor_set *set, const char *path, struct fail *f);
 
-size_t tensors_count(const struct tensor_set *set);
-
-/* Returns tensor i, i < tensors_count. The order is that of sequential reading. */
-const struct tensor_ref *tensors_at(const struct tensor_set *set, size_t i);
-
 /* Returns the tensor with that name, or NULL. */
 const struct tensor_ref *tensors_find(const struct tensor_set *set, const char *name);
 

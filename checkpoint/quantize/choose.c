@@ -16,32 +16,10 @@ struct choice {
     const struct architectures *architectures;
     const struct quant_config *config;
     qobs_compat compat;
-    struct matcher *ignore;
-    struct matcher **targets; /* one for each group */
+    struct quant_matchers of;
 };
 
-static int compile(struct choice *c, struct fail *f)
-{
-    c->targets = calloc(c->config->group_count + 1, sizeof *c->targets);
-    if (!c->targets)
-        return NO_MEMORY(f, "the targets");
-    RETURN_IF_NOT_OK(
-        matcher_create(&c->ignore, (const char *const *)c->config->ignore, c->config->ignore_count, "ignore", f));
-    for (size_t g = 0; g < c->config->group_count; g++) {
-        const struct quant_group *group = &c->config->groups[g];
-        RETURN_IF_NOT_OK(
-            matcher_create(&c->targets[g], (const char *const *)group->targets, group->target_count, "targets", f));
-    }
-    return QOBS_OK;
-}
-
-static void release(struct choice *c)
-{
-    matcher_free(c->ignore);
-    for (size_t g = 0; c->targets && g < c->config->group_count; g++)
-        matcher_free(c->targets[g]);
-    free(c->targets);
-}
+static void release(struct choice *c) { quant_matchers_free(&c->of); }
 
 static bool is_float(const struct weight *w) { return dtype_is_in(w->dtype, HALVES_AND_FLOATS); }
 
@@ -52,10 +30,10 @@ static size_t find_group(const struct choice *c, const struct weight *w, bool *b
     const size_t count = c->config->group_count;
     size_t linear = count;
     for (size_t g = 0; g < count; g++) {
-        *by_class = matcher_find(c->targets[g], w->name, w->module) < 0;
+        *by_class = matcher_find(c->of.groups[g], w->name, w->module) < 0;
         if (!*by_class)
             return g;
-        if (linear == count && matcher_has(c->targets[g], "Linear"))
+        if (linear == count && matcher_has(c->of.groups[g], "Linear"))
             linear = g;
         if (linear < count && c->compat == QOBS_COMPAT_LLM_COMPRESSOR)
             return linear;
@@ -69,15 +47,15 @@ static bool is_ignored(const struct choice *c, const struct weight *w)
 {
     const char *source = w->source->stored->name;
     size_t length = module_length(source);
-    if (matcher_find(c->ignore, w->name, w->module) >= 0)
+    if (matcher_find(c->of.ignore, w->name, w->module) >= 0)
         return true;
     if (w->experts == EXPERTS_ABSENT || c->compat == QOBS_COMPAT_LLM_COMPRESSOR)
         return false;
-    if (matcher_find(c->ignore, source, length) >= 0)
+    if (matcher_find(c->of.ignore, source, length) >= 0)
         return true;
     while (length > 0 && source[length - 1] != '.')
         length--;
-    return length > 0 && matcher_find(c->ignore, source, length - 1) >= 0;
+    return length > 0 && matcher_find(c->of.ignore, source, length - 1) >= 0;
 }
 
 /* A tensor of experts that is not split. A target that names it is refused by check(). */
@@ -184,9 +162,9 @@ static int check(const struct choice *c, const struct weight *w, struct fail *f)
 /* Fails if a pattern has given up, so that nobody knows what it matches. */
 static int check_patterns(const struct choice *c, struct fail *f)
 {
-    RETURN_IF_NOT_OK(matcher_check(c->ignore, "ignore", f));
+    RETURN_IF_NOT_OK(matcher_check(c->of.ignore, "ignore", f));
     for (size_t g = 0; g < c->config->group_count; g++)
-        RETURN_IF_NOT_OK(matcher_check(c->targets[g], "targets", f));
+        RETURN_IF_NOT_OK(matcher_check(c->of.groups[g], "targets", f));
     return QOBS_OK;
 }
 
@@ -195,7 +173,7 @@ int choose_weights(struct weights *weights, const struct architectures *architec
 {
     RELEASED_BY(release)
     struct choice c = {.architectures = architectures, .config = config, .compat = compat};
-    RETURN_IF_NOT_OK(compile(&c, f));
+    RETURN_IF_NOT_OK(quant_matchers_create(&c.of, config, f));
     for (size_t i = 0; i < weights->count; i++)
         weights->items[i].reason = choose_one(&c, &weights->items[i]);
     choose_few(weights, WEIGHT_UNEVEN);
@@ -224,10 +202,10 @@ static int add_entry(struct quant_config *config, size_t count, const char *entr
 /* Returns true if a loader would quantize the module: a target claims it, and no entry of `ignore` names it. */
 static bool is_claimed(const struct choice *c, const char *name, size_t length)
 {
-    if (matcher_find(c->ignore, name, length) >= 0)
+    if (matcher_find(c->of.ignore, name, length) >= 0)
         return false;
     for (size_t g = 0; g < c->config->group_count; g++)
-        if (matcher_has(c->targets[g], "Linear") || matcher_find(c->targets[g], name, length) >= 0)
+        if (matcher_has(c->of.groups[g], "Linear") || matcher_find(c->of.groups[g], name, length) >= 0)
             return true;
     return false;
 }
@@ -337,7 +315,7 @@ int choose_list_ignored(const struct weights *weights, const struct architecture
                         struct quant_config *config, struct fail *f)
 {
     RELEASED_BY(release) struct choice c = {.architectures = architectures, .config = config};
-    RETURN_IF_NOT_OK(compile(&c, f));
+    RETURN_IF_NOT_OK(quant_matchers_create(&c.of, config, f));
     RETURN_IF_NOT_OK(list_heads(&c, weights, config, f));
     return list_weights(&c, weights, config, f);
 }

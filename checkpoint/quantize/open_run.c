@@ -195,10 +195,8 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
 static bool is_file(const struct stat *file, const char *root, const char *name)
 {
     struct stat status;
-    char *path = name ? path_join(root, name) : NULL;
-    const bool same = path && stat(path, &status) == 0 && is_same_file(&status, file);
-    free(path);
-    return same;
+    OWNED char *path = name ? path_join(root, name) : NULL;
+    return path && stat(path, &status) == 0 && is_same_file(&status, file);
 }
 
 int run_check_out(const struct quantize_run *run, const char *path, struct fail *f)

@@ -43,8 +43,7 @@ void run_free(struct quantize_run *run)
     }
     for (struct workspace *w = run->free_workspaces, *next; w; w = next) {
         next = w->next;
-        for (int k = 0; k < WORK_PARTS; k++)
-            free(w->data[k]);
+        workspace_clear(w);
         free(w);
     }
     struct fail ignored;

@@ -195,6 +195,8 @@ struct rows {
 /* Returns `size` bytes of the workspace, aligned for any type. NULL: no memory. */
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size);
 
+void workspace_clear(struct workspace *w);
+
 /* Returns the bytes of the input that a job reads and writes. */
 uint64_t job_bytes(const struct weight_job *job);
 

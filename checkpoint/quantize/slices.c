@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "files/text.h"
 #include "qobs/stateless.h"
 #include "quantize/run.h"
 #include "model/stored_qparams.h"
@@ -17,6 +18,12 @@ void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t si
         w->size[part] = w->data[part] ? size : 0;
     }
     return w->data[part];
+}
+
+void workspace_clear(struct workspace *w)
+{
+    for (int part = 0; part < WORK_PARTS; part++)
+        free(w->data[part]);
 }
 
 int weight_failure(const struct weight_job *job, const qobs_error *error, struct fail *f)
@@ -138,52 +145,47 @@ static int count_candidates(struct quantize_run *run, struct weight_job *job, co
 
 int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
-    struct workspace work = {0};
+    RELEASED_BY(workspace_clear) struct workspace work = {0};
     struct row_slice all = {.job = job, .count = job->weight->shape[0]};
     struct rows r;
     qobs_error error = {0};
-    float *importance = NULL;
+    OWNED float *importance = NULL;
     const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1],
                  size = count * qobs_dtype_size(dtype_in_library(job->weight->dtype));
-    int32_t *steps = job->statistics ? malloc((count + 1) * sizeof *steps) : NULL;
+    OWNED int32_t *steps = job->statistics ? malloc((count + 1) * sizeof *steps) : NULL;
     job->search_min = malloc(size + 1);
     job->search_max = malloc(size + 1);
     if (job->statistics)
         job->statistics->search.struct_size = sizeof job->statistics->search;
-    int status = job->search_min && job->search_max && (steps || !job->statistics) ? open_rows(&r, &all, &work, f)
-                                                                                   : NO_MEMORY(f, "ranges");
-    if (status == QOBS_OK && job->weighted) {
+    if (!job->search_min || !job->search_max || (!steps && job->statistics))
+        return NO_MEMORY(f, "ranges");
+    RETURN_IF_NOT_OK(open_rows(&r, &all, &work, f));
+    if (job->weighted) {
         importance = malloc((columns + 1) * sizeof *importance);
-        status = importance ? importance_read(&run->importance, &job->importance, (int64_t)columns, importance, f)
-                            : NO_MEMORY(f, "importance");
+        RETURN_IF_NOT_OK(importance
+                             ? importance_read(&run->importance, &job->importance, (int64_t)columns, importance, f)
+                             : NO_MEMORY(f, "importance"));
     }
-    if (status == QOBS_OK) {
-        const qobs_search_args args = {.struct_size = sizeof args,
-                                       .config = job->plan->config,
-                                       .value = &r.tensor,
-                                       .importance = importance,
-                                       .importance_size = importance ? columns * sizeof *importance : 0,
-                                       .min = job->search_min,
-                                       .max = job->search_max,
-                                       .size = size,
-                                       .best_step = steps,
-                                       .best_step_size = steps ? count * sizeof *steps : 0,
-                                       .report = steps ? &job->statistics->search : NULL,
-                                       .runtime = run->args->runtime};
-        if (qobs_search(&args, &error) != QOBS_OK)
-            status = weight_failure(job, &error, f);
-    }
-    if (status == QOBS_OK && steps)
-        status = count_candidates(run, job, &r.tensor, steps, count, f);
-    free(steps);
-    free(work.data[WORK_ROWS]);
-    free(importance);
-    if (status == QOBS_OK) {
-        double other;
-        extrema_of(job->search_min, r.tensor.dtype, count, &job->min, &other);
-        extrema_of(job->search_max, r.tensor.dtype, count, &other, &job->max);
-    }
-    return status;
+    const qobs_search_args args = {.struct_size = sizeof args,
+                                   .config = job->plan->config,
+                                   .value = &r.tensor,
+                                   .importance = importance,
+                                   .importance_size = importance ? columns * sizeof *importance : 0,
+                                   .min = job->search_min,
+                                   .max = job->search_max,
+                                   .size = size,
+                                   .best_step = steps,
+                                   .best_step_size = steps ? count * sizeof *steps : 0,
+                                   .report = steps ? &job->statistics->search : NULL,
+                                   .runtime = run->args->runtime};
+    if (qobs_search(&args, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    if (steps)
+        RETURN_IF_NOT_OK(count_candidates(run, job, &r.tensor, steps, count, f));
+    double other;
+    extrema_of(job->search_min, r.tensor.dtype, count, &job->min, &other);
+    extrema_of(job->search_max, r.tensor.dtype, count, &other, &job->max);
+    return QOBS_OK;
 }
 
 /* ---- Qparams and codes ------------------------------------------------------------------------------------------- */
@@ -428,7 +430,7 @@ static int descend(struct quantize_run *run, struct weight_job *job, const struc
 
 int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
-    struct workspace work = {0};
+    RELEASED_BY(workspace_clear) struct workspace work = {0};
     const struct row_slice all = {.job = job, .count = job->weight->shape[0]};
     struct rows r;
     int status = open_rows(&r, &all, &work, f);
@@ -438,8 +440,6 @@ int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f
         status = descend(run, job, &r, &work, f);
     free(job->hessian);
     job->hessian = NULL;
-    for (int part = 0; part < WORK_PARTS; part++)
-        free(work.data[part]);
     return status;
 }
 

@@ -11,6 +11,7 @@
 
 #include "files/json.h"
 #include "files/text.h"
+#include "schemes/match.h"
 
 const char *quant_scheme_name(size_t index, const char **summary)
 {
@@ -354,4 +355,29 @@ void quant_config_free(struct quant_config *config)
     quant_config_clear_ignore(config);
     quant_args_free(&config->kv_cache);
     *config = (struct quant_config){0};
+}
+
+/* ---- Matchers ---------------------------------------------------------------------------------------------------- */
+
+int quant_matchers_create(struct quant_matchers *m, const struct quant_config *config, struct fail *f)
+{
+    m->groups = calloc(config->group_count + 1, sizeof *m->groups);
+    if (!m->groups)
+        return NO_MEMORY(f, "the targets");
+    RETURN_IF_NOT_OK(
+        matcher_create(&m->ignore, (const char *const *)config->ignore, config->ignore_count, "ignore", f));
+    for (; m->count < config->group_count; m->count++) {
+        const struct quant_group *g = &config->groups[m->count];
+        RETURN_IF_NOT_OK(
+            matcher_create(&m->groups[m->count], (const char *const *)g->targets, g->target_count, "targets", f));
+    }
+    return QOBS_OK;
+}
+
+void quant_matchers_free(struct quant_matchers *m)
+{
+    matcher_free(m->ignore);
+    for (size_t i = 0; i < m->count; i++)
+        matcher_free(m->groups[i]);
+    free(m->groups);
 }

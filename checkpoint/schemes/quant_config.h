@@ -100,3 +100,12 @@ bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b
 json_object *quant_config_json(const struct quant_config *config, const json_object *earlier);
 
 void quant_config_free(struct quant_config *config);
+
+/* The compiled entries of a configuration: what it ignores, and the targets of each group. Zero-initialize it; free it
+ * also after a failure. */
+struct quant_matchers {
+    struct matcher *ignore, **groups;
+    size_t count;
+};
+int quant_matchers_create(struct quant_matchers *m, const struct quant_config *config, struct fail *f);
+void quant_matchers_free(struct quant_matchers *m);

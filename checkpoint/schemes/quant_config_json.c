@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "schemes/match.h"
 #include "schemes/quant_config.h"
 
@@ -93,22 +94,16 @@ static void add_merged_ignore(struct tree *t, json_object *json, const struct qu
     const json_object *before = json_get(earlier, "ignore");
     json_object *kept = json_put_array(json, "ignore");
     struct fail f;
+    RELEASED_BY(quant_matchers_free) struct quant_matchers m = {0};
+    t->failed |= quant_matchers_create(&m, config, &f) != 0;
     json_each(item, before)
     {
         bool targeted = false;
         const char *entry = json_text(item.value);
         if (!entry)
             continue;
-        for (size_t g = 0; g < config->group_count && strncmp(entry, "re:", 3) != 0; g++) {
-            struct matcher *m;
-            const struct quant_group *group = &config->groups[g];
-            if (matcher_create(&m, (const char *const *)group->targets, group->target_count, "targets", &f) != 0) {
-                t->failed = true;
-                continue;
-            }
-            targeted |= matcher_find(m, entry, strlen(entry)) >= 0;
-            matcher_free(m);
-        }
+        for (size_t g = 0; g < m.count && strncmp(entry, "re:", 3) != 0; g++)
+            targeted |= matcher_find(m.groups[g], entry, strlen(entry)) >= 0;
         t->failed |= !targeted && !json_append_text(kept, entry);
     }
 }

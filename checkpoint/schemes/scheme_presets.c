@@ -4,76 +4,28 @@
 /* The preset schemes of compressed-tensors 0.19 and 0.20 (compressed_tensors/quantization/quant_scheme.py). */
 #include "schemes/quant_config.h"
 
-#include <ctype.h>
+#include <strings.h>
 
-static const struct quant_args w2 = {.num_bits = 2, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args w3 = {.num_bits = 3, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args w4 = {.num_bits = 4, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args w4_asym = {.num_bits = 4, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args w5 = {.num_bits = 5, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args w6 = {.num_bits = 6, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args w7 = {.num_bits = 7, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args w8 = {.num_bits = 8, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
-static const struct quant_args int8 = {.num_bits = 8, .symmetric = true, .strategy = QUANT_CHANNEL};
-static const struct quant_args a4 = {
-    .num_bits = 4, .symmetric = true, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC};
-static const struct quant_args a8 = {
-    .num_bits = 8, .symmetric = true, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC};
-static const struct quant_args fp8_tensor = {
-    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR};
-static const struct quant_args fp8_static = {
-    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR};
-static const struct quant_args fp8_channel = {
-    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_CHANNEL};
-static const struct quant_args fp8_token = {
-    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC};
-static const struct quant_args fp8_block = {
-    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_BLOCK, .block_structure = {128, 128}};
-static const struct quant_args fp8_group = {.num_bits = 8,
-                                            .type = QUANT_FLOAT,
-                                            .symmetric = true,
-                                            .strategy = QUANT_GROUP,
-                                            .group_size = 128,
-                                            .dynamic = QUANT_DYNAMIC};
-static const struct quant_args nvfp4 = {.num_bits = 4,
-                                        .type = QUANT_FLOAT,
-                                        .symmetric = true,
-                                        .strategy = QUANT_TENSOR_GROUP,
-                                        .group_size = 16,
-                                        .scale_dtype = FILE_F8_E4M3};
-static const struct quant_args nvfp4_local = {.num_bits = 4,
-                                              .type = QUANT_FLOAT,
-                                              .symmetric = true,
-                                              .strategy = QUANT_TENSOR_GROUP,
-                                              .group_size = 16,
-                                              .scale_dtype = FILE_F8_E4M3,
-                                              .dynamic = QUANT_LOCAL};
-static const struct quant_args mxfp4 = {.num_bits = 4,
-                                        .type = QUANT_FLOAT,
-                                        .symmetric = true,
-                                        .strategy = QUANT_GROUP,
-                                        .group_size = 32,
-                                        .scale_dtype = FILE_U8};
-static const struct quant_args mxfp4_dynamic = {.num_bits = 4,
-                                                .type = QUANT_FLOAT,
-                                                .symmetric = true,
-                                                .strategy = QUANT_GROUP,
-                                                .group_size = 32,
-                                                .scale_dtype = FILE_U8,
-                                                .dynamic = QUANT_DYNAMIC};
-static const struct quant_args mxfp8 = {.num_bits = 8,
-                                        .type = QUANT_FLOAT,
-                                        .symmetric = true,
-                                        .strategy = QUANT_GROUP,
-                                        .group_size = 32,
-                                        .scale_dtype = FILE_U8};
-static const struct quant_args mxfp8_dynamic = {.num_bits = 8,
-                                                .type = QUANT_FLOAT,
-                                                .symmetric = true,
-                                                .strategy = QUANT_GROUP,
-                                                .group_size = 32,
-                                                .scale_dtype = FILE_U8,
-                                                .dynamic = QUANT_DYNAMIC};
+#define GROUPS_OF_128 .strategy = QUANT_GROUP, .group_size = 128
+#define INT(bits, ...) {.num_bits = (bits), .symmetric = true, __VA_ARGS__}
+#define FLOAT(bits, ...) {.num_bits = (bits), .type = QUANT_FLOAT, .symmetric = true, __VA_ARGS__}
+#define NV .strategy = QUANT_TENSOR_GROUP, .group_size = 16, .scale_dtype = FILE_F8_E4M3
+#define MX .strategy = QUANT_GROUP, .group_size = 32, .scale_dtype = FILE_U8
+
+static const struct quant_args w2 = INT(2, GROUPS_OF_128), w3 = INT(3, GROUPS_OF_128), w4 = INT(4, GROUPS_OF_128),
+                               w5 = INT(5, GROUPS_OF_128), w6 = INT(6, GROUPS_OF_128), w7 = INT(7, GROUPS_OF_128),
+                               w8 = INT(8, GROUPS_OF_128), w4_asym = {.num_bits = 4, GROUPS_OF_128};
+static const struct quant_args int8 = INT(8, .strategy = QUANT_CHANNEL);
+static const struct quant_args a4 = INT(4, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC);
+static const struct quant_args a8 = INT(8, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC);
+static const struct quant_args fp8_tensor = FLOAT(8, .strategy = QUANT_TENSOR);
+static const struct quant_args fp8_channel = FLOAT(8, .strategy = QUANT_CHANNEL);
+static const struct quant_args fp8_token = FLOAT(8, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC);
+static const struct quant_args fp8_block = FLOAT(8, .strategy = QUANT_BLOCK, .block_structure = {128, 128});
+static const struct quant_args fp8_group = FLOAT(8, GROUPS_OF_128, .dynamic = QUANT_DYNAMIC);
+static const struct quant_args nvfp4 = FLOAT(4, NV), nvfp4_local = FLOAT(4, NV, .dynamic = QUANT_LOCAL);
+static const struct quant_args mxfp4 = FLOAT(4, MX), mxfp4_dynamic = FLOAT(4, MX, .dynamic = QUANT_DYNAMIC);
+static const struct quant_args mxfp8 = FLOAT(8, MX), mxfp8_dynamic = FLOAT(8, MX, .dynamic = QUANT_DYNAMIC);
 
 static const struct scheme_preset presets[] = {
     {"W4A16", &w4, NULL, "int4, groups of 128"},
@@ -81,7 +33,7 @@ static const struct scheme_preset presets[] = {
     {"W8A16", &w8, NULL, "int8, groups of 128"},
     {"W8A8", &int8, &a8, "int8, one scale for each channel; activations int8, dynamic"},
     {"INT8", &int8, &a8, "the same as W8A8"},
-    {"FP8", &fp8_tensor, &fp8_static, "e4m3, one scale for each tensor; activations the same, static"},
+    {"FP8", &fp8_tensor, &fp8_tensor, "e4m3, one scale for each tensor; activations the same, static"},
     {"FP8_DYNAMIC", &fp8_channel, &fp8_token, "e4m3, one scale for each channel; activations e4m3, dynamic"},
     {"FP8_BLOCK", &fp8_block, &fp8_group, "e4m3, blocks of 128 x 128; activations e4m3, dynamic"},
     {"NVFP4A16", &nvfp4, NULL, "e2m1, groups of 16 with e4m3 scales under a global scale"},
@@ -115,12 +67,8 @@ const struct scheme_preset *scheme_preset_at(size_t index)
 
 const struct scheme_preset *scheme_preset_find(const char *name)
 {
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        size_t k = 0;
-        while (name[k] && toupper((unsigned char)name[k]) == presets[i].name[k])
-            k++;
-        if (!name[k] && !presets[i].name[k])
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcasecmp(name, presets[i].name) == 0)
             return &presets[i];
-    }
     return NULL;
 }

@@ -40,8 +40,8 @@ static void open_all(void)
         must(f.message[0] != '\0');
         return;
     }
-    for (size_t i = 0; i < tensors_count(&set); i++) {
-        const struct tensor_ref *ref = tensors_at(&set, i);
+    for (size_t i = 0; i < set.count; i++) {
+        const struct tensor_ref *ref = &set.refs[i];
         must(tensors_find(&set, ref->name) == ref);
         touched = touch(ref->data, ref->bytes);
     }
