@@ -81,7 +81,8 @@ def measure(args, model, reference, held_out, scheme_of, options):
     """KL of the checkpoint that `qobs quantize` makes. scheme_of: scheme of each module."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        run([args.qobs, "quantize", args.model, "-o", out, "--quiet", "--threads", "1", "--states", args.states, *options])
+        run([args.qobs, "quantize", args.model, "-o", out, "--quiet", "--threads", "1", "--states", args.states,
+             *options])
         tensors = load_file(os.path.join(out, "model.safetensors"))
     weights = {k: kl.dequantized(tensors, k, w.shape, bits_of(scheme_of[k.removesuffix(".weight")]))
                if kl.is_chosen(k, 1) else w for k, w in model.weights.items()}
@@ -118,7 +119,7 @@ def table(args):
 
 
 def mixture(args, model, reference, held_out, schemes, budget, pure):
-    """Beside the mixture: the figure at its bits on the line of log KL between the pure schemes around it."""
+    """Beside the mixture: KL and log KL of the pure schemes around it, interpolated at its bits."""
     with tempfile.TemporaryDirectory() as folder:
         recipe = os.path.join(folder, "recipe.yaml")
         told = plan(args, schemes, "--budget", str(budget), "-o", recipe)["mixture"]
@@ -127,9 +128,10 @@ def mixture(args, model, reference, held_out, schemes, budget, pure):
     below = max((p for p in pure.values() if p[0] <= told["bits"]), default=(0, 0))
     above = min((p for p in pure.values() if p[0] > told["bits"]), default=(0, 0))
     share = (told["bits"] - below[0]) / (above[0] - below[0])
+    linear = below[1] * (1 - share) + above[1] * share
     between = below[1] ** (1 - share) * above[1] ** share
     print(f"| mixture | {told['bits']:.3f} | {told['kl']:.5f} | {found:.5f} | {told['kl'] / found:.2f} | "
-          f"between neighbours {between:.5f}, optimal {told['optimal']}", flush=True)
+          f"neighbours: linear {linear:.5f}, geometric {between:.5f}; optimal {told['optimal']}", flush=True)
 
 
 def main():

@@ -43,19 +43,23 @@ def rows_of(module, what):
 KINDS = ("importance", "sensitivity_a", "sensitivity_b")
 
 
+def make_state(path, rows):
+    """A saved observer of rows of F32."""
+    width = len(rows[0])
+    write("rows.safetensors", st_bytes({"x": ("F32", [len(rows), width], cli.pack("F32", sum(rows, []))),
+                                        "w": ("F32", [1, width], cli.pack("F32", [1.0] * width))}))
+    p = run("observe", "--preset", "llmc.imatrix_mse", "--strategy", "channel", "--base-name", "weight", "--importance",
+            "rows.safetensors:x", "--state", path, "rows.safetensors:w")
+    check(p.returncode == 0, "a state", p.stderr)
+    os.remove("rows.safetensors")
+
+
 def make_states(folder, rows, kinds=KINDS):
     """Saved observers of some of the recorded rows."""
     os.mkdir(folder)
     for module in MODULES:
         for kind in kinds:
-            seen = rows_of(module, kind)[rows]
-            width = len(seen[0])
-            write("rows.safetensors", st_bytes({
-                "x": ("F32", [len(seen), width], cli.pack("F32", sum(seen, []))),
-                "w": ("F32", [1, width], cli.pack("F32", [1.0] * width))}))
-            fine("a state", "observe", "--preset", "llmc.imatrix_mse", "--strategy", "channel", "--base-name", "weight",
-                 "--importance", "rows.safetensors:x", "--state", f"{folder}/{module}.{kind}.qobs", "rows.safetensors:w")
-    os.remove("rows.safetensors")
+            make_state(f"{folder}/{module}.{kind}.qobs", rows_of(module, kind)[rows])
 
 
 def make_model():
@@ -279,6 +283,11 @@ def test_refusals():
         write(f"broken/{MODULES[0]}.sensitivity_a.qobs", content)
         refused(name, [f"{MODULES[0]}.sensitivity_a.qobs"], *command, "--states", "broken")
     write(f"broken/{MODULES[0]}.sensitivity_a.qobs", read(f"states/{MODULES[0]}.importance.qobs"))
+    os.makedirs("huge")
+    for kind in KINDS[::2]:
+        make_state(f"huge/{MODULES[0]}.{kind}.qobs", [[3e38] * len(rows_of(MODULES[0], kind)[0])])
+        refused(kind, [f"{MODULES[0]}.weight", "inf", "finite"], *command, "--states", "huge")
+        os.remove(f"huge/{MODULES[0]}.{kind}.qobs")
     os.rename("states", "whole")
     refused("sensitivity of columns", [f"{COLUMNS} rows", f"has {ROWS}"], "plan", "model", "--schemes", SCHEMES, *SETTINGS,
             "--states", "broken")

@@ -50,6 +50,16 @@ static int read_half(const struct quantize_run *run, const struct weight *w, int
     return *row ? means_of_states(first, count, "rows", w->shape[0], *row, f) : NO_MEMORY(f, "sensitivity");
 }
 
+/* States and imatrix files may hold anything. */
+static int check_means(const struct weight *w, const char *what, const float *mean, int64_t n, struct fail *f)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(mean[i] >= 0 && isfinite(mean[i])))
+            return INVALID(f, "tensor '%.200s': %s: [%lld] is %g, allowed are finite numbers from 0", w->name, what,
+                           (long long)i, (double)mean[i]);
+    return QOBS_OK;
+}
+
 int costs_open(struct quantize_run *run, const struct weight_job *job, struct fail *f)
 {
     struct weight_costs *c = &run->costs[job->index];
@@ -66,8 +76,11 @@ int costs_open(struct quantize_run *run, const struct weight_job *job, struct fa
     const bool weighted = find_importance(run, w, &found);
     if (weighted)
         RETURN_IF_NOT_OK(importance_read(&run->importance, &found, w->shape[1], c->importance, f));
-    for (int half = 0; half < HALVES; half++)
+    RETURN_IF_NOT_OK(check_means(w, "importance", c->importance, w->shape[1], f));
+    for (int half = 0; half < HALVES; half++) {
         RETURN_IF_NOT_OK(read_half(run, w, half, &c->row[half], f));
+        RETURN_IF_NOT_OK(check_means(w, "sensitivity", c->row[half], c->row[half] ? w->shape[0] : 0, f));
+    }
     c->known = weighted && c->row[0] && c->row[1];
     return QOBS_OK;
 }
