@@ -548,6 +548,9 @@ static void test_refusals(void **state)
     refuse(llmc, NULL, &value, &two_scales, &three_zeros, out, NULL, "zero_point: has 3 elements");
     refuse(llmc, NULL, &value, &two_scales, NULL, NULL, NULL, "out: is NULL");
     refuse(llmc, NULL, &value, &two_scales, NULL, out, none, "out_strides: [0] is 0");
+    refuse(llmc, NULL, &value, &two_scales, NULL, out, (int64_t[]){-12, 4}, "out_strides: [0] is -12");
+    refuse(llmc, NULL, &value, &two_scales, NULL, out, (int64_t[]){4, 4}, "elements would share memory");
+    refuse(llmc, NULL, &value, &two_scales, NULL, out, (int64_t[]){12, 2}, "elements would share memory");
     refuse(llmc, NULL, NULL, &two_scales, NULL, out, NULL, "value: is NULL");
     refuse(torch, qobs_format_find("int8"), &value, &one_scale, NULL, out, NULL, "format: is int8");
     refuse(torch, NULL, &value, &one_scale, &far, out, NULL, "zero_point: element 0 is 300");

@@ -82,6 +82,9 @@ static void test_shared_global_scale(void **unused)
                    "scale|observe");
     assert_ok(qobs_observer_read(large, "scale", before, sizeof before, &error));
     assert_ok(observe(small, ROWS, COLUMNS, weight_of(1, 1)));
+    const double wrong[] = {1e300, INFINITY, NAN, -1}; /* the global scale would be 0, NaN or negative */
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_refused(qobs_observer_set_global_amax(told, wrong[i], &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|allowed");
     assert_ok(qobs_observer_set_global_amax(told, (double)amax, &error));
     assert_ok(observe(told, ROWS, COLUMNS, weight_of(1, 1)));
     assert_ok(qobs_observer_read(small, "scale", before, sizeof before, &error));
