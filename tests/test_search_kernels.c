@@ -4,7 +4,7 @@
 /* Range search's kernels: every usable instruction set against the scalar one, bit for bit, between no-access pages;
  * the scalar one against double; candidates against the formula; and the whole search by 1, 2 and 7 threads.
  *
- *   test_search_kernels [GROUPS]    random groups a format, by default 10000
+ *   test_search_kernels [GROUPS]    random groups a format, by default 500 or 10000 (repeats.h)
  */
 #include <float.h>
 #include <math.h>
@@ -29,6 +29,7 @@
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "repeats.h"
 #include "search/grid_search.h"
 #include "search/search_errors.h"
 #include "threads.h"
@@ -36,7 +37,7 @@
 
 enum { MOST = 1024, CANDIDATES = 112 };
 
-static int groups = 10000;
+static int groups;
 
 static uint64_t state = 20261120;
 
@@ -669,6 +670,7 @@ static void test_every_slot(void **unused)
 
 int main(int argc, char **argv)
 {
+    groups = repeats(500, 10000);
     if (argc > 1)
         groups = atoi(argv[1]);
     for (int i = 0; i < 5; i++)
