@@ -56,28 +56,25 @@ static int require(const qobs_config *config, const char *key, const struct sett
 int qobs_config_set_int(qobs_config *config, const char *key, int64_t value, qobs_error *error)
 {
     const struct setting *setting;
-    int status = require(config, key, &setting, error);
-    if (status == QOBS_OK)
-        status = qobs_setting_put_int(setting, value, config, error);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    RETURN_IF_FAILED(require(config, key, &setting, error));
+    RETURN_IF_FAILED(qobs_setting_put_int(setting, value, config, error));
+    return qobs_succeed(error);
 }
 
 int qobs_config_set_real(qobs_config *config, const char *key, double value, qobs_error *error)
 {
     const struct setting *setting;
-    int status = require(config, key, &setting, error);
-    if (status == QOBS_OK)
-        status = qobs_setting_put_real(setting, value, config, error);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    RETURN_IF_FAILED(require(config, key, &setting, error));
+    RETURN_IF_FAILED(qobs_setting_put_real(setting, value, config, error));
+    return qobs_succeed(error);
 }
 
 int qobs_config_set_bool(qobs_config *config, const char *key, bool value, qobs_error *error)
 {
     const struct setting *setting;
-    int status = require(config, key, &setting, error);
-    if (status == QOBS_OK)
-        status = qobs_setting_put_bool(setting, value, config, error);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    RETURN_IF_FAILED(require(config, key, &setting, error));
+    RETURN_IF_FAILED(qobs_setting_put_bool(setting, value, config, error));
+    return qobs_succeed(error);
 }
 
 /* ---- Many settings ----------------------------------------------------------------------------------------------- */

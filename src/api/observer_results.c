@@ -87,7 +87,7 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     if (size == 0) /* out may be NULL */
         return qobs_succeed(error);
     const fp_mode mode = fp_enter();
-    status = item.row->read(o, &(struct reading){item.part, out, size, error});
+    status = qobs_result_read(o, item, out, size, error);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
@@ -150,7 +150,7 @@ int qobs_observer_read_as(const qobs_observer *o, const char *name, qobs_dtype d
     if (!own)
         return qobs_no_memory(error, "out: no memory for %zu bytes", result.size);
     const fp_mode mode = fp_enter();
-    status = item.row->read(o, &(struct reading){item.part, own, result.size, error});
+    status = qobs_result_read(o, item, own, result.size, error);
     if (status == QOBS_OK)
         status = convert(own, result.dtype, n, dtype, out, result.name, error);
     fp_leave(mode);

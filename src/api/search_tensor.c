@@ -56,17 +56,16 @@ static int check_ranges(const qobs_search_args *a, const qobs_plan *plan, qobs_e
 static int check_sizes(const qobs_search_args *a, const qobs_plan *plan, qobs_error *error)
 {
     const size_t n = (size_t)plan->qparams;
-    int status = check_ranges(a, plan, error);
-    if (status == QOBS_OK && (a->best_step || a->best_step_size > 0))
-        status = array_check("best_step", a->best_step, a->best_step_size, n * sizeof *a->best_step, error);
-    if (status == QOBS_OK && (a->errors || a->errors_size > 0))
-        status = array_check("errors", a->errors, a->errors_size, n * sizeof *a->errors, error);
-    if (status == QOBS_OK && (a->importance || a->importance_size > 0)) {
-        const int ndim = plan->value.ndim;
-        const size_t columns = ndim > 0 ? (size_t)plan->value.shape[ndim - 1] : 1;
-        status = array_check("importance", a->importance, a->importance_size, columns * sizeof *a->importance, error);
-    }
-    return status;
+    RETURN_IF_FAILED(check_ranges(a, plan, error));
+    if (a->best_step || a->best_step_size > 0)
+        RETURN_IF_FAILED(array_check("best_step", a->best_step, a->best_step_size, n * sizeof *a->best_step, error));
+    if (a->errors || a->errors_size > 0)
+        RETURN_IF_FAILED(array_check("errors", a->errors, a->errors_size, n * sizeof *a->errors, error));
+    const int ndim = plan->value.ndim;
+    const size_t columns = ndim > 0 ? (size_t)plan->value.shape[ndim - 1] : 1;
+    return a->importance || a->importance_size > 0
+               ? array_check("importance", a->importance, a->importance_size, columns * sizeof *a->importance, error)
+               : QOBS_OK;
 }
 
 /* Makes column weights of the caller's importance. */

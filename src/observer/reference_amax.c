@@ -33,18 +33,14 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
 /* Writes the elements in C order. */
 static int convert(const struct view *view, const char *name, float *numbers, qobs_error *error)
 {
-    int64_t index[QOBS_MAX_NDIM] = {0};
-    for (int64_t i = 0; i < view->elements; i++) {
-        const unsigned char *at = view->data;
-        for (int d = 0; d < view->ndim; d++)
-            at += index[d] * view->strides[d];
-        numbers[i] = (float)qobs_element(at, view->dtype);
+    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0, i = 0;
+    do {
+        numbers[i] = (float)qobs_element(view->data + offset, view->dtype);
         if (!(numbers[i] >= 0) || isinf(numbers[i]))
             return qobs_invalid(error, "%s: element %lld is %g, allowed are finite numbers from 0", name, (long long)i,
                                 (double)numbers[i]);
-        for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
-            index[d] = 0;
-    }
+        i++;
+    } while (qobs_view_next(view, view->ndim, index, &offset));
     return QOBS_OK;
 }
 
@@ -92,8 +88,8 @@ int qobs_observer_set_error_weights(qobs_observer *o, const qobs_tensor *weight,
                             (long long)o->stages.range.params.multiplier.hessian_block);
     if (view.ndim != 1)
         return qobs_invalid(error, "weight: has %d dimensions, must have 1", view.ndim);
-    const int status = replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    RETURN_IF_FAILED(replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error));
+    return qobs_succeed(error);
 }
 
 /* ---- As a part of the observer ----------------------------------------------------------------------------------- */

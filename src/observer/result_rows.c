@@ -3,6 +3,7 @@
 
 /* The table of results: one row for each name upstream has. */
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -153,10 +154,6 @@ static int check_global_range(const qobs_observer *o, const char *name, qobs_err
 
 static struct result_type global_range_type(const qobs_observer *o) { return list_of(o->global_range.dtype, 1); }
 
-static int read_global_min(const qobs_observer *o, const struct reading *r) { return copy(r, o->global_range.min); }
-
-static int read_global_max(const qobs_observer *o, const struct reading *r) { return copy(r, o->global_range.max); }
-
 static bool has_global_scale(const qobs_observer *o) { return o->stages.traits.global != GLOBAL_NONE; }
 
 static int check_global_scale(const qobs_observer *o, const char *name, qobs_error *error)
@@ -243,23 +240,6 @@ static struct result_type stop_step_type(const qobs_observer *o)
     return list_of(QOBS_I32, 1);
 }
 
-static int read_best_step(const qobs_observer *o, const struct reading *r)
-{
-    return copy(r, o->state.record.best_step);
-}
-
-static int read_errors(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.record.error); }
-
-static int read_errors_before(const qobs_observer *o, const struct reading *r)
-{
-    return copy(r, o->state.record.error_before);
-}
-
-static int read_stop_step(const qobs_observer *o, const struct reading *r)
-{
-    return copy(r, &o->state.record.stop_step);
-}
-
 /* The error of every candidate, summed over all batches: a row for each qparam. */
 static bool has_sums(const qobs_observer *o) { return qobs_range_has_sums(o->stages.range.ops); }
 
@@ -269,21 +249,10 @@ static struct result_type sums_type(const qobs_observer *o)
     return (struct result_type){QOBS_F64, {.ndim = 2, .extent = {qparams, steps}}};
 }
 
-static int read_sums(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.sums.sum); }
-
 static int check_optimal(const qobs_observer *o, const char *name, qobs_error *error)
 {
     return require(o->state.optimal.qparams > 0, name, error);
 }
-
-static int read_error(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.optimal.error); }
-
-static int read_minmax_error(const qobs_observer *o, const struct reading *r)
-{
-    return copy(r, o->state.optimal.minmax_error);
-}
-
-static int read_energy(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.optimal.energy); }
 
 /* Blocks of several groups have errors of whole rows. */
 static bool has_row_errors(const qobs_observer *o)
@@ -301,16 +270,6 @@ static int check_row_errors(const qobs_observer *o, const char *name, qobs_error
 static struct result_type row_errors_type(const qobs_observer *o)
 {
     return list_of(QOBS_F64, (int64_t)o->state.optimal.rows);
-}
-
-static int read_row_error(const qobs_observer *o, const struct reading *r)
-{
-    return copy(r, o->state.optimal.row_error);
-}
-
-static int read_start_row_error(const qobs_observer *o, const struct reading *r)
-{
-    return copy(r, o->state.optimal.start_row_error);
 }
 
 static bool has_importance(const qobs_observer *o) { return o->stages.range.params.importance; }
@@ -334,11 +293,6 @@ static int read_imatrix_sum(const qobs_observer *o, const struct reading *r)
     return QOBS_OK;
 }
 
-static int read_imatrix_count(const qobs_observer *o, const struct reading *r)
-{
-    return copy(r, &o->importance.tokens);
-}
-
 static bool has_hessian(const qobs_observer *o) { return qobs_needs_gram(&o->stages); }
 
 static int check_hessian(const qobs_observer *o, const char *name, qobs_error *error)
@@ -352,10 +306,6 @@ static struct result_type hessian_sum_type(const qobs_observer *o)
     const int64_t n = o->gram.block, blocks = o->gram.sum ? qobs_gram_blocks(&o->gram) : 0;
     return (struct result_type){QOBS_F64, {.ndim = 3, .extent = {blocks, n, n}}};
 }
-
-static int read_hessian_sum(const qobs_observer *o, const struct reading *r) { return copy(r, o->gram.sum); }
-
-static int read_hessian_count(const qobs_observer *o, const struct reading *r) { return copy(r, &o->gram.tokens); }
 
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
@@ -508,45 +458,52 @@ static int read_tokens(const qobs_observer *o, const struct reading *r)
     return copy(r, &tokens);
 }
 
+/* Results that a function computes, that are in the observer, and that it has an array of. */
+#define COMPUTED(name, is_range, exists, check, type, read) {name, is_range, exists, check, type, read, 0, false}
+#define STORED_NUMBER(name, exists, check, type, member)                                                               \
+    {name, false, exists, check, type, NULL, offsetof(qobs_observer, member), false}
+#define STORED_ARRAY(name, exists, check, type, member)                                                                \
+    {name, false, exists, check, type, NULL, offsetof(qobs_observer, member), true}
+
 /* The order is that of qobs_observer_result_info. */
 const struct result_row qobs_result_rows[] = {
-    {"min_val", true, has_min_max, check_ranges, min_type, read_min},
-    {"max_val", true, has_min_max, check_ranges, max_type, read_max},
-    {"amax", false, has_amax, check_amax, ranges_type, read_amax},
-    {"init_scale", false, has_init_scale, check_ranges, f32_ranges_type, read_init_scale},
-    {"global_min", false, has_global_range, check_global_range, global_range_type, read_global_min},
-    {"global_max", false, has_global_range, check_global_range, global_range_type, read_global_max},
-    {"global_scale", false, has_global_scale, check_global_scale, global_scale_type, read_global_scale},
-    {"scale", false, has_qparams, check_qparams, scale_type, read_scale},
-    {"zero_point", false, has_zero_point, check_qparams, zero_point_type, read_zero_point},
-    {"num_observed_tokens", false, has_tokens, check_tokens, integer_type, read_tokens},
-    {"best_step", false, has_search, check_search, best_step_type, read_best_step},
-    {"errors", false, has_search, check_search, errors_type, read_errors},
-    {"errors_before", false, has_search, check_search, errors_type, read_errors_before},
-    {"error_sums", false, has_sums, check_search, sums_type, read_sums},
-    {"stop_step", false, has_search, check_search, stop_step_type, read_stop_step},
-    {"error", false, qobs_is_optimal, check_optimal, errors_type, read_error},
-    {"minmax_error", false, qobs_is_optimal, check_optimal, errors_type, read_minmax_error},
-    {"energy", false, qobs_is_optimal, check_optimal, errors_type, read_energy},
-    {"row_error", false, has_row_errors, check_row_errors, row_errors_type, read_row_error},
-    {"start_row_error", false, has_row_errors, check_row_errors, row_errors_type, read_start_row_error},
-    {"imatrix_sum", false, has_importance, check_importance, imatrix_sum_type, read_imatrix_sum},
-    {"imatrix_count", false, has_importance, check_importance, integer_type, read_imatrix_count},
-    {"hessian_sum", false, has_hessian, check_hessian, hessian_sum_type, read_hessian_sum},
-    {"hessian_count", false, has_hessian, check_hessian, integer_type, read_hessian_count},
-    {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},
-    {"calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram},
-    {"calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges},
-    {"log_threshold", false, has_log_threshold, check_ranges, log_threshold_type, read_log_threshold},
-    {"bias", false, has_bias, check_ranges, ranges_type, read_bias},
-    {"hist", false, has_hist, check_ranges, hist_type, read_hist},
-    {"hist_edges", false, has_hist, check_ranges, bin_edges_type, read_bin_edges},
-    {"lowest", false, has_lowest, check_found, ranges_type, read_lowest},
-    {"highest", false, has_lowest, check_found, ranges_type, read_highest},
-    {"avg", false, has_moments, check_found, ranges_type, read_new_min},
-    {"std", false, has_moments, check_found, ranges_type, read_new_max},
-    {"new_min", false, has_histogram, check_ranges, ranges_type, read_new_min},
-    {"new_max", false, has_histogram, check_ranges, ranges_type, read_new_max},
+    COMPUTED("min_val", true, has_min_max, check_ranges, min_type, read_min),
+    COMPUTED("max_val", true, has_min_max, check_ranges, max_type, read_max),
+    COMPUTED("amax", false, has_amax, check_amax, ranges_type, read_amax),
+    COMPUTED("init_scale", false, has_init_scale, check_ranges, f32_ranges_type, read_init_scale),
+    STORED_NUMBER("global_min", has_global_range, check_global_range, global_range_type, global_range.min),
+    STORED_NUMBER("global_max", has_global_range, check_global_range, global_range_type, global_range.max),
+    COMPUTED("global_scale", false, has_global_scale, check_global_scale, global_scale_type, read_global_scale),
+    COMPUTED("scale", false, has_qparams, check_qparams, scale_type, read_scale),
+    COMPUTED("zero_point", false, has_zero_point, check_qparams, zero_point_type, read_zero_point),
+    COMPUTED("num_observed_tokens", false, has_tokens, check_tokens, integer_type, read_tokens),
+    STORED_ARRAY("best_step", has_search, check_search, best_step_type, state.record.best_step),
+    STORED_ARRAY("errors", has_search, check_search, errors_type, state.record.error),
+    STORED_ARRAY("errors_before", has_search, check_search, errors_type, state.record.error_before),
+    STORED_ARRAY("error_sums", has_sums, check_search, sums_type, state.sums.sum),
+    STORED_NUMBER("stop_step", has_search, check_search, stop_step_type, state.record.stop_step),
+    STORED_ARRAY("error", qobs_is_optimal, check_optimal, errors_type, state.optimal.error),
+    STORED_ARRAY("minmax_error", qobs_is_optimal, check_optimal, errors_type, state.optimal.minmax_error),
+    STORED_ARRAY("energy", qobs_is_optimal, check_optimal, errors_type, state.optimal.energy),
+    STORED_ARRAY("row_error", has_row_errors, check_row_errors, row_errors_type, state.optimal.row_error),
+    STORED_ARRAY("start_row_error", has_row_errors, check_row_errors, row_errors_type, state.optimal.start_row_error),
+    COMPUTED("imatrix_sum", false, has_importance, check_importance, imatrix_sum_type, read_imatrix_sum),
+    STORED_NUMBER("imatrix_count", has_importance, check_importance, integer_type, importance.tokens),
+    STORED_ARRAY("hessian_sum", has_hessian, check_hessian, hessian_sum_type, gram.sum),
+    STORED_NUMBER("hessian_count", has_hessian, check_hessian, integer_type, gram.tokens),
+    COMPUTED("histogram", false, has_histogram, check_ranges, histogram_type, read_histogram),
+    COMPUTED("calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram),
+    COMPUTED("calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges),
+    COMPUTED("log_threshold", false, has_log_threshold, check_ranges, log_threshold_type, read_log_threshold),
+    COMPUTED("bias", false, has_bias, check_ranges, ranges_type, read_bias),
+    COMPUTED("hist", false, has_hist, check_ranges, hist_type, read_hist),
+    COMPUTED("hist_edges", false, has_hist, check_ranges, bin_edges_type, read_bin_edges),
+    COMPUTED("lowest", false, has_lowest, check_found, ranges_type, read_lowest),
+    COMPUTED("highest", false, has_lowest, check_found, ranges_type, read_highest),
+    COMPUTED("avg", false, has_moments, check_found, ranges_type, read_new_min),
+    COMPUTED("std", false, has_moments, check_found, ranges_type, read_new_max),
+    COMPUTED("new_min", false, has_histogram, check_ranges, ranges_type, read_new_min),
+    COMPUTED("new_max", false, has_histogram, check_ranges, ranges_type, read_new_max),
 };
 
 const size_t qobs_result_row_count = sizeof qobs_result_rows / sizeof *qobs_result_rows;

@@ -86,3 +86,14 @@ void qobs_result_describe(const qobs_observer *o, struct result_item item, qobs_
     for (int d = 0; d < type.shape.ndim; d++)
         result->size *= (size_t)type.shape.extent[d];
 }
+
+int qobs_result_read(const qobs_observer *o, struct result_item item, void *out, size_t size, qobs_error *error)
+{
+    const void *from = (const unsigned char *)o + item.row->member;
+    if (item.row->read)
+        return item.row->read(o, &(struct reading){item.part, out, size, error});
+    if (item.row->is_array)
+        memcpy(&from, from, sizeof from);
+    memcpy(out, from, size);
+    return QOBS_OK;
+}

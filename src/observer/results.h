@@ -27,7 +27,9 @@ struct result_row {
     /* QOBS_OK: there is a value now. `name` is for the message. */
     int (*check)(const qobs_observer *observer, const char *name, qobs_error *error);
     struct result_type (*type)(const qobs_observer *observer);
-    int (*read)(const qobs_observer *observer, const struct reading *reading);
+    int (*read)(const qobs_observer *observer, const struct reading *reading); /* NULL: the value is stored */
+    size_t member;                                                             /* of the observer, where it is */
+    bool is_array;                                                             /* the member points to it */
 };
 
 extern const struct result_row qobs_result_rows[];
@@ -44,6 +46,9 @@ size_t qobs_result_parts(const qobs_observer *observer, const struct result_row 
 
 /* The result of that name, if it can be read now. */
 int qobs_result_find(const qobs_observer *observer, const char *name, struct result_item *item, qobs_error *error);
+
+/* Writes a result that can be read now. */
+int qobs_result_read(const qobs_observer *observer, struct result_item item, void *out, size_t size, qobs_error *error);
 
 /* Fills all but struct_size. */
 void qobs_result_describe(const qobs_observer *observer, struct result_item item, qobs_result *result);
