@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A runtime with threads and memory of its own that lends both to qobs. Its pool has workers that wait for loops;
- * its arena is emptied after each layer. The scales are the same as without them.
+/* A runtime with threads and memory of its own that lends both to qobs, and quantizes the activations of a layer to int8
+ * with a scale for each token. Its pool has workers that wait for loops; a prepared quantizer lies in its arena, and runs
+ * without memory. Codes and scales are the same as without them.
  *
  *     cc runtime.c $(pkg-config --cflags --libs qobs) -pthread -lm -o runtime */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <pthread.h>
-#include <qobs/qobs.h>
+#include <qobs/quantizer.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,7 +122,7 @@ static void *arena_allocate(void *context, size_t size)
     return memory;
 }
 
-/* Frees only the last allocation. The others are freed when the arena is emptied. */
+/* Frees only the last allocation. The others are freed with the arena. */
 static void arena_release(void *context, void *memory, size_t size)
 {
     struct arena *arena = context;
@@ -131,49 +132,76 @@ static void arena_release(void *context, void *memory, size_t size)
 
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
-enum { ROWS = 512, COLUMNS = 1024, GROUP = 32, SCALES = ROWS * COLUMNS / GROUP };
+enum { TOKENS = 512, FEATURES = 1024, LAYERS = 3 };
 
-static float weight[ROWS][COLUMNS];
+static float activations[TOKENS][FEATURES];
 
-/* Computes the int4 scales of `weight`, one for each group, by the range with the smallest error. */
-static int layer_scales(const qobs_runtime *runtime, float *scales, qobs_error *error)
+struct result {
+    signed char codes[TOKENS][FEATURES];
+    float scale[TOKENS];
+};
+
+/* A quantizer for matrices of FEATURES columns, each with its own scales. NULL: it fails. */
+static qobs_quantizer *prepare(const qobs_config *config, const qobs_runtime *runtime, qobs_error *error)
 {
-    const int64_t shape[] = {ROWS, COLUMNS};
-    const qobs_tensor tensor = {sizeof tensor, weight, QOBS_F32, 2, shape, NULL};
-    const qobs_qparam_buffers out = {.struct_size = sizeof out, .scale = scales, .scale_size = SCALES * sizeof *scales};
-    return qobs_compute_qparams("llmc.memoryless_mse num_bits=4 group_size=32", &tensor, &out, runtime, error);
+    qobs_quantizer *quantizer = NULL;
+    const qobs_quantizer_args args = {.struct_size = sizeof args,
+                                      .config = config,
+                                      .dtype = QOBS_F32,
+                                      .columns = FEATURES,
+                                      .dynamic = 1,
+                                      .runtime = runtime};
+    return qobs_quantizer_create(&quantizer, &args, error) == QOBS_OK ? quantizer : NULL;
+}
+
+static int quantize(const qobs_quantizer *quantizer, struct result *to, qobs_error *error)
+{
+    const qobs_quantizer_run_args run = {.struct_size = sizeof run,
+                                         .rows = TOKENS,
+                                         .value = activations,
+                                         .codes = to->codes,
+                                         .codes_size = sizeof to->codes,
+                                         .scale = to->scale,
+                                         .scale_size = sizeof to->scale};
+    return qobs_quantizer_run(quantizer, &run, error);
 }
 
 int main(void)
 {
-    static _Alignas(ALIGNMENT) unsigned char memory[1 << 22];
-    static float lent[SCALES], plain[SCALES];
+    static _Alignas(ALIGNMENT) unsigned char memory[1 << 14];
+    static struct result lent, plain;
     static struct pool pool;
-    struct arena arena = {memory, sizeof memory, 0, 0}, small = {memory, 4096, 0, 0};
+    struct arena arena = {memory, sizeof memory, 0, 0};
     pool_start(&pool);
     const qobs_allocator allocator = {sizeof allocator, arena_allocate, arena_release, &arena};
     const qobs_executor executor = {sizeof executor, (size_t)pool.started + 1, pool_for, &pool};
     const qobs_runtime runtime = {sizeof runtime, &allocator, &executor};
+    qobs_config *config = NULL;
     qobs_error error;
-    int bad = 0;
-    for (int layer = 0; layer < 3 && !bad; layer++) {
-        for (int r = 0; r < ROWS; r++)
-            for (int c = 0; c < COLUMNS; c++)
-                weight[r][c] = sinf((float)(layer + 1) * (float)(r + 1)) * powf(cosf((float)c), 3);
-        bad = layer_scales(&runtime, lent, &error) != QOBS_OK || layer_scales(NULL, plain, &error) != QOBS_OK;
-        if (bad) {
-            fprintf(stderr, "%s\n", error.message);
-            break;
+    int bad = qobs_config_parse(&config, "llmc.memoryless_minmax num_bits=8 strategy=channel", NULL, &error);
+    qobs_quantizer *quantizer = bad ? NULL : prepare(config, &runtime, &error);
+    qobs_quantizer *alone = quantizer ? prepare(config, NULL, &error) : NULL;
+    bad = !alone;
+    const size_t prepared = arena.peak;
+    for (int layer = 0; layer < LAYERS && !bad; layer++) {
+        for (int t = 0; t < TOKENS; t++)
+            for (int f = 0; f < FEATURES; f++)
+                activations[t][f] = sinf((float)(layer + 1) * (float)(t + 1)) * powf(cosf((float)f), 3);
+        bad = quantize(quantizer, &lent, &error) != QOBS_OK || quantize(alone, &plain, &error) != QOBS_OK;
+        if (!bad) {
+            printf("layer %d: first scale %g, %zu bytes of the arena\n", layer, lent.scale[0], arena.used);
+            bad = memcmp(&lent, &plain, sizeof lent) != 0 || arena.peak != prepared || pool.turn == 0;
         }
-        printf("layer %d: first scale %g, %zu bytes of the arena\n", layer, lent[0], arena.peak);
-        bad = memcmp(lent, plain, sizeof lent) != 0 || arena.peak == 0 || pool.turn == 0;
-        arena.used = arena.peak = 0;
     }
+    if (!quantizer || !alone)
+        fprintf(stderr, "%s\n", error.message);
     /* An arena that is too small gives an error, not a crash. */
-    arena = small;
-    const int status = layer_scales(&runtime, lent, &error);
-    printf("with %zu bytes: %s: %s\n", arena.size, qobs_status_string(status), error.message);
-    bad |= status != QOBS_ERROR_OUT_OF_MEMORY;
+    arena.size = arena.used;
+    const int refused = !bad && !prepare(config, &runtime, &error) && error.status == QOBS_ERROR_OUT_OF_MEMORY;
+    printf("with %zu bytes: %s: %s\n", arena.size, qobs_status_string(error.status), error.message);
+    qobs_quantizer_destroy(alone);
+    qobs_quantizer_destroy(quantizer);
+    qobs_config_destroy(config);
     pool_stop(&pool);
-    return bad;
+    return bad || !refused;
 }

@@ -117,6 +117,17 @@ static void compare_with_c(const std::vector<float> &weight)
     const qobs::any_array fake = qobs::fake_quantize(config, t, q);
     CHECK(fake.shape == t.shape() && same_bytes(fake.bytes, quantized.data(), args.out_size));
     CHECK(quantized != weight);
+
+    // Codes: the numbers are (code - zero point) * scale.
+    const qobs::qparams again = qobs::compute_qparams(config, t);
+    CHECK(equal(again.scale, q.scale) && equal(again.zero_point, q.zero_point));
+    const qobs::any_array codes = qobs::quantize(config, t, q);
+    CHECK(codes.dtype == QOBS_I8 && codes.shape == t.shape());
+    const std::vector<std::int32_t> code = codes.as<std::int32_t>();
+    for (std::size_t i = 0; i < code.size(); i++)
+        CHECK(static_cast<float>(code[i] - zero_point[i / 128]) * scale[i / 128] == quantized[i]);
+    const qobs::config e4m3("llmc.memoryless_minmax type=float");
+    CHECK(qobs::quantize(e4m3, t, qobs::compute_qparams(e4m3, t)).dtype == QOBS_F8_E4M3);
 }
 
 static void test_ranges(const std::vector<float> &weight)

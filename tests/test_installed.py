@@ -125,7 +125,8 @@ def blocks(language):
 
 
 def test_readme():
-    (program,), (cmake,), (meson,) = blocks("c"), blocks("cmake"), blocks("meson")
+    (program,) = [b for b in blocks("c") if "scales of the first row" in b]
+    (cmake,), (meson,) = [b for b in blocks("cmake") if "find_package" in b], blocks("meson")
     commands = [b for b in blocks("sh") if "weight_scales" in b]
     equal(len(commands), 1, "one block of commands compiles the program")
     check(len(program.splitlines()) <= 30, "the program has at most 30 lines")
@@ -140,7 +141,7 @@ def test_readme():
 
 
 def test_cpp():
-    (snippet,) = blocks("cpp")
+    (snippet,) = [b for b in blocks("cpp") if "int main" not in b]
     include, body = snippet.split("\n", 1)
     write("snippet.cc", f"""{include}
 int main()
@@ -154,6 +155,21 @@ int main()
 """)
     for standard in ["c++17", "c++20"]:
         sh(f"c++ -std={standard} {WARNINGS} snippet.cc $(pkg-config --cflags --libs qobs) -o snippet && ./snippet")
+
+
+def test_readers():
+    """The programs of docs/embedding.md for each reader."""
+    programs = [("runtime", "c", "token 0: codes 50 and -127, scale 0.01\n"), ("converter", "c", "weight: first byte"),
+                ("library", "cpp", "scalar: 0 differ\n")]
+    embedding = open(SOURCE + "/docs/embedding.md", encoding="utf-8").read()
+    for reader, language, wanted in programs:
+        section = re.search(rf"^## For the author of a {reader}\n(.*?)^## ", embedding, re.S | re.M)[1]
+        (program,) = [b for b in re.findall(rf"^```{language}\n(.*?)^```", section, re.S | re.M) if "int main" in b]
+        write(f"{reader}.{language}", program)
+        compiler = f"c++ -std=c++17 {WARNINGS}" if language == "cpp" else f"cc {WARNINGS}"
+        sh(f"{compiler} {reader}.{language} $(pkg-config --cflags --libs qobs) -lm -o {reader}")
+        output = sh(f"./{reader}")
+        check(output.startswith(wanted), f"the program of the author of a {reader}", output)
 
 
 def test_readme_in_usr_local():
@@ -170,7 +186,7 @@ def test_readme_in_usr_local():
     if not build or subprocess.run([*new, layers], stderr=subprocess.DEVNULL).returncode != 0:
         print(f"skipped: the README's installation, for want of {'mounts of its own' if build else 'QOBS_BUILD'}")
         return
-    write("weight_scales.c", blocks("c")[0])
+    write("weight_scales.c", next(b for b in blocks("c") if "scales of the first row" in b))
     (compiled,) = [b for b in blocks("sh") if "weight_scales" in b]
     plain = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH",
                                                               "CMAKE_PREFIX_PATH")}

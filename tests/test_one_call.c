@@ -108,6 +108,12 @@ static void test_one_call(void **state)
         assert_ok(qobs_compute_qparams(texts[i], &value, &out, NULL, &error));
         assert_ok(qobs_observer_read(o, "scale", expected, layout.scale_size, &error));
         assert_memory_equal(scale, expected, layout.scale_size);
+        qobs_config *config = NULL;
+        memset(scale, 0xaa, sizeof scale);
+        assert_ok(qobs_config_parse(&config, texts[i], NULL, &error));
+        assert_ok(qobs_config_qparams(config, &value, NULL, &out, NULL, &error));
+        qobs_config_destroy(config);
+        assert_memory_equal(scale, expected, layout.scale_size);
         assert_ok(qobs_observer_read(o, "zero_point", expected, layout.zero_point_size, &error));
         assert_memory_equal(zero_point, expected, layout.zero_point_size);
         if (layout.has_global_scale) {

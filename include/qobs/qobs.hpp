@@ -667,17 +667,22 @@ class plan
     std::unique_ptr<qobs_plan, detail::destroy> p_;
 };
 
-/** Computes the qparams of one tensor, with a configuration as text:
- * "llmc.memoryless_minmax num_bits=4 group_size=128". */
-inline qparams compute_qparams(const std::string &text, const tensor &value, const qobs_runtime *runtime = nullptr)
+/** Computes the qparams of one tensor. */
+inline qparams compute_qparams(const config &c, const tensor &value, const tensor *g_idx = nullptr,
+                               const qobs_runtime *runtime = nullptr)
 {
     const qobs_tensor v = value.view();
-    auto layout = detail::sized<qobs_qparam_layout>();
-    detail::call(qobs_describe_qparams, text.c_str(), &v, &layout);
-    qparams q = detail::make_qparams(layout);
+    const detail::optional_view g(g_idx);
+    qparams q = detail::make_qparams(c.layout(value, g_idx));
     const qobs_qparam_buffers out = detail::buffers(q);
-    detail::call(qobs_compute_qparams, text.c_str(), &v, &out, runtime);
+    detail::call(qobs_config_qparams, c.handle(), &v, g.get(), &out, runtime);
     return q;
+}
+
+/** The same with a configuration as text: "llmc.memoryless_minmax num_bits=4 group_size=128". */
+inline qparams compute_qparams(const std::string &text, const tensor &value, const qobs_runtime *runtime = nullptr)
+{
+    return compute_qparams(config(text), value, nullptr, runtime);
 }
 
 /** @cond internal */
@@ -828,6 +833,31 @@ inline any_array fake_quantize(const config &c, const tensor &value, const qpara
     args.runtime = runtime;
     detail::call(qobs_fake_quantize, static_cast<const qobs_fake_quantize_args *>(&args));
     return out;
+}
+
+/** Quantizes every element of a tensor to a code of one byte, as qobs_quantize does: I8 for integers, F8_E4M3, or U8
+ * for fp4. The result has the tensor's shape. */
+inline any_array quantize(const config &c, const tensor &value, const qparams &q, const qobs_runtime *runtime = nullptr)
+{
+    const qobs_tensor v = value.view();
+    const tensor scale = q.scale.view(), zero_point = q.zero_point.view();
+    const qobs_tensor s = scale.view(), z = zero_point.view();
+    const bool integers = c.get("type") == "int";
+    any_array codes = detail::make_array(integers                    ? QOBS_I8
+                                         : c.get("num_bits") == "4" ? QOBS_U8
+                                                                     : QOBS_F8_E4M3,
+                                         value.shape());
+    auto args = detail::sized<qobs_quantize_args>();
+    args.config = c.handle();
+    args.value = &v;
+    args.scale = &s;
+    args.zero_point = q.zero_point.bytes.empty() ? nullptr : &z;
+    args.global_scale = q.has_global_scale ? &q.global_scale : nullptr;
+    args.codes = detail::pointer(codes);
+    args.codes_size = codes.bytes.size();
+    args.runtime = runtime;
+    detail::call(qobs_quantize, static_cast<const qobs_quantize_args *>(&args));
+    return codes;
 }
 
 /** Codes, or numbers if dequantized, with the qparams that made them. */

@@ -165,6 +165,13 @@ QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error 
 QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                                qobs_error *error);
 
+/** Computes the qparams of one tensor as qobs_compute_qparams does, with a configuration that is made once. Writes what
+ * `out` asks for, of the sizes of qobs_config_layout. g_idx: as in qobs_plan_create; NULL: none. runtime may be NULL.
+ * Several threads may call it at the same time with one configuration.
+ * @since 0.2.0 */
+QOBS_API int qobs_config_qparams(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                 const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error);
+
 /** Arguments of qobs_quantize. */
 typedef struct qobs_quantize_args {
     size_t struct_size;            /**< sizeof(qobs_quantize_args) */

@@ -4,6 +4,7 @@
 /* Histograms without an observer: the public functions. */
 #include <math.h>
 
+#include "base/build.h"
 #include "base/struct_size.h"
 #include "base/fpenv.h"
 #include "histogram/collect.h"
@@ -89,6 +90,7 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
 
 int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_HISTOGRAMS, "histograms", error);
     static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;
     qobs_histogram_args a;

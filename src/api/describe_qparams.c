@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "api/prepared_quantizer.h"
+#include "base/build.h"
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "config/stages.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 /* Asks an observer without state; false if it has no qparams. plan NULL: the preset looks at no tensor. */
 static bool describe(const qobs_config *config, const qobs_plan *plan, const struct runtime *runtime,
@@ -118,20 +120,39 @@ static bool compute_by_rows(const qobs_config *config, const qobs_tensor *value,
     return true;
 }
 
+/* Observes one tensor. */
+static int compute_by_observer(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                               const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
+{
+    qobs_observer *observer = NULL;
+    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    int status = qobs_observer_create(&observer, config, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_observer_observe(observer, value, g_idx, error);
+    if (status == QOBS_OK)
+        status = qobs_observer_qparams(observer, out, error);
+    qobs_observer_destroy(observer);
+    return status;
+}
+
+int qobs_config_qparams(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                        const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
+{
+    int status = QOBS_OK;
+    if (!config)
+        return qobs_invalid(error, "config: is NULL");
+    return !g_idx && compute_by_rows(config, value, out, runtime, &status, error)
+               ? status
+               : compute_by_observer(config, value, g_idx, out, runtime, error);
+}
+
 int qobs_compute_qparams(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out,
                          const qobs_runtime *runtime, qobs_error *error)
 {
-    qobs_observer *observer = NULL;
     qobs_config *config = NULL;
     int status = qobs_config_parse(&config, text, runtime, error);
-    if (status == QOBS_OK && !compute_by_rows(config, value, out, runtime, &status, error)) {
-        status = qobs_observer_create(&observer, config, runtime, error);
-        if (status == QOBS_OK)
-            status = qobs_observer_observe(observer, value, NULL, error);
-        if (status == QOBS_OK)
-            status = qobs_observer_qparams(observer, out, error);
-    }
-    qobs_observer_destroy(observer);
+    if (status == QOBS_OK)
+        status = qobs_config_qparams(config, value, NULL, out, runtime, error);
     qobs_config_destroy(config);
     return status;
 }

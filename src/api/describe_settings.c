@@ -215,6 +215,7 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
     struct qobs_config defaults;
     if (!name || !qobs_config_defaults_of(name, &defaults)) {
         char known[400];
+        RETURN_IF_FAILED(qobs_preset_left_out(name, error));
         list_presets(name, known, sizeof known);
         return qobs_invalid(error, "preset: '%s' is unknown; known are %s", name ? name : "(null)", known);
     }

@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_quantize, qobs_dequantize and qobs_fake_quantize: check their arguments and choose the quantizer. */
+#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
@@ -162,6 +163,7 @@ static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const 
 
 int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     struct quantize_rule rule;
     struct runtime runtime;
     qobs_quantize_args a;
@@ -218,6 +220,7 @@ static int dequantize(struct fake_quantize *f, const qobs_fake_quantize_args *ou
 
 int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     struct quantize_rule rule;
     struct runtime runtime;
     struct view codes;
@@ -332,6 +335,7 @@ static int fake_quantize(struct fake_quantize *f, const qobs_fake_quantize_args 
 
 int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     struct amax_numbers numbers = {0};
     struct quantize_rule rule;
     struct runtime runtime;

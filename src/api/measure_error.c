@@ -4,6 +4,7 @@
 /* qobs_measure_error: walks two tensors of one shape and calls the kernel for contiguous elements. */
 #include <string.h>
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/tensor.h"
@@ -86,6 +87,7 @@ static int check_other(const struct view *value, const struct view *other, qobs_
 int qobs_measure_error(const qobs_tensor *value, const qobs_tensor *other, double *squared_error, double *energy,
                        qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     struct view v, o;
     enum kernel_dtype dtype;
     double sum[2] = {0};

@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_pack and qobs_unpack: check their arguments. */
+#include "base/build.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "kernels/dispatch.h"
@@ -73,8 +74,9 @@ static void pack_row(const qobs_pack_args *a, const unsigned char *codes, unsign
 
 int qobs_pack(const qobs_pack_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     qobs_pack_args a;
-    int64_t stream;
+    int64_t stream = 0;
     RETURN_IF_FAILED(read_args(&a, args, &stream, error));
     RETURN_IF_FAILED(check_codes(&a, error));
     if (a.dim == 1)
@@ -89,7 +91,7 @@ int qobs_pack(const qobs_pack_args *args, qobs_error *error)
 int qobs_unpack(const qobs_pack_args *args, qobs_error *error)
 {
     qobs_pack_args a;
-    int64_t stream;
+    int64_t stream = 0;
     RETURN_IF_FAILED(read_args(&a, args, &stream, error));
     if (a.dim == 1)
         for (int64_t r = 0; r < a.rows; r++)

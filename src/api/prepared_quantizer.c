@@ -4,6 +4,7 @@
 /* Prepared quantizers: their arguments and their life. */
 #include "api/prepared_quantizer.h"
 
+#include "base/build.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "config/stages.h"
@@ -115,6 +116,8 @@ int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *
     RETURN_IF_FAILED(qobs_resolve_quantize(a->config, a->format, !a->dequantized, &q->rule, error));
     if (a->dynamic)
         RETURN_IF_FAILED(check_dynamic(a, &q->rule, error));
+    else
+        RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     q->runtime = *runtime;
     q->dtype = a->dtype;
     qobs_kernel_dtype_of(a->dtype, &q->kernel_dtype);
@@ -281,6 +284,7 @@ static int check_codes(const struct row_quantizer *q, const qobs_quantizer_run_a
         return qobs_invalid(error, "codes: is NULL");
     if (!a->codes)
         return QOBS_OK;
+    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     RETURN_IF_FAILED(read_stride("codes_stride", a->codes_stride, row_size(q), a->rows, &c->out_stride, error));
     const int64_t span = (a->rows - 1) * c->out_stride + row_size(q);
     return a->codes_size < (uint64_t)span

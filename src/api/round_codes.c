@@ -4,6 +4,7 @@
 /* qobs_round_codes: checks its arguments, quantizes to the nearest codes, and starts the descent from them. */
 #include <math.h>
 
+#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/stages.h"
@@ -181,6 +182,7 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
 
 int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_OPTIMAL, "optimal", error);
     struct runtime runtime;
     qobs_round_args a;
     struct quantize_rule rule;

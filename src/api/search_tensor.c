@@ -4,6 +4,7 @@
 /* The public grid search, without an observer. */
 #include <string.h>
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
@@ -142,6 +143,7 @@ static int search(struct search_call *d, const qobs_search_args *a, qobs_error *
 
 int qobs_search(const qobs_search_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
     qobs_search_args a;
     RETURN_IF_FAILED(open_search(&a, args, error));
     struct search_call d = {.config = a.config,
@@ -178,6 +180,7 @@ static const char *superfluous(const qobs_search_args *a)
 
 int qobs_global_search(const qobs_search_args *args, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
     qobs_search_args a;
     int status = open_search(&a, args, error);
     if (status == QOBS_OK && superfluous(&a))

@@ -116,7 +116,9 @@ static int check(const qobs_config *config, qobs_error *error)
     if (config->scheme.type == TYPE_FLOAT && config->scheme.num_bits < 8 && !config->symmetric)
         return qobs_invalid(error, "symmetric: type float with num_bits %d allows true only", config->scheme.num_bits);
     if (strategy == STRATEGY_TOKEN && !config->scheme.dynamic)
-        return qobs_invalid(error, "strategy: token needs dynamic=true");
+        return qobs_invalid(error,
+                            "strategy: token needs dynamic=true; it is llm-compressor's observer, and a scale for "
+                            "each token comes from qobs_quantizer_create with dynamic and strategy channel");
     if (grouped && (!config->has_group_size || config->group_size <= 0))
         return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
     if (config->has_group_size && config->group_size == 0)

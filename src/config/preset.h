@@ -80,6 +80,9 @@ struct preset {
     const char *summary;
 };
 
+/* Fails with the option that brings it if this build leaves out a preset of that name. */
+int qobs_preset_left_out(const char *name, qobs_error *error);
+
 /* True if the settings are those of a quantization scheme. */
 static inline bool qobs_preset_has_scheme(const struct preset *preset)
 {

@@ -7,17 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/build.h"
 #include "base/error.h"
 #include "qobs/qobs.h"
 
+#define QOBS_HAS_RANGES 1
+
 /* A new stage needs no header: its row declares it. */
-#define PRESET(name, family, granularity, reduction, accumulator, range, formula, search, summary)                     \
+#define PRESET(name, family, feature, granularity, reduction, accumulator, range, formula, search, summary)            \
     extern const struct reduction_ops qobs_reduction_##reduction;                                                      \
     extern const struct accumulator_ops qobs_accumulate_##accumulator;                                                 \
     extern const struct range_ops qobs_range_##range;
 #include "config/preset_rows.h"
 #undef PRESET
 
+#if QOBS_HAS_LLMC && QOBS_HAS_SEARCHES
 static const struct search_defaults mse = {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5};
 static const struct search_defaults nvfp4_expanded_mse = {
     .maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .since_2026 = true};
@@ -30,6 +34,7 @@ static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0
                                                               .patience = 1000,
                                                               .importance = true,
                                                               .since_2026 = true};
+#endif
 
 #define OPS_LLMC &qobs_family_llmc
 #define OPS_QOBS &qobs_family_qobs
@@ -39,7 +44,7 @@ static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0
 #define OPS_ORT &qobs_family_ort
 #define OPS_TORCHAO &qobs_family_torchao
 
-#define PRESET(name, family, granularity, reduction, accumulator, range, formula, search, summary)                     \
+#define ROW(name, family, granularity, reduction, accumulator, range, formula, search, summary)                        \
     {name,                                                                                                             \
      FAMILY_##family,                                                                                                  \
      OPS_##family,                                                                                                     \
@@ -50,7 +55,24 @@ static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0
      FORMULA_##formula,                                                                                                \
      search,                                                                                                           \
      summary},
+#define PRESET(name, family, feature, ...)                                                                             \
+    QOBS_IF(QOBS_HAS_##family, QOBS_IF(QOBS_HAS_##feature, ROW(name, family, __VA_ARGS__)))
 static const struct preset presets[] = {
+#include "config/preset_rows.h"
+};
+#undef PRESET
+
+/* All of them, for messages. */
+#define FEATURE_RANGES NULL
+#define FEATURE_HISTOGRAMS "histograms"
+#define FEATURE_SEARCHES "searches"
+#define FEATURE_OPTIMAL "optimal"
+#define PRESET(name, family, feature, ...) {name, QOBS_HAS_##family, QOBS_HAS_##feature ? NULL : FEATURE_##feature},
+static const struct {
+    const char *name;
+    bool has_family;
+    const char *missing; /* feature */
+} known[] = {
 #include "config/preset_rows.h"
 };
 #undef PRESET
@@ -70,7 +92,7 @@ static bool is_name_of(const struct preset *preset, const char *name, int *versi
     *version = VERSION_CURRENT;
     if (strcmp(preset->name, name) == 0 || is_after(preset->ops->old_prefix, name, preset))
         return true;
-    for (int v = 0; v < VERSIONS && preset->ops == &qobs_family_llmc; v++)
+    for (int v = 0; QOBS_HAS_LLMC && v < VERSIONS && preset->family == FAMILY_LLMC; v++)
         if (is_after(qobs_llmc_releases[v].prefix, name, preset)) {
             *version = v;
             return true;
@@ -89,6 +111,20 @@ bool qobs_config_defaults_of(const char *name, struct qobs_config *config)
             return true;
         }
     return false;
+}
+
+int qobs_preset_left_out(const char *name, qobs_error *error)
+{
+    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++) {
+        const int family = (int)strcspn(known[i].name, ".");
+        if (strcmp(name, known[i].name) != 0)
+            continue;
+        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "preset: %s is left out of this build; -D%s=%.*s brings it",
+                         name, known[i].has_family ? "features" : "families",
+                         known[i].has_family ? (int)strlen(known[i].missing) : family,
+                         known[i].has_family ? known[i].missing : known[i].name);
+    }
+    return QOBS_OK;
 }
 
 size_t qobs_preset_count(void) { return COUNT; }

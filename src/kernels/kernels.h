@@ -5,6 +5,7 @@
  * all kernels promise is in slot.h. Files that implement or describe one family include that family's header only. */
 #pragma once
 
+#include "base/build.h"
 #include "kernels/kernel_gram.h"
 #include "kernels/kernel_histogram.h"
 #include "kernels/kernel_minmax.h"
@@ -22,6 +23,14 @@
     QOBS_GRAM_SLOTS(EACH, with)                                                                                        \
     QOBS_SEARCH_SLOTS(EACH, with)                                                                                      \
     QOBS_OPTIMAL_SLOTS(EACH, with)
+
+/* The slots that this build fills; those of features that are left out are NULL, and nothing calls them. */
+#define QOBS_FILLED_SLOTS(EACH, with)                                                                                  \
+    QOBS_MINMAX_SLOTS(EACH, with)                                                                                      \
+    QOBS_IF(QOBS_HAS_CODES, QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_SQUARES_SLOTS(EACH, with))                            \
+    QOBS_IF(QOBS_HAS_HISTOGRAMS, QOBS_HISTOGRAM_SLOTS(EACH, with))                                                     \
+    QOBS_IF(QOBS_HAS_SEARCHES, QOBS_GRAM_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with))                              \
+    QOBS_IF(QOBS_HAS_OPTIMAL, QOBS_OPTIMAL_SLOTS(EACH, with))
 
 /* One member a slot: a function, or an array of them by enum kernel_dtype. */
 #define QOBS_EXTENT_ONE
@@ -52,7 +61,7 @@ struct kernel_table {
                                                      .summary = (extensions),                                          \
                                                      .usable = (is_usable),                                            \
                                                      .limits = limits,                                                 \
-                                                     QOBS_SLOTS(QOBS_SLOT_INITIAL, name)}
+                                                     QOBS_FILLED_SLOTS(QOBS_SLOT_INITIAL, name)}
 
 #define QOBS_DECLARE_TABLE(isa) extern const struct kernel_table qobs_kernels_##isa;
 QOBS_ISAS(QOBS_DECLARE_TABLE)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "kernels/dispatch.h"
@@ -33,6 +34,7 @@ void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struc
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given,
                          qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
     struct runtime runtime;
     if (!result)
         return qobs_invalid(error, "observer: is NULL");

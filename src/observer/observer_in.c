@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Observers in memory of the caller: the observer, its region, and the state in that. */
+#include "base/build.h"
 #include "base/error.h"
 #include "observer/state_parts.h"
 #include "plan/make_plan.h"
@@ -17,6 +18,7 @@ enum { HEADER = (sizeof(struct in_place) + REGION_ALIGNMENT - 1) / REGION_ALIGNM
 int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, const qobs_config *config,
                             const qobs_runtime *given, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
     struct runtime runtime;
     const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
     if (!result || !memory)

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/build.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "plan/make_plan.h"
@@ -269,7 +270,7 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
         again = true;
     }
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
-    if (out)
+    if (QOBS_HAS_CODES && out)
         quantize_cell(j->job, &q->geometry, c, out, j->call->out_stride, qparam);
     return true;
 }
@@ -415,7 +416,7 @@ void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call 
 int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *c, struct nonfinite_count *nonfinite,
                           qobs_error *error)
 {
-    const bool apart = c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
+    const bool apart = QOBS_HAS_CODES && c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
     struct quantization job = q->job;
     struct row_call call = *c;
     struct rows_job j;
