@@ -3,10 +3,9 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Writes docs/models.md from the reports of the tests: which architectures were tried, and how.
 
-    models.py --zoo FILE... --clients FILE [--out docs/models.md]
+    models.py --zoo FILE... [--clients FILE] [--out docs/models.md]
 
-FILEs are those of `tests/zoo.py --json` and `tests/clients.py --json`. A type that several reports of the zoo have is right
-if it is right in all.
+FILEs are those of `tests/zoo.py --json` and `tests/clients.py --json`. Without --clients its table stays as the page has it.
 """
 import argparse
 import json
@@ -27,14 +26,15 @@ experts: vLLM's loader reads them, plain torch runs them.
 | model | KL of quantization | vLLM: KL, noise, own | transformers: KL, noise, own |
 |---|---|---|---|
 """
-ZOO = """
+MIDDLE = """
 vLLM and transformers compute DeepSeek-V3 differently, quantized or not; `own` judges it.
 
-## Every class of transformers
+"""
+ZOO = """## Classes of transformers
 
-`tests/zoo.py` builds a model of each type, quantizes it, audits it and loads it in transformers {transformers}. Right: no tensor is
-missing or unknown, every parameter and the logits are those of the stored numbers. Refused: `qobs quantize` ends with status 2 or
-has nothing to quantize, and says why.
+`tests/zoo.py` builds a small model of each type, quantizes it, audits it and loads it in transformers {transformers}. Right: no tensor
+is missing or unknown, every parameter and the logits are those of the stored numbers. Refused: `qobs quantize` ends with status 2,
+or has nothing to quantize, and says why.
 
 """
 
@@ -55,39 +55,44 @@ def wrapped(names, width=125):
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(description="writes docs/models.md")
-    parser.add_argument("--zoo", nargs="+", required=True)
-    parser.add_argument("--clients", required=True)
-    parser.add_argument("--out", default=os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "models.md"))
-    options = parser.parse_args()
-    with open(options.clients, encoding="utf-8") as file:
+def clients_part(path, page):
+    """The part of the page about vLLM and transformers: of a report, or as the page has it."""
+    if not path:
+        with open(page, encoding="utf-8") as file:
+            return file.read().partition("## Classes of transformers")[0].partition("## Every class")[0]
+    with open(path, encoding="utf-8") as file:
         clients = json.load(file)
     text = HEAD.format(**clients)
     for row in clients["rows"]:
         text += f"| {row['model']} | {row['kl_quantization']:.2f} | {cell(row['vllm'])} | {cell(row['transformers'])} |\n"
-    types = {}
+    return text + MIDDLE
+
+
+def main():
+    parser = argparse.ArgumentParser(description="writes docs/models.md")
+    parser.add_argument("--zoo", nargs="+", required=True)
+    parser.add_argument("--clients")
+    parser.add_argument("--out", default=os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "models.md"))
+    options = parser.parse_args()
+    text = clients_part(options.clients, options.out)
+    types, schemes = {}, {}
     for path in options.zoo:
         with open(path, encoding="utf-8") as file:
             zoo = json.load(file)
+        schemes |= dict.fromkeys(zoo["schemes"])
         for row in zoo["rows"]:
-            known = types.setdefault(row["type"], {"verdict": row["verdict"], "why": row["why"], "schemes": []})
-            known["schemes"] += zoo["schemes"]
-            if row["verdict"] == "wrong" or known["verdict"] in ("right", "not built"):
-                known.update(verdict=row["verdict"], why=row["why"])
+            known = types.setdefault(row["type"], {"schemes": {}, "why": ""})
+            known["schemes"] |= row["schemes"]
+            known["why"] = known["why"] or row["why"]
     text += ZOO.format(**zoo)
-    for verdict in ("right", "refused", "wrong", "not built"):
-        by_schemes = {}
-        for name, row in sorted(types.items()):
-            if row["verdict"] == verdict:
-                by_schemes.setdefault(", ".join(dict.fromkeys(row["schemes"])), []).append(name)
-        for schemes, names in by_schemes.items():
-            more = "" if verdict == "not built" else f" in {schemes}"
-            text += f"**{verdict.capitalize()}**{more}, {len(names)} type{'s' if len(names) > 1 else ''}:\n{wrapped(names)}\n\n"
-    reasons = [(n, r["why"]) for n, r in sorted(types.items()) if r["verdict"] in ("refused", "wrong")]
-    if reasons:
-        text += "| type | why |\n|---|---|\n"
-        text += "".join(f"| {name} | {why[:160].replace('|', '/')} |\n" for name, why in reasons)
+    right = sorted(t for t, row in types.items() if row["schemes"] and set(row["schemes"].values()) == {"right"})
+    text += f"**Right** in {', '.join(schemes)}, {len(right)} types:\n{wrapped(right)}\n\n"
+    rest = sorted(t for t, row in types.items() if row["schemes"] and t not in right)
+    if rest:
+        text += f"| type | {' | '.join(schemes)} | why |\n|---|{'---|' * len(schemes)}---|\n"
+    for name in rest:
+        verdicts = " | ".join(types[name]["schemes"].get(s, "") for s in schemes)
+        text += f"| {name} | {verdicts} | {types[name]['why'].replace('qobs: ', '')[:170].replace('|', '/')} |\n"
     with open(options.out, "w", encoding="utf-8") as file:
         file.write(text.rstrip() + "\n")
 

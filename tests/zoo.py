@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Small random models of transformers' classes, quantized and loaded again.
 
-    zoo.py QOBS [--all] [--only REGEX] [--json FILE] [--schemes NAME...]
+    zoo.py QOBS [--all | --types FILE] [--only REGEX] [--json FILE] [--schemes NAME...]
 
 Needs torch, transformers and compressed-tensors. Twelve types, or with --all every model_type whose class of a head can be
 built from a configuration made small by rules. A type is right if, in each scheme,
@@ -16,7 +16,8 @@ built from a configuration made small by rules. A type is right if, in each sche
 It is refused if qobs ends with 2 and says why, or has nothing to quantize. Two faults of transformers 5.17 are known: the
 initializers of some classes need a weight that packed formats do not have, so that only FP8 is loaded; NVFP4 experts lack
 their global scales (its issue 48371), so that their numbers are judged as they are stored. --json writes a row for each type, of which models.py makes docs/models.md.
-Ends with `N passed, N failed`; the types that are not built are listed.
+--types FILE names the types, one a line. Ends with `N passed, N failed`; the types that are not built are listed, and what
+zoo_reasons.txt says of types whose figures look wrong to other judges and are not.
 """
 import argparse
 import json
@@ -205,7 +206,7 @@ class Refused(Exception):
 
 
 def row_of(qobs, name, more, schemes):
-    row = {"type": name, "verdict": "not built", "why": ""}
+    row = {"type": name, "verdict": "not built", "why": "", "schemes": {}}
     with tempfile.TemporaryDirectory() as folder:
         source = f"{folder}/source"
         try:
@@ -222,28 +223,41 @@ def row_of(qobs, name, more, schemes):
                 problem = judge(qobs, cls, source, before, folder, scheme)
             except Refused as refusal:
                 right = refusal.args[0] == 2 or "no layer was quantized" in refusal.args[1]
-                row.update(verdict="refused" if right else "wrong", why=f"{scheme}: {refusal.args[1]}"[:300])
+                row["schemes"][scheme] = "refused" if right else "wrong"
+                row.update(verdict=row["schemes"][scheme], why=f"{scheme}: {refusal.args[1]}"[:300])
                 if not right:
                     return row
                 continue
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"[:160].replace("\n", " ")
+            row["schemes"][scheme] = "wrong" if problem else "right"
             if problem:
                 return {**row, "verdict": "wrong", "why": f"{scheme}: {problem}"}
             row["verdict"] = "right" if row["verdict"] == "not built" else row["verdict"]
     return row
 
 
+def reasons():
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "zoo_reasons.txt"), encoding="utf-8") as file:
+        lines = [line.split(": ", 1) for line in file.read().splitlines() if line and line[0] != "#"]
+    return {name: why for names, why in lines for name in names.split()}
+
+
 def main():
     parser = argparse.ArgumentParser(description="quantizes and loads models of every class")
     parser.add_argument("qobs")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--types")
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), choices=SCHEMES)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    types = {k: {} for k in CONFIG_MAPPING if class_of(k)} if options.all else TWELVE
+    types = {k: {} for k in CONFIG_MAPPING if class_of(k)} if options.all or options.types else TWELVE
+    if options.types:
+        with open(options.types, encoding="utf-8") as file:
+            wanted = set(file.read().split())
+        types = {k: v for k, v in types.items() if k in wanted}
     rows = []
     for name, more in types.items():
         if not re.search(options.only, name):
@@ -253,9 +267,12 @@ def main():
     if options.json:
         json.dump({"transformers": transformers.__version__, "schemes": options.schemes, "rows": rows},
                   open(options.json, "w", encoding="utf-8"), indent=1)
+    for name, why in reasons().items():
+        if any(r["type"] == name for r in rows):
+            print(f"{name}: {why}")
     count = {v: sum(r["verdict"] == v for r in rows) for v in ("right", "refused", "wrong", "not built")}
     print(", ".join(f"{n} {v}" for v, n in count.items()))
-    failed = count["wrong"] + (0 if options.all else count["not built"])
+    failed = count["wrong"] + (0 if options.all or options.types else count["not built"])
     print(f"{count['right'] + count['refused']} passed, {failed} failed")
     return 1 if failed or not count["right"] else 0
 
