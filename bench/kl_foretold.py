@@ -115,7 +115,7 @@ def table(args):
                   flush=True)
         integers = [s for s in schemes if s.startswith(GROUPED)]
         for budget in filter(None, args.budgets.split(",")):
-            mixture(args, model, reference, held_out, integers, float(budget), pure)
+            mixture(args, model, reference, held_out, integers, float(budget), {s: pure[s] for s in integers})
 
 
 def mixture(args, model, reference, held_out, schemes, budget, pure):
