@@ -264,6 +264,15 @@ def test_texts_are_not_cut(call):
         call()
 
 
+@pytest.mark.parametrize("call", [lambda h, **s: qobs.range_by_mse(h, config="modelopt.HistogramCalibrator", **s),
+                                  qobs.range_by_entropy])
+def test_searches_begin_at_bin_128(call):
+    """As compute_amax of Model-Optimizer. With this stride the first candidate is the only one."""
+    h = qobs.histogram(np.abs(X), 2048)
+    found = [call(h, stride=2048, **start) for start in ({}, {"start_bin": 128}, {"start_bin": 129})]
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.parametrize("call", [
     lambda n: qobs.Observer("torch.HistogramObserver").set_histogram(np.ones(2048, np.float32), max=1.0, batches=n),
     lambda n: qobs.histogram(np.ones(4, np.float32), n),
