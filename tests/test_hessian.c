@@ -160,8 +160,9 @@ static struct hessian_choice search(const struct sample *s, const struct kernel_
     static _Alignas(64) unsigned char memory[MOST * 256 * 40 + (1 << 16)];
     struct hessian_workspace workspace;
     struct hessian_levels levels;
-    assert_true(qobs_hessian_workspace_size(&s->params, MOST) <= sizeof memory);
-    qobs_hessian_workspace_place(&s->params, MOST, memory, &workspace);
+    struct array_layout layout = qobs_layout_begin(memory);
+    qobs_hessian_workspace_place(&s->params, MOST, &layout, &workspace);
+    assert_true(layout.used <= sizeof memory);
     qobs_hessian_levels(&s->params, s->global_scale, &levels);
     const struct hessian_scales scales = qobs_hessian_scales(&s->params, s->scale, s->count);
     double largest = 0, shift = s->energy; /* errors less that are what candidates are compared by */

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The search of NVFP4 groups under a Hessian by bounds, against the errors of all candidates in double: the least one
- * is among the contenders, on every instruction set.
+ * is among the candidates, on every instruction set.
  *
  *   test_hessian_lanes [GROUPS]    of each kind; the default is for continuous integration */
 #include <math.h>
@@ -179,7 +179,7 @@ static size_t best_scale(const struct kernel_table *kernels, const struct sample
     return best;
 }
 
-static void contenders(void **state)
+static void candidates(void **state)
 {
     const struct kind *const kind = *state;
     static struct sample s;
@@ -194,7 +194,7 @@ static void contenders(void **state)
         for (size_t i = 0; qobs_kernel_tables[i]; i++) {
             if (!qobs_kernel_tables[i]->usable())
                 continue;
-            struct hessian_contenders c;
+            struct hessian_candidate_list c;
             qobs_hessian_lanes(qobs_kernel_tables[i], &s.factor, &s.scales, s.w, s.amax, s.global_scale, &c);
             bool found = false;
             for (size_t k = 0; k < c.count; k++) {
@@ -208,7 +208,7 @@ static void contenders(void **state)
             more += c.count > 4;
         }
     }
-    printf("%s: %zu of %zu groups have more than 4 contenders\n", kind->name, more, searched);
+    printf("%s: %zu of %zu groups have more than 4 candidates\n", kind->name, more, searched);
 }
 
 /* ---- What has no factor ------------------------------------------------------------------------------------------ */
@@ -248,7 +248,7 @@ int main(int argc, char **argv)
         groups_of_each_kind = (size_t)strtoull(argv[1], NULL, 10);
     for (size_t i = 0; i < KINDS; i++)
         tests[i] =
-            (struct CMUnitTest){.name = kinds[i].name, .test_func = contenders, .initial_state = (void *)&kinds[i]};
+            (struct CMUnitTest){.name = kinds[i].name, .test_func = candidates, .initial_state = (void *)&kinds[i]};
     tests[KINDS] = (struct CMUnitTest){.name = "refused", .test_func = refused};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@
 #include "check/exercised.h"
 #include "kernels/dispatch.h"
 #include "number/number.h"
-#include "optimal/optimal_group.h"
+#include "optimal/optimal.h"
 #include "repeats.h"
 
 enum { MOST = 144 };
@@ -207,7 +207,7 @@ struct answers {
     float nearly[QOBS_OPTIMAL_SCALES];
     _Alignas(64) float magnitude[MOST + 16];
     _Alignas(64) float weight[MOST + 16];
-    struct optimal_moments moments;
+    struct optimal_moments sums;
     uint32_t large[MOST + QOBS_OPTIMAL_LANES];
     size_t found;
 };
@@ -250,12 +250,12 @@ static void ask(const struct kernel_table *table, const struct sample *s, unsign
     make_int4_steps(&steps);
     a->error = CALL(table, optimal_error)(&number, s->w, s->h, s->n, 0.25f, 0);
     CALL(table, optimal_beyond)(s->w, s->h, s->n, 0.5f, 0.75f, a->beyond);
-    CALL(table, optimal_moments)(s->w, s->h, s->n, &a->moments);
+    CALL(table, optimal_moments)(s->w, s->h, s->n, &a->sums);
     CALL(table, optimal_narrow)(s->w, s->h, s->n, 3, a->magnitude, a->weight);
     CALL(table, optimal_nearly)(a->magnitude, a->weight, s->n, scale, a->nearly);
     a->found = CALL(table, optimal_large)(s->w, s->n, true, 0.75f, a->large);
     memset(a->large + a->found, 0, sizeof a->large - a->found * sizeof *a->large);
-    CALL(table, optimal_curve)(&steps, s->w, s->h, s->n, CURVE_FIRST, CURVE, a->moments.energy, a->curve, scratch);
+    CALL(table, optimal_curve)(&steps, s->w, s->h, s->n, CURVE_FIRST, CURVE, a->sums.energy, a->curve, scratch);
     memset(a->curve + CURVE, 0, sizeof a->curve - CURVE * sizeof *a->curve);
     for (size_t i = 0; i < s->n; i++) /* in descending order */
         sorted[i] = 3 - (float)i * 0.02f;
@@ -293,9 +293,9 @@ static void check_answers(const struct sample *s, const struct answers *a)
         assert_true((double)a->magnitude[i] == fabs(w) && a->weight[i] == (float)(h * 3));
     }
     assert_int_equal(a->found, found);
-    check_nearly(a->moments.energy, energy, 1e-12 * energy);
-    check_nearly(a->moments.magnitude, magnitude, 1e-12 * magnitude);
-    check_nearly(a->moments.weight, weight, 1e-12 * weight);
+    check_nearly(a->sums.energy, energy, 1e-12 * energy);
+    check_nearly(a->sums.magnitude, magnitude, 1e-12 * magnitude);
+    check_nearly(a->sums.weight, weight, 1e-12 * weight);
     check_nearly(a->beyond[0], beyond[0], 1e-12 * energy);
     check_nearly(a->beyond[1], beyond[1], 1e-12 * magnitude);
     for (int c = 0; c < 6; c++)

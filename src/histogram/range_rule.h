@@ -5,7 +5,7 @@
  * points to one; a rule without any takes the measured range as it is:
  *   batch      the grid search (grid_search.h) replaces the range of a batch before it is accumulated
  *   state      candidates around the ranges of all batches; their errors are those of the batch just accumulated
- *   optimal    scale and zero point with the smallest error replace those of the formula (optimal/optimal_search.h)
+ *   optimal    scale and zero point with the smallest error replace those of the formula (optimal/optimal.h)
  *   histogram  the range comes from a histogram (histogram/from_histogram.h)
  * Members that are NULL or false do not apply. An observer calls check and allocates the workspace before it changes
  * its state, because both may fail. It calls search after it has accumulated the batch. */

@@ -6,7 +6,7 @@
 #include "base/build.h"
 #include "base/error.h"
 #include "observer/searches.h"
-#include "optimal/optimal_search.h"
+#include "optimal/optimal.h"
 #include "plan/make_plan.h"
 #include "search/grid_search.h"
 

@@ -20,8 +20,7 @@ enum {
     BLOCK = QOBS_ROUND_COLUMNS, /* columns, and terms of a float sum */
     STRIP = 16,                 /* columns of H that are copied together */
     LANES = 16,                 /* rows that become lanes together: a line of the cache */
-    PIECE = 128,                /* columns whose codes are written together */
-    ALIGNMENT = 64
+    PIECE = 128                 /* columns whose codes are written together */
 };
 static_assert(TILE == BLOCK, "the copy of H and the errors have one stride");
 
@@ -35,8 +34,8 @@ static_assert(TILE == BLOCK, "the copy of H and the errors have one stride");
 struct code_tile {
     float *w, *q, *d;          /* [width][TILE], in the order of the descent; w times `factor` */
     float *scale, *zero_point; /* [groups][TILE]; scales times `factor` */
-    double reach[TILE], start[TILE], change[TILE], factor[TILE];
-    bool live; /* the last pass has changed a code */
+    double bound[TILE], start[TILE], change[TILE], factor[TILE];
+    bool changing; /* the last pass has changed a code */
 };
 
 struct column_weight {
@@ -95,9 +94,9 @@ static void order_columns(struct code_run *r)
     double most = 0;
     int exponent;
     for (int64_t j = 0; j < r->width; j++) {
-        double own;
-        load_entries(r, j, j, 1, &own);
-        weights[j] = (struct column_weight){own / r->descent->tokens, j};
+        double entry;
+        load_entries(r, j, j, 1, &entry);
+        weights[j] = (struct column_weight){entry / r->descent->tokens, j};
         most = weights[j].weight > most ? weights[j].weight : most;
     }
     frexp(most, &exponent);
@@ -143,8 +142,8 @@ static void copy_block(struct code_run *r)
     const struct split split = qobs_split(r->descent->runtime, &rule, strips, r->width * r->columns, 0);
     qobs_split_run(r->descent->runtime, &split, copy_strips, r);
     for (int64_t k = 0; k < r->columns; k++) {
-        float *const own = r->panel + (r->at + k) * BLOCK + k;
-        *own = (double)*own < SMALLEST_DIAGONAL ? 0 : *own;
+        float *const entry = r->panel + (r->at + k) * BLOCK + k;
+        *entry = (double)*entry < SMALLEST_DIAGONAL ? 0 : *entry;
     }
 }
 
@@ -206,7 +205,7 @@ static void load_rows(const struct code_run *r, struct code_tile *t, int64_t row
             t->w[at] = x;
             t->q[at] = q;
             t->d[at] = isfinite(d) ? d : 0; /* such an element never takes a step */
-            t->reach[lane + i] += fabs((double)t->d[at]) * r->root[p];
+            t->bound[lane + i] += fabs((double)t->d[at]) * r->root[p];
         }
     }
 }
@@ -219,8 +218,8 @@ static void load_tiles(void *argument, int64_t part, int64_t from, int64_t to)
         const int64_t n = rows_of(r, i);
         memset(t->start, 0, sizeof t->start);
         memset(t->change, 0, sizeof t->change);
-        memset(t->reach, 0, sizeof t->reach);
-        t->live = true;
+        memset(t->bound, 0, sizeof t->bound);
+        t->changing = true;
         if (n < TILE) {
             memset(t->w, 0, (size_t)(r->width * TILE) * sizeof *t->w);
             memset(t->q, 0, (size_t)(r->width * TILE) * sizeof *t->q);
@@ -254,7 +253,7 @@ static void add_dot(const struct code_run *r, const struct code_tile *t, const d
 }
 
 /* D H of the block, of its own columns, those after it, and those before it. In the first pass the columns after it
- * have their first errors still: twice what they share with the block, and its own, are its part in d H d^T. */
+ * have their first errors still: twice their products with the block, and its own, are its part in d H d^T. */
 static void descend_tile(const struct code_run *r, struct code_tile *t, int64_t index, double *products)
 {
     const struct code_descent *c = r->descent;
@@ -276,14 +275,14 @@ static void descend_tile(const struct code_run *r, struct code_tile *t, int64_t 
     const int64_t first = r->at * TILE;
     r->changed[index] += (int64_t)c->kernels->hessian_round(&c->grid, r->panel + r->at * BLOCK, BLOCK,
                                                             (size_t)r->columns, column, TILE, TILE, t->w + first,
-                                                            t->q + first, t->d + first, products, t->reach, t->change);
+                                                            t->q + first, t->d + first, products, t->bound, t->change);
 }
 
 static void descend_tiles(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct code_run *r = argument;
     for (int64_t i = from; i < to; i++)
-        if (r->tiles[i].live)
+        if (r->tiles[i].changing)
             descend_tile(r, &r->tiles[i], i, r->products + part * BLOCK * TILE);
 }
 
@@ -364,8 +363,8 @@ static bool pass_over(struct code_run *r, const struct split *split, int64_t til
         qobs_split_run(r->descent->runtime, split, descend_tiles, r);
     }
     for (int64_t i = 0; i < tiles; i++) {
-        r->tiles[i].live = r->changed[i] > 0;
-        changed |= r->tiles[i].live;
+        r->tiles[i].changing = r->changed[i] > 0;
+        changed |= r->tiles[i].changing;
     }
     return changed;
 }
@@ -411,54 +410,31 @@ static void add_rows(const struct code_run *r, struct code_descent_result *resul
     }
 }
 
-static size_t in_lines(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
-
 /* Places the arrays of a run; returns the bytes. */
-static size_t place_arrays(struct code_run *r, int64_t tiles, int64_t parts, unsigned char *memory)
+static size_t place_arrays(struct code_run *r, int64_t tiles, int64_t parts, struct array_layout l)
 {
     const struct code_descent *c = r->descent;
     const size_t width = (size_t)c->gram.block, numbers = width * TILE * sizeof(float);
-    const size_t qparams = (size_t)c->groups * TILE * sizeof(float), each = 3 * numbers + 2 * qparams;
-    const size_t sizes[] = {width * sizeof *r->order,
-                            width * sizeof *r->place,
-                            width * sizeof *r->root,
-                            width * sizeof *r->weights,
-                            width * BLOCK * sizeof *r->panel,
-                            (size_t)parts * BLOCK * TILE * sizeof *r->products,
-                            (size_t)(parts * LANES * r->padded) * sizeof *r->loaded,
-                            (size_t)c->rows.count * sizeof *r->row_sums,
-                            (size_t)tiles * sizeof *r->changed,
-                            (size_t)tiles * sizeof *r->tiles,
-                            (size_t)tiles * each};
-    void *at[sizeof sizes / sizeof *sizes];
-    size_t offset = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        at[i] = memory ? memory + offset : NULL;
-        offset += in_lines(sizes[i]);
-    }
-    if (!memory)
-        return offset;
-    r->order = at[0];
-    r->place = at[1];
-    r->root = at[2];
-    r->weights = at[3];
-    r->panel = at[4];
-    r->products = at[5];
-    r->loaded = at[6];
-    r->row_sums = at[7];
-    r->changed = at[8];
-    r->tiles = at[9];
-    memset(r->row_sums, 0, sizes[7]);
+    const size_t qparams = (size_t)c->groups * TILE * sizeof(float);
+    r->order = qobs_layout_add(&l, width * sizeof *r->order);
+    r->place = qobs_layout_add(&l, width * sizeof *r->place);
+    r->root = qobs_layout_add(&l, width * sizeof *r->root);
+    r->weights = qobs_layout_add(&l, width * sizeof *r->weights);
+    r->panel = qobs_layout_add(&l, width * BLOCK * sizeof *r->panel);
+    r->products = qobs_layout_add(&l, (size_t)parts * BLOCK * TILE * sizeof *r->products);
+    r->loaded = qobs_layout_add(&l, (size_t)(parts * LANES * r->padded) * sizeof *r->loaded);
+    r->row_sums = qobs_layout_add(&l, (size_t)c->rows.count * sizeof *r->row_sums);
+    r->changed = qobs_layout_add(&l, (size_t)tiles * sizeof *r->changed);
+    r->tiles = qobs_layout_add(&l, (size_t)tiles * sizeof *r->tiles);
     for (int64_t i = 0; i < tiles; i++) {
-        float *const floats = (float *)(void *)((unsigned char *)at[10] + (size_t)i * each);
-        struct code_tile *const t = &r->tiles[i];
-        t->w = floats;
-        t->q = t->w + width * TILE;
-        t->d = t->q + width * TILE;
-        t->scale = t->d + width * TILE;
-        t->zero_point = t->scale + c->groups * TILE;
+        struct code_tile unused, *const t = l.memory ? &r->tiles[i] : &unused;
+        t->w = qobs_layout_add(&l, numbers);
+        t->q = qobs_layout_add(&l, numbers);
+        t->d = qobs_layout_add(&l, numbers);
+        t->scale = qobs_layout_add(&l, qparams);
+        t->zero_point = qobs_layout_add(&l, qparams);
     }
-    return offset;
+    return l.used;
 }
 
 int qobs_descend_codes(const struct code_descent *c, struct code_descent_result *result, qobs_error *error)
@@ -468,11 +444,12 @@ int qobs_descend_codes(const struct code_descent *c, struct code_descent_result 
     const int64_t all = (c->rows.count + TILE - 1) / TILE, most = SLICE_BYTES / tile_bytes;
     const int64_t tiles = most < 1 ? 1 : all < most ? all : most;
     const struct split split = qobs_split(c->runtime, &tile_rule, tiles, tiles, 0);
-    const size_t size = place_arrays(&run, tiles, split.parts, NULL) + ALIGNMENT;
+    const size_t size = place_arrays(&run, tiles, split.parts, qobs_layout_begin(NULL)) + LAYOUT_LINE;
     unsigned char *const memory = qobs_allocate(c->runtime, size);
     if (!memory)
         return qobs_no_memory(error, "codes: no memory for %zu bytes", size);
-    place_arrays(&run, tiles, split.parts, memory + (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT);
+    place_arrays(&run, tiles, split.parts, qobs_layout_begin(memory));
+    memset(run.row_sums, 0, (size_t)c->rows.count * sizeof *run.row_sums);
     *result = (struct code_descent_result){0};
     run_blocks(&run, tiles * TILE);
     add_rows(&run, result);

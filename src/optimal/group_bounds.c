@@ -98,11 +98,11 @@ enum { TANGENTS = 3 };
 
 static bool is_above(double clipped, const struct group_search *s)
 {
-    return clipped > s->contest->bound && clipped > LEAST_CLIPPED;
+    return clipped > s->candidates->bound && clipped > LEAST_CLIPPED;
 }
 
 /* Below it too much of the largest elements is clipped by most groups. */
-static float low_share(const struct optimal_params *p)
+static float low_part(const struct optimal_params *p)
 {
     return p->num_bits > 3 || p->e2m1 ? 0.5f : p->num_bits > 2 ? 0.35f : 0.2f;
 }
@@ -111,7 +111,7 @@ static float low_share(const struct optimal_params *p)
 void qobs_find_threshold(struct group_search *s, int side)
 {
     const float top = side ? -s->range.lo : s->range.hi;
-    float *const w = s->arrays.large[side], low = top * low_share(s->params);
+    float *const w = s->arrays.large[side], low = top * low_part(s->params);
     double *const h = s->arrays.large_weight[side], beyond[2];
     s->threshold[side] = 0;
     s->large[side] = gather_large(s, side, low, w, h);
@@ -126,7 +126,7 @@ void qobs_find_threshold(struct group_search *s, int side)
         return;
     }
     for (int i = 0; i < TANGENTS && is_above(beyond[0], s); i++) {
-        low += (float)to_bound(beyond[0], beyond[1], s->contest->bound);
+        low += (float)to_bound(beyond[0], beyond[1], s->candidates->bound);
         if (i + 1 < TANGENTS)
             s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
     }
@@ -149,13 +149,13 @@ void qobs_find_threshold(struct group_search *s, int side)
 static double min_symmetric_scale(const struct group_search *s)
 {
     const double up = optimal_limit_of(s->params, 0), down = optimal_limit_of(s->params, 1);
-    double scale = (double)(s->range.scale * low_share(s->params));
+    double scale = (double)(s->range.scale * low_part(s->params));
     for (int i = 0; i < 2; i++) { /* a third takes as much time as it saves */
         double beyond[2];
         s->kernels->optimal_beyond(s->group->w, s->group->h, s->group->n, (float)(up * scale), (float)(down * scale),
                                    beyond);
         if (is_above(beyond[0], s))
-            scale += to_bound(beyond[0], optimal_larger(up, down) * beyond[1], s->contest->bound);
+            scale += to_bound(beyond[0], optimal_larger(up, down) * beyond[1], s->candidates->bound);
         else if (i > 0)
             break;
         else
@@ -180,6 +180,6 @@ double qobs_min_scale(const struct group_search *s)
 double qobs_curve_slack(const struct group_search *s, double scale)
 {
     const double shifted = s->params->symmetric ? 0 : 0x1p-22 * (1 << s->params->num_bits);
-    return 0x1p-19 * scale * s->moments.magnitude + shifted * scale * scale * s->moments.weight +
-           1e-13 * s->moments.energy;
+    return 0x1p-19 * scale * s->sums.magnitude + shifted * scale * scale * s->sums.weight +
+           1e-13 * s->sums.energy;
 }

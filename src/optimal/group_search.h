@@ -1,10 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The search of one group: what its parts share, and bounds that leave out scales that cannot win. */
+/* The search of one group: what its files have in common, and bounds that leave out scales that cannot win. */
 #pragma once
 
-#include "optimal/optimal_contest.h"
+#include "optimal/optimal.h"
+
+/* Candidates of one group whose errors are known up to some slack. Those that may win are decided by their errors,
+ * which are then computed as the definition says. The winner does not depend on the order or the slack. */
+enum { PENDING_CANDIDATES = 64 };
+
+struct candidate_set {
+    const struct kernel_table *kernels;
+    struct optimal_number number;
+    const struct optimal_group *group;
+    struct optimal_choice best; /* of those that have been decided */
+    double bound;               /* the lowest error is not above it */
+    size_t pending;
+    struct candidate_bound {
+        float scale;
+        int32_t zero_point;
+        double lowest; /* the error is not below it */
+    } pending_bounds[PENDING_CANDIDATES];
+};
+
+void qobs_candidates_begin(struct candidate_set *candidates, const struct kernel_table *kernels,
+                        const struct optimal_params *params, const struct optimal_group *group);
+
+/* Computes the error of a candidate now, and returns it. */
+double qobs_candidates_evaluate(struct candidate_set *candidates, float scale, int32_t zero_point);
+
+/* The same for a candidate whose error is known. */
+void qobs_candidates_update(struct candidate_set *candidates, float scale, int32_t zero_point, double error);
+
+/* Adds a candidate whose error is from `nearly` - slack to `nearly` + slack. */
+void qobs_candidates_add(struct candidate_set *candidates, float scale, int32_t zero_point, double nearly,
+                         double slack);
+
+/* Decides what is pending. candidates->best is then the winner. */
+void qobs_candidates_finish(struct candidate_set *candidates);
 
 /* The arrays of the scratch. */
 struct group_arrays {
@@ -21,7 +55,7 @@ struct group_search {
     const struct kernel_table *kernels;
     const struct optimal_params *params;
     const struct optimal_group *group;
-    struct optimal_moments moments;
+    struct optimal_moments sums;
     struct optimal_range range;
     struct group_arrays arrays;
     size_t count;              /* of candidates */
@@ -29,7 +63,7 @@ struct group_search {
     size_t large[2];           /* elements above the thresholds */
     double threshold[2];       /* a scale whose limit is below this magnitude of one side costs more than the bound */
     double steps;              /* from the smallest to the largest integer */
-    struct contest *contest;
+    struct candidate_set *candidates;
 };
 
 /* The elements and their padding. */

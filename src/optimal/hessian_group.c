@@ -20,35 +20,16 @@ static size_t most_events(const struct optimal_params *p, size_t n)
     return (n + 15) / 16 * 16 * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1);
 }
 
-static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-static size_t place(void *memory, struct hessian_workspace *w, size_t events, size_t n)
+void qobs_hessian_workspace_place(const struct optimal_params *p, size_t n, struct array_layout *l,
+                                  struct hessian_workspace *w)
 {
-    const size_t sizes[] = {events * sizeof *w->sorted,
-                            events * sizeof *w->buckets,
-                            (OPTIMAL_MOST_SCALES + 2) * sizeof *w->end,
-                            (events + 1) * sizeof *w->b,
-                            (events + 1) * sizeof *w->c,
-                            (n + 15) / 16 * 16 * sizeof *w->u};
-    void *at[sizeof sizes / sizeof *sizes];
-    size_t offset = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        at[i] = memory ? (unsigned char *)memory + offset : NULL;
-        offset += in_lines(sizes[i]);
-    }
-    *w = (struct hessian_workspace){at[0], at[1], at[2], at[3], at[4], at[5]};
-    return offset;
-}
-
-size_t qobs_hessian_workspace_size(const struct optimal_params *p, size_t n)
-{
-    struct hessian_workspace unused;
-    return place(NULL, &unused, most_events(p, n), n);
-}
-
-void qobs_hessian_workspace_place(const struct optimal_params *p, size_t n, void *memory, struct hessian_workspace *w)
-{
-    place(memory, w, most_events(p, n), n);
+    const size_t events = most_events(p, n);
+    w->sorted = qobs_layout_add(l, events * sizeof *w->sorted);
+    w->buckets = qobs_layout_add(l, events * sizeof *w->buckets);
+    w->end = qobs_layout_add(l, (OPTIMAL_MOST_SCALES + 2) * sizeof *w->end);
+    w->b = qobs_layout_add(l, (events + 1) * sizeof *w->b);
+    w->c = qobs_layout_add(l, (events + 1) * sizeof *w->c);
+    w->u = qobs_layout_add(l, (n + 15) / 16 * 16 * sizeof *w->u);
 }
 
 /* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */

@@ -69,8 +69,7 @@ struct hessian_workspace {
     double *b, *c;    /* [events + 1] */
     double *u;        /* [columns] */
 };
-size_t qobs_hessian_workspace_size(const struct optimal_params *params, size_t n);
-void qobs_hessian_workspace_place(const struct optimal_params *params, size_t n, void *memory,
+void qobs_hessian_workspace_place(const struct optimal_params *params, size_t n, struct array_layout *layout,
                                   struct hessian_workspace *workspace);
 
 /* The lowest error; of equal ones the smaller magnitude of the scale, then + before -, then the smaller zero point. */

@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "measure/gram.h"
 #include "number/grid.h"
+#include "optimal/array_layout.h"
 #include "optimal/optimal_result.h"
 #include "plan/plan.h"
 #include "histogram/range_params.h"
@@ -28,6 +29,10 @@ struct optimal_search {
     const struct importance *importance; /* of the last dimension; may have no columns */
     const struct gram *gram;             /* of the same activations, if the rule has a Hessian */
 };
+
+/* Searches every qparam of the plan and allocates the result, which the caller releases, also after an error. Fails if
+ * importance cannot be used and params->optimal.strict is set. Runs on the executor. */
+int qobs_optimal_search(const struct optimal_search *search, struct optimal_result *result, qobs_error *error);
 
 /* ---- Parts of it ------------------------------------------------------------------------------------------------- */
 
@@ -76,3 +81,11 @@ static inline float qobs_optimal_stored(const struct optimal_params *params, flo
 {
     return params->scales == OPTIMAL_E4M3 ? grid_round_e4m3(scale * global_scale) : scale;
 }
+
+/* Writes what all groups of at most n elements have in common into their scratch. */
+void qobs_optimal_prepare(const struct optimal_params *params, float global_scale, size_t n, void *scratch);
+
+/* The best candidate for errors sum h * e * e. `scratch`: qobs_optimal_scratch() bytes, aligned to 64. */
+void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal_params *params,
+                        const struct optimal_group *group, void *scratch, struct optimal_choice *choice);
+size_t qobs_optimal_scratch(const struct optimal_params *params, size_t n);

@@ -6,8 +6,6 @@
  *   free       limits only add to the error: that of quantized numbers without limits is a bound, of every zero point
  *   doubling   twice a scale that clips nothing is not better, because its numbers are a part of the others
  * Errors without limits are those of a curve over all scales (optimal_curve of the kernels). */
-#include "optimal/optimal_group.h"
-
 #include <math.h>
 
 #include "number/number.h"
@@ -24,33 +22,20 @@ static size_t most_steps(const struct optimal_params *p)
     return p->e2m1 ? 7 : ((size_t)1 << p->num_bits) - (p->symmetric ? (size_t)1 << (p->num_bits - 1) : 1);
 }
 
-/* Block after block of a scratch; without one (NULL) only their size is counted. */
-struct blocks {
-    unsigned char *start;
-    size_t used;
-};
-
-static void *take(struct blocks *b, size_t size)
-{
-    void *const block = b->start ? b->start + b->used : NULL;
-    b->used += (size + 63) / 64 * 64;
-    return block;
-}
-
 static size_t lay_out(const struct optimal_params *p, size_t n, void *scratch, struct group_arrays *a)
 {
-    struct blocks b = {scratch, 0};
+    struct array_layout l = {scratch, 0};
     const size_t capacity = optimal_padded(n);
-    a->count = take(&b, sizeof *a->count);
-    a->scale = take(&b, OPTIMAL_MOST_SCALES * sizeof *a->scale);
-    a->error = take(&b, (OPTIMAL_MOST_SCALES + 16) * sizeof *a->error);
-    a->steps = take(&b, sizeof *a->steps);
+    a->count = qobs_layout_add(&l, sizeof *a->count);
+    a->scale = qobs_layout_add(&l, OPTIMAL_MOST_SCALES * sizeof *a->scale);
+    a->error = qobs_layout_add(&l, (OPTIMAL_MOST_SCALES + 16) * sizeof *a->error);
+    a->steps = qobs_layout_add(&l, sizeof *a->steps);
     for (int side = 0; side < 2; side++) {
-        a->large[side] = take(&b, capacity * sizeof(float));
-        a->large_weight[side] = take(&b, capacity * sizeof(double));
+        a->large[side] = qobs_layout_add(&l, capacity * sizeof(float));
+        a->large_weight[side] = qobs_layout_add(&l, capacity * sizeof(double));
     }
-    a->curve = take(&b, QOBS_OPTIMAL_CURVE_SCRATCH(OPTIMAL_MOST_SCALES, most_steps(p)));
-    return b.used;
+    a->curve = qobs_layout_add(&l, QOBS_OPTIMAL_CURVE_SCRATCH(OPTIMAL_MOST_SCALES, most_steps(p)));
+    return l.used;
 }
 
 size_t qobs_optimal_scratch(const struct optimal_params *p, size_t n)
@@ -87,19 +72,92 @@ void qobs_optimal_prepare(const struct optimal_params *p, float global_scale, si
         *a.count = qobs_optimal_scales(p, 1, global_scale, a.scale);
 }
 
+/* ---- Candidates ------------------------------------------------------------------------------------------------- */
+
+void qobs_candidates_begin(struct candidate_set *c, const struct kernel_table *kernels,
+                           const struct optimal_params *params, const struct optimal_group *group)
+{
+    c->kernels = kernels;
+    c->number = qobs_optimal_number(params);
+    c->group = group;
+    c->best = (struct optimal_choice){.error = HUGE_VAL};
+    c->bound = HUGE_VAL;
+    c->pending = 0;
+}
+
+/* True if a goes before b on equal errors. */
+static bool goes_before(float a, int32_t zero_a, float b, int32_t zero_b)
+{
+    const float size_a = fabsf(a), size_b = fabsf(b);
+    if (size_a != size_b)
+        return size_a < size_b;
+    return a != b ? a > 0 : zero_a < zero_b;
+}
+
+void qobs_candidates_update(struct candidate_set *c, float scale, int32_t zero_point, double error)
+{
+    struct optimal_choice *best = &c->best;
+    if (error < best->error ||
+        (error == best->error && goes_before(scale, zero_point, best->scale, best->zero_point))) {
+        best->error = error;
+        best->scale = scale;
+        best->zero_point = zero_point;
+    }
+    c->bound = error < c->bound ? error : c->bound;
+}
+
+double qobs_candidates_evaluate(struct candidate_set *c, float scale, int32_t zero_point)
+{
+    const struct optimal_group *g = c->group;
+    const double error = c->kernels->optimal_error(&c->number, g->w, g->h, g->n, scale, (float)zero_point);
+    qobs_candidates_update(c, scale, zero_point, error);
+    return error;
+}
+
+/* Drops those that cannot win. */
+static void drop_losers(struct candidate_set *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->pending; i++)
+        if (c->pending_bounds[i].lowest <= c->bound)
+            c->pending_bounds[n++] = c->pending_bounds[i];
+    c->pending = n;
+}
+
+void qobs_candidates_finish(struct candidate_set *c)
+{
+    for (size_t i = 0; i < c->pending; i++)
+        if (c->pending_bounds[i].lowest <= c->bound)
+            qobs_candidates_evaluate(c, c->pending_bounds[i].scale, c->pending_bounds[i].zero_point);
+    c->pending = 0;
+}
+
+void qobs_candidates_add(struct candidate_set *c, float scale, int32_t zero_point, double nearly, double slack)
+{
+    const double lowest = nearly - slack, most = nearly + slack;
+    if (lowest > c->bound)
+        return;
+    c->bound = most < c->bound ? most : c->bound;
+    if (c->pending == PENDING_CANDIDATES)
+        drop_losers(c);
+    if (c->pending == PENDING_CANDIDATES)
+        qobs_candidates_finish(c);
+    c->pending_bounds[c->pending++] = (struct candidate_bound){scale, zero_point, lowest};
+}
+
 /* ---- One group ----------------------------------------------------------------------------------- */
 
 /* A candidate that is nearly as good as the best, for the bounds: the more bits, the less is clipped. */
 static void decide_guess(struct group_search *s)
 {
-    static const float share[] = {1, 1, 0.62f, 0.76f, 0.88f, 0.94f, 0.97f, 0.99f, 1};
+    static const float part[] = {1, 1, 0.62f, 0.76f, 0.88f, 0.94f, 0.97f, 0.99f, 1};
     const struct optimal_params *p = s->params;
-    const double wanted = (double)(s->range.scale * (p->e2m1 ? 0.94f : share[p->num_bits]));
+    const double wanted = (double)(s->range.scale * (p->e2m1 ? 0.94f : part[p->num_bits]));
     const float scale = s->arrays.scale[qobs_candidate_below(s, wanted)];
     const double middle = ((double)s->range.lo + (double)s->range.hi) / 2;
     double z = p->symmetric ? 0 : rint((p->quant_min + p->quant_max) / 2.0 - middle / (double)scale);
     z = z < p->quant_min ? p->quant_min : z > p->quant_max ? p->quant_max : z;
-    qobs_contest_decide(s->contest, scale, (int32_t)z);
+    qobs_candidates_evaluate(s->candidates, scale, (int32_t)z);
 }
 
 /* A bound from the error of the range's scale, without a candidate that has been decided. At the nearest candidate,
@@ -111,9 +169,9 @@ static void bound_by_range(struct group_search *s, double error)
     const size_t below = qobs_candidate_below(s, (double)scale), next = below + 1 < s->count ? below + 1 : below;
     const double down = fabs((double)(s->arrays.scale[below] - scale)), up = (double)(s->arrays.scale[next] - scale);
     const float nearest = s->arrays.scale[up >= 0 && up < down ? next : below];
-    const double share = fabs((double)(nearest - scale)) / (double)scale * (1 + 0x1p-20);
-    const double root = sqrt(error) + share * (sqrt(s->moments.energy) + sqrt(error));
-    s->contest->bound = root * root * (1 + 0x1p-20) + qobs_curve_slack(s, (double)nearest);
+    const double difference = fabs((double)(nearest - scale)) / (double)scale * (1 + 0x1p-20);
+    const double root = sqrt(error) + difference * (sqrt(s->sums.energy) + sqrt(error));
+    s->candidates->bound = root * root * (1 + 0x1p-20) + qobs_curve_slack(s, (double)nearest);
 }
 
 /* True if candidates are numbers with 8 significant bits without a gap. */
@@ -130,8 +188,8 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
                         const struct optimal_group *g, void *scratch, struct optimal_choice *choice)
 {
     struct group_search s = {.kernels = kernels, .params = p, .group = g};
-    kernels->optimal_moments(g->w, g->h, g->n, &s.moments);
-    s.range = qobs_optimal_range_of(p, s.moments.lo, s.moments.hi);
+    kernels->optimal_moments(g->w, g->h, g->n, &s.sums);
+    s.range = qobs_optimal_range_of(p, s.sums.lo, s.sums.hi);
     if (!qobs_optimal_is_searched(p, &s.range, g, choice))
         return;
     lay_out(p, g->n, scratch, &s.arrays);
@@ -139,14 +197,14 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
     s.count = *s.arrays.count;
     if (around_range(p))
         s.count = qobs_optimal_scales(p, s.range.scale, g->global_scale, s.arrays.scale);
-    struct contest contest;
-    qobs_contest_begin(&contest, kernels, p, g);
-    s.contest = &contest;
+    struct candidate_set candidates;
+    qobs_candidates_begin(&candidates, kernels, p, g);
+    s.candidates = &candidates;
     if (s.count == 0) /* f16 has no number there */
         s.arrays.scale[s.count++] = s.range.scale < 1 ? 0x1p-24f : 65504;
     s.without_gaps = is_without_gaps(&s);
     const double minmax_error =
-        kernels->optimal_error(&contest.number, g->w, g->h, g->n, s.range.scale,
+        kernels->optimal_error(&candidates.number, g->w, g->h, g->n, s.range.scale,
                                (float)qobs_optimal_zero_point(p, &s.range));
     if (s.without_gaps && p->symmetric && !p->signed_scale)
         bound_by_range(&s, minmax_error);
@@ -158,7 +216,7 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
         qobs_search_curve(&s);
     else
         qobs_search_scales(&s);
-    *choice = contest.best;
+    *choice = candidates.best;
     choice->minmax_error = minmax_error;
-    choice->energy = s.moments.energy;
+    choice->energy = s.sums.energy;
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "optimal/optimal_search.h"
+#include "optimal/optimal.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/split.h"
 #include "plan/gather.h"
 #include "optimal/hessian_search.h"
-#include "optimal/optimal_group.h"
+#include "number/convert.h"
 #include "number/number.h"
 #include "histogram/range_rule.h"
 
@@ -17,6 +18,60 @@ const struct range_ops qobs_range_mse_optimal = {.optimal = &(const struct optim
 const struct range_ops qobs_range_imatrix_optimal = {.optimal = &(const struct optimal_weights){.importance = true}};
 const struct range_ops qobs_range_local_hessian = {
     .optimal = &(const struct optimal_weights){.importance = true, .hessian = true}};
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+static size_t size_of(size_t qparams, size_t rows)
+{
+    return qparams * (3 * sizeof(double) + sizeof(float) + sizeof(int32_t)) + rows * 2 * sizeof(double);
+}
+
+int qobs_optimal_result_reserve(const struct runtime *runtime, struct optimal_result *result, size_t qparams,
+                                size_t rows, qobs_error *error)
+{
+    double *const memory = qobs_allocate_state(runtime, size_of(qparams, rows));
+    if (!memory)
+        return qobs_no_memory(error, "search: no memory for %zu bytes of results", size_of(qparams, rows));
+    memset(memory, 0, size_of(qparams, rows));
+    double *const after = memory + 3 * qparams + 2 * rows;
+    *result = (struct optimal_result){.qparams = qparams,
+                                      .error = memory,
+                                      .minmax_error = memory + qparams,
+                                      .energy = memory + 2 * qparams,
+                                      .rows = rows,
+                                      .row_error = memory + 3 * qparams,
+                                      .start_row_error = memory + 3 * qparams + rows,
+                                      .scale = (float *)after,
+                                      .zero_point = (int32_t *)after + qparams};
+    return QOBS_OK;
+}
+
+int qobs_optimal_result_copy(const struct runtime *runtime, struct optimal_result *to,
+                             const struct optimal_result *from, qobs_error *error)
+{
+    RETURN_IF_FAILED(qobs_optimal_result_reserve(runtime, to, from->qparams, from->rows, error));
+    memcpy(to->error, from->error, size_of(from->qparams, from->rows));
+    to->amax = from->amax;
+    to->fused = from->fused;
+    to->weighted = from->weighted;
+    to->fault = from->fault;
+    return QOBS_OK;
+}
+
+void qobs_optimal_result_release(const struct runtime *runtime, struct optimal_result *result)
+{
+    qobs_release(runtime, result->error, size_of(result->qparams, result->rows));
+    *result = (struct optimal_result){0};
+}
+
+void qobs_optimal_result_write(const struct optimal_result *r, qobs_dtype dtype, void *scale, void *zero_point)
+{
+    const size_t size = qobs_dtype_size(dtype);
+    for (size_t q = 0; scale && q < r->qparams; q++)
+        qobs_put_element((unsigned char *)scale + q * size, dtype, (double)r->scale[q]);
+    for (size_t q = 0; zero_point && q < r->qparams; q++)
+        ((int8_t *)zero_point)[q] = (int8_t)r->zero_point[q];
+}
 
 /* ---- Importance -------------------------------------------------------------------------------------------------- */
 
@@ -45,16 +100,9 @@ static enum importance_fault means_of(const struct importance *importance, doubl
                       : IMPORTANCE_USABLE;
 }
 
-enum { ALIGNMENT = 64 };
-
-static void *aligned(void *memory)
-{
-    return (unsigned char *)memory + (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
-}
-
 static size_t importance_size(const struct columns *columns)
 {
-    return (size_t)columns->count * sizeof *columns->importance + ALIGNMENT;
+    return (size_t)columns->count * sizeof *columns->importance + LAYOUT_LINE;
 }
 
 static void release_columns(const struct optimal_search *s, struct columns *columns)
@@ -80,7 +128,7 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
         columns->index = qobs_allocate(s->runtime, (size_t)columns->count * sizeof *columns->index);
         if (!columns->memory || !columns->index)
             return qobs_no_memory(error, "importance: no memory for %lld columns", (long long)columns->count);
-        columns->importance = aligned(columns->memory);
+        columns->importance = (double *)(void *)qobs_layout_begin(columns->memory).memory;
         for (int64_t j = 0; j < columns->count; j++)
             columns->index[j] = (float)j;
         *fault = means_of(s->importance, columns->importance);
@@ -112,19 +160,22 @@ struct group_run {
     size_t longest, each; /* elements of a group, padded; bytes of a workspace */
 };
 
-static struct group_memory memory_at(const struct group_run *r, int64_t part)
+/* Places the memory of a thread; returns the bytes. */
+static size_t place(const struct group_run *r, unsigned char *memory, struct group_memory *w)
 {
-    unsigned char *const memory = r->memory + (size_t)part * r->each;
-    const size_t floats = r->longest * sizeof(float), doubles = r->longest * sizeof(double);
-    return (struct group_memory){(float *)(void *)memory, (float *)(void *)(memory + floats),
-                                 (double *)(void *)(memory + 2 * floats), memory + 2 * floats + doubles};
+    struct array_layout l = {memory, 0};
+    w->w = qobs_layout_add(&l, r->longest * sizeof *w->w);
+    w->index = qobs_layout_add(&l, r->longest * sizeof *w->index);
+    w->h = qobs_layout_add(&l, r->longest * sizeof *w->h);
+    w->scratch = qobs_layout_add(&l, qobs_optimal_scratch(&r->params, r->longest));
+    return l.used;
 }
 
 /* True if the importance of the columns lies in memory as kernels want the weights of a group. */
-static bool shares_importance(const struct group_run *r, const struct elements *e)
+static bool is_importance_in_place(const struct group_run *r, const struct elements *e)
 {
     return r->source.column_weight && !r->source.plan->order && e->axes == 1 && r->params.dampening == 0 &&
-           e->count % OPTIMAL_PADDING == 0 && (uintptr_t)(r->columns->importance + e->column) % ALIGNMENT == 0;
+           e->count % OPTIMAL_PADDING == 0 && (uintptr_t)(r->columns->importance + e->column) % LAYOUT_LINE == 0;
 }
 
 static void load(const struct group_run *r, const struct elements *e, const struct group_memory *w)
@@ -132,7 +183,7 @@ static void load(const struct group_run *r, const struct elements *e, const stru
     for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST) {
         const size_t n = (size_t)(e->count - first < QOBS_SEARCH_MOST ? e->count - first : QOBS_SEARCH_MOST);
         e->gather->load(&r->source, e, first, n, 1, w->w + first);
-        if (r->source.column_weight && !shares_importance(r, e))
+        if (r->source.column_weight && !is_importance_in_place(r, e))
             e->gather->weights(&r->source, e, first, n, w->index + first);
     }
 }
@@ -153,7 +204,7 @@ static const double *weigh(const struct group_run *r, const struct elements *e, 
 {
     const double *importance = r->source.column_weight ? r->columns->importance : NULL;
     double sum = 0, seen = 0;
-    if (shares_importance(r, e)) {
+    if (is_importance_in_place(r, e)) {
         const double *const h = importance + e->column;
         for (size_t i = 0; i < n; i++)
             if (w->w[i] != 0 && h[i] > 0)
@@ -199,8 +250,9 @@ static void search_one(const struct group_run *r, const struct elements *e, cons
 static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct group_run *r = argument;
-    const struct group_memory w = memory_at(r, part);
+    struct group_memory w;
     struct elements e;
+    place(r, r->memory + (size_t)part * r->each, &w);
     qobs_optimal_prepare(&r->params, r->search->global_scale ? *r->search->global_scale : 1, r->longest, w.scratch);
     qobs_elements_at(&r->source, from, &e);
     for (int64_t q = from; q < to; q++) {
@@ -217,13 +269,12 @@ static int search_groups(struct group_run *r, qobs_error *error)
     const struct optimal_search *s = r->search;
     const struct split split = qobs_split(s->runtime, &rule, s->plan->qparams, s->plan->value.elements, 0);
     r->longest = padded((size_t)qobs_elements_most(s->plan));
-    r->each = r->longest * (2 * sizeof(float) + sizeof(double)) +
-              (qobs_optimal_scratch(&r->params, r->longest) + 63) / 64 * 64;
-    const size_t size = r->each * (size_t)split.parts + ALIGNMENT;
+    r->each = place(r, NULL, &(struct group_memory){0});
+    const size_t size = r->each * (size_t)split.parts + LAYOUT_LINE;
     unsigned char *const memory = qobs_allocate(s->runtime, size);
     if (!memory)
         return qobs_no_memory(error, "search: no memory for %zu bytes", size);
-    r->memory = aligned(memory);
+    r->memory = qobs_layout_begin(memory).memory;
     qobs_split_run(s->runtime, &split, search_part, r);
     qobs_release(s->runtime, memory, size);
     return QOBS_OK;
