@@ -50,8 +50,10 @@ enum { ROWS = 2, COLUMNS = 32, GROUPS = 1, BINS = 8 };
 
 static float data[ROWS][COLUMNS], ones[COLUMNS], hessians[COLUMNS * 8], scales[ROWS], minima[64], maxima[64],
     out[ROWS][COLUMNS];
+static float factors[COLUMNS][COLUMNS], gptq_scales[ROWS][COLUMNS],
+    gptq_arrays[4][ROWS][COLUMNS];
 static int8_t codes[ROWS][COLUMNS];
-static int64_t shape[2], code_shape[2], scale_shape[1], column_shape[1], hessian_shape[3], bin_shape[1], edge_shape[1],
+static int64_t shape[2], code_shape[2], factor_shape[2], gptq_shape[2], scale_shape[1], column_shape[1], hessian_shape[3], bin_shape[1], edge_shape[1],
     strides[3];
 static int32_t steps[64];
 static double numbers[64];
@@ -61,7 +63,8 @@ static int8_t zeros[ROWS];
 static _Alignas(64) unsigned char memory[1 << 16], saved[1 << 14];
 static char text[4096];
 
-static qobs_tensor tensor_, code_tensor, scale_tensor, histogram_tensor, edge_tensor, columns_tensor, hessian_tensor;
+static qobs_tensor tensor_, code_tensor, scale_tensor, histogram_tensor, edge_tensor, columns_tensor, hessian_tensor,
+    factor_tensor, gptq_scale_tensor;
 static qobs_runtime runtime_;
 static qobs_counts counts_;
 static qobs_result result_;
@@ -78,6 +81,7 @@ static qobs_calculate_args calculate_;
 static qobs_calibrate_args calibrate_;
 static qobs_quantize_args quantize_;
 static qobs_round_args round_;
+static qobs_gptq_block_args gptq_;
 static qobs_round_report round_report_;
 static qobs_dequantize_args dequantize_;
 static qobs_pack_args pack_, unpack_;
@@ -127,6 +131,7 @@ static struct {
     const qobs_calibrate_args *calibrate;
     const qobs_quantize_args *quantize;
     const qobs_round_args *round;
+    const qobs_gptq_block_args *gptq;
     const qobs_dequantize_args *dequantize;
     const qobs_pack_args *pack, *unpack;
     const qobs_fake_quantize_args *fake;
@@ -262,6 +267,20 @@ static void renew_structures(void)
                                .codes_size = ROWS * COLUMNS,
                                .report = &round_report_,
                                .runtime = &runtime_};
+    TENSOR_OF(factor_tensor, QOBS_F32, factor_shape, factors, COLUMNS, COLUMNS);
+    TENSOR_OF(gptq_scale_tensor, QOBS_F32, gptq_shape, gptq_scales, ROWS, COLUMNS);
+    for (int j = 0; j < COLUMNS; j++)
+        factors[j][j] = gptq_scales[0][j] = gptq_scales[1][j] = 1;
+    gptq_ = (qobs_gptq_block_args){.struct_size = sizeof gptq_,
+                                   .config = minmax_config,
+                                   .factor = &factor_tensor,
+                                   .scale = &gptq_scale_tensor,
+                                   .value = gptq_arrays[0][0],
+                                   .quantized = gptq_arrays[1][0],
+                                   .errors = gptq_arrays[2][0],
+                                   .losses = gptq_arrays[3][0],
+                                   .value_size = sizeof gptq_arrays[0],
+                                   .runtime = &runtime_};
     dequantize_ = (qobs_dequantize_args){.struct_size = sizeof dequantize_,
                                          .config = minmax_config,
                                          .codes = &code_tensor,
@@ -363,7 +382,7 @@ static void renew(void)
     v.layout = &layout_, v.range = &range_, v.run = &run_, v.minmax = &minmax_, v.histogram = &histogram_;
     v.search = &search_, v.global_search = &global_search_, v.calculate = &calculate_, v.fake = &fake_;
     v.calibrate = &calibrate_;
-    v.quantize = &quantize_, v.round = &round_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
+    v.quantize = &quantize_, v.round = &round_, v.gptq = &gptq_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
     v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
     v.new_quantizer = &made_quantizer, v.quantizer = quantizer_, v.quantizer_args = &quantizer_args_;

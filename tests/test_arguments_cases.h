@@ -119,6 +119,7 @@ VALUE(qobs_quantizer_destroy, (qobs_quantizer_destroy(NULL), 0))
 CALL(qobs_quantizer_layout, qobs_quantizer_layout(v.quantizer, ROWS, v.quantized_layout, e))
 CALL(qobs_quantizer_run, qobs_quantizer_run(v.quantizer, v.quantizer_run, e))
 CALL(qobs_round_codes, qobs_round_codes(v.round, e))
+CALL(qobs_gptq_block, qobs_gptq_block(v.gptq, e))
 CALL(qobs_dequantize, qobs_dequantize(v.dequantize, e))
 CALL(qobs_pack, qobs_pack(v.pack, e))
 CALL(qobs_unpack, qobs_unpack(v.unpack, e))
@@ -325,6 +326,12 @@ static const struct function functions[] = {
                         A("hessian", TENSOR, round_.hessian) PLAIN("hessian_count") PLAIN("passes")
                         A("codes", REQUIRED, round_.codes) W("codes_size", ROOM, round_.codes_size, "codes")
                         A("report", MAY_OUT, round_.report) A("runtime", MAY_IN, round_.runtime))
+    F(qobs_gptq_block, ARGS(v.gptq) A("config", REQUIRED, gptq_.config) A("format", OPTIONAL, gptq_.format)
+                       A("factor", TENSOR, gptq_.factor) A("scale", TENSOR, gptq_.scale)
+                       A("zero_point", MAY_TENSOR, gptq_.zero_point) A("value", REQUIRED, gptq_.value)
+                       A("quantized", REQUIRED, gptq_.quantized) A("errors", REQUIRED, gptq_.errors)
+                       A("losses", REQUIRED, gptq_.losses) W("value_size", BYTES, gptq_.value_size, "value_size")
+                       A("runtime", MAY_IN, gptq_.runtime))
     F(qobs_dequantize, ARGS(v.dequantize) A("config", REQUIRED, dequantize_.config)
                        A("format", OPTIONAL, dequantize_.format) A("codes", TENSOR, dequantize_.codes)
                        A("g_idx", MAY_TENSOR, dequantize_.g_idx) A("scale", TENSOR, dequantize_.scale)
@@ -386,6 +393,7 @@ static const struct {
     {"qobs_quantizer_args", "qobs_quantizer_create"},
     {"qobs_quantizer_run_args", "qobs_quantizer_run"},
     {"qobs_round_args", "qobs_round_codes"},
+    {"qobs_gptq_block_args", "qobs_gptq_block"},
     {"qobs_dequantize_args", "qobs_dequantize"},
     {"qobs_pack_args", "qobs_pack"},
     {"qobs_fake_quantize_args", "qobs_fake_quantize"},

@@ -251,6 +251,31 @@ typedef struct qobs_round_args {
  * @since 0.2.0 */
 QOBS_API int qobs_round_codes(const qobs_round_args *args, qobs_error *error);
 
+/** Arguments of qobs_gptq_block. */
+typedef struct qobs_gptq_block_args {
+    size_t struct_size;            /**< sizeof(qobs_gptq_block_args) */
+    const qobs_config *config;     /**< an llmc or qobs preset: the number format; granularity does not matter */
+    const qobs_format *format;     /**< as in qobs_quantize */
+    const qobs_tensor *factor;     /**< F32 of shape (columns, columns), contiguous rows: U with U^T U = H^-1 */
+    const qobs_tensor *scale;      /**< F32, BF16 or F16 of shape (rows, columns), at most 1024 columns */
+    const qobs_tensor *zero_point; /**< any dtype, the shape of scale; NULL: none */
+    float *value;                  /**< [rows][columns]; receives what compensation has left */
+    float *quantized;              /**< the same; receives the numbers that value is quantized to */
+    float *errors;                 /**< the same; receives (value - quantized) / factor[column][column] */
+    float *losses;                 /**< the same; receives the squares of errors */
+    size_t value_size;             /**< bytes of each of the four */
+    const qobs_runtime *runtime;   /**< NULL: the defaults */
+} qobs_gptq_block_args;
+
+/** Quantizes a block of columns by GPTQ: column after column, each to its nearest numbers, and errors[.][k] times
+ * factor[k][j] is subtracted from each column j from k on. Every operation is rounded to float; quantized numbers are
+ * computed in the dtype of scale. Scales and zero points belong to elements; their strides may be 0. Arrays must not
+ * overlap. Fails with NONFINITE if value has NaN or infinity; nothing has changed then.
+ * The same bits on every instruction set and for every number of threads. Several threads may call it at the same time.
+ * Memory: 384 bytes for each column and part of the work. Reproduces gptq_block_update of llm-compressor 0.14.
+ * @since 0.2.0 */
+QOBS_API int qobs_gptq_block(const qobs_gptq_block_args *args, qobs_error *error);
+
 /** Arguments of qobs_dequantize. */
 typedef struct qobs_dequantize_args {
     size_t struct_size;            /**< sizeof(qobs_dequantize_args) */

@@ -47,6 +47,7 @@ class Dropin:
     def __init__(self, package: str, tested: str):
         self._package, self._tested = package, tested
         self._replaced: list[tuple[Any, str, Any]] = []
+        self._labels: set[str] = set()  # of registered back ends
         self.strict = False
 
     def begin(self, strict: bool, version: str) -> bool:
@@ -71,6 +72,29 @@ class Dropin:
         for place in [module, *(m for key, m in list(sys.modules.items()) if key.startswith(prefix) and m is not module)]:
             if place.__dict__.get(name) is original:
                 self._set(place, name, original, function)
+
+    def register(self, registry: Any, name: str, label: str, attempt: Callable[..., Any],
+                 may_serve: Callable[[Any], bool]) -> None:
+        """Adds a back end for an entrypoint to compressed-tensors' ImplBackend, before all others. attempt: as in replace;
+        other calls run upstream's eager function. may_serve: says of the first tensor whether they may be tried, and must
+        not raise; calls of other tensors go on to upstream's other back ends. A registry forgets nothing: while the
+        drop-in is not installed, the back end takes no call."""
+        self._replaced.append((registry, "", None))
+        if label in self._labels:
+            return
+        self._labels.add(label)
+        function = self._function(functools.partial(registry.call, name), label, attempt)
+        function.__name__ = f"qobs_{name.lstrip('_')}"
+        is_compiling = sys.modules["torch"].compiler.is_compiling
+
+        def takes(tensor: Any, *args: Any, **kwargs: Any) -> bool:
+            if is_compiling() or not self._replaced:
+                return False
+            if may_serve(tensor):
+                return True
+            _count(f"{label} declined")
+            return False
+        registry.register(name, takes, -1)(function)
 
     def replace_method(self, cls: type, name: str, label: str, attempt: Callable[..., Any]) -> None:
         """Replaces a method of a class; those of subclasses that override it stay. torch.jit.script gets a copy of the
@@ -122,6 +146,8 @@ class Dropin:
         """Puts upstream's functions back."""
         while self._replaced:
             place, name, original = self._replaced.pop()
+            if not name:
+                continue  # a registered back end
             if original is None:
                 delattr(place, name)
             else:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from . import _library as c
 from ._library import call, create, lib
-from ._tensor import SIZES, view
+from ._tensor import NAMES, SIZES, view
 
 KINDS = {c.WORD: "word", c.BOOL: "bool", c.INTEGER: "integer", c.REAL: "real", c.AXES: "axes", c.PAIR: "pair",
          c.OWN_NAME: "own_name"}
@@ -256,6 +256,27 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
                               factor and addressof(factor), out, None, value.count * SIZES[value.dtype], c.runtime)
     call(lib.fake_quantize, byref(args))
     return done()
+
+
+def gptq_block(value: Any, factor: Any, quantized: Any, errors: Any, losses: Any, config: str, scale: Any,
+               zero_point: Any = None, **settings: Any) -> None:
+    """Quantizes a block of columns by GPTQ, in place: value keeps what compensation has left, and the other three receive
+    what the columns became, (value - quantized) / factor[k][k], and the squares of these.
+
+    value, quantized, errors, losses: contiguous float32 (rows, columns). factor: float32 (columns, columns), the block
+    of the upper Cholesky factor of the inverse Hessian. scale: float32, bfloat16 or float16, and zero_point: of any
+    dtype, both (rows, columns), of each element; strides may be 0. config: a preset and settings: the number format.
+    Errors: InvalidArgumentError, NonfiniteError; nothing has changed then. Reproduces gptq_block_update of
+    llm-compressor 0.14."""
+    four, setup = [view(x) for x in (value, quantized, errors, losses)], Config(config, settings)
+    block, scales, zeros = view(factor), view(scale), optional(zero_point)
+    for x, name in zip(four, ("value", "quantized", "errors", "losses")):
+        if x.dtype != c.F32 or not x.contiguous() or x.shape != scales.shape:
+            raise c.InvalidArgumentError(f"{name}: is {NAMES[x.dtype]} of shape {list(x.shape)}, contiguous float32 of "
+                                         f"shape {list(scales.shape)}, that of scale, is expected")
+    args = c.GptqBlockArgs(sizeof(c.GptqBlockArgs), setup.handle, None, block.address, scales.address, _pointer(zeros),
+                           *(x.tensor.data for x in four), 4 * four[0].count, c.runtime)
+    call(lib.gptq_block, byref(args))
 
 
 def _find(function, counts, bin_edges, config, settings, percentile=0.0, stride=0, start_bin=0) -> Range:

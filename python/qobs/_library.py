@@ -239,6 +239,12 @@ class RoundArgs(Structure):
                 ("report", c_void_p), ("runtime", c_void_p)]
 
 
+class GptqBlockArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("factor", c_void_p),
+                ("scale", c_void_p), ("zero_point", c_void_p), ("value", c_void_p), ("quantized", c_void_p),
+                ("errors", c_void_p), ("losses", c_void_p), ("value_size", c_size_t), ("runtime", c_void_p)]
+
+
 class DequantizeArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("codes", c_void_p),
                 ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
@@ -293,7 +299,7 @@ STRUCTURES = {
     "histogram_args": HistogramArgs, "search_args": SearchArgs, "calculate_args": CalculateArgs,
     "config_needs": ConfigNeeds, "quantizer_args": QuantizerArgs, "quantized_layout": QuantizedLayout,
     "quantizer_run_args": QuantizerRunArgs, "quantize_args": QuantizeArgs,
-    "round_report": RoundReport, "round_args": RoundArgs, "dequantize_args": DequantizeArgs, "pack_args": PackArgs,
+    "round_report": RoundReport, "round_args": RoundArgs, "gptq_block_args": GptqBlockArgs, "dequantize_args": DequantizeArgs, "pack_args": PackArgs,
     "fake_quantize_args": FakeQuantizeArgs, "calibrate_args": CalibrateArgs, "range_args": RangeArgs, "range": Range,
     "format_array_args": FormatArrayArgs, "run": Run,
 }
@@ -393,6 +399,7 @@ FUNCTIONS = {
     "quantizer_layout": (c_int, _handle, c_int64, POINTER(QuantizedLayout), _E),
     "quantizer_run": (c_int, _handle, POINTER(QuantizerRunArgs), _E),
     "round_codes": (c_int, POINTER(RoundArgs), _E),
+    "gptq_block": (c_int, POINTER(GptqBlockArgs), _E),
     "dequantize": (c_int, POINTER(DequantizeArgs), _E),
     "pack": (c_int, POINTER(PackArgs), _E),
     "unpack": (c_int, POINTER(PackArgs), _E),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Drop-in for llm-compressor: the searches of memoryless_mse, mse, nvfp4_expanded_mse and imatrix_mse, and min/max.
+"""Drop-in for llm-compressor: GPTQ, the searches of memoryless_mse, mse, nvfp4_expanded_mse and imatrix_mse, and min/max.
 
     import qobs.llmcompressor
     qobs.llmcompressor.install()
@@ -8,7 +8,8 @@
     print(qobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in llmcompressor 0.14:
-observers/mse_quant.py, observers/min_max.py, observers/imatrix.py."""
+observers/mse_quant.py, observers/min_max.py, observers/imatrix.py, modifiers/gptq/gptq_quantize.py. Functions with a
+registry of back ends, ImplBackend of compressed-tensors, get one more; CT_ENFORCE_EAGER switches those off."""
 from __future__ import annotations
 
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from ._dropin import Dropin
 from ._dropin_torch import eligible, small
 from ._minmax import minmax
+from ._functions import gptq_block
 from ._functions import search as _search
 
 _dropin = Dropin("llmcompressor", "0.14")
@@ -24,9 +26,12 @@ _dropin = Dropin("llmcompressor", "0.14")
 def install(*, strict: bool = False) -> None:
     """Replaces the functions. A second call changes strict only. strict: a call that fails in qobs raises."""
     import llmcompressor
+    from compressed_tensors.utils.impl_backend import ImplBackend
+    from llmcompressor.modifiers.gptq import gptq_quantize  # noqa: F401
     from llmcompressor.observers import imatrix, min_max, mse, mse_quant  # noqa: F401
     if _dropin.begin(strict, llmcompressor.__version__):
-        _dropin.replace(mse_quant, "_grid_search_mse", "llmcompressor.search", _grid_search_mse)
+        _dropin.register(ImplBackend, "gptq_block_update", "llmcompressor.gptq", _gptq_block_update, eligible)
+        _dropin.register(ImplBackend, "_grid_search_mse", "llmcompressor.search", _grid_search_mse, eligible)
         _dropin.replace(imatrix, "_grid_search", "llmcompressor.imatrix_search", _grid_search)
         _dropin.replace(min_max, "_get_min_max", "llmcompressor.minmax", _get_min_max)
 
@@ -103,3 +108,23 @@ def _grid_search(observed: Any, args: Any, maxshrink: float, patience: int, grid
                     maxshrink=maxshrink, patience=patience, grid=grid, norm=norm, nonfinite="refuse", **settings)
     shape = values.shape[:-1]
     return found.min.reshape(shape), found.max.reshape(shape)
+
+
+def _gptq_block_update(W1: Any, Hinv1: Any, Q1: Any, Err1: Any, losses1: Any, *, scale: Any, zero_point: Any,
+                       global_scale: Any, g_idx: Any, quant_args: Any, i1: int) -> Any:
+    """W1: (batch, rows, columns) in float32, and the three results beside it. Everything between the blocks, the products
+    of matrices, stays torch's."""
+    from llmcompressor.modifiers.gptq.helpers import column_scale_window
+    columns = W1.shape[-1]
+    if W1.dim() != 3 or columns > 1024 or \
+            any(str(x.dtype) != "torch.float32" or not x.is_contiguous() for x in (W1, Q1, Err1, losses1)):
+        return NotImplemented
+    scales, zeros = column_scale_window(scale, zero_point, global_scale, g_idx, quant_args, num_rows=W1.shape[-2], i1=i1,
+                                        i2=i1 + columns)
+    if scales.dtype.itemsize > 4:
+        return NotImplemented
+    for i in range(W1.shape[0]):
+        gptq_block(W1[i], Hinv1[i].contiguous(), Q1[i], Err1[i], losses1[i], "llmc.memoryless_minmax", scales[i],
+                   None if zeros is None else zeros[i], num_bits=quant_args.num_bits, strategy="channel",
+                   type=getattr(quant_args.type, "value", quant_args.type), symmetric=quant_args.symmetric)
+    return None

@@ -14,6 +14,7 @@ import qobs.llmcompressor as dropin  # noqa: E402
 from compressed_tensors.quantization import QuantizationArgs  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from llmcompressor import oneshot  # noqa: E402
+from llmcompressor.modifiers.gptq import GPTQModifier  # noqa: E402
 from llmcompressor.modifiers.quantization import QuantizationModifier  # noqa: E402
 from llmcompressor.observers import Observer  # noqa: E402
 from llmcompressor.observers import min_max as upstream_min_max  # noqa: E402
@@ -128,6 +129,72 @@ def test_nonfinite(special):
     assert calls["llmcompressor.search failed"] == 1, calls
 
 
+# GPTQ
+
+GPTQ_FORMATS = {**FORMATS, "int3 asymmetric": {**INT4, "num_bits": 3, "symmetric": False},
+                "int4 tensor": {"num_bits": 4, "strategy": "tensor"}}
+
+
+def gptq(form, dtype, batch, rows=100, columns=384):
+    """A whole quantize_weight, whose blocks are 128 columns: scales in dtype, columns in the order of activations."""
+    from llmcompressor.modifiers.gptq.gptq_quantize import quantize_weight
+    args = QuantizationArgs(actorder="static", **GPTQ_FORMATS[form])
+    observer = Observer.load_from_registry("memoryless_minmax", base_name="weight", args=args)
+    parts = []
+    for i in range(batch):
+        value = weight(dtype, rows, columns, i)
+        observer(value)
+        parts.append((value.float(), observer.get_qparams()))
+    inputs = weight(torch.float32, 512, columns, 9) * weight(torch.float32, 1, columns, 8).exp()
+    inputs[:, 5] = 0  # a dead column
+
+    def stacked(key):
+        return None if parts[0][1][key] is None else torch.stack([p[1][key] for p in parts])
+    factor = stacked("global_scale")
+    found = quantize_weight(torch.stack([p[0] for p in parts]), torch.stack([inputs.T @ inputs] * batch),
+                            stacked("scale"), stacked("zero_point"),
+                            None if factor is None else factor.reshape(batch, -1)[:, 0], args)
+    return bits(list(found))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("form", GPTQ_FORMATS)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_gptq(form, dtype, batch):
+    wanted = gptq(form, dtype, batch)
+    for threads in (1, 3):
+        qobs.set_threads(threads)
+        try:
+            with served(dropin) as calls:
+                found = gptq(form, dtype, batch)
+        finally:
+            qobs.set_threads(1)
+        assert calls.get("llmcompressor.gptq") == 3 and not calls.names("gptq declined", " failed"), calls
+        assert found == wanted
+
+
+def test_gptq_of_infinity():
+    """An error in qobs changes nothing; upstream's own function runs after it."""
+    from llmcompressor.modifiers.gptq.gptq_quantize import gptq_block_update
+    args = QuantizationArgs(**FORMATS["int8 channel"])
+    value = weight(torch.float32, 8, 128)[None]
+    value[0, 2, 100] = float("inf")
+    factor = torch.eye(128)[None] + torch.triu(weight(torch.float32, 128, 128))
+
+    def update():
+        arrays = [value.clone(), *(torch.zeros_like(value) for _ in range(3))]
+        gptq_block_update(arrays[0], factor, *arrays[1:], scale=torch.full((1, 8, 1), .01), zero_point=None,
+                          global_scale=None, g_idx=None, quant_args=args, i1=0)
+        return bits(arrays)
+    wanted = update()
+    with pytest.raises(qobs.NonfiniteError, match=r"value: \[2\]\[100\] is inf"), served(dropin):
+        update()
+    with served(dropin) as calls:
+        dropin.install()
+        assert update() == wanted
+    assert calls == {"llmcompressor.gptq failed": 1}, calls
+
+
 class Subclass(torch.Tensor):
     pass
 
@@ -178,15 +245,24 @@ def test_declined(case):
 
 
 def test_install_and_uninstall():
+    """Back ends of ImplBackend stay registered, once, and take calls only while the drop-in is installed."""
+    from compressed_tensors.utils.impl_backend import ImplBackend
     from llmcompressor.observers import mse, mse_quant
-    before = [mse._grid_search_mse, mse_quant._grid_search_mse, upstream_min_max._get_min_max]
+    functions = [mse._grid_search_mse, mse_quant._grid_search_mse]
+    before = upstream_min_max._get_min_max
     dropin.install()
     dropin.install(strict=True)
-    after = [mse._grid_search_mse, mse_quant._grid_search_mse, upstream_min_max._get_min_max]
-    assert after[0] is after[1] and not set(before) & set(after)
+    dropin.uninstall()
+    dropin.install()
+    assert upstream_min_max._get_min_max is not before
+    assert [mse._grid_search_mse, mse_quant._grid_search_mse] == functions
+    for name in ("_grid_search_mse", "gptq_block_update"):
+        assert [f.__name__ for f, _, _ in ImplBackend._backends[name]].count("qobs_" + name.lstrip("_")) == 1
     dropin.uninstall()
     dropin.uninstall()
-    assert [mse._grid_search_mse, mse_quant._grid_search_mse, upstream_min_max._get_min_max] == before
+    calls = qobs.dropin_calls()
+    observe("memoryless_mse", weight(torch.float32), **INT4)
+    assert upstream_min_max._get_min_max is before and qobs.dropin_calls() == calls
 
 
 # Whole runs
@@ -198,6 +274,9 @@ RUNS = {
     "NVFP4 mse bfloat16": (torch.bfloat16, "NVFP4", "memoryless_mse", "search"),
     "FP8 float32": (torch.float32, "FP8", None, "minmax"),
     "FP8 bfloat16": (torch.bfloat16, "FP8", None, "minmax"),
+    "GPTQ W4A16 float32": (torch.float32, "W4A16", None, "gptq"),
+    "GPTQ W4A16_ASYM bfloat16": (torch.bfloat16, "W4A16_ASYM", None, "gptq"),
+    "GPTQ NVFP4A16 bfloat16": (torch.bfloat16, "NVFP4A16", None, "gptq"),
 }
 
 
@@ -212,15 +291,18 @@ def source(tmp_path_factory):
     return folder
 
 
-def run(source, folder, dtype, scheme, observers):
+def run(source, folder, dtype, scheme, observers, label):
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, 256, (2, 256), generator=generator).tolist()
     data = Dataset.from_dict({"input_ids": tokens, "attention_mask": [[1] * 256] * len(tokens)})
     words = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="a")
-    recipe = QuantizationModifier(targets="Linear", ignore=["lm_head"], scheme=scheme, weight_observer=observers)
+    modifier = {"targets": "Linear", "ignore": ["lm_head"], "scheme": scheme}
+    recipe = (GPTQModifier(**modifier) if label == "gptq" else
+              QuantizationModifier(weight_observer=observers, **modifier))
     model = LlamaForCausalLM.from_pretrained(source, dtype=dtype)
-    oneshot(model=model, processor=tokenizer, dataset=data, recipe=recipe, pipeline="basic",
+    oneshot(model=model, processor=tokenizer, dataset=data, recipe=recipe,
+            pipeline="sequential" if label == "gptq" else "basic",
             num_calibration_samples=len(tokens), max_seq_length=256, output_dir=str(folder))
     return bits(model.state_dict()), files(folder)
 
@@ -230,7 +312,7 @@ def test_oneshot(name, source, tmp_path, monkeypatch):
     """state_dict and every saved byte."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(tmp_path)
-    *arguments, label = RUNS[name]
+    arguments, label = RUNS[name], RUNS[name][-1]
     wanted = run(source, tmp_path / "without", *arguments)
     with served(dropin) as calls:
         found = run(source, tmp_path / "with", *arguments)

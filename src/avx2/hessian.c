@@ -12,3 +12,4 @@
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"
+#include "templates/gptq.inl.h"

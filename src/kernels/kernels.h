@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/build.h"
+#include "kernels/kernel_gptq.h"
 #include "kernels/kernel_gram.h"
 #include "kernels/kernel_histogram.h"
 #include "kernels/kernel_minmax.h"
@@ -20,6 +21,7 @@
     QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                    \
     QOBS_HISTOGRAM_SLOTS(EACH, with)                                                                                   \
     QOBS_SQUARES_SLOTS(EACH, with)                                                                                     \
+    QOBS_GPTQ_SLOTS(EACH, with)                                                                                        \
     QOBS_GRAM_SLOTS(EACH, with)                                                                                        \
     QOBS_SEARCH_SLOTS(EACH, with)                                                                                      \
     QOBS_OPTIMAL_SLOTS(EACH, with)
@@ -29,7 +31,8 @@
     QOBS_MINMAX_SLOTS(EACH, with)                                                                                      \
     QOBS_IF(QOBS_HAS_CODES, QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_SQUARES_SLOTS(EACH, with))                            \
     QOBS_IF(QOBS_HAS_HISTOGRAMS, QOBS_HISTOGRAM_SLOTS(EACH, with))                                                     \
-    QOBS_IF(QOBS_HAS_SEARCHES, QOBS_GRAM_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with))                              \
+    QOBS_IF(QOBS_HAS_SEARCHES,                                                                                         \
+            QOBS_GPTQ_SLOTS(EACH, with) QOBS_GRAM_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with))                     \
     QOBS_IF(QOBS_HAS_OPTIMAL, QOBS_OPTIMAL_SLOTS(EACH, with))
 
 /* One member a slot: a function, or an array of them by enum kernel_dtype. */

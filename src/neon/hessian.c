@@ -8,3 +8,4 @@
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"
+#include "templates/gptq.inl.h"

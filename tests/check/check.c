@@ -22,6 +22,7 @@
 
 #include "check.h"
 #include "exercised.h"
+#include "gptq.h"
 #include "gram.h"
 #include "kernels/dispatch.h"
 #include "histogram.h"
@@ -141,6 +142,7 @@ static struct tally check_table(const struct kernel_table *table, const struct o
     calls += check_histograms(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_squares(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_squared_errors(table, options->seed, options->rounds, &tally.passed, &tally.failed);
+    calls += check_gptq(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_gram(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_nearly(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     unsigned functions;
