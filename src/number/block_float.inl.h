@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of block_float.c. */
+/* One dtype of qobs_update_absmax_bfp. */
 
 #include "number/exponent.inl.h"
 

@@ -49,8 +49,17 @@ double qobs_round_to(qobs_dtype dtype, double value)
     return qobs_element(element, dtype);
 }
 
-#define NATIVE_BODY "number/convert.inl.h"
-#include "number/native_each.inl.h"
+/* Stores values of one dtype. */
+#define STORE_DOUBLES(dtype, stored, real)                                                                             \
+    static void store_doubles_##dtype(stored *array, size_t first, size_t n, const double *values)                     \
+    {                                                                                                                  \
+        for (size_t i = 0; i < n; i++)                                                                                 \
+            array[first + i] = store_##dtype((real)values[i]);                                                         \
+    }
+STORE_DOUBLES(f32, float, float)
+STORE_DOUBLES(bf16, uint16_t, float)
+STORE_DOUBLES(f16, uint16_t, float)
+STORE_DOUBLES(f64, double, double)
 
 void qobs_store_doubles(void *array, qobs_dtype dtype, size_t first, size_t n, const double *values)
 {
