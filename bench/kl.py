@@ -18,7 +18,7 @@ the last 5 % are held out).
     --group N          columns of a group of integers (default 128)
     --rounding NAME    of codes: nearest (default), or descent for the methods with a Hessian
     --passes N         of the descent, at most (default 4)
-    --peers            measure GPTQ of llm-compressor's oneshot, too, and AutoRound without calibration, if installed
+    --peers            measure GPTQ of llm-compressor's oneshot, too
     --kinds            measure on held-out text of other kinds, too: licences and Python
     --only REGEX       measure cells whose name "METHOD / FORMAT" it is found in
     --json FILE        write each figure there, too; those that are there already are not measured again

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Quantized weights of other projects for kl.py: GPTQ of llm-compressor by its own oneshot, run as its users run it, and
-AutoRound without calibration. Each sees the model and the tokens that qobs sees.
+"""Quantized weights of other projects for kl.py: GPTQ of llm-compressor by its own oneshot, run as its users run it.
+It sees the model and the tokens that qobs sees.
 
-Needs transformers, datasets and llmcompressor, or auto-round.
+Needs transformers, datasets and llmcompressor.
 """
 import os
 import re
