@@ -271,6 +271,24 @@ static void test_found(void **state)
     qobs_config_destroy(config);
 }
 
+/* ONNX Runtime's compute_scale_zp: (max - min) / (qmax - qmin), and rint(qmin - min / scale). */
+static void test_ort_zero_points(void **state)
+{
+    (void)state;
+    static const float x[] = {-1, 0.5f, 2, 3};
+    const int64_t shape[] = {4};
+    const qobs_tensor tensor = {sizeof tensor, x, QOBS_F32, 1, shape, NULL};
+    float scale;
+    uint8_t low;
+    int8_t middle;
+    qobs_qparam_buffers out = {sizeof out, &scale, sizeof scale, &low, sizeof low, NULL};
+    assert_ok(qobs_compute_qparams("ort.MinMaxCalibrater activation_type=QUInt8", &tensor, &out, NULL, &error));
+    assert_true(scale == (float)(4.0 / 255) && low == 64);
+    out.zero_point = &middle;
+    assert_ok(qobs_compute_qparams("ort.MinMaxCalibrater activation_type=QInt8", &tensor, &out, NULL, &error));
+    assert_true(scale == (float)(4.0 / 255) && middle == -64);
+}
+
 /* The family modelopt was called trt. */
 static void test_old_name(void **state)
 {
@@ -289,7 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_needs),    cmocka_unit_test(test_one_call), cmocka_unit_test(test_every_layout),
         cmocka_unit_test(test_read_as),  cmocka_unit_test(test_axes),     cmocka_unit_test(test_found),
-        cmocka_unit_test(test_old_name),
+        cmocka_unit_test(test_old_name), cmocka_unit_test(test_ort_zero_points),
     };
     return cmocka_run_group_tests_name("one call", tests, NULL, NULL);
 }
