@@ -349,6 +349,7 @@ FUNCTIONS = {
     "config_layout": (c_int, _handle, _T, _T, POINTER(QparamLayout), _E),
     "describe_qparams": (c_int, c_char_p, _T, POINTER(QparamLayout), _E),
     "compute_qparams": (c_int, c_char_p, _T, POINTER(QparamBuffers), _R, _E),
+    "config_qparams": (c_int, _handle, _T, _T, POINTER(QparamBuffers), _R, _E),
     "observer_create": (c_int, _handle_p, _handle, _R, _E),
     "observer_destroy": (None, _handle),
     "observer_open": (c_int, _handle_p, c_char_p, _R, _E),
