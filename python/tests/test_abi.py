@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """The declarations of qobs._library against the headers, by a C program."""
 import ctypes
+import pathlib
 import re
 import subprocess
 
@@ -75,6 +76,12 @@ def test_every_function(text):
     for name, parameters in re.findall(r"^QOBS_API [^;(]*?qobs_(\w+)\(([^;]*)\);", text, re.M):
         found[name] = 0 if parameters == "void" else parameters.count(",") + 1
     assert found == {name: len(types) - 1 for name, types in c.FUNCTIONS.items()}
+
+
+def test_every_module_is_in_the_wheel():
+    folder = pathlib.Path(__file__).parent.parent
+    listed = re.findall(r"'qobs/(\w+\.py)'", (folder / "meson.build").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(p.name for p in (folder / "qobs").glob("*.py"))
 
 
 def test_every_error(text):
