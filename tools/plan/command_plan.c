@@ -226,5 +226,5 @@ const struct command command_plan = {
         "If the states lack sensitivity, a warning says so and the exit status is 3.",
     .options = rows,
     .option_count = sizeof rows / sizeof *rows,
-    .example = "qobs plan model --schemes W3A16,W4A16,W8A16 --states states --budget 4.5 -o recipe.yaml",
+    .example = "qobs plan model --schemes W3A16,W4A16,W8A16 --budget 4.5 -o recipe.yaml",
     .print_more = print_schemes};
