@@ -26,7 +26,8 @@ static bool has_shape(const struct st_tensor *t, int ndim, const int64_t *shape,
             continue;
         while (squeezed && e < ndim && shape[e] == 1)
             e++;
-        same = e < ndim && t->shape[d] == shape[e++];
+        same = e < ndim && t->shape[d] == shape[e];
+        e++;
     }
     for (; same && e < ndim && squeezed; e++)
         same = shape[e] == 1;

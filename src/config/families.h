@@ -31,7 +31,7 @@ struct family_ops {
     void (*amax_numbers)(const qobs_config *config, struct amax_numbers *numbers); /* of fake-quantize by an amax */
 };
 
-#define SETTINGS_OF(rows) .settings = rows, .setting_count = sizeof rows / sizeof *rows
+#define SETTINGS_OF(rows) .settings = (rows), .setting_count = sizeof(rows) / sizeof *(rows)
 
 extern const struct family_ops qobs_family_llmc, qobs_family_qobs, qobs_family_torch, qobs_family_quark,
     qobs_family_modelopt, qobs_family_ort, qobs_family_torchao;

@@ -16,7 +16,7 @@ enum zero_point_type { ZERO_POINT_INT32, ZERO_POINT_FLOAT32 };
 static const struct word zero_point_types[] = {{"int32", ZERO_POINT_INT32}, {"float32", ZERO_POINT_FLOAT32}, {0}};
 
 /* The dtype that observers round a scale to, without a rounding for those that are none of ours. */
-enum { SCALE_NOT_ROUNDED, POF2 = -1, E5M3 = -2, E8M0 = -3 };
+enum { SCALE_NOT_ROUNDED = 0, POF2 = -1, E5M3 = -2, E8M0 = -3 };
 static const struct word scale_types[] = {{"float", SCALE_NOT_ROUNDED},
                                           {"float32", QOBS_F32},
                                           {"float16", QOBS_F16},

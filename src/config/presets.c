@@ -63,7 +63,7 @@ static const struct preset presets[] = {
 #undef PRESET
 
 /* All of them, for messages. */
-#define FEATURE_RANGES NULL
+#define FEATURE_RANGES "ranges" /* always there */
 #define FEATURE_HISTOGRAMS "histograms"
 #define FEATURE_SEARCHES "searches"
 #define FEATURE_OPTIMAL "optimal"

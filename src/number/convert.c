@@ -49,13 +49,14 @@ double qobs_round_to(qobs_dtype dtype, double value)
     return qobs_element(element, dtype);
 }
 
-/* Stores values of one dtype. */
+/* Stores values of one dtype. NOLINTBEGIN(bugprone-macro-parentheses): `real` and `stored` are types. */
 #define STORE_DOUBLES(dtype, stored, real)                                                                             \
     static void store_doubles_##dtype(stored *array, size_t first, size_t n, const double *values)                     \
     {                                                                                                                  \
         for (size_t i = 0; i < n; i++)                                                                                 \
             array[first + i] = store_##dtype((real)values[i]);                                                         \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 STORE_DOUBLES(f32, float, float)
 STORE_DOUBLES(bf16, uint16_t, float)
 STORE_DOUBLES(f16, uint16_t, float)
