@@ -427,7 +427,7 @@ static size_t place_arrays(struct code_run *r, int64_t tiles, int64_t parts, str
     r->changed = qobs_layout_add(&l, (size_t)tiles * sizeof *r->changed);
     r->tiles = qobs_layout_add(&l, (size_t)tiles * sizeof *r->tiles);
     for (int64_t i = 0; i < tiles; i++) {
-        struct code_tile unused, *const t = l.memory ? &r->tiles[i] : &unused;
+        struct code_tile unused = {0}, *const t = l.memory ? &r->tiles[i] : &unused;
         t->w = qobs_layout_add(&l, numbers);
         t->q = qobs_layout_add(&l, numbers);
         t->d = qobs_layout_add(&l, numbers);
