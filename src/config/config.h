@@ -22,7 +22,7 @@ enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_1
 /* In the structures of settings, enumerations are stored as int, so that one kind of row describes all of them. A
  * member has_NAME says that NAME has a value; without such a member it always has one. */
 
-/* Of the search for the least error; multipliers are as TensorRT's. */
+/* Settings of the search for the least error; multipliers are as TensorRT's. */
 struct optimal_settings {
     double start_multiplier, stop_multiplier;
     bool signed_scale;
@@ -102,7 +102,7 @@ struct modelopt_settings {
     struct headroom_params headroom;
 };
 
-/* Of histograms, for several families. */
+/* Settings of histograms, for several families. */
 struct histogram_settings {
     int64_t bins, num_bins;
     int upsample_rate; /* changes nothing */
@@ -117,7 +117,7 @@ struct qobs_config {
     struct runtime runtime;
     int base_name, nonfinite;
 
-    /* Of several families. */
+    /* Settings of several families. */
     double averaging_constant;
     bool symmetric, is_dynamic, reduce_range;
     bool has_group_size, has_ch_axis, has_eps, has_quant_min, has_quant_max, has_scale, has_zero_point;
