@@ -10,25 +10,21 @@
 
 volatile unsigned touched;
 
-/* Returns false if a pattern is none; a run stops there. */
+/* Returns false if a pattern is none, of the targets or of what is ignored; a run stops there. */
 static bool match_names(const struct quant_config *config)
 {
     static const char *const names[] = {"lm_head", "model.layers.10.self_attn.q_proj", ""};
-    for (size_t g = 0; g < config->group_count; g++) {
-        struct matcher *m;
-        struct fail f = {.message = ""};
-        if (matcher_create(&m, (const char *const *)config->groups[g].targets, config->groups[g].target_count,
-                           "targets", &f) != 0) {
-            must(f.message[0] != '\0');
-            return false;
-        }
+    struct quant_matchers m = {0};
+    struct fail f = {.message = ""};
+    const bool compiled = quant_matchers_create(&m, config, &f) == 0;
+    must(compiled || f.message[0] != '\0');
+    for (size_t g = 0; compiled && g < config->group_count; g++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            const ptrdiff_t found = matcher_find(m, names[i], strlen(names[i]));
+            const ptrdiff_t found = matcher_find(m.groups[g], names[i], strlen(names[i]));
             must(found >= -1 && found < (ptrdiff_t)config->groups[g].target_count);
         }
-        matcher_free(m);
-    }
-    return true;
+    quant_matchers_free(&m);
+    return compiled;
 }
 
 /* The printed scheme is read again and prints the same. */
