@@ -4,11 +4,10 @@
 /* qobs audit: parses the options and prints the findings. The work is in checkpoint/. */
 #include "files/json.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
-#include "files/fail.h"
+#include "files/text.h"
 #include "names.h"
 #include "program.h"
 #include "qobs/checkpoint.h"
@@ -26,7 +25,7 @@ static const struct option_row rows[] = {
     TEXT_ROW("against", "MODEL_DIR", args.against, "the model before it was quantized",
              "prints the error of each layer, the largest first"),
     JSON_ROW("the report", NULL),
-    TABLE_ROW,
+    TABLE_ROW(table),
     ISA_ROW,
     THREADS_ROW,
 };
@@ -37,7 +36,7 @@ static double error_of(const json_object *layer) { return json_number_of(layer, 
 
 static int print_layers(const json_object *layers, bool all)
 {
-    struct ranked *sorted = rank(layers, "name", error_of);
+    OWNED struct ranked *sorted = rank(layers, "name", error_of);
     const size_t n = json_count(layers);
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
@@ -47,7 +46,6 @@ static int print_layers(const json_object *layers, bool all)
         make_printable(name);
         printf("%7.3f %%  %s\n", 100 * sorted[i].badness, name);
     }
-    free(sorted);
     return EXIT_OK;
 }
 
@@ -76,7 +74,7 @@ static int run(void *options, int count, char **directories, struct threads *thr
 {
     struct audit_options *o = options;
     qobs_error error;
-    char *report = NULL;
+    OWNED char *report = NULL;
     size_t findings = 0;
     if (count != 1)
         return print_error(EXIT_USAGE, "audit: expected one directory, got %d (see qobs audit -h)", count);
@@ -93,7 +91,6 @@ static int run(void *options, int count, char **directories, struct threads *thr
         code = print_report(report, o->table);
     else if (code == EXIT_OK)
         code = print_error(EXIT_SYSTEM, "no memory for the report");
-    free(report);
     return code == EXIT_OK && findings > 0 ? EXIT_INCOMPLETE : code;
 }
 

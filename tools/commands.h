@@ -33,8 +33,9 @@ int info_list(const char *const *words, size_t count);
 #define JSON_ROW(what, details) FLAG_ROW("json", json, "print " what " as JSON", details)
 /* --json REPORT, a file or standard output. */
 #define REPORT_ROW                                                                                                     \
-    TEXT_ROW("json", "REPORT", report, "write a report there", "- for standard output, which then holds nothing else")
-#define TABLE_ROW FLAG_ROW("table", table, "list all layers, not the ten that quantize worst", NULL)
+    TEXT_ROW("json", "REPORT", run.report, "write a report there",                                                     \
+             "- for standard output, which then holds nothing else")
+#define TABLE_ROW(member) FLAG_ROW("table", member, "list all layers, not the ten that quantize worst", NULL)
 #define RESULTS_ROW OUT_ROW("FILE.safetensors", out, "write the results there", NULL)
 #define PRESET_ROW                                                                                                     \
     TEXT_ROW("preset", "NAME", preset, "the observer", "qobs info lists them, qobs info NAME explains its settings")

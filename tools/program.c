@@ -108,6 +108,9 @@ int(print_key_error)(const qobs_error *error, const char *option, const qobs_con
     return print_status_error(error, option);
 }
 
+/* More threads than this a processor wait for each other in turns. */
+enum { MAX_THREADS = 1024, THREADS_PER_PROCESSOR = 4 };
+
 #ifdef HAVE_PTHREADPOOL
 static size_t default_threads(void)
 {
@@ -117,14 +120,7 @@ static size_t default_threads(void)
     const int n = CPU_COUNT(&set);
     return n > 0 ? (size_t)n : 1;
 }
-#else
-static size_t default_threads(void) { return 1; }
-#endif
 
-/* More threads than this a processor wait for each other in turns. */
-enum { MAX_THREADS = 1024, THREADS_PER_PROCESSOR = 4 };
-
-#ifdef HAVE_PTHREADPOOL
 /* Waits until all threads have been started. */
 static void *wait_for_lock(void *lock)
 {
@@ -149,9 +145,7 @@ static size_t startable_threads(size_t count)
     free(started);
     return n + 1;
 }
-#endif
 
-#ifdef HAVE_PTHREADPOOL
 /* Between loops workers sleep: pthreadpool's own would spin for a million pauses, mostly for nothing. */
 static void parallel_for(void *pool, void (*task)(void *, size_t), void *argument, size_t count)
 {
@@ -159,6 +153,8 @@ static void parallel_for(void *pool, void (*task)(void *, size_t), void *argumen
 }
 
 static void do_nothing(void *argument, size_t index) { (void)argument, (void)index; }
+#else
+static size_t default_threads(void) { return 1; }
 #endif
 
 int threads_start(struct threads *threads, const char *argument)

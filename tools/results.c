@@ -83,6 +83,11 @@ static struct result *find(const struct results *results, size_t first, const ch
     return NULL;
 }
 
+const struct result *result_named(const struct results *results, const char *name)
+{
+    return find(results, 0, name, "");
+}
+
 int results_apply_global_scale(struct results *results, size_t first, const char *suffix, const qobs_config *config,
                                float global_scale)
 {

@@ -29,6 +29,9 @@ struct results {
  * that type. */
 int results_read(struct results *results, const qobs_observer *observer, const char *suffix);
 
+/* Returns the result of that name, or NULL. */
+const struct result *result_named(const struct results *results, const char *name);
+
 /* Adds a copy of the last `count` results. Their names lose the last `strip` characters. */
 int results_append_copies(struct results *results, size_t count, size_t strip);
 

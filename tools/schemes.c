@@ -95,3 +95,53 @@ bool print_suggestion(const struct scheme_words *w, const qobs_error *error)
 {
     return print_scheme_error(w, error->message) || print_unknown_preset(w, error) || print_setting_error(w, error);
 }
+
+int print_member_error(const struct scheme_words *w, const char *members, const qobs_error *error)
+{
+    const char *message = error->message;
+    const int code = exit_code_of(error->status);
+    const size_t length = strncmp(message, "preset ", 7) == 0 ? 6 : strcspn(message, ":"); /* "preset BASE:" */
+    if (print_suggestion(w, error))
+        return code;
+    if (w->setting_count > 0 && is_one_of("setting", members) && strstr(message, "' is no setting") &&
+        strncmp(message, "setting:", 8) != 0)
+        return print_error(code, "--set: %s", message);
+    if (!are_one_of(message, length, members))
+        return print_error(code, "%s", message);
+    if (strncmp(message, "setting", length) == 0)
+        return print_error(code, "--set%s", message + length);
+    return strncmp(message, "max_kl", length) == 0 ? print_error(code, "--max-kl%s", message + length)
+                                                   : print_error(code, "--%s", message);
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------------------------- */
+
+int table_run_check(const struct table_run *run)
+{
+    const struct output_option outputs[] = {{"--out", run->out, false}, {"--json", run->report, true}};
+    return check_outputs(outputs, sizeof outputs / sizeof *outputs);
+}
+
+int table_run_progress(void *context, const qobs_progress *progress)
+{
+    struct table_run *run = context;
+    if (!run->started)
+        run->code = table_run_check(run);
+    run->started = true;
+    progress_update(&run->progress, progress->bytes_done, progress->bytes_total);
+    return run->code != EXIT_OK;
+}
+
+int table_run_finish(const struct table_run *run, struct report_file *file, const char *text,
+                     int (*print)(const json_object *report, bool all), bool (*warn)(const json_object *report))
+{
+    OWNED_JSON json_object *report = NULL;
+    if (!text || json_parse(&report, "the report", "report", text, strlen(text), NULL) != 0)
+        return print_error(EXIT_SYSTEM, "no memory for the report");
+    if (run->report)
+        RETURN_IF_NOT_OK(report_write(file, text));
+    if (!run->quiet && !(run->report && strcmp(run->report, "-") == 0))
+        RETURN_IF_NOT_OK(print(report, run->table));
+    RETURN_IF_NOT_OK(report_publish(file, text));
+    return warn(report) ? EXIT_OK : EXIT_INCOMPLETE;
+}

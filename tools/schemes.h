@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Shared by quantize and calibrate: schemes, suggestions, tables of reports. */
+/* Shared by quantize, calibrate and plan: schemes, suggestions, progress, reports. */
 #ifndef QOBS_TOOLS_SCHEMES_H
 #define QOBS_TOOLS_SCHEMES_H
 
@@ -9,6 +9,8 @@
 #include <stddef.h>
 
 #include "files/json.h"
+#include "outputs.h"
+#include "progress.h"
 #include "qobs/checkpoint.h"
 
 /* Prints the end of --help: every scheme with a line about it. */
@@ -27,6 +29,32 @@ struct scheme_words {
 /* If the error calls a scheme, a preset or a setting unknown and a known one is near, prints an error that names that
  * one and returns true. */
 bool print_suggestion(const struct scheme_words *words, const qobs_error *error);
+
+/* Prints the error, with the option in place of the member of the arguments that its message begins with, if that is
+ * one of `members`. Returns an exit code. */
+int print_member_error(const struct scheme_words *words, const char *members, const qobs_error *error);
+
+/* ---- Runs -------------------------------------------------------------------------------------------------------- */
+
+/* What quantize, calibrate and plan have beside the arguments of the library. */
+struct table_run {
+    const char *out; /* a file; NULL: none */
+    const char *report;
+    bool quiet, table;
+    struct progress progress;
+    bool started; /* all inputs are open */
+    int code;     /* of the checks that follow their opening */
+};
+
+/* Of calibrate and plan: checks the outputs, also against the inputs that have been opened. Returns an exit code. */
+int table_run_check(const struct table_run *run);
+
+/* The function of the library that shows progress; `run` is a table_run. */
+int table_run_progress(void *run, const qobs_progress *progress);
+
+/* Writes and prints the report of a run that has succeeded. Returns an exit code. */
+int table_run_finish(const struct table_run *run, struct report_file *file, const char *text,
+                     int (*print)(const json_object *report, bool all), bool (*warn)(const json_object *report));
 
 /* ---- Reports ----------------------------------------------------------------------------------------------------- */
 

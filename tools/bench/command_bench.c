@@ -9,6 +9,7 @@
 #include "bench/works.h"
 #include "commands.h"
 #include "files/json.h"
+#include "files/text.h"
 #include "program.h"
 #include "results.h"
 
@@ -224,20 +225,18 @@ static int print_as_json(const struct measured *m, size_t bytes, size_t threads)
 static int run(void *options, int count, char **arguments, struct threads *threads)
 {
     const struct bench_options *o = options;
-    struct bench_data data = {0};
+    RELEASED_BY(bench_data_free) struct bench_data data = {0};
     if (count > 0)
         return print_error(EXIT_USAGE, "bench: takes no file, got '%s'", arguments[0]);
-    struct measured *m = calloc(1, sizeof *m);
-    int code = m ? bench_data_make(&data, (size_t)o->megabytes) : print_error(EXIT_SYSTEM, "no memory");
-    if (code == EXIT_OK)
-        code = measure_all(m, &data, threads, (double)o->seconds);
-    if (code == EXIT_OK && o->json)
-        code = print_as_json(m, bench_bytes(&data), threads->count);
-    else if (code == EXIT_OK)
-        print_table(m, bench_bytes(&data), threads->count);
-    bench_data_free(&data);
-    free(m);
-    return code;
+    OWNED struct measured *m = calloc(1, sizeof *m);
+    if (!m)
+        return print_error(EXIT_SYSTEM, "no memory");
+    RETURN_IF_NOT_OK(bench_data_make(&data, (size_t)o->megabytes));
+    RETURN_IF_NOT_OK(measure_all(m, &data, threads, (double)o->seconds));
+    if (o->json)
+        return print_as_json(m, bench_bytes(&data), threads->count);
+    print_table(m, bench_bytes(&data), threads->count);
+    return EXIT_OK;
 }
 
 static const struct bench_options defaults = {.seconds = 10, .megabytes = 64};

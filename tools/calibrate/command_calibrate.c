@@ -2,26 +2,15 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs calibrate: parses the options, shows progress and prints the report. The work is in checkpoint/. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "commands.h"
 #include "files/text.h"
-#include "outputs.h"
 #include "program.h"
-#include "progress.h"
-#include "qobs/checkpoint.h"
 #include "schemes.h"
 
 struct calibrate_options {
     struct machine_options machine;
     qobs_checkpoint_calibrate_args args;
-    const char *report;
-    bool quiet, table;
-    struct progress progress;
-    bool started;
-    int code; /* of the checks that follow the opening of inputs */
+    struct table_run run;
 };
 
 #define AT(member) offsetof(struct calibrate_options, member)
@@ -49,49 +38,13 @@ static const struct option_row rows[] = {
     IGNORE_ROW("modules to leave out"),
     OUT_ROW("FILE", args.out, "the output", "it appears when it is complete"),
     REPORT_ROW,
-    TABLE_ROW,
-    FLAG_ROW("quiet", quiet, "print no table", NULL),
+    TABLE_ROW(run.table),
+    FLAG_ROW("quiet", run.quiet, "print no table", NULL),
     ISA_ROW,
     THREADS_ROW,
 };
 
-/* ---- Errors ------------------------------------------------------------------------------------------------------ */
-
-/* Messages begin with the member of the arguments, which is the name of the option but for settings. */
-static int print_calibrate_error(const struct calibrate_options *o, const qobs_error *error)
-{
-    static const char *const members[] = {"scheme", "config", "recipe",      "targets",   "ignore",
-                                          "preset", "states", "activations", "importance"};
-    const char *message = error->message;
-    const int code = exit_code_of(error->status);
-    const struct scheme_words words = {.command = "calibrate",
-                                       .scheme = o->args.scheme,
-                                       .presets = o->args.presets,
-                                       .preset_count = o->args.preset_count,
-                                       .settings = o->args.settings,
-                                       .setting_count = o->args.setting_count};
-    if (print_suggestion(&words, error))
-        return code;
-    if (strncmp(message, "setting:", 8) == 0)
-        return print_error(code, "--set%s", message + 7);
-    if (o->args.setting_count > 0 && strstr(message, "' is no setting"))
-        return print_error(code, "--set: %s", message);
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        const size_t length = strlen(members[i]);
-        if (strncmp(message, members[i], length) == 0 && (message[length] == ':' || message[length] == ' '))
-            return print_error(code, "--%s", message);
-    }
-    return print_error(code, "%s", message);
-}
-
 /* ---- Run --------------------------------------------------------------------------------------------------------- */
-
-/* Checks the outputs, also against the inputs that have been opened. */
-static int check_files(const struct calibrate_options *o)
-{
-    const struct output_option outputs[] = {{"--out", o->args.out, false}, {"--json", o->report, true}};
-    return check_outputs(outputs, sizeof outputs / sizeof *outputs);
-}
 
 static int check_arguments(const struct calibrate_options *o, int count)
 {
@@ -101,33 +54,19 @@ static int check_arguments(const struct calibrate_options *o, int count)
         return print_error(EXIT_USAGE, "calibrate: -o OUT.safetensors is missing");
     if (!o->args.scheme && !o->args.config && !o->args.recipe)
         return print_missing_scheme("--scheme");
-    return check_files(o);
+    return table_run_check(&o->run);
 }
 
-static int show_progress(void *context, const qobs_progress *progress)
+static int print_calibrate_error(const struct calibrate_options *o, const qobs_error *error)
 {
-    struct calibrate_options *o = context;
-    if (!o->started) { /* all inputs are open now */
-        o->started = true;
-        o->code = check_files(o);
-    }
-    progress_update(&o->progress, progress->bytes_done, progress->bytes_total);
-    return o->code != EXIT_OK;
-}
-
-/* Writes and prints the report of a calibration that has succeeded. */
-static int finish(const struct calibrate_options *o, struct report_file *file, const char *text)
-{
-    OWNED_JSON json_object *report = NULL;
-    struct fail f;
-    if (!text || json_parse(&report, "the report", "report", text, strlen(text), &f) != 0)
-        return print_error(EXIT_SYSTEM, "no memory for the report");
-    if (o->report)
-        RETURN_IF_NOT_OK(report_write(file, text));
-    if (!o->quiet && !(o->report && strcmp(o->report, "-") == 0))
-        RETURN_IF_NOT_OK(calibrate_print(report, o->table));
-    RETURN_IF_NOT_OK(report_publish(file, text));
-    return calibrate_warn(report) ? EXIT_OK : EXIT_INCOMPLETE;
+    const struct scheme_words words = {.command = "calibrate",
+                                       .scheme = o->args.scheme,
+                                       .presets = o->args.presets,
+                                       .preset_count = o->args.preset_count,
+                                       .settings = o->args.settings,
+                                       .setting_count = o->args.setting_count};
+    return print_member_error(
+        &words, "scheme config recipe targets ignore preset setting states activations importance", error);
 }
 
 static int run(void *options, int count, char **models, struct threads *threads)
@@ -136,20 +75,21 @@ static int run(void *options, int count, char **models, struct threads *threads)
     RELEASED_BY(report_close) struct report_file report = {0};
     OWNED char *text = NULL;
     qobs_error error;
+    o->run.out = o->args.out;
     RETURN_IF_NOT_OK(check_arguments(o, count));
     RETURN_IF_NOT_OK(check_model(models[0]));
-    RETURN_IF_NOT_OK(report_open(&report, o->report));
+    RETURN_IF_NOT_OK(report_open(&report, o->run.report));
     o->args.struct_size = sizeof o->args;
     o->args.model = models[0];
     o->args.runtime = &threads->runtime;
-    o->args.progress = show_progress;
-    o->args.context = o;
+    o->args.progress = table_run_progress;
+    o->args.context = &o->run;
     o->args.report = &text;
     const int status = qobs_checkpoint_calibrate(&o->args, &error);
-    progress_stop(&o->progress);
-    return status == QOBS_OK    ? finish(o, &report, text)
-           : o->code != EXIT_OK ? o->code
-                                : print_calibrate_error(o, &error);
+    progress_stop(&o->run.progress);
+    return status == QOBS_OK        ? table_run_finish(&o->run, &report, text, calibrate_print, calibrate_warn)
+           : o->run.code != EXIT_OK ? o->run.code
+                                    : print_calibrate_error(o, &error);
 }
 
 const struct command command_calibrate = {

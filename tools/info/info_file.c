@@ -208,22 +208,19 @@ static int print_tensors(const char *path, bool all)
 
 int info_tensor(const char *path, const char *name)
 {
-    struct tensor_set set;
+    RELEASED_BY(tensors_close) struct tensor_set set;
     struct fail f;
     if (tensors_open(&set, path, &f) != 0)
         return print_failure(&f, "");
     const struct tensor_ref *ref = tensors_find(&set, name);
-    int code = EXIT_OK;
-    if (ref) {
-        const uint64_t count = dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
-        print_tensor(ref, (struct label){ref->name, strlen(ref->name)}, (int)strlen(ref->name), true);
-        for (uint64_t i = 0; i < count && i < FIRST_TENSORS; i++)
-            printf("%s%.9g", i ? " " : "first numbers: ", element(ref, i));
-        printf("%s", count > 0 ? "\n" : "");
-    } else
-        code = print_error(EXIT_USAGE, "info: %s: has no tensor '%s'; --table lists all", path, name);
-    tensors_close(&set);
-    return code;
+    if (!ref)
+        return print_error(EXIT_USAGE, "info: %s: has no tensor '%s'; --table lists all", path, name);
+    const uint64_t count = dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
+    print_tensor(ref, (struct label){ref->name, strlen(ref->name)}, (int)strlen(ref->name), true);
+    for (uint64_t i = 0; i < count && i < FIRST_TENSORS; i++)
+        printf("%s%.9g", i ? " " : "first numbers: ", element(ref, i));
+    printf("%s", count > 0 ? "\n" : "");
+    return EXIT_OK;
 }
 
 int info_file(const char *path, bool all) { return is_state(path) ? print_state(path) : print_tensors(path, all); }

@@ -3,26 +3,20 @@
 
 /* qobs plan: parses the options, shows progress and prints the tables. The work is in checkpoint/. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
-#include "outputs.h"
+#include "files/text.h"
 #include "plan/plan_table.h"
 #include "program.h"
-#include "progress.h"
-#include "qobs/checkpoint.h"
 #include "schemes.h"
 
 struct plan_options {
     struct machine_options machine;
     qobs_checkpoint_plan_args args;
-    const char *schemes, *report;
-    bool quiet, table;
-    struct progress progress;
-    bool started;
-    int code; /* of the checks that follow the opening of inputs */
+    const char *schemes;
+    struct table_run run;
 };
 
 static int set_number(const char *option, const char *text, double *number)
@@ -71,19 +65,13 @@ static const struct option_row rows[] = {
     IGNORE_ROW("modules to leave as they are"),
     OUT_ROW("RECIPE", args.out, "write the mixture as a recipe", "for qobs quantize --recipe with the same states"),
     REPORT_ROW,
-    FLAG_ROW("table", table, "list all layers, not the ten that cost most", NULL),
-    FLAG_ROW("quiet", quiet, "print no table", NULL),
+    FLAG_ROW("table", run.table, "list all layers, not the ten that cost most", NULL),
+    FLAG_ROW("quiet", run.quiet, "print no table", NULL),
     ISA_ROW,
     THREADS_ROW,
 };
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
-
-static int check_files(const struct plan_options *o)
-{
-    const struct output_option outputs[] = {{"--out", o->args.out, false}, {"--json", o->report, true}};
-    return check_outputs(outputs, sizeof outputs / sizeof *outputs);
-}
 
 static int check_arguments(const struct plan_options *o, int count)
 {
@@ -91,7 +79,7 @@ static int check_arguments(const struct plan_options *o, int count)
         return print_error(EXIT_USAGE, "plan: expected one model, got %d (see qobs plan -h)", count);
     if (!o->schemes || !*o->schemes)
         return print_missing_scheme("--schemes");
-    return check_files(o);
+    return table_run_check(&o->run);
 }
 
 /* Cuts the names at commas. *text and *names are to be freed. */
@@ -117,98 +105,39 @@ static int split_schemes(struct plan_options *o, char **text, const char ***name
 
 /* ---- Run --------------------------------------------------------------------------------------------------------- */
 
-static int show_progress(void *context, const qobs_progress *progress)
-{
-    struct plan_options *o = context;
-    if (!o->started) { /* all inputs are open now */
-        o->started = true;
-        o->code = check_files(o);
-    }
-    progress_update(&o->progress, progress->bytes_done, progress->bytes_total);
-    return o->code != EXIT_OK;
-}
-
-/* Messages begin with the member of the arguments, which is the name of the option but for max_kl. */
 static int print_plan_error(const struct plan_options *o, const qobs_error *error)
 {
-    static const char *const members[] = {"schemes", "budget", "targets", "ignore", "preset", "states", "importance"};
-    const char *message = error->message;
-    const int code = exit_code_of(error->status);
     const struct scheme_words words = {.command = "plan",
                                        .presets = &o->args.preset,
                                        .preset_count = o->args.preset != NULL,
                                        .settings = o->args.settings,
                                        .setting_count = o->args.setting_count};
-    if (print_suggestion(&words, error))
-        return code;
-    if (strncmp(message, "max_kl:", 7) == 0)
-        return print_error(code, "--max-kl%s", message + 6);
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        const size_t length = strlen(members[i]);
-        if (strncmp(message, members[i], length) == 0 && message[length] == ':')
-            return print_error(code, "--%s", message);
-    }
-    return print_error(code, "%s", message);
-}
-
-/* Writes and prints the report of a plan that has succeeded. */
-static int finish(const struct plan_options *o, struct report_file *file, const char *text)
-{
-    json_object *report = NULL;
-    struct fail f;
-    int code = text && json_parse(&report, "the report", "report", text, strlen(text), &f) == 0
-                   ? EXIT_OK
-                   : print_error(EXIT_SYSTEM, "no memory for the report");
-    if (code == EXIT_OK && o->report)
-        code = report_write(file, text);
-    if (code == EXIT_OK && !o->quiet && !(o->report && strcmp(o->report, "-") == 0))
-        code = plan_print(report, o->table);
-    if (code == EXIT_OK)
-        code = report_publish(file, text);
-    if (code == EXIT_OK && !plan_warn(report))
-        code = EXIT_INCOMPLETE;
-    json_object_put(report);
-    return code;
-}
-
-static int plan(struct plan_options *o, struct report_file *report)
-{
-    char *text = NULL;
-    qobs_error error;
-    o->args.progress = show_progress;
-    o->args.context = o;
-    o->args.report = &text;
-    const int status = qobs_checkpoint_plan(&o->args, &error);
-    progress_stop(&o->progress);
-    const int code = status == QOBS_OK    ? finish(o, report, text)
-                     : o->code != EXIT_OK ? o->code
-                                          : print_plan_error(o, &error);
-    free(text);
-    return code;
+    return print_member_error(&words, "schemes budget max_kl targets ignore preset states importance", error);
 }
 
 static int run(void *options, int count, char **models, struct threads *threads)
 {
     struct plan_options *o = options;
-    struct report_file report = {0};
-    char *text = NULL;
-    const char **names = NULL;
-    int code = check_arguments(o, count);
-    if (code == EXIT_OK)
-        code = check_model(models[0]);
-    if (code == EXIT_OK)
-        code = split_schemes(o, &text, &names);
-    if (code == EXIT_OK)
-        code = report_open(&report, o->report);
+    RELEASED_BY(report_close) struct report_file report = {0};
+    OWNED char *schemes = NULL, *text = NULL;
+    OWNED const char **names = NULL;
+    qobs_error error;
+    o->run.out = o->args.out;
+    RETURN_IF_NOT_OK(check_arguments(o, count));
+    RETURN_IF_NOT_OK(check_model(models[0]));
+    RETURN_IF_NOT_OK(split_schemes(o, &schemes, &names));
+    RETURN_IF_NOT_OK(report_open(&report, o->run.report));
     o->args.struct_size = sizeof o->args;
-    o->args.model = count > 0 ? models[0] : NULL;
+    o->args.model = models[0];
     o->args.runtime = &threads->runtime;
-    if (code == EXIT_OK)
-        code = plan(o, &report);
-    report_close(&report);
-    free(text);
-    free(names);
-    return code;
+    o->args.progress = table_run_progress;
+    o->args.context = &o->run;
+    o->args.report = &text;
+    const int status = qobs_checkpoint_plan(&o->args, &error);
+    progress_stop(&o->run.progress);
+    return status == QOBS_OK        ? table_run_finish(&o->run, &report, text, plan_print, plan_warn)
+           : o->run.code != EXIT_OK ? o->run.code
+                                    : print_plan_error(o, &error);
 }
 
 const struct command command_plan = {

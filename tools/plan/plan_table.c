@@ -6,9 +6,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "names.h"
 #include "program.h"
 
@@ -61,7 +61,7 @@ static int print_layers(const json_object *report, bool all)
     const json_object *layers = json_get(json_at(schemes, 0), "layers");
     const size_t n = json_count(layers), shown = all || n < WORST ? n : WORST, count = json_count(schemes),
                  columns = count < MOST_SCHEMES ? count : MOST_SCHEMES;
-    struct ranked *sorted = rank(layers, "name", badness_of);
+    OWNED struct ranked *sorted = rank(layers, "name", badness_of);
     char name[MAX_NAME + 1];
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
@@ -78,7 +78,6 @@ static int print_layers(const json_object *report, bool all)
     }
     if (shown < n)
         printf("... %zu more layers; --table lists all\n", n - shown);
-    free(sorted);
     return EXIT_OK;
 }
 

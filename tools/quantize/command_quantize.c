@@ -22,9 +22,8 @@
 struct quantize_options {
     struct machine_options machine;
     qobs_checkpoint_quantize_args args;
-    const char *report, *finish;
-    bool quiet, table;
-    struct progress progress;
+    const char *finish;
+    struct table_run run;
 };
 
 /* Parses "I/N". */
@@ -80,8 +79,8 @@ static const struct option_row rows[] = {
     FLAG_ROW("keep-findings", args.keep_findings, "write OUT_DIR although it has faults or no runtime loads it",
              "findings of the audit leave the exit status 3"),
     REPORT_ROW,
-    TABLE_ROW,
-    FLAG_ROW("quiet", quiet, "print no summary", NULL),
+    TABLE_ROW(run.table),
+    FLAG_ROW("quiet", run.quiet, "print no summary", NULL),
     ISA_ROW,
     THREADS_ROW,
 };
@@ -127,14 +126,14 @@ static void end_by_signal(void)
 static int show_progress(void *context, const qobs_progress *progress)
 {
     struct quantize_options *o = context;
-    progress_update(&o->progress, progress->bytes_done, progress->bytes_total);
+    progress_update(&o->run.progress, progress->bytes_done, progress->bytes_total);
     return stop_signal != 0;
 }
 
 /* The report is no part of the model, of the output, and no other input. */
 static int check_report(const struct quantize_options *o)
 {
-    const struct output_option report = {"--json", o->report, true};
+    const struct output_option report = {"--json", o->run.report, true};
     const qobs_checkpoint_quantize_args *a = &o->args;
     const struct {
         const char *const *items;
@@ -177,11 +176,11 @@ static int quantize(struct quantize_options *o)
     RELEASED_BY(report_close) struct report_file report = {0};
     qobs_error error;
     OWNED char *text = NULL;
-    const bool to_stdout = o->report && strcmp(o->report, "-") == 0;
+    const bool to_stdout = o->run.report && strcmp(o->run.report, "-") == 0;
     if (!o->finish)
         RETURN_IF_NOT_OK(check_model(o->args.model));
     RETURN_IF_NOT_OK(check_report(o));
-    RETURN_IF_NOT_OK(report_open(&report, o->report));
+    RETURN_IF_NOT_OK(report_open(&report, o->run.report));
     o->args.progress = show_progress;
     o->args.context = o;
     o->args.report = &text;
@@ -192,7 +191,7 @@ static int quantize(struct quantize_options *o)
                                                 .keep_findings = o->args.keep_findings,
                                                 .report = &text};
     const int status = o->finish ? qobs_checkpoint_finish(&finish, &error) : qobs_checkpoint_quantize(&o->args, &error);
-    progress_stop(&o->progress);
+    progress_stop(&o->run.progress);
     if (status == QOBS_ERROR_FINDINGS)
         quantize_print_findings(text);
     if (status != QOBS_OK)
@@ -200,10 +199,10 @@ static int quantize(struct quantize_options *o)
                                               : print_quantize_error(o, &error, exit_code_of(status));
     if (!text)
         return print_error(EXIT_SYSTEM, "no memory for the report");
-    if (o->report)
+    if (o->run.report)
         RETURN_IF_NOT_OK(report_write(&report, text));
     RETURN_IF_NOT_OK(report_publish(&report, text));
-    return quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout);
+    return quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->run.table, o->run.quiet || to_stdout);
 }
 
 static int run(void *options, int count, char **models, struct threads *threads)

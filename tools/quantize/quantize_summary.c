@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "files/fail.h"
+#include "files/text.h"
 #include "names.h"
 #include "program.h"
 
@@ -44,7 +45,7 @@ static void print_layer(const struct ranked *r, int width)
 
 static int print_layers(const json_object *layers, bool all)
 {
-    struct ranked *sorted = rank(layers, "name", error_of);
+    OWNED struct ranked *sorted = rank(layers, "name", error_of);
     const size_t n = json_count(layers), shown = all || n < WORST ? n : WORST;
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the summary");
@@ -61,7 +62,6 @@ static int print_layers(const json_object *layers, bool all)
     }
     if (shown < n)
         printf("... %zu more layers; --table lists all\n", n - shown);
-    free(sorted);
     return EXIT_OK;
 }
 

@@ -14,14 +14,6 @@
 
 /* ---- Ranges ------------------------------------------------------------------------------------------------------ */
 
-const struct result *result_named(const struct results *results, const char *name)
-{
-    for (size_t i = 0; i < results->count; i++)
-        if (strcmp(results->items[i].name, name) == 0)
-            return &results->items[i];
-    return NULL;
-}
-
 /* Returns the range that quantization covers. It is symmetric for symmetric settings and includes 0 otherwise. */
 static struct span effective_span(const qobs_config *config, double low, double high)
 {

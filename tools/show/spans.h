@@ -37,9 +37,6 @@ void spans_free(struct spans *spans);
 /* Returns the number of elements of a tensor. */
 int64_t elements_of(const qobs_tensor *t);
 
-/* Returns the result of that name, or NULL. */
-const struct result *result_named(const struct results *results, const char *name);
-
 /* ---- The numbers that a quantized element can have --------------------------------------------------------------- */
 
 /* Returns the number format that the settings of a configuration mean. NULL: not known. */
