@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "files/text.h"
 
 enum { MAX_PROJECTIONS = 8 };
 
@@ -147,8 +148,7 @@ static bool is_ignored(const struct quant_matchers *targets, const char *name, s
     static const char *const ways[] = {"", ".0.gate_proj", ".0.up_proj", ".0.w1", ".experts", ".experts.0.gate_proj"};
     if (ignores(targets, name, module, ""))
         return true;
-    while (module > 0 && name[module - 1] != '.')
-        module--;
+    module = component_start(name, module);
     for (size_t i = 0; module > 1 && i < sizeof ways / sizeof *ways; i++)
         if (ignores(targets, name, module - 1, ways[i]))
             return true;

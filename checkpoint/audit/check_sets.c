@@ -19,9 +19,8 @@ static int find_sets(const struct audit *audit, size_t *set, struct fail *f)
         names[i] = text_format("%s.weight", audit->modules[i].name);
         status = names[i] ? QOBS_OK : NO_MEMORY(f, "the fused sets");
     }
-    const char *const *const all = (const char *const *)names;
-    if (status == QOBS_OK && fused_sets(all, count, FUSED_VLLM, &audit->architectures, set, f) != 0)
-        status = QOBS_ERROR_OUT_OF_MEMORY;
+    if (status == QOBS_OK)
+        status = fused_sets((const char *const *)names, count, FUSED_VLLM, &audit->architectures, set, f);
     named_free(names, names ? count : 0, sizeof *names, 1);
     return status;
 }

@@ -26,6 +26,13 @@ bool are_one_of(const char *bytes, size_t length, const char *words)
 
 bool is_one_of(const char *word, const char *words) { return are_one_of(word, strlen(word), words); }
 
+size_t component_start(const char *name, size_t end)
+{
+    while (end > 0 && name[end - 1] != '.')
+        end--;
+    return end;
+}
+
 size_t utf8_sequence(const unsigned char *p, size_t left)
 {
     if (p[0] < 0x80)

@@ -13,6 +13,9 @@ bool ends_with(const char *text, const char *ending);
 bool is_one_of(const char *word, const char *words);
 bool are_one_of(const char *bytes, size_t length, const char *words);
 
+/* Returns the start of the component of a dotted name that ends at byte `end`. */
+size_t component_start(const char *name, size_t end);
+
 /* Length of the UTF-8 sequence at p, 1 to 4, or 0 if it is invalid: overlong, a surrogate, beyond U+10FFFF,
  * truncated. Reads at most `left` bytes; `left` > 0. */
 size_t utf8_sequence(const unsigned char *p, size_t left);

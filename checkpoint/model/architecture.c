@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "files/text.h"
+
 static const struct architecture table[] = {
 #include "model/architectures.inc"
 #include "model/transformers.inc"
@@ -39,11 +41,7 @@ static int match(const char *module, size_t length, const char *pattern, size_t 
     size_t at = length, end = pattern + size - first;
     int components = 0;
     for (;;) {
-        size_t begin = end, start = at;
-        while (begin > 0 && first[begin - 1] != '.')
-            begin--;
-        while (start > 0 && module[start - 1] != '.')
-            start--;
+        const size_t begin = component_start(first, end), start = component_start(module, at);
         const bool any = end - begin == 1 && first[begin] == '*';
         if (!any && (end - begin != at - start || memcmp(first + begin, module + start, at - start) != 0))
             return 0;
@@ -84,15 +82,6 @@ static bool holds(const char *text, size_t length, const char *word)
     return false;
 }
 
-/* Returns the start of the last component. */
-static size_t last_component(const char *module, size_t length)
-{
-    size_t begin = length;
-    while (begin > 0 && module[begin - 1] != '.')
-        begin--;
-    return begin;
-}
-
 /* Returns the start of what follows the last number that is a component and has components behind it; 0: none. */
 static size_t end_of_block(const char *module, size_t length)
 {
@@ -110,7 +99,7 @@ static size_t end_of_block(const char *module, size_t length)
 static bool has_component(const char *module, size_t length, const char *word, size_t size)
 {
     for (size_t end = length; end > 0;) {
-        const size_t begin = last_component(module, end);
+        const size_t begin = component_start(module, end);
         if (end - begin == size && memcmp(module + begin, word, size) == 0)
             return true;
         end = begin > 0 ? begin - 1 : 0;
@@ -120,23 +109,11 @@ static bool has_component(const char *module, size_t length, const char *word, s
 
 /* ---- Rows of a model --------------------------------------------------------------------------------------------- */
 
-static bool list_has(const char *list, const char *word)
-{
-    const size_t length = strlen(word);
-    for (const char *p = list; *p;) {
-        const size_t size = strcspn(p, " ");
-        if (length == size && memcmp(p, word, size) == 0)
-            return true;
-        p += size + (p[size] == ' ');
-    }
-    return false;
-}
-
 void architectures_add(struct architectures *found, const char *type, bool root)
 {
     found->type_count++;
     for (size_t i = 0; i < sizeof table / sizeof *table && found->count < MAX_ARCHITECTURES; i++)
-        if (list_has(table[i].types, type)) {
+        if (is_one_of(type, table[i].types)) {
             found->root[found->count] = root;
             found->rows[found->count++] = &table[i];
         }
@@ -173,7 +150,7 @@ static enum module_kind general_kind(const struct architectures *found, const ch
 {
     int most = 0;
     enum module_kind kind = MODULE_LINEAR;
-    const size_t begin = last_component(module, length);
+    const size_t begin = component_start(module, length);
     const size_t inner = end_of_block(module, length); /* start of the name inside a numbered block */
     apply(&general, module, length, &most, &kind);
     if (inner == 0)
@@ -246,7 +223,7 @@ const char *architecture_vllm_keeps(const struct architectures *found, const cha
 
 enum module_kind architecture_kind_of_experts(const struct architectures *found, const char *name, size_t length)
 {
-    const size_t begin = last_component(name, length), parent = begin > 0 ? begin - 1 : 0;
+    const size_t begin = component_start(name, length), parent = begin > 0 ? begin - 1 : 0;
     for (enum module_kind k = MODULE_EXPERTS; k < MODULE_KINDS; k++)
         for (size_t i = 0; i < found->count; i++) {
             const char *list = found->rows[i]->names[k];
@@ -278,35 +255,32 @@ static const char *entry_of(const char *pattern, size_t length, bool nested, cha
     return text;
 }
 
-const char *architecture_experts(const struct architectures *found, size_t index, char *text, size_t size)
+/* Writes pattern `index` of a kind in the rows of the model, or of those with a star. NULL: there are fewer. */
+static const char *entry_at(const struct architectures *found, enum module_kind kind, bool starred, bool nested,
+                            size_t index, char *text, size_t size)
 {
     for (size_t r = 0; r < found->count; r++)
-        for (const char *p = found->rows[r]->names[MODULE_EXPERTS]; p && *p;) {
+        for (const char *p = found->rows[r]->names[kind]; p && *p;) {
             const size_t length = strcspn(p, " ");
-            if (memchr(p, '*', length) && index-- == 0)
-                return entry_of(p, length, true, text, size);
+            if ((!starred || memchr(p, '*', length)) && index-- == 0)
+                return entry_of(p, length, nested, text, size);
             p += length + (p[length] == ' ');
         }
     return NULL;
+}
+
+const char *architecture_experts(const struct architectures *found, size_t index, char *text, size_t size)
+{
+    return entry_at(found, MODULE_EXPERTS, true, true, index, text, size);
 }
 
 const char *architecture_head(const struct architectures *found, size_t index, char *text, size_t size)
 {
     static const char head[] = "lm_head";
     const bool composite = found->type_count > 1;
-    if (index == 0)
-        return entry_of(head, strlen(head), false, text, size);
-    if (composite && index == 1)
-        return entry_of(head, strlen(head), true, text, size);
-    index -= composite ? 2 : 1;
-    for (size_t r = 0; r < found->count; r++)
-        for (const char *p = found->rows[r]->names[MODULE_HEAD]; p && *p;) {
-            const size_t length = strcspn(p, " ");
-            if (index-- == 0)
-                return entry_of(p, length, composite, text, size);
-            p += length + (p[length] == ' ');
-        }
-    return NULL;
+    const size_t own = composite ? 2 : 1;
+    return index < own ? entry_of(head, strlen(head), index == 1, text, size)
+                       : entry_at(found, MODULE_HEAD, false, composite, index - own, text, size);
 }
 
 /* ---- Other names ------------------------------------------------------------------------------------------------- */

@@ -93,8 +93,7 @@ const json_object *model_config_item(const struct model *model, const char *key)
 
 const char *model_config_type(const struct model_config *config)
 {
-    const json_object *type = json_get(config->object, "model_type");
-    return json_is_string(type) ? json_text(type) : NULL;
+    return json_text(json_get(config->object, "model_type"));
 }
 
 /* Returns the description under one of the keys; NULL: none. Codecs of audio have a "quantization" of their own. */

@@ -16,14 +16,6 @@ static const char blocks[] = "_blocks", scales[] = "_scales", weight[] = ".weigh
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the start of the component that ends at `end`. */
-static size_t component(const char *name, size_t end)
-{
-    while (end > 0 && name[end - 1] != '.')
-        end--;
-    return end;
-}
-
 static bool is_number(const char *text, size_t size)
 {
     size_t n = 0;
@@ -35,7 +27,7 @@ static bool is_number(const char *text, size_t size)
 static bool ends_in_experts(const char *name, size_t end)
 {
     static const char word[] = "experts";
-    const size_t begin = component(name, end), size = sizeof word - 1;
+    const size_t begin = component_start(name, end), size = sizeof word - 1;
     return end - begin >= size && memcmp(name + end - size, word, size) == 0;
 }
 
@@ -43,7 +35,7 @@ static bool ends_in_experts(const char *name, size_t end)
 static size_t experts_module(const char *name, size_t length)
 {
     for (size_t end = length; end > 0;) {
-        const size_t begin = component(name, end);
+        const size_t begin = component_start(name, end);
         if (is_number(name + begin, end - begin))
             return 0;
         if (ends_in_experts(name, end))
@@ -56,7 +48,7 @@ static size_t experts_module(const char *name, size_t length)
 size_t experts_layer(const char *module, size_t length, size_t *number)
 {
     for (size_t end = length; end > 0;) {
-        const size_t begin = component(module, end), layer = begin > 0 ? begin - 1 : 0;
+        const size_t begin = component_start(module, end), layer = begin > 0 ? begin - 1 : 0;
         if (end < length && is_number(module + begin, end - begin) && ends_in_experts(module, layer)) {
             *number = end;
             return layer;
@@ -76,9 +68,8 @@ static char *replaced(const char *name, size_t from, size_t to, const char *text
 static const struct st_tensor *sibling(const struct model *model, const char *name, size_t from, size_t to,
                                        const char *text)
 {
-    char *other = replaced(name, from, to, text);
+    OWNED char *other = replaced(name, from, to, text);
     const struct model_tensor *found = other ? model_find(model, other) : NULL;
-    free(other);
     return found ? found->stored : NULL;
 }
 
@@ -181,7 +172,7 @@ struct expert_plan experts_plan(const struct model *model, const struct architec
     const struct st_tensor *s = source->stored;
     const char *name = s->name;
     const size_t stem = module_length(name), length = strlen(name), tail = sizeof blocks - 1;
-    struct expert_plan p = {.word = component(name, stem)};
+    struct expert_plan p = {.word = component_start(name, stem)};
     p.size = stem - p.word;
     if (compat == QOBS_COMPAT_LLM_COMPRESSOR) {
         const char *up = strstr(name, joined), *down = strstr(name, "down_proj"), *at = up ? up : down;
@@ -353,7 +344,7 @@ static int refuse(const struct weight *taken, const struct weight *other, size_t
 {
     const char *what = is_attention(taken) ? "attention" : "experts", *name = taken->name;
     const char *one = name + layer + 1, *two = other->name + layer + 1;
-    const size_t last = component(name, layer);
+    const size_t last = component_start(name, layer);
     if (other->reason == WEIGHT_TAKEN)
         return INVALID(f, "%s of '%.*s': '%.80s' and '%.80s' get different schemes; runtimes load a layer of %s in one",
                        what, (int)layer, name, one, two, what);
@@ -369,7 +360,7 @@ static size_t layer_of(const struct weight *w)
     size_t number;
     if (w->ndim != 2 || w->module == strlen(w->name))
         return 0;
-    return is_attention(w) ? component(w->name, w->module) - 1 : experts_layer(w->name, w->module, &number);
+    return is_attention(w) ? component_start(w->name, w->module) - 1 : experts_layer(w->name, w->module, &number);
 }
 
 int experts_check_layers(const struct weights *weights, struct fail *f)
@@ -445,8 +436,8 @@ static void put_pattern(char *out, size_t size, const char *before, const char *
 bool experts_ignored_as(const struct weight *w, size_t index, struct expert_entry *e)
 {
     const size_t stem = w->module < 240 ? w->module : 240, module = experts_module(w->name, stem);
-    const size_t begin = component(w->name, stem), parent = begin > 0 ? begin - 1 : 0;
-    const size_t from = component(w->name, module > 0 ? module : parent);
+    const size_t begin = component_start(w->name, stem), parent = begin > 0 ? begin - 1 : 0;
+    const size_t from = component_start(w->name, module > 0 ? module : parent);
     if (index > 1 || (index == 1 && module > 0))
         return false;
     if (module > 0) { /* <module>.0.gate_proj, <module>.gate_up_proj */

@@ -168,41 +168,36 @@ static void apply_list(struct fused_names *n, const char *list, const char *pare
 int fused_sets(const char *const *names, size_t count, enum fused_rules rules,
                const struct architectures *architectures, size_t *set, struct fail *f)
 {
-    struct fused_names n = {.names = names,
-                            .count = count,
-                            .set = set,
-                            .taken = calloc(count + 1, sizeof *n.taken),
-                            .members = malloc((count + 1) * sizeof *n.members)};
-    const bool failed = !n.taken || !n.members;
+    OWNED bool *taken = calloc(count + 1, sizeof *taken);
+    OWNED struct fused_member *members = malloc((count + 1) * sizeof *members);
+    struct fused_names n = {.names = names, .count = count, .set = set, .taken = taken, .members = members};
+    if (!taken || !members)
+        return fail_system(f, "no memory for the fused sets of %zu tensors", count);
     for (size_t i = 0; i < count; i++)
         set[i] = i;
-    if (!failed && rules == FUSED_VLLM) {
+    if (rules == FUSED_VLLM) {
         for (size_t i = 0; architectures && i < architectures->count; i++)
             apply_list(&n, architectures->rows[i]->fused, NULL, false);
         apply_list(&n, sets_of_vllm, NULL, false);
-    } else if (!failed) {
+    } else {
         for (size_t i = 0; i < sizeof sets_of_llm_compressor / sizeof *sets_of_llm_compressor; i++)
             apply_list(&n, sets_of_llm_compressor[i].set, sets_of_llm_compressor[i].parents, true);
     }
-    free(n.members);
-    free(n.taken);
-    return failed ? fail_system(f, "no memory for the fused sets of %zu tensors", count) : 0;
+    return 0;
 }
 
 int weights_find_sets(struct weights *weights, const struct architectures *architectures, struct fail *f)
 {
-    const char **names = malloc((weights->count + 1) * sizeof *names);
-    size_t *set = malloc((weights->count + 1) * sizeof *set);
-    int status = names && set ? QOBS_OK : NO_MEMORY(f, "the fused sets");
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+    OWNED const char **names = malloc((weights->count + 1) * sizeof *names);
+    OWNED size_t *set = malloc((weights->count + 1) * sizeof *set);
+    if (!names || !set)
+        return NO_MEMORY(f, "the fused sets");
+    for (size_t i = 0; i < weights->count; i++)
         names[i] = weights->items[i].name;
-    if (status == QOBS_OK && fused_sets(names, weights->count, FUSED_VLLM, architectures, set, f) != 0)
-        status = QOBS_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++)
+    RETURN_IF_NOT_OK(fused_sets(names, weights->count, FUSED_VLLM, architectures, set, f));
+    for (size_t i = 0; i < weights->count; i++)
         weights->items[i].set = set[i];
-    free(names);
-    free(set);
-    return status;
+    return QOBS_OK;
 }
 
 int qobs_checkpoint_fused_sets(const char *const *names, size_t count, const char *model_type, size_t *set,
@@ -215,8 +210,8 @@ int qobs_checkpoint_fused_sets(const char *const *names, size_t count, const cha
         status = names[i] ? QOBS_OK : INVALID(&f, "names: entry %zu is NULL", i);
     if (status == QOBS_OK && model_type)
         architectures_add(&architectures, model_type, true);
-    if (status == QOBS_OK && fused_sets(names, count, FUSED_VLLM, &architectures, set, &f) != 0)
-        status = QOBS_ERROR_OUT_OF_MEMORY;
+    if (status == QOBS_OK)
+        status = fused_sets(names, count, FUSED_VLLM, &architectures, set, &f);
     return give_error(error, status, &f);
 }
 
@@ -242,27 +237,22 @@ static bool is_parent(const char *name, size_t parent, const char *components)
         return false;
     if (!components)
         return true;
-    size_t begin = parent - 1;
-    while (begin > 0 && name[begin - 1] != '.')
-        begin--;
+    const size_t begin = component_start(name, parent - 1);
     return begin > 1 && are_one_of(name + begin, parent - 1 - begin, components);
 }
 
 static void move_partner(const struct named *sorted, size_t count, const char *owner, size_t parent,
                          const char *partner, size_t index, size_t *home)
 {
-    char *name = text_format("%.*s%s.weight", (int)parent, owner, partner);
-    if (!name)
-        return;
-    const struct named *found = named_find(sorted, count, sizeof *sorted, name);
+    OWNED char *name = text_format("%.*s%s.weight", (int)parent, owner, partner);
+    const struct named *found = name ? named_find(sorted, count, sizeof *sorted, name) : NULL;
     if (found)
         home[found->index] = index;
-    free(name);
 }
 
 int fused_homes(const char *const *names, size_t count, size_t *home, struct fail *f)
 {
-    struct named *sorted = malloc((count + 1) * sizeof *sorted);
+    OWNED struct named *sorted = malloc((count + 1) * sizeof *sorted);
     if (!sorted)
         return fail_system(f, "no memory for %zu tensors", count);
     for (size_t i = 0; i < count; i++) {
@@ -280,6 +270,5 @@ int fused_homes(const char *const *names, size_t count, size_t *home, struct fai
             for (int p = 0; p < 2 && homes[h].partners[p]; p++)
                 move_partner(sorted, count, names[i], m.parent, homes[h].partners[p], i, home);
         }
-    free(sorted);
     return 0;
 }

@@ -34,14 +34,11 @@ static const char *find_index(const struct source_tree *tree)
 
 static int open_shard(struct model *m, const char *path, struct fail *f)
 {
-    char *full = path_join(m->tree.root, path);
+    OWNED char *full = path_join(m->tree.root, path);
     if (!full)
         return NO_MEMORY(f, "a path");
     m->shards[m->shard_count].path = path;
-    const int result = st_open(&m->shards[m->shard_count].file, full, f);
-    free(full);
-    if (result != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(st_open(&m->shards[m->shard_count].file, full, f));
     m->shard_count++;
     return QOBS_OK;
 }
@@ -90,11 +87,10 @@ static int open_named(struct model *m, const struct shard_index *index, struct f
     for (size_t i = 0; i < index->count; i++) { /* entries are sorted by shard */
         if (i > 0 && strcmp(index->entries[i].shard, index->entries[i - 1].shard) == 0)
             continue;
-        char *joined = shard_path(m->index, index->entries[i].shard);
+        OWNED char *joined = shard_path(m->index, index->entries[i].shard);
         if (!joined)
             return NO_MEMORY(f, "a path");
         const struct source_file *file = source_tree_find(&m->tree, joined);
-        free(joined);
         if (!file)
             return INVALID(f, "%s: names the file '%.150s', which is not there", m->index, index->entries[i].shard);
         if (!ends_with(file->path, ".safetensors"))
@@ -132,29 +128,23 @@ static int add_named(struct model *m, const struct shard_index *index, struct fa
 /* Maps a file of the model. */
 static int map_file(struct mapped *map, const struct model *m, const char *relative, struct fail *f)
 {
-    char *path = path_join(m->tree.root, relative);
-    const int status = !path ? NO_MEMORY(f, "a path") : mapped_open(map, path, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
-    free(path);
-    return status;
+    OWNED char *path = path_join(m->tree.root, relative);
+    return !path ? NO_MEMORY(f, "a path") : mapped_open(map, path, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
 }
 
 static int read_index(struct model *m, struct shard_index *index, struct fail *f)
 {
-    struct mapped map;
+    RELEASED_BY(mapped_close) struct mapped map = {0};
     RETURN_IF_NOT_OK(map_file(&map, m, m->index, f));
-    const int result = shard_index_read(index, &map, f);
-    mapped_close(&map);
-    return result == 0 ? QOBS_OK : failure_status(f);
+    return shard_index_read(index, &map, f);
 }
 
 static int open_by_index(struct model *m, struct fail *f)
 {
-    struct shard_index index;
+    RELEASED_BY(shard_index_free) struct shard_index index = {0};
     RETURN_IF_NOT_OK(read_index(m, &index, f));
-    int status = open_named(m, &index, f);
-    status = status == QOBS_OK ? add_named(m, &index, f) : status;
-    shard_index_free(&index);
-    return status;
+    RETURN_IF_NOT_OK(open_named(m, &index, f));
+    return add_named(m, &index, f);
 }
 
 /* Opens the file of that name, or model.safetensors, or every file if there is none of that name. */
@@ -201,11 +191,9 @@ static int list_unnamed(struct model *m, struct fail *f)
 
 static int read_json(json_object **root, const struct model *m, const char *relative, struct fail *f)
 {
-    struct mapped map;
+    RELEASED_BY(mapped_close) struct mapped map = {0};
     RETURN_IF_NOT_OK(map_file(&map, m, relative, f));
-    const int result = json_parse(root, map.path, "configuration", map.data, map.size, f);
-    mapped_close(&map);
-    return result == 0 ? QOBS_OK : failure_status(f);
+    return json_parse(root, map.path, "configuration", map.data, map.size, f);
 }
 
 static int read_configs(struct model *m, struct fail *f)
@@ -266,14 +254,11 @@ int model_open(struct model *model, const char *path, struct fail *f)
     if (file && !ends_with(path, ".safetensors") && !ends_with(path, index_ending))
         return INVALID(f, "%s: is a file; a directory, *.safetensors or *.safetensors.index.json is needed", path);
     const char *name = "";
-    char *root = file ? split_path(path, &name) : strdup(path);
+    OWNED char *root = file ? split_path(path, &name) : strdup(path);
     if (!root)
         return NO_MEMORY(f, "a path");
-    int result = source_tree_read(&model->tree, root, f) == 0 ? QOBS_OK : failure_status(f);
-    free(root);
-    if (result != QOBS_OK)
-        return result;
-    result = open_parts(model, name, f);
+    RETURN_IF_NOT_OK(source_tree_read(&model->tree, root, f));
+    const int result = open_parts(model, name, f);
     if (result != QOBS_OK)
         model_close(model);
     return result;
@@ -285,13 +270,10 @@ int model_open(struct model *model, const char *path, struct fail *f)
 static int add_file(struct source_tree *tree, const char *path, struct fail *f)
 {
     struct stat status;
-    char *full = path_join(tree->root, path);
-    const bool there = full && stat(full, &status) == 0;
-    free(full);
-    if (!there || source_tree_find(tree, path))
+    OWNED char *full = path_join(tree->root, path);
+    if (!full || stat(full, &status) != 0 || source_tree_find(tree, path))
         return QOBS_OK;
-    if (source_tree_add(tree, path, 0, f) != 0)
-        return failure_status(f);
+    RETURN_IF_NOT_OK(source_tree_add(tree, path, 0, f));
     named_sort(tree->files, tree->count, sizeof *tree->files);
     return QOBS_OK;
 }
@@ -299,15 +281,13 @@ static int add_file(struct source_tree *tree, const char *path, struct fail *f)
 /* Adds the shards of the index. */
 static int add_shards(struct model *m, const char *name, struct fail *f)
 {
-    struct shard_index index;
+    RELEASED_BY(shard_index_free) struct shard_index index = {0};
     m->index = name;
     RETURN_IF_NOT_OK(read_index(m, &index, f));
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < index.count; i++)
+    for (size_t i = 0; i < index.count; i++)
         if (i == 0 || strcmp(index.entries[i].shard, index.entries[i - 1].shard) != 0)
-            status = add_file(&m->tree, index.entries[i].shard, f);
-    shard_index_free(&index);
-    return status;
+            RETURN_IF_NOT_OK(add_file(&m->tree, index.entries[i].shard, f));
+    return QOBS_OK;
 }
 
 int model_open_files(struct model *m, const char *path, struct fail *f)

@@ -53,8 +53,7 @@ static bool is_ignored(const struct choice *c, const struct weight *w)
         return false;
     if (matcher_find(c->of.ignore, source, length) >= 0)
         return true;
-    while (length > 0 && source[length - 1] != '.')
-        length--;
+    length = component_start(source, length);
     return length > 0 && matcher_find(c->of.ignore, source, length - 1) >= 0;
 }
 

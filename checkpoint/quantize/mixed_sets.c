@@ -35,9 +35,7 @@ static size_t parent_of(const struct weights *weights, size_t set)
             common++;
         parent = common;
     }
-    while (parent > 0 && name[parent - 1] != '.')
-        parent--;
-    return parent;
+    return component_start(name, parent);
 }
 
 #define APPEND(text, ...) text_append((text)->message, sizeof(text)->message, __VA_ARGS__)
