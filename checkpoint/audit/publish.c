@@ -6,15 +6,6 @@
 
 #include "audit/audit.h"
 
-static bool add(struct findings *findings, const char *format, ...)
-{
-    va_list values;
-    va_start(values, format);
-    const bool good = findings_add(findings, "", format, values);
-    va_end(values);
-    return good;
-}
-
 static int audit_output(const char *directory, const struct publish_options *options, struct findings *findings,
                         struct fail *f)
 {
@@ -23,10 +14,12 @@ static int audit_output(const char *directory, const struct publish_options *opt
     struct audit audit = {.args = &args, .is_output = true};
     pthread_mutex_init(&audit.lock, NULL);
     int status = audit_run(&audit, f);
-    if (status != QOBS_OK && options->compatible && audit.model.count > 0)
-        status = !audit.model.config_path || add(&audit.findings, "cannot be audited: %s", f->message)
-                     ? QOBS_OK
-                     : NO_MEMORY(f, "the audit");
+    if (status != QOBS_OK && options->compatible && audit.model.count > 0) {
+        audit.failed = false;
+        if (audit.model.config_path)
+            audit_find(&audit, NULL, "cannot be audited: %s", f->message);
+        status = audit.failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
+    }
     *findings = audit.findings;
     audit.findings = (struct findings){0};
     audit_free(&audit);

@@ -46,8 +46,7 @@ static int add_ignored(struct quant_config *config, const char *name, struct fai
         pattern[n++] = *p;
     }
     snprintf(pattern + n, sizeof pattern - n, "$");
-    return quant_config_add_ignore(config, strchr(name, '*') ? pattern : name, f) == 0 ? QOBS_OK
-                                                                                       : QOBS_ERROR_OUT_OF_MEMORY;
+    return quant_config_add_ignore(config, strchr(name, '*') ? pattern : name, f);
 }
 
 /* Returns the scheme of an algorithm, in any case; NULL: its tensors are not read. */
@@ -72,26 +71,26 @@ static int unread(const json_object *algorithm, const char *where, const char *l
 /* Reads quantized_layers, an algorithm for each: a group of targets for each scheme. */
 static int read_layers(struct audit *audit, const json_object *layers, const char *where, struct fail *f)
 {
-    int status = QOBS_OK;
-    const char **targets = calloc(json_count(layers) + 1, sizeof *targets);
+    OWNED const char **targets = calloc(json_count(layers) + 1, sizeof *targets);
+    if (!targets)
+        return NO_MEMORY(f, "the layers");
     json_each(item, layers)
     {
         const json_object *algorithm = json_get(item.value, "quant_algo");
-        if (status == QOBS_OK && !scheme_of(algorithm))
-            status = unread(algorithm, where, item.key, f);
+        if (!scheme_of(algorithm))
+            return unread(algorithm, where, item.key, f);
     }
-    for (size_t i = 0; targets && status == QOBS_OK && i < sizeof algorithms / sizeof *algorithms; i++) {
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
         size_t count = 0;
         json_each(item, layers)
         {
             if (strcasecmp(json_text(json_get(item.value, "quant_algo")), algorithms[i][0]) == 0)
                 targets[count++] = item.key;
         }
-        if (count > 0 && quant_config_add_scheme(&audit->config, algorithms[i][1], targets, count, f) != 0)
-            status = failure_status(f);
+        if (count > 0)
+            RETURN_IF_NOT_OK(quant_config_add_scheme(&audit->config, algorithms[i][1], targets, count, f));
     }
-    free(targets);
-    return targets ? status : NO_MEMORY(f, "the layers");
+    return QOBS_OK;
 }
 
 static int read_algorithm(struct audit *audit, const json_object *quantization, const char *where, struct fail *f)
@@ -102,8 +101,8 @@ static int read_algorithm(struct audit *audit, const json_object *quantization, 
         RETURN_IF_NOT_OK(read_layers(audit, layers, where, f));
     else if (!scheme_of(algorithm))
         return unread(algorithm, where, "the model", f);
-    else if (quant_config_add_scheme(&audit->config, scheme_of(algorithm), NULL, 0, f) != 0)
-        return failure_status(f);
+    else
+        RETURN_IF_NOT_OK(quant_config_add_scheme(&audit->config, scheme_of(algorithm), NULL, 0, f));
     static const char *const keys[] = {"ignore", "exclude_modules"};
     for (size_t k = 0; k < 2; k++)
         json_each(item, json_get(quantization, keys[k])) if (json_is_string(item.value))

@@ -143,9 +143,9 @@ int bases_apply(struct bases *bases, struct quant_config *config, struct fail *f
         struct quant_args *state = &bases->states[kind - ACTIVATION_Q];
         if (strcmp(base_preset(bases, kind), "none") == 0 || (kind == ACTIVATION_Q && !bases->items[kind].requested))
             continue;
-        if (config->has_kv_cache && quant_args_copy(state, &config->kv_cache, f) != 0)
-            return failure_status(f);
-        if (!config->has_kv_cache)
+        if (config->has_kv_cache)
+            RETURN_IF_NOT_OK(quant_args_copy(state, &config->kv_cache, f));
+        else
             *state =
                 (struct quant_args){.num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR};
         RETURN_IF_NOT_OK(complete(bases, kind, state, "states of attention", f));

@@ -42,18 +42,16 @@ static int build_members(json_object *parent, struct json_span span, const char 
 {
     struct json_walk w = json_enter(span.text);
     struct json_span key, value;
-    int result = 0;
-    while (result == 0 && json_step(&w, &key, &value)) {
-        json_object *item = NULL;
+    while (json_step(&w, &key, &value)) {
+        json_object *item;
         OWNED char *name = key.text ? json_span_string(key) : NULL;
         if (name && json_has(parent, name))
-            result = fail(f, "%s: the %s has the key '%.200s' twice", path, part, name);
-        if (result == 0)
-            result = build(&item, value, path, part, f);
-        if (result == 0 && !(name ? json_put(parent, name, item) : !key.text && json_append(parent, item)))
-            result = no_memory(path, part, f);
+            return fail(f, "%s: the %s has the key '%.200s' twice", path, part, name);
+        RETURN_IF_NOT_OK(build(&item, value, path, part, f));
+        if (!(name ? json_put(parent, name, item) : !key.text && json_append(parent, item)))
+            return no_memory(path, part, f);
     }
-    return result;
+    return 0;
 }
 
 /* Builds the tree of a checked value. */

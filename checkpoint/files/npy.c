@@ -156,12 +156,12 @@ static int read_header(struct cursor *c, struct npy_file *file, int *fortran)
             return fail(c->f, "%s: .npy header: key '%s' occurs twice", c->path, key);
         if (!accept(c, ':'))
             return expected(c, "':'");
-        if (k == 0 && read_descr(c, file) != 0)
-            return -1;
+        if (k == 0)
+            RETURN_IF_NOT_OK(read_descr(c, file));
         if (k == 1 && !(*fortran = read_word(c, "True")) && !read_word(c, "False"))
             return expected(c, "True or False");
-        if (k == 2 && read_shape(c, file) != 0)
-            return -1;
+        if (k == 2)
+            RETURN_IF_NOT_OK(read_shape(c, file));
         comma = accept(c, ',');
     }
     skip_space(c);

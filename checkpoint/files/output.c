@@ -141,6 +141,16 @@ static int make_temporary(struct output *output, const char *path, mode_t mode, 
     return result;
 }
 
+/* Frees the names and unregisters the temporary file; it is renamed, removed or not made. */
+static void release(struct output *output)
+{
+    if (output->temporary)
+        unregister_unfinished(output->temporary);
+    free(output->temporary);
+    free(output->path);
+    *output = (struct output){0};
+}
+
 int output_open(struct output *output, const char *path, struct fail *f)
 {
     mode_t mode = 0;
@@ -148,10 +158,8 @@ int output_open(struct output *output, const char *path, struct fail *f)
     int result = resolve_path(output, path, &mode, f);
     if (result == 0)
         result = make_temporary(output, path, mode, f);
-    if (result == 0)
-        return 0;
-    free(output->path);
-    *output = (struct output){0};
+    if (result != 0)
+        release(output);
     return result;
 }
 
@@ -170,16 +178,6 @@ int output_write(const struct output *output, const void *data, size_t bytes, ui
         offset += (uint64_t)done;
     }
     return 0;
-}
-
-/* Frees the names and unregisters the temporary file, which has been renamed or removed. */
-static void release(struct output *output)
-{
-    if (output->temporary)
-        unregister_unfinished(output->temporary);
-    free(output->temporary);
-    free(output->path);
-    *output = (struct output){0};
 }
 
 int output_commit(struct output *output, struct fail *f)

@@ -73,11 +73,7 @@ static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fa
 
 static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
 {
-    const int result = reserve(set, 1, 1, f);
-    if (result != 0) {
-        mapped_close(map);
-        return result;
-    }
+    RETURN_IF_NOT_OK(reserve(set, 1, 1, f));
     struct tensor_file *file = &set->files[0];
     file->is_npy = 1;
     RETURN_IF_NOT_OK(npy_open_mapped(&file->as.npy, map, f));
@@ -213,7 +209,7 @@ char *tensors_resolve(const char *path, struct fail *f)
 /* Becomes the owner of `path`. */
 static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
 {
-    struct mapped map;
+    RELEASED_BY(mapped_close) struct mapped map;
     *set = (struct tensor_set){.path = path};
     int result = mapped_open(&map, path, f);
     if (result == 0)
@@ -230,7 +226,6 @@ static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
         case UNKNOWN:
             result =
                 fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known", path);
-            mapped_close(&map);
         }
     if (result == 0)
         result = sort(set, f);

@@ -27,8 +27,7 @@ static const struct architecture outside = {
     .names[MODULE_HEAD] = "output head proj_out ff_out output_projection predictions.decoder lm_head.decoder",
     .names[MODULE_TABLE] = "shared emb"};
 
-/* Words in any component, in one inside its block, and in the last one alone. */
-static const char *const router_words[] = {"router"}, *const table_words[] = {"embed"};
+/* Words in the last component. */
 static const char *const last_words[] = {"norm", "conv", "rotary"};
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
@@ -157,14 +156,10 @@ static enum module_kind general_kind(const struct architectures *found, const ch
         apply(&outside, module, length, &most, &kind);
     if (most > 0)
         return kind;
-    if (has_component(module, length, "gate", 4))
+    if (has_component(module, length, "gate", 4) || holds(module, length, "router"))
         return MODULE_ROUTER;
-    for (size_t i = 0; i < sizeof router_words / sizeof *router_words; i++)
-        if (holds(module, length, router_words[i]))
-            return MODULE_ROUTER;
-    for (size_t i = 0; i < sizeof table_words / sizeof *table_words; i++)
-        if (holds(module + inner, length - inner, table_words[i]))
-            return MODULE_TABLE;
+    if (holds(module + inner, length - inner, "embed"))
+        return MODULE_TABLE;
     for (size_t i = 0; i < sizeof last_words / sizeof *last_words; i++)
         if (holds(module + begin, length - begin, last_words[i]))
             return MODULE_KEPT;

@@ -68,17 +68,15 @@ static int keep_target(json_object *kept, const char *target, const struct weigh
 static int keep_group(json_object *group, const json_object *config, const struct weights *weights, struct fail *f)
 {
     const char *format = json_text(json_get(config, "format"));
-    json_object *kept = json_object_new_array();
-    int status = kept ? QOBS_OK : NO_MEMORY(f, "quantization_config");
+    OWNED_JSON json_object *kept = json_object_new_array();
     json_each(target, json_get(group, "targets"))
     {
-        if (status == QOBS_OK && json_is_string(target.value))
-            status = keep_target(kept, json_text(target.value), weights, f);
+        if (json_is_string(target.value))
+            RETURN_IF_NOT_OK(keep_target(kept, json_text(target.value), weights, f));
     }
-    if (!json_put(group, "targets", kept) ||
-        (format && !json_get(group, "format") && !json_put_text(group, "format", format)))
-        status = NO_MEMORY(f, "quantization_config");
-    return status;
+    const bool complete = kept && json_put(group, "targets", json_object_get(kept)) &&
+                          (!format || json_get(group, "format") || json_put_text(group, "format", format));
+    return complete ? QOBS_OK : NO_MEMORY(f, "quantization_config");
 }
 
 /* Returns how well a group matches: 3 by name, 2 by pattern, 1 by class, 0 not at all. */
@@ -95,8 +93,7 @@ static int rank(const struct matcher *m, const struct weight *w)
 }
 
 /* Marks the groups that weights have which stay. Fails if one has none. */
-static int mark_groups(bool *used, const struct matcher *ignore, struct matcher *const *groups, size_t count,
-                       const struct weights *weights, struct fail *f)
+static int mark_groups(bool *used, const struct quant_matchers *m, const struct weights *weights, struct fail *f)
 {
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
@@ -104,12 +101,12 @@ static int mark_groups(bool *used, const struct matcher *ignore, struct matcher 
         int best_rank = 0;
         if (w->reason != WEIGHT_KEPT)
             continue;
-        for (size_t g = 0; g < count; g++)
-            if (rank(groups[g], w) > best_rank) {
+        for (size_t g = 0; g < m->count; g++)
+            if (rank(m->groups[g], w) > best_rank) {
                 best = g;
-                best_rank = rank(groups[g], w);
+                best_rank = rank(m->groups[g], w);
             }
-        if (best_rank == 0 || matches(ignore, w))
+        if (best_rank == 0 || matches(m->ignore, w))
             return INVALID(f,
                            "tensor '%.200s': is quantized, but the quantization_config of the model %s it. A target "
                            "quantizes it anew, --ignore leaves it out",
@@ -123,37 +120,26 @@ static int mark_groups(bool *used, const struct matcher *ignore, struct matcher 
 static int keep_groups(json_object *config, const struct weights *weights, struct fail *f)
 {
     const json_object *groups = json_get(config, "config_groups");
-    const size_t count = json_count(groups);
-    json_object *kept = json_object_new_object();
-    struct matcher **targets = calloc(count + 1, sizeof *targets), *ignore = NULL;
-    bool *used = calloc(count + 1, sizeof *used);
+    OWNED_JSON json_object *kept = json_object_new_object();
+    OWNED bool *used = calloc(json_count(groups) + 1, sizeof *used);
+    RELEASED_BY(quant_matchers_free) struct quant_matchers m = {0};
+    m.groups = calloc(json_count(groups) + 1, sizeof(struct matcher *));
     size_t g = 0;
-    int status =
-        kept && targets && used ? make_matcher(&ignore, json_get(config, "ignore"), f) : NO_MEMORY(f, "the groups");
+    if (!kept || !used || !m.groups)
+        return NO_MEMORY(f, "the groups");
+    RETURN_IF_NOT_OK(make_matcher(&m.ignore, json_get(config, "ignore"), f));
+    json_each(group, groups)
+        RETURN_IF_NOT_OK(make_matcher(&m.groups[m.count++], json_get(group.value, "targets"), f));
+    RETURN_IF_NOT_OK(mark_groups(used, &m, weights, f));
     json_each(group, groups)
     {
-        if (status == QOBS_OK)
-            status = make_matcher(&targets[g++], json_get(group.value, "targets"), f);
-    }
-    if (status == QOBS_OK)
-        status = mark_groups(used, ignore, targets, count, weights, f);
-    g = 0;
-    json_each(group, groups)
-    {
-        if (status != QOBS_OK || !used[g++])
+        if (!used[g++])
             continue;
-        status = keep_group(group.value, config, weights, f);
+        RETURN_IF_NOT_OK(keep_group(group.value, config, weights, f));
         if (!json_put(kept, group.key, json_object_get(group.value)))
-            status = NO_MEMORY(f, "the groups");
+            return NO_MEMORY(f, "the groups");
     }
-    if (!json_put(config, "config_groups", kept) && status == QOBS_OK)
-        status = NO_MEMORY(f, "the groups");
-    for (size_t i = 0; targets && i < count; i++)
-        matcher_free(targets[i]);
-    matcher_free(ignore);
-    free(targets);
-    free(used);
-    return status;
+    return json_put(config, "config_groups", json_object_get(kept)) ? QOBS_OK : NO_MEMORY(f, "the groups");
 }
 
 /* ---- The ignore list --------------------------------------------------------------------------------------------- */

@@ -70,14 +70,19 @@ static void report_progress(struct quantize_run *run, uint64_t bytes)
         run->stopped = true;
 }
 
-bool run_progress(struct quantize_run *run, uint64_t bytes)
+static bool add_progress(struct quantize_run *run, uint64_t bytes, uint64_t total)
 {
     pthread_mutex_lock(&run->lock);
-    run->total = run->model.bytes + run->activations.bytes;
+    run->total = total;
     report_progress(run, bytes);
     const bool stopped = run->stopped;
     pthread_mutex_unlock(&run->lock);
     return stopped;
+}
+
+bool run_progress(struct quantize_run *run, uint64_t bytes)
+{
+    return add_progress(run, bytes, run->model.bytes + run->activations.bytes);
 }
 
 static uint64_t input_bytes(const struct row_slice *s)
@@ -90,11 +95,7 @@ static uint64_t input_bytes(const struct row_slice *s)
 
 bool run_slice_progress(struct quantize_run *run, const struct row_slice *s)
 {
-    pthread_mutex_lock(&run->lock);
-    report_progress(run, input_bytes(s));
-    const bool stopped = run->stopped;
-    pthread_mutex_unlock(&run->lock);
-    return stopped;
+    return add_progress(run, input_bytes(s), run->total);
 }
 
 static void run_slice(void *argument, size_t index)

@@ -171,30 +171,25 @@ static void add_runtime_warnings(json_object *warnings, const struct quantize_ru
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
-    for (size_t i = 0; i < run->model.unnamed_count; i++) {
+    for (size_t i = 0; i < run->model.unnamed_count; i++)
         warn(warnings, "%.400s: is no part of the model; left out", run->model.unnamed[i]);
-    }
     for (size_t i = 0; i < run->model.tree.count; i++)
         for (size_t e = 0; e < sizeof endings / sizeof *endings; e++)
-            if (ends_with(run->model.tree.files[i].path, endings[e])) {
+            if (ends_with(run->model.tree.files[i].path, endings[e]))
                 warn(warnings, "%.400s: copied as it is; it may hold unquantized weights",
                      run->model.tree.files[i].path);
-            }
-    if (run->model.omitted_count > 0) {
+    if (run->model.omitted_count > 0)
         warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
              run->model.omitted_count,
              run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR ? "left out, as upstream does"
                                                              : "copied or quantized, too");
-    }
     const struct tensor_ref *first;
     const size_t unused = recordings_unused(&run->activations.sources.recordings, &first);
-    if (unused > 0) {
+    if (unused > 0)
         warn(warnings, "%zu recorded tensors are not used, such as '%.300s'", unused, first->name);
-    }
-    if (run->activations.filled > 0) {
+    if (run->activations.filled > 0)
         warn(warnings, "%zu scales of experts that no token reached are those of others of their layer",
              run->activations.filled);
-    }
     for (size_t i = 0; i < run->config.note_count; i++)
         json_append_text(warnings, run->config.notes[i]);
     add_importance_warning(warnings, run);
@@ -231,7 +226,7 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
 
 char *report_make(const struct quantize_run *run)
 {
-    json_object *report = json_object_new_object();
+    OWNED_JSON json_object *report = json_object_new_object();
     json_put_text(report, "model", run->args->model);
     json_put_text(report, "out", run->args->out);
     json_put_text(report, "compat", run->args->compat == QOBS_COMPAT_VLLM ? "vllm" : "llm-compressor");
@@ -245,15 +240,12 @@ char *report_make(const struct quantize_run *run)
     json_object *layers = json_put_array(report, "layers");
     json_object *left_out = json_put_array(report, "left_out");
     json_object *warnings = json_put_array(report, "warnings");
-    char *text = NULL;
-    if (layers && left_out && warnings) {
-        add_dequantized(report, run);
-        add_layers(layers, run);
-        add_left_out(left_out, run);
-        add_warnings(warnings, run);
-        add_runtimes(json_put_array(report, "runtimes"), run);
-        text = findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
-    }
-    json_object_put(report);
-    return text;
+    if (!layers || !left_out || !warnings)
+        return NULL;
+    add_dequantized(report, run);
+    add_layers(layers, run);
+    add_left_out(left_out, run);
+    add_warnings(warnings, run);
+    add_runtimes(json_put_array(report, "runtimes"), run);
+    return findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }

@@ -71,8 +71,7 @@ static int use_preset(struct quant_group *group, const char *scheme, struct fail
     group->has_inputs = preset->inputs != NULL;
     if (!preset->inputs)
         return 0;
-    if (quant_args_copy(&group->inputs, preset->inputs, f) != 0)
-        return -1;
+    RETURN_IF_NOT_OK(quant_args_copy(&group->inputs, preset->inputs, f));
     if (preset->inputs->dynamic == QUANT_DYNAMIC)
         return 0;
     group->inputs.observer = strdup("static_minmax"); /* that of upstream's presets with static activations */

@@ -56,11 +56,9 @@ static json_object *sequence_of(struct yaml_tree *tree, const yaml_node_t *node,
 {
     json_object *array = json_object_new_array();
     for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top && !tree->problem;
-         i++) {
-        json_object *item = value_of(tree, *i, depth + 1);
-        if (!json_append(array, item))
-            tree->problem = tree->problem ? tree->problem : "no memory";
-    }
+         i++)
+        if (!json_append(array, value_of(tree, *i, depth + 1)) && !tree->problem)
+            tree->problem = "no memory";
     return array;
 }
 
@@ -79,9 +77,8 @@ static json_object *mapping_of(struct yaml_tree *tree, const yaml_node_t *node, 
             tree->problem = "a key occurs twice";
             break;
         }
-        json_object *item = value_of(tree, p->value, depth + 1);
-        if (!json_put(object, name, item))
-            tree->problem = tree->problem ? tree->problem : "no memory";
+        if (!json_put(object, name, value_of(tree, p->value, depth + 1)) && !tree->problem)
+            tree->problem = "no memory";
     }
     return object;
 }
@@ -108,12 +105,11 @@ static int parse_yaml(json_object **json, const struct mapped *map, struct fail 
     if (!yaml_parser_initialize(&parser))
         return fail_system(f, "%s: no memory for its contents", map->path);
     yaml_parser_set_input_string(&parser, map->data, map->size);
-    const int loaded = yaml_parser_load(&parser, &tree.document);
-    if (!loaded) {
-        fail(f, "%s: cannot be read as YAML: %s in line %zu", map->path, parser.problem ? parser.problem : "no memory",
-             parser.problem_mark.line + 1);
+    if (!yaml_parser_load(&parser, &tree.document)) {
+        const int status = fail(f, "%s: cannot be read as YAML: %s in line %zu", map->path,
+                                parser.problem ? parser.problem : "no memory", parser.problem_mark.line + 1);
         yaml_parser_delete(&parser);
-        return -1;
+        return status;
     }
     *json = yaml_document_get_root_node(&tree.document) ? value_of(&tree, 1, 0) : NULL;
     yaml_document_delete(&tree.document);
@@ -154,7 +150,7 @@ static int override_observers(struct quant_config *config, size_t first, const j
         return fail(f, "%s: observer is no mapping; weights, input and output with observers are needed", path);
     json_each(item, all)
     {
-        if (strcmp(item.key, members[0]) != 0 && strcmp(item.key, members[1]) != 0 && strcmp(item.key, members[2]) != 0)
+        if (!is_one_of(item.key, "weights input output"))
             return fail(f, "%s: observer has '%.80s'; weights, input and output are read", path, item.key);
     }
     for (int k = 0; k < 3; k++) {
