@@ -4,6 +4,8 @@
 /* Every member of every argument structure of qobs/checkpoint.h, with NULL, cut short and hostile values. The members
  * come from the header (checkpoint_members.py). A wrong value is refused with a message and without an output; the
  * sanitizers see to the rest. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -321,10 +323,79 @@ static void test_functions(void **state)
     assert_int_equal(qobs_checkpoint_fused_sets(names, 1, "\xff no such model", set, NULL), QOBS_OK);
 }
 
+/* ---- Before an output gets its name ------------------------------------------------------------------------------ */
+
+enum { MOST_FLUSHED = 64 };
+
+/* The files and directories that were flushed, in order. */
+static char flushed[MOST_FLUSHED][PATH_MAX];
+static size_t flushed_count;
+
+/* The directory that got the name "flushed", and how many were flushed before. */
+static char renamed[PATH_MAX];
+static size_t flushed_before;
+
+/* This program has these two in place of those of the C library. */
+int fsync(int fd)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length =
+        flushed_count < MOST_FLUSHED ? readlink(link, flushed[flushed_count], sizeof *flushed - 1) : 0;
+    if (length > 0)
+        flushed[flushed_count++][length] = '\0';
+    return fdatasync(fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    if (strcmp(strrchr(to, '/') ? strrchr(to, '/') : to, "/flushed") == 0) {
+        snprintf(renamed, sizeof renamed, "%s", from);
+        flushed_before = flushed_count;
+    }
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+static bool was_flushed(const char *path, size_t first, size_t end)
+{
+    while (first < end && strcmp(flushed[first], path) != 0)
+        first++;
+    return first < end;
+}
+
+/* After a power cut an output that has its name holds all of its bytes. */
+static void test_flushed(void **state)
+{
+    (void)state;
+    union arguments a = valid("quantize");
+    char path[2 * PATH_MAX], parent[PATH_MAX];
+    size_t files = 0;
+    a.quantize.out = "flushed";
+    flushed_count = 0;
+    assert_int_equal(call("quantize", &a, NULL), QOBS_OK);
+    free(report);
+    report = NULL;
+    assert_true(was_flushed(renamed, 0, flushed_before)); /* the directory */
+    DIR *directory = opendir("flushed");
+    assert_non_null(directory);
+    for (const struct dirent *entry; (entry = readdir(directory));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", renamed, entry->d_name);
+        if (!was_flushed(path, 0, flushed_before))
+            fail_msg("%s is not flushed before the rename", path);
+        files++;
+    }
+    closedir(directory);
+    assert_true(files > 3);
+    assert_non_null(getcwd(parent, sizeof parent));
+    assert_true(was_flushed(parent, flushed_before, flushed_count)); /* the name itself */
+}
+
 int main(void)
 {
     enum { COUNT_OF_MEMBERS = sizeof members / sizeof *members };
-    static struct CMUnitTest tests[COUNT_OF_MEMBERS + 1];
+    static struct CMUnitTest tests[COUNT_OF_MEMBERS + 2];
     static char names[COUNT_OF_MEMBERS][128], folder[] = "/tmp/qobs-members-XXXXXX";
     if (!mkdtemp(folder) || chdir(folder) != 0)
         return 1;
@@ -342,6 +413,7 @@ int main(void)
         snprintf(names[i], sizeof names[i], "%s.%s", members[i].function, members[i].name);
         tests[i + 1] = (struct CMUnitTest){names[i], test_member, NULL, NULL, (void *)&members[i]};
     }
+    tests[COUNT_OF_MEMBERS + 1] = (struct CMUnitTest){.name = "flushed", .test_func = test_flushed};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     char command[64];
     snprintf(command, sizeof command, "rm -rf %s", folder);
