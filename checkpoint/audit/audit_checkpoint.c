@@ -94,24 +94,22 @@ void audit_free(struct audit *audit)
     quant_config_free(&audit->config);
     model_close(&audit->original);
     model_close(&audit->model);
+    pthread_mutex_destroy(&audit->lock);
 }
 
 int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error)
 {
-    struct audit audit = {.args = args};
+    struct audit audit = {.args = args, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct fail f = {.message = ""};
     int status = CHECK_STRUCT(args, &f);
     if (status == QOBS_OK)
         status = args->checkpoint ? check_runtime(args->runtime, &f) : INVALID(&f, "checkpoint: is NULL");
-    if (status == QOBS_OK) {
-        pthread_mutex_init(&audit.lock, NULL);
+    if (status == QOBS_OK)
         status = audit_run(&audit, &f);
-        if (status == QOBS_OK && args->findings)
-            *args->findings = audit.findings.count;
-        if (status == QOBS_OK && args->report)
-            *args->report = make_report(&audit);
-        pthread_mutex_destroy(&audit.lock);
-        audit_free(&audit);
-    }
+    if (status == QOBS_OK && args->findings)
+        *args->findings = audit.findings.count;
+    if (status == QOBS_OK && args->report)
+        *args->report = make_report(&audit);
+    audit_free(&audit);
     return give_error(error, status, &f);
 }

@@ -219,23 +219,13 @@ static int unpack(const struct audit_module *m, int64_t first, int64_t rows, uns
     const struct quant_args *a = &m->group->weights;
     const size_t row = (size_t)((m->codes->end - m->codes->begin) / (uint64_t)m->rows);
     const unsigned char *from = (const unsigned char *)m->codes->data + row * (size_t)first;
-    const int word_bits = quant_word_bits(quant_format_row(m->group->format));
-    if (word_bits == 0) {
+    const struct quant_format_row *format = quant_format_row(m->group->format);
+    if (!format->word) {
         memcpy(codes, from, row * (size_t)rows);
         return QOBS_OK;
     }
-    const bool integers = a->type == QUANT_INT;
-    const qobs_pack_args args = {.struct_size = sizeof args,
-                                 .bits = a->num_bits,
-                                 .dim = 1,
-                                 .rows = rows,
-                                 .columns = m->columns,
-                                 .word_bits = word_bits,
-                                 .offset = integers ? 1 << (a->num_bits - 1) : 0,
-                                 .codes = codes,
-                                 .codes_size = (size_t)(rows * m->columns),
-                                 .packed = (void *)(uintptr_t)from,
-                                 .packed_size = row * (size_t)rows};
+    const qobs_pack_args args =
+        quant_pack_args(format, a->num_bits, 1, rows, m->columns, codes, from, row * (size_t)rows);
     return qobs_unpack(&args, NULL);
 }
 
@@ -324,17 +314,9 @@ static bool read_zero_points(const struct audit_module *m, size_t count, struct 
         memcpy(v->zero_points, m->zero_point->data, count);
         return true;
     }
-    const int bits = m->group->weights.num_bits;
-    const qobs_pack_args args = {.struct_size = sizeof args,
-                                 .bits = bits,
-                                 .rows = m->rows,
-                                 .columns = (int64_t)count / m->rows,
-                                 .word_bits = quant_word_bits(s.format),
-                                 .offset = 1 << (bits - 1),
-                                 .codes = v->zero_points,
-                                 .codes_size = count,
-                                 .packed = (void *)(uintptr_t)m->zero_point->data,
-                                 .packed_size = m->zero_point->end - m->zero_point->begin};
+    const qobs_pack_args args =
+        quant_pack_args(s.format, m->group->weights.num_bits, 0, m->rows, (int64_t)count / m->rows, v->zero_points,
+                        m->zero_point->data, m->zero_point->end - m->zero_point->begin);
     return qobs_unpack(&args, NULL) == QOBS_OK;
 }
 

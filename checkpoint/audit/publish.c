@@ -11,8 +11,7 @@ static int audit_output(const char *directory, const struct publish_options *opt
 {
     const qobs_checkpoint_audit_args args = {
         .struct_size = sizeof args, .checkpoint = directory, .runtime = options->runtime};
-    struct audit audit = {.args = &args, .is_output = true};
-    pthread_mutex_init(&audit.lock, NULL);
+    struct audit audit = {.args = &args, .is_output = true, .lock = PTHREAD_MUTEX_INITIALIZER};
     int status = audit_run(&audit, f);
     if (status != QOBS_OK && options->compatible && audit.model.count > 0) {
         audit.failed = false;
@@ -23,7 +22,6 @@ static int audit_output(const char *directory, const struct publish_options *opt
     *findings = audit.findings;
     audit.findings = (struct findings){0};
     audit_free(&audit);
-    pthread_mutex_destroy(&audit.lock);
     return status;
 }
 

@@ -83,25 +83,15 @@ static int run_steps(struct calibration *c, struct fail *f)
 /* The arguments of the run; presets and settings of weights follow when they are parsed. */
 static qobs_checkpoint_quantize_args arguments_of_run(const qobs_checkpoint_calibrate_args *a)
 {
-    return (qobs_checkpoint_quantize_args){.struct_size = sizeof(qobs_checkpoint_quantize_args),
-                                           .model = a->model,
+    return (qobs_checkpoint_quantize_args){ARGUMENTS_OF(a),
                                            .out = a->out,
                                            .scheme = a->scheme,
                                            .config = a->config,
                                            .recipe = a->recipe,
-                                           .targets = a->targets,
-                                           .target_count = a->target_count,
-                                           .ignore = a->ignore,
-                                           .ignore_count = a->ignore_count,
                                            .activations = a->activations,
                                            .activation_count = a->activation_count,
-                                           .states = a->states,
-                                           .state_count = a->state_count,
-                                           .importance = a->importance,
-                                           .importance_count = a->importance_count,
                                            .allow_mixed_sets = true, /* nothing is loaded */
                                            .fill_experts = a->fill_experts,
-                                           .runtime = a->runtime,
                                            .progress = a->progress,
                                            .context = a->context};
 }

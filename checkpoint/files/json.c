@@ -253,7 +253,7 @@ static json_object *put_made(json_object *object, const char *key, json_object *
 
 bool json_put_text(json_object *object, const char *key, const char *text)
 {
-    return put_made(object, key, json_object_new_string(text)) != NULL;
+    return text ? put_made(object, key, json_object_new_string(text)) != NULL : json_put(object, key, NULL);
 }
 
 bool json_put_count(json_object *object, const char *key, uint64_t count)

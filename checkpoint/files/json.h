@@ -155,7 +155,7 @@ json_object *json_exact_number(const char *text);
 bool json_put(json_object *object, const char *key, json_object *value);
 bool json_append(json_object *array, json_object *value);
 
-/* The same for values that are made here. No memory for the value is a failure, too. */
+/* The same for values that are made here. No memory for the value is a failure, too. A text that is NULL is null. */
 bool json_put_text(json_object *object, const char *key, const char *text);
 bool json_put_count(json_object *object, const char *key, uint64_t count);
 bool json_put_bool(json_object *object, const char *key, bool value);

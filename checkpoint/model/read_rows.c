@@ -72,18 +72,9 @@ static void read_numbers(const struct code_reader *reader, const unsigned char *
     const unsigned char *codes = row + first;
     unsigned char unpacked[CHUNK];
     if (word_bits > 0) {
-        const qobs_pack_args args = {.struct_size = sizeof args,
-                                     .bits = c->bits,
-                                     .dim = 1,
-                                     .rows = 1,
-                                     .columns = count,
-                                     .word_bits = word_bits,
-                                     .offset = c->format->ints ? 1 << (c->bits - 1) : 0,
-                                     .codes = unpacked,
-                                     .codes_size = (size_t)count,
-                                     .packed = (void *)(uintptr_t)(row + first * c->bits / 8),
-                                     .packed_size =
-                                         (size_t)((count * c->bits + word_bits - 1) / word_bits * (word_bits / 8))};
+        const size_t size = (size_t)((count * c->bits + word_bits - 1) / word_bits * (word_bits / 8));
+        const qobs_pack_args args =
+            quant_pack_args(c->format, c->bits, 1, 1, count, unpacked, row + first * c->bits / 8, size);
         qobs_unpack(&args, NULL); /* fails for wrong arguments only */
         codes = unpacked;
     }

@@ -95,22 +95,12 @@ static int open_scheme(struct plan *p, size_t index, struct fail *f)
     s->plan = p;
     s->name = a->schemes[index];
     RETURN_IF_NOT_OK(take_settings(s, a, index, f));
-    s->args = (qobs_checkpoint_quantize_args){.struct_size = sizeof s->args,
-                                              .model = a->model,
+    s->args = (qobs_checkpoint_quantize_args){ARGUMENTS_OF(a),
                                               .out = "", /* nothing is written */
                                               .scheme = s->name,
-                                              .targets = a->targets,
-                                              .target_count = a->target_count,
-                                              .ignore = a->ignore,
-                                              .ignore_count = a->ignore_count,
                                               .preset = a->preset,
                                               .settings = s->settings,
                                               .setting_count = s->setting_count,
-                                              .states = a->states,
-                                              .state_count = a->state_count,
-                                              .importance = a->importance,
-                                              .importance_count = a->importance_count,
-                                              .runtime = a->runtime,
                                               .progress = report_progress,
                                               .context = s};
     RETURN_IF_NOT_OK(run_create(&s->run, &s->args, CONTENTS_MODEL, f));

@@ -212,15 +212,13 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
             continue;
         struct loading loading;
         loading_of_group(&loading, run, g);
-        const char *version = runtime_compressed_tensors(g);
         json_object *item = json_object_new_object();
         json_put_text(item, "group", g->name);
-        json_object_object_add(item, "vllm", loading.where ? json_object_new_string(loading.where) : NULL);
-        json_object_object_add(item, "vllm_cpu",
-                               json_object_new_boolean(loading.where && strstr(loading.where, "CPU")));
+        json_put_text(item, "vllm", loading.where);
+        json_put_bool(item, "vllm_cpu", loading.where && strstr(loading.where, "CPU"));
         json_put_bool(item, "transformers", !loading.transformers.why[0]);
-        json_object_object_add(item, "compressed_tensors", version ? json_object_new_string(version) : NULL);
-        json_object_array_add(runtimes, item);
+        json_put_text(item, "compressed_tensors", runtime_compressed_tensors(g));
+        json_append(runtimes, item);
     }
 }
 

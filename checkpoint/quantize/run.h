@@ -135,6 +135,13 @@ struct quantize_run {
     struct fail failure;
 };
 
+/* The arguments that calibrate and plan hand to a run as they are. */
+#define ARGUMENTS_OF(a)                                                                                                \
+    .struct_size = sizeof(qobs_checkpoint_quantize_args), .model = (a)->model, .targets = (a)->targets,                \
+    .target_count = (a)->target_count, .ignore = (a)->ignore, .ignore_count = (a)->ignore_count,                       \
+    .states = (a)->states, .state_count = (a)->state_count, .importance = (a)->importance,                             \
+    .importance_count = (a)->importance_count, .runtime = (a)->runtime
+
 /* Checks the arguments, which have the right size, and makes a run. */
 int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *args, enum layout_contents contents,
                struct fail *f);

@@ -315,24 +315,16 @@ static int quantize_rows(struct quantize_run *run, const struct rows *r, struct 
 }
 
 /* Packs numbers of the slice along a dimension into `size` bytes of words, in the workspace. */
-static int pack(const struct row_slice *s, struct workspace *work, int dim, int64_t columns, int offset, void *codes,
-                size_t size, void **packed, struct fail *f)
+static int pack(const struct row_slice *s, struct workspace *work, int dim, int64_t columns, void *codes, size_t size,
+                void **packed, struct fail *f)
 {
     qobs_error error = {0};
     void *words = workspace_reserve(work, WORK_PACKED, size);
     if (!words)
         return NO_MEMORY(f, "codes");
-    const qobs_pack_args args = {.struct_size = sizeof args,
-                                 .bits = s->job->plan->group->weights.num_bits,
-                                 .dim = dim,
-                                 .rows = s->count,
-                                 .columns = columns,
-                                 .word_bits = quant_word_bits(s->job->plan->storage.format),
-                                 .offset = offset,
-                                 .codes = codes,
-                                 .codes_size = (size_t)(s->count * columns),
-                                 .packed = words,
-                                 .packed_size = size};
+    const int bits = s->job->plan->group->weights.num_bits;
+    const qobs_pack_args args =
+        quant_pack_args(s->job->plan->storage.format, bits, dim, s->count, columns, codes, words, size);
     if (qobs_pack(&args, &error) != QOBS_OK)
         return weight_failure(s->job, &error, f);
     *packed = words;
@@ -344,14 +336,11 @@ static int write_codes(struct quantize_run *run, const struct row_slice *s, void
                        struct fail *f)
 {
     const struct weight_job *job = s->job;
-    const struct quant_args *a = &job->plan->group->weights;
     const int word_bits = quant_word_bits(job->plan->storage.format);
     const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][PART_CODES]];
     const size_t row = (size_t)(t->bytes / (uint64_t)job->weight->shape[0]), size = row * (size_t)s->count;
-    if (word_bits > 0 && (job->hessian || !packs_pairs(job))) {
-        const int offset = a->type == QUANT_INT ? 1 << (a->num_bits - 1) : 0;
-        RETURN_IF_NOT_OK(pack(s, work, 1, job->weight->shape[1], offset, codes, size, &codes, f));
-    }
+    if (word_bits > 0 && (job->hessian || !packs_pairs(job)))
+        RETURN_IF_NOT_OK(pack(s, work, 1, job->weight->shape[1], codes, size, &codes, f));
     return run_put(run, job, PART_CODES, row * (uint64_t)s->first, codes, size, f);
 }
 
@@ -474,7 +463,7 @@ static int write_qparams(struct quantize_run *run, const struct row_slice *s, st
         const int64_t columns = q->count / s->count;
         const size_t size = (size_t)((s->count * bits + word_bits - 1) / word_bits * columns * (word_bits / 8));
         void *packed;
-        RETURN_IF_NOT_OK(pack(s, work, 0, columns, 1 << (bits - 1), q->zero_point, size, &packed, f));
+        RETURN_IF_NOT_OK(pack(s, work, 0, columns, q->zero_point, size, &packed, f));
         const uint64_t offset = (uint64_t)(s->first * bits / word_bits * columns * (word_bits / 8));
         RETURN_IF_NOT_OK(run_put(run, job, PART_ZERO_POINT, offset, packed, size, f));
     } else if (q->has_zero_point) {

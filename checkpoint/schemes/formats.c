@@ -177,6 +177,22 @@ int quant_format_check_floats(enum quant_format format, const struct quant_args 
 
 int quant_word_bits(const struct quant_format_row *row) { return (int)dtype_bits(row->word); }
 
+qobs_pack_args quant_pack_args(const struct quant_format_row *row, int bits, int dim, int64_t rows, int64_t columns,
+                               void *codes, const void *packed, size_t packed_size)
+{
+    return (qobs_pack_args){.struct_size = sizeof(qobs_pack_args),
+                            .bits = bits,
+                            .dim = dim,
+                            .rows = rows,
+                            .columns = columns,
+                            .word_bits = quant_word_bits(row),
+                            .offset = row->ints ? 1 << (bits - 1) : 0,
+                            .codes = codes,
+                            .codes_size = (size_t)(rows * columns),
+                            .packed = (void *)(uintptr_t)packed,
+                            .packed_size = packed_size};
+}
+
 enum quant_format quant_format_infer(const struct quant_args *w, bool has_inputs)
 {
     const bool is_int = w->type == QUANT_INT;

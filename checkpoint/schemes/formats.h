@@ -5,6 +5,7 @@
  * asks the row, so that a new format is a new row. */
 #pragma once
 
+#include "qobs/stateless.h"
 #include "schemes/quant_args.h"
 
 enum quant_format {
@@ -73,6 +74,10 @@ const char *quant_grid(const struct quant_args *args);
 
 /* Returns the bits of the words of a format; 0 if each code is an element. */
 int quant_word_bits(const struct quant_format_row *row);
+
+/* Returns the arguments of qobs_pack and qobs_unpack for codes of `bits` in words of a format, along a dimension. */
+qobs_pack_args quant_pack_args(const struct quant_format_row *row, int bits, int dim, int64_t rows, int64_t columns,
+                               void *codes, const void *packed, size_t packed_size);
 
 /* Returns the format that compressed-tensors infers for weights (compressors/format.py). */
 enum quant_format quant_format_infer(const struct quant_args *weights, bool has_inputs);

@@ -214,11 +214,6 @@ int quant_args_read(struct quant_args *args, const json_object *json, const char
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-static bool put_text_or_null(json_object *json, const char *key, const char *text)
-{
-    return text ? json_put_text(json, key, text) : json_put(json, key, NULL);
-}
-
 static bool put_block(json_object *json, const char *key, const int64_t *block)
 {
     if (block[0] == 0)
@@ -231,7 +226,7 @@ static bool put_dtype(json_object *json, const char *key, enum file_dtype dtype)
 {
     char text[32];
     snprintf(text, sizeof text, "torch.%s", quant_dtype_name(dtype));
-    return put_text_or_null(json, key, dtype == FILE_NONE ? NULL : text);
+    return json_put_text(json, key, dtype == FILE_NONE ? NULL : text);
 }
 
 json_object *quant_args_json(const struct quant_args *a)
@@ -248,10 +243,10 @@ json_object *quant_args_json(const struct quant_args *a)
     complete &= put_block(json, "block_structure", a->block_structure);
     complete &= a->dynamic == QUANT_LOCAL ? json_put_text(json, "dynamic", "local")
                                           : json_put_bool(json, "dynamic", a->dynamic == QUANT_DYNAMIC);
-    complete &= put_text_or_null(json, "actorder", a->actorder);
+    complete &= json_put_text(json, "actorder", a->actorder);
     complete &= put_dtype(json, "scale_dtype", a->scale_dtype);
     complete &= put_dtype(json, "zp_dtype", a->zp_dtype);
-    complete &= put_text_or_null(json, "observer", a->observer);
+    complete &= json_put_text(json, "observer", a->observer);
     complete &= json_put(json, "observer_kwargs", kwargs);
     if (complete)
         return json;

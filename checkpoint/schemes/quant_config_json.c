@@ -28,7 +28,7 @@ static void add(struct tree *t, json_object *object, const char *key, json_objec
 
 static void add_text(struct tree *t, json_object *object, const char *key, const char *text)
 {
-    t->failed |= !(text ? json_put_text(object, key, text) : json_put(object, key, NULL));
+    t->failed |= !json_put_text(object, key, text);
 }
 
 static void add_texts(struct tree *t, json_object *object, const char *key, char *const *list, size_t count)

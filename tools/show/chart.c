@@ -11,7 +11,6 @@
 #include "files/status.h"
 #include "files/text.h"
 #include "program.h"
-#include "qobs/plan.h"
 #include "qobs/stateless.h"
 
 /* ---- Ranges ------------------------------------------------------------------------------------------------------ */
@@ -65,7 +64,7 @@ static int select_elements(struct chart *c, const struct chart_source *s, const 
 {
     const qobs_tensor *t = &s->tensors[index];
     const size_t size = qobs_dtype_size(t->dtype);
-    qobs_plan *plan;
+    OWNED_PLAN qobs_plan *plan = NULL;
     qobs_error error;
     const int64_t elements = elements_of(t);
     *subset = (struct subset){.tensor = *t, .length = elements};
@@ -75,17 +74,13 @@ static int select_elements(struct chart *c, const struct chart_source *s, const 
     const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     for (int d = 1; d < ndim - 1; d++)
         qparams *= shape[d];
-    if ((uint64_t)qparams != spans->count) { /* the shapes differ, or the ranges have several names */
-        qobs_plan_destroy(plan);
+    if ((uint64_t)qparams != spans->count) /* the shapes differ, or the ranges have several names */
         return print_error(EXIT_USAGE, "%s: has %lld ranges of its own, the observer %zu: they cannot be shown",
                            s->names[index], (long long)qparams, spans->count);
-    }
     if (s->qparam >= 0) {
         subset->data = malloc((size_t)elements * size + 1);
-        if (!subset->data) {
-            qobs_plan_destroy(plan);
+        if (!subset->data)
             return print_error(EXIT_SYSTEM, "no memory for %lld elements", (long long)elements);
-        }
         subset->length = 0;
     }
     for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
@@ -98,7 +93,6 @@ static int select_elements(struct chart *c, const struct chart_source *s, const 
         if (subset->data)
             append(subset, size, at, &run);
     }
-    qobs_plan_destroy(plan);
     if (subset->data) {
         subset->tensor.data = subset->data;
         subset->tensor.ndim = 1;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/text.h"
 #include "program.h"
-#include "qobs/plan.h"
 #include "qobs/stateless.h"
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
@@ -172,9 +172,9 @@ static int add_errors(struct compared *c, const struct chart_source *s, const qo
 {
     const size_t bytes = (size_t)elements_of(t) * qobs_dtype_size(t->dtype);
     qobs_tensor quantized = *t;
-    qobs_plan *plan;
+    OWNED_PLAN qobs_plan *plan = NULL;
     qobs_error error;
-    void *out = malloc(bytes + 1);
+    OWNED void *out = malloc(bytes + 1);
     if (!out)
         return print_error(EXIT_SYSTEM, "no memory for %zu bytes", bytes);
     quantized.data = out;
@@ -189,22 +189,19 @@ static int add_errors(struct compared *c, const struct chart_source *s, const qo
                                           .out_strides = t->strides,
                                           .out_size = bytes,
                                           .runtime = s->runtime};
-    int code = EXIT_OK;
-    if (qobs_fake_quantize(&args, &error) != QOBS_OK)
+    if (qobs_fake_quantize(&args, &error) != QOBS_OK) {
         c->squared_error = (double)NAN;
-    else if (qobs_plan_create(&plan, s->config, t, NULL, s->runtime, &error) != QOBS_OK)
-        code = print_status_error(&error, name);
-    else {
-        for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
-            qobs_run run;
-            if (qobs_plan_run(plan, i, &run, NULL) == QOBS_OK && run.offset != QOBS_PADDING &&
-                (s->qparam < 0 || run.qparam == s->qparam))
-                add_run(c, t, &quantized, &run, w);
-        }
-        qobs_plan_destroy(plan);
+        return EXIT_OK;
     }
-    free(out);
-    return code;
+    if (qobs_plan_create(&plan, s->config, t, NULL, s->runtime, &error) != QOBS_OK)
+        return print_status_error(&error, name);
+    for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
+        qobs_run run;
+        if (qobs_plan_run(plan, i, &run, NULL) == QOBS_OK && run.offset != QOBS_PADDING &&
+            (s->qparam < 0 || run.qparam == s->qparam))
+            add_run(c, t, &quantized, &run, w);
+    }
+    return EXIT_OK;
 }
 
 int measure_candidate(struct compared *c, const struct chart_source *s, const struct results *results,

@@ -95,6 +95,8 @@ static int choose_spans(struct spans *spans, const struct results *results, cons
     return EXIT_OK;
 }
 
+void plan_release(qobs_plan **plan) { qobs_plan_destroy(*plan); }
+
 int64_t elements_of(const qobs_tensor *t)
 {
     int64_t elements = 1;

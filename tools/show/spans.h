@@ -6,6 +6,7 @@
 #define QOBS_TOOLS_SHOW_SPANS_H
 
 #include "qobs/format.h"
+#include "qobs/plan.h"
 #include "results.h"
 
 struct span {
@@ -33,6 +34,10 @@ struct chart_source {
 /* Observes the tensors. Gives the ranges and all results. Returns an exit code. */
 int spans_observe(struct spans *spans, struct results *results, const struct chart_source *source);
 void spans_free(struct spans *spans);
+
+/* A plan that is destroyed when the block of its variable ends. */
+#define OWNED_PLAN __attribute__((cleanup(plan_release)))
+void plan_release(qobs_plan **plan);
 
 /* Returns the number of elements of a tensor. */
 int64_t elements_of(const qobs_tensor *t);
