@@ -5,6 +5,7 @@
 #include "options.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,15 @@ static int store_integer(const struct option_row *row, int64_t *member, const ch
     return EXIT_OK;
 }
 
+static int store_number(const struct option_row *row, double *member, const char *text)
+{
+    char *end;
+    *member = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*member) && *member > 0
+               ? EXIT_OK
+               : print_error(EXIT_USAGE, "--%s: is '%s', allowed are numbers above 0", row->name, text);
+}
+
 static int store_word(const struct option_row *row, int *member, const char *text)
 {
     char allowed[128] = "";
@@ -157,6 +167,8 @@ static int store(const struct command *command, const struct option_row *row, vo
         return add_to_list(row, options, argument);
     case OPTION_INTEGER:
         return store_integer(row, member, argument);
+    case OPTION_NUMBER:
+        return store_number(row, member, argument);
     case OPTION_WORD:
         return store_word(row, member, argument);
     case OPTION_CALL:

@@ -15,6 +15,7 @@ enum option_kind {
     OPTION_FLAG,    /* stores true in a bool */
     OPTION_LIST,    /* appends its argument to an array of const char *, whose number is at `count` */
     OPTION_INTEGER, /* stores its argument, from `min` to `max`, in an int64_t */
+    OPTION_NUMBER,  /* stores its argument, a number above 0, in a double */
     OPTION_WORD,    /* stores in an enumeration which one of `words` its argument is, from 0 */
     OPTION_CALL     /* calls `call` */
 };
@@ -42,6 +43,8 @@ struct option_row {
     {ROW_OF(option, what, OPTION_LIST, items, short_help, rest), .count = AT(number)}
 #define INTEGER_ROW(option, what, member, least, most, short_help, rest)                                               \
     {ROW_OF(option, what, OPTION_INTEGER, member, short_help, rest), .min = (least), .max = (most)}
+#define NUMBER_ROW(option, what, member, short_help, rest)                                                             \
+    {ROW_OF(option, what, OPTION_NUMBER, member, short_help, rest)}
 #define WORD_ROW(option, member, known, short_help, rest)                                                              \
     {ROW_OF(option, "NAME", OPTION_WORD, member, short_help, rest), .words = (known)}
 #define OUT_ROW(what, member, short_help, rest)                                                                        \

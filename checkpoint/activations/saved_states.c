@@ -49,17 +49,15 @@ static int add_index(struct saved_states *s, const char *directory, const char *
 /* Adds every file NAME.qobs. */
 static int add_files(struct saved_states *s, const char *directory, struct fail *f)
 {
-    DIR *d = opendir(directory);
+    OWNED_DIRECTORY DIR *d = opendir(directory);
     if (!d)
         return INVALID(f, "%s: cannot be opened as a directory: %s", directory, strerror(errno));
-    int status = QOBS_OK;
-    for (const struct dirent *entry; status == QOBS_OK && (entry = readdir(d));) {
+    for (const struct dirent *entry; (entry = readdir(d));) {
         const size_t length = strlen(entry->d_name), tail = sizeof extension - 1;
         if (length > tail && ends_with(entry->d_name, extension))
-            status = add(s, entry->d_name, length - tail, directory, entry->d_name, f);
+            RETURN_IF_NOT_OK(add(s, entry->d_name, length - tail, directory, entry->d_name, f));
     }
-    closedir(d);
-    return status;
+    return QOBS_OK;
 }
 
 static int compare_states(const void *a, const void *b)

@@ -8,6 +8,7 @@
 
 #include "audit/audit.h"
 #include "files/json.h"
+#include "files/text.h"
 
 /* Returns the JSON report, to be freed with free(). NULL: no memory. */
 static char *make_report(const struct audit *audit)
@@ -85,9 +86,7 @@ int audit_run(struct audit *audit, struct fail *f)
 
 void audit_free(struct audit *audit)
 {
-    for (size_t i = 0; i < audit->module_count; i++)
-        free(audit->modules[i].name);
-    free(audit->modules);
+    named_free(audit->modules, audit->module_count, sizeof *audit->modules, 1);
     findings_free(&audit->findings);
     weights_free(&audit->originals[0]);
     weights_free(&audit->originals[1]);

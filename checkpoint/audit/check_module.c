@@ -251,13 +251,8 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
     const qobs_dtype dtype = dtype_in_library(v->original->dtype);
     const qobs_tensor codes = {
         .struct_size = sizeof codes, .data = v->codes, .dtype = QOBS_I8, .ndim = 2, .shape = shape};
-    const qobs_tensor scale = {
-        .struct_size = sizeof scale, .data = v->scales + at, .dtype = QOBS_F32, .ndim = 1, .shape = &qparams};
-    const qobs_tensor zero_point = {.struct_size = sizeof zero_point,
-                                    .data = v->zero_points ? v->zero_points + at : NULL,
-                                    .dtype = QOBS_I8,
-                                    .ndim = 1,
-                                    .shape = &qparams};
+    const qobs_tensor scale = tensor_of_array(v->scales + at, QOBS_F32, &qparams);
+    const qobs_tensor zero_point = tensor_of_array(v->zero_points ? v->zero_points + at : NULL, QOBS_I8, &qparams);
     const size_t count = (size_t)(rows * m->columns);
     const qobs_dequantize_args args = {.struct_size = sizeof args,
                                        .config = v->config,

@@ -76,11 +76,6 @@ static size_t module_of(const char *name)
     return 0;
 }
 
-static int compare_modules(const void *a, const void *b)
-{
-    return strcmp(((const struct audit_module *)a)->name, ((const struct audit_module *)b)->name);
-}
-
 /* Adds every module that has a weight, a packed weight or a scale, once. */
 static int collect(struct audit *audit, struct fail *f)
 {
@@ -99,8 +94,7 @@ static int collect(struct audit *audit, struct fail *f)
         if (!audit->modules[n++].name)
             return NO_MEMORY(f, "the modules");
     }
-    if (n > 0)
-        qsort(audit->modules, n, sizeof *audit->modules, compare_modules);
+    named_sort(audit->modules, n, sizeof *audit->modules);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (kept > 0 && strcmp(audit->modules[kept - 1].name, audit->modules[i].name) == 0)

@@ -234,16 +234,11 @@ int mapped_open(struct mapped *map, const char *path, struct fail *f)
     if (!made.path)
         return fail_system(f, "%s: out of memory", path);
     /* O_NONBLOCK: opening a pipe without a writer would block. Regular files ignore the flag. */
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    int result;
-    if (fd < 0 && (errno == ENOMEM || errno == EMFILE || errno == ENFILE))
-        result = fail_system(f, "%s: cannot open: %s", path, strerror(errno));
-    else if (fd < 0)
-        result = fail(f, "%s: cannot open: %s", path, strerror(errno));
-    else
-        result = map_descriptor(&made, fd, path, f);
-    if (fd >= 0)
-        close(fd);
+    OWNED_DESCRIPTOR const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const bool system = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
+    const int result = fd >= 0 ? map_descriptor(&made, fd, path, f)
+                               : report_failure(f, system ? QOBS_ERROR_OUT_OF_MEMORY : QOBS_ERROR_INVALID_ARGUMENT,
+                                                "%s: cannot open: %s", path, strerror(errno));
     if (result == 0)
         *map = made;
     else

@@ -42,7 +42,7 @@ void output_directory_remove(const char *path) { nftw(path, remove_entry, OPEN_D
 /* Removes staging directories that dead processes have left for the same output. */
 static void remove_stale(const char *parent, const char *name)
 {
-    DIR *directory = opendir(parent);
+    OWNED_DIRECTORY DIR *directory = opendir(parent);
     const size_t length = strlen(name);
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         const char *n = entry->d_name;
@@ -50,14 +50,10 @@ static void remove_stale(const char *parent, const char *name)
             strncmp(n + 1 + length, OUTPUT_UNFINISHED, strlen(OUTPUT_UNFINISHED)) != 0)
             continue;
         OWNED char *path = path_join(parent, n);
-        const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+        OWNED_DESCRIPTOR const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
             output_directory_remove(path);
-        if (fd >= 0)
-            close(fd);
     }
-    if (directory)
-        closedir(directory);
 }
 
 /* Splits a resolved path into its directory and its name, which follows it. */
@@ -126,13 +122,11 @@ int output_directory_open(struct output_directory *d, const char *path, const ch
 /* Flushes a directory. */
 static int flush_entry(const char *path, const struct stat *status, int kind, struct FTW *place)
 {
-    const int fd = kind == FTW_DP ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    OWNED_DESCRIPTOR const int fd = kind == FTW_DP ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     (void)status;
     (void)place;
-    if (fd >= 0) {
+    if (fd >= 0)
         fsync(fd);
-        close(fd);
-    }
     return 0;
 }
 
@@ -175,12 +169,13 @@ static int move_entries(const struct output_directory *d, bool remove_old, struc
 {
     static const char config[] = "config.json";
     const char *path = remove_old ? d->path : d->staging, *own = strrchr(d->staging, '/') + 1;
-    DIR *directory = opendir(path);
-    int result = directory ? 0 : SYSTEM_FAILURE(f, "%s: cannot be read: %s", path, strerror(errno));
+    OWNED_DIRECTORY DIR *directory = opendir(path);
+    if (!directory)
+        return SYSTEM_FAILURE(f, "%s: cannot be read: %s", path, strerror(errno));
     OWNED char *first = remove_old ? path_join(path, config) : NULL, *last = path_join(d->staging, config);
     if (first)
         unlink(first);
-    for (struct dirent *entry; result == 0 && (entry = readdir(directory));) {
+    for (struct dirent *entry; (entry = readdir(directory));) {
         const char *name = entry->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, own) == 0 || strcmp(name, config) == 0)
             continue;
@@ -188,11 +183,9 @@ static int move_entries(const struct output_directory *d, bool remove_old, struc
         if (old && unlink(old) != 0)
             output_directory_remove(old);
         if (!remove_old)
-            result = move_up(d, name, f);
+            RETURN_IF_NOT_OK(move_up(d, name, f));
     }
-    if (directory)
-        closedir(directory);
-    return result == 0 && !remove_old && last && access(last, F_OK) == 0 ? move_up(d, config, f) : result;
+    return !remove_old && last && access(last, F_OK) == 0 ? move_up(d, config, f) : 0;
 }
 
 /* Fills a directory that cannot be renamed to. */

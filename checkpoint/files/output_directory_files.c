@@ -75,16 +75,13 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
 {
     enum { CHUNK = 1 << 20 };
     int to, result = 0;
-    const int from = open(source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    OWNED_DESCRIPTOR const int from = open(source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (from < 0)
         return SYSTEM_FAILURE(f, "%s: cannot be read: %s", source, strerror(errno));
     OWNED char *chunk = malloc(CHUNK);
-    result = chunk ? output_directory_create(d, relative, 0, &to, f)
-                   : fail_system(f, "%s: no memory for a copy of %s", d->path, relative);
-    if (result != 0) {
-        close(from);
-        return result;
-    }
+    if (!chunk)
+        return fail_system(f, "%s: no memory for a copy of %s", d->path, relative);
+    RETURN_IF_NOT_OK(output_directory_create(d, relative, 0, &to, f));
     for (uint64_t at = 0; result == 0;) {
         const ssize_t done = read(from, chunk, CHUNK);
         if (done < 0 && errno == EINTR)
@@ -98,7 +95,6 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
     }
     struct fail ignored;
     const int closed = output_directory_close(d, to, result == 0 ? f : &ignored);
-    close(from);
     return result == 0 ? closed : result;
 }
 

@@ -36,14 +36,12 @@ static bool is_at_or_above(const struct stat *upper, const char *path)
 
 bool output_place_is_empty(const char *path, int *problem)
 {
-    DIR *directory = opendir(path);
+    OWNED_DIRECTORY DIR *directory = opendir(path);
     bool empty = true;
     *problem = directory ? 0 : errno;
     for (struct dirent *entry; directory && empty && (entry = readdir(directory));)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
                 (entry->d_name[0] == '.' && strstr(entry->d_name, OUTPUT_UNFINISHED));
-    if (directory)
-        closedir(directory);
     return empty;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool ends_with(const char *text, const char *ending)
 {
@@ -132,6 +133,18 @@ void free_owned(void *variable)
     void *memory;
     memcpy(&memory, variable, sizeof memory);
     free(memory);
+}
+
+void descriptor_close(const int *descriptor)
+{
+    if (*descriptor >= 0)
+        close(*descriptor);
+}
+
+void directory_close(DIR **directory)
+{
+    if (*directory)
+        closedir(*directory);
 }
 
 void *list_add(void *items, size_t *count, size_t size)

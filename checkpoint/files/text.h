@@ -4,6 +4,7 @@
 /* Texts and lists that grow. */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -45,6 +46,12 @@ const char *named_repeated(const void *items, size_t count, size_t size, bool *f
 #define OWNED __attribute__((cleanup(free_owned)))
 #define RELEASED_BY(function) __attribute__((cleanup(function)))
 void free_owned(void *variable);
+
+/* The same for a descriptor, if it is not negative, and for a directory, if it is open. */
+#define OWNED_DESCRIPTOR RELEASED_BY(descriptor_close)
+#define OWNED_DIRECTORY RELEASED_BY(directory_close)
+void descriptor_close(const int *descriptor);
+void directory_close(DIR **directory);
 
 /* The order of two numbers or pointers for qsort. */
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))

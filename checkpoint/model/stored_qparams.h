@@ -13,6 +13,9 @@
 double number_at(const void *at, qobs_dtype dtype);
 double number_of(const void *array, qobs_dtype dtype, size_t i);
 
+/* Returns an array of *count numbers as a tensor. */
+qobs_tensor tensor_of_array(const void *data, qobs_dtype dtype, const int64_t *count);
+
 /* Writes numbers `first` to `first` + n - 1 of an array as floats. */
 void floats_of(const void *array, qobs_dtype dtype, size_t first, size_t n, float *out);
 

@@ -118,12 +118,11 @@ static int check_manifests(const struct finish *run, struct fail *f)
 
 static int read_manifests(struct finish *run, struct fail *f)
 {
-    DIR *directory = opendir(run->parts);
+    OWNED_DIRECTORY DIR *directory = opendir(run->parts);
     if (!directory)
         return INVALID(f, "%s: cannot be read: %s; --part I/N makes it", run->parts, strerror(errno));
-    const int status = read_directory(run, directory, f);
-    closedir(directory);
-    return status == QOBS_OK ? check_manifests(run, f) : status;
+    RETURN_IF_NOT_OK(read_directory(run, directory, f));
+    return check_manifests(run, f);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */

@@ -150,11 +150,9 @@ static int check_sets(struct quantize_run *run, struct fail *f)
 
 /* ---- Activations ------------------------------------------------------------------------------------------------- */
 
-static int report_observed(void *context, uint64_t bytes) { return run_progress(context, bytes); }
-
 static int find_activations(struct quantize_run *run, const bool *requested, struct fail *f)
 {
-    const struct activation_progress progress = {report_observed, run};
+    const struct activation_progress progress = {run_progress, run};
     if (!run->config.states)
         activation_scales_add_kv_cache(&run->activations, &run->weights, &run->config);
     return activation_scales_find(&run->activations, &run->weights, &run->config, run->args, requested, &progress, f);

@@ -80,8 +80,9 @@ static bool add_progress(struct quantize_run *run, uint64_t bytes, uint64_t tota
     return stopped;
 }
 
-bool run_progress(struct quantize_run *run, uint64_t bytes)
+int run_progress(void *context, uint64_t bytes)
 {
+    struct quantize_run *run = context;
     return add_progress(run, bytes, run->model.bytes + run->activations.bytes);
 }
 

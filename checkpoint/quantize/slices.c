@@ -353,7 +353,8 @@ static int descend_slice(struct quantize_run *run, const struct row_slice *s, co
     struct weight_job *job = s->job;
     const int64_t shape[2] = {s->count, all->shape[1]};
     struct rows r = *all;
-    const int64_t first = s->first * job->unit_qparams, count = s->count * job->unit_qparams;
+    const int64_t count = s->count * job->unit_qparams;
+    const size_t first = (size_t)(s->first * job->unit_qparams);
     qobs_error error = {0};
     qobs_round_report report = {.struct_size = sizeof report};
     r.tensor.data = (const unsigned char *)all->tensor.data + s->first * all->strides[0];
@@ -363,17 +364,10 @@ static int descend_slice(struct quantize_run *run, const struct row_slice *s, co
     void *codes = workspace_reserve(work, WORK_CODES, size);
     if (!codes)
         return NO_MEMORY(f, "codes");
-    const qobs_tensor scale = {.struct_size = sizeof scale,
-                               .data = (unsigned char *)job->scale + (size_t)first * qobs_dtype_size(job->scale_dtype),
-                               .dtype = job->scale_dtype,
-                               .ndim = 1,
-                               .shape = &count};
-    const qobs_tensor zero_point = {.struct_size = sizeof zero_point,
-                                    .data = (unsigned char *)job->zero_point +
-                                            (size_t)first * qobs_dtype_size(job->zero_point_dtype),
-                                    .dtype = job->zero_point_dtype,
-                                    .ndim = 1,
-                                    .shape = &count};
+    const char *scales = (const char *)job->scale + first * qobs_dtype_size(job->scale_dtype);
+    const char *zero_points = (const char *)job->zero_point + first * qobs_dtype_size(job->zero_point_dtype);
+    const qobs_tensor scale = tensor_of_array(scales, job->scale_dtype, &count);
+    const qobs_tensor zero_point = tensor_of_array(zero_points, job->zero_point_dtype, &count);
     const qobs_tensor hessian = {
         .struct_size = sizeof hessian, .data = job->hessian, .dtype = QOBS_F64, .ndim = 3, .shape = job->hessian_shape};
     const bool global = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;

@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs plan: parses the options, shows progress and prints the tables. The work is in checkpoint/. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,25 +18,6 @@ struct plan_options {
     struct table_run run;
 };
 
-static int set_number(const char *option, const char *text, double *number)
-{
-    char *end;
-    *number = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(*number) || *number <= 0)
-        return print_error(EXIT_USAGE, "%s: is '%s', allowed are numbers above 0", option, text);
-    return EXIT_OK;
-}
-
-static int set_budget(void *options, const char *text)
-{
-    return set_number("--budget", text, &((struct plan_options *)options)->args.budget);
-}
-
-static int set_max_kl(void *options, const char *text)
-{
-    return set_number("--max-kl", text, &((struct plan_options *)options)->args.max_kl);
-}
-
 #define AT(member) offsetof(struct plan_options, member)
 static const struct option_row rows[] = {
     TEXT_ROW("schemes", "NAME,...", schemes, "the schemes to compare, such as W4A16,W8A16",
@@ -49,18 +29,10 @@ static const struct option_row rows[] = {
     TEXT_ROW("preset", "NAME", args.preset, "observer of the weights", "as for quantize"),
     LIST_ROW("set", "[SCHEME.]KEY=VALUE", args.settings, args.setting_count, "a setting of the schemes or of one",
              "as for quantize; W4A16.group_size=64 is of W4A16 alone; may be repeated"),
-    {.name = "budget",
-     .argument = "BITS",
-     .kind = OPTION_CALL,
-     .call = set_budget,
-     .help = "mix schemes in so many bits an element",
-     .more = "scales included; the mixture with the smallest KL divergence"},
-    {.name = "max-kl",
-     .argument = "NATS",
-     .kind = OPTION_CALL,
-     .call = set_max_kl,
-     .help = "mix schemes up to this KL divergence a token",
-     .more = "the mixture with the fewest bytes"},
+    NUMBER_ROW("budget", "BITS", args.budget, "mix schemes in so many bits an element",
+               "scales included; the mixture with the smallest KL divergence"),
+    NUMBER_ROW("max-kl", "NATS", args.max_kl, "mix schemes up to this KL divergence a token",
+               "the mixture with the fewest bytes"),
     TARGETS_ROW("modules to quantize"),
     IGNORE_ROW("modules to leave as they are"),
     OUT_ROW("RECIPE", args.out, "write the mixture as a recipe", "for qobs quantize --recipe with the same states"),

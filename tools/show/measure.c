@@ -83,8 +83,7 @@ struct qparams {
 static qobs_tensor flat(const struct result *r, int64_t *count)
 {
     *count = (int64_t)(r->size / qobs_dtype_size(r->dtype));
-    return (qobs_tensor){
-        .struct_size = sizeof(qobs_tensor), .data = r->data, .dtype = r->dtype, .ndim = 1, .shape = count};
+    return tensor_of_array(r->data, r->dtype, count);
 }
 
 /* Calibrators that give an amax have the scale amax / largest number. Returns false if there is no memory. */
@@ -94,8 +93,7 @@ static bool scales_of_amax(struct qparams *q, const struct result *amax, const q
     q->own = malloc(((size_t)q->count + 1) * sizeof *q->own);
     for (int64_t i = 0; q->own && i < q->count; i++)
         q->own[i] = (float)(result_value(amax, (size_t)i) / qobs_format_max(format));
-    q->scale = (qobs_tensor){
-        .struct_size = sizeof(qobs_tensor), .data = q->own, .dtype = QOBS_F32, .ndim = 1, .shape = &q->count};
+    q->scale = tensor_of_array(q->own, QOBS_F32, &q->count);
     return q->own != NULL;
 }
 
