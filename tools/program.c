@@ -146,13 +146,36 @@ static size_t startable_threads(size_t count)
     return n + 1;
 }
 
-/* Between loops workers sleep: pthreadpool's own would spin for a million pauses, mostly for nothing. */
-static void parallel_for(void *pool, void (*task)(void *, size_t), void *argument, size_t count)
+/* Only the thread of main handles the signals that remove unfinished files. SIGBUS goes to the thread whose read of a
+ * map failed. */
+static void start_pool(struct threads *threads)
 {
-    pthreadpool_parallelize_1d(pool, task, argument, count, PTHREADPOOL_FLAG_YIELD_WORKERS);
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const size_t startable = startable_threads(threads->count);
+    threads->pool = startable > 1 ? pthreadpool_create(startable) : NULL;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (startable < threads->count || !threads->pool)
+        print_warning("--threads: the system lets %zu of %zu threads start", threads->pool ? startable : 1,
+                      threads->count);
+    threads->count = threads->pool ? startable : 1;
 }
 
-static void do_nothing(void *argument, size_t index) { (void)argument, (void)index; }
+/* Starts the workers with the first loop, because small work needs none. Between loops workers sleep: pthreadpool's own
+ * would spin for a million pauses, mostly for nothing. A pool of NULL is this thread alone. */
+static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct threads *threads = context;
+    pthread_mutex_lock(&lock);
+    if (!threads->started)
+        start_pool(threads);
+    threads->started = true;
+    pthread_mutex_unlock(&lock);
+    pthreadpool_parallelize_1d(threads->pool, task, argument, count, PTHREADPOOL_FLAG_YIELD_WORKERS);
+}
 #else
 static size_t default_threads(void) { return 1; }
 #endif
@@ -176,27 +199,10 @@ int threads_start(struct threads *threads, const char *argument)
         print_warning("--threads: %zu are more than %d for each of %zu processors; %zu are started", threads->count,
                       THREADS_PER_PROCESSOR, default_threads(), most);
     threads->count = threads->count > most ? most : threads->count;
-    /* Only this thread handles the signals that remove unfinished files. SIGBUS goes to the thread whose read of a
-     * map failed. */
-    sigset_t all, before;
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const size_t startable = startable_threads(threads->count);
-    threads->pool = startable > 1 ? pthreadpool_create(startable) : NULL;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (startable < threads->count)
-        print_warning("--threads: the system lets %zu of %zu threads start", startable, threads->count);
-    if (startable > 1 && !threads->pool)
-        return print_error(EXIT_SYSTEM, "--threads: cannot start %zu threads", startable);
-    threads->count = startable;
-    if (startable == 1)
-        return EXIT_OK;
-    parallel_for(threads->pool, do_nothing, NULL, startable); /* new workers spin, too, until a first loop */
     threads->executor = (qobs_executor){.struct_size = sizeof(qobs_executor),
-                                        .threads = startable,
+                                        .threads = threads->count,
                                         .parallel_for = parallel_for,
-                                        .context = threads->pool};
+                                        .context = threads};
     threads->runtime.executor = &threads->executor;
     return EXIT_OK;
 #else

@@ -61,7 +61,8 @@ int print_key_error(const qobs_error *error, const char *option, const qobs_conf
 
 /* Threads for the library: an executor over pthreadpool, or no executor if `count` is 1. */
 struct threads {
-    void *pool;
+    void *pool; /* NULL before the first loop, and for one thread */
+    bool started;
     size_t count;
     qobs_executor executor;
     qobs_runtime runtime;
