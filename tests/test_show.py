@@ -358,9 +358,15 @@ def test_pictures():
     for path, words, status in (("x.jpg", [".svg", ".png"], 2), ("none/x.svg", ["No such file"], 1),
                                 (".svg", [".svg", ".png"], 2)):
         refused(f"a picture {path}", words, *draw, path, status=status)
+    os.mkdir("lib")
+    write("lib/libcairo.so.2", b"")
+    paths = os.environ.get("LD_LIBRARY_PATH", "")
+    os.environ["LD_LIBRARY_PATH"] = os.path.abspath("lib") + ":" + paths
+    refused("cairo that cannot be loaded", ["--out", "libcairo.so.2"], *draw, "y.svg", status=1)
+    os.environ["LD_LIBRARY_PATH"] = paths
     os.mkdir("d.svg")
     refused("a picture onto a directory", ["d.svg", "directory"], *draw, "d.svg")
-    equal(sorted(os.listdir(".")), sorted(files + ["d.svg"]), "pictures: nothing is left over")
+    equal(sorted(os.listdir(".")), sorted(files + ["d.svg", "lib"]), "pictures: nothing is left over")
 
 
 def test_refused():

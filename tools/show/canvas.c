@@ -5,7 +5,6 @@
 #include "program.h"
 #include "show/chart.h"
 
-#include <cairo-svg.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -30,22 +29,22 @@ double canvas_y(const struct canvas *c, double share) { return c->bottom - (c->b
 
 void canvas_colour(const struct canvas *c, struct colour colour)
 {
-    cairo_set_source_rgb(c->cr, colour.red, colour.green, colour.blue);
+    cairo.set_source_rgb(c->cr, colour.red, colour.green, colour.blue);
 }
 
 void canvas_text(const struct canvas *c, double x, double y, int across, const char *text)
 {
     cairo_text_extents_t e;
-    cairo_text_extents(c->cr, text, &e);
-    cairo_move_to(c->cr, across < 0 ? x : across > 0 ? x - e.x_advance : x - e.x_advance / 2, y);
-    cairo_show_text(c->cr, text);
+    cairo.text_extents(c->cr, text, &e);
+    cairo.move_to(c->cr, across < 0 ? x : across > 0 ? x - e.x_advance : x - e.x_advance / 2, y);
+    cairo.show_text(c->cr, text);
 }
 
 static void line(const struct canvas *c, double x, double y, double to_x, double to_y)
 {
-    cairo_move_to(c->cr, x, y);
-    cairo_line_to(c->cr, to_x, to_y);
-    cairo_stroke(c->cr);
+    cairo.move_to(c->cr, x, y);
+    cairo.line_to(c->cr, to_x, to_y);
+    cairo.stroke(c->cr);
 }
 
 /* Returns a round step that gives four to ten ticks. */
@@ -108,11 +107,11 @@ void canvas_histogram(const struct canvas *c, const struct chart *chart, bool cl
         const bool outside = clipped && (high <= chart->widest.low || low >= chart->widest.high);
         const double x = canvas_x(c, low), y = canvas_y(c, chart_bar(chart, chart->counts[i], max_count));
         canvas_colour(c, outside ? canvas_clipped : canvas_inside);
-        cairo_rectangle(c->cr, x, y, canvas_x(c, high) - x, c->bottom - y);
-        cairo_fill(c->cr);
+        cairo.rectangle(c->cr, x, y, canvas_x(c, high) - x, c->bottom - y);
+        cairo.fill(c->cr);
     }
     canvas_colour(c, canvas_ink);
-    cairo_set_line_width(c->cr, 1);
+    cairo.set_line_width(c->cr, 1);
     draw_x_axis(c);
     draw_y_axis(c, chart, max_count);
 }
@@ -122,11 +121,11 @@ void canvas_vertical(const struct canvas *c, double value, struct colour colour,
     static const double dashes[] = {5, 4};
     if (!(value >= c->axis.low && value <= c->axis.high))
         return;
-    cairo_set_dash(c->cr, dashes, dashed ? 2 : 0, 0);
+    cairo.set_dash(c->cr, dashes, dashed ? 2 : 0, 0);
     canvas_colour(c, colour);
-    cairo_set_line_width(c->cr, 1.5);
+    cairo.set_line_width(c->cr, 1.5);
     line(c, canvas_x(c, value), c->bottom, canvas_x(c, value), c->top - 8);
-    cairo_set_dash(c->cr, NULL, 0, 0);
+    cairo.set_dash(c->cr, NULL, 0, 0);
 }
 
 /* ---- File -------------------------------------------------------------------------------------------------------- */
@@ -142,7 +141,8 @@ int chart_check_picture(const char *path)
 {
     if (!has_extension(path, ".svg") && !has_extension(path, ".png"))
         return print_error(EXIT_USAGE, "--out: %s: must end in .svg or .png", path);
-    return check_outputs(&(struct output_option){"--out", path, false}, 1);
+    const int code = check_outputs(&(struct output_option){"--out", path, false}, 1);
+    return code == EXIT_OK ? load_cairo() : code;
 }
 
 /* The output file and the number of bytes that cairo has written to it. */
@@ -163,22 +163,22 @@ static cairo_status_t receive(void *closure, const unsigned char *data, unsigned
 static cairo_status_t draw_to(struct picture_file *s, bool svg, int width, int height,
                               void (*draw)(cairo_t *cr, const void *context), const void *context)
 {
-    cairo_surface_t *surface = svg ? cairo_svg_surface_create_for_stream(receive, s, width, height)
-                                   : cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
-    cairo_t *cr = cairo_create(surface);
-    cairo_set_source_rgb(cr, 1, 1, 1);
-    cairo_paint(cr);
-    cairo_select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(cr, 13);
+    cairo_surface_t *surface = svg ? cairo.svg_surface_create_for_stream(receive, s, width, height)
+                                   : cairo.image_surface_create(CAIRO_FORMAT_RGB24, width, height);
+    cairo_t *cr = cairo.create(surface);
+    cairo.set_source_rgb(cr, 1, 1, 1);
+    cairo.paint(cr);
+    cairo.select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo.set_font_size(cr, 13);
     draw(cr, context);
-    cairo_status_t status = cairo_status(cr);
-    cairo_destroy(cr);
+    cairo_status_t status = cairo.status(cr);
+    cairo.destroy(cr);
     if (status == CAIRO_STATUS_SUCCESS && !svg)
-        status = cairo_surface_write_to_png_stream(surface, receive, s);
-    cairo_surface_finish(surface);
+        status = cairo.surface_write_to_png_stream(surface, receive, s);
+    cairo.surface_finish(surface);
     if (status == CAIRO_STATUS_SUCCESS)
-        status = cairo_surface_status(surface);
-    cairo_surface_destroy(surface);
+        status = cairo.surface_status(surface);
+    cairo.surface_destroy(surface);
     return status;
 }
 
@@ -193,12 +193,12 @@ int canvas_write(const char *path, int width, int height, void (*draw)(cairo_t *
     errno = 0;
     const cairo_status_t status = draw_to(&s, has_extension(path, ".svg"), width, height, draw, context);
     if (status != CAIRO_STATUS_SUCCESS)
-        code =
-            print_error(EXIT_SYSTEM, "%s: cannot draw: %s", path,
-                        status == CAIRO_STATUS_WRITE_ERROR && errno ? strerror(errno) : cairo_status_to_string(status));
+        code = print_error(EXIT_SYSTEM, "%s: cannot draw: %s", path,
+                           status == CAIRO_STATUS_WRITE_ERROR && errno ? strerror(errno)
+                                                                       : cairo.status_to_string(status));
     else if (output_commit(&s.output, &f) != 0)
         code = print_error(EXIT_SYSTEM, "%s", f.message);
     output_abort(&s.output);
-    cairo_debug_reset_static_data();
+    cairo.debug_reset_static_data();
     return code;
 }

@@ -5,9 +5,8 @@
 #ifndef QOBS_TOOLS_SHOW_CANVAS_H
 #define QOBS_TOOLS_SHOW_CANVAS_H
 
-#include <cairo.h>
-
 #include "show/chart.h"
+#include "show/load_cairo.h"
 
 struct colour {
     double red, green, blue;

@@ -61,7 +61,7 @@ int chart_print_json(const struct chart *chart);
 
 /* Draws the chart as SVG or PNG, chosen by the ending of `path`. The file appears when it is complete. */
 int chart_draw(const struct chart *chart, const char *path);
-/* Fails if this program cannot draw a picture at `path`. */
+/* Fails if this program cannot draw a picture at `path`. Comes before every picture: it loads cairo. */
 int chart_check_picture(const char *path);
 
 #endif

@@ -24,8 +24,8 @@ static void draw_legend(const struct canvas *c, const struct chart *chart)
                  {canvas_bound, chart->qparams > 1 ? "widest and narrowest (dashed) range" : "range", false}};
     for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
         canvas_colour(c, items[i].colour);
-        cairo_rectangle(c->cr, x, y - 10, items[i].bar ? 10 : 2, 12);
-        cairo_fill(c->cr);
+        cairo.rectangle(c->cr, x, y - 10, items[i].bar ? 10 : 2, 12);
+        cairo.fill(c->cr);
         canvas_colour(c, canvas_ink);
         canvas_text(c, x + 15, y, -1, items[i].text);
         x += items[i].bar ? 110 : 0;
@@ -36,9 +36,9 @@ static void draw_words(const struct canvas *c, const struct chart *chart)
 {
     char text[320];
     canvas_colour(c, canvas_ink);
-    cairo_set_font_size(c->cr, 17);
+    cairo.set_font_size(c->cr, 17);
     canvas_text(c, 24, 26, -1, chart->title);
-    cairo_set_font_size(c->cr, 13);
+    cairo.set_font_size(c->cr, 13);
     canvas_text(c, 24, 46, -1, chart->preset);
     if (chart->qparams == 1)
         snprintf(text, sizeof text, "range %.6g to %.6g", chart->widest.low, chart->widest.high);

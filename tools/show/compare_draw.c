@@ -18,8 +18,8 @@ static const struct colour lane_colours[MAX_CANDIDATES] = {{0.00, 0.45, 0.70}, {
 
 static void rectangle(const struct canvas *c, double x, double y, double width, double height)
 {
-    cairo_rectangle(c->cr, x, y, width, height);
-    cairo_fill(c->cr);
+    cairo.rectangle(c->cr, x, y, width, height);
+    cairo.fill(c->cr);
 }
 
 /* Draws the widest range as a line that ends in strokes, and a short stroke for each number of the grid if they are at
@@ -84,9 +84,9 @@ static void draw(cairo_t *cr, const void *context)
     const struct canvas c = {
         .cr = cr, .left = 90, .right = WIDTH - 30, .top = 76, .bottom = HISTOGRAM_BOTTOM, .axis = chart->axis};
     canvas_colour(&c, canvas_ink);
-    cairo_set_font_size(cr, 17);
+    cairo.set_font_size(cr, 17);
     canvas_text(&c, 24, 28, -1, chart->title);
-    cairo_set_font_size(cr, 12);
+    cairo.set_font_size(cr, 12);
     canvas_histogram(&c, chart, false);
     const double first = HISTOGRAM_BOTTOM + 54;
     for (size_t i = 0; i < comparison->count; i++) {
