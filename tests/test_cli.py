@@ -260,6 +260,8 @@ def test_refused_options():
                 check(p.returncode in (0, 2, 3) and seconds < 1, f"{command[0]} {option} {pattern} ends within a second",
                       f"status {p.returncode}, {seconds:.1f} s\n{p.stderr}")
     refused("bad regex to ignore", ["ignore", "'re:['"], *calibrate, "--ignore", "re:[")
+    refused("a pattern that closes the anchor", ["targets", "'re:zzz)|(q_proj'", "unmatched"], *calibrate, "--targets", "re:zzz)|(q_proj")
+    refused("a name that would close it", ["--targets", "none"], *calibrate, "--targets", "zzz)|(q_proj")
     refused("no target matched", ["model.safetensors", "--targets"], *calibrate, "--targets", "no_such_layer")
     refused("all ignored", ["model.safetensors"], *calibrate, "--ignore", "re:.*")
     for command in (calibrate, observe):

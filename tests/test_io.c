@@ -128,10 +128,20 @@ static void test_fail(void **state)
     assert_string_equal(f.message, "?[1m \xc3\xa4 ? ?? ?? \xe2\x82\xac");
     char text[1024];
     memset(text, 'x', 510);
-    strcpy(text + 510, "\xc3\xa4 and more"); /* truncated within a character */
+    strcpy(text + 510, "\xc3\xa4 and more"); /* what follows the longest word stays */
     fail(&f, "%s", text);
     assert_int_equal(strlen(f.message), 511);
-    assert_string_equal(f.message + 509, "x?");
+    assert_string_equal(f.message + 500, "\xc3\xa4 and more");
+    assert_non_null(strstr(f.message, "xxx...xxx"));
+    for (size_t i = 0; i < 1000; i += 2)
+        memcpy(text + i, "x ", 3);
+    fail(&f, "%s", text); /* no word is long enough */
+    assert_int_equal(strlen(f.message), 511);
+    assert_memory_equal(f.message, text, 511);
+    memset(text, ' ', 511);
+    strcpy(text + 510, "\xc3\xa4"); /* cut within a character */
+    fail(&f, "%s", text);
+    assert_string_equal(f.message + 509, " ?");
 }
 
 static void test_utf8(void **state)

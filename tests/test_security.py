@@ -142,6 +142,12 @@ def test_index_is_input():
         refused(f"the index as {option}", [path, "is an input"], "calibrate", "--scheme", "W8A8", "model", option,
                 path, *rest)
         equal(read(path), index, f"the index as {option}: unchanged")
+    write("seen.safetensors", st_bytes({"m.q_proj.input": ("F32", [3, 2], pack("F32", [1.0, -2.0]) * 3)}))
+    index = json.dumps({"weight_map": {"m.q_proj.input": "seen.safetensors"}}).encode()
+    write("seen.safetensors.index.json", index)
+    refused("the index of recordings", ["seen.safetensors.index.json", "is an input"], "calibrate", "--scheme", "FP8", "model", "--activations",
+            "seen.safetensors.index.json", "-o", "seen.safetensors.index.json")
+    equal(read("seen.safetensors.index.json"), index, "the index of recordings: unchanged")
 
 
 def test_one_output_twice():
@@ -195,6 +201,12 @@ def test_messages():
         fine(state, "observe", "--preset", preset, "--nonfinite", "ignore", *options, "x.safetensors:w", "--state", state)
     refused("another setting", ["b", "averaging_constant is 0.5", "observer's is 0.01"], "merge", "a", "b")
     refused("another preset", ["c", "preset is torch.MinMaxObserver", "observer's is llmc.minmax"], "merge", "a", "c")
+    path = "p" * 5000
+    for command in (("calibrate", "--scheme", "W8A8", "-o", "o"), ("quantize", "--scheme", "W8A8", "-o", "o"), ("audit",),
+                    ("observe", "--preset", "llmc.minmax")):
+        p = run(*command, path)
+        check(p.returncode == 2 and len(p.stderr) < 1200 and "p...p" in p.stderr and "File name too long" in p.stderr,
+              f"{command[0]}: a path of 5000 bytes", p.stderr)
     os.mkdir("d")
     write("d/model.safetensors", st_bytes({"model.q_proj.weight": ("BF16", [128, 128], b"\0" * 32768)}))
     write("d/config.json", b"{}")
@@ -337,12 +349,16 @@ def test_modes():
 
 
 def test_both_or_none():
-    """Of two outputs none appears if one of them cannot be written."""
+    """Of two outputs none appears if one of them cannot be written. That is said before anything is read."""
     write("x.safetensors", st_bytes({"x": ("F32", [2], b"\0" * 8)}))
     fine("a state", "observe", "--preset", "llmc.minmax", "x.safetensors", "--state", "s")
     for command in (("observe", "--preset", "llmc.minmax", "x.safetensors"), ("merge", "s")):
         refused(f"{command[0]}: no place for --out", ["no/x"], *command, "--state", "new", "--out", "no/x", status=1)
         refused(f"{command[0]}: no place for --state", ["no/x"], *command, "--out", "new", "--state", "no/x", status=1)
+    write("m.safetensors", st_bytes({"m.q_proj.weight": ("F32", [1, 2], pack("F32", [1.0, -2.0]))}))
+    write("nan.safetensors", st_bytes({"m.q_proj.input": ("F32", [1, 2], pack("F32", [1.0, math.nan]))}))
+    refused("no place for the scales", ["no/x", "No such file"], "calibrate", "m.safetensors", "--scheme", "FP8", "--activations", "nan.safetensors",
+            "-o", "no/x", status=1)
 
 
 if __name__ == "__main__":

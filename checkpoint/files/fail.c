@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "files/text.h"
@@ -28,8 +29,13 @@ static int report(struct fail *f, int status, const char *format, va_list argume
 {
     if (!f)
         return status;
-    if (vsnprintf(f->message, sizeof f->message, format, arguments) < 0)
-        f->message[0] = '\0';
+    va_list again;
+    va_copy(again, arguments);
+    const int length = vsnprintf(f->message, sizeof f->message, format, arguments);
+    OWNED char *whole = length >= (int)sizeof f->message ? malloc((size_t)length + 1) : NULL;
+    if (whole && vsnprintf(whole, (size_t)length + 1, format, again) == length)
+        text_cut(f->message, sizeof f->message, whole);
+    va_end(again);
     make_printable(f->message);
     f->system = status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY;
     return status;

@@ -9,7 +9,7 @@
 #include "qobs/qobs.h"
 
 struct fail {
-    char message[512]; /* no newline at the end; truncated if it is longer */
+    char message[512]; /* no newline at the end; a longer one is cut by text_cut: names are long, the reason follows */
     bool system;       /* the system is at fault, not the input: no memory, no descriptors */
 };
 

@@ -163,6 +163,14 @@ int output_open(struct output *output, const char *path, struct fail *f)
     return result;
 }
 
+int output_try(const char *path, struct fail *f)
+{
+    struct output output;
+    const int result = output_open(&output, path, f);
+    output_abort(&output);
+    return result;
+}
+
 int output_write(const struct output *output, const void *data, size_t bytes, uint64_t offset)
 {
     for (const char *p = data; bytes > 0;) {

@@ -21,6 +21,9 @@ struct output {
  * regular file nor a link to one. On failure *output is zeroed. */
 int output_open(struct output *output, const char *path, struct fail *f);
 
+/* Fails if output_open would fail now. */
+int output_try(const char *path, struct fail *f);
+
 /* Writes all `bytes` at `offset` of the temporary file. Any thread may call it. On failure errno holds the reason. */
 int output_write(const struct output *output, const void *data, size_t bytes, uint64_t offset);
 

@@ -4,16 +4,17 @@
 /* Checks what every function is given. */
 #include "files/status.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "files/text.h"
 
 int give_error(qobs_error *error, int status, const struct fail *f)
 {
     if (error) {
         error->status = status;
-        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
-                 status == QOBS_OK ? "" : f->message);
+        text_cut(error->message, sizeof error->message, status == QOBS_OK ? "" : f->message);
+        make_printable(error->message);
     }
     return status;
 }

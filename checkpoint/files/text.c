@@ -74,6 +74,24 @@ bool text_append(char *text, size_t size, const char *format, ...)
     return length >= 0 && (size_t)length < size - used;
 }
 
+void text_cut(char *to, size_t size, const char *text)
+{
+    const size_t length = strlen(text), over = length < size ? 0 : length - size + sizeof "...";
+    const char *word = text;
+    size_t longest = 0;
+    for (const char *p = text; *p;) {
+        const size_t bytes = strcspn(p, " ");
+        word = bytes > longest ? p : word;
+        longest = bytes > longest ? bytes : longest;
+        p += bytes + (p[bytes] == ' ');
+    }
+    const size_t head = (size_t)(word - text) + (longest - (over < longest ? over : longest)) / 2;
+    if (over == 0 || over > longest)
+        snprintf(to, size, "%s", text);
+    else
+        snprintf(to, size, "%.*s...%s", (int)head, text, text + head + over);
+}
+
 char *path_join(const char *directory, const char *name)
 {
     return text_format("%s%s%s", directory, *directory ? "/" : "", name);

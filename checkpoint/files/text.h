@@ -27,6 +27,9 @@ char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Appends to a text in `size` bytes what fits. Returns false if it is cut. */
 bool text_append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Copies a text to `size` bytes. A longer one loses the middle of its longest word, if that is enough, else its end. */
+void text_cut(char *to, size_t size, const char *text);
+
 /* Returns "<directory>/<name>", to be freed; the name alone if the directory is "". NULL: no memory. */
 char *path_join(const char *directory, const char *name);
 

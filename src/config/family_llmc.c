@@ -119,8 +119,11 @@ static int check(const qobs_config *config, qobs_error *error)
         return qobs_invalid(error,
                             "strategy: token needs dynamic=true; it is llm-compressor's observer, and a scale for "
                             "each token comes from qobs_quantizer_create with dynamic and strategy channel");
-    if (grouped && (!config->has_group_size || config->group_size <= 0))
+    if (grouped && !config->has_group_size)
         return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
+    if (grouped && config->group_size <= 0)
+        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", (long long)config->group_size,
+                            name);
     if (config->has_group_size && config->group_size == 0)
         return qobs_invalid(error, "group_size: is 0, allowed are -1 (channel) and above 0");
     if (!grouped && config->has_group_size && config->group_size > 0)

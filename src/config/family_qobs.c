@@ -45,8 +45,11 @@ static int check_granularity(const qobs_config *config, enum strategy strategy, 
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
     if (!grouped && strategy != STRATEGY_CHANNEL)
         return qobs_invalid(error, "strategy: %s has channel, group and tensor_group, not %s", preset, name);
-    if (grouped && (!config->has_group_size || config->group_size <= 0))
+    if (grouped && !config->has_group_size)
         return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
+    if (grouped && config->group_size <= 0)
+        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", (long long)config->group_size,
+                            name);
     if (!grouped && config->has_group_size && config->group_size != -1)
         return qobs_invalid(error, "group_size: %lld does not go with strategy %s", (long long)config->group_size,
                             name);
