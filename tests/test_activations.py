@@ -24,8 +24,7 @@ source = random.Random(11)
 
 
 def noise(dtype, shape, spread=1.0):
-    values = [ROUND[dtype](source.gauss(0.2, spread)) for _ in range(math.prod(shape))]
-    return dtype, shape, values
+    return dtype, shape, unpack(dtype, pack(dtype, [source.gauss(0.2, spread) for _ in range(math.prod(shape))]))
 
 
 def packed(tensors):

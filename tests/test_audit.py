@@ -10,23 +10,21 @@ import os
 import random
 import shutil
 import struct
-import subprocess
 import sys
 
 import cli
 from cli import check, equal
 from test_quantize_command import make_model, read, write
 
-QOBS = os.path.abspath(sys.argv[1])
 
 
 def quantize(scheme, *options):
     shutil.rmtree("out", ignore_errors=True)
-    subprocess.run([QOBS, "quantize", "in", "--scheme", scheme, "--quiet", "-o", "out", *options], check=True)
+    cli.run("quantize", "in", "--scheme", scheme, "--quiet", "-o", "out", *options).check_returncode()
 
 
 def audit(*options):
-    run = subprocess.run([QOBS, "audit", "out", "--json", *options], capture_output=True, text=True, check=False)
+    run = cli.run("audit", "out", "--json", *options)
     return run.returncode, json.loads(run.stdout) if run.stdout else run.stderr
 
 
@@ -51,8 +49,7 @@ def test_sound():
         status, report = audit("--against", "in")
         equal(status, 0, f"{scheme}: nothing is found {report if status else ''}")
         equal(len(report["layers"]), 6, f"{scheme}: layers")
-        written = json.loads(subprocess.run([QOBS, "quantize", "in", "--scheme", scheme, "-o", "again", "--json", "-"],
-                                            capture_output=True, text=True, check=True).stdout)["layers"]
+        written = json.loads(cli.run("quantize", "in", "--scheme", scheme, "-o", "again", "--json", "-").stdout)["layers"]
         errors = {layer["name"]: layer["relative_error"] for layer in report["layers"]}
         check(all(abs(errors[w["name"]] - w["relative_error"]) <= 1e-3 * w["relative_error"] + 1e-6 for w in written),
               f"{scheme}: the errors are those that quantize reports", f"{errors} {written}")
@@ -186,7 +183,7 @@ def wrong_model():
 
 
 def run(*options):
-    return subprocess.run([QOBS, *options], capture_output=True, text=True, check=False)
+    return cli.run(*options)
 
 
 def test_publish():
@@ -223,13 +220,13 @@ def test_publish():
 
 def test_refused():
     make_model("in")
-    run = subprocess.run([QOBS, "audit", "in"], capture_output=True, text=True, check=False)
+    run = cli.run("audit", "in")
     check(run.returncode == 2 and "quantization_config" in run.stderr, "a model that is not quantized", run.stderr)
-    run = subprocess.run([QOBS, "audit", "none"], capture_output=True, text=True, check=False)
+    run = cli.run("audit", "none")
     check(run.returncode == 2 and "none" in run.stderr, "no directory", run.stderr)
     quantize("W4A16")
     os.truncate("out/model.safetensors", 2000)
-    run = subprocess.run([QOBS, "audit", "out"], capture_output=True, text=True, check=False)
+    run = cli.run("audit", "out")
     check(run.returncode == 2 and "model.safetensors" in run.stderr, "a shard that is cut off", run.stderr)
 
 

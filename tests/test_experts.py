@@ -5,20 +5,19 @@
 
     test_experts.py QOBS
 """
+import functools
 import json
 import os
 import random
 import re
 import shutil
 import struct
-import subprocess
 import sys
 
 import cli
 from cli import check, equal
 from test_quantize_command import refused, tree, write
 
-QOBS = os.path.abspath(sys.argv[1])
 E, I, H = 3, 32, 64
 EXPERTS = "model.layers.0.mlp.experts"
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
@@ -27,8 +26,7 @@ E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 def quantize(source, out, *options, scheme="W8A8"):
     shutil.rmtree(out, ignore_errors=True)
     how = ["--scheme", scheme] if scheme else []
-    return subprocess.run([QOBS, "quantize", source, *how, "--quiet", "-o", out, *options],
-                          capture_output=True, text=True, timeout=300, check=False)
+    return cli.run("quantize", source, *how, "--quiet", "-o", out, *options)
 
 
 def make(path, tensors, **config):
@@ -47,6 +45,7 @@ REST = {"lm_head.weight": bf16([[1.0] * H] * 4),
         "model.layers.0.self_attn.q_proj.weight": bf16([[(i * j % 7 - 3) / 4 for j in range(H)] for i in range(32)])}
 
 
+@functools.cache
 def numbers(rows, columns, seed, group=32):
     """Numbers that MXFP4 has: an e2m1 code and an exponent for each group."""
     g = random.Random(seed)
@@ -216,8 +215,7 @@ def test_kept():
     report = quantize("in", "out", "--json", "-")
     left = json.loads(report.stdout)["left_out"]
     check({"name": f"{step}.gate_proj", "reason": "experts in one tensor"} in left, "the report says how", left)
-    run = subprocess.run([QOBS, "quantize", "in", "--scheme", "W8A8", "-o", "out2"], capture_output=True, text=True,
-                         check=False)
+    run = cli.run("quantize", "in", "--scheme", "W8A8", "-o", "out2")
     check("left out, experts in one tensor: 3" in run.stdout, "the summary counts them", run.stdout)
     check("experts stay as they are" in run.stderr and "--split-experts" in run.stderr, "a warning says how much",
           run.stderr)
@@ -386,7 +384,7 @@ def test_mxfp4():
     before = tree("out")
     quantize("in", "out", "--threads", "3")
     equal(tree("out"), before, "the same bytes with three threads")
-    run = subprocess.run([QOBS, "audit", "out", "--against", "in"], capture_output=True, text=True, check=False)
+    run = cli.run("audit", "out", "--against", "in")
     check(run.returncode == 0, "an audit against experts in MXFP4", run.stdout + run.stderr)
     tensors = m.mxfp4()
     name = f"{EXPERTS}.down_proj_blocks"

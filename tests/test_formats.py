@@ -68,7 +68,8 @@ def rows_of(tensors, grid, bits):
     for r in range(shape[0]):
         stream = int.from_bytes(raw[r * row_bytes:(r + 1) * row_bytes], "little")
         codes = [stream >> c * bits & (1 << bits) - 1 for c in range(columns)]
-        rows.append([cli.f32(table[x] * scales[(r * columns + c) // group]) for c, x in enumerate(codes)])
+        exact = [table[x] * scales[(r * columns + c) // group] for c, x in enumerate(codes)]
+        rows.append(cli.unpack("F32", cli.pack("F32", exact)))
     return dtype, rows
 
 
@@ -99,7 +100,7 @@ def test_formats():
         again = quantize("out", "--scheme", "W8A16", "--ignore", TENSOR, "--allow-mixed-sets")
         check(again.returncode == 0, f"{name}: quantize it again", again.stderr)
         _, _, numbers = cli.st_read("again/model.safetensors")[0][f"{TENSOR}.weight"]
-        equal(numbers, [cli.bf16_value(x) for x in cli.bf16_codes(sum(rows, []))], f"{name}: numbers that quantize reads")
+        equal(numbers, cli.unpack("BF16", cli.pack("BF16", sum(rows, []))), f"{name}: numbers that quantize reads")
 
 
 def test_schemes():

@@ -9,14 +9,12 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 
 import cli
 from cli import check, equal
 from test_quantize_command import write
 
-QOBS = os.path.abspath(sys.argv[1])
 
 # (model_type, parent, members), as packed_modules_mapping of the models of vLLM 0.32 has them.
 SETS = [("llama", "model.layers.0.self_attn", "q_proj k_proj v_proj"),
@@ -52,8 +50,7 @@ def make(path, model_type, names, hidden=64):
 
 def quantize(*options):
     shutil.rmtree("out", ignore_errors=True)
-    return subprocess.run([QOBS, "quantize", "in", "-o", "out", *options], capture_output=True, text=True, timeout=300,
-                          check=False)
+    return cli.run("quantize", "in", "-o", "out", *options)
 
 
 def scales(part):

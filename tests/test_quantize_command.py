@@ -7,7 +7,9 @@
 
 ROUNDS is the number of random moments at which runs are killed (default 40).
 """
+import functools
 import json
+import math
 import os
 import random
 import resource
@@ -18,20 +20,22 @@ import sys
 import tempfile
 import time
 
+ROUNDS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 40
+
 import cli
 from cli import check, equal
 
 QOBS = os.path.abspath(sys.argv[1])
-ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+
+
+@functools.cache
+def few_numbers(count, seed):
+    numbers = [x.to_bytes(2, "little") for x in (0x3C00, 0x3D20, 0xBC80, 0xBD91, 0x3E01)]
+    return b"".join(random.Random(seed).choices(numbers, k=count))
 
 
 def tensor(shape, seed):
-    generator = random.Random(seed)
-    count = 1
-    for n in shape:
-        count *= n
-    numbers = [x.to_bytes(2, "little") for x in (0x3C00, 0x3D20, 0xBC80, 0xBD91, 0x3E01)]
-    return ("BF16", shape, b"".join(generator.choices(numbers, k=count)))
+    return "BF16", shape, few_numbers(math.prod(shape), seed)
 
 
 def make_model(path, layers=2, width=128, shards=1, config=True):
@@ -69,8 +73,7 @@ def tree(root):
 
 
 def quantize(*options, scheme="W4A16", **keywords):
-    command = [QOBS, "quantize", "--scheme", scheme, "--quiet", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **keywords)
+    return cli.run("quantize", "--scheme", scheme, "--quiet", *options, **keywords)
 
 
 def refused(what, run, status, *words):

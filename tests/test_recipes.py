@@ -10,14 +10,12 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 
 import cli
 from cli import check, equal
 from test_quantize_command import make_model, refused, tree, write
 
-QOBS = os.path.abspath(sys.argv[1])
 Q, K, V = (f"re:.*{n}_proj" for n in "qkv")
 W4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}
 W8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
@@ -25,8 +23,7 @@ W8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
 
 def quantize(*options):
     shutil.rmtree("out", ignore_errors=True)
-    return subprocess.run([QOBS, "quantize", "in", "--quiet", "-o", "out", *options], capture_output=True, text=True,
-                          timeout=300, check=False)
+    return cli.run("quantize", "in", "--quiet", "-o", "out", *options)
 
 
 def shards(path="out"):
@@ -175,8 +172,7 @@ RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.1
 def test_runtimes():
     make_model("in", layers=1)
     for scheme, (vllm, version, cpu) in RUNTIMES.items():
-        run = subprocess.run([QOBS, "quantize", "in", "--scheme", scheme, "-o", "out", "--replace", "--json", "report"],
-                             capture_output=True, text=True, timeout=300, check=False)
+        run = cli.run("quantize", "in", "--scheme", scheme, "-o", "out", "--replace", "--json", "report")
         equal(run.returncode, 0, scheme)
         row, = json.loads(cli.read("report"))["runtimes"]
         equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"], row["transformers"]), (vllm, version, cpu, True), scheme)

@@ -6,6 +6,7 @@
     test_reports.py QOBS
 """
 import json
+import math
 import os
 import random
 import re
@@ -20,12 +21,10 @@ Q, D = "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.down_proj"
 
 
 def numbers(*shape, spread=0.05):
-    count = 1
-    for n in shape:
-        count *= n
+    count = math.prod(shape)
     source = random.Random(count)
-    few = [source.gauss(0, spread) for _ in range(251)]
-    return "BF16", list(shape), cli.pack("BF16", [few[i % 251] for i in range(count)])
+    few = cli.pack("BF16", [source.gauss(0, spread) for _ in range(251)])
+    return "BF16", list(shape), (few * (count // 251 + 1))[:2 * count]
 
 
 class Output:

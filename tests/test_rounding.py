@@ -7,6 +7,7 @@ same bytes for every number of threads, instruction set and number of parts.
     test_rounding.py QOBS
 """
 import json
+import operator
 import os
 import random
 
@@ -99,7 +100,7 @@ def output_error(found, module, form):
         numbers = row_numbers(found, module, row, form)
         d = [w - n for w, n in zip(weights[row * COLUMNS:(row + 1) * COLUMNS], numbers)]
         for t in range(TOKENS):
-            total += sum(a * x for a, x in zip(d, inputs[t * COLUMNS:(t + 1) * COLUMNS])) ** 2
+            total += sum(map(operator.mul, d, inputs[t * COLUMNS:(t + 1) * COLUMNS])) ** 2
     return total / TOKENS
 
 

@@ -11,11 +11,13 @@ compared with those of the layers that share one. Ends with `N passed, N failed`
 import json
 import os
 import struct
-import subprocess
 import sys
 import tempfile
 
-qobs, model = sys.argv[1:3]
+model = sys.argv.pop(2)  # what is left is the program
+
+import cli
+
 SIZES = {"F32": 4, "BF16": 2, "F8_E4M3": 1, "U8": 1, "I8": 1}
 
 
@@ -78,7 +80,7 @@ def check(what, good):
 
 
 def run(*arguments):
-    subprocess.run([qobs, *arguments], check=True, stdout=subprocess.DEVNULL)
+    cli.run(*arguments).check_returncode()
 
 
 with tempfile.TemporaryDirectory() as tmp:

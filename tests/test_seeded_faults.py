@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 import struct
-import subprocess
 import sys
 
 import cli
@@ -79,7 +78,7 @@ def store(directory, tensors):
 
 
 def audit(directory):
-    run = subprocess.run([*cli.QOBS, "audit", directory, "--json"], capture_output=True, text=True, check=False)
+    run = cli.run("audit", directory, "--json")
     return run.returncode, run.stdout + run.stderr
 
 

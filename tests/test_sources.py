@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -127,7 +126,7 @@ def test_left_out():
 def test_summary():
     """The summary says what was quantized before."""
     make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, "a_proj.weight": tensor([128, 128], 1)})
-    p = subprocess.run([*cli.QOBS, "quantize", "in", "--scheme", "W8A16", "-o", "out"], capture_output=True, text=True, check=False)
+    p = cli.run("quantize", "in", "--scheme", "W8A16", "-o", "out")
     check(p.returncode == 0 and "dequantized first, FP8: 1\n" in p.stdout, "the summary", p.stdout + p.stderr)
 
 
@@ -208,7 +207,7 @@ def test_two_runs():
             equal(schemes(L + m, quantization), scheme, f"{what}: the scheme of {m}")
             check(scheme != int4 or all(out[n] == before[n] for n in parts), f"{what}: {m} stays as it was")
         equal(schemes("lm_head", quantization), None, f"{what}: lm_head")
-        audit = subprocess.run([*cli.QOBS, "audit", "out"], capture_output=True, text=True, check=False)
+        audit = cli.run("audit", "out")
         equal(audit.returncode, 0, f"{what}: the audit {audit.stdout}")
 
 

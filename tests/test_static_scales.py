@@ -12,14 +12,12 @@ import os
 import random
 import shutil
 import struct
-import subprocess
 import sys
 
 import cli
 from cli import check, equal
 from test_quantize_command import make_model, refused, tree, write
 
-QOBS = os.path.abspath(sys.argv[1])
 WIDTH, ATTENTION = 128, "model.layers.0.self_attn"
 MODULES = [f"{ATTENTION}.{m}_proj" for m in "qkv"]
 E4M3 = ["type=float", "num_bits=8", "strategy=tensor"]
@@ -40,8 +38,7 @@ def largest(*tensors):
 
 def quantize(*options, scheme="FP8"):
     shutil.rmtree("out", ignore_errors=True)
-    return subprocess.run([QOBS, "quantize", "in", "--scheme", scheme, "--quiet", "-o", "out", *options],
-                          capture_output=True, text=True, timeout=300, check=False)
+    return cli.run("quantize", "in", "--scheme", scheme, "--quiet", "-o", "out", *options)
 
 
 def stored():
@@ -91,8 +88,8 @@ def test_global_scales():
 
 def observe(state, *sources, settings=E4M3, base="input"):
     words = [f"base_name={base}", *settings]
-    subprocess.run([QOBS, "observe", "--preset", "llmc.static_minmax", *(a for w in words for a in ("--set", w)),
-                    "--state", state, *sources], check=True, stdout=subprocess.DEVNULL)
+    cli.fine(state, "observe", "--preset", "llmc.static_minmax", *(a for w in words for a in ("--set", w)), "--state", state,
+             *sources)
 
 
 def test_states():
@@ -141,8 +138,7 @@ def test_refusals():
     refused("no file", quantize("--activations", "absent"), 2, "absent")
     write("kv.json", json.dumps({"config_groups": {"W4A16": ["Linear"]}, "kv_cache_scheme": {
         "num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}}).encode())
-    run = subprocess.run([QOBS, "quantize", "in", "--config", "kv.json", "-o", "out"], capture_output=True, text=True,
-                         check=False)
+    run = cli.run("quantize", "in", "--config", "kv.json", "-o", "out")
     refused("kv_cache_scheme without recordings", run, 2, "kv_cache_scheme", "k_states")
     check(not os.path.exists("out"), "refusals leave nothing", os.listdir("."))
 

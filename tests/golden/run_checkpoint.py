@@ -83,11 +83,11 @@ def differences(case, out):
     return None
 
 
-def findings(qobs, out):
+def findings(qobs, out, extra):
     """What the audit finds; a model without config.json cannot be audited."""
     if not (out / "config.json").exists() and not (out / "params.json").exists():
         return []
-    run = subprocess.run([*qobs, "audit", str(out), "--json"], capture_output=True, text=True, timeout=600)
+    run = subprocess.run([*qobs, "audit", str(out), "--json", *extra], capture_output=True, text=True, timeout=600)
     return [f["finding"] for f in json.loads(run.stdout)["findings"]] if run.stdout else [run.stderr.strip()[:200]]
 
 
@@ -109,7 +109,7 @@ def problem_of(case, qobs, extra, models, scratch):
         return None if run.returncode == 2 else "went through"
     if run.returncode == 2:
         return None if case["policy"] == "either" else f"refused: {said}"
-    found, word = findings(qobs, out), FAULTS.get(case["name"])
+    found, word = findings(qobs, out, extra), FAULTS.get(case["name"])
     if bool(found) != bool(word) or not all(word in f for f in found):
         return f"the audit finds {found}"
     return differences(case, out) if "files" in case else None
