@@ -53,10 +53,9 @@ void activation_scales_add_kv_cache(const struct activation_scales *scales, cons
             continue;
         for (enum activation_kind k = ACTIVATION_K; k <= ACTIVATION_V && !config->has_kv_cache; k++) {
             const struct tensor_ref *recorded = NULL;
-            struct fail ignored;
             const char *module = weights->items[i].name, *suffix = activation_suffixes[k];
             if (!saved_states_find(&scales->sources.states, module, length, suffix, &count) &&
-                (recordings_find(&scales->sources.recordings, module, length, suffix, &recorded, &ignored) != 0 ||
+                (recordings_find(&scales->sources.recordings, module, length, suffix, &recorded, NULL) != 0 ||
                  !recorded))
                 continue;
             config->has_kv_cache = true;

@@ -23,13 +23,12 @@ bool importance_find(const struct importance_sources *s, const struct saved_stat
                      size_t length, struct importance_found *found)
 {
     struct llama_name name;
-    struct fail ignored;
     *found = (struct importance_found){0};
     if (states)
         found->states = saved_states_find(states, module, length, ".importance", &found->state_count);
     if (found->states)
         return true;
-    if (recordings_find(&s->recordings, module, length, ".input", &found->recorded, &ignored) == 0 && found->recorded)
+    if (recordings_find(&s->recordings, module, length, ".input", &found->recorded, NULL) == 0 && found->recorded)
         return true;
     if (!llama_name_of(module, length, &name))
         return false;

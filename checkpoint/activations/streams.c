@@ -235,13 +235,12 @@ static int observe_batch(struct activation_stream *s, const struct tensor_ref *b
 {
     const int64_t features = s->need->features, last = batch->ndim > 0 ? batch->shape[batch->ndim - 1] : 0;
     qobs_error error = {0};
-    struct shape_words words;
     qobs_tensor tensor;
     RETURN_IF_NOT_OK(tensor_of_ref(batch, &tensor, f));
     if (features >= 0 && (batch->ndim < 2 || last != features))
         return INVALID(f,
                        "%.200s: tensor '%.200s' has shape %s; '%.*s' needs two dimensions and more, the last of %lld",
-                       batch->file, batch->name, shape_describe(batch->ndim, batch->shape, &words),
+                       batch->file, batch->name, SHAPE_WORDS(batch->ndim, batch->shape),
                        s->need->length > 200 ? 200 : (int)s->need->length, s->need->module, (long long)features);
     const int status = qobs_observer_observe(s->observer, &tensor, NULL, &error);
     return status == QOBS_OK

@@ -38,11 +38,9 @@ static int read_configuration(struct audit *audit, struct fail *f)
     const json_object *method = json_get(config, "quant_method");
     bool modelopt;
     RETURN_IF_NOT_OK(audit_read_modelopt(audit, &modelopt, f));
-    if (!modelopt && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0)) {
-        struct json_words words;
+    if (!modelopt && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0))
         return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors and modelopt are read",
-                       m->tree.root, m->config_path, json_describe(method, &words));
-    }
+                       m->tree.root, m->config_path, JSON_WORDS(method));
     if (!modelopt)
         RETURN_IF_NOT_OK(quant_config_parse(&audit->config, config, m->config_path, f));
     return quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f);

@@ -13,7 +13,6 @@
 /* Checks <module>.<part>: it must be there, with one of the dtypes, and all its numbers above 0 and finite. */
 static void check_scale(struct audit *audit, const struct audit_module *m, const char *part, file_dtypes dtypes)
 {
-    struct dtype_words known;
     const struct st_tensor *t = audit_part(audit, m, part);
     part = audit_part_name(audit, part);
     if (!t) {
@@ -21,7 +20,7 @@ static void check_scale(struct audit *audit, const struct audit_module *m, const
         return;
     }
     if (!dtype_is_in(t->dtype, dtypes)) {
-        audit_find(audit, m, "%s is %s, expected %s", part, dtype_name(t->dtype), dtypes_describe(dtypes, &known));
+        audit_find(audit, m, "%s is %s, expected %s", part, dtype_name(t->dtype), DTYPE_WORDS(dtypes));
         return;
     }
     size_t first;

@@ -71,14 +71,12 @@ static bool find_matrix(const struct audit_module *m, int64_t *shape)
 static void check_matrix(struct audit *audit, const struct audit_module *m, const struct decoder_shape *row,
                          const int64_t *shape)
 {
-    struct shape_words is, should;
     int64_t wanted[2] = {shape[0], shape[1]};
     for (int d = 0; d < 2; d++)
         if (row->expected[d] > 0 && (row->agree[d] > 0 || !strchr(row->module, '.')))
             wanted[d] = row->expected[d];
     if (wanted[0] != shape[0] || wanted[1] != shape[1])
-        audit_find(audit, m, "is %s, but config.json says %s", shape_describe(2, shape, &is),
-                   shape_describe(2, wanted, &should));
+        audit_find(audit, m, "is %s, but config.json says %s", SHAPE_WORDS(2, shape), SHAPE_WORDS(2, wanted));
 }
 
 void audit_check_sizes(struct audit *audit)

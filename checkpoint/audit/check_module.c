@@ -38,8 +38,6 @@ static bool has_shape(const struct st_tensor *t, int ndim, const int64_t *shape,
 static bool check_part(struct audit *audit, const struct audit_module *m, const char *part, const struct st_tensor *t,
                        file_dtypes dtypes, int ndim, const int64_t *shape)
 {
-    struct shape_words is, should;
-    struct dtype_words known;
     part = audit_part_name(audit, part);
     if (!t) {
         audit_find(audit, m, "has no %s", part);
@@ -47,9 +45,8 @@ static bool check_part(struct audit *audit, const struct audit_module *m, const 
     }
     if (dtype_is_in(t->dtype, dtypes) && has_shape(t, ndim, shape, audit->modelopt))
         return true;
-    audit_find(audit, m, "%s is %s %s, expected %s %s", part, dtype_name(t->dtype),
-               shape_describe(t->ndim, t->shape, &is), dtypes_describe(dtypes, &known),
-               shape_describe(ndim, shape, &should));
+    audit_find(audit, m, "%s is %s %s, expected %s %s", part, dtype_name(t->dtype), SHAPE_WORDS(t->ndim, t->shape),
+               DTYPE_WORDS(dtypes), SHAPE_WORDS(ndim, shape));
     return false;
 }
 

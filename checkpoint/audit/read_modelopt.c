@@ -60,11 +60,10 @@ static const char *scheme_of(const json_object *algorithm)
 
 static int unread(const json_object *algorithm, const char *where, const char *layer, struct fail *f)
 {
-    struct json_words words;
     struct fail known = {.message = ""};
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
         text_append(known.message, sizeof known.message, "%s%s", i > 0 ? ", " : "", algorithms[i][0]);
-    return INVALID(f, "%s: quant_algo of %.60s is %.40s; read are %s", where, layer, json_describe(algorithm, &words),
+    return INVALID(f, "%s: quant_algo of %.60s is %.40s; read are %s", where, layer, JSON_WORDS(algorithm),
                    known.message);
 }
 

@@ -67,6 +67,9 @@ struct dtype_words {
 };
 const char *dtypes_describe(file_dtypes set, struct dtype_words *words);
 
+/* The same with words that last until the block ends. */
+#define DTYPE_WORDS(set) dtypes_describe(set, &(struct dtype_words){{0}})
+
 /* Bits of one element; 0 for FILE_NONE. */
 size_t dtype_bits(enum file_dtype dtype);
 
@@ -88,3 +91,4 @@ struct shape_words {
     char text[TENSOR_MAX_DIMS * 21 + 3]; /* 8 numbers of at most 20 characters with separators, brackets and '\0' */
 };
 const char *shape_describe(int ndim, const int64_t *shape, struct shape_words *words);
+#define SHAPE_WORDS(ndim, shape) shape_describe(ndim, shape, &(struct shape_words){{0}})

@@ -105,12 +105,11 @@ bool imatrix_is(const char *path)
 {
     struct stat status;
     struct mapped map;
-    struct fail ignored;
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
         return false;
     if (ends_with(path, ".dat") || ends_with(path, ".imatrix"))
         return true;
-    if (mapped_open(&map, path, &ignored) != 0)
+    if (mapped_open(&map, path, NULL) != 0)
         return false;
     const bool gguf = is_gguf(&map);
     mapped_close(&map);

@@ -69,6 +69,9 @@ struct json_words {
 };
 const char *json_span_describe(struct json_span value, struct json_words *words);
 
+/* The same with words that last until the block ends. */
+#define SPAN_WORDS(value) json_span_describe(value, &(struct json_words){{0}})
+
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
 /* Parses a text that must be one JSON object; only white space may surround it. NaN, Infinity and -Infinity are
@@ -139,6 +142,7 @@ const char *json_scalar(const json_object *v, struct json_scalar *text);
 
 /* Describes a value in a few words, for messages. Writes the text to `words` and returns it. */
 const char *json_describe(const json_object *v, struct json_words *words);
+#define JSON_WORDS(v) json_describe(v, &(struct json_words){{0}})
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 

@@ -197,8 +197,7 @@ static int read_file(struct npy_file *file, struct fail *f)
     int fortran = 0;
     RETURN_IF_NOT_OK(read_header(&c, file, &fortran));
     const size_t element = dtype_size(file->dtype), available = map->size - start - length;
-    struct shape_words words;
-    const char *shape = shape_describe(file->ndim, file->shape, &words);
+    const char *shape = SHAPE_WORDS(file->ndim, file->shape);
     if (tensor_bytes(8 * element, file->ndim, file->shape, &file->bytes) != 0)
         return fail(f, "%s: shape %s of %s is more than 2^63 - 1 bytes", map->path, shape, dtype_name(file->dtype));
     if (available != file->bytes)

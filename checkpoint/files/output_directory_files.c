@@ -66,8 +66,7 @@ int output_directory_write(struct output_directory *d, const char *relative, con
     int fd;
     RETURN_IF_NOT_OK(output_directory_create(d, relative, 0, &fd, f));
     const int result = output_directory_put(d, fd, data, bytes, 0, f);
-    struct fail ignored;
-    const int closed = output_directory_close(d, fd, result == 0 ? f : &ignored);
+    const int closed = output_directory_close(d, fd, result == 0 ? f : NULL);
     return result == 0 ? closed : result;
 }
 
@@ -93,8 +92,7 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
         result = output_directory_put(d, to, chunk, (size_t)done, at, f);
         at += (uint64_t)done;
     }
-    struct fail ignored;
-    const int closed = output_directory_close(d, to, result == 0 ? f : &ignored);
+    const int closed = output_directory_close(d, to, result == 0 ? f : NULL);
     return result == 0 ? closed : result;
 }
 

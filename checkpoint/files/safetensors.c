@@ -22,11 +22,10 @@ struct entry {
 
 static int read_entry(struct json_span item, struct entry *e, const char *name, const char *path, struct fail *f)
 {
-    struct json_words words;
     struct json_span key, value;
     *e = (struct entry){0};
     if (*item.text != '{')
-        return fail(f, TENSOR "must be an object, not %s", path, name, json_span_describe(item, &words));
+        return fail(f, TENSOR "must be an object, not %s", path, name, SPAN_WORDS(item));
     for (struct json_walk w = json_enter(item.text); json_step(&w, &key, &value);) {
         struct json_span *slot = json_span_is(key, "dtype")          ? &e->dtype
                                  : json_span_is(key, "shape")        ? &e->shape
@@ -48,10 +47,9 @@ static int read_entry(struct json_span item, struct entry *e, const char *name, 
 
 static int read_shape(struct json_span list, struct st_tensor *t, const char *path, struct fail *f)
 {
-    struct json_words words;
     struct json_span key, dim;
     if (*list.text != '[')
-        return fail(f, TENSOR "shape must be an array, not %s", path, t->name, json_span_describe(list, &words));
+        return fail(f, TENSOR "shape must be an array, not %s", path, t->name, SPAN_WORDS(list));
     for (struct json_walk w = json_enter(list.text); json_step(&w, &key, &dim);) {
         uint64_t value;
         if (t->ndim == TENSOR_MAX_DIMS)
@@ -59,7 +57,7 @@ static int read_shape(struct json_span list, struct st_tensor *t, const char *pa
                         TENSOR_MAX_DIMS);
         if (json_span_integer(dim, &value) != 0)
             return fail(f, TENSOR "shape[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name,
-                        t->ndim, json_span_describe(dim, &words));
+                        t->ndim, SPAN_WORDS(dim));
         t->shape[t->ndim++] = (int64_t)value;
     }
     return 0;
@@ -67,11 +65,10 @@ static int read_shape(struct json_span list, struct st_tensor *t, const char *pa
 
 static int read_offsets(struct json_span list, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
 {
-    struct json_words words;
     struct json_span key, number;
     uint64_t offsets[2];
     if (*list.text != '[')
-        return fail(f, TENSOR "data_offsets must be an array, not %s", path, t->name, json_span_describe(list, &words));
+        return fail(f, TENSOR "data_offsets must be an array, not %s", path, t->name, SPAN_WORDS(list));
     if (json_span_count(list) != 2)
         return fail(f, TENSOR "data_offsets has %zu numbers; begin and end are needed", path, t->name,
                     json_span_count(list));
@@ -79,7 +76,7 @@ static int read_offsets(struct json_span list, struct st_tensor *t, const char *
     for (int i = 0; i < 2 && json_step(&w, &key, &number); i++)
         if (json_span_integer(number, &offsets[i]) != 0)
             return fail(f, TENSOR "data_offsets[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name,
-                        i, json_span_describe(number, &words));
+                        i, SPAN_WORDS(number));
     t->begin = offsets[0];
     t->end = offsets[1];
     if (t->begin > t->end)
@@ -98,24 +95,21 @@ static enum file_dtype read_dtype(struct json_span value)
 
 static int read_tensor(struct json_span item, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
 {
-    struct json_words words;
-    struct shape_words shape;
-    struct dtype_words known;
     struct entry e;
     RETURN_IF_NOT_OK(read_entry(item, &e, t->name, path, f));
     t->dtype = read_dtype(e.dtype);
     if (t->dtype == FILE_NONE)
-        return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_span_describe(e.dtype, &words),
-                    dtypes_describe(ALL_FILE_DTYPES, &known));
+        return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, SPAN_WORDS(e.dtype),
+                    DTYPE_WORDS(ALL_FILE_DTYPES));
     RETURN_IF_NOT_OK(read_shape(e.shape, t, path, f));
     RETURN_IF_NOT_OK(read_offsets(e.offsets, t, path, section, f));
     uint64_t bytes;
     if (tensor_bytes(dtype_bits(t->dtype), t->ndim, t->shape, &bytes) != 0)
         return fail(f, TENSOR "shape %s of %s is more than 2^63 - 1 bytes, or ends within a byte", path, t->name,
-                    shape_describe(t->ndim, t->shape, &shape), dtype_name(t->dtype));
+                    SHAPE_WORDS(t->ndim, t->shape), dtype_name(t->dtype));
     if (bytes != t->end - t->begin)
         return fail(f, TENSOR "data_offsets hold %" PRIu64 " bytes, but shape %s of %s needs %" PRIu64, path, t->name,
-                    t->end - t->begin, shape_describe(t->ndim, t->shape, &shape), dtype_name(t->dtype), bytes);
+                    t->end - t->begin, SHAPE_WORDS(t->ndim, t->shape), dtype_name(t->dtype), bytes);
     return 0;
 }
 
@@ -155,19 +149,18 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
 
 static int read_metadata(struct st_file *file, struct json_span item, const char *path, struct fail *f)
 {
-    struct json_words words;
     struct json_span key, value;
     if (file->metadata)
         return fail(f, "%s: __metadata__ occurs twice", path);
     if (*item.text != '{')
-        return fail(f, "%s: __metadata__ must be an object, not %s", path, json_span_describe(item, &words));
+        return fail(f, "%s: __metadata__ must be an object, not %s", path, SPAN_WORDS(item));
     file->metadata = calloc(json_span_count(item) + 1, sizeof *file->metadata);
     if (!file->metadata)
         return fail_system(f, "%s: out of memory for __metadata__", path);
     for (struct json_walk w = json_enter(item.text); json_step(&w, &key, &value);) {
         if (*value.text != '"')
             return fail(f, "%s: __metadata__ '%.*s' must be a string, not %s", path,
-                        key.length < 200 ? (int)key.length - 2 : 200, key.text + 1, json_span_describe(value, &words));
+                        key.length < 200 ? (int)key.length - 2 : 200, key.text + 1, SPAN_WORDS(value));
         struct st_pair *pair = &file->metadata[file->metadata_count++];
         pair->name = json_span_string(key);
         pair->value = json_span_string(value);

@@ -36,10 +36,9 @@ int st_writer_add(struct st_writer *w, const char *name, enum file_dtype dtype, 
         t.shape[i] = shape[i];
     }
     uint64_t bytes;
-    struct shape_words words;
     if (tensor_bytes(dtype_bits(dtype), ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
         return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data",
-                    name, shape_describe(ndim, shape, &words), dtype_name(dtype));
+                    name, SHAPE_WORDS(ndim, shape), dtype_name(dtype));
     t.begin = w->total;
     t.end = w->total += bytes;
     struct st_tensor *added = list_add(&w->tensors, &w->count, sizeof *added);

@@ -35,7 +35,6 @@ static int by_shard(const void *a, const void *b)
 
 static int read_map(struct shard_index *index, const char *root, const char *path, struct fail *f)
 {
-    struct json_words words;
     struct json_span key, value, weights = {0};
     for (struct json_walk w = json_enter(root); json_step(&w, &key, &value);) {
         if (!json_span_is(key, "weight_map"))
@@ -46,7 +45,7 @@ static int read_map(struct shard_index *index, const char *root, const char *pat
     }
     if (!weights.text || *weights.text != '{')
         return fail(f, "%s: weight_map must be an object of tensor names and files; it is %s", path,
-                    weights.text ? json_span_describe(weights, &words) : "missing");
+                    weights.text ? SPAN_WORDS(weights) : "missing");
     index->entries = calloc(json_span_count(weights) + 1, sizeof *index->entries);
     if (!index->entries)
         return fail_system(f, "%s: out of memory for weight_map", path);
@@ -58,7 +57,7 @@ static int read_map(struct shard_index *index, const char *root, const char *pat
             return fail_system(f, "%s: out of memory for weight_map", path);
         if (!entry->shard)
             return fail(f, "%s: tensor '%.200s': the file must be a string; it is %s", path, entry->tensor,
-                        json_span_describe(value, &words));
+                        SPAN_WORDS(value));
         if (!stays_below(entry->shard))
             return fail(f, "%s: tensor '%.150s': file '%.150s' is not allowed; a relative path without '..' is needed",
                         path, entry->tensor, entry->shard);

@@ -285,10 +285,9 @@ static int check_mxfp4(const struct st_tensor *s, const struct st_tensor *expone
         fits &= exponents->shape[d] == s->shape[d];
     if (fits)
         return QOBS_OK;
-    struct shape_words is, other;
     return INVALID(
         f, "tensor '%.150s': has shape %s, and its scales %s; [E,rows,groups,16] and [E,rows,groups] are needed",
-        s->name, shape_describe(s->ndim, s->shape, &is), shape_describe(exponents->ndim, exponents->shape, &other));
+        s->name, SHAPE_WORDS(s->ndim, s->shape), SHAPE_WORDS(exponents->ndim, exponents->shape));
 }
 
 /* The tensor [E, in, out] that gpt-oss has in BF16. */

@@ -91,7 +91,6 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
                      const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
 {
     const struct st_tensor *stored = beside(model, codes, "weight_shape");
-    struct shape_words words;
     if (!stored || !dtype_is_in(stored->dtype, IN_FILE(I64) | IN_FILE(I32)) || elements(stored) != 2)
         return INVALID(f, "tensor '%.150s': its weight_shape, I64 [2], is not there", codes->name);
     const int32_t *narrow = stored->data;
@@ -107,7 +106,7 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
                        "tensor '%.150s': has shape %s for %" PRId64 " x %" PRId64
                        " weights; words of %d bits filled with codes of num_bits are needed, as compressed-tensors "
                        "from 0.18 on writes them",
-                       codes->name, shape_describe(codes->ndim, codes->shape, &words), shape[0], shape[1],
+                       codes->name, SHAPE_WORDS(codes->ndim, codes->shape), shape[0], shape[1],
                        quant_word_bits(c->format));
     return QOBS_OK;
 }
@@ -121,11 +120,9 @@ static int check_zero_points(const struct source_codes *c, const int64_t *shape,
         packed ? (uint64_t)((shape[0] * c->bits + word_bits - 1) / word_bits * c->scale_columns) : elements(c->scales);
     if (dtype_is_in(z->dtype, c->format->read_zero_points) && elements(z) == count && (!packed || c->block[0] == 1))
         return QOBS_OK;
-    struct shape_words words;
-    struct dtype_words names;
     return INVALID(f, "tensor '%.150s': is %s %s; %s of %" PRIu64 " elements is needed for %s", z->name,
-                   dtype_name(z->dtype), shape_describe(z->ndim, z->shape, &words),
-                   c->format->read_zero_points ? dtypes_describe(c->format->read_zero_points, &names) : "none", count,
+                   dtype_name(z->dtype), SHAPE_WORDS(z->ndim, z->shape),
+                   c->format->read_zero_points ? DTYPE_WORDS(c->format->read_zero_points) : "none", count,
                    c->format->title);
 }
 
@@ -148,7 +145,6 @@ static int find_global_scale(struct source_codes *c, const struct model *model, 
 static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtype *dtype, const struct model *model,
                           const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
 {
-    struct shape_words words, other;
     if (c->format->has_shape) {
         RETURN_IF_NOT_OK(fit_words(c, shape, model, hints, codes, f));
     } else {
@@ -158,8 +154,7 @@ static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtyp
     }
     if (!fit_scales(c, shape, hints))
         return INVALID(f, "tensor '%.150s': has shape %s, which is none of the scales of %s %s", c->scales->name,
-                       shape_describe(c->scales->ndim, c->scales->shape, &words), c->format->title,
-                       shape_describe(2, shape, &other));
+                       SHAPE_WORDS(c->scales->ndim, c->scales->shape), c->format->title, SHAPE_WORDS(2, shape));
     RETURN_IF_NOT_OK(find_global_scale(c, model, codes, f));
     c->zero_points = beside(model, codes, "weight_zero_point");
     if (c->zero_points)
@@ -191,9 +186,8 @@ static int refuse_unknown(const struct st_tensor *tensor, const struct source_hi
     const bool experts = tensor->ndim == 3 && dtype_is_in(tensor->dtype, bytes); /* in one tensor */
     if (!packed && !(hints->quantized && (matrix || experts)))
         return QOBS_OK;
-    struct shape_words words;
     return INVALID(f, "tensor '%.150s': is %s %s without the scales of a known format beside it", tensor->name,
-                   dtype_name(tensor->dtype), shape_describe(tensor->ndim, tensor->shape, &words));
+                   dtype_name(tensor->dtype), SHAPE_WORDS(tensor->ndim, tensor->shape));
 }
 
 int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtype *dtype, const struct model *model,
@@ -277,11 +271,10 @@ static const struct {
 static int check_format(const char *where, const json_object *object, struct fail *f)
 {
     const json_object *format = json_get(object, "format");
-    struct quant_format_words words;
     if (!json_is_string(format) || quant_format_is_joint(json_text(format)) || quant_format_find(json_text(format)))
         return QOBS_OK;
     return INVALID(f, "%s: the format '%.60s' cannot be quantized again; known are %s", where, json_text(format),
-                   quant_formats_describe(NULL, &words));
+                   FORMAT_WORDS(NULL));
 }
 
 /* Sparse weights, and weights that a transform has rotated, are more than codes and scales. */
@@ -306,7 +299,6 @@ static int check_config(const struct model *m, const struct model_config *config
     const json_object *algorithm = json_get(quantization, "quant_algo");
     const char *name = json_is_string(method) ? json_text(method) : algorithm ? "modelopt" : "";
     char where[512], known[256] = "";
-    struct json_words words;
     if (!quantization)
         return QOBS_OK;
     if (config->object == m->hf_quant_config)
@@ -318,7 +310,7 @@ static int check_config(const struct model *m, const struct model_config *config
         return INVALID(f,
                        "%s: describes a part of the model, with the quant_method %s; one at the top of the file is "
                        "read. If it is moved there, the model can be quantized again",
-                       where, json_describe(method, &words));
+                       where, JSON_WORDS(method));
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         text_append(known, sizeof known, "%s%s", i ? ", " : "", methods[i].method);
         if (strcmp(methods[i].method, name) != 0)
@@ -326,10 +318,10 @@ static int check_config(const struct model *m, const struct model_config *config
         if (methods[i].algorithms &&
             (!json_is_string(algorithm) || !is_one_of(json_text(algorithm), methods[i].algorithms)))
             return INVALID(f, "%s: quant_algo of %s is %s; %s can be quantized again", where, name,
-                           json_describe(algorithm, &words), methods[i].algorithms);
+                           JSON_WORDS(algorithm), methods[i].algorithms);
         return check_compressed_tensors(where, quantization, f);
     }
-    return INVALID(f, "%s: quant_method is %s; %s can be quantized again", where, json_describe(method, &words), known);
+    return INVALID(f, "%s: quant_method is %s; %s can be quantized again", where, JSON_WORDS(method), known);
 }
 
 int source_check_configs(const struct model *model, struct fail *f)

@@ -125,7 +125,6 @@ static void choose_few(struct weights *weights, enum weight_reason reason)
 
 static int check(const struct choice *c, const struct weight *w, struct fail *f)
 {
-    struct shape_words words;
     const enum module_kind kind = c->compat == QOBS_COMPAT_VLLM && w->ndim == 2
                                       ? architecture_kind(c->architectures, w->name, w->module, w->shape[0])
                                       : MODULE_LINEAR;
@@ -138,7 +137,7 @@ static int check(const struct choice *c, const struct weight *w, struct fail *f)
         return INVALID(f,
                        "tensor '%.200s': has shape %s; nothing says which dimensions of these experts are inputs. "
                        "--ignore 're:.*experts.*' leaves them out",
-                       w->name, shape_describe(w->ndim, w->shape, &words));
+                       w->name, SHAPE_WORDS(w->ndim, w->shape));
     if (w->experts == EXPERTS_STACKED && is_float(w))
         return INVALID(f,
                        "tensor '%.200s': is targeted; --split-experts splits these experts for vLLM, --ignore leaves "
@@ -151,7 +150,7 @@ static int check(const struct choice *c, const struct weight *w, struct fail *f)
                        w->name);
     if (w->ndim != 2 && (w->experts == EXPERTS_ABSENT || is_float(w)))
         return INVALID(f, "tensor '%.200s': has shape %s; a matrix is needed. --ignore leaves it out", w->name,
-                       shape_describe(w->ndim, w->shape, &words));
+                       SHAPE_WORDS(w->ndim, w->shape));
     if (!is_float(w))
         return INVALID(f, "tensor '%.200s': is %s; BF16, F16 and F32 can be quantized. --ignore leaves it out", w->name,
                        dtype_name(w->dtype));
@@ -209,31 +208,30 @@ static bool is_claimed(const struct choice *c, const char *name, size_t length)
     return false;
 }
 
-bool entry_matches(const char *entry, const struct weights *weights, bool kept, struct fail *f, int *status)
+int entry_matches(bool *matches, const char *entry, const struct weights *weights, bool kept, struct fail *f)
 {
     OWNED_MATCHER struct matcher *matcher;
-    bool found = false;
-    *status = matcher_create(&matcher, &entry, 1, "ignore", f);
-    if (*status != QOBS_OK)
-        return false;
-    for (size_t i = 0; i < weights->count && !found; i++) {
+    RETURN_IF_NOT_OK(matcher_create(&matcher, &entry, 1, "ignore", f));
+    *matches = false;
+    for (size_t i = 0; i < weights->count && !*matches; i++) {
         const struct weight *w = &weights->items[i];
-        found = (w->reason == WEIGHT_TAKEN || (kept && w->reason == WEIGHT_KEPT)) &&
-                matcher_find(matcher, w->name, w->module) >= 0;
+        *matches = (w->reason == WEIGHT_TAKEN || (kept && w->reason == WEIGHT_KEPT)) &&
+                   matcher_find(matcher, w->name, w->module) >= 0;
     }
-    return found;
+    return QOBS_OK;
 }
 
 static int list_heads(const struct choice *c, const struct weights *weights, struct quant_config *config,
                       struct fail *f)
 {
     char entry[512];
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && architecture_head(c->architectures, i, entry, sizeof entry); i++)
-        if (is_claimed(c, entry, strlen(entry)) && !entry_matches(entry, weights, false, f, &status) &&
-            status == QOBS_OK)
-            status = add_entry(config, config->ignore_count, entry, f);
-    return status;
+    bool matches;
+    for (size_t i = 0; architecture_head(c->architectures, i, entry, sizeof entry); i++) {
+        RETURN_IF_NOT_OK(entry_matches(&matches, entry, weights, false, f));
+        if (!matches && is_claimed(c, entry, strlen(entry)))
+            RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, entry, f));
+    }
+    return QOBS_OK;
 }
 
 /* Adds entries for experts that stay in one tensor, under any name that a loader may have for them. */
@@ -242,13 +240,12 @@ static int list_experts(const struct choice *c, const struct weights *weights, c
 {
     struct expert_entry e;
     char text[512];
-    int status = QOBS_OK;
+    bool matches;
     for (size_t i = 0; experts_ignored_as(w, i, &e); i++) {
         if (!is_claimed(c, e.name, strlen(e.name)))
             continue;
-        const char *entry = entry_matches(e.everywhere, weights, false, f, &status) ? e.here : e.everywhere;
-        RETURN_IF_NOT_OK(status);
-        RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, entry, f));
+        RETURN_IF_NOT_OK(entry_matches(&matches, e.everywhere, weights, false, f));
+        RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, matches ? e.here : e.everywhere, f));
     }
     for (size_t i = 0; w->reason == WEIGHT_EXPERTS && architecture_experts(c->architectures, i, text, sizeof text); i++)
         RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, text, f));

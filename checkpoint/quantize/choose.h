@@ -20,9 +20,9 @@ int choose_weights(struct weights *weights, const struct architectures *architec
 int choose_list_ignored(const struct weights *weights, const struct architectures *architectures,
                         struct quant_config *config, struct fail *f);
 
-/* Returns true if an entry of `ignore` or a target matches one of the weights that are quantized, or stay in codes if
- * `kept`. *status is that of the last failure. */
-bool entry_matches(const char *entry, const struct weights *weights, bool kept, struct fail *f, int *status);
+/* Says whether an entry of `ignore` or a target matches one of the weights that are quantized, or stay in codes if
+ * `kept`. */
+int entry_matches(bool *matches, const char *entry, const struct weights *weights, bool kept, struct fail *f);
 
 /* Returns the reason in a few words for a table, such as "ignored". */
 const char *weight_reason_name(enum weight_reason reason);

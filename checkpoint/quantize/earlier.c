@@ -52,9 +52,8 @@ static int add_module(json_object *list, const struct weight *w, struct fail *f)
 static int keep_target(json_object *kept, const char *target, const struct weights *weights, struct fail *f)
 {
     OWNED_MATCHER struct matcher *m = NULL;
-    int status = QOBS_OK;
-    const bool renewed = entry_matches(target, weights, false, f, &status);
-    RETURN_IF_NOT_OK(status);
+    bool renewed;
+    RETURN_IF_NOT_OK(entry_matches(&renewed, target, weights, false, f));
     if (!renewed)
         return json_append_text(kept, target) ? QOBS_OK : NO_MEMORY(f, "quantization_config");
     RETURN_IF_NOT_OK(matcher_create(&m, &target, 1, "quantization_config", f));
@@ -128,8 +127,7 @@ static int keep_groups(json_object *config, const struct weights *weights, struc
     if (!kept || !used || !m.groups)
         return NO_MEMORY(f, "the groups");
     RETURN_IF_NOT_OK(make_matcher(&m.ignore, json_get(config, "ignore"), f));
-    json_each(group, groups)
-        RETURN_IF_NOT_OK(make_matcher(&m.groups[m.count++], json_get(group.value, "targets"), f));
+    json_each(group, groups) RETURN_IF_NOT_OK(make_matcher(&m.groups[m.count++], json_get(group.value, "targets"), f));
     RETURN_IF_NOT_OK(mark_groups(used, &m, weights, f));
     json_each(group, groups)
     {
@@ -147,9 +145,8 @@ static int keep_groups(json_object *config, const struct weights *weights, struc
 /* Adds an entry that matches no quantized weight, old or new, unless it is there. */
 static int keep_entry(json_object *list, const char *entry, const struct weights *weights, struct fail *f)
 {
-    int status = QOBS_OK;
-    bool drops = entry_matches(entry, weights, true, f, &status);
-    RETURN_IF_NOT_OK(status);
+    bool drops;
+    RETURN_IF_NOT_OK(entry_matches(&drops, entry, weights, true, f));
     json_each(item, list) drops |= strcmp(json_text(item.value), entry) == 0;
     return drops || json_append_text(list, entry) ? QOBS_OK : NO_MEMORY(f, "the ignore list");
 }

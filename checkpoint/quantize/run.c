@@ -46,10 +46,9 @@ void run_free(struct quantize_run *run)
         workspace_clear(w);
         free(w);
     }
-    struct fail ignored;
     for (size_t i = 0; run->files && i < run->layout.shard_count; i++)
         if (run->files[i].fd >= 0)
-            output_directory_close(&run->out, run->files[i].fd, &ignored);
+            output_directory_close(&run->out, run->files[i].fd, NULL);
     output_directory_abort(&run->out);
     free(run->plans);
     free(run->jobs);

@@ -5,8 +5,9 @@
  * DeepSeek's files. */
 #include "schemes/formats.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "files/text.h"
 
 #define POWERS_OF_TWO (IN_FILE(U8) | IN_FILE(F8_E8M0))
 #define E2M1 .floats = true, .bits = 4, .grid = "fp4_e2m1"
@@ -112,11 +113,10 @@ bool quant_format_is_joint(const char *name)
 
 const char *quant_formats_describe(const struct quant_args *weights, struct quant_format_words *words)
 {
-    size_t length = 0;
+    words->text[0] = '\0';
     for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
         if (rows[i].name && (!weights || quant_format_holds((enum quant_format)i, weights)))
-            length += (size_t)snprintf(words->text + length, sizeof words->text - length, "%s%s",
-                                       length > 0 ? ", " : "", rows[i].name);
+            text_append(words->text, sizeof words->text, "%s%s", *words->text ? ", " : "", rows[i].name);
     return words->text;
 }
 
@@ -138,14 +138,12 @@ const char *quant_grid(const struct quant_args *args)
 /* Writes what the formats with one group size need of floats. */
 static void describe_groups(char *text, size_t size)
 {
-    size_t length = 0;
     text[0] = '\0';
-    for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS && length < size; i++)
+    for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
         if (rows[i].name && rows[i].group_size > 0)
-            length += (size_t)snprintf(
-                text + length, size - length, "%s%s num_bits=%d strategy=%s group_size=%lld scale_dtype=%s",
-                length > 0 ? "; " : "", rows[i].title, rows[i].bits, quant_strategy_name(rows[i].strategy),
-                (long long)rows[i].group_size, quant_dtype_name(rows[i].scale_dtype));
+            text_append(text, size, "%s%s num_bits=%d strategy=%s group_size=%lld scale_dtype=%s", *text ? "; " : "",
+                        rows[i].title, rows[i].bits, quant_strategy_name(rows[i].strategy),
+                        (long long)rows[i].group_size, quant_dtype_name(rows[i].scale_dtype));
 }
 
 int quant_format_check_floats(enum quant_format format, const struct quant_args *w, const char *where, struct fail *f)

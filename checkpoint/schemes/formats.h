@@ -59,6 +59,7 @@ struct quant_format_words {
     char text[400];
 };
 const char *quant_formats_describe(const struct quant_args *weights, struct quant_format_words *words);
+#define FORMAT_WORDS(weights) quant_formats_describe(weights, &(struct quant_format_words){{0}})
 
 /* The formats of a configuration whose groups have several, and that has no groups. */
 #define QUANT_FORMAT_OF_SEVERAL "mixed-precision"

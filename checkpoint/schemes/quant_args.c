@@ -59,18 +59,16 @@ static int find_word(const struct quant_word *words, const char *text, const cha
 /* Fails because a member has a wrong value. */
 static int refuse(const struct json_item *item, const char *where, const char *needed, struct fail *f)
 {
-    struct json_words words;
-    return fail(f, "%s: %s is %s; %s", where, item->key, json_describe(item->value, &words), needed);
+    return fail(f, "%s: %s is %s; %s", where, item->key, JSON_WORDS(item->value), needed);
 }
 
 static int read_number(int64_t *value, int64_t least, int64_t most, const struct json_item *item, const char *where,
                        struct fail *f)
 {
-    struct json_words words;
     uint64_t number;
     if (json_integer(item->value, &number) != 0 || (int64_t)number < least || (int64_t)number > most)
         return fail(f, "%s: %s is %s; whole numbers from %lld to %lld are allowed", where, item->key,
-                    json_describe(item->value, &words), (long long)least, (long long)most);
+                    JSON_WORDS(item->value), (long long)least, (long long)most);
     *value = (int64_t)number;
     return 0;
 }
@@ -120,7 +118,6 @@ static int read_dynamic(enum quant_dynamic *dynamic, const struct json_item *ite
 
 static int read_block(int64_t *block, const struct json_item *item, const char *where, struct fail *f)
 {
-    struct json_words words;
     block[0] = block[1] = 0;
     if (!item->value)
         return 0;
@@ -130,7 +127,7 @@ static int read_block(int64_t *block, const struct json_item *item, const char *
         uint64_t number;
         if (json_integer(json_at(item->value, (size_t)i), &number) != 0 || number == 0 || number > 1 << 20)
             return fail(f, "%s: block_structure[%d] is %s; whole numbers from 1 to 1048576 are allowed", where, i,
-                        json_describe(json_at(item->value, (size_t)i), &words));
+                        JSON_WORDS(json_at(item->value, (size_t)i)));
         block[i] = (int64_t)number;
     }
     return 0;
@@ -191,11 +188,10 @@ static int read_member(struct quant_args *a, const struct json_item *item, const
 
 int quant_args_read(struct quant_args *args, const json_object *json, const char *where, struct fail *f)
 {
-    struct json_words words;
     bool has_strategy = false;
     *args = (struct quant_args){.num_bits = 8, .symmetric = true, .strategy = QUANT_TENSOR};
     if (!json_is_object(json))
-        return fail(f, "%s: is %s; an object is needed", where, json_describe(json, &words));
+        return fail(f, "%s: is %s; an object is needed", where, JSON_WORDS(json));
     json_each(item, json)
     {
         const int result = read_member(args, &item, where, f);

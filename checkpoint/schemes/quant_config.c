@@ -96,17 +96,16 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
 static int read_names(char ***list, size_t *count, const json_object *json, const char *where, const char *key,
                       struct fail *f)
 {
-    struct json_words words;
     if (!json)
         return 0;
     if (json_is_string(json))
         return add_text(list, count, json_text(json), f);
     if (!json_is_array(json))
-        return fail(f, "%s: %s is %s; a list of strings is needed", where, key, json_describe(json, &words));
+        return fail(f, "%s: %s is %s; a list of strings is needed", where, key, JSON_WORDS(json));
     json_each(item, json)
     {
         if (!json_is_string(item.value))
-            return fail(f, "%s: %s holds %s; strings are needed", where, key, json_describe(item.value, &words));
+            return fail(f, "%s: %s holds %s; strings are needed", where, key, JSON_WORDS(item.value));
         RETURN_IF_NOT_OK(add_text(list, count, json_text(item.value), f));
     }
     return 0;
@@ -126,10 +125,8 @@ static int read_args(struct quant_args *args, bool *has, const json_object *obje
 
 int quant_config_set_format(enum quant_format *format, const char *name, const char *where, struct fail *f)
 {
-    struct quant_format_words words;
     *format = quant_format_find(name);
-    return *format ? 0
-                   : fail(f, "%s: format is '%.80s'; known are %s", where, name, quant_formats_describe(NULL, &words));
+    return *format ? 0 : fail(f, "%s: format is '%.80s'; known are %s", where, name, FORMAT_WORDS(NULL));
 }
 
 /* Reads the member "format" of a group or a configuration. A configuration may have "mixed-precision" and "dense",
@@ -138,11 +135,10 @@ static int read_format(enum quant_format *format, const json_object *json, bool 
                        struct fail *f)
 {
     const json_object *item = json_get(json, "format");
-    struct json_words words;
     if (!item)
         return 0;
     if (!json_is_string(item))
-        return fail(f, "%s: format is %s; a string is needed", where, json_describe(item, &words));
+        return fail(f, "%s: format is %s; a string is needed", where, JSON_WORDS(item));
     if (joint && quant_format_is_joint(json_text(item)))
         return 0;
     return quant_config_set_format(format, json_text(item), where, f);
@@ -194,13 +190,12 @@ int quant_config_read_scheme(struct quant_config *config, const char *scheme, co
 int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f)
 {
     const json_object *groups = json_get(json, "config_groups");
-    struct json_words words;
     if (config->group_count == 0 && !json_get(json, "kv_cache_scheme") &&
         (!json_is_object(groups) || json_count(groups) == 0))
         return fail(f, "%s: has no config_groups; an object with a group at least, or a kv_cache_scheme, is needed",
                     where);
     if (groups && !json_is_object(groups))
-        return fail(f, "%s: config_groups is %s; an object is needed", where, json_describe(groups, &words));
+        return fail(f, "%s: config_groups is %s; an object is needed", where, JSON_WORDS(groups));
     json_each(item, groups) { RETURN_IF_NOT_OK(read_group(config, item.key, item.value, where, f)); }
     RETURN_IF_NOT_OK(quant_config_read_ignore(config, json, where, f));
     RETURN_IF_NOT_OK(read_format(&config->format, json, true, where, f));
@@ -232,7 +227,6 @@ static int finish_format(struct quant_group *g, enum quant_format of_config, qob
 {
     const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
     const enum quant_format inferred = quant_format_infer(&g->weights, g->has_inputs);
-    struct quant_format_words words;
     if (g->format == QUANT_FORMAT_NONE && !compatible)
         g->format = of_config;
     if (g->format == QUANT_FORMAT_NONE)
@@ -240,7 +234,7 @@ static int finish_format(struct quant_group *g, enum quant_format of_config, qob
     if (quant_format_holds(g->format, &g->weights))
         return 0;
     return fail(f, "%s: format is %s, which does not hold this scheme; allowed are %s", g->name,
-                quant_format_name(g->format), quant_formats_describe(&g->weights, &words));
+                quant_format_name(g->format), FORMAT_WORDS(&g->weights));
 }
 
 /* ---- Completion -------------------------------------------------------------------------------------------------- */

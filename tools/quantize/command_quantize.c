@@ -135,14 +135,11 @@ static int check_report(const struct quantize_options *o)
 {
     const struct output_option report = {"--json", o->run.report, true};
     const qobs_checkpoint_quantize_args *a = &o->args;
-    const struct {
-        const char *const *items;
-        size_t count;
-    } lists[] = {{&a->config, 1},
-                 {&a->recipe, 1},
-                 {a->activations, a->activation_count},
-                 {a->states, a->state_count},
-                 {a->importance, a->importance_count}};
+    const struct list_argument lists[] = {{"config", &a->config, 1},
+                                          {"recipe", &a->recipe, 1},
+                                          {"activations", a->activations, a->activation_count},
+                                          {"states", a->states, a->state_count},
+                                          {"importance", a->importance, a->importance_count}};
     struct stat status;
     const char *slash = a->model ? strrchr(a->model, '/') : NULL;
     const bool file = a->model && stat(a->model, &status) == 0 && S_ISREG(status.st_mode);
@@ -159,8 +156,7 @@ static int check_report(const struct quantize_options *o)
     return EXIT_OK;
 }
 
-/* Prints the error of a failed run. */
-static int print_quantize_error(const struct quantize_options *o, const qobs_error *error, int code)
+static int print_quantize_error(const struct quantize_options *o, const qobs_error *error)
 {
     const struct scheme_words words = {.command = "quantize",
                                        .scheme = o->args.scheme,
@@ -168,7 +164,7 @@ static int print_quantize_error(const struct quantize_options *o, const qobs_err
                                        .preset_count = o->args.preset != NULL,
                                        .settings = o->args.settings,
                                        .setting_count = o->args.setting_count};
-    return print_suggestion(&words, error) ? code : print_error(code, "%s", error->message);
+    return print_member_error(&words, "", error);
 }
 
 static int quantize(struct quantize_options *o)
@@ -195,8 +191,7 @@ static int quantize(struct quantize_options *o)
     if (status == QOBS_ERROR_FINDINGS)
         quantize_print_findings(text);
     if (status != QOBS_OK)
-        return status == QOBS_ERROR_CANCELLED ? exit_code_of(status)
-                                              : print_quantize_error(o, &error, exit_code_of(status));
+        return status == QOBS_ERROR_CANCELLED ? exit_code_of(status) : print_quantize_error(o, &error);
     if (!text)
         return print_error(EXIT_SYSTEM, "no memory for the report");
     if (o->run.report)

@@ -78,7 +78,6 @@ static int configure(const struct show_options *r, qobs_config **config)
 /* Makes the title: name, dtype and shape of the first tensor, shortened. */
 static void make_title(char *title, size_t size, const struct tensor_ref *ref, int count, int64_t qparam)
 {
-    struct shape_words words;
     struct fail clean;
     char more[64] = "", part[64] = "";
     if (count > 1)
@@ -86,7 +85,7 @@ static void make_title(char *title, size_t size, const struct tensor_ref *ref, i
     if (qparam >= 0)
         snprintf(part, sizeof part, ", qparam %lld", (long long)qparam);
     fail(&clean, "%.90s%s %s %s%s%s", ref->name, strlen(ref->name) > 90 ? "..." : "", dtype_name(ref->dtype),
-         shape_describe(ref->ndim, ref->shape, &words), more, part);
+         SHAPE_WORDS(ref->ndim, ref->shape), more, part);
     snprintf(title, size, "%s", clean.message);
 }
 
