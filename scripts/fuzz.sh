@@ -42,7 +42,7 @@ fi
 
 if [[ ! -e $top/build/build.ninja ]]; then
     CC="$(command -v ccache || true) $clang" meson setup "$top/build" --buildtype=debugoptimized -Dfuzz=true \
-        -Db_sanitize=address,undefined -Db_lundef=false -Ddefault_library=static \
+        -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false -Ddefault_library=static \
         -Dprogram=enabled -Dpictures=disabled -Dtests=disabled -Dbench=disabled
 fi
 ninja --quiet -C "$top/build"
