@@ -34,11 +34,7 @@ bool marks_attention(const struct weights *weights, const struct weight *w, size
 
 static int add(struct activation_needs *n, struct activation_need need, struct fail *f)
 {
-    struct activation_need *added = list_add(&n->items, &n->count, sizeof *added);
-    if (!added)
-        return NO_MEMORY(f, "the list of activations");
-    *added = need;
-    return QOBS_OK;
+    return list_append(&n->items, &n->count, sizeof need, &need) ? QOBS_OK : NO_MEMORY(f, "the list of activations");
 }
 
 /* Returns the scheme of the states of attention of a kind; NULL: none. */

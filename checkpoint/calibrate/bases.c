@@ -102,9 +102,7 @@ static int complete(const struct bases *bases, enum activation_kind kind, struct
     if (strncmp(preset, "llmc.", 5) != 0)
         return INVALID(f, "preset %s: %.100s cannot serve %.100s; observers llmc.* can", activation_bases[kind], preset,
                        what);
-    free(args->observer);
-    args->observer = strdup(preset + 5);
-    if (!args->observer)
+    if (!text_set(&args->observer, preset + 5))
         return NO_MEMORY(f, "the scheme");
     for (size_t i = 0; i < base->setting_count; i++)
         RETURN_IF_NOT_OK(quant_args_assign(args, base->settings[i], f));

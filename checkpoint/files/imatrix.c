@@ -104,16 +104,11 @@ static bool is_gguf(const struct mapped *map) { return map->size >= 4 && memcmp(
 bool imatrix_is(const char *path)
 {
     struct stat status;
-    struct mapped map;
+    RELEASED_BY(mapped_close) struct mapped map = {0};
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
         return false;
-    if (ends_with(path, ".dat") || ends_with(path, ".imatrix"))
-        return true;
-    if (mapped_open(&map, path, NULL) != 0)
-        return false;
-    const bool gguf = is_gguf(&map);
-    mapped_close(&map);
-    return gguf;
+    return ends_with(path, ".dat") || ends_with(path, ".imatrix") ||
+           (mapped_open(&map, path, NULL) == 0 && is_gguf(&map));
 }
 
 int imatrix_open_mapped(struct imatrix *im, struct mapped *map, struct fail *f)

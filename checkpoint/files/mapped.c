@@ -168,11 +168,8 @@ void mapped_remember(void) { remembers = true; }
 
 static int remember(const struct stat *status, const char *path, struct fail *f)
 {
-    struct file_identity *added = list_add(&read_files, &read_count, sizeof *added);
-    if (!added)
-        return fail_system(f, "%s: out of memory", path);
-    *added = (struct file_identity){status->st_dev, status->st_ino};
-    return 0;
+    const struct file_identity file = {status->st_dev, status->st_ino};
+    return list_append(&read_files, &read_count, sizeof file, &file) ? 0 : fail_system(f, "%s: out of memory", path);
 }
 
 int mapped_remember_directory(const char *path, struct fail *f)

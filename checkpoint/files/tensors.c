@@ -15,8 +15,6 @@
 #include "files/shards.h"
 #include "files/text.h"
 
-enum kind { SAFETENSORS, NPY, INDEX, UNKNOWN };
-
 struct tensor_file {
     int is_npy;
     union {
@@ -25,19 +23,6 @@ struct tensor_file {
     } as;
     char *name; /* name of the tensor, only of a .npy file */
 };
-
-static enum kind kind_of(const struct mapped *map)
-{
-    if (npy_looks_like(map) || ends_with(map->path, ".npy"))
-        return NPY;
-    if (ends_with(map->path, ".safetensors"))
-        return SAFETENSORS;
-    if (ends_with(map->path, ".json"))
-        return INDEX;
-    if (map->size > 8 && map->data[8] == '{')
-        return SAFETENSORS;
-    return map->size > 0 && map->data[0] == '{' ? INDEX : UNKNOWN;
-}
 
 static void ref_safetensors(struct tensor_ref *ref, const struct st_file *file, const struct st_tensor *t)
 {
@@ -58,16 +43,14 @@ static int reserve(struct tensor_set *set, size_t files, size_t refs, struct fai
 
 static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fail *f)
 {
-    struct st_file st;
-    RETURN_IF_NOT_OK(st_open_mapped(&st, map, f));
-    const int result = reserve(set, 1, st.count, f);
-    if (result != 0) {
-        st_close(&st);
-        return result;
-    }
-    set->files[set->file_count++] = (struct tensor_file){.as.st = st};
-    for (size_t i = 0; i < st.count; i++)
-        ref_safetensors(&set->refs[set->count++], &st, &st.tensors[i]);
+    RELEASED_BY(st_close) struct st_file opened;
+    RETURN_IF_NOT_OK(st_open_mapped(&opened, map, f));
+    RETURN_IF_NOT_OK(reserve(set, 1, opened.count, f));
+    struct st_file *st = &set->files[set->file_count++].as.st;
+    *st = opened;
+    opened = (struct st_file){0};
+    for (size_t i = 0; i < st->count; i++)
+        ref_safetensors(&set->refs[set->count++], st, &st->tensors[i]);
     return 0;
 }
 
@@ -148,6 +131,23 @@ static int add_index(struct tensor_set *set, struct mapped *map, struct fail *f)
     return result == 0 ? add_shards(set, &index, f) : result;
 }
 
+/* Adds the tensors of a file, whose map moves into the set or is closed. */
+typedef int add_file(struct tensor_set *set, struct mapped *map, struct fail *f);
+
+/* Returns what adds a file of this kind; NULL: it is unknown. */
+static add_file *adder_of(const struct mapped *map)
+{
+    if (npy_looks_like(map) || ends_with(map->path, ".npy"))
+        return add_npy;
+    if (ends_with(map->path, ".safetensors"))
+        return add_safetensors;
+    if (ends_with(map->path, ".json"))
+        return add_index;
+    if (map->size > 8 && map->data[8] == '{')
+        return add_safetensors;
+    return map->size > 0 && map->data[0] == '{' ? add_index : NULL;
+}
+
 /* Orders by position in the file's map. Tensors of 0 bytes can have equal positions. */
 static int by_position(const void *a, const void *b)
 {
@@ -212,21 +212,11 @@ static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
     RELEASED_BY(mapped_close) struct mapped map;
     *set = (struct tensor_set){.path = path};
     int result = mapped_open(&map, path, f);
-    if (result == 0)
-        switch (kind_of(&map)) {
-        case SAFETENSORS:
-            result = add_safetensors(set, &map, f);
-            break;
-        case NPY:
-            result = add_npy(set, &map, f);
-            break;
-        case INDEX:
-            result = add_index(set, &map, f);
-            break;
-        case UNKNOWN:
-            result =
-                fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known", path);
-        }
+    add_file *add = result == 0 ? adder_of(&map) : NULL;
+    if (add)
+        result = add(set, &map, f);
+    else if (result == 0)
+        result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known", path);
     if (result == 0)
         result = sort(set, f);
     if (result != 0)

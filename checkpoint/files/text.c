@@ -92,6 +92,13 @@ void text_cut(char *to, size_t size, const char *text)
         snprintf(to, size, "%.*s...%s", (int)head, text, text + head + over);
 }
 
+bool text_set(char **text, const char *value)
+{
+    free(*text);
+    *text = strdup(value);
+    return *text != NULL;
+}
+
 char *path_join(const char *directory, const char *name)
 {
     return text_format("%s%s%s", directory, *directory ? "/" : "", name);
@@ -179,4 +186,12 @@ void *list_add(void *items, size_t *count, size_t size)
     }
     ++*count;
     return memset(list + n * size, 0, size);
+}
+
+bool list_append(void *items, size_t *count, size_t size, const void *element)
+{
+    void *added = list_add(items, count, size);
+    if (added)
+        memcpy(added, element, size);
+    return added != NULL;
 }

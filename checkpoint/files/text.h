@@ -30,6 +30,9 @@ bool text_append(char *text, size_t size, const char *format, ...) __attribute__
 /* Copies a text to `size` bytes. A longer one loses the middle of its longest word, if that is enough, else its end. */
 void text_cut(char *to, size_t size, const char *text);
 
+/* Replaces an owned text by a copy. Returns false, and the text is NULL, if there is no memory. */
+bool text_set(char **text, const char *value);
+
 /* Returns "<directory>/<name>", to be freed; the name alone if the directory is "". NULL: no memory. */
 char *path_join(const char *directory, const char *name);
 
@@ -62,3 +65,6 @@ void directory_close(DIR **directory);
 /* Appends an element of zeroes to a list, whose pointer is at `items`, and returns it; NULL: no memory, the list stays.
  * Lists grow here alone, to twice their size. */
 void *list_add(void *items, size_t *count, size_t size);
+
+/* Appends a copy of an element. Returns false if there is no memory. */
+bool list_append(void *items, size_t *count, size_t size, const void *element);

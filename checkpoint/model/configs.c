@@ -29,14 +29,11 @@ static bool is_quantization_key(const char *key)
 
 static int add(struct model *m, const char *path, json_object *object, int rank, struct fail *f)
 {
-    char *copy = strdup(path);
-    struct model_config *added = copy ? list_add(&m->configs, &m->config_count, sizeof *added) : NULL;
-    if (!added) {
-        free(copy);
-        return NO_MEMORY(f, "the configurations");
-    }
-    *added = (struct model_config){.path = copy, .object = object, .rank = rank};
-    return QOBS_OK;
+    const struct model_config config = {.path = strdup(path), .object = object, .rank = rank};
+    if (config.path && list_append(&m->configs, &m->config_count, sizeof config, &config))
+        return QOBS_OK;
+    free(config.path);
+    return NO_MEMORY(f, "the configurations");
 }
 
 /* Adds the objects below the one at `index`, level by level. */

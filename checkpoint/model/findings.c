@@ -17,12 +17,8 @@ bool findings_add(struct findings *findings, const char *module, const char *for
     vsnprintf(text, sizeof text, format, values);
     make_printable(text);
     const struct finding finding = {.module = strdup(module), .text = strdup(text)};
-    struct finding *added =
-        finding.module && finding.text ? list_add(&findings->items, &findings->count, sizeof *added) : NULL;
-    if (added) {
-        *added = finding;
+    if (finding.module && finding.text && list_append(&findings->items, &findings->count, sizeof finding, &finding))
         return true;
-    }
     free(finding.module);
     free(finding.text);
     return false;

@@ -19,15 +19,12 @@ size_t module_length(const char *name)
 
 int weights_append(struct weights *all, struct weight w, char *name, struct fail *f)
 {
-    struct weight *added = name ? list_add(&all->items, &all->count, sizeof *added) : NULL;
-    if (!added) {
-        free(name);
-        return NO_MEMORY(f, "the list of tensors");
-    }
     w.name = name;
-    w.module = module_length(name);
-    *added = w;
-    return QOBS_OK;
+    w.module = name ? module_length(name) : 0;
+    if (name && list_append(&all->items, &all->count, sizeof w, &w))
+        return QOBS_OK;
+    free(name);
+    return NO_MEMORY(f, "the list of tensors");
 }
 
 int64_t weight_columns(const struct weight *w) { return w->ndim > 0 ? w->shape[w->ndim - 1] : 1; }

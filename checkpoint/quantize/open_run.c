@@ -61,9 +61,7 @@ static int set_observer(struct quant_args *weights, const char *preset, struct f
     const bool alias = strcmp(preset, "llmc.fouroversix") == 0;
     if (qobs_config_create(&known, alias ? "llmc.nvfp4_expanded_mse" : preset, NULL, &error) != QOBS_OK)
         return INVALID(f, "preset: %s", error.message);
-    free(weights->observer);
-    weights->observer = strdup(own ? preset : preset + 5);
-    return weights->observer ? QOBS_OK : NO_MEMORY(f, "the scheme");
+    return text_set(&weights->observer, own ? preset : preset + 5) ? QOBS_OK : NO_MEMORY(f, "the scheme");
 }
 
 static int apply_setting(struct quant_group *group, const char *setting, struct fail *f)
@@ -89,16 +87,6 @@ static int read_source(struct quant_config *config, const qobs_checkpoint_quanti
                        : quant_config_read_recipe(config, a->recipe, f);
 }
 
-static int rename_group(struct quant_group *group, const char *name, struct fail *f)
-{
-    char *copy = strdup(name);
-    if (!copy)
-        return NO_MEMORY(f, "the scheme");
-    free(group->name);
-    group->name = copy;
-    return QOBS_OK;
-}
-
 int run_read_config(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
@@ -112,8 +100,9 @@ int run_read_config(struct quantize_run *run, struct fail *f)
         for (size_t i = 0; i < a->setting_count; i++)
             RETURN_IF_NOT_OK(apply_setting(&config->groups[g], a->settings[i], f));
     }
-    if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0))
-        RETURN_IF_NOT_OK(rename_group(&config->groups[0], "config_group_0", f));
+    if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0) &&
+        !text_set(&config->groups[0].name, "config_group_0"))
+        return NO_MEMORY(f, "the scheme");
     return quant_config_finish(config, a->compat, f);
 }
 

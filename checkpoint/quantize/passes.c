@@ -15,11 +15,8 @@ enum { SLICE_BYTES = 1 << 18, COPY_BYTES = 1 << 22 };
 
 static int add_slice(struct quantize_run *run, struct weight_job *job, int64_t first, int64_t count, struct fail *f)
 {
-    struct row_slice *added = list_add(&run->slices, &run->slice_count, sizeof *added);
-    if (!added)
-        return NO_MEMORY(f, "the slices");
-    *added = (struct row_slice){.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
-    return QOBS_OK;
+    const struct row_slice s = {.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
+    return list_append(&run->slices, &run->slice_count, sizeof s, &s) ? QOBS_OK : NO_MEMORY(f, "the slices");
 }
 
 /* Slices have whole units, and 32 rows because packed zero points of 32 rows fill words. */

@@ -101,8 +101,7 @@ static int read_text(char **value, const struct json_item *item, const char *whe
         return 0;
     if (!json_is_string(item->value))
         return refuse(item, where, "a string or null is needed", f);
-    *value = strdup(json_text(item->value));
-    return *value ? 0 : fail_system(f, "%s: no memory", where);
+    return text_set(value, json_text(item->value)) ? 0 : fail_system(f, "%s: no memory", where);
 }
 
 static int read_dynamic(enum quant_dynamic *dynamic, const struct json_item *item, const char *where, struct fail *f)

@@ -74,8 +74,8 @@ static int use_preset(struct quant_group *group, const char *scheme, struct fail
     RETURN_IF_NOT_OK(quant_args_copy(&group->inputs, preset->inputs, f));
     if (preset->inputs->dynamic == QUANT_DYNAMIC)
         return 0;
-    group->inputs.observer = strdup("static_minmax"); /* that of upstream's presets with static activations */
-    return group->inputs.observer ? 0 : fail_system(f, "no memory for a scheme");
+    /* The observer of upstream's presets with static activations. */
+    return text_set(&group->inputs.observer, "static_minmax") ? 0 : fail_system(f, "no memory for a scheme");
 }
 
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
@@ -281,9 +281,8 @@ static int rename_observer(struct quant_args *a, qobs_compat compat, struct fail
     const bool mse = a->observer && strcmp(a->observer, "mse") == 0;
     if (!a->observer || (strcmp(a->observer, "minmax") != 0 && !mse))
         return 0;
-    free(a->observer);
-    a->observer = strdup(!mse ? "static_minmax" : compat == QOBS_COMPAT_VLLM ? "memoryless_mse" : "static_mse");
-    return a->observer ? 0 : fail_system(f, "no memory for a scheme");
+    const char *name = !mse ? "static_minmax" : compat == QOBS_COMPAT_VLLM ? "memoryless_mse" : "static_mse";
+    return text_set(&a->observer, name) ? 0 : fail_system(f, "no memory for a scheme");
 }
 
 int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f)

@@ -38,8 +38,7 @@ static void print_layer(const struct ranked *r, int width)
     else
         printf("%6s %%", "-");
     print_search(json_get(layer, "search"));
-    if (json_has(layer, "rounding"))
-        print_search(json_get(layer, "rounding"));
+    print_search(json_get(layer, "rounding"));
     putchar('\n');
 }
 
