@@ -18,7 +18,7 @@ import cli
 import knapsacks
 from cli import check, equal, fine, read, refused, run, st_bytes, st_read, write
 
-LAYERS, ROWS, COLUMNS, GROUP, TOKENS, SEQUENCES = 2, 32, 96, 32, 8, 6
+LAYERS, ROWS, COLUMNS, GROUP, TOKENS, SEQUENCES = 2, 32, 104, 52, 8, 6
 MODULES = [f"model.layers.{i}.{m}_proj" for i in range(LAYERS)
            for m in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up")]
 SETS = ("self_attn.[qkv]_proj", "self_attn.o_proj", "mlp.(gate|up)_proj")

@@ -322,9 +322,24 @@ static void test_plan(void **state)
     qobs_config_destroy(config);
 }
 
+/* All but one magnitude lie in the last of 32 bins, so the threshold that clips nothing diverges least. */
+static void test_last_threshold(void **state)
+{
+    (void)state;
+    float x[1024] = {0}, log_threshold;
+    for (size_t i = 1; i < 1024; i++)
+        x[i] = i % 2 ? 1 : -1;
+    qobs_observer *o = make("quark.TQTObserver", "dtype=int4;threshold_init_meth=_KL_J");
+    assert_ok(observe(o, 32, 32, x));
+    assert_ok(qobs_observer_read(o, "log_threshold", &log_threshold, sizeof log_threshold, &error));
+    assert_true(fabsf(exp2f(log_threshold) - 32.5f / 32) < 1e-5f);
+    qobs_observer_destroy(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_last_threshold),
         cmocka_unit_test(test_settings_refused),
         cmocka_unit_test(test_values_refused),
         cmocka_unit_test(test_another_shape),
