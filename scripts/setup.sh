@@ -6,6 +6,7 @@
 #
 #   scripts/setup.sh [OPTION]...
 #
+#   --no-pictures without cairo, for -Dpictures=disabled
 #   --tests   cmocka, and Python with numpy and pytest
 #   --clang   the second compiler the tests use
 #   --cross   compiler, emulator and libraries for aarch64; the emulator for older x86-64 CPUs
@@ -20,12 +21,14 @@ set -euo pipefail
 # Recommended packages are not installed, so the C library's headers are named, and dpkg-dev: Meson asks it for Debian's
 # directory of libraries. Without an answer it takes lib64, where neither the loader nor CMake looks.
 packages=(gcc libc6-dev dpkg-dev meson ninja-build pkg-config libsleef-dev libjson-c-dev libpcre2-dev libyaml-dev
-          libpthreadpool-dev libcairo2-dev)
+          libpthreadpool-dev)
+pictures=(libcairo2-dev)
 foreign=()
 for option; do
     case $option in
     # numpy takes the slow reference BLAS unless another one comes along with it.
     --tests) packages+=(libcmocka-dev python3 python3-numpy libopenblas0-pthread python3-pytest) ;;
+    --no-pictures) pictures=() ;;
     --clang) packages+=(clang libomp-dev) ;;
     --cross)
         foreign+=(arm64)
@@ -51,6 +54,8 @@ for option; do
         ;;
     esac
 done
+
+packages+=("${pictures[@]}")
 
 native=$(dpkg --print-architecture)
 installed=$'\n'$(dpkg-query -W -f '${Package}:${Architecture} ${db:Status-Status}\n')$'\n'
