@@ -24,7 +24,8 @@ show() {
 scripts/setup.sh --no-pictures
 echo "building the program in build-demo, with -O1: quicker than a release, the same results"
 [[ -e build-demo/build.ninja ]] ||
-    quietly meson setup -Doptimization=1 -Dprogram=enabled -Dpictures=disabled -Dtests=disabled -Dbench=disabled build-demo
+    quietly meson setup -Doptimization=1 -Dprogram=enabled -Dpictures=disabled -Dtests=disabled -Dbench=disabled \
+        build-demo
 quietly ninja -C build-demo tools/qobs
 
 qobs=build-demo/tools/qobs
