@@ -65,8 +65,7 @@ double number_at(const void *at, qobs_dtype dtype)
 
 qobs_tensor tensor_of_array(const void *data, qobs_dtype dtype, const int64_t *count)
 {
-    return (qobs_tensor){
-        .struct_size = sizeof(qobs_tensor), .data = data, .dtype = dtype, .ndim = 1, .shape = count};
+    return (qobs_tensor){.struct_size = sizeof(qobs_tensor), .data = data, .dtype = dtype, .ndim = 1, .shape = count};
 }
 
 double number_of(const void *array, qobs_dtype dtype, size_t i)
