@@ -16,13 +16,20 @@ static float float_of_bits(uint32_t bits)
     return value;
 }
 
-/* The product moves the exponent from F16's to float's range; it is exact, also for subnormals. */
+/* The product moves the exponent from F16's or E4M3's to float's range; it is exact, also for subnormals. */
 static float float_of_f16(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, magnitude = (uint32_t)(bits & 0x7fff) << 13;
     const float value =
         (bits & 0x7c00) == 0x7c00 ? float_of_bits(magnitude | 0x7f800000) : float_of_bits(magnitude) * 0x1p112f;
     return sign ? -value : value;
+}
+
+static float float_of_e4m3(uint8_t bits)
+{
+    const uint32_t magnitude = (uint32_t)(bits & 0x7f) << 20;
+    const float value = (bits & 0x7f) == 0x7f ? NAN : float_of_bits(magnitude) * 0x1p120f;
+    return bits & 0x80 ? -value : value;
 }
 
 #define LOAD(member) (memcpy(&v.member, at, sizeof v.member), v.member)
@@ -49,7 +56,7 @@ double number_at(const void *at, qobs_dtype dtype)
     case QOBS_F16:
         return (double)float_of_f16(LOAD(half));
     case QOBS_F8_E4M3:
-        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), LOAD(u8));
+        return (double)float_of_e4m3(LOAD(u8));
     case QOBS_I8:
         return LOAD(i8);
     case QOBS_U8:
