@@ -485,11 +485,28 @@ static void test_end_edges(void **state)
     qobs_config_destroy(config);
 }
 
+/* Both ends can lose two bins; the last one loses them first, a full one among them. Upstream does the same. */
+static void test_first_step(void **state)
+{
+    (void)state;
+    qobs_config *config = config_of("torch.MinMaxObserver", NULL, NULL);
+    const int32_t counts[8] = {0, 0, 1, 1, 1, 1, 1, 0};
+    const float edges[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    float min = 0, max = 0;
+    qobs_tensor all = edges_9, histogram = histogram_8;
+    qobs_error error;
+    all.data = edges;
+    histogram.data = counts;
+    assert_int_equal(call_range_by_l2_norm(config, &histogram, &all, &min, &max, NULL, &error), QOBS_OK);
+    assert_true(min == 2 && max == 6);
+    qobs_config_destroy(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest by_hand[] = {
         cmocka_unit_test(test_percentile), cmocka_unit_test(test_quark_mse), cmocka_unit_test(test_sparse_entropy),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_end_edges),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_end_edges),  cmocka_unit_test(test_first_step),
     };
     int failed = cmocka_run_group_tests_name("range finders", by_hand, NULL, NULL);
     failed += run_suite("trt", "hist_", 39, test_histogram);
