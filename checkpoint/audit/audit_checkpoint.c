@@ -3,7 +3,6 @@
 
 /* qobs_checkpoint_audit: opens the checkpoint, runs the checks and makes the report. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "audit/audit.h"

@@ -3,7 +3,6 @@
 
 /* A module is quantized if it has a scale. The configuration claims the linear layers that its targets match. */
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,10 +3,8 @@
 
 /* qobs_checkpoint_calibrate: the steps of quantize with one file of scales in place of a model. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "calibrate/calibration.h"
-#include "files/output_directory.h"
 #include "files/text.h"
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */

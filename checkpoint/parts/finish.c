@@ -12,7 +12,6 @@
 
 #include "audit/publish.h"
 #include "files/json.h"
-#include "files/mapped.h"
 #include "files/text.h"
 #include "parts/parts.h"
 

@@ -4,7 +4,6 @@
 /* vLLM gives a fused layer one scheme: see should_ignore_layer and find_matched_target of its compressed-tensors. */
 #include "quantize/choose.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "files/json.h"
 #include "files/text.h"
 #include "model/fused.h"
 #include "quantize/loading.h"

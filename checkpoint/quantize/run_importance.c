@@ -5,7 +5,6 @@
  * is in work. */
 #include <stdlib.h>
 
-#include "activations/streams.h"
 #include "files/text.h"
 #include "quantize/run.h"
 

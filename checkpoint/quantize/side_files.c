@@ -4,7 +4,6 @@
 /* Writes JSON as Python does, so that the files are those of upstream. */
 #include "quantize/run.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "files/json.h"

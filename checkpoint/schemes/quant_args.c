@@ -4,14 +4,12 @@
 /* Reads and writes the members of QuantizationArgs (compressed_tensors/quantization/quant_args.py). */
 #include "schemes/quant_args.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/text.h"
 #include "files/json.h"
-#include "files/status.h"
 
 struct quant_word {
     const char *name;
