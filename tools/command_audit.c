@@ -108,6 +108,5 @@ const struct command command_audit = {
         "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, and codes "
         "that use less than half of their range.\n"
         "Exit status: 0 nothing found, 3 something found, 1 system failure, 2 wrong options or input.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs audit model-W4A16 --against model"};

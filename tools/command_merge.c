@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs merge: merges the states of several runs of qobs observe. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "commands.h"
@@ -72,6 +71,5 @@ const struct command command_merge = {
     .description = "Merges the states of several runs of qobs observe --state as if one observer had observed all "
                    "batches: extrema of running ranges, mean of moving averages. The states must come from the same "
                    "settings.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs merge run0.state run1.state --out r.safetensors"};

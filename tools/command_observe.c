@@ -261,6 +261,5 @@ const struct command command_observe = {
         "Runs an observer over tensors, batch by batch in the order given, and prints or writes every result. FILE is "
         ".safetensors, *.safetensors.index.json, a model's directory, or .npy. TENSOR may be left out if FILE holds "
         "only one.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs observe --preset llmc.minmax x.safetensors:x0 x.safetensors:x1"};

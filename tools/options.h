@@ -49,6 +49,8 @@ struct option_row {
     {ROW_OF(option, "NAME", OPTION_WORD, member, short_help, rest), .words = (known)}
 #define OUT_ROW(what, member, short_help, rest)                                                                        \
     {ROW_OF("out", what, OPTION_TEXT, member, short_help, rest), .letter = 'o'}
+/* The rows of a command. */
+#define OPTION_ROWS(rows) .options = (rows), .option_count = sizeof(rows) / sizeof *(rows)
 
 /* The options of every command begin with these. */
 struct machine_options {

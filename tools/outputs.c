@@ -6,7 +6,6 @@
 #include "outputs.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -126,9 +125,8 @@ int report_open(struct report_file *r, const char *path)
 
 int report_write(struct report_file *r, const char *text)
 {
-    if (r->output.path && output_write(&r->output, text, strlen(text), 0) != 0)
-        return print_error(EXIT_SYSTEM, "--json: %s: cannot write: %s", r->path, strerror(errno));
-    if (r->device && (fputs(text, r->device) < 0 || fflush(r->device) != 0))
+    if ((r->output.path && output_write(&r->output, text, strlen(text), 0) != 0) ||
+        (r->device && (fputs(text, r->device) < 0 || fflush(r->device) != 0)))
         return print_error(EXIT_SYSTEM, "--json: %s: cannot write: %s", r->path, strerror(errno));
     return EXIT_OK;
 }

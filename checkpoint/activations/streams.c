@@ -309,15 +309,19 @@ int activation_streams_observe(struct activation_streams *s, const struct activa
 
 /* ---- Fused layers ------------------------------------------------------------------------------------------------ */
 
-/* Fuses the streams of needs [first, first + count), which lie in one set. */
-static int fuse_set(struct activation_streams *s, const size_t *order, size_t count, struct fail *f)
+struct set_member {
+    size_t set, need;
+};
+
+/* Fuses the streams of the members of one set. */
+static int fuse_set(struct activation_streams *s, const struct set_member *members, size_t count, struct fail *f)
 {
     enum { MAX_FUSED = 8 };
     qobs_observer *observers[MAX_FUSED];
     qobs_error error = {0};
     size_t n = 0;
     for (size_t i = 0; i < count && n < MAX_FUSED; i++) {
-        qobs_observer *observer = s->items[s->of_need[order[i]]].observer;
+        qobs_observer *observer = s->items[s->of_need[members[i].need]].observer;
         size_t k = 0;
         while (k < n && observers[k] != observer)
             k++;
@@ -329,10 +333,6 @@ static int fuse_set(struct activation_streams *s, const size_t *order, size_t co
     return report_failure(f, error.status, "input activations: %s", error.message);
 }
 
-struct set_member {
-    size_t set, need;
-};
-
 static int compare_members(const void *a, const void *b)
 {
     const struct set_member *s = a, *t = b;
@@ -343,9 +343,8 @@ int activation_streams_fuse(struct activation_streams *s, const struct activatio
                             const struct weights *weights, struct fail *f)
 {
     OWNED struct set_member *members = malloc((needs->count + 1) * sizeof *members);
-    OWNED size_t *order = malloc((needs->count + 1) * sizeof *order);
     size_t count = 0;
-    if (!members || !order)
+    if (!members)
         return NO_MEMORY(f, "the activations");
     for (size_t i = 0; i < needs->count; i++) {
         const struct activation_need *n = &needs->items[i];
@@ -354,9 +353,9 @@ int activation_streams_fuse(struct activation_streams *s, const struct activatio
     }
     qsort(members, count, sizeof *members, compare_members);
     for (size_t first = 0, end; first < count; first = end) {
-        for (end = first; end < count && members[end].set == members[first].set; end++)
-            order[end - first] = members[end].need;
-        RETURN_IF_NOT_OK(fuse_set(s, order, end - first, f));
+        for (end = first; end < count && members[end].set == members[first].set;)
+            end++;
+        RETURN_IF_NOT_OK(fuse_set(s, members + first, end - first, f));
     }
     return QOBS_OK;
 }

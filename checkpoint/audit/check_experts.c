@@ -160,9 +160,7 @@ void audit_check_stacked(struct audit *audit, const struct quant_matchers *targe
     bool by_class;
     for (size_t i = 0; i < audit->model.count; i++) {
         const struct st_tensor *t = audit->model.tensors[i].stored;
-        const size_t length = strlen(t->name), tail = strlen(".weight");
-        const bool weight = length > tail && strcmp(t->name + length - tail, ".weight") == 0;
-        struct audit_module m = {.name = t->name, .length = weight ? length - tail : length};
+        const struct audit_module m = {.name = t->name, .length = module_length(t->name)};
         const char *experts = strstr(t->name, "experts.");
         if (t->ndim != 3 || !dtype_is_in(t->dtype, HALVES_AND_FLOATS) || !experts ||
             (experts > t->name && experts[-1] != '.') || is_ignored(targets, t->name, m.length) ||

@@ -5,7 +5,6 @@
 #include "quantize/choose.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/experts.h"
@@ -57,20 +56,6 @@ static bool is_ignored(const struct choice *c, const struct weight *w)
     return length > 0 && matcher_find(c->of.ignore, source, length - 1) >= 0;
 }
 
-/* A tensor of experts that is not split. A target that names it is refused by check(). */
-static enum weight_reason choose_whole(const struct choice *c, struct weight *w)
-{
-    bool by_class = false;
-    w->group = find_group(c, w, &by_class);
-    if (w->group == c->config->group_count)
-        return WEIGHT_NOT_TARGETED;
-    if (is_ignored(c, w))
-        return WEIGHT_IGNORED;
-    if (!by_class || w->experts == EXPERTS_UNCLEAR || !is_float(w))
-        return WEIGHT_TAKEN;
-    return w->experts == EXPERTS_STACKED ? WEIGHT_STACKED : WEIGHT_EXPERTS;
-}
-
 /* Returns true if the group size does not divide the columns. A layer of experts is quantized whole or refused. */
 static bool is_uneven(const struct weight *w, const struct quant_args *a)
 {
@@ -81,20 +66,21 @@ static bool is_uneven(const struct weight *w, const struct quant_args *a)
 
 static enum weight_reason choose_one(const struct choice *c, struct weight *w)
 {
+    const bool whole = w->experts > EXPERTS_OF_ONE; /* not split; check() refuses it if a target has its name */
     bool by_class = false;
-    if (w->experts > EXPERTS_OF_ONE)
-        return choose_whole(c, w);
-    if (w->module == strlen(w->name))
+    if (!whole && w->module == strlen(w->name))
         return WEIGHT_NOT_A_WEIGHT;
-    if (w->module >= 4 && memcmp(w->name + w->module - 4, "norm", 4) == 0)
+    if (!whole && w->module >= 4 && memcmp(w->name + w->module - 4, "norm", 4) == 0)
         return WEIGHT_NORM;
     w->group = find_group(c, w, &by_class);
     if (w->group == c->config->group_count)
         return WEIGHT_NOT_TARGETED;
     if (is_ignored(c, w))
         return WEIGHT_IGNORED;
-    if (c->compat == QOBS_COMPAT_LLM_COMPRESSOR || !by_class)
+    if (!by_class || (whole ? w->experts == EXPERTS_UNCLEAR || !is_float(w) : c->compat == QOBS_COMPAT_LLM_COMPRESSOR))
         return WEIGHT_TAKEN;
+    if (whole)
+        return w->experts == EXPERTS_STACKED ? WEIGHT_STACKED : WEIGHT_EXPERTS;
     const enum module_kind kind =
         w->ndim == 2 ? architecture_kind(c->architectures, w->name, w->module, w->shape[0]) : MODULE_KEPT;
     if (kind != MODULE_LINEAR)
@@ -138,16 +124,10 @@ static int check(const struct choice *c, const struct weight *w, struct fail *f)
                        "tensor '%.200s': has shape %s; nothing says which dimensions of these experts are inputs. "
                        "--ignore 're:.*experts.*' leaves them out",
                        w->name, SHAPE_WORDS(w->ndim, w->shape));
-    if (w->experts == EXPERTS_STACKED && is_float(w))
-        return INVALID(f,
-                       "tensor '%.200s': is targeted; --split-experts splits these experts for vLLM, --ignore leaves "
-                       "them out",
-                       w->name);
-    if (w->experts == EXPERTS_WHOLE && is_float(w))
-        return INVALID(f,
-                       "tensor '%.200s': is targeted; no runtime loads these experts quantized. "
-                       "--ignore leaves them out",
-                       w->name);
+    if ((w->experts == EXPERTS_STACKED || w->experts == EXPERTS_WHOLE) && is_float(w))
+        return INVALID(f, "tensor '%.200s': is targeted; %s --ignore leaves them out", w->name,
+                       w->experts == EXPERTS_STACKED ? "--split-experts splits these experts for vLLM,"
+                                                     : "no runtime loads these experts quantized.");
     if (w->ndim != 2 && (w->experts == EXPERTS_ABSENT || is_float(w)))
         return INVALID(f, "tensor '%.200s': has shape %s; a matrix is needed. --ignore leaves it out", w->name,
                        SHAPE_WORDS(w->ndim, w->shape));

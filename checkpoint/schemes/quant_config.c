@@ -149,14 +149,12 @@ static int read_group(struct quant_config *config, const char *name, const json_
                       struct fail *f)
 {
     char path[256];
+    snprintf(path, sizeof path, "%.150s: %.80s", where, name);
+    if (json_is_array(json))
+        return quant_config_read_scheme(config, name, json, path, f);
     struct quant_group *group = add_group(config, name, f);
     if (!group)
         return failure_status(f);
-    snprintf(path, sizeof path, "%.150s: %.80s", where, name);
-    if (json_is_array(json)) {
-        RETURN_IF_NOT_OK(use_preset(group, name, f));
-        return read_names(&group->targets, &group->target_count, json, path, "targets", f);
-    }
     json_each(item, json)
     {
         if (!is_one_of(item.key, "targets weights input_activations output_activations format"))

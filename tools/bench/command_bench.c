@@ -253,6 +253,5 @@ const struct command command_bench = {
     .description = "Measures this CPU for ten seconds: minimum and maximum, histogram, search and quantization on each "
                    "instruction set and on all threads, in GB/s and as a share of the loop that bounds them. It needs "
                    "200 MB of memory.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs bench --seconds 60"};

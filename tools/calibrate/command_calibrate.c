@@ -105,7 +105,6 @@ const struct command command_calibrate = {
         ".input_global_scale) and <attention>.k_scale and .v_scale. MODEL is .safetensors, "
         "*.safetensors.index.json or a directory with one of them.\n"
         "If the scheme needs scales that nothing was recorded for, a warning names them and the exit status is 3.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs calibrate model.safetensors --scheme W4A16 -o scales.safetensors",
     .print_more = print_schemes};

@@ -105,6 +105,5 @@ const struct command command_info = {
         "With a file: the observer in a saved state with its settings, counts and results; the tensors of scales with "
         "their smallest and largest number; dtypes, sizes and quantization_config of a checkpoint.\n"
         "With FILE:TENSOR: its range and first numbers.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs info llmc.memoryless_mse"};

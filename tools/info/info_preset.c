@@ -103,25 +103,17 @@ static void list_options(const struct command *command)
     puts("--help");
 }
 
-static int list_keys(const char *preset)
-{
-    OWNED_CONFIG qobs_config *config = NULL;
-    qobs_error error;
-    if (qobs_config_create(&config, preset, NULL, &error) != QOBS_OK)
-        return print_preset_error(&error, "info", preset);
-    for (size_t k = 0; k < qobs_config_key_count(config); k++)
-        puts(qobs_config_key(config, k));
-    return EXIT_OK;
-}
-
-static int list_values(const char *preset, const char *key)
+/* Lists the settings of a preset, or the words of one. */
+static int list_settings(const char *preset, const char *key)
 {
     OWNED_CONFIG qobs_config *config = NULL;
     qobs_error error;
     qobs_setting_info info = {.struct_size = sizeof info};
     if (qobs_config_create(&config, preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "info", preset);
-    if (qobs_config_key_info(config, key, &info, &error) != QOBS_OK)
+    for (size_t k = 0; !key && k < qobs_config_key_count(config); k++)
+        puts(qobs_config_key(config, k));
+    if (key && qobs_config_key_info(config, key, &info, &error) != QOBS_OK)
         return print_key_error(&error, "info", config, key);
     for (size_t w = 0; w < info.word_count; w++)
         puts(qobs_config_key_word(config, key, w));
@@ -152,10 +144,10 @@ static int list_named(const char *kind, const char *name)
             if (strcmp(command_at(i)->name, name) == 0)
                 list_options(command_at(i));
     } else if (strcmp(kind, "settings") == 0 && name)
-        return list_keys(name);
+        return list_settings(name, NULL);
     else if (strcmp(kind, "settings") == 0)
         for (size_t i = 0; i < qobs_preset_count(); i++)
-            list_keys(qobs_preset_name(i));
+            list_settings(qobs_preset_name(i), NULL);
     else
         return print_error(EXIT_USAGE,
                            "--list: is '%s', allowed are commands, options COMMAND, schemes, formats, presets, isas, "
@@ -167,6 +159,6 @@ static int list_named(const char *kind, const char *name)
 int info_list(const char *const *words, size_t count)
 {
     if (count == 3 && strcmp(words[0], "values") == 0)
-        return list_values(words[1], words[2]);
+        return list_settings(words[1], words[2]);
     return list_named(count > 0 ? words[0] : "", count == 2 ? words[1] : NULL);
 }

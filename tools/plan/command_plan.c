@@ -125,7 +125,6 @@ const struct command command_plan = {
         "order; quantized activations are not in it. With --budget or --max-kl it mixes the schemes, layers that vLLM "
         "runs as one matrix together.\n"
         "If the states lack sensitivity, a warning says so and the exit status is 3.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs plan model --schemes W3A16,W4A16,W8A16 --budget 4.5 -o recipe.yaml",
     .print_more = print_schemes};

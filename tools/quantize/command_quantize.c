@@ -227,7 +227,6 @@ const struct command command_quantize = {
                    "appears when it is complete.\n"
                    "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "
                    "nothing was quantized, a warning says so and the exit status is 3.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs quantize model --scheme W4A16 -o model-W4A16",
     .print_more = print_schemes};

@@ -7,10 +7,8 @@
 #include "files/json.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "files/fail.h"
 #include "files/text.h"
 #include "names.h"
 #include "program.h"

@@ -190,6 +190,5 @@ const struct command command_show = {
         "For scales that are powers of two, the range is that of the number format.\n"
         "With --compare, several observers choose: their ranges and grids stand beside the histogram, and a table has "
         "range, scale, clipped share and errors of each.",
-    .options = rows,
-    .option_count = sizeof rows / sizeof *rows,
+    OPTION_ROWS(rows),
     .example = "qobs show --preset torch.HistogramObserver x.safetensors:x0 --log"};

@@ -12,8 +12,6 @@
 #include "files/status.h"
 #include "files/text.h"
 #include "program.h"
-#include "qobs/plan.h"
-#include "qobs/stateless.h"
 
 /* ---- Candidates -------------------------------------------------------------------------------------------------- */
 
@@ -95,36 +93,16 @@ static void include(struct span *sum, const struct span *span)
     sum->high = fmax(sum->high, span->high);
 }
 
-/* The observed results of one candidate. */
-struct observed {
-    struct spans spans;
-    struct results results;
-    struct chart_source source;
-};
-
-struct all_observed {
-    struct observed items[MAX_CANDIDATES];
-};
-
-static void free_observed(struct all_observed *all)
-{
-    for (size_t i = 0; i < MAX_CANDIDATES; i++) {
-        spans_free(&all->items[i].spans);
-        results_free(&all->items[i].results);
-    }
-}
-
-static int observe_all(struct comparison *c, const struct compare_request *request, struct observed *observed,
-                       struct span *all)
+static int observe_all(struct comparison *c, const struct compare_request *request, struct span *all)
 {
     for (size_t i = 0; i < c->count; i++) {
-        struct observed *o = &observed[i];
+        struct compared *o = &c->items[i];
         o->source = *request->source;
-        o->source.config = c->items[i].config;
+        o->source.config = o->config;
         RETURN_IF_NOT_OK(spans_observe(&o->spans, &o->results, &o->source));
         if (o->source.qparam >= (int64_t)o->spans.count)
-            return print_error(EXIT_USAGE, "--qparam: is %lld, %s has %zu", (long long)o->source.qparam,
-                               c->items[i].name, o->spans.count);
+            return print_error(EXIT_USAGE, "--qparam: is %lld, %s has %zu", (long long)o->source.qparam, o->name,
+                               o->spans.count);
         for (size_t k = 0; k < o->spans.count; k++)
             if (o->source.qparam < 0 || o->source.qparam == (int64_t)k)
                 include(all, &o->spans.items[k]);
@@ -134,22 +112,20 @@ static int observe_all(struct comparison *c, const struct compare_request *reque
 
 int compare_make(struct comparison *c, const struct compare_request *request)
 {
-    RELEASED_BY(free_observed) struct all_observed observed = {0};
     RELEASED_BY(column_weights_free) struct column_weights weights = {0};
     struct span all = {0};
     RETURN_IF_NOT_OK(make_candidates(c, request));
     c->weighted = request->source->importance_count > 0;
     RETURN_IF_NOT_OK(column_weights_make(&weights, request->source));
-    RETURN_IF_NOT_OK(observe_all(c, request, observed.items, &all));
+    RETURN_IF_NOT_OK(observe_all(c, request, &all));
     for (size_t i = 0; i < c->count; i++) {
         struct compared *candidate = &c->items[i];
-        struct observed *o = &observed.items[i];
         candidate->chart = request->chart;
         candidate->chart.preset = qobs_config_preset(candidate->config);
         candidate->chart.whole_axis = true;
         candidate->chart.include = all;
-        RETURN_IF_NOT_OK(chart_make(&candidate->chart, &o->source, &o->spans));
-        RETURN_IF_NOT_OK(measure_candidate(candidate, &o->source, &o->results, &weights));
+        RETURN_IF_NOT_OK(chart_make(&candidate->chart, &candidate->source, &candidate->spans));
+        RETURN_IF_NOT_OK(measure_candidate(candidate, &weights));
     }
     return EXIT_OK;
 }
@@ -157,6 +133,8 @@ int compare_make(struct comparison *c, const struct compare_request *request)
 void compare_free(struct comparison *c)
 {
     for (size_t i = 0; i < c->count; i++) {
+        spans_free(&c->items[i].spans);
+        results_free(&c->items[i].results);
         chart_free(&c->items[i].chart);
         qobs_config_destroy(c->items[i].config);
         free(c->items[i].name);

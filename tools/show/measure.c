@@ -202,14 +202,14 @@ static int add_errors(struct compared *c, const struct chart_source *s, const qo
     return EXIT_OK;
 }
 
-int measure_candidate(struct compared *c, const struct chart_source *s, const struct results *results,
-                      const struct column_weights *w)
+int measure_candidate(struct compared *c, const struct column_weights *w)
 {
+    const struct chart_source *s = &c->source;
     struct qparams q = {0};
     int code = EXIT_OK;
     c->min_scale = c->max_scale = (double)NAN;
     c->squared_error = c->energy = c->weighted_error = c->weighted_energy = 0;
-    if (find_qparams(&q, s->config, results, &code)) {
+    if (find_qparams(&q, s->config, &c->results, &code)) {
         set_scales(c, s, &q);
         for (size_t i = 0; code == EXIT_OK && i < s->count; i++)
             code = add_errors(c, s, &s->tensors[i], s->names[i], &q, w);

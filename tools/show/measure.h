@@ -12,6 +12,9 @@
 struct compared {
     char *name; /* its preset and the settings that differ from the defaults */
     qobs_config *config;
+    struct chart_source source; /* with this configuration */
+    struct spans spans;
+    struct results results;
     struct chart chart;
     double min_scale, max_scale;            /* of all qparams; NaN: it has none */
     double levels[MAX_GRID];                /* grid of the widest range */
@@ -30,8 +33,7 @@ struct column_weights {
 int column_weights_make(struct column_weights *weights, const struct chart_source *source);
 void column_weights_free(struct column_weights *weights);
 
-/* Sets scales, grid and errors of a candidate. Its chart is made. */
-int measure_candidate(struct compared *candidate, const struct chart_source *source, const struct results *results,
-                      const struct column_weights *weights);
+/* Sets scales, grid and errors of a candidate. Its results are read, and its chart is made. */
+int measure_candidate(struct compared *candidate, const struct column_weights *weights);
 
 #endif
