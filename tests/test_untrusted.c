@@ -119,8 +119,30 @@ static void test_states(void **state)
         change_everything(&every_preset[i]);
 }
 
+/* A message with a value of the state reaches terminals. */
+static void test_control_characters(void **state)
+{
+    static const char setting[] = "base_name=input", escape[] = "in\033[m";
+    (void)state;
+    qobs_observer *o = make("llmc.memoryless_minmax", "base_name=input;strategy=tensor"), *loaded = NULL;
+    assert_ok(observe(o, ROWS, COLUMNS, batches[0]));
+    size_t size, at = 0;
+    unsigned char *bytes = saved_state(o, &size);
+    while (at + sizeof setting < size && memcmp(bytes + at, setting, sizeof setting - 1) != 0)
+        at++;
+    assert_true(at + sizeof setting < size);
+    memcpy(bytes + at + strlen("base_name="), escape, sizeof escape - 1);
+    put_hash(bytes, size);
+    assert_int_not_equal(qobs_observer_load(&loaded, bytes, size, NULL, &error), QOBS_OK);
+    assert_null(loaded);
+    assert_non_null(strstr(error.message, "in?[m"));
+    assert_null(strchr(error.message, '\033'));
+    free(bytes);
+    qobs_observer_destroy(o);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states), cmocka_unit_test(test_control_characters)};
     return cmocka_run_group_tests_name("untrusted", tests, NULL, NULL) != 0;
 }
