@@ -49,8 +49,8 @@ struct table_run {
 /* Of calibrate and plan: checks the outputs, also against the inputs that have been opened. Returns an exit code. */
 int table_run_check(const struct table_run *run);
 
-/* The function of the library that shows progress; `run` is a table_run. */
-int table_run_progress(void *run, const qobs_progress *progress);
+/* The function of the library that shows progress; `context` is a table_run. */
+int table_run_progress(void *context, const qobs_progress *progress);
 
 /* Writes and prints the report of a run that has succeeded. Returns an exit code. */
 int table_run_finish(const struct table_run *run, struct report_file *file, const char *text,

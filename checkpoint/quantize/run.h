@@ -167,9 +167,9 @@ int run_find_importance(struct quantize_run *run, struct fail *f);
 /* Makes the plans and the jobs. */
 int run_prepare(struct quantize_run *run, struct fail *f);
 
-/* Reports bytes that are done to the caller, from any thread; `run` is a quantize_run. Returns 1 if the caller wants to
- * stop. */
-int run_progress(void *run, uint64_t bytes);
+/* Reports bytes that are done to the caller, from any thread; `context` is a quantize_run. Returns 1 if the caller
+ * wants to stop. */
+int run_progress(void *context, uint64_t bytes);
 
 /* Reports the rows of a slice as done, from any thread. Returns true if the caller wants to stop. */
 bool run_slice_progress(struct quantize_run *run, const struct row_slice *slice);

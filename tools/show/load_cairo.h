@@ -16,7 +16,7 @@
 
 /* cairo.create is cairo_create, and so on. */
 struct cairo_functions {
-#define POINTER(name) __typeof__(cairo_##name) *name;
+#define POINTER(name) __typeof__(cairo_##name) *(name);
     CAIRO_FUNCTIONS(POINTER)
 #undef POINTER
 };
