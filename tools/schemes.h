@@ -36,7 +36,7 @@ int print_member_error(const struct scheme_words *words, const char *members, co
 
 /* ---- Runs -------------------------------------------------------------------------------------------------------- */
 
-/* What quantize, calibrate and plan have beside the arguments of the library. */
+/* The options of quantize, calibrate and plan beside the arguments of the library, and the state of a run. */
 struct table_run {
     const char *out; /* a file; NULL: none */
     const char *report;
@@ -46,7 +46,7 @@ struct table_run {
     int code;     /* of the checks that follow their opening */
 };
 
-/* Of calibrate and plan: checks the outputs, also against the inputs that have been opened. Returns an exit code. */
+/* Checks the outputs, also against the inputs that have been opened. Returns an exit code. */
 int table_run_check(const struct table_run *run);
 
 /* The function of the library that shows progress; `context` is a table_run. */
