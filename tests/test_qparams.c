@@ -268,7 +268,7 @@ static void run_fused(const json_object *c)
     for (size_t m = 0; m < members; m++) {
         for (size_t i = 0; i < qobs_observer_result_count(observers[m]); i++) {
             qobs_result result = {.struct_size = sizeof result};
-            char quantity[64];
+            char quantity[96];
             double data[8192]; /* room for any dtype */
             assert_int_equal(qobs_observer_result_info(observers[m], i, &result, &error), QOBS_OK);
             assert_true(result.size <= sizeof data);
