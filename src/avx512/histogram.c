@@ -8,6 +8,7 @@
 
 #include <immintrin.h>
 
+#include "base/sanitized.h"
 #include "kernels/kernel_histogram.h"
 
 enum { LANES = 16, ALL_LANES = 0xffff };
@@ -49,20 +50,31 @@ static inline hist_vec hist_load_f64(const unsigned char *x)
 
 static inline hist_vec hist_abs(const hist_rule *r, hist_vec v) { return _mm512_and_ps(v, r->magnitude); }
 
+/* A mask as an integer. gcc 12 stores the 16 bits of a mask for which it has no register and reads 32 bits there, if the
+ * sanitizers take the registers; the general register ends that. */
+static inline uint32_t hist_mask(__mmask16 mask)
+{
+#ifdef SANITIZED
+    __asm__("" : "+r"(mask));
+#endif
+    return mask;
+}
+
 static inline uint32_t hist_inside(const hist_rule *r, hist_vec v)
 {
     const __mmask16 above = _mm512_cmp_ps_mask(v, r->lo, _CMP_GE_OQ);
-    return _mm512_mask_cmp_ps_mask(_mm512_mask_cmp_ps_mask(above, v, r->hi, _CMP_LE_OQ), v, r->skipped, _CMP_NEQ_UQ);
+    const __mmask16 within = _mm512_mask_cmp_ps_mask(above, v, r->hi, _CMP_LE_OQ);
+    return hist_mask(_mm512_mask_cmp_ps_mask(within, v, r->skipped, _CMP_NEQ_UQ));
 }
 
 static inline uint32_t hist_special(hist_vec v)
 {
-    return _mm512_fpclass_ps_mask(v, 0x99); /* quiet NaN, +infinity, -infinity, signalling NaN */
+    return hist_mask(_mm512_fpclass_ps_mask(v, 0x99)); /* quiet NaN, +infinity, -infinity, signalling NaN */
 }
 
 static inline uint32_t hist_in_extrema(const hist_rule *r, hist_vec v)
 {
-    return ~hist_special(v) & _mm512_cmp_ps_mask(v, r->skipped, _CMP_NEQ_UQ);
+    return ~hist_special(v) & hist_mask(_mm512_cmp_ps_mask(v, r->skipped, _CMP_NEQ_UQ));
 }
 
 static inline hist_lanes hist_all(void) { return ALL_LANES; }
@@ -92,10 +104,10 @@ static inline hist_index hist_bins(const hist_rule *r, hist_vec place)
 
 static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
 {
-    return _mm512_cmpneq_epi32_mask(bins, _mm512_set1_epi32((int32_t)bin));
+    return hist_mask(_mm512_cmpneq_epi32_mask(bins, _mm512_set1_epi32((int32_t)bin)));
 }
 
-static inline uint32_t hist_unequal(hist_vec v, hist_vec w) { return _mm512_cmp_ps_mask(v, w, _CMP_NEQ_UQ); }
+static inline uint32_t hist_unequal(hist_vec v, hist_vec w) { return hist_mask(_mm512_cmp_ps_mask(v, w, _CMP_NEQ_UQ)); }
 
 static inline hist_vec hist_min(hist_vec v, hist_vec w) { return _mm512_min_ps(v, w); }
 static inline hist_vec hist_max(hist_vec v, hist_vec w) { return _mm512_max_ps(v, w); }

@@ -7,6 +7,7 @@
 #define ROWS_ENTRY(dtype, width, inf)                                                                                  \
     QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_##dtype))                                                                  \
     {                                                                                                                  \
+        CLEARS_UPPER_HALVES                                                                                            \
         rows##width(x, run_stride, runs, length, inf, absmax, out_stride *(width) / 8, nonfinite);                     \
     }
 EACH_ELEMENT_TYPE(ROWS_ENTRY)
@@ -15,6 +16,7 @@ EACH_ELEMENT_TYPE(ROWS_ENTRY)
 #define COLUMNS_ENTRY(dtype, width, inf)                                                                               \
     QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_##dtype))                                                            \
     {                                                                                                                  \
+        CLEARS_UPPER_HALVES                                                                                            \
         columns##width(x, row_stride, rows, columns, inf, absmax, nonfinite);                                          \
     }
 EACH_ELEMENT_TYPE(COLUMNS_ENTRY)

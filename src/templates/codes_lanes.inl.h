@@ -349,6 +349,7 @@ EACH_CODE(CODE)
 
 QOBS_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_quantize_rows)))
 {
+    CLEARS_UPPER_HALVES
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare_codes)(&q, quantizer, qparams->zero_point_add != NULL, sum != NULL);
 #define CODE(wanted, variant, name)                                                                                    \
@@ -374,6 +375,7 @@ EACH_CODE(CODE)
 
 QOBS_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_quantize_columns)))
 {
+    CLEARS_UPPER_HALVES
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare_codes)(&q, quantizer, true, sum != NULL);
 #define CODE(wanted, variant, name)                                                                                    \

@@ -78,6 +78,7 @@ ALWAYS_INLINE void NATIVE(code_run)(const struct NATIVE(quantizer) * q, int how,
 
 QOBS_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_quantize_rows)))
 {
+    CLEARS_UPPER_HALVES
     struct NATIVE(quantizer) q;
     struct code_sums_wide sums = {.sum = sum};
     const int how = NATIVE(prepare)(&q, quantizer, qparams->zero_point_add != NULL), with_sum = sum ? WITH_SUM : 0;
@@ -98,6 +99,7 @@ QOBS_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_quantize_rows)))
 
 QOBS_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_quantize_columns)))
 {
+    CLEARS_UPPER_HALVES
     struct NATIVE(quantizer) q;
     struct code_sums_wide sums = {.sum = sum};
     const int how = NATIVE(prepare)(&q, quantizer, true), with_sum = sum ? WITH_SUM : 0;
@@ -175,6 +177,7 @@ static int NATIVE(how_back)(const struct quantizer *quantizer, const struct qpar
 
 QOBS_DEQUANTIZE_ROWS(ENTRY(NATIVE(qobs_dequantize_rows)))
 {
+    CLEARS_UPPER_HALVES
     const int how = NATIVE(how_back)(quantizer, qparams);
 #define NUMBER(wanted, variant)                                                                                        \
     if (!(IS_SINGLE && (variant) & IN_FLOAT) && kind == (wanted) && how == (variant))                                  \
@@ -187,6 +190,7 @@ QOBS_DEQUANTIZE_ROWS(ENTRY(NATIVE(qobs_dequantize_rows)))
 
 QOBS_DEQUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_dequantize_columns)))
 {
+    CLEARS_UPPER_HALVES
     const int how = NATIVE(how_back)(quantizer, qparams);
 #define NUMBER(wanted, variant)                                                                                        \
     if (!(IS_SINGLE && (variant) & IN_FLOAT) && kind == (wanted) && how == (variant))                                  \

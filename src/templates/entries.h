@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include "templates/inline.h"
+
 #ifndef DELEGATE_TO_AVX2
 #define DELEGATE_TO_AVX2(prefer, function, ...)
 #endif

@@ -79,6 +79,7 @@ ALWAYS_INLINE void gptq_block(const struct quantizer *quantizer, qobs_dtype dtyp
 
 QOBS_GPTQ_BLOCK(ENTRY(qobs_gptq_block))
 {
+    CLEARS_UPPER_HALVES
     if (dtype == QOBS_BF16)
         gptq_block(quantizer, QOBS_BF16, factor, factor_stride, columns, scale, add, sub, w, q, error);
     else if (dtype == QOBS_F16)

@@ -52,6 +52,7 @@ ALWAYS_INLINE void gram_add(const float *tile, size_t width, size_t first, size_
 
 QOBS_GRAM(ENTRY(qobs_gram))
 {
+    CLEARS_UPPER_HALVES
     /* NOLINTBEGIN(bugprone-branch-clone): where a tile has one row or one vector, branches are the same */
     enum { WIDTH = GRAM_VECTORS * GRAM_LANES };
     float tile[GRAM_ROWS * WIDTH];

@@ -89,6 +89,7 @@ ALWAYS_INLINE void hessian_columns(int vectors, const double *x, size_t x_stride
 
 QOBS_HESSIAN_PRODUCT(ENTRY(qobs_hessian_product))
 {
+    CLEARS_UPPER_HALVES
     size_t j = 0;
     for (; j + HESSIAN_COLUMNS <= columns; j += HESSIAN_COLUMNS)
         hessian_columns(HESSIAN_VECTORS, x, x_stride, rows, h + j, h_stride, inner, sum + j, sum_stride);
@@ -134,6 +135,7 @@ ALWAYS_INLINE void hessian_steps(const double *h, size_t h_stride, size_t column
 
 QOBS_HESSIAN_STEPS(ENTRY(qobs_hessian_steps))
 {
+    CLEARS_UPPER_HALVES
     if (columns == 16)
         hessian_steps(h, h_stride, 16, g, events, count, u, b, c);
     else
@@ -142,6 +144,7 @@ QOBS_HESSIAN_STEPS(ENTRY(qobs_hessian_steps))
 
 QOBS_HESSIAN_RESIDUAL(ENTRY(qobs_hessian_residual))
 {
+    CLEARS_UPPER_HALVES
     if (number->e2m1) {
         for (size_t i = 0; i < n; i++) { /* as grid_round_float, in a form that compilers vectorize */
             const float x = w[i] / scale, a = float_of_bits(bits_of_float(x) & 0x7fffffff), limited = a > 6 ? 6 : a;
@@ -166,6 +169,7 @@ enum { HESSIAN_NEAR = 128 };
 
 QOBS_HESSIAN_BUCKETS(ENTRY(qobs_hessian_buckets))
 {
+    CLEARS_UPPER_HALVES
     const int shift = lattice->shift;
     const int32_t first = lattice->first, last = lattice->last, odd = even ? 0 : 1;
     const uint32_t fraction = (UINT32_C(1) << shift) - 1, half = (fraction + 1) / 2;
@@ -219,6 +223,7 @@ DEEP_INLINE f32x16 nearly_rows(size_t first, const float *factor, const float *w
 
 QOBS_HESSIAN_NEARLY(ENTRY(qobs_hessian_nearly))
 {
+    CLEARS_UPPER_HALVES
     _Alignas(64) float signed_scale[2 * QOBS_HESSIAN_SCALES];
     f32x16 e[QOBS_HESSIAN_SIDE];
     const f32x16 most = f32x16_splat(bound);
@@ -289,6 +294,7 @@ ALWAYS_INLINE void round_update(double *g, const double *step, size_t count, con
 
 QOBS_HESSIAN_ROUND(ENTRY(qobs_hessian_round))
 {
+    CLEARS_UPPER_HALVES
     double local[QOBS_ROUND_COLUMNS * ROUND_ROWS], step[ROUND_TOGETHER * ROUND_ROWS], all = 0;
     for (size_t row = 0; row < rows; row += ROUND_ROWS) {
         double taken[ROUND_ROWS] = {0};

@@ -328,24 +328,28 @@ ALWAYS_INLINE void add_runs(const struct reader reader, const struct binning *bi
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
 {
+    CLEARS_UPPER_HALVES
     add_runs(READER(f32, 4, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
              counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
 {
+    CLEARS_UPPER_HALVES
     add_runs(READER(bf16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
              counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
 {
+    CLEARS_UPPER_HALVES
     add_runs(READER(f16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
              counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
 {
+    CLEARS_UPPER_HALVES
     add_runs(READER(f64, 8, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD - 512), binning, x, run_stride, runs, length,
              counters, extrema);
 }

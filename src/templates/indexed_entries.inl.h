@@ -7,6 +7,7 @@
 #define INDEXED_ENTRY(dtype, width, inf)                                                                               \
     QOBS_MINMAX_INDEXED(ENTRY(qobs_minmax_indexed_##dtype))                                                            \
     {                                                                                                                  \
+        CLEARS_UPPER_HALVES                                                                                            \
         DELEGATE_TO_AVX2(prefer_avx2_for_few_rows(rows, (width) / 8), qobs_minmax_indexed_##dtype, x,          \
                          row_stride, rows, columns, group, groups, min, max, scratch, nonfinite)                       \
         indexed##width(x, row_stride, rows, columns, group, groups, inf, min, max, scratch, nonfinite);                \

@@ -8,6 +8,7 @@
 #define ROWS_ENTRY(dtype, width, inf)                                                                                  \
     QOBS_MINMAX_ROWS(ENTRY(qobs_minmax_rows_##dtype))                                                                  \
     {                                                                                                                  \
+        CLEARS_UPPER_HALVES                                                                                            \
         rows##width(x, run_stride, runs, length, inf, min, max, out_stride *(width) / 8, nonfinite);                   \
     }
 EACH_ELEMENT_TYPE(ROWS_ENTRY)
@@ -16,6 +17,7 @@ EACH_ELEMENT_TYPE(ROWS_ENTRY)
 #define ROW_PANELS_ENTRY(dtype, width, inf)                                                                            \
     QOBS_MINMAX_ROW_PANELS(ENTRY(qobs_minmax_row_panels_##dtype))                                                      \
     {                                                                                                                  \
+        CLEARS_UPPER_HALVES                                                                                            \
         row_panels##width(x, row_stride, panels, rows, runs, length, inf, min, max, nonfinite);                        \
     }
 EACH_ELEMENT_TYPE(ROW_PANELS_ENTRY)
@@ -24,6 +26,7 @@ EACH_ELEMENT_TYPE(ROW_PANELS_ENTRY)
 #define COLUMNS_ENTRY(dtype, width, inf)                                                                               \
     QOBS_MINMAX_COLUMNS(ENTRY(qobs_minmax_columns_##dtype))                                                            \
     {                                                                                                                  \
+        CLEARS_UPPER_HALVES                                                                                            \
         columns##width(x, row_stride, rows, columns, inf, min, max, nonfinite);                                        \
     }
 EACH_ELEMENT_TYPE(COLUMNS_ENTRY)

@@ -113,6 +113,7 @@ ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double
 
 QOBS_OPTIMAL_LARGE(ENTRY(qobs_optimal_large))
 {
+    CLEARS_UPPER_HALVES
     const uint32_t first = bits_of_float(lower) >> 16, count = 0x8000 - first;
     size_t found = 0;
     for (size_t i = 0; i < n; i += BLOCK) {
@@ -129,6 +130,7 @@ QOBS_OPTIMAL_LARGE(ENTRY(qobs_optimal_large))
 
 QOBS_OPTIMAL_CURVE(ENTRY(qobs_optimal_curve))
 {
+    CLEARS_UPPER_HALVES
     unsigned char *memory = scratch;
     struct curve c = {.steps = steps, .first = first, .count = (uint32_t)count};
     c.pair = (f64x2 *)(void *)memory;

@@ -77,6 +77,7 @@ ALWAYS_INLINE double error_sum(bool e2m1, const struct optimal_number *number, c
 
 QOBS_OPTIMAL_ERROR(ENTRY(qobs_optimal_error))
 {
+    CLEARS_UPPER_HALVES
 #ifdef OPTIMAL_ERROR_OF_FEW
     OPTIMAL_ERROR_OF_FEW(n, number, w, h, n, scale, zero_point)
 #endif
@@ -95,6 +96,7 @@ typedef int32_t mask32x8 __attribute__((vector_size(32), may_alias));
 
 QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
 {
+    CLEARS_UPPER_HALVES
     f32x8 s, inverse, sum[2] = {{0}};
     memcpy(&s, scale, sizeof s);
     inverse = 1 / s;
@@ -123,6 +125,7 @@ ALWAYS_INLINE float largest_of(const mask32x8 *bits)
 
 QOBS_OPTIMAL_NARROW(ENTRY(qobs_optimal_narrow))
 {
+    CLEARS_UPPER_HALVES
     const f64x4 most = {1e30, 1e30, 1e30, 1e30};
     for (size_t i = 0; i < n; i += LANES) {
         *(mask32x8 *)(void *)(magnitude + i) = *(const mask32x8 *)(const void *)(w + i) & INT32_MAX;
@@ -135,6 +138,7 @@ QOBS_OPTIMAL_NARROW(ENTRY(qobs_optimal_narrow))
 
 QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 {
+    CLEARS_UPPER_HALVES
     f64x4 energy[2] = {{0}}, magnitude[2] = {{0}}, weight[2] = {{0}};
     mask32x8 up = {0}, down = {0};
     for (size_t i = 0; i < n; i += LANES) {
@@ -159,6 +163,7 @@ QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 
 QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
 {
+    CLEARS_UPPER_HALVES
     f64x4 square[2] = {{0}}, linear[2] = {{0}};
     const double high = (double)above, low = -(double)below;
     for (size_t i = 0; i < n; i += LANES)
@@ -175,6 +180,7 @@ QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
 
 QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
 {
+    CLEARS_UPPER_HALVES
     const double inverse = 1 / scale, rounder = 0x1.8p52;
     for (size_t c = 0; c < caps; c += 4) {
         const double lower = lowest + (double)c;

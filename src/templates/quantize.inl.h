@@ -60,6 +60,7 @@ ALWAYS_INLINE void pack_run(const unsigned char *codes, size_t pairs, unsigned a
 
 QOBS_PACK_PAIRS(ENTRY(qobs_pack_pairs))
 {
+    CLEARS_UPPER_HALVES
     enum { LINE = 64, PACK_PREFETCH_BYTES = 8192 }; /* what a caller writes before it packs on */
     const unsigned add = (offset & 15) * 0x0101;
     for (; pairs >= LINE; pairs -= LINE, codes += 2 * LINE, packed += LINE) {

@@ -170,6 +170,7 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) * q, const struct quantizer 
 
 QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
 {
+    CLEARS_UPPER_HALVES
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, qparams->zero_point_add != NULL);
     DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_rows), quantizer, x,
@@ -184,6 +185,7 @@ QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
 
 QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 {
+    CLEARS_UPPER_HALVES
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, true);
     DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_columns), quantizer, x,
@@ -207,6 +209,7 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 
 QOBS_QUANTIZE_PAIRS(ENTRY(NATIVE(qobs_quantize_pairs)))
 {
+    CLEARS_UPPER_HALVES
     unsigned char unpacked[QOBS_PAIR_CODES];
     size_t first = 0;
 #if MANTISSA_BITS == 7 && defined CODE_LOOKUP

@@ -356,6 +356,7 @@ static enum target target_of(const struct quantizer *quantizer, bool with_shift)
 
 QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 {
+    CLEARS_UPPER_HALVES
     static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = {
         [INTEGERS] = {FUNCTIONS(elements, INTEGERS), FUNCTIONS(weighted_elements, INTEGERS)},
         [INTEGERS_SHIFTED] = {FUNCTIONS(elements, INTEGERS_SHIFTED), FUNCTIONS(weighted_elements, INTEGERS_SHIFTED)},
@@ -368,6 +369,7 @@ QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 
 QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
 {
+    CLEARS_UPPER_HALVES
     static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = {
         [INTEGERS] = {FUNCTIONS(qparams, INTEGERS), FUNCTIONS(weighted_qparams, INTEGERS)},
         [INTEGERS_SHIFTED] = {FUNCTIONS(qparams, INTEGERS_SHIFTED), FUNCTIONS(weighted_qparams, INTEGERS_SHIFTED)},
@@ -382,6 +384,7 @@ QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
 
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {
+    CLEARS_UPPER_HALVES
     f32x16 so_far = f32x16_load(bound), at = f32x16_splat(-1);
     _Alignas(64) float steps[QOBS_SEARCH_LANES];
     for (size_t first = 0; first < n; first += 64) {

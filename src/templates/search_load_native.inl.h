@@ -5,6 +5,7 @@
 
 QOBS_SEARCH_LOAD(ENTRY(NATIVE(qobs_search_load)))
 {
+    CLEARS_UPPER_HALVES
     const NATIVE(element) *const from = x;
     const real by = (real)factor;
     if (finite_only) {

@@ -280,6 +280,7 @@ ALWAYS_INLINE void native_candidates(struct native_how how, const struct quantiz
 
 QOBS_SEARCH_NATIVE(ENTRY(qobs_search_native))
 {
+    CLEARS_UPPER_HALVES
     const bool integers = (double)quantizer->min_normal >= quantizer->quant_max;
     if (is_bf16 && integers)
         NATIVE_WEIGHTED(true, true);
@@ -293,6 +294,7 @@ QOBS_SEARCH_NATIVE(ENTRY(qobs_search_native))
 
 QOBS_SEARCH_NATIVE_ROWS(ENTRY(qobs_search_native_rows))
 {
+    CLEARS_UPPER_HALVES
     native_candidates((struct native_how){.bf16 = true, .integers = true, .rounded = true, .to_rows = true}, quantizer,
                       norm, x, NULL, n, candidates, count, (struct native_results){.row = row, .stride = stride});
 }

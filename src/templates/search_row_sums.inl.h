@@ -63,6 +63,7 @@ ALWAYS_INLINE void add_rows(const struct native_rows *rows, const float *x, cons
 
 QOBS_SEARCH_ROW_SUMS(ENTRY(qobs_search_row_sums))
 {
+    CLEARS_UPPER_HALVES
     uint32_t place[QOBS_SEARCH_MOST];
     const size_t padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     if (!find_rows(rows, x, padded, place))

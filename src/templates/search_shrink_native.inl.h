@@ -101,6 +101,7 @@ DEEP_INLINE void NATIVE(shrink_all)(const struct shrink_rule *how, enum shrinkin
 
 QOBS_SEARCH_SHRINK(ENTRY(NATIVE(qobs_search_shrink)))
 {
+    CLEARS_UPPER_HALVES
     struct NATIVE(ranges) r;
     int normal = how->symmetric ? NATIVE(begin)(how, true, min, max, factor, &r)
                                 : NATIVE(begin)(how, false, min, max, factor, &r);

@@ -94,6 +94,7 @@ ALWAYS_INLINE void NATIVE(add_errors)(const element *x, const element *y, size_t
 
 QOBS_SQUARED_ERRORS(ENTRY(NATIVE(qobs_squared_errors)))
 {
+    CLEARS_UPPER_HALVES
     const element *from = x, *other = y;
     for (; n > SQUARED_ERRORS_BLOCK; n -= SQUARED_ERRORS_BLOCK) {
         NATIVE(add_errors)(from, other, SQUARED_ERRORS_BLOCK, sum);
