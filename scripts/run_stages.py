@@ -151,10 +151,10 @@ class Run:
 
     def step(self, stage, command):
         words, command = set(), self.expand(command)
-        while match := re.match(r"(all|full|wide|one) ", command):
+        while match := re.match(r"(short|all|full|wide|one) ", command):
             words.add(match[1])
             command = command[match.end():]
-        if words & {"all", "full"} - self.options:
+        if words & {"all", "full"} - self.options or ("short" in words and "all" in self.options):
             return
         tests = re.match(r"((?:\w+=\S+ )*)tests (\w+)(.*)", command)
         if tests:
