@@ -6,9 +6,9 @@
 
 #include "base/sanitized.h"
 
-/* Vector kernels are inlined once for each combination of constants. One function with flags at run time gives the same
- * bits and compiles in an eighth (minmax.c of AVX-512) to half (quantize.c) of the time of gcc 12: the scalar kernels are
- * like that, and all kernels of builds for size and for debugging. */
+/* Vector kernels are inlined once for each combination of constants. One function with flags at run time gives the
+ * same bits and compiles in an eighth (minmax.c of AVX-512) to half (quantize.c) of the time of gcc 12: the scalar
+ * kernels are like that, and all kernels of builds for size and for debugging. */
 #ifdef QOBS_REFERENCE_KERNELS
 #define ALWAYS_INLINE static inline
 #else
@@ -26,8 +26,8 @@
 #define DEEP_INLINE ALWAYS_INLINE
 #endif
 
-/* First in each kernel of a table: the upper halves of vector registers are clear when it returns. gcc does that only if
- * it optimizes for speed, and not after every call of a function that is not inlined. */
+/* First in each kernel of a table: the upper halves of vector registers are clear when it returns. gcc does that only
+ * if it optimizes for speed, and not after every call of a function that is not inlined. */
 #if defined(QOBS_REFERENCE_KERNELS) && defined(__AVX__)
 static inline void clear_upper_halves(const int *unused)
 {
