@@ -50,8 +50,8 @@ static inline hist_vec hist_load_f64(const unsigned char *x)
 
 static inline hist_vec hist_abs(const hist_rule *r, hist_vec v) { return _mm512_and_ps(v, r->magnitude); }
 
-/* A mask as an integer. gcc 12 stores the 16 bits of a mask for which it has no register and reads 32 bits there, if the
- * sanitizers take the registers; the general register ends that. */
+/* A mask as an integer. gcc 12 stores the 16 bits of a mask for which it has no register and reads 32 bits there, if
+ * the sanitizers take the registers; the general register ends that. */
 static inline uint32_t hist_mask(__mmask16 mask)
 {
 #ifdef SANITIZED
