@@ -566,7 +566,8 @@ static void same_bits(void **state)
                 round_sample(&s, 2, expected.struct_size == 0 ? s.nearest : s.codes, &runtime);
                 if (expected.struct_size > 0) {
                     assert_memory_equal(s.codes, s.nearest, codes);
-                    assert_memory_equal(&s.report, &expected, sizeof expected);
+                    enum { BYTES = offsetof(qobs_round_report, passes) + sizeof s.report.passes }; /* no padding */
+                    assert_memory_equal(&s.report, &expected, BYTES);
                 }
                 expected = s.report;
             }
