@@ -670,7 +670,7 @@ static void test_every_slot(void **unused)
 
 int main(int argc, char **argv)
 {
-    groups = repeats(500, 10000);
+    groups = repeats(200, 10000);
     if (argc > 1)
         groups = atoi(argv[1]);
     for (int i = 0; i < 5; i++)
