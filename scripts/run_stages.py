@@ -6,10 +6,12 @@
     run_stages.py --help
     run_stages.py [--all] [--full] [STAGE]...
 
-Stages run beside each other. One step at a time has all processors: a build, or `meson test`. Steps of one thread, such
-as the installation of packages, run beside it. Ends with "N passed, N failed".
+Stages run beside each other. Two steps at a time may use all processors: builds and `meson test`. One fills what the end
+of the other leaves. Steps of one thread, such as the installation of packages, run beside them. Ends with "N passed,
+N failed".
 """
 import configparser
+import contextlib
 import glob
 import json
 import os
@@ -75,7 +77,7 @@ class Run:
         self.left, self.absent, self.omitted = list(stages), {}, {}
         self.passed, self.failed, self.used, self.seconds = Counter(), Counter(), Counter(), {}
         self.lock, self.locks, self.there = threading.Lock(), defaultdict(threading.Lock), {}
-        self.processors, self.processor = threading.Semaphore(1), threading.Semaphore(os.cpu_count() or 1)
+        self.processors, self.processor = threading.Semaphore(2), threading.Semaphore(os.cpu_count() or 1)
 
     def say(self, text):
         with self.lock:
@@ -162,7 +164,12 @@ class Run:
             for path in glob.glob(log + "*"):
                 os.remove(path)
             command = f"{tests[1]}meson test -C {TOP}/{tests[2]} --logbase {stage}{tests[3]}"
-        status, output = self.execute(stage, command, tests or "wide" in words)
+        wide = bool(tests or "wide" in words)
+        builds = set(re.findall(rf"{TOP}/([\w-]+)", command)) & set(self.table["build"]) if wide else set()
+        with contextlib.ExitStack() as held:  # no two of them in one build: each may build
+            for build in sorted(builds):
+                held.enter_context(self.locks[f"{TOP}/{build}"])
+            status, output = self.execute(stage, command, wide)
         said = last_line(output) or (0, 1)
         if "one" in words:
             said = (1, 0) if status == 0 else (0, 1)

@@ -210,6 +210,8 @@ static void check_by_amax(const char *settings, const uint16_t *x, struct by_ama
     assert_true(n > 0 && n * COPIES <= MOST_QPARAMS);
     for (size_t k = 0; k < qobs_isa_count(); k++)
         for (size_t t = 0; t < 3 && qobs_isa_usable(k); t++) {
+            if (!meets_threads(k, t))
+                continue;
             search_rows(config, x, SMALL * COPIES, qobs_isa_name(k), (size_t[]){1, 2, 7}[t], got);
             assert_int_equal(got->report.stop_step, expected->report.stop_step);
             for (size_t copy = 0; copy < COPIES; copy++) {

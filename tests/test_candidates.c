@@ -251,7 +251,7 @@ static void test_given(void **state)
                       weights = tensor(QOBS_F32, weight, COLUMNS);
     assert_ok(qobs_observer_set_reference_amax(o, &flat, &error));
     assert_refused(observe(o, rows, COLUMNS, values[0]), QOBS_ERROR_INVALID_ARGUMENT,
-                   repeats(0, 1) ? "amax|96" : "amax|32");
+                   repeats(0, 1) ? "amax|96" : "amax|16");
     assert_ok(qobs_observer_set_reference_amax(o, &given, &error));
     assert_ok(qobs_observer_set_error_weights(o, &weights, &error));
     qobs_observer *copy = reload(o);
@@ -363,7 +363,7 @@ int main(void)
         cmocka_unit_test(test_given),     cmocka_unit_test(test_merged),   cmocka_unit_test(test_merged_steps),
         cmocka_unit_test(test_refused),
     };
-    rows = repeats(32, MOST_ROWS);
+    rows = repeats(16, MOST_ROWS);
     make_values();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 /* The search of NVFP4 groups under a Hessian by bounds, against the errors of all candidates in double: the least one
  * is among the candidates, on every instruction set.
  *
- *   test_hessian_lanes [GROUPS]    of each kind; the default is for continuous integration */
+ *   test_hessian_lanes [GROUPS]    of each kind, by default 300 or 1500 (repeats.h) */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,10 +20,11 @@
 #include "number/number.h"
 #include "optimal/hessian_lanes.h"
 #include "random_groups.h"
+#include "repeats.h"
 
 enum { SIDE = 16 };
 
-static size_t groups_of_each_kind = 1500;
+static size_t groups_of_each_kind;
 
 /* ---- Random groups ----------------------------------------------------------------------------------------------- */
 
@@ -244,6 +245,7 @@ int main(int argc, char **argv)
 {
     enum { KINDS = sizeof kinds / sizeof *kinds };
     struct CMUnitTest tests[KINDS + 1];
+    groups_of_each_kind = (size_t)repeats(300, 1500);
     if (argc > 1)
         groups_of_each_kind = (size_t)strtoull(argv[1], NULL, 10);
     for (size_t i = 0; i < KINDS; i++)

@@ -12,6 +12,7 @@
 #include "number/number.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "repeats.h"
 #include "calls.h"
 
 static uint32_t random_bits(void)
@@ -466,7 +467,7 @@ static void try_growing(void)
 static void test_growing(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < repeats(1, 3); i++)
         each_isa(try_growing);
 }
 

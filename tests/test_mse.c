@@ -10,6 +10,7 @@
 #include "observing.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "repeats.h"
 #include "search_reference.h"
 #include "threads.h"
 #include "calls.h"
@@ -548,7 +549,7 @@ static void test_random(void **state)
     (void)state;
     struct rng r = {seed};
     static struct outcome first, other;
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < repeats(100, 300); round++) {
         struct subject s;
         const struct trial t = draw_trial(&r, &s);
         bool any = false;

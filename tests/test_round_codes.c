@@ -551,12 +551,14 @@ static void same_bits(void **state)
     static const size_t counts[] = {1, 2, 7};
     (void)state;
     for (int i = 2; i < KINDS; i += 3) {
-        struct sample s = make_sample(&kinds[i], MOST_ROWS - 3, MOST_COLUMNS - 9, 100, 0, 200);
+        struct sample s = make_sample(&kinds[i], repeats(131, MOST_ROWS - 3), MOST_COLUMNS - 9, 100, 0, 200);
         const size_t codes = (size_t)(s.rows * s.columns);
         qobs_round_report expected = {0};
         for (size_t isa = 0; isa < qobs_isa_count(); isa++)
             for (size_t t = 0; t < sizeof counts / sizeof *counts && qobs_isa_usable(isa); t++) {
                 size_t threads = counts[t];
+                if (!meets_threads(isa, t))
+                    continue;
                 const qobs_executor executor = {.struct_size = sizeof executor,
                                                 .context = &threads,
                                                 .parallel_for = parallel_for,

@@ -4,7 +4,7 @@
 /* Range search's kernels: every usable instruction set against the scalar one, bit for bit, between no-access pages;
  * the scalar one against double; candidates against the formula; and the whole search by 1, 2 and 7 threads.
  *
- *   test_search_kernels [GROUPS]    random groups a format, by default 500 or 10000 (repeats.h)
+ *   test_search_kernels [GROUPS]    random groups a format, by default 200 or 10000 (repeats.h)
  */
 #include <float.h>
 #include <math.h>
@@ -543,7 +543,7 @@ static void test_candidates(void **unused)
                 continue;
             }
             const qobs_plan plan = {.dtype = dtypes[d], .qparams = 1};
-            for (int j = 0; j < 300; j++) {
+            for (int j = 0; j < repeats(75, 300); j++) {
                 struct range_rule rule;
                 struct formula formula;
                 qobs_resolve_range(config, &rule);
@@ -635,6 +635,8 @@ static void test_threads(void **unused)
         assert_memory_equal(got.max, expected.max, sizeof got.max);
         for (size_t k = 0; k < qobs_isa_count(); k++)
             for (size_t t = 0; t < 3 && qobs_isa_usable(k); t++) {
+                if (!meets_threads(k, t))
+                    continue;
                 search(config, x, qobs_isa_name(k), (size_t[]){1, 2, 7}[t], &got);
                 assert_memory_equal(&got, &expected, offsetof(struct outcome, report));
                 assert_true(same_report(&got.report, &expected.report));
