@@ -5,7 +5,7 @@
 
     test_run_stages.py      ends with `N passed, N failed`; exit status 1 if any failed
 """
-import json, os, sys, tempfile
+import json, os, sys, tempfile, threading, time
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts")
 sys.path.insert(0, SCRIPTS)
@@ -47,9 +47,33 @@ def steps(*options):
     taken = []
     run = run_stages.Run({"build": {}, "environment": {}}, ["s"], [], set(options))
     run.execute = lambda stage, command, wide=False: taken.append(command) or (0, "1 passed, 0 failed")
-    for command in ("a", "all b", "full c", "all wide d"):
+    for command in ("a", "all b", "full c", "all wide d", "short e"):
         run.step("s", command)
     return taken
+
+
+def beside(*commands):
+    """How many of these commands, which use all processors, run at a time."""
+    run = run_stages.Run({"build": {"x": {}, "y": {}}, "environment": {}}, ["s"], [], set())
+    lock, now, most = threading.Lock(), 0, 0
+
+    def execute(stage, command, wide=False):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.2)
+        with lock:
+            now -= 1
+        return 0, "1 passed, 0 failed"
+
+    run.execute, run.say = execute, lambda text: None
+    threads = [threading.Thread(target=run.step, args=("s", f"wide {command}")) for command in commands]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return most
 
 
 def left_out(named):
@@ -70,9 +94,11 @@ def main():
     equal(left_out(["t"]), ({"s": absent, "t": absent}, 1, 1), "one of them is named")
     of_names(("kernels+checker - qobs:kernels avx2", "kernels - qobs:code_kernels"), "Meson 1.12")
     of_names(("qobs:kernels+checker / kernels avx2", "qobs:kernels / code_kernels"), "Meson 1.0")
-    equal(steps(), ["a"], "steps without options")
+    equal(steps(), ["a", "e"], "steps without options")
     equal(steps("all"), ["a", "b", "d"], "steps with --all")
-    equal(steps("full"), ["a", "c"], "steps with --full")
+    equal(steps("full"), ["a", "c", "e"], "steps with --full")
+    equal(beside("a {x}", "b {x}", "c {x}/tests"), 1, "steps in one build")
+    equal(beside("a {x}", "b {y}"), 2, "steps in two builds")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 
