@@ -15,7 +15,7 @@
 #include "histogram/from_histogram.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 #include "plan/make_plan.h"
 #include "qobs/stateless.h"
 #include "measure/reduce.h"
@@ -26,7 +26,7 @@ struct weight_histograms {
     struct range_rule rule;
     struct formula formula;
     qobs_plan plan;
-    struct gather_blocks blocks;
+    struct qparam_blocks blocks;
     size_t bins;
     unsigned char *largest; /* magnitude of each qparam, in the dtype of the value */
     double *workspace;      /* `doubles` of them for each part */
@@ -35,13 +35,13 @@ struct weight_histograms {
 
 /* ---- One qparam -------------------------------------------------------------------------------------------------- */
 
-static void count(const struct weight_histograms *w, const struct gather_block *block, struct histogram *h)
+static void count(const struct weight_histograms *w, const struct qparam_block *block, struct histogram *h)
 {
     float x[1][BLOCK_ELEMENTS];
     memset(h->mass, 0, h->bins * sizeof *h->mass);
     for (int64_t at = 0; at < block->elements; at += BLOCK_ELEMENTS) {
         const size_t n = (size_t)(block->elements - at < BLOCK_ELEMENTS ? block->elements - at : BLOCK_ELEMENTS);
-        qobs_gather_block_read(block, w->plan.dtype, w->args->value->data, at, n, x);
+        qobs_block_read(block, w->plan.dtype, w->args->value->data, at, n, x);
         for (size_t i = 0; i < n; i++)
             h->mass[qobs_numpy_bin(h, (double)fabsf(x[0][i]))]++;
     }
@@ -52,10 +52,10 @@ static int calibrate(const struct weight_histograms *w, size_t index, double *wo
     struct histogram h = {.qparams = 1, .bins = w->bins, .mass = workspace, .edges = workspace + w->bins};
     double *scratch = h.edges + w->bins + 1;
     float *edges = (float *)(void *)(scratch + qobs_range_workspace(w->bins));
-    struct gather_block block;
+    struct qparam_block block;
     struct found_amax found = {0};
     int status = QOBS_OK;
-    qobs_gather_block_at(&w->blocks, index, &block);
+    qobs_block_at(&w->blocks, index, &block);
     const size_t at = (size_t)block.qparam * qobs_dtype_size(w->plan.dtype);
     qobs_numpy_edges(&h, 0, (float)qobs_element(w->largest + at, w->plan.dtype));
     count(w, &block, &h);
@@ -86,7 +86,7 @@ static int calibrate_all(struct weight_histograms *w, qobs_error *error)
     static const struct split_rule rule = {.min_part = 1 << 16, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
     const size_t qparams = (size_t)w->plan.qparams, element = qobs_dtype_size(w->plan.dtype);
     struct nonfinite_count nonfinite = {0};
-    qobs_gather_blocks_of(&w->blocks, &w->plan, 1);
+    qobs_blocks_of(&w->blocks, &w->plan, 1);
     const int64_t work = w->plan.value.elements + (int64_t)(qparams * w->bins);
     const struct split split = qobs_split(&w->runtime, &rule, (int64_t)w->blocks.count, work, 0);
     w->doubles = 2 * w->bins + 1 + qobs_range_workspace(w->bins) + (w->bins + 2) / 2;

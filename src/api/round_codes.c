@@ -13,7 +13,7 @@
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "optimal/code_descent.h"
-#include "plan/gather.h"
+#include "plan/block_reader.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
@@ -98,7 +98,7 @@ static int open_rows(struct code_descent *c, const qobs_config *config, const qo
 {
     if (plan->value.ndim == 0)
         return qobs_invalid(error, "value: has no dimension, columns are needed");
-    c->rows = row_list_of(&plan->value, c->kernels);
+    qobs_rows_of_view(&plan->value, c->kernels, &c->rows);
     c->group = qobs_elements_most(plan);
     c->groups = (c->rows.columns + c->group - 1) / c->group;
     if (!plan->order && plan->qparams == c->rows.count * c->groups)

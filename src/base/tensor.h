@@ -31,17 +31,3 @@ static inline bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
 {
     return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, product);
 }
-
-/* Advances index over the first `dimensions` dimensions, the last of them the fastest, and with it *offset in bytes.
- * False: that was the last index, and both are 0 again. */
-static inline bool qobs_view_next(const struct view *view, int dimensions, int64_t *index, int64_t *offset)
-{
-    for (int d = dimensions - 1; d >= 0; d--) {
-        *offset += view->strides[d];
-        if (++index[d] < view->shape[d])
-            return true;
-        *offset -= view->strides[d] * view->shape[d];
-        index[d] = 0;
-    }
-    return false;
-}

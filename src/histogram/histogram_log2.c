@@ -9,7 +9,7 @@
 #include "histogram/collect.h"
 #include "histogram/from_histogram.h"
 #include "histogram/histogram.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 
 /* Bins with a magnitude below this part of the high percentile are no anchor. */
 #define LEAST_ANCHOR 1e-6
@@ -74,11 +74,11 @@ static void count(const struct histogram_params *params, const struct batch *bat
 {
     const struct view *v = &batch->plan->value;
     const int64_t row = v->ndim > 0 ? v->shape[v->ndim - 1] : 1;
-    struct gather_elements e;
+    struct element_reader e;
     float amax = 0;
     int64_t column = 0;
-    qobs_gather_elements_open(&e, batch->plan, batch->data);
-    while (qobs_gather_elements_next(&e)) {
+    qobs_element_reader_open(&e, batch->plan, batch->data);
+    while (qobs_element_reader_next(&e)) {
         for (size_t i = 0; i < e.n; i++) {
             const float magnitude = fabsf(e.x[0][i]);
             if (isfinite(magnitude) && magnitude > amax)

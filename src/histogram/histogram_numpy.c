@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "histogram/collect.h"
 #include "histogram/histogram.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 
 enum { MAX_BINS = 1 << 20 };
 
@@ -70,9 +70,9 @@ size_t qobs_numpy_bin(const struct histogram *h, double x)
 
 static void count(const struct histogram_params *params, const struct batch *batch, struct histogram *h)
 {
-    struct gather_elements e;
-    qobs_gather_elements_open(&e, batch->plan, batch->data);
-    while (qobs_gather_elements_next(&e)) {
+    struct element_reader e;
+    qobs_element_reader_open(&e, batch->plan, batch->data);
+    while (qobs_element_reader_next(&e)) {
         for (size_t i = 0; i < e.n; i++) {
             const double magnitude = (double)fabsf(e.x[0][i]);
             const bool counted =

@@ -14,7 +14,7 @@
 #include "base/split.h"
 #include "histogram/collect.h"
 #include "histogram/histogram.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 
 enum { MAX_BINS = 1 << 20, MIN_ELEMENTS = 1 << 16 };
 
@@ -111,11 +111,11 @@ static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
     const struct counting_ort *c = argument;
     const size_t bins = c->histogram->bins;
     uint64_t *const counts = c->counts + (size_t)part * bins;
-    struct gather_elements e;
-    qobs_gather_elements_open(&e, c->batch->plan, c->batch->data);
+    struct element_reader e;
+    qobs_element_reader_open(&e, c->batch->plan, c->batch->data);
     e.from = from * BLOCK_ELEMENTS;
     e.to = to * BLOCK_ELEMENTS < e.to ? to * BLOCK_ELEMENTS : e.to;
-    while (qobs_gather_elements_next(&e))
+    while (qobs_element_reader_next(&e))
         for (size_t i = 0; i < e.n; i++) {
             const float v = c->magnitude ? fabsf(e.x[0][i]) : e.x[0][i];
             if (v >= c->edges[0] && v <= c->edges[bins])

@@ -11,7 +11,7 @@
 #include "measure/accumulators.h"
 #include "measure/reduce.h"
 #include "number/convert.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 
 /* Ranges in the plan's dtype, converted to F32 if the reduction wants that. */
 static int measure(reduce_fn *reduce, const struct reduction *r, const struct batch *b, void *min, void *max,
@@ -78,7 +78,7 @@ enum { LANES = 16 };
 
 struct mean {
     const struct batch *batch;
-    struct gather_blocks blocks;
+    struct qparam_blocks blocks;
     bool magnitude, finite_only;
     unsigned char *min, *max;
 };
@@ -100,15 +100,15 @@ static void put(const struct mean *m, size_t qparam, double mean)
 static void mean_of_block(void *argument, size_t index)
 {
     const struct mean *m = argument;
-    struct gather_block block;
+    struct qparam_block block;
     float x[BLOCK_QPARAMS][BLOCK_ELEMENTS];
     double lane[BLOCK_QPARAMS][LANES] = {{0}};
     int64_t counted[BLOCK_QPARAMS] = {0};
     const fp_mode mode = fp_enter();
-    qobs_gather_block_at(&m->blocks, index, &block);
+    qobs_block_at(&m->blocks, index, &block);
     for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
         const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&block, m->batch->plan->dtype, m->batch->data, first, n, x);
+        qobs_block_read(&block, m->batch->plan->dtype, m->batch->data, first, n, x);
         for (int q = 0; q < block.qparams; q++)
             for (size_t i = 0; i < n; i++) {
                 lane[q][i % LANES] += element_of(m, x[q][i]);
@@ -132,7 +132,7 @@ static int measure_sums(bool magnitude, const struct reduction *r, const struct 
         qobs_reduce_minmax(b->runtime, b->kernels, b->plan, b->data, r->nonfinite, min, max, nonfinite, error));
     struct mean m = {
         .batch = b, .magnitude = magnitude, .finite_only = r->nonfinite == NONFINITE_IGNORE, .min = min, .max = max};
-    qobs_gather_blocks_of(&m.blocks, b->plan, BLOCK_QPARAMS);
+    qobs_blocks_of(&m.blocks, b->plan, BLOCK_QPARAMS);
     qobs_parallel_for(b->runtime, mean_of_block, &m, m.blocks.count);
     return QOBS_OK;
 }

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "histogram/collect.h"
 #include "histogram/reduction.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 #include "measure/reduce.h"
 
 enum { MAX_BINS = 1 << 16 };
@@ -24,9 +24,9 @@ struct moments {
 static struct moments moments_of(const struct batch *batch, double mean)
 {
     struct moments m = {.min = INFINITY, .max = 0};
-    struct gather_elements e;
-    qobs_gather_elements_open(&e, batch->plan, batch->data);
-    while (qobs_gather_elements_next(&e)) {
+    struct element_reader e;
+    qobs_element_reader_open(&e, batch->plan, batch->data);
+    while (qobs_element_reader_next(&e)) {
         for (size_t i = 0; i < e.n; i++) {
             const float v = e.x[0][i], magnitude = fabsf(v);
             if (!isfinite(v))
@@ -73,9 +73,9 @@ static size_t bin_of(const struct cumulative *c, float x)
 
 static void count(const struct batch *batch, struct cumulative *c)
 {
-    struct gather_elements e;
-    qobs_gather_elements_open(&e, batch->plan, batch->data);
-    while (qobs_gather_elements_next(&e))
+    struct element_reader e;
+    qobs_element_reader_open(&e, batch->plan, batch->data);
+    while (qobs_element_reader_next(&e))
         for (size_t i = 0; i < e.n; i++)
             if (isfinite(e.x[0][i]))
                 c->counts[bin_of(c, fabsf(e.x[0][i]))]++;

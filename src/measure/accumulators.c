@@ -10,6 +10,7 @@
 #include "number/convert.h"
 #include "number/exponent.h"
 #include "number/native.h"
+#include "plan/loops.h"
 
 #define NATIVE_BODY "measure/accumulate.inl.h"
 #include "number/native_each.inl.h"
@@ -240,12 +241,11 @@ uint64_t qobs_nonzero_tokens(const struct view *v)
 {
     const int last = v->ndim - 1;
     const int64_t length = last < 0 ? 1 : v->shape[last], stride = last < 0 ? 0 : v->strides[last];
-    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
+    const int64_t rows = v->elements > 0 ? v->elements / length : 0;
+    struct loops loops;
     uint64_t tokens = 0;
-    if (v->elements == 0)
-        return 0;
-    do
-        tokens += row_has_nonzero(v, v->data + offset, length, stride);
-    while (qobs_view_next(v, last, index, &offset));
+    qobs_loops_of_view(v, last < 0 ? 0 : last, &loops);
+    for (int64_t i = 0; i < rows; i++)
+        tokens += row_has_nonzero(v, qobs_loops_at(&loops, i).in, length, stride);
     return tokens;
 }

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/split.h"
-#include "measure/row_list.h"
+#include "plan/row_list.h"
 
 enum { PANEL = 128, LANES = 16 /* a row is loaded with zeros up to a multiple of that */, CHUNK = QOBS_GRAM_CHUNK };
 
@@ -90,18 +90,18 @@ static void load_chunk(const struct gram_addition *a, int64_t token, int64_t tok
                        float *out)
 {
     for (int64_t t = 0; t < tokens; t++)
-        row_load(&a->tokens, row_at(&a->tokens, token + t), first, n, false, out + t * PANEL);
+        qobs_row_load(&a->tokens, qobs_row_at(&a->tokens, token + t), first, n, out + t * PANEL);
 }
 
 /* Asks for the columns of tokens [from, to), which are in memory that is far away. */
 static void prefetch(const struct gram_addition *a, int64_t from, int64_t to, const struct gram_block *block)
 {
     enum { LINE = 64, NEAR_CACHE = 2 };
-    const size_t element = qobs_dtype_size(a->tokens.view->dtype), size = (size_t)block->width * element;
-    if (a->tokens.view->strides[a->tokens.view->ndim - 1] != (int64_t)element)
+    const size_t element = a->tokens.element, size = (size_t)block->width * element;
+    if (a->tokens.column_in != (int64_t)element)
         return;
     for (int64_t t = from; t < to && t < a->tokens.count; t++) {
-        const unsigned char *const row = row_at(&a->tokens, t) + (size_t)block->start * element;
+        const unsigned char *const row = qobs_row_at(&a->tokens, t) + (size_t)block->start * element;
         for (size_t at = 0; at < size; at += LINE)
             __builtin_prefetch(row + at, 0, NEAR_CACHE);
     }
@@ -248,7 +248,7 @@ int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kern
                             (long long)g->columns);
     const bool first = !g->sum;
     RETURN_IF_FAILED(first ? qobs_gram_reserve(runtime, g, error) : QOBS_OK);
-    a.tokens = row_list_of(v, kernels);
+    qobs_rows_of_view(v, kernels, &a.tokens);
     const int status = run(runtime, &a, error);
     if (status == QOBS_OK)
         g->tokens += (uint64_t)a.tokens.count;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/split.h"
+#include "plan/row_list.h"
 
 const char *qobs_importance_fault_text(enum importance_fault fault)
 {
@@ -59,7 +60,7 @@ struct addition {
     const struct kernel_table *kernels;
     enum kernel_dtype dtype;
     size_t element;
-    const struct view *x;
+    struct row_list rows;
     double *sum;
 };
 
@@ -67,7 +68,7 @@ struct addition {
 static void add_matrix(const struct addition *a, const unsigned char *x, int64_t rows, int64_t row_stride, int64_t from,
                        int64_t to)
 {
-    const int64_t stride = a->x->strides[a->x->ndim - 1];
+    const int64_t stride = a->rows.column_in;
     if (stride == (int64_t)a->element) {
         a->kernels->squares_columns[a->dtype](x + from * stride, (ptrdiff_t)row_stride, (size_t)rows,
                                               (size_t)(to - from), a->sum + from);
@@ -87,21 +88,17 @@ static void add_panels(void *argument, int64_t part, int64_t first, int64_t end)
 {
     (void)part;
     const struct addition *a = argument;
-    const struct view *v = a->x;
-    const int64_t columns = v->shape[v->ndim - 1], from = first * PANEL,
-                  to = end * PANEL < columns ? end * PANEL : columns;
-    const int row = v->ndim - 2; /* the dimension of the rows of a kernel call, if there is one */
-    const int64_t rows = row < 0 ? 1 : v->shape[row];
-    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
-    do
-        add_matrix(a, v->data + offset, rows, row < 0 ? 0 : v->strides[row], from, to);
-    while (qobs_view_next(v, row, index, &offset));
+    const int64_t columns = a->rows.columns, from = first * PANEL, to = end * PANEL < columns ? end * PANEL : columns;
+    for (int64_t row = 0, n, stride; row < a->rows.count; row += n) {
+        n = qobs_rows_together(&a->rows, row, a->rows.count, &stride);
+        add_matrix(a, qobs_row_at(&a->rows, row), n, stride, from, to);
+    }
 }
 
 int qobs_importance_add(const struct runtime *runtime, const struct kernel_table *kernels,
                         struct importance *importance, const struct view *v, qobs_error *error)
 {
-    struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype), .x = v};
+    struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype)};
     if (!qobs_kernel_dtype_of(v->dtype, &a.dtype))
         return qobs_invalid(error, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
                             qobs_dtype_name(v->dtype));
@@ -115,6 +112,7 @@ int qobs_importance_add(const struct runtime *runtime, const struct kernel_table
         return QOBS_OK;
     RETURN_IF_FAILED(qobs_importance_reserve(runtime, importance, columns, error));
     a.sum = importance->sum;
+    qobs_rows_of_view(v, kernels, &a.rows);
     const struct split split = qobs_split(runtime, &rule, (columns + PANEL - 1) / PANEL, v->elements, 0);
     qobs_split_run(runtime, &split, add_panels, &a);
     for (int64_t j = 0; j < columns; j++) /* the bits of a NaN depend on the kernel, and a saved state shows them */

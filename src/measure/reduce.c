@@ -13,6 +13,7 @@
 #include "base/split.h"
 #include "number/convert.h"
 #include "measure/accumulators.h"
+#include "plan/row_list.h"
 
 struct reduce_arguments {
     const struct runtime *runtime;
@@ -116,7 +117,7 @@ static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, 
     const size_t size = qobs_minmax_scratch(loops, job->element, job->absmax);
     if (split.parts > 1)
         return reduce_parts(job, loops, &split, size, error);
-    const bool wanted = size > 0 && job->runtime->allocator; /* range_tiles.c has none */
+    const bool wanted = size > 0 && job->runtime->allocator; /* that of qobs_grid_search has none */
     void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
     if (wanted && !scratch)
         return qobs_no_memory(error, "observe: no memory for %zu bytes", size);
@@ -124,6 +125,92 @@ static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, 
     qobs_release(job->runtime, scratch, size);
     return QOBS_OK;
 }
+
+/* ---- g_idx ------------------------------------------------------------------------------------------------------- */
+
+/* The kernel spreads the columns of a row over groups. */
+
+/* Rows with gaps between their elements are copied, this many at a time: a multiple of every kernel's lanes. */
+enum { COPIED_ROWS = 64 };
+
+struct indexed {
+    const struct reduce_arguments *job;
+    struct row_list rows;
+    bool gaps;                /* between the elements of a row */
+    uint32_t *group;          /* of each column */
+    unsigned char *workspace; /* of each part: the kernel's scratch, then copied rows if there are gaps */
+    size_t scratch, copied;   /* bytes */
+    struct nonfinite_count nonfinite[SPLIT_MAX_PARTS];
+};
+
+static void copy_row(const struct indexed *d, const unsigned char *x, unsigned char *to)
+{
+    for (int64_t j = 0; j < d->rows.columns; j++)
+        memcpy(to + (size_t)j * d->rows.element, x + j * d->rows.column_in, d->rows.element);
+}
+
+/* n rows from `row` on, `stride` bytes apart. */
+static void reduce_some_rows(const struct indexed *d, int64_t row, int64_t n, int64_t stride, unsigned char *workspace,
+                             struct nonfinite_count *nonfinite)
+{
+    const int64_t columns = d->rows.columns, groups = d->rows.groups, step = d->gaps ? COPIED_ROWS : n;
+    for (int64_t first = 0; first < n; first += step) {
+        const int64_t some = n - first < step ? n - first : step;
+        const struct loop_entry at = qobs_loops_at(&d->rows.loops, row + first);
+        const size_t out = (size_t)at.qparam * d->rows.element;
+        for (int64_t i = 0; d->gaps && i < some; i++)
+            copy_row(d, at.in + i * stride, workspace + d->scratch + (size_t)(i * columns) * d->rows.element);
+        d->job->kernels->minmax_indexed[d->job->dtype](
+            d->gaps ? workspace + d->scratch : at.in,
+            d->gaps ? (ptrdiff_t)((size_t)columns * d->rows.element) : (ptrdiff_t)stride, (size_t)some, (size_t)columns,
+            d->group, (size_t)groups, d->job->min + out, d->job->max + out, workspace, nonfinite);
+    }
+}
+
+static void reduce_rows(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    struct indexed *d = argument;
+    for (int64_t row = from, n, stride; row < to; row += n) {
+        n = qobs_rows_together(&d->rows, row, to, &stride);
+        reduce_some_rows(d, row, n, stride, d->workspace + (size_t)part * (d->scratch + d->copied),
+                         &d->nonfinite[part]);
+    }
+}
+
+/* A part has at least COPIED_ROWS rows. */
+static struct split split_rows(const struct runtime *runtime, const struct indexed *d)
+{
+    const int64_t rows = d->rows.count, most = rows / COPIED_ROWS;
+    const struct split_rule rule = {
+        .min_total = 1 << 18, .parts_per_thread = 1, .max_parts = most < SPLIT_MAX_PARTS ? most : SPLIT_MAX_PARTS};
+    return qobs_split(runtime, &rule, rows, rows * d->rows.columns * (int64_t)d->rows.element, 0); /* bytes */
+}
+
+static int reduce_ordered(const struct reduce_arguments *job, qobs_error *error)
+{
+    struct indexed d = {.job = job};
+    qobs_rows_of_plan(job->plan, job->data, NULL, NULL, &d.rows);
+    d.gaps = d.rows.column_in != (int64_t)d.rows.element;
+    const struct split split = split_rows(job->runtime, &d);
+    d.scratch = QOBS_INDEXED_SCRATCH((size_t)d.rows.groups);
+    d.copied = d.gaps ? COPIED_ROWS * (size_t)d.rows.columns * d.rows.element : 0;
+    const size_t index = (size_t)d.rows.columns * sizeof *d.group,
+                 size = index + (size_t)split.parts * (d.scratch + d.copied);
+    d.group = qobs_allocate(job->runtime, size);
+    if (!d.group)
+        return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
+    d.workspace = (unsigned char *)d.group + index;
+    qobs_g_idx_groups(job->plan, d.group);
+    qobs_split_run(job->runtime, &split, reduce_rows, &d);
+    for (int64_t i = 0; i < split.parts; i++) {
+        job->nonfinite->nan += d.nonfinite[i].nan;
+        job->nonfinite->inf += d.nonfinite[i].inf;
+    }
+    qobs_release(job->runtime, d.group, size);
+    return QOBS_OK;
+}
+
+/* ---- Padding ----------------------------------------------------------------------------------------------------- */
 
 /* The zeros that pad blocks at an edge count as elements. */
 static void add_padding(const struct reduce_arguments *job)
@@ -183,17 +270,23 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, bool in
                        const char **kind)
 {
     const struct view *v = &plan->value;
-    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
-    do {
-        const double value = qobs_element(data + offset, v->dtype);
-        if (isnan(value) || (infinities && !finite_in(plan, value))) {
-            *kind = isnan(value) ? "NaN" : isfinite(value) ? "beyond F32" : value > 0 ? "infinity" : "-infinity";
-            size_t used = 0;
-            for (int d = 0; d < v->ndim && used < size; d++)
-                used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "", (long long)index[d]);
-            return;
-        }
-    } while (qobs_view_next(v, v->ndim, index, &offset));
+    struct loops loops;
+    double value = 0;
+    int64_t first = 0, left = v->elements;
+    qobs_loops_of_view(v, v->ndim, &loops);
+    loops.in = data;
+    for (; first < v->elements; first++) {
+        value = qobs_element(qobs_loops_at(&loops, first).in, v->dtype);
+        if (isnan(value) || (infinities && !finite_in(plan, value)))
+            break;
+    }
+    *kind = isnan(value) ? "NaN" : isfinite(value) ? "beyond F32" : value > 0 ? "infinity" : "-infinity";
+    size_t used = 0;
+    for (int d = 0; d < v->ndim && used < size; d++) {
+        left /= v->shape[d];
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "", (long long)(first / left));
+        first %= left;
+    }
 }
 
 int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct nonfinite_count *counted,
@@ -276,9 +369,7 @@ static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct
     job->nonfinite = &counted;
     qobs_kernel_dtype_of(plan->dtype, &job->dtype);
     fill_identities(job, job->min, job->max);
-    RETURN_IF_FAILED(plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max,
-                                                       &counted, error)
-                                 : reduce_tiles(job, error));
+    RETURN_IF_FAILED(plan->order ? reduce_ordered(job, error) : reduce_tiles(job, error));
     if (job->absmax)
         make_symmetric(job, true);
     else if (plan->padded)

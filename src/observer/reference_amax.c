@@ -9,6 +9,7 @@
 #include "base/fpenv.h"
 #include "number/convert.h"
 #include "base/tensor.h"
+#include "plan/loops.h"
 #include "observer/state_parts.h"
 
 /* Makes a view of the tensor. The observer must accept it and must not have observed a batch. */
@@ -33,14 +34,14 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
 /* Writes the elements in C order. */
 static int convert(const struct view *view, const char *name, float *numbers, qobs_error *error)
 {
-    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0, i = 0;
-    do {
-        numbers[i] = (float)qobs_element(view->data + offset, view->dtype);
+    struct loops loops;
+    qobs_loops_of_view(view, view->ndim, &loops);
+    for (int64_t i = 0; i < view->elements; i++) {
+        numbers[i] = (float)qobs_element(qobs_loops_at(&loops, i).in, view->dtype);
         if (!(numbers[i] >= 0) || isinf(numbers[i]))
             return qobs_invalid(error, "%s: element %lld is %g, allowed are finite numbers from 0", name, (long long)i,
                                 (double)numbers[i]);
-        i++;
-    } while (qobs_view_next(view, view->ndim, index, &offset));
+    }
     return QOBS_OK;
 }
 

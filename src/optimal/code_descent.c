@@ -190,7 +190,7 @@ static void load_rows(const struct code_run *r, struct code_tile *t, int64_t row
 {
     const struct code_descent *c = r->descent;
     for (int64_t i = 0; i < n; i++) {
-        row_load(&c->rows, row_at(&c->rows, row + i), r->first, r->width, false, w + i * r->padded);
+        qobs_row_load(&c->rows, qobs_row_at(&c->rows, row + i), r->first, r->width, w + i * r->padded);
         load_qparams(r, t, row + i, lane + i, factor_of(w + i * r->padded, r->width));
     }
     for (int64_t p = 0; p < r->width; p++) {

@@ -6,9 +6,11 @@
  * blocks of QOBS_ROUND_COLUMNS. Rows are independent. Columns without H_jj keep their codes. */
 #pragma once
 
+#include <string.h>
+
 #include "kernels/kernels.h"
 #include "measure/gram.h"
-#include "measure/row_list.h"
+#include "plan/row_list.h"
 #include "number/convert.h"
 #include "number/element.h"
 #include "number/format.h"

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/split.h"
-#include "plan/gather.h"
+#include "plan/block_reader.h"
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
@@ -123,12 +123,11 @@ static void load(struct hessian_tile *t)
 {
     const struct hessian_run *run = t->run;
     const struct hessian_block *b = &run->block;
-    const bool finite_only = run->search->params->nonfinite == NONFINITE_IGNORE;
     for (int64_t r = 0; r < t->rows; r++) {
-        const unsigned char *const row = row_at(&run->rows, t->row + r);
+        const unsigned char *const row = qobs_row_at(&run->rows, t->row + r);
         for (int64_t k = 0; k < b->groups; k++)
-            row_load(&run->rows, row, b->start + k * b->group, qobs_hessian_group_width(b, k), finite_only,
-                     t->w + r * qobs_hessian_span(b) + k * b->padded);
+            qobs_row_load(&run->rows, row, b->start + k * b->group, qobs_hessian_group_width(b, k),
+                          t->w + r * qobs_hessian_span(b) + k * b->padded);
     }
 }
 
@@ -215,7 +214,8 @@ int qobs_hessian_search(const struct optimal_search *s, const struct optimal_par
     const int64_t group = qobs_elements_most(s->plan);
     struct view value = s->plan->value;
     value.data = s->data;
-    run->rows = row_list_of(&value, s->kernels);
+    qobs_rows_of_view(&value, s->kernels, &run->rows);
+    run->rows.finite_only = s->params->nonfinite == NONFINITE_IGNORE;
     const int64_t columns = run->rows.columns;
     run->row_groups = (columns + group - 1) / group;
     if (s->plan->order || s->plan->qparams != run->rows.count * run->row_groups)

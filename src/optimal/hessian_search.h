@@ -6,7 +6,7 @@
  * hessian_search.c makes H and tiles, hessian_tile.c searches a tile. */
 #pragma once
 
-#include "measure/row_list.h"
+#include "plan/row_list.h"
 #include "optimal/hessian_lanes.h"
 
 /* Searches every qparam of a plan of groups along the last dimension. `params` are those of the search with what

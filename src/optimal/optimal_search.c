@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/split.h"
-#include "plan/gather.h"
+#include "plan/block_reader.h"
 #include "optimal/hessian_search.h"
 #include "number/convert.h"
 #include "number/number.h"
@@ -172,19 +172,19 @@ static size_t place(const struct group_run *r, unsigned char *memory, struct gro
 }
 
 /* True if the importance of the columns lies in memory as kernels want the weights of a group. */
-static bool is_importance_in_place(const struct group_run *r, const struct elements *e)
+static bool is_importance_in_place(const struct group_run *r, const struct qparam_block *e)
 {
     return r->source.column_weight && !r->source.plan->order && e->axes == 1 && r->params.dampening == 0 &&
-           e->count % OPTIMAL_PADDING == 0 && (uintptr_t)(r->columns->importance + e->column) % LAYOUT_LINE == 0;
+           e->elements % OPTIMAL_PADDING == 0 && (uintptr_t)(r->columns->importance + e->column) % LAYOUT_LINE == 0;
 }
 
-static void load(const struct group_run *r, const struct elements *e, const struct group_memory *w)
+static void load(const struct group_run *r, const struct qparam_block *e, const struct group_memory *w)
 {
-    for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST) {
-        const size_t n = (size_t)(e->count - first < QOBS_SEARCH_MOST ? e->count - first : QOBS_SEARCH_MOST);
-        e->gather->load(&r->source, e, first, n, 1, w->w + first);
+    for (int64_t first = 0; first < e->elements; first += QOBS_SEARCH_MOST) {
+        const size_t n = (size_t)(e->elements - first < QOBS_SEARCH_MOST ? e->elements - first : QOBS_SEARCH_MOST);
+        qobs_block_load(&r->source, e, first, n, 1, w->w + first);
         if (r->source.column_weight && !is_importance_in_place(r, e))
-            e->gather->weights(&r->source, e, first, n, w->index + first);
+            qobs_block_weights(&r->source, e, first, n, w->index + first);
     }
 }
 
@@ -200,7 +200,8 @@ static bool is_finite(const float *w, size_t n)
 static size_t padded(size_t n) { return (n + OPTIMAL_PADDING - 1) / OPTIMAL_PADDING * OPTIMAL_PADDING; }
 
 /* The weights of a group's errors; all 1 if the importance says nothing about the elements. */
-static const double *weigh(const struct group_run *r, const struct elements *e, const struct group_memory *w, size_t n)
+static const double *weigh(const struct group_run *r, const struct qparam_block *e, const struct group_memory *w,
+                           size_t n)
 {
     const double *importance = r->source.column_weight ? r->columns->importance : NULL;
     double sum = 0, seen = 0;
@@ -227,10 +228,11 @@ static const double *weigh(const struct group_run *r, const struct elements *e, 
     return w->h;
 }
 
-static void search_one(const struct group_run *r, const struct elements *e, const struct group_memory *w, size_t qparam)
+static void search_one(const struct group_run *r, const struct qparam_block *e, const struct group_memory *w,
+                       size_t qparam)
 {
     const struct optimal_search *s = r->search;
-    const size_t n = (size_t)e->count;
+    const size_t n = (size_t)e->elements;
     const float global_scale = s->global_scale ? *s->global_scale : 1;
     struct optimal_choice choice = {.scale = NAN, .error = NAN, .minmax_error = NAN, .energy = NAN};
     load(r, e, w);
@@ -251,14 +253,14 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct group_run *r = argument;
     struct group_memory w;
-    struct elements e;
+    struct qparam_block e;
     place(r, r->memory + (size_t)part * r->each, &w);
     qobs_optimal_prepare(&r->params, r->search->global_scale ? *r->search->global_scale : 1, r->longest, w.scratch);
-    qobs_elements_at(&r->source, from, &e);
+    qobs_block_of_qparam(&r->source, from, &e);
     for (int64_t q = from; q < to; q++) {
         search_one(r, &e, &w, (size_t)q);
         if (q + 1 < to)
-            e.gather->next(&r->source, &e);
+            qobs_block_next(&r->source, &e);
     }
 }
 

@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Nested loops over a tensor: each loop has a stride in the input, one in an output tensor of the same shape, and one
- * among the qparams. Every granularity without g_idx is such loops, one set for each tile of its plan; g_idx_walk.h
- * has the other kind.
+ * among the qparams. Every granularity without g_idx is such loops, one set for each tile of its plan; row_list.h has
+ * the other kind.
  *
  * A plan has 1, 2 or 4 tiles: for each split dimension (at most 2) one of its full groups and one of its short last
  * group. */
@@ -37,6 +37,12 @@ unsigned qobs_plan_tiles(const qobs_plan *plan);
 bool qobs_loops_of_tile(const qobs_plan *plan, unsigned tails, const unsigned char *in, const qobs_plan *out_plan,
                         unsigned char *out, struct loops *loops);
 
+/* The loops over the first `dimensions` dimensions of a tensor in C order, joined. */
+void qobs_loops_of_view(const struct view *view, int dimensions, struct loops *loops);
+
+/* Joins loops that continue each other, and leaves out those with one entry. */
+void qobs_loops_join(struct loops *loops);
+
 /* Sorts the loops so that memory is walked in order, makes strides positive in that tensor, and joins loops that
  * continue each other. Elements are visited in another order afterwards. */
 void qobs_loops_normalise(struct loops *loops, enum loop_order order);
@@ -56,30 +62,7 @@ int64_t qobs_loops_elements(const struct loops *loops);
 /* Leaves entries [from, to) of one loop. */
 void qobs_loops_cut(struct loops *loops, int loop, int64_t from, int64_t to);
 
-/* Walking a plan whose columns g_idx orders: rows of columns, each of which belongs to a group. It is the counterpart
- * of loops.h. */
-
-struct g_idx_rows {
-    struct loops loops; /* over the rows; the qparam is that of the row's first group */
-    int64_t rows, columns, groups;
-    int64_t column_in, column_out; /* bytes from column to column */
-};
-
-/* out_plan and out: as for qobs_loops_of_tile. */
-void qobs_g_idx_rows_of(const qobs_plan *plan, const unsigned char *in, const qobs_plan *out_plan, unsigned char *out,
-                        struct g_idx_rows *rows);
-
-/* The group of each column in memory order. */
-void qobs_g_idx_groups(const qobs_plan *plan, uint32_t *group);
-
-int64_t qobs_g_idx_longest_group(const qobs_plan *plan);
-
-/* The public runs: each column of each row is one, in the order of the groups. */
-int64_t qobs_g_idx_run_count(const qobs_plan *plan);
-void qobs_g_idx_run(const qobs_plan *plan, int64_t index, qobs_run *run);
-
-/* ---- Matrices of any number of rows ---------------------------------------------------------------------------------
- */
+/* ---- Matrices of any number of rows ------------------------------------------------------------------------------ */
 
 /* What a plan says of each of them, without a plan. The order of qparams, of tiles and of loops is that of the plan. */
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
-#include "plan/loops.h"
+#include "plan/row_list.h"
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
 
@@ -262,7 +262,7 @@ void qobs_quantize_tile(const struct quantization *job, const struct loops *loop
 /* No column is moved: each one is given the qparam of its group. */
 struct ordered_quantization {
     const struct quantization *job;
-    struct g_idx_rows rows;
+    struct row_list rows;
     double *of_row;     /* workspace of every part: the qparams of one row */
     uint32_t *group_of; /* of each column */
     double sums[SPLIT_MAX_PARTS][2];
@@ -287,7 +287,7 @@ static void pick(const struct ordered_quantization *o, const struct qparam_array
 static void quantize_row(const struct ordered_quantization *o, const struct quantization *job, int64_t row,
                          const struct qparam_arrays *of_row, struct qparam_panel *panel)
 {
-    const struct g_idx_rows *r = &o->rows;
+    const struct row_list *r = &o->rows;
     const struct loop_entry at = qobs_loops_at(&r->loops, row);
     qobs_read_qparams(&job->qparams, at.qparam, 1, r->groups, of_row);
     for (int64_t first = 0; first < r->columns; first += PANEL) {
@@ -318,9 +318,9 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
                             const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
 {
     struct ordered_quantization o = {.job = job};
-    qobs_g_idx_rows_of(plan, x, out_plan, out, &o.rows);
-    const struct g_idx_rows *r = &o.rows;
-    const struct split split = split_units(job, r->rows, r->rows * r->columns * job->element);
+    qobs_rows_of_plan(plan, x, out_plan, out, &o.rows);
+    const struct row_list *r = &o.rows;
+    const struct split split = split_units(job, r->count, r->count * r->columns * job->element);
     const size_t workspace = 3 * (size_t)r->groups * (size_t)split.parts * sizeof(double);
     const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
     o.of_row = qobs_allocate(job->f->runtime, size);

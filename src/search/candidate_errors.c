@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "number/grid.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 
 /* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */
 enum { BLOCK_CANDIDATES = 1024 };
@@ -23,7 +23,7 @@ struct candidate_run {
     const struct candidates *candidates;
     bool ignore_nonfinite;
     const float *weight; /* of the errors of elements; NULL: all 1 */
-    struct gather_blocks blocks;
+    struct qparam_blocks blocks;
     struct search_norm norm;
     int64_t chunk;   /* elements of each qparam that are read at a time: whole blocks of the Hessian */
     size_t parts;    /* of a block */
@@ -36,13 +36,13 @@ static int64_t chunk_of(int64_t hessian_block)
     return hessian_block > 0 ? BLOCK_ELEMENTS / hessian_block * hessian_block : BLOCK_ELEMENTS;
 }
 
-static void choose_parts(const qobs_plan *plan, size_t count, int64_t chunk, struct gather_blocks *blocks,
+static void choose_parts(const qobs_plan *plan, size_t count, int64_t chunk, struct qparam_blocks *blocks,
                          size_t *parts, int64_t *part)
 {
-    struct gather_block first;
-    qobs_gather_blocks_of(blocks, plan,
-                          count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
-    qobs_gather_block_at(blocks, 0, &first);
+    struct qparam_block first;
+    qobs_blocks_of(blocks, plan,
+                   count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
+    qobs_block_at(blocks, 0, &first);
     *part = first.elements; /* no block has more */
     if (blocks->count < MIN_BLOCKS)
         *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART * chunk, chunk);
@@ -51,7 +51,7 @@ static void choose_parts(const qobs_plan *plan, size_t count, int64_t chunk, str
 
 size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count, int64_t hessian_block)
 {
-    struct gather_blocks blocks;
+    struct qparam_blocks blocks;
     size_t parts;
     int64_t part;
     choose_parts(plan, count, chunk_of(hessian_block), &blocks, &parts, &part);
@@ -122,7 +122,7 @@ static void factor_errors(const struct quantizer *q, const float *x, const float
 }
 
 /* The weights of elements first to first + n. They repeat with the last axis. */
-static void load_weights(const struct gather_block *block, const float *weight, int64_t first, size_t n, float *out)
+static void load_weights(const struct qparam_block *block, const float *weight, int64_t first, size_t n, float *out)
 {
     const int64_t period = block->extent[block->axes - 1];
     for (size_t j = 0; j < n; j++)
@@ -131,7 +131,7 @@ static void load_weights(const struct gather_block *block, const float *weight, 
 
 /* The candidates of a block of qparams and their errors. Index i * count is the first one of qparam i. */
 struct block_candidates {
-    struct gather_block block;
+    struct qparam_block block;
     struct quantizer quantizer[BLOCK_QPARAMS];
     float scale[BLOCK_CANDIDATES]; /* or factors before rounding */
     double down[BLOCK_CANDIDATES]; /* factors after rounding */
@@ -193,13 +193,13 @@ static void search_part(void *argument, size_t index)
     struct block_candidates b;
     float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS];
     const fp_mode mode = fp_enter();
-    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &b.block);
+    qobs_block_at(&s->blocks, index % s->blocks.count, &b.block);
     prepare(c, &b);
     const int64_t from = (int64_t)part * s->part, to = from + s->part;
     const int64_t end = to < b.block.elements ? to : b.block.elements;
     for (int64_t first = from; first < end; first += s->chunk) {
         const size_t n = (size_t)(end - first < s->chunk ? end - first : s->chunk);
-        qobs_gather_block_read(&b.block, s->blocks.plan->dtype, s->batch->data, first, n, values);
+        qobs_block_read(&b.block, s->blocks.plan->dtype, s->batch->data, first, n, values);
         if (s->weight)
             load_weights(&b.block, s->weight, first, n, weight);
         for (int i = 0; i < b.block.qparams; i++) {

@@ -28,17 +28,27 @@ enum { MAX_STEPS = 65536, MAX_WORKSPACE = 64 << 20 /* bytes, of all parts togeth
 /* 64-bit words in two cache lines, which are prefetched together. */
 enum { WORDS_OF_LINES = 16 };
 
+/* Ranges are found for a slice of qparams at a time, so that their elements are still in a near cache when they are
+ * searched: memory is read once. A slice is a few entries of the outermost axis, which is an axis of qparams. */
+struct slices {
+    int axis;        /* -1: the plan has no such axis; everything is one slice */
+    int64_t entries; /* of that axis */
+    int64_t qparams; /* of one entry */
+    int64_t most;    /* entries of a slice */
+    int64_t bytes;   /* of an entry if entries are contiguous and small; else 0 */
+};
+
 struct grid_run {
     struct qparam_search q;
     const struct runtime *runtime;
     const struct grid_params *params;
-    struct range_tiles tiles;
+    struct slices slices;
     enum nonfinite_mode nonfinite;
-    bool find; /* ranges are found tile by tile */
+    bool find; /* ranges are found slice by slice */
     atomic_bool met_nonfinite;
     int64_t blocks;     /* of a qparam */
     int64_t each;       /* qparams in a unit of the split */
-    struct split split; /* units: blocks of all qparams if blocks > 1; else entries of the tiles' axis, or batches */
+    struct split split; /* units: blocks of all qparams if blocks > 1; else entries of the slices' axis, or batches */
     unsigned char *workspaces; /* one for each part, of workspace_size bytes */
     size_t workspace_size;
     atomic_uint *taken; /* workspaces in use; smaller atomics need a library on some CPUs */
@@ -52,6 +62,74 @@ struct grid_run {
 
 /* The sums of block i, counted over all qparams. */
 static double *sums_of(const struct grid_run *s, int64_t i) { return s->sums + (size_t)i * s->q.shrink.candidates; }
+
+/* ---- Slices ------------------------------------------------------------------------------------------------------ */
+
+enum { SLICE_BYTES = 1 << 16 }; /* fits L2 of every machine */
+
+static bool is_split(const qobs_plan *plan, int axis)
+{
+    bool split = false;
+    for (int i = 0; i < plan->axes; i++)
+        split = split || plan->axis[i].outer == axis;
+    return split;
+}
+
+static void slices_of(struct slices *t, const qobs_plan *plan, int64_t parts)
+{
+    int outermost = 0;
+    while (outermost < plan->axes && plan->axis[outermost].extent == 1)
+        outermost++;
+    *t = (struct slices){.axis = -1, .entries = 1, .qparams = plan->qparams, .most = 1};
+    if (plan->order || outermost == plan->axes || plan->axis[outermost].role != AXIS_QPARAM ||
+        is_split(plan, outermost) || plan->axis[outermost].extent < parts)
+        return;
+    const struct axis *a = &plan->axis[outermost];
+    const int64_t bytes = plan->value.elements / a->extent * (int64_t)qobs_dtype_size(plan->dtype);
+    t->axis = outermost;
+    t->entries = a->extent;
+    t->qparams = plan->qparams / a->extent;
+    t->most = bytes < SLICE_BYTES ? SLICE_BYTES / bytes : 1;
+    t->bytes = a->stride == bytes && bytes <= SLICE_BYTES ? bytes : 0;
+}
+
+/* The begin of a qparam's memory, as if the qparams of an entry followed each other in it. */
+static const unsigned char *share_of(const struct slices *t, const unsigned char *data, int64_t qparam)
+{
+    return data + qparam / t->qparams * t->bytes + qparam % t->qparams * t->bytes / t->qparams;
+}
+
+/* The memory to prefetch beside `count` qparams from `first` on: that of the qparams one slice further on, as far as
+ * they are before `end`. Nothing if entries are not contiguous and small. */
+static struct prefetch_ahead prefetch_slice(const struct grid_run *s, size_t first, size_t count, size_t end)
+{
+    const struct slices *t = &s->slices;
+    const unsigned char *const data = s->q.source.data;
+    const int64_t from = (int64_t)first + t->most * t->qparams, after = from + (int64_t)count, last = (int64_t)end;
+    if (t->bytes == 0 || from >= last)
+        return (struct prefetch_ahead){NULL, NULL};
+    return (struct prefetch_ahead){share_of(t, data, from), share_of(t, data, after < last ? after : last)};
+}
+
+/* Finds the ranges of the slice that starts at qparam `from`, in memory of the caller; returns its end. */
+static size_t find_ranges(struct grid_run *s, size_t from, size_t to)
+{
+    const struct runtime alone = {0}; /* one thread and no allocator: the reduction does without scratch */
+    const struct slices *t = &s->slices;
+    const int64_t first = (int64_t)from / t->qparams, left = (int64_t)to / t->qparams - first;
+    const int64_t count = left < t->most ? left : t->most;
+    const size_t at = (size_t)(first * t->qparams) * s->q.size;
+    struct nonfinite_count nonfinite = {0};
+    qobs_plan slice = *s->q.plan;
+    slice.axis[t->axis].extent = count;
+    slice.qparams = count * t->qparams;
+    qobs_reduce_minmax(&alone, s->q.kernels, &slice, s->q.source.data + first * slice.axis[t->axis].stride,
+                       s->nonfinite == NONFINITE_IGNORE ? NONFINITE_IGNORE : NONFINITE_PROPAGATE, s->q.min + at,
+                       s->q.max + at, &nonfinite, NULL);
+    if (nonfinite.nan > 0 || nonfinite.inf > 0)
+        atomic_store(&s->met_nonfinite, true);
+    return (size_t)((first + count) * t->qparams);
+}
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------- */
 
@@ -74,34 +152,23 @@ static size_t acquire_workspace(struct grid_run *s, struct qparam_workspace *w)
 
 static void release_workspace(struct grid_run *s, size_t i) { atomic_store(&s->taken[i], 0); }
 
-/* Finds the ranges of the tile that starts at qparam `from`; returns its end. */
-static size_t find_ranges(struct grid_run *s, size_t from, size_t to)
-{
-    const int64_t each = s->tiles.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
-    const int64_t count = left < s->tiles.most ? left : s->tiles.most;
-    if (!qobs_range_tile_reduce(&s->tiles, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min,
-                                s->q.max))
-        atomic_store(&s->met_nonfinite, true);
-    return (size_t)((first + count) * each);
-}
-
 static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct grid_run *s = argument;
     struct qparam_workspace w;
-    struct elements e;
+    struct qparam_block e;
     size_t first, end;
     const size_t at = acquire_workspace(s, &w);
     qparams_of(s, from, to, &first, &end);
     if (first < end)
-        qobs_elements_at(&s->q.source, (int64_t)first, &e);
+        qobs_block_of_qparam(&s->q.source, (int64_t)first, &e);
     for (size_t i = first, n, found = s->find ? first : end; i < end; i += n) {
         if (i == found)
             found = find_ranges(s, i, end);
         if (i > first)
-            e.gather->next(&s->q.source, &e);
+            qobs_block_next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
-        w.prefetch = qobs_range_tile_prefetch(&s->tiles, s->q.source.data, i, n, end);
+        w.prefetch = prefetch_slice(s, i, n, end);
         qobs_search_qparams(&s->q, &w, &e, i, n, s->improved + (size_t)part * s->words);
     }
     release_workspace(s, at);
@@ -152,14 +219,14 @@ static void search_part_again(void *argument, int64_t part, int64_t from, int64_
         if (s->q.best_step[i] >= s->q.stop)
             qobs_choose_step(&s->q, i, sums_of(s, (int64_t)i * s->blocks), improved);
     for (size_t i = first, n; i < end && s->blocks == 1; i += n) {
-        struct elements e;
+        struct qparam_block e;
         bool again = false;
         n = end - i < QOBS_SEARCH_LANES ? end - i : QOBS_SEARCH_LANES;
         for (size_t k = i; k < i + n; k++)
             again = again || s->q.best_step[k] >= s->q.stop;
         if (!again)
             continue;
-        qobs_elements_at(&s->q.source, (int64_t)i, &e);
+        qobs_block_of_qparam(&s->q.source, (int64_t)i, &e);
         qobs_search_qparams(&s->q, &w, &e, i, n, improved); /* the others of the batch get the same result as before */
     }
     release_workspace(s, at);
@@ -175,10 +242,10 @@ static void sum_blocks_of_part(void *argument, int64_t part, int64_t from, int64
         const int64_t qparam = block / s->blocks, first = block % s->blocks * BLOCK;
         double *const sums = sums_of(s, block);
         const size_t size = s->q.shrink.candidates * sizeof *sums;
-        struct elements e;
-        qobs_elements_at(&s->q.source, qparam, &e);
-        const int64_t end = first + BLOCK < e.count ? first + BLOCK : e.count;
-        w.prefetch = e.gather->memory(&s->q.source, &e, first + BLOCK_PREFETCH, end + BLOCK_PREFETCH);
+        struct qparam_block e;
+        qobs_block_of_qparam(&s->q.source, qparam, &e);
+        const int64_t end = first + BLOCK < e.elements ? first + BLOCK : e.elements;
+        w.prefetch = qobs_block_memory(&s->q.source, &e, first + BLOCK_PREFETCH, end + BLOCK_PREFETCH);
         if (qobs_sum_block(&s->q, &w, &e, (size_t)qparam, first, end))
             memcpy(sums, w.total, size);
         else
@@ -279,13 +346,13 @@ enum { MIN_BY_AMAX = 1 << 18 /* elements */ };
  * piece of memory, so that the order of qparams does not matter to its speed. */
 static bool may_be_by_amax(const struct grid_run *s, const struct grid_search *g)
 {
-    struct elements e;
+    struct qparam_block e;
     const int64_t qparams = g->plan->qparams, most = qobs_elements_most(g->plan);
     if (s->blocks > 1 || s->q.weighted || s->q.shifted || !g->params->simd || g->global_scale || g->each_global_scale ||
         g->params->shrinking.mx || most == 0 || qparams < 2 || qparams > INT32_MAX || qparams < MIN_BY_AMAX / most)
         return false;
-    qobs_elements_at(&s->q.source, 0, &e);
-    return e.gather->memory(&s->q.source, &e, 0, e.count).from;
+    qobs_block_of_qparam(&s->q.source, 0, &e);
+    return qobs_block_memory(&s->q.source, &e, 0, e.elements).from;
 }
 
 /* Orders qparams by amax, if at least half of them share theirs with enough others. */
@@ -296,14 +363,14 @@ static void order_by_amax(struct grid_run *s)
     s->by_amax = qobs_amax_order(s->q.min, s->q.max, n, s->enough, s->order) >= n / 2;
 }
 
-/* Decides on batches, blocks and tiles; returns the number of parts per thread. */
+/* Decides on batches, blocks and slices; returns the number of parts per thread. */
 static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
 {
     const int64_t most = qobs_elements_most(g->plan), threads = (int64_t)qobs_threads(g->runtime);
     s->blocks = most > BLOCK ? (most + BLOCK - 1) / BLOCK : 1;
     const int64_t parts_per_thread = s->blocks > 1 ? PARTS_PER_THREAD_OF_BLOCKS : PARTS_PER_THREAD;
-    qobs_range_tiles_of(&s->tiles, g->plan, s->blocks > 1 ? INT64_MAX : threads > 1 ? threads * parts_per_thread : 1);
-    s->find = g->find_ranges && s->tiles.axis >= 0 && !g->each_global_scale;
+    slices_of(&s->slices, g->plan, s->blocks > 1 ? INT64_MAX : threads > 1 ? threads * parts_per_thread : 1);
+    s->find = g->find_ranges && s->slices.axis >= 0 && !g->each_global_scale;
     const size_t row = ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     s->q.row = most > QOBS_SEARCH_FEW || s->q.native.active ? 0 : row;
     if (may_be_by_amax(s, g))
@@ -314,16 +381,16 @@ static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
     return parts_per_thread;
 }
 
-/* Splits the work for threads. A part is whole entries of the tiles' axis, or whole batches. There are at most as many
+/* Splits the work for threads. A part is whole entries of the slices' axis, or whole batches. There are at most as many
  * parts as batches, and as MAX_WORKSPACE has workspaces. */
 static void split(struct grid_run *s, int64_t parts_per_thread)
 {
     const int64_t batch = s->q.row > 0 ? QOBS_SEARCH_LANES : 1, batches = (s->q.plan->qparams + batch - 1) / batch;
-    const bool entries = s->tiles.axis >= 0;
+    const bool entries = s->slices.axis >= 0;
     s->workspace_size = qobs_qparam_workspace_size(&s->q);
-    s->each = entries ? s->tiles.qparams : batch;
+    s->each = entries ? s->slices.qparams : batch;
     const int64_t tasks = batches * s->blocks, workspaces = (int64_t)(MAX_WORKSPACE / s->workspace_size) + 1;
-    const int64_t units = entries ? s->tiles.entries : tasks;
+    const int64_t units = entries ? s->slices.entries : tasks;
     const struct split_rule rule = {
         .parts_per_thread = parts_per_thread, .max_parts = tasks < workspaces ? tasks : workspaces, .shrinking = true};
     s->split = qobs_split(s->runtime, &rule, units, units, 0);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "histogram/range_rule.h"
-#include "plan/gather.h"
+#include "plan/block_reader.h"
 #include "qobs/plan.h"
 #include "search/search_errors.h"
 
@@ -152,23 +152,23 @@ void qobs_drop_nonfinite(const struct qparam_search *s, const struct qparam_work
 
 /* Loads a block in upstream's arithmetic, from element `first` on, unless it is all of the qparam and there already;
  * returns its size. */
-size_t qobs_load_block(const struct qparam_search *s, struct qparam_workspace *w, const struct elements *e,
+size_t qobs_load_block(const struct qparam_search *s, struct qparam_workspace *w, const struct qparam_block *e,
                        int64_t first, bool there);
 
 /* Sums over elements first to end. */
-void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e,
+void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct qparam_block *e,
                      int64_t first, int64_t end);
 
 /* Sums of n candidates from `from` on in upstream's arithmetic, after qobs_load_block. */
-void qobs_sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e,
-                         size_t from, size_t n);
+void qobs_sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i,
+                         const struct qparam_block *e, size_t from, size_t n);
 
 /* The grid search of some qparams by one thread: the errors of all their candidates, and the best step of each. */
 
 /* Searches n <= QOBS_SEARCH_LANES qparams from `first` on. `e` has the elements of the first one, afterwards those of
  * the last one. Writes best_step, range and errors, and sets a bit in `improved` for each step at which one of the
  * qparams improved. */
-void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e,
+void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *workspace, struct qparam_block *e,
                          size_t first, size_t n, uint64_t *improved);
 
 /* Writes the ranges of the best steps of n qparams from `first` on. */
@@ -184,8 +184,8 @@ void qobs_record_step(struct qparam_search *search, size_t qparam, int32_t step,
 
 /* For a qparam that is searched in blocks: writes the sums of all candidates over elements first to end to
  * workspace->total. Returns false, without sums, if the range is not finite. */
-bool qobs_sum_block(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e, size_t qparam,
-                    int64_t first, int64_t end);
+bool qobs_sum_block(struct qparam_search *search, struct qparam_workspace *workspace, struct qparam_block *e,
+                    size_t qparam, int64_t first, int64_t end);
 
 /* Chooses the best step by sums over all elements, and writes what qobs_search_qparams writes. */
 void qobs_choose_step(struct qparam_search *search, size_t qparam, double *total, uint64_t *improved);

@@ -10,7 +10,7 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "plan/gather_block.h"
+#include "plan/block_reader.h"
 #include "histogram/range_rule.h"
 #include "search/search_record.h"
 
@@ -21,7 +21,7 @@ struct line_search {
     const struct search_batch *batch;
     const struct search_state *state;
     const struct line_params *params;
-    struct gather_blocks blocks;
+    struct qparam_blocks blocks;
     qobs_dtype value, scale, product, sum; /* dtypes of x, of scales, of x / scale, of that with the zero point */
     qobs_dtype zero_point;
     size_t parts;
@@ -36,11 +36,11 @@ struct candidates_of {
 
 static size_t steps(const struct range_params *params) { return (size_t)params->line.steps; }
 
-static void choose_parts(const qobs_plan *plan, struct gather_blocks *blocks, size_t *parts, int64_t *part)
+static void choose_parts(const qobs_plan *plan, struct qparam_blocks *blocks, size_t *parts, int64_t *part)
 {
-    struct gather_block first;
-    qobs_gather_blocks_of(blocks, plan, 1);
-    qobs_gather_block_at(blocks, 0, &first);
+    struct qparam_block first;
+    qobs_blocks_of(blocks, plan, 1);
+    qobs_block_at(blocks, 0, &first);
     *part = first.elements;
     if (blocks->count < MIN_QPARAMS)
         *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART, BLOCK_ELEMENTS);
@@ -49,7 +49,7 @@ static void choose_parts(const qobs_plan *plan, struct gather_blocks *blocks, si
 
 static size_t workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    struct gather_blocks blocks;
+    struct qparam_blocks blocks;
     size_t parts;
     int64_t part;
     choose_parts(plan, &blocks, &parts, &part);
@@ -210,20 +210,20 @@ static void search_part(void *argument, size_t index)
     const size_t part = index / s->blocks.count, n = (size_t)s->params->steps;
     const size_t qparams = (size_t)s->batch->plan->qparams;
     const bool ignore = s->state->params->nonfinite == NONFINITE_IGNORE;
-    struct gather_block block;
+    struct qparam_block block;
     struct candidates_of c;
     float x[1][BLOCK_ELEMENTS];
     const fp_mode mode = fp_enter();
     struct best best = nothing_yet(s);
     double last = 0, chosen = 0;
-    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &block);
+    qobs_block_at(&s->blocks, index % s->blocks.count, &block);
     const int64_t from = (int64_t)part * s->part, to = from + s->part, end = to < block.elements ? to : block.elements;
     for (size_t first = 0; first < n; first += TOGETHER) {
         c.n = n - first < TOGETHER ? n - first : TOGETHER;
         prepare(s, block.qparam, first, &c);
         for (int64_t at = from; at < end; at += BLOCK_ELEMENTS) {
             const size_t count = (size_t)(end - at < BLOCK_ELEMENTS ? end - at : BLOCK_ELEMENTS);
-            qobs_gather_block_read(&block, s->batch->plan->dtype, s->batch->data, at, count, x);
+            qobs_block_read(&block, s->batch->plan->dtype, s->batch->data, at, count, x);
             for (size_t k = 0; ignore && k < count; k++)
                 x[0][k] = isfinite(x[0][k]) ? x[0][k] : 0;
             add_errors(s, &c, x[0], count);
@@ -245,10 +245,10 @@ static void search_part(void *argument, size_t index)
 static void join_parts(const struct line_search *s, size_t qparam)
 {
     const size_t n = (size_t)s->params->steps, qparams = (size_t)s->batch->plan->qparams;
-    struct gather_block block;
+    struct qparam_block block;
     struct best best = nothing_yet(s);
     double last = 0, chosen = 0;
-    qobs_gather_block_at(&s->blocks, 0, &block);
+    qobs_block_at(&s->blocks, 0, &block);
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
         for (size_t part = 0; part < s->parts; part++)

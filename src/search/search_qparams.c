@@ -69,7 +69,7 @@ static struct prefetch_ahead next_prefetch(struct qparam_workspace *w, size_t by
     return some;
 }
 
-void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e,
+void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct qparam_block *e,
                      int64_t first, int64_t end)
 {
     const double factor = qobs_search_prescale(w->ranges.prescale_exp[i]);
@@ -78,9 +78,9 @@ void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, 
         w->total[c] = 0;
     for (; first < end; first += QOBS_SEARCH_MOST) {
         const size_t n = end - first < QOBS_SEARCH_MOST ? (size_t)(end - first) : QOBS_SEARCH_MOST;
-        e->gather->load(&s->source, e, first, n, factor, w->x);
+        qobs_block_load(&s->source, e, first, n, factor, w->x);
         if (s->weighted)
-            e->gather->weights(&s->source, e, first, n, w->weight);
+            qobs_block_weights(&s->source, e, first, n, w->weight);
         if (s->native.active) {
             s->kernels->search_native(&s->quantizer, &s->native.norm, s->native.is_bf16, s->shifted, w->x,
                                       s->weighted ? w->weight : NULL, n, &candidates, s->shrink.padded, w->total);
@@ -94,24 +94,24 @@ void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, 
     }
 }
 
-size_t qobs_load_block(const struct qparam_search *s, struct qparam_workspace *w, const struct elements *e,
+size_t qobs_load_block(const struct qparam_search *s, struct qparam_workspace *w, const struct qparam_block *e,
                        int64_t first, bool there)
 {
-    const size_t n = e->count - first < QOBS_SEARCH_MOST ? (size_t)(e->count - first) : QOBS_SEARCH_MOST;
-    if (!there || e->count > QOBS_SEARCH_MOST)
-        e->gather->load(&s->source, e, first, n, 1, w->x);
+    const size_t n = e->elements - first < QOBS_SEARCH_MOST ? (size_t)(e->elements - first) : QOBS_SEARCH_MOST;
+    if (!there || e->elements > QOBS_SEARCH_MOST)
+        qobs_block_load(&s->source, e, first, n, 1, w->x);
     return n;
 }
 
-void qobs_sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e,
-                         size_t from, size_t n)
+void qobs_sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i,
+                         const struct qparam_block *e, size_t from, size_t n)
 {
     const size_t at = from * QOBS_SEARCH_LANES + i;
     const struct search_candidates candidates = {w->shrunk.scale + at, w->shrunk.inverse + at, w->shrunk.offset + at,
                                                  QOBS_SEARCH_LANES};
     for (size_t c = from; c < from + n; c++)
         w->total[c] = 0;
-    for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST)
+    for (int64_t first = 0; first < e->elements; first += QOBS_SEARCH_MOST)
         s->kernels->search_native(&s->quantizer, &s->native.norm, true, s->shifted, w->x, NULL,
                                   qobs_load_block(s, w, e, first, true), &candidates, n, w->total + from);
 }
@@ -170,14 +170,14 @@ static void fill_zeros(float *x, size_t from, size_t to)
 }
 
 /* Loads the elements and weights of qparam i of a batch. */
-static void load(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e)
+static void load(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct qparam_block *e)
 {
-    const size_t n = (size_t)e->count, padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    e->gather->load(&s->source, e, 0, n, qobs_search_prescale(w->ranges.prescale_exp[i]), w->x + i * s->row);
+    const size_t n = (size_t)e->elements, padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    qobs_block_load(&s->source, e, 0, n, qobs_search_prescale(w->ranges.prescale_exp[i]), w->x + i * s->row);
     fill_zeros(w->x + i * s->row, padded, s->row);
     w->most = n > w->most ? n : w->most;
     if (s->weighted) {
-        e->gather->weights(&s->source, e, 0, n, w->weight + i * s->row);
+        qobs_block_weights(&s->source, e, 0, n, w->weight + i * s->row);
         fill_zeros(w->weight + i * s->row, padded, s->row);
     }
 }
@@ -225,18 +225,18 @@ void qobs_store_ranges(struct qparam_search *s, size_t first, size_t n)
     qobs_shrink_bounds(&s->shrink, s->best_step + first, n, s->max + at, s->best_max + at);
 }
 
-void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t first,
+void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, struct qparam_block *e, size_t first,
                          size_t n, uint64_t *improved)
 {
     qobs_shrink_qparams(s, w, first, n);
     w->most = 0;
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
-            e->gather->next(&s->source, e);
+            qobs_block_next(&s->source, e);
         if (s->row > 0) {
             load(s, w, i, e);
         } else if (w->ranges.finite[i]) {
-            qobs_sum_blocks(s, w, i, e, 0, e->count);
+            qobs_sum_blocks(s, w, i, e, 0, e->elements);
             choose(s, first + i, w->total, qobs_search_error_unit(&s->norm, w->ranges.prescale_exp[i]), improved);
         } else {
             record_nonfinite(s, first + i);
@@ -249,7 +249,7 @@ void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, st
 
 /* ---- Qparams in blocks ------------------------------------------------------------------------------------------- */
 
-bool qobs_sum_block(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t qparam,
+bool qobs_sum_block(struct qparam_search *s, struct qparam_workspace *w, struct qparam_block *e, size_t qparam,
                     int64_t first, int64_t end)
 {
     qobs_shrink_qparams(s, w, qparam, 1);

@@ -134,23 +134,23 @@ size_t qobs_enough_for_table(const struct qparam_search *s, size_t elements)
     return s->capacity.rows * ELEMENTS_PER_ROW / elements + 1;
 }
 
-static void prefetch_elements(const struct qparam_search *s, const struct elements *e)
+static void prefetch_elements(const struct qparam_search *s, const struct qparam_block *e)
 {
     enum { LINE = 64 };
-    const struct prefetch_ahead memory = e->gather->memory(&s->source, e, 0, QOBS_SEARCH_MOST);
+    const struct prefetch_ahead memory = qobs_block_memory(&s->source, e, 0, QOBS_SEARCH_MOST);
     for (const unsigned char *line = memory.from; line < memory.end; line += LINE)
         __builtin_prefetch(line);
 }
 
 /* Adds the sums of all blocks of a qparam but the first. */
 static bool add_blocks(const struct qparam_search *s, struct qparam_workspace *w, const struct native_rows *rows,
-                       const struct elements *e, float *sum)
+                       const struct qparam_block *e, float *sum)
 {
     double total[NATIVE_ROWS_CANDIDATES];
     float some[NATIVE_ROWS_CANDIDATES];
     for (size_t c = 0; c < rows->stride; c++)
         total[c] = (double)sum[c];
-    for (int64_t first = QOBS_SEARCH_MOST; first < e->count; first += QOBS_SEARCH_MOST) {
+    for (int64_t first = QOBS_SEARCH_MOST; first < e->elements; first += QOBS_SEARCH_MOST) {
         if (!s->kernels->search_row_sums(rows, w->x, qobs_load_block(s, w, e, first, false), some))
             return false;
         for (size_t c = 0; c < rows->stride; c++)
@@ -165,15 +165,15 @@ static bool add_blocks(const struct qparam_search *s, struct qparam_workspace *w
  * order as they do. Returns false if an element is not in the table. A sum that may be on the other side of a midpoint
  * of two numbers of BF16 is computed anew. */
 static bool errors_by_table(const struct qparam_search *s, struct qparam_workspace *w, const struct native_rows *rows,
-                            const struct elements *e, uint32_t *error)
+                            const struct qparam_block *e, uint32_t *error)
 {
-    const size_t block = e->count < QOBS_SEARCH_MOST ? (size_t)e->count : QOBS_SEARCH_MOST;
+    const size_t block = e->elements < QOBS_SEARCH_MOST ? (size_t)e->elements : QOBS_SEARCH_MOST;
     const uint32_t uncertain = row_sums_error(block) + 2, middle = 0x8000;
     float sum[NATIVE_ROWS_CANDIDATES];
     uint32_t any = 0;
     if (!s->kernels->search_row_sums(rows, w->x, qobs_load_block(s, w, e, 0, false), sum))
         return false;
-    if (e->count > QOBS_SEARCH_MOST && !add_blocks(s, w, rows, e, sum))
+    if (e->elements > QOBS_SEARCH_MOST && !add_blocks(s, w, rows, e, sum))
         return false;
     for (size_t c = 0; c < rows->stride; c++) {
         const uint32_t bits = bits_of_float(sum[c]), low = bits & 0xffff;
@@ -211,12 +211,12 @@ static void search_by_table(struct qparam_search *s, struct qparam_workspace *w,
                             const uint32_t *qparam, size_t n, uint64_t *improved)
 {
     uint32_t error[NATIVE_ROWS_CANDIDATES];
-    struct elements e[2]; /* of a qparam and of the next one */
-    qobs_elements_at(&s->source, qparam[0], &e[0]);
+    struct qparam_block e[2]; /* of a qparam and of the next one */
+    qobs_block_of_qparam(&s->source, qparam[0], &e[0]);
     for (size_t i = 0; i < n; i++) {
-        struct elements *const now = &e[i % 2], *const next = &e[(i + 1) % 2];
+        struct qparam_block *const now = &e[i % 2], *const next = &e[(i + 1) % 2];
         if (i + 1 < n) {
-            qobs_elements_at(&s->source, qparam[i + 1], next);
+            qobs_block_of_qparam(&s->source, qparam[i + 1], next);
             prefetch_elements(s, next);
         }
         if (errors_by_table(s, w, rows, now, error))
@@ -233,7 +233,7 @@ void qobs_search_same_amax(struct qparam_search *s, struct qparam_workspace *w, 
     const struct row_capacity capacity = {s->capacity.rows, s->capacity.stride, w->rows};
     const struct search_candidates candidates = candidates_of(w, 0);
     struct native_rows rows;
-    struct elements e;
+    struct qparam_block e;
     if (by_table && amax < AMAX_NONFINITE) {
         qobs_shrink_qparams(s, w, qparam[0], 1);
         if (qobs_native_rows_fill(s->kernels, &s->native, &s->quantizer, &candidates, s->shrink.padded, amax, &capacity,
@@ -243,7 +243,7 @@ void qobs_search_same_amax(struct qparam_search *s, struct qparam_workspace *w, 
         }
     }
     for (size_t i = 0; i < n; i++) {
-        qobs_elements_at(&s->source, qparam[i], &e);
+        qobs_block_of_qparam(&s->source, qparam[i], &e);
         qobs_search_qparams(s, w, &e, qparam[i], 1, improved);
     }
 }

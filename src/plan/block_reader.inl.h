@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The reading loops of gather_block.c for one dtype. */
+/* The reading loops of block_reader.c for one dtype. */
 
 static inline float NATIVE(at)(const unsigned char *x)
 {
@@ -11,7 +11,7 @@ static inline float NATIVE(at)(const unsigned char *x)
 }
 
 /* Reads n elements of every qparam i, `stride` bytes apart, to out[i] + to. */
-static void NATIVE(read_run)(const struct gather_block *s, const unsigned char *x, int64_t stride, size_t n, size_t to,
+static void NATIVE(read_run)(const struct qparam_block *s, const unsigned char *x, int64_t stride, size_t n, size_t to,
                              float out[][BLOCK_ELEMENTS])
 {
     if (s->qparams > 1 && magnitude(s->between) < magnitude(stride)) {
