@@ -18,7 +18,7 @@
 
 #include "kernels/dispatch.h"
 #include "number/number.h"
-#include "optimal/hessian_group.h"
+#include "optimal/hessian_search.h"
 #include "random_groups.h"
 #include "repeats.h"
 

@@ -8,7 +8,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"
-#include "observer/observe.h"
+#include "observer/observer.h"
 #include "observer/searches.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"

@@ -6,7 +6,7 @@
  * Reading past the end gives 0 and sets `ends_early`. */
 #pragma once
 
-#include "base/shape.h"
+#include "base/tensor.h"
 
 struct codec {
     bool loading;

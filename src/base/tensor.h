@@ -31,3 +31,22 @@ static inline bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
 {
     return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, product);
 }
+
+/* Shapes of results and lists of axes. */
+
+struct shape {
+    int ndim; /* below 0: not set */
+    int64_t extent[QOBS_MAX_NDIM];
+};
+
+struct axes {
+    int count, axis[QOBS_MAX_NDIM];
+};
+
+static inline bool qobs_same_shape(const struct shape *a, const struct shape *b)
+{
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++)
+        same = a->extent[i] == b->extent[i];
+    return same;
+}

@@ -8,7 +8,7 @@
  * is a const ops in its own file and a line there. */
 #pragma once
 
-#include "base/shape.h"
+#include "base/tensor.h"
 
 /* The tensors that hold the ranges in upstream. They decide the types its arithmetic promotes to. */
 enum rank {

@@ -25,19 +25,6 @@ void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const 
     FOR_NATIVE(dtype, absmax, n, min, max, lo, hi, first)
 }
 
-void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c)
-{
-    FOR_NATIVE(dtype, lerp, n, min, lo, c)
-    FOR_NATIVE(dtype, lerp, n, max, hi, c)
-}
-
-void qobs_update_moving_average(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi,
-                                double c)
-{
-    FOR_NATIVE(dtype, moving_average, n, min, lo, c)
-    FOR_NATIVE(dtype, moving_average, n, max, hi, c)
-}
-
 void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out) { FOR_NATIVE(from, convert, n, x, out) }
 
 static void last(const struct accumulator_params *params, const struct range_update *u) { (void)params, (void)u; }
@@ -51,15 +38,18 @@ static void extremes(const struct accumulator_params *params, const struct range
 
 static void lerp(const struct accumulator_params *params, const struct range_update *u)
 {
-    if (!u->first)
-        qobs_update_lerp(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, params->averaging_constant);
+    if (u->first)
+        return;
+    FOR_NATIVE(u->dtype, lerp, u->n, u->min, u->batch_min, params->averaging_constant)
+    FOR_NATIVE(u->dtype, lerp, u->n, u->max, u->batch_max, params->averaging_constant)
 }
 
 static void moving_average(const struct accumulator_params *params, const struct range_update *u)
 {
-    if (!u->first)
-        qobs_update_moving_average(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max,
-                                   params->averaging_constant);
+    if (u->first)
+        return;
+    FOR_NATIVE(u->dtype, moving_average, u->n, u->min, u->batch_min, params->averaging_constant)
+    FOR_NATIVE(u->dtype, moving_average, u->n, u->max, u->batch_max, params->averaging_constant)
 }
 
 static void absmax(const struct accumulator_params *params, const struct range_update *u)
@@ -74,10 +64,12 @@ static void absmax_first(const struct accumulator_params *params, const struct r
         absmax(params, u);
 }
 
+/* Block floating point as AMD Quark has it: 8-bit integers under one power of two for each block. The magnitude is
+ * doubled if an element of the batch does not fit the scale that follows. */
 static void bfp(const struct accumulator_params *params, const struct range_update *u)
 {
     const qobs_dtype scale_dtype = params->scale_dtype ? params->scale_dtype : u->dtype;
-    qobs_update_absmax_bfp(u->dtype, scale_dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, u->first);
+    FOR_NATIVE(u->dtype, absmax_bfp, scale_dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, u->first)
 }
 
 const struct accumulator_ops qobs_accumulate_last = {.update = last, .merge = MERGE_LAST, .replaces = true};

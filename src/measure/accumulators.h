@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The accumulator stage: how the ranges of a batch are combined with those of the batches before. The arithmetic on
- * single elements is in accumulate.h. */
+ * single elements is in accumulate.inl.h. */
 #pragma once
 
 #include "base/runtime.h"
@@ -19,6 +19,8 @@ struct range_update {
     bool first;
     uint64_t batches; /* before this one */
 };
+
+enum { BFP_EMAX = 6 }; /* block floating point: exponent of the largest element under a scale of 1 */
 
 /* How the ranges of several observers become one. */
 enum merge_rule {
@@ -73,13 +75,6 @@ void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const
 /* (-m, m) for the largest magnitude m of (min, max) and (lo, hi). NaN stays. `first`: only (lo, hi) count, which may
  * then be the same memory as (min, max). */
 void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool first);
-
-/* llm-compressor's lerp: min * (1 - c) + lo * c in native arithmetic, 1 - c in double. */
-void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c);
-
-/* torch.ao's moving average: min + c * (lo - min) in native arithmetic. */
-void qobs_update_moving_average(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi,
-                                double c);
 
 /* Converts n elements to f32, rounded once if they are wider. */
 void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out);

@@ -4,7 +4,7 @@
 /* A batch is one prepare/commit pair. prepare() does everything that can fail and changes nothing that can be read.
  * commit() cannot fail. discard() drops what was prepared. A histogram is the exception: its rule changes the bins in
  * place as the last step that can fail, and leaves them as they were if it does. */
-#include "observer/observe.h"
+#include "observer/observer.h"
 
 #include "base/error.h"
 #include "base/fpenv.h"

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "kernels/dispatch.h"
-#include "observer/state.h"
 #include "qobs/plan.h"
 
 /* Forgets everything but what the observer was created with. */

@@ -7,8 +7,65 @@
 #include "config/stages.h"
 #include "measure/gram.h"
 #include "measure/importance.h"
-#include "observer/state.h"
+#include "histogram/histogram.h"
+#include "measure/accumulators.h"
+#include "optimal/optimal.h"
+#include "plan/plan.h"
+#include "search/search_record.h"
 #include "qobs/plan.h"
+
+/* ---- State ------------------------------------------------------------------------------------------------------- */
+
+/* What has been accumulated, and how its parts are allocated. A state without ranges has seen no batch. */
+
+/* Minimum and maximum of every qparam, in one block of memory. */
+struct ranges {
+    size_t size; /* bytes of both arrays */
+    unsigned char *min, *max;
+};
+
+/* Dtype and shape of the ranges, known from the first batch. */
+struct layout {
+    qobs_dtype dtype; /* of the ranges */
+    size_t qparams;
+    struct shape range, scale;
+    enum keying keying;
+};
+
+/* The range of whole tensors, in the dtype of the batches. */
+struct global_range {
+    qobs_dtype dtype; /* 0: there is none */
+    _Alignas(8) unsigned char min[8];
+    _Alignas(8) unsigned char max[8];
+};
+
+/* The error of every candidate of every qparam, summed over batches. */
+struct error_sums {
+    double *sum;
+    size_t count;
+};
+
+struct state {
+    struct layout layout;
+    struct ranges ranges;          /* accumulated */
+    struct ranges batch;           /* memory for those of the next batch */
+    struct mode_count mode;        /* if the scales of the batches are counted */
+    struct histogram histogram;    /* if there is one; the ranges are then those of its elements */
+    struct error_sums sums;        /* of every candidate of every qparam, if they are summed over batches */
+    struct search_record record;   /* of the last batch's search */
+    struct optimal_result optimal; /* the same, if the scales are not those of the ranges */
+};
+
+static inline bool qobs_state_is_empty(const struct state *state) { return !state->ranges.min; }
+
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,
+                         qobs_error *error);
+int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *sums, size_t count,
+                            qobs_error *error); /* of 0 */
+void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges);
+void qobs_state_release(const struct runtime *runtime, struct state *state); /* all but the layout */
+
+/* ---- Observer ---------------------------------------------------------------------------------------------------- */
 
 struct qobs_observer {
     qobs_config config;
@@ -43,3 +100,29 @@ void qobs_accumulate_global(const struct accumulator *accumulator, struct global
 /* All parts of an observer (state_parts.h): their memory, and a batch that has been accumulated. */
 void qobs_parts_release(qobs_observer *observer);
 void qobs_parts_observe(qobs_observer *observer, const qobs_plan *plan, bool forward);
+
+/* ---- One batch through the stages -------------------------------------------------------------------------------- */
+
+/* Results the caller reads after the batch. Sizes that do not fit are an error before anything changes. */
+struct request {
+    bool ranges;
+    void *min, *max;
+    size_t range_size;                  /* bytes of min, and of max */
+    const qobs_qparam_buffers *qparams; /* of this version; NULL: not wanted */
+};
+
+struct observed_batch {
+    const qobs_tensor *value, *g_idx; /* g_idx may be NULL */
+    const struct axes *axes;          /* dimensions to keep instead of the granularity's; NULL */
+    bool forward;                     /* everything upstream's forward does; false: what its get_qparams does */
+    const struct request *request;    /* NULL: nothing is read */
+};
+
+/* Accepts the batch and reads what is requested. An empty batch, and one that the preset ignores, changes nothing.
+ * After a failure nothing has changed. */
+int qobs_accept_batch(qobs_observer *observer, const struct observed_batch *batch, qobs_error *error);
+
+/* Checks that ranges of that dtype go with the batches before. `first`: the batch starts a new state. */
+int qobs_check_batch_dtype(const qobs_observer *observer, qobs_dtype dtype, bool first, qobs_error *error);
+
+void qobs_add_tokens(qobs_observer *observer, const struct view *value);

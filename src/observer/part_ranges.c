@@ -13,7 +13,7 @@
 #include "base/tensor.h"
 #include "measure/accumulators.h"
 #include "number/convert.h"
-#include "observer/observe.h"
+#include "observer/observer.h"
 #include "observer/searches.h"
 
 /* ---- Counts ------------------------------------------------------------------------------------------------------ */

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Saving, loading and copying an observer: the frame around its state. */
-#include "observer/saved_state.h"
+#include "observer/state_parts.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "number/convert.h"
 #include "number/element.h"
 #include "number/format.h"
-#include "optimal/array_layout.h"
+#include "optimal/optimal.h"
 
 struct code_descent {
     const struct runtime *runtime;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "optimal/hessian_group.h"
+#include "optimal/hessian_search.h"
 
 #include <math.h>
 #include <string.h>

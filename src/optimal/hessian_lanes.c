@@ -6,7 +6,7 @@
  *   clipping   |w_j| - 6 scale is at most bound[j] * |T e|; this grows as the scale falls
  *   zeros      above four times the largest magnitude all numbers are 0, and the smallest scale wins
  * All errors here are divided by the largest entry of H. */
-#include "optimal/hessian_lanes.h"
+#include "optimal/hessian_search.h"
 
 #include <math.h>
 #include <string.h>

@@ -13,10 +13,42 @@
 #include "kernels/kernels.h"
 #include "measure/gram.h"
 #include "number/grid.h"
-#include "optimal/array_layout.h"
-#include "optimal/optimal_result.h"
+#include "base/runtime.h"
+#include "measure/importance.h"
 #include "plan/plan.h"
 #include "histogram/range_params.h"
+
+/* ---- Result ------------------------------------------------------------------------------------------------------ */
+
+/* One entry for each qparam. */
+struct optimal_result {
+    size_t qparams;                        /* 0: nothing has been searched */
+    double *error, *minmax_error, *energy; /* of the result; of the scale of the range; of zeros in its place */
+    float *scale;                          /* e4m3: under the global scale, as it is stored */
+    int32_t *zero_point;
+
+    /* Blocks of several groups (hessian_block_size above the group), one entry for each row; else rows is 0. */
+    size_t rows;
+    double *row_error, *start_row_error;
+
+    double amax;                 /* of the global scale; without one 0 */
+    bool fused;                  /* that amax is not the tensor's own */
+    bool weighted;               /* errors are weighted by activations */
+    enum importance_fault fault; /* the reason if they are not, though the preset weighs */
+};
+
+/* Allocates arrays in an empty result. */
+int qobs_optimal_result_reserve(const struct runtime *runtime, struct optimal_result *result, size_t qparams,
+                                size_t rows, qobs_error *error);
+int qobs_optimal_result_copy(const struct runtime *runtime, struct optimal_result *to,
+                             const struct optimal_result *from, qobs_error *error);
+void qobs_optimal_result_release(const struct runtime *runtime, struct optimal_result *result);
+
+/* Writes scales of dtype F32, BF16, F16 or F64, and zero points of dtype I8, or zeros of one byte. Either may be NULL.
+ */
+void qobs_optimal_result_write(const struct optimal_result *result, qobs_dtype dtype, void *scale, void *zero_point);
+
+/* ---- Search ------------------------------------------------------------------------------------------------------ */
 
 /* The arguments of a search of one weight. */
 struct optimal_search {
@@ -89,3 +121,27 @@ void qobs_optimal_prepare(const struct optimal_params *params, float global_scal
 void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal_params *params,
                         const struct optimal_group *group, void *scratch, struct optimal_choice *choice);
 size_t qobs_optimal_scratch(const struct optimal_params *params, size_t n);
+
+/* ---- Places of arrays in one piece of memory --------------------------------------------------------------------- */
+
+/* Arrays one after another, each on a line of the cache. Without memory their size is counted. */
+struct array_layout {
+    unsigned char *memory; /* from qobs_layout_begin, or NULL */
+    size_t used;
+};
+
+enum { LAYOUT_LINE = 64 };
+
+/* memory: of the size and LAYOUT_LINE bytes more. */
+static inline struct array_layout qobs_layout_begin(void *memory)
+{
+    unsigned char *const at = memory;
+    return (struct array_layout){at ? at + (LAYOUT_LINE - (uintptr_t)at % LAYOUT_LINE) % LAYOUT_LINE : NULL, 0};
+}
+
+static inline void *qobs_layout_add(struct array_layout *layout, size_t bytes)
+{
+    void *const at = layout->memory ? layout->memory + layout->used : NULL;
+    layout->used += (bytes + LAYOUT_LINE - 1) / LAYOUT_LINE * LAYOUT_LINE;
+    return at;
+}

@@ -6,7 +6,7 @@
  * second one. */
 #pragma once
 
-#include "base/shape.h"
+#include "base/tensor.h"
 #include "qobs/plan.h"
 
 enum base_name { BASE_WEIGHT, BASE_INPUT, BASE_OUTPUT, BASE_Q, BASE_K, BASE_V };

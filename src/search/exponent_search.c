@@ -10,7 +10,11 @@
 #include "base/tensor.h"
 #include "number/convert.h"
 #include "number/exponent.h"
+#include "number/native.h"
 #include "search/search_errors.h"
+
+#define NATIVE_BODY "number/exponent.inl.h"
+#include "number/native_each.inl.h"
 
 static size_t steps(const struct range_params *params) { return (size_t)params->exponent.scope + 1; }
 
@@ -29,10 +33,18 @@ static double amax_of(const struct search_state *s, size_t qparam)
     return qobs_element(s->max + qparam * qobs_dtype_size(s->dtype), s->dtype);
 }
 
+/* ceil(log2(amax)) with the logarithm rounded to `dtype`. */
+static double ceil_log2(qobs_dtype dtype, double amax)
+{
+    double exponent = 0;
+    FOR_NATIVE(dtype, exponent = integer_log2, amax, true)
+    return exponent;
+}
+
 /* The exponent of the first candidate. */
 static double first_exponent(const struct search_state *s, size_t qparam)
 {
-    return qobs_ceil_log2(s->dtype, amax_of(s, qparam)) - s->params->exponent.emax;
+    return ceil_log2(s->dtype, amax_of(s, qparam)) - s->params->exponent.emax;
 }
 
 static void prepare(void *argument, size_t qparam, struct quantizer *quantizer, float *scale)
