@@ -117,45 +117,48 @@ static void count_strided(struct counting *c, int64_t qparam, const unsigned cha
 
 /* ---- Loop nests -------------------------------------------------------------------------------------------------- */
 
-/* Counts all elements of n reduced dimensions. */
-static void count_reduced(struct counting *c, int64_t qparam, const struct loop *d, int n, const unsigned char *x)
+/* The loops whose elements share a qparam; the innermost ones are those of a call. */
+struct reduced {
+    struct counting *c;
+    int64_t qparam;
+    struct loop loop[MAX_AXES];
+    int count; /* that are walked */
+    struct loop runs, run;
+};
+
+static void count_entry(void *argument, const struct loop_entry *at)
 {
-    const bool contiguous = n > 0 && d[n - 1].in == (int64_t)c->job->element;
-    if (n == 0)
-        count_runs(c, qparam, x, 0, 1, 1);
-    else if (n == 1 && contiguous)
-        count_runs(c, qparam, x, 0, 1, d->extent);
-    else if (n == 2 && contiguous)
-        count_runs(c, qparam, x, d[0].in, d[0].extent, d[1].extent);
-    else if (n == 1)
-        count_strided(c, qparam, x, d->in, d->extent);
+    const struct reduced *r = argument;
+    if (r->run.in == (int64_t)r->c->job->element)
+        count_runs(r->c, r->qparam, at->in, r->runs.in, r->runs.extent, r->run.extent);
     else
-        for (int64_t i = 0; i < d->extent; i++)
-            count_reduced(c, qparam, d + 1, n - 1, x + i * d->in);
+        count_strided(r->c, r->qparam, at->in, r->run.in, r->run.extent);
 }
 
-static void count_qparams(struct counting *c, const struct loop *outer, int n, const struct loop *reduced, int m,
-                          const unsigned char *x, int64_t qparam)
+static void count_qparam(void *argument, const struct loop_entry *at)
 {
-    if (n == 0) {
-        count_reduced(c, qparam, reduced, m, x);
-        empty_counters(c, qparam);
-        return;
-    }
-    for (int64_t i = 0; i < outer->extent; i++)
-        count_qparams(c, outer + 1, n - 1, reduced, m, x + i * outer->in, qparam + i * outer->qparam);
+    struct reduced *r = argument;
+    r->qparam = at->qparam;
+    qobs_loops_walk(r->loop, r->count, *at, count_entry, r);
+    empty_counters(r->c, at->qparam);
 }
 
 void qobs_count_loops(struct counting *c, const struct loops *loops)
 {
-    struct loop outer[MAX_AXES], reduced[MAX_AXES];
-    int n = 0, m = 0;
+    const int64_t element = (int64_t)c->job->element;
+    struct reduced r = {.c = c, .runs = qobs_single_loop, .run = {1, element, 0, 0}};
+    struct loop outer[MAX_AXES];
+    int n = 0;
     for (int i = 0; i < loops->count; i++)
         if (loops->loop[i].qparam != 0)
             outer[n++] = loops->loop[i];
         else
-            reduced[m++] = loops->loop[i];
-    count_qparams(c, outer, n, reduced, m, loops->in, loops->qparam);
+            r.loop[r.count++] = loops->loop[i];
+    if (r.count > 0)
+        r.run = r.loop[--r.count];
+    if (r.count > 0 && r.run.in == element)
+        r.runs = r.loop[--r.count];
+    qobs_loops_walk(outer, n, (struct loop_entry){loops->in, NULL, loops->qparam}, count_qparam, &r);
 }
 
 void qobs_count_each_run(struct counting *c)

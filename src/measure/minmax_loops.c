@@ -21,8 +21,7 @@ struct minmax_call {
     int outers, skipped;
     const struct loop *inner;  /* along contiguous elements */
     const struct loop *second; /* from run to run, or from row to row of columns */
-    /* Reduces the loops that are not walked. */
-    void (*reduce)(const struct minmax_call *c, const unsigned char *x, int64_t out);
+    loop_visit *reduce;        /* reduces the loops that are not walked */
     /* Contiguous runs, row after row of them. `row` goes from row to row with the same outputs, `block` to the next
      * rows, with other outputs. A panel is as many rows as are reduced to bounds in `scratch` at a time; the bounds are
      * then merged. */
@@ -133,8 +132,11 @@ static void reduce_scattered_columns(const struct minmax_call *c, const unsigned
     }
 }
 
-static void reduce_columns_or_rows(const struct minmax_call *c, const unsigned char *x, int64_t out)
+static void reduce_columns_or_rows(void *argument, const struct loop_entry *at)
 {
+    const struct minmax_call *c = argument;
+    const unsigned char *x = at->in;
+    int64_t out = at->qparam;
     if (c->by_columns && c->inner->extent > 1 && c->inner->qparam != 1)
         reduce_scattered_columns(c, x, out);
     else if (c->by_columns)
@@ -188,8 +190,11 @@ static void merge_bounds(const struct minmax_call *c, const unsigned char *lo, c
 }
 
 /* One kernel call for the runs of a panel, and a few more to merge rows that share outputs. */
-static void reduce_panels(const struct minmax_call *c, const unsigned char *x, int64_t out)
+static void reduce_panels(void *argument, const struct loop_entry *at)
 {
+    const struct minmax_call *c = argument;
+    const unsigned char *x = at->in;
+    int64_t out = at->qparam;
     const int64_t across = c->second->extent, height = c->row->extent * c->block->extent, element = (int64_t)c->element;
     unsigned char *const lo = c->scratch, *const hi = lo + c->panel * across * element;
     for (int64_t first = 0, n; first < height; first += n) {
@@ -214,8 +219,11 @@ static void reduce_panels(const struct minmax_call *c, const unsigned char *x, i
 }
 
 /* One kernel call for all blocks, or one for each if their outputs are not adjacent. */
-static void reduce_row_panels(const struct minmax_call *c, const unsigned char *x, int64_t out)
+static void reduce_row_panels(void *argument, const struct loop_entry *at)
 {
+    const struct minmax_call *c = argument;
+    const unsigned char *x = at->in;
+    int64_t out = at->qparam;
     const int64_t runs = c->second->extent, each = c->block->qparam == runs ? c->block->extent : 1;
     for (int64_t i = 0; i < c->block->extent; i += each, x += c->block->in, out += c->block->qparam)
         c->kernels->minmax_row_panels[c->dtype](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent,
@@ -259,18 +267,6 @@ static int choose_rows(struct minmax_call *c, bool magnitudes, bool panels, int 
         return n;
     }
     return n - 1 - blocks;
-}
-
-static void walk(const struct minmax_call *c, int i, const unsigned char *x, int64_t out)
-{
-    i += i == c->skipped;
-    if (i >= c->outers) {
-        c->reduce(c, x, out);
-        return;
-    }
-    const struct loop *d = &c->outer[i];
-    for (int64_t j = 0; j < d->extent; j++)
-        walk(c, i + 1, x + j * d->in, out + j * d->qparam);
 }
 
 /* Chooses the loops of a call, innermost first. */
@@ -318,5 +314,10 @@ void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *ker
                             .max = max,
                             .nonfinite = nonfinite};
     choose(loops, !min, scratch != NULL, &c);
-    walk(&c, 0, loops->in, loops->qparam);
+    struct loop outer[MAX_AXES];
+    int n = 0;
+    for (int i = 0; i < c.outers; i++)
+        if (i != c.skipped)
+            outer[n++] = c.outer[i];
+    qobs_loops_walk(outer, n, (struct loop_entry){loops->in, NULL, loops->qparam}, c.reduce, &c);
 }

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/split.h"
 #include "number/native.h"
 #include "plan/row_list.h"
 
@@ -158,6 +159,30 @@ void qobs_block_read(const struct qparam_block *b, qobs_dtype dtype, const unsig
         const unsigned char *x = data + offset + inner * stride;
         FOR_NATIVE(dtype, read_run, b, x, stride, length, done, out)
     }
+}
+
+enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 /* chunks */ };
+
+void qobs_block_tasks_of(struct block_tasks *t, const qobs_plan *plan, int most, int64_t chunk)
+{
+    struct qparam_block first;
+    qobs_blocks_of(&t->blocks, plan, most);
+    qobs_block_at(&t->blocks, 0, &first);
+    t->part = first.elements; /* no block has more */
+    if (t->blocks.count < MIN_BLOCKS)
+        t->part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART * chunk, chunk);
+    t->parts = first.elements > 0 ? (size_t)((first.elements + t->part - 1) / t->part) : 1;
+    t->count = t->blocks.count * t->parts;
+}
+
+size_t qobs_block_task_at(const struct block_tasks *t, size_t index, struct qparam_block *b, int64_t *from,
+                          int64_t *end)
+{
+    const size_t part = index / t->blocks.count;
+    qobs_block_at(&t->blocks, index % t->blocks.count, b);
+    *from = (int64_t)part * t->part;
+    *end = *from + t->part < b->elements ? *from + t->part : b->elements;
+    return part;
 }
 
 void qobs_element_reader_open(struct element_reader *r, const qobs_plan *plan, const unsigned char *data)

@@ -47,6 +47,20 @@ void qobs_block_at(const struct qparam_blocks *blocks, size_t index, struct qpar
 void qobs_block_read(const struct qparam_block *block, qobs_dtype dtype, const unsigned char *data, int64_t first,
                      size_t n, float out[][BLOCK_ELEMENTS]);
 
+/* A task of a search is a block. With few blocks it is a part of the elements of each qparam of a block: the sums of a
+ * part are private and then added in an order that depends on the shape alone. */
+struct block_tasks {
+    struct qparam_blocks blocks;
+    size_t parts; /* of a block */
+    int64_t part; /* elements of each qparam in a part: a multiple of `chunk` */
+    size_t count; /* of tasks */
+};
+void qobs_block_tasks_of(struct block_tasks *tasks, const qobs_plan *plan, int most, int64_t chunk);
+
+/* Sets the block and the elements of a task; returns the number of the part. */
+size_t qobs_block_task_at(const struct block_tasks *tasks, size_t index, struct qparam_block *block, int64_t *from,
+                          int64_t *end);
+
 /* All elements of a plan with one qparam and without g_idx. `from` and `to` may be narrowed after the opening. */
 struct element_reader {
     struct qparam_block block;

@@ -138,6 +138,19 @@ struct loop_entry qobs_loops_at(const struct loops *loops, int64_t index)
     return at;
 }
 
+void qobs_loops_walk(const struct loop *d, int count, struct loop_entry at, loop_visit *visit, void *argument)
+{
+    if (count == 0) {
+        visit(argument, &at);
+        return;
+    }
+    for (int64_t i = 0; i < d->extent; i++) {
+        const struct loop_entry entry = {at.in + i * d->in, at.out ? at.out + i * d->out : NULL,
+                                         at.qparam + i * d->qparam};
+        qobs_loops_walk(d + 1, count - 1, entry, visit, argument);
+    }
+}
+
 int64_t qobs_loops_elements(const struct loops *loops)
 {
     int64_t elements = 1;

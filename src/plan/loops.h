@@ -57,6 +57,10 @@ struct loop_entry {
 /* The index-th entry, where the innermost loop is the fastest. */
 struct loop_entry qobs_loops_at(const struct loops *loops, int64_t index);
 
+/* Calls `visit` for every entry of `count` loops from `at` on, the innermost loop first. */
+typedef void loop_visit(void *argument, const struct loop_entry *at);
+void qobs_loops_walk(const struct loop *loop, int count, struct loop_entry at, loop_visit *visit, void *argument);
+
 int64_t qobs_loops_elements(const struct loops *loops);
 
 /* Leaves entries [from, to) of one loop. */

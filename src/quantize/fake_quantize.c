@@ -130,21 +130,22 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
     }
 }
 
+/* The loops of a kernel call. */
 struct innermost {
+    const struct quantization *job;
     struct loop inner, second;
-    bool by_columns;
 };
 
-static void walk(const struct quantization *job, const struct innermost *innermost, const struct loop *d, int count,
-                 const unsigned char *x, unsigned char *out, int64_t qparam)
+static void visit_columns(void *argument, const struct loop_entry *at)
 {
-    if (count == 0) {
-        (innermost->by_columns ? quantize_columns : qobs_quantize_runs)(job, &innermost->inner, &innermost->second, x,
-                                                                        out, qparam);
-        return;
-    }
-    for (int64_t i = 0; i < d->extent; i++)
-        walk(job, innermost, d + 1, count - 1, x + i * d->in, out + i * d->out, qparam + i * d->qparam);
+    const struct innermost *i = argument;
+    quantize_columns(i->job, &i->inner, &i->second, at->in, at->out, at->qparam);
+}
+
+static void visit_runs(void *argument, const struct loop_entry *at)
+{
+    const struct innermost *i = argument;
+    qobs_quantize_runs(i->job, &i->inner, &i->second, at->in, at->out, at->qparam);
 }
 
 /* Kernels run along the innermost loop. Contiguous elements that share a qparam are runs; all others are columns,
@@ -154,19 +155,21 @@ void qobs_quantize_loops(const struct quantization *job, const struct loops *loo
     struct loop outer[MAX_AXES];
     int n = loops->count;
     memcpy(outer, loops->loop, (size_t)n * sizeof *outer);
-    struct innermost innermost = {.inner = {1, job->element, job->out_element, 0}, .second = qobs_single_loop};
+    struct innermost innermost = {
+        .job = job, .inner = {1, job->element, job->out_element, 0}, .second = qobs_single_loop};
     if (n > 0)
         innermost.inner = outer[--n];
-    innermost.by_columns =
+    const bool by_columns =
         innermost.inner.qparam != 0 || innermost.inner.in != job->element || innermost.inner.out != job->out_element;
     for (int i = n - 1; i >= 0; i--)
-        if (!innermost.by_columns || outer[i].qparam == 0) {
+        if (!by_columns || outer[i].qparam == 0) {
             innermost.second = outer[i];
             memmove(&outer[i], &outer[i + 1], (size_t)(n - 1 - i) * sizeof *outer);
             n--;
             break;
         }
-    walk(job, &innermost, outer, n, loops->in, loops->out, loops->qparam);
+    qobs_loops_walk(outer, n, (struct loop_entry){loops->in, loops->out, loops->qparam},
+                    by_columns ? visit_columns : visit_runs, &innermost);
 }
 
 /* ---- Work for several threads ---------------------------------------------------------------------------------- */

@@ -14,21 +14,15 @@
 /* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */
 enum { BLOCK_CANDIDATES = 1024 };
 
-/* A task is a block. With fewer than MIN_BLOCKS blocks, a task is a part of a block's elements. Its sums are private
- * and then added in an order that depends on the shape alone. */
-enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 /* times the elements that are read at a time */ };
-
 struct candidate_run {
     const struct search_batch *batch;
     const struct candidates *candidates;
     bool ignore_nonfinite;
     const float *weight; /* of the errors of elements; NULL: all 1 */
-    struct qparam_blocks blocks;
+    struct block_tasks tasks;
     struct search_norm norm;
     int64_t chunk;   /* elements of each qparam that are read at a time: whole blocks of the Hessian */
-    size_t parts;    /* of a block */
-    int64_t part;    /* elements of each qparam in a part */
-    double *partial; /* [parts][qparams][count] if parts > 1 */
+    double *partial; /* [parts][qparams][count] if there are several parts */
 };
 
 static int64_t chunk_of(int64_t hessian_block)
@@ -36,26 +30,17 @@ static int64_t chunk_of(int64_t hessian_block)
     return hessian_block > 0 ? BLOCK_ELEMENTS / hessian_block * hessian_block : BLOCK_ELEMENTS;
 }
 
-static void choose_parts(const qobs_plan *plan, size_t count, int64_t chunk, struct qparam_blocks *blocks,
-                         size_t *parts, int64_t *part)
+static void tasks_of(struct block_tasks *tasks, const qobs_plan *plan, size_t count, int64_t chunk)
 {
-    struct qparam_block first;
-    qobs_blocks_of(blocks, plan,
-                   count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
-    qobs_block_at(blocks, 0, &first);
-    *part = first.elements; /* no block has more */
-    if (blocks->count < MIN_BLOCKS)
-        *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART * chunk, chunk);
-    *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
+    const size_t most = BLOCK_CANDIDATES / count;
+    qobs_block_tasks_of(tasks, plan, most < BLOCK_QPARAMS ? (int)most : BLOCK_QPARAMS, chunk);
 }
 
 size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count, int64_t hessian_block)
 {
-    struct qparam_blocks blocks;
-    size_t parts;
-    int64_t part;
-    choose_parts(plan, count, chunk_of(hessian_block), &blocks, &parts, &part);
-    return parts > 1 ? parts * (size_t)plan->qparams * count : 0;
+    struct block_tasks tasks;
+    tasks_of(&tasks, plan, count, chunk_of(hessian_block));
+    return tasks.parts > 1 ? tasks.parts * (size_t)plan->qparams * count : 0;
 }
 
 static void drop_nonfinite(size_t n, float *x)
@@ -189,17 +174,16 @@ static void search_part(void *argument, size_t index)
 {
     const struct candidate_run *s = argument;
     const struct candidates *c = s->candidates;
-    const size_t part = index / s->blocks.count, qparams = (size_t)s->blocks.plan->qparams;
+    const qobs_plan *plan = s->batch->plan;
+    int64_t from, end;
     struct block_candidates b;
     float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS];
     const fp_mode mode = fp_enter();
-    qobs_block_at(&s->blocks, index % s->blocks.count, &b.block);
+    const size_t part = qobs_block_task_at(&s->tasks, index, &b.block, &from, &end);
     prepare(c, &b);
-    const int64_t from = (int64_t)part * s->part, to = from + s->part;
-    const int64_t end = to < b.block.elements ? to : b.block.elements;
     for (int64_t first = from; first < end; first += s->chunk) {
         const size_t n = (size_t)(end - first < s->chunk ? end - first : s->chunk);
-        qobs_block_read(&b.block, s->blocks.plan->dtype, s->batch->data, first, n, values);
+        qobs_block_read(&b.block, plan->dtype, s->batch->data, first, n, values);
         if (s->weight)
             load_weights(&b.block, s->weight, first, n, weight);
         for (int i = 0; i < b.block.qparams; i++) {
@@ -215,10 +199,11 @@ static void search_part(void *argument, size_t index)
         double *const error = b.error + (size_t)i * c->count;
         for (size_t k = 0; k < c->count; k++) /* the payload of a sum of NaN depends on the instruction set */
             error[k] = isnan(error[k]) ? (double)NAN : error[k];
-        if (s->parts == 1)
+        if (s->tasks.parts == 1)
             c->store(c->argument, qparam_of(&b, i), error);
         else
-            memcpy(s->partial + (part * qparams + qparam_of(&b, i)) * c->count, error, c->count * sizeof *error);
+            memcpy(s->partial + (part * (size_t)plan->qparams + qparam_of(&b, i)) * c->count, error,
+                   c->count * sizeof *error);
     }
     fp_leave(mode);
 }
@@ -232,11 +217,11 @@ void qobs_candidates_search(const struct search_batch *batch, const struct searc
     s.weight = state->reference->weight;
     qobs_search_norm(&s.norm, 2, NULL);
     s.chunk = chunk_of(state->params->multiplier.hessian_block);
-    choose_parts(batch->plan, count, s.chunk, &s.blocks, &s.parts, &s.part);
-    qobs_parallel_for(batch->runtime, search_part, &s, s.blocks.count * s.parts);
-    for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
+    tasks_of(&s.tasks, batch->plan, count, s.chunk);
+    qobs_parallel_for(batch->runtime, search_part, &s, s.tasks.count);
+    for (size_t q = 0; s.tasks.parts > 1 && q < qparams; q++) {
         double *sum = workspace + q * count;
-        for (size_t part = 1; part < s.parts; part++)
+        for (size_t part = 1; part < s.tasks.parts; part++)
             for (size_t i = 0; i < count; i++)
                 sum[i] += workspace[(part * qparams + q) * count + i];
         candidates->store(candidates->argument, q, sum);

@@ -14,18 +14,15 @@
 #include "histogram/range_rule.h"
 #include "search/search_record.h"
 
-/* Candidates whose errors are computed together. A task is a qparam, or with few qparams a part of its elements. */
-enum { TOGETHER = 32, MIN_QPARAMS = 64, MAX_PARTS = 64, MIN_PART = 64 * BLOCK_ELEMENTS };
+enum { TOGETHER = 32 }; /* candidates whose errors are computed together */
 
 struct line_search {
     const struct search_batch *batch;
     const struct search_state *state;
     const struct line_params *params;
-    struct qparam_blocks blocks;
+    struct block_tasks tasks;
     qobs_dtype value, scale, product, sum; /* dtypes of x, of scales, of x / scale, of that with the zero point */
     qobs_dtype zero_point;
-    size_t parts;
-    int64_t part; /* elements */
 };
 
 /* Candidates first to first + n of a qparam. */
@@ -36,24 +33,11 @@ struct candidates_of {
 
 static size_t steps(const struct range_params *params) { return (size_t)params->line.steps; }
 
-static void choose_parts(const qobs_plan *plan, struct qparam_blocks *blocks, size_t *parts, int64_t *part)
-{
-    struct qparam_block first;
-    qobs_blocks_of(blocks, plan, 1);
-    qobs_block_at(blocks, 0, &first);
-    *part = first.elements;
-    if (blocks->count < MIN_QPARAMS)
-        *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART, BLOCK_ELEMENTS);
-    *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
-}
-
 static size_t workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    struct qparam_blocks blocks;
-    size_t parts;
-    int64_t part;
-    choose_parts(plan, &blocks, &parts, &part);
-    return parts > 1 ? parts * (size_t)plan->qparams * steps(params) : 0;
+    struct block_tasks tasks;
+    qobs_block_tasks_of(&tasks, plan, 1, BLOCK_ELEMENTS);
+    return tasks.parts > 1 ? tasks.parts * (size_t)plan->qparams * steps(params) : 0;
 }
 
 static int check(const struct search_batch *b, const struct search_state *s, const void *min, const char *name,
@@ -207,8 +191,7 @@ static struct best nothing_yet(const struct line_search *s)
 static void search_part(void *argument, size_t index)
 {
     const struct line_search *s = argument;
-    const size_t part = index / s->blocks.count, n = (size_t)s->params->steps;
-    const size_t qparams = (size_t)s->batch->plan->qparams;
+    const size_t n = (size_t)s->params->steps, qparams = (size_t)s->batch->plan->qparams;
     const bool ignore = s->state->params->nonfinite == NONFINITE_IGNORE;
     struct qparam_block block;
     struct candidates_of c;
@@ -216,8 +199,8 @@ static void search_part(void *argument, size_t index)
     const fp_mode mode = fp_enter();
     struct best best = nothing_yet(s);
     double last = 0, chosen = 0;
-    qobs_block_at(&s->blocks, index % s->blocks.count, &block);
-    const int64_t from = (int64_t)part * s->part, to = from + s->part, end = to < block.elements ? to : block.elements;
+    int64_t from, end;
+    const size_t part = qobs_block_task_at(&s->tasks, index, &block, &from, &end);
     for (size_t first = 0; first < n; first += TOGETHER) {
         c.n = n - first < TOGETHER ? n - first : TOGETHER;
         prepare(s, block.qparam, first, &c);
@@ -229,14 +212,14 @@ static void search_part(void *argument, size_t index)
             add_errors(s, &c, x[0], count);
         }
         for (size_t i = 0; i < c.n; i++)
-            if (s->parts > 1) {
+            if (s->tasks.parts > 1) {
                 s->batch->workspace[(part * qparams + block.qparam) * n + first + i] = c.error[i];
             } else {
                 compare(s, &best, first + i, c.error[i], block.elements, &last);
                 chosen = best.step == (int32_t)(first + i) ? last : chosen;
             }
     }
-    if (s->parts == 1)
+    if (s->tasks.parts == 1)
         choose(s, block.qparam, &best, best.step < 0 ? last : chosen, last);
     fp_leave(mode);
 }
@@ -248,10 +231,10 @@ static void join_parts(const struct line_search *s, size_t qparam)
     struct qparam_block block;
     struct best best = nothing_yet(s);
     double last = 0, chosen = 0;
-    qobs_block_at(&s->blocks, 0, &block);
+    qobs_block_at(&s->tasks.blocks, 0, &block);
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
-        for (size_t part = 0; part < s->parts; part++)
+        for (size_t part = 0; part < s->tasks.parts; part++)
             sum += s->batch->workspace[(part * qparams + qparam) * n + i];
         compare(s, &best, i, sum, block.elements, &last);
         chosen = best.step == (int32_t)i ? last : chosen;
@@ -267,9 +250,9 @@ static void search(const struct search_batch *batch, const struct search_state *
     qobs_formula_dtypes(batch->formula, &ranges, &s.scale, &s.zero_point);
     s.product = promote(s.value, s.scale);
     s.sum = is_float(s.zero_point) ? promote(s.product, s.zero_point) : s.product;
-    choose_parts(batch->plan, &s.blocks, &s.parts, &s.part);
-    qobs_parallel_for(batch->runtime, search_part, &s, s.blocks.count * s.parts);
-    for (size_t q = 0; s.parts > 1 && q < (size_t)batch->plan->qparams; q++)
+    qobs_block_tasks_of(&s.tasks, batch->plan, 1, BLOCK_ELEMENTS);
+    qobs_parallel_for(batch->runtime, search_part, &s, s.tasks.count);
+    for (size_t q = 0; s.tasks.parts > 1 && q < (size_t)batch->plan->qparams; q++)
         join_parts(&s, q);
 }
 
