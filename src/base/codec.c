@@ -15,11 +15,12 @@ uint64_t qobs_hash(const unsigned char *bytes, size_t n)
     return h;
 }
 
-size_t qobs_codec_left(const struct codec *codec) { return (size_t)(codec->end - codec->from); }
+/* Bytes that are left to read. */
+static size_t bytes_left(const struct codec *codec) { return (size_t)(codec->end - codec->from); }
 
 bool qobs_codec_holds(const struct codec *codec, uint64_t n, size_t size)
 {
-    return !codec->loading || n <= qobs_codec_left(codec) / size;
+    return !codec->loading || n <= bytes_left(codec) / size;
 }
 
 /* Elements in the machine's order to little-endian, or back. */
@@ -36,7 +37,7 @@ static void copy_elements(unsigned char *to, const unsigned char *from, size_t n
 static const unsigned char *next(struct codec *codec, size_t n)
 {
     const unsigned char *at = codec->from;
-    codec->ends_early |= qobs_codec_left(codec) < n;
+    codec->ends_early |= bytes_left(codec) < n;
     if (codec->ends_early)
         return NULL;
     codec->from += n;

@@ -20,9 +20,6 @@ struct codec {
 /* FNV-1a. */
 uint64_t qobs_hash(const unsigned char *bytes, size_t n);
 
-/* Bytes that are left to read. */
-size_t qobs_codec_left(const struct codec *codec);
-
 /* True if n elements of that size are left to read, and when saving. */
 bool qobs_codec_holds(const struct codec *codec, uint64_t n, size_t size);
 

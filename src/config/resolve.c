@@ -88,7 +88,7 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
         config->preset->ops->reduction(config, reduction);
 }
 
-void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *a)
+static void resolve_accumulator(const qobs_config *config, struct accumulator *a)
 {
     const struct accumulator_ops *ops = config->preset->accumulator;
     *a = (struct accumulator){.ops = ops,
@@ -140,7 +140,7 @@ void qobs_stages_of(const qobs_config *config, struct stages *stages)
     const fp_mode mode = fp_enter(); /* the count of candidates is rounded */
     qobs_resolve_granularity(config, &stages->granularity);
     qobs_resolve_reduction(config, &stages->reduction);
-    qobs_resolve_accumulator(config, &stages->accumulator);
+    resolve_accumulator(config, &stages->accumulator);
     qobs_resolve_range(config, &stages->range);
     qobs_resolve_formula(config, &stages->formula);
     qobs_resolve_traits(config, &stages->traits);

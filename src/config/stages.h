@@ -52,7 +52,6 @@ void qobs_stages_of(const qobs_config *config, struct stages *stages);
 /* One resolver for each stage: the only places that look at presets and settings. */
 void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity);
 void qobs_resolve_reduction(const qobs_config *config, struct reduction *reduction);
-void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *accumulator);
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);

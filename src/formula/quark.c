@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The scales and zero points of AMD Quark's observers. */
+/* The scales and zero points of AMD Quark's observers (quark/torch/quantization/observer/observer.py and utils.py,
+ * 2026). */
 #include <math.h>
 #include <string.h>
 
@@ -29,6 +30,12 @@ struct powers {
 
 enum { CHUNK = 256 };
 
+/* The dtype that scale_type names, or `otherwise`. */
+static qobs_dtype scale_dtype_of(const struct formula_params *params, qobs_dtype otherwise)
+{
+    return params->quark.scale_dtype ? params->quark.scale_dtype : otherwise;
+}
+
 #define NATIVE_BODY "formula/quark.inl.h"
 #include "number/native_each.inl.h"
 
@@ -44,7 +51,7 @@ static void integer_dtypes(const struct formula_params *params, const struct ran
     }
     const bool fractional = params->mapping == MAPPING_FLOAT;
     const bool promoted = ranges->rank == RANK_SCALAR && !fractional && ranges->dtype != QOBS_F64;
-    *scale = qobs_quark_scale_dtype(params, promoted ? QOBS_F32 : ranges->dtype);
+    *scale = scale_dtype_of(params, promoted ? QOBS_F32 : ranges->dtype);
     *zero_point = fractional ? ranges->dtype : QOBS_I32;
 }
 
@@ -84,7 +91,7 @@ const struct formula_ops qobs_formula_quark_integer = {.dtypes = integer_dtypes,
 static void lsq_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
                        qobs_dtype *zero_point)
 {
-    *scale = qobs_quark_scale_dtype(params, ranges->dtype);
+    *scale = scale_dtype_of(params, ranges->dtype);
     *zero_point = QOBS_I32;
 }
 
@@ -98,7 +105,7 @@ static int lsq_qparams(const struct formula_params *params, const struct range_v
     for (size_t i = 0; scale && i < r->n; i++) {
         const float mean = (float)qobs_element((const unsigned char *)r->max + i * size, r->dtype);
         const double s = (double)(2 * mean / root);
-        qobs_store_doubles(scale, qobs_quark_scale_dtype(params, r->dtype), i, 1, &s);
+        qobs_store_doubles(scale, scale_dtype_of(params, r->dtype), i, 1, &s);
     }
     if (zero_point)
         memset(zero_point, 0, r->n * sizeof(int32_t));
@@ -164,7 +171,7 @@ static int power_of_2_qparams(const struct formula_params *params, bool tensor, 
                              .quant_min = (int64_t)params->quant_min,
                              .quant_max = (int64_t)params->quant_max};
     /* Upstream puts both numbers into one list, in f32 or in the dtype of the scales. */
-    const qobs_dtype list = tensor ? QOBS_F32 : qobs_quark_scale_dtype(params, r->dtype);
+    const qobs_dtype list = tensor ? QOBS_F32 : scale_dtype_of(params, r->dtype);
     if (!tensor && r->dtype == QOBS_F16)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "%s: upstream's limits of a scale do not fit F16", params->name);
     double s;
@@ -181,7 +188,7 @@ static int power_of_2_qparams(const struct formula_params *params, bool tensor, 
         if (params->quark.zero_point_128 && z == 127 && (tensor || all_127))
             z = 128;
         if (scale)
-            ((float *)scale)[i] = (float)qobs_round_to(qobs_quark_scale_dtype(params, QOBS_F64), s);
+            ((float *)scale)[i] = (float)qobs_round_to(scale_dtype_of(params, QOBS_F64), s);
         if (zero_point && tensor)
             ((float *)zero_point)[i] = (float)z;
         else if (zero_point)
@@ -246,9 +253,9 @@ static struct form form_of(const struct formula_params *params, qobs_dtype nativ
 {
     struct form form = {.params = params, .native = native, .dtype = native};
     if (params->quark.format == SCALE_FORMAT_FLOAT32)
-        form.dtype = qobs_quark_scale_dtype(params, native);
+        form.dtype = scale_dtype_of(params, native);
     else if (params->quark.format == SCALE_FORMAT_E4M3)
-        form.dtype = qobs_quark_scale_dtype(params, QOBS_F32);
+        form.dtype = scale_dtype_of(params, QOBS_F32);
     else if (params->quark.format == SCALE_FORMAT_E8M0 && params->quark.mode == SCALE_MODE_EVEN)
         form.dtype = QOBS_F32;
     return form;
@@ -324,7 +331,7 @@ static void float_dtypes(const struct formula_params *params, const struct range
                          qobs_dtype *zero_point)
 {
     *zero_point = form_of(params, ranges->dtype).dtype; /* zeros of the scale's dtype before scale_type is applied */
-    *scale = ranges->global_scale ? QOBS_F32 : qobs_quark_scale_dtype(params, *zero_point);
+    *scale = ranges->global_scale ? QOBS_F32 : scale_dtype_of(params, *zero_point);
 }
 
 static void bfp_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,

@@ -33,11 +33,3 @@ static inline int32_t affine_zero_point(double steps, int64_t quant_min, int64_t
     const int32_t z = subtract_int32(quant_min, int32_of_double(rint(steps)));
     return z < quant_min ? (int32_t)quant_min : z > quant_max ? (int32_t)quant_max : z;
 }
-
-/* A step that AMD Quark's formulas share (quark/torch/quantization/observer/observer.py and utils.py, 2026). */
-
-/* The dtype that scale_type names, or `otherwise`. */
-static inline qobs_dtype qobs_quark_scale_dtype(const struct formula_params *params, qobs_dtype otherwise)
-{
-    return params->quark.scale_dtype ? params->quark.scale_dtype : otherwise;
-}

@@ -76,7 +76,9 @@ double qobs_entropy_divergence(const struct entropy *e, size_t inside)
     return sum / all + log(below / all);
 }
 
-size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
+/* The number of bins, of first, first + stride, ... up to all, with the smallest divergence; the last of several. NaN
+ * counts as the smallest, as in numpy.argmin. amax is the edge of that index. */
+static size_t find(const struct entropy *e, size_t first, size_t stride)
 {
     size_t best = first;
     double min = INFINITY;
@@ -105,7 +107,7 @@ int qobs_amax_by_entropy(const struct bins_params *params, const struct formula 
         return qobs_invalid(error, "start_bin: is %lld, allowed are 1 to the number of bins, %zu", (long long)first,
                             h->bins);
     const struct entropy e = qobs_entropy_prepare(h, params->levels, workspace);
-    const size_t best = qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride);
+    const size_t best = find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride);
     *found = (struct found_amax){.amax = h->edges[best], .score = qobs_entropy_divergence(&e, best)};
     return QOBS_OK;
 }

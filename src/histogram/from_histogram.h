@@ -77,10 +77,6 @@ struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t level
  * if all bins are empty. */
 double qobs_entropy_divergence(const struct entropy *e, size_t inside);
 
-/* The number of bins, of first, first + stride, ... up to all, with the smallest divergence; the last of several. NaN
- * counts as the smallest, as in numpy.argmin. amax is the edge of that index. */
-size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride);
-
 /* ---- Squared error ----------------------------------------------------------------------------------------------- */
 
 /* The bins that are not empty. */
@@ -97,12 +93,6 @@ struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, 
  * amax. */
 int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const struct formula *formula,
                        float amax, double *mean, qobs_error *error);
-
-/* The bin, of first, first + params->stride, ... whose centre as amax has the smallest error; the first of several. NaN
- * counts as the smallest. */
-int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h,
-                            const struct bins_params *params, const struct formula *formula, size_t first, size_t *bin,
-                            double *score, qobs_error *error);
 
 /* (edges[bin + 1] + edges[bin]) / 2 in float. */
 float qobs_bin_centre(const struct histogram_view *h, size_t bin);

@@ -130,9 +130,10 @@ int qobs_squared_error(const struct squared_error *e, const struct bins_params *
     return QOBS_OK;
 }
 
-int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h,
-                            const struct bins_params *params, const struct formula *formula, size_t first, size_t *bin,
-                            double *score, qobs_error *error)
+/* The bin, of first, first + params->stride, ... whose centre as amax has the smallest error; the first of several. NaN
+ * counts as the smallest. */
+static int find(const struct squared_error *e, const struct histogram_view *h, const struct bins_params *params,
+                const struct formula *formula, size_t first, size_t *bin, double *score, qobs_error *error)
 {
     const size_t stride = (uint64_t)params->stride > h->bins ? h->bins : (size_t)params->stride;
     double min = INFINITY;
@@ -171,7 +172,7 @@ int qobs_amax_by_mse(const struct bins_params *params, const struct formula *for
                             params->dtype);
     const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
     const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
-    const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, &found->score, error);
+    const int status = find(&e, h, params, formula, first, &bin, &found->score, error);
     if (status == QOBS_OK)
         found->amax = qobs_bin_centre(h, bin);
     return status;

@@ -24,14 +24,8 @@ struct candidate_set {
     } pending_bounds[PENDING_CANDIDATES];
 };
 
-void qobs_candidates_begin(struct candidate_set *candidates, const struct kernel_table *kernels,
-                        const struct optimal_params *params, const struct optimal_group *group);
-
 /* Computes the error of a candidate now, and returns it. */
 double qobs_candidates_evaluate(struct candidate_set *candidates, float scale, int32_t zero_point);
-
-/* The same for a candidate whose error is known. */
-void qobs_candidates_update(struct candidate_set *candidates, float scale, int32_t zero_point, double error);
 
 /* Adds a candidate whose error is from `nearly` - slack to `nearly` + slack. */
 void qobs_candidates_add(struct candidate_set *candidates, float scale, int32_t zero_point, double nearly,

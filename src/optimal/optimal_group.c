@@ -74,8 +74,8 @@ void qobs_optimal_prepare(const struct optimal_params *p, float global_scale, si
 
 /* ---- Candidates ------------------------------------------------------------------------------------------------- */
 
-void qobs_candidates_begin(struct candidate_set *c, const struct kernel_table *kernels,
-                           const struct optimal_params *params, const struct optimal_group *group)
+static void candidates_begin(struct candidate_set *c, const struct kernel_table *kernels,
+                             const struct optimal_params *params, const struct optimal_group *group)
 {
     c->kernels = kernels;
     c->number = qobs_optimal_number(params);
@@ -94,7 +94,8 @@ static bool goes_before(float a, int32_t zero_a, float b, int32_t zero_b)
     return a != b ? a > 0 : zero_a < zero_b;
 }
 
-void qobs_candidates_update(struct candidate_set *c, float scale, int32_t zero_point, double error)
+/* Takes a candidate whose error is known. */
+static void candidates_update(struct candidate_set *c, float scale, int32_t zero_point, double error)
 {
     struct optimal_choice *best = &c->best;
     if (error < best->error ||
@@ -110,7 +111,7 @@ double qobs_candidates_evaluate(struct candidate_set *c, float scale, int32_t ze
 {
     const struct optimal_group *g = c->group;
     const double error = c->kernels->optimal_error(&c->number, g->w, g->h, g->n, scale, (float)zero_point);
-    qobs_candidates_update(c, scale, zero_point, error);
+    candidates_update(c, scale, zero_point, error);
     return error;
 }
 
@@ -198,7 +199,7 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
     if (around_range(p))
         s.count = qobs_optimal_scales(p, s.range.scale, g->global_scale, s.arrays.scale);
     struct candidate_set candidates;
-    qobs_candidates_begin(&candidates, kernels, p, g);
+    candidates_begin(&candidates, kernels, p, g);
     s.candidates = &candidates;
     if (s.count == 0) /* f16 has no number there */
         s.arrays.scale[s.count++] = s.range.scale < 1 ? 0x1p-24f : 65504;

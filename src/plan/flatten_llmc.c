@@ -145,7 +145,8 @@ static int flatten_attention_2025_10(qobs_plan *plan, const struct granularity_p
     return params->strategy == STRATEGY_TENSOR ? flatten_heads(plan, params, 2, error) : fail_strategy(params, error);
 }
 
-bool qobs_llmc_weight_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
+/* The `shared` of llmc_weight. */
+static bool weight_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
     switch (p->strategy) {
     case STRATEGY_TENSOR:
@@ -185,9 +186,9 @@ static bool activation_shared(const struct granularity_params *p, int64_t *rows,
 }
 
 const struct granularity_ops qobs_granularity_llmc_weight = {
-    .flatten = flatten_weight, .g_idx = true, .shared = qobs_llmc_weight_shared};
+    .flatten = flatten_weight, .g_idx = true, .shared = weight_shared};
 const struct granularity_ops qobs_granularity_llmc_weight_2025_10 = {
-    .flatten = flatten_weight_2025_10, .g_idx = true, .shared = qobs_llmc_weight_shared, .whole_units = true};
+    .flatten = flatten_weight_2025_10, .g_idx = true, .shared = weight_shared, .whole_units = true};
 const struct granularity_ops qobs_granularity_llmc_activation = {.flatten = flatten_activation,
                                                                  .shared = activation_shared};
 const struct granularity_ops qobs_granularity_llmc_attention = {.flatten = flatten_attention};
@@ -262,7 +263,7 @@ static int flatten(qobs_plan *plan, const struct granularity_params *params, qob
 
 static bool shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
-    return p->strategy == STRATEGY_TOKEN || qobs_llmc_weight_shared(p, rows, columns);
+    return p->strategy == STRATEGY_TOKEN || weight_shared(p, rows, columns);
 }
 
 const struct granularity_ops qobs_granularity_llmc_2025_09 = {.flatten = flatten, .g_idx = true, .shared = shared};

@@ -88,9 +88,6 @@ extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granula
 extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block,
     qobs_granularity_modelopt_reduced;
 
-/* The `shared` of llmc_weight. */
-bool qobs_llmc_weight_shared(const struct granularity_params *params, int64_t *rows, int64_t *columns);
-
 /* The words of settings and messages. */
 const char *qobs_base_name_text(int base_name);
 const char *qobs_strategy_text(int strategy);

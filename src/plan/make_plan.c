@@ -119,7 +119,7 @@ static void copy_shape(struct shape *to, const struct shape *from)
 }
 
 /* The flattened shape is the product of the observations, the shape of scale, the product of the group axes. */
-int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error)
+static int set_shapes(qobs_plan *plan, qobs_error *error)
 {
     static const struct shape one = {.ndim = 1, .extent = {1}};
     struct shape qparams;
@@ -190,7 +190,7 @@ int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const
     if (g_idx)
         RETURN_IF_FAILED(qobs_view_of_tensor(&index, g_idx, "g_idx", error));
     RETURN_IF_FAILED(granularity->ops->flatten(plan, &granularity->params, error));
-    RETURN_IF_FAILED(qobs_plan_set_shapes(plan, error));
+    RETURN_IF_FAILED(set_shapes(plan, error));
     const int status = g_idx ? qobs_plan_order_columns(plan, granularity, &index, error) : QOBS_OK;
     if (status == QOBS_OK)
         return qobs_succeed(error);
@@ -212,7 +212,7 @@ int qobs_plan_make_along(qobs_plan *plan, enum keying keying, const qobs_tensor 
         qobs_plan_add_kept(plan, kept);
     else
         qobs_plan_add_global(plan);
-    return qobs_plan_set_shapes(plan, error);
+    return set_shapes(plan, error);
 }
 
 static qobs_plan *allocate(const struct runtime *runtime, qobs_error *error)

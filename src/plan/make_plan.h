@@ -34,9 +34,6 @@ int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const ch
 void qobs_plan_add_kept(qobs_plan *plan, const bool kept[QOBS_MAX_NDIM]);
 void qobs_plan_add_global(qobs_plan *plan);
 
-/* Computes the flattened shape, and the shapes of results that the rule has not set. */
-int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error);
-
 /* g_idx: the columns of a weight sorted by the group each belongs to (llm-compressor's activation ordering). */
 
 /* Checks g_idx against a plan that has its axes, then sets order and start of the plan. Both stay NULL if g_idx is not

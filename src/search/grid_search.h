@@ -146,18 +146,10 @@ static inline struct search_candidates candidates_of(const struct qparam_workspa
                                       QOBS_SEARCH_LANES};
 }
 
-/* Makes the error of candidates of qparam i that are not finite NaN; errors are `step` floats apart. */
-void qobs_drop_nonfinite(const struct qparam_search *s, const struct qparam_workspace *w, size_t i, float *sum,
-                         size_t step);
-
 /* Loads a block in upstream's arithmetic, from element `first` on, unless it is all of the qparam and there already;
  * returns its size. */
 size_t qobs_load_block(const struct qparam_search *s, struct qparam_workspace *w, const struct qparam_block *e,
                        int64_t first, bool there);
-
-/* Sums over elements first to end. */
-void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct qparam_block *e,
-                     int64_t first, int64_t end);
 
 /* Sums of n candidates from `from` on in upstream's arithmetic, after qobs_load_block. */
 void qobs_sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i,

@@ -50,8 +50,9 @@ static int prescale_exp_of(const struct qparam_search *s, double min, double max
 
 /* ---- Sums of errors of one qparam -------------------------------------------------------------------------------- */
 
-void qobs_drop_nonfinite(const struct qparam_search *s, const struct qparam_workspace *w, size_t i, float *sum,
-                         size_t step)
+/* Makes the error of candidates of qparam i that are not finite NaN; errors are `step` floats apart. */
+static void drop_nonfinite(const struct qparam_search *s, const struct qparam_workspace *w, size_t i, float *sum,
+                           size_t step)
 {
     for (size_t c = 0; c < s->shrink.candidates && !w->shrunk.finite[i]; c++)
         if (!isfinite(w->shrunk.scale[c * QOBS_SEARCH_LANES + i]) ||
@@ -69,8 +70,9 @@ static struct prefetch_ahead next_prefetch(struct qparam_workspace *w, size_t by
     return some;
 }
 
-void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct qparam_block *e,
-                     int64_t first, int64_t end)
+/* Sums over elements first to end. */
+static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i,
+                       const struct qparam_block *e, int64_t first, int64_t end)
 {
     const double factor = qobs_search_prescale(w->ranges.prescale_exp[i]);
     const struct search_candidates candidates = candidates_of(w, i);
@@ -88,7 +90,7 @@ void qobs_sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, 
         }
         s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, n,
                                   &candidates, s->shrink.padded, next_prefetch(w, n * s->size), w->sum);
-        qobs_drop_nonfinite(s, w, i, w->sum, 1);
+        drop_nonfinite(s, w, i, w->sum, 1);
         for (size_t c = 0; c < s->shrink.candidates; c++)
             w->total[c] += (double)w->sum[c];
     }
@@ -206,7 +208,7 @@ static void choose_of_batch(struct qparam_search *s, struct qparam_workspace *w,
         unit[i] = valid ? qobs_search_error_unit(&s->norm, r->prescale_exp[i]) : 1;
         bound[i] = valid ? round_up((double)FLT_MAX / unit[i]) : 0; /* no sum is below 0 */
         if (valid)
-            qobs_drop_nonfinite(s, w, i, w->sum + i, QOBS_SEARCH_LANES);
+            drop_nonfinite(s, w, i, w->sum + i, QOBS_SEARCH_LANES);
     }
     s->kernels->search_improved(w->sum, (size_t)s->stop, bound, step, best, improved);
     const float *const before = w->sum + s->shrink.before * QOBS_SEARCH_LANES;
@@ -236,7 +238,7 @@ void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, st
         if (s->row > 0) {
             load(s, w, i, e);
         } else if (w->ranges.finite[i]) {
-            qobs_sum_blocks(s, w, i, e, 0, e->elements);
+            sum_blocks(s, w, i, e, 0, e->elements);
             choose(s, first + i, w->total, qobs_search_error_unit(&s->norm, w->ranges.prescale_exp[i]), improved);
         } else {
             record_nonfinite(s, first + i);
@@ -254,7 +256,7 @@ bool qobs_sum_block(struct qparam_search *s, struct qparam_workspace *w, struct 
 {
     qobs_shrink_qparams(s, w, qparam, 1);
     if (w->ranges.finite[0])
-        qobs_sum_blocks(s, w, 0, e, first, end);
+        sum_blocks(s, w, 0, e, first, end);
     return w->ranges.finite[0];
 }
 
