@@ -60,9 +60,8 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
 {
     const qobs_histogram_options *bins = a->options;
     const size_t n = (size_t)batch->plan->qparams, size = n * (sizeof(struct binning) + sizeof(struct extrema));
-    int status = check_sizes(a, n, error);
-    if (status != QOBS_OK)
-        return status;
+    int status = QOBS_OK;
+    RETURN_IF_FAILED(check_sizes(a, n, error));
     struct extrema *extrema = qobs_allocate(batch->runtime, size);
     if (!extrema)
         return qobs_no_memory(error, "histogram: no memory for %zu bytes of ranges", size);
@@ -88,29 +87,30 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
     return status;
 }
 
-int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
+static int compute(const qobs_histogram_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_HISTOGRAMS, "histograms", error);
     static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;
     qobs_histogram_args a;
     qobs_plan *plan;
+    RETURN_IF_FAILED(ARGS_READ(qobs_histogram_args, &a, args, runtime, error));
+    if (a.totals)
+        RETURN_IF_FAILED(out_check("totals", a.totals, SIZE_THROUGH(qobs_counts, inf), error));
+    RETURN_IF_FAILED(check_bins(a.options, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
+    RETURN_IF_FAILED(a.config ? qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error)
+                              : qobs_plan_new(&plan, &tensor, a.value, a.g_idx, &runtime, error));
+    const struct batch batch = {&runtime, qobs_kernels_active(), plan, a.value->data};
+    const int status = count(&batch, &a, error);
+    qobs_plan_destroy(plan);
+    return status;
+}
+
+int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
+{
+    RETURN_IF_LEFT_OUT(QOBS_HAS_HISTOGRAMS, "histograms", error);
     const fp_mode mode = fp_enter(); /* limits may be subnormal */
-    int status = ARGS_READ(qobs_histogram_args, &a, args, runtime, error);
-    if (status == QOBS_OK && a.totals)
-        status = out_check("totals", a.totals, SIZE_THROUGH(qobs_counts, inf), error);
-    if (status == QOBS_OK)
-        status = check_bins(a.options, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, a.runtime, error);
-    if (status == QOBS_OK)
-        status = a.config ? qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error)
-                          : qobs_plan_new(&plan, &tensor, a.value, a.g_idx, &runtime, error);
-    if (status == QOBS_OK) {
-        const struct batch batch = {&runtime, qobs_kernels_active(), plan, a.value->data};
-        status = count(&batch, &a, error);
-        qobs_plan_destroy(plan);
-    }
+    const int status = compute(args, error);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
@@ -120,10 +120,9 @@ int qobs_histogram_to_float(size_t n, const uint64_t *counts, size_t counts_size
 {
     if (n > SIZE_MAX / sizeof *counts)
         return qobs_invalid(error, "n: is %zu, which no memory holds", n);
-    int status = array_check("counts", counts, counts_size, n * sizeof *counts, error);
-    if (status == QOBS_OK)
-        status = array_check("out", out, out_size, n * sizeof *out, error);
-    for (size_t i = 0; status == QOBS_OK && i < n; i++)
+    RETURN_IF_FAILED(array_check("counts", counts, counts_size, n * sizeof *counts, error));
+    RETURN_IF_FAILED(array_check("out", out, out_size, n * sizeof *out, error));
+    for (size_t i = 0; i < n; i++)
         out[i] = counts[i] < (UINT64_C(1) << 24) ? (float)counts[i] : 0x1p24f;
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    return qobs_succeed(error);
 }

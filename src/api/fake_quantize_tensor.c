@@ -89,21 +89,16 @@ static int open_qparams(struct fake_quantize *f, const qobs_fake_quantize_args *
                         qobs_error *error)
 {
     struct view scales, zero_points = {0};
-    int status = qobs_view_of_tensor(&scales, a->scale, "scale", error);
-    if (status == QOBS_OK)
-        status = check_qparams(&scales, "scale", plan->qparams, error);
-    if (status == QOBS_OK)
-        status = check_scale(&scales, plan->value.dtype, f->quantizer.torch, error);
-    if (status == QOBS_OK && a->zero_point) {
-        status = qobs_view_of_tensor(&zero_points, a->zero_point, "zero_point", error);
-        if (status == QOBS_OK)
-            status = check_qparams(&zero_points, "zero_point", plan->qparams, error);
-        if (status == QOBS_OK && f->quantizer.torch)
-            status = qobs_check_torch_zero_points(&f->quantizer, zero_points.data, zero_points.dtype,
-                                                  zero_points.elements, error);
+    RETURN_IF_FAILED(qobs_view_of_tensor(&scales, a->scale, "scale", error));
+    RETURN_IF_FAILED(check_qparams(&scales, "scale", plan->qparams, error));
+    RETURN_IF_FAILED(check_scale(&scales, plan->value.dtype, f->quantizer.torch, error));
+    if (a->zero_point) {
+        RETURN_IF_FAILED(qobs_view_of_tensor(&zero_points, a->zero_point, "zero_point", error));
+        RETURN_IF_FAILED(check_qparams(&zero_points, "zero_point", plan->qparams, error));
     }
-    if (status != QOBS_OK)
-        return status;
+    if (a->zero_point && f->quantizer.torch)
+        RETURN_IF_FAILED(qobs_check_torch_zero_points(&f->quantizer, zero_points.data, zero_points.dtype,
+                                                      zero_points.elements, error));
     f->scale = scales.data;
     f->scale_dtype = scales.dtype;
     f->zero_point = zero_points.data;

@@ -76,18 +76,14 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
 {
     struct result_item item;
     qobs_result result = {.struct_size = sizeof result};
-    int status = open_result(o, name, &item, &result, error);
-    if (status != QOBS_OK)
-        return status;
-    status = qobs_check_size(size, result.name, result.size, error);
-    if (status == QOBS_OK && !out && size > 0)
-        status = qobs_invalid(error, "out: is NULL");
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_result(o, name, &item, &result, error));
+    RETURN_IF_FAILED(qobs_check_size(size, result.name, result.size, error));
     if (size == 0) /* out may be NULL */
         return qobs_succeed(error);
+    if (!out)
+        return qobs_invalid(error, "out: is NULL");
     const fp_mode mode = fp_enter();
-    status = qobs_result_read(o, item, out, size, error);
+    const int status = qobs_result_read(o, item, out, size, error);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

@@ -50,8 +50,8 @@ static int open_search(qobs_search_args *a, const qobs_search_args *args, qobs_e
 static int check_ranges(const qobs_search_args *a, const qobs_plan *plan, qobs_error *error)
 {
     const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
-    const int status = array_check("min", a->min, a->size, size, error);
-    return status == QOBS_OK ? array_check("max", a->max, a->size, size, error) : status;
+    RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
+    return array_check("max", a->max, a->size, size, error);
 }
 
 static int check_sizes(const qobs_search_args *a, const qobs_plan *plan, qobs_error *error)
@@ -122,23 +122,19 @@ static int search(struct search_call *d, const qobs_search_args *a, qobs_error *
     struct grid_search search = {.global_scale = a->global_scale, .find_ranges = true, .min = a->min, .max = a->max};
     if (search.global_scale && qobs_config_is_current(d->config))
         return qobs_invalid(error, "global_scale: version current searches without one");
-    int status = qobs_runtime_resolve(&d->runtime, a->runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_create(&d->plan, d->config, d->value, d->g_idx, a->runtime, error);
-    if (status == QOBS_OK)
-        status = check_sizes(a, d->plan, error);
-    if (status == QOBS_OK)
-        status = check_data(d, error);
-    if (status == QOBS_OK && d->importance)
-        status = set_weights(d, error);
-    if (status == QOBS_OK && d->recorded)
-        status = qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error);
+    RETURN_IF_FAILED(qobs_runtime_resolve(&d->runtime, a->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_create(&d->plan, d->config, d->value, d->g_idx, a->runtime, error));
+    RETURN_IF_FAILED(check_sizes(a, d->plan, error));
+    RETURN_IF_FAILED(check_data(d, error));
+    if (d->importance)
+        RETURN_IF_FAILED(set_weights(d, error));
+    if (d->recorded)
+        RETURN_IF_FAILED(qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error));
     search.column_weight = d->weights;
     search.record = &d->record;
-    if (status == QOBS_OK)
-        status = search_plan(d, search, error);
+    RETURN_IF_FAILED(search_plan(d, search, error));
     d->record.weighted = d->weights != NULL;
-    return status;
+    return QOBS_OK;
 }
 
 int qobs_search(const qobs_search_args *args, qobs_error *error)
@@ -178,35 +174,32 @@ static const char *superfluous(const qobs_search_args *a)
                                                      : NULL;
 }
 
+static int search_globally(struct search_call *d, const qobs_search_args *a, qobs_error *error)
+{
+    static const struct axes none = {0};
+    struct nonfinite_count nonfinite = {0};
+    RETURN_IF_FAILED(qobs_runtime_resolve(&d->runtime, a->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_new_along(&d->plan, KEYING_NONE, d->value, &none, &d->runtime, error));
+    RETURN_IF_FAILED(check_ranges(a, d->plan, error));
+    RETURN_IF_FAILED(check_data(d, error));
+    RETURN_IF_FAILED(qobs_reduce_minmax(&d->runtime, qobs_kernels_active(), d->plan, d->plan->value.data,
+                                        (enum nonfinite_mode)d->config->nonfinite, a->min, a->max, &nonfinite, error));
+    return search_plan(d, (struct grid_search){.each_global_scale = true, .min = a->min, .max = a->max}, error);
+}
+
 int qobs_global_search(const qobs_search_args *args, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
     qobs_search_args a;
-    int status = open_search(&a, args, error);
-    if (status == QOBS_OK && superfluous(&a))
-        status = qobs_invalid(error, "%s: has no meaning for the complete tensor", superfluous(&a));
-    if (status == QOBS_OK &&
-        (qobs_config_is_current(a.config) || qobs_config_strategy(a.config) != STRATEGY_TENSOR_GROUP))
-        status = qobs_invalid(
+    RETURN_IF_FAILED(open_search(&a, args, error));
+    if (superfluous(&a))
+        return qobs_invalid(error, "%s: has no meaning for the complete tensor", superfluous(&a));
+    if (qobs_config_is_current(a.config) || qobs_config_strategy(a.config) != STRATEGY_TENSOR_GROUP)
+        return qobs_invalid(
             error, "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
-    if (status != QOBS_OK)
-        return status;
-    static const struct axes none = {0};
     struct search_call d = {.config = a.config, .value = a.value};
-    struct nonfinite_count nonfinite = {0};
     const fp_mode mode = fp_enter();
-    status = qobs_runtime_resolve(&d.runtime, a.runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_new_along(&d.plan, KEYING_NONE, a.value, &none, &d.runtime, error);
-    if (status == QOBS_OK)
-        status = check_ranges(&a, d.plan, error);
-    if (status == QOBS_OK)
-        status = check_data(&d, error);
-    if (status == QOBS_OK)
-        status = qobs_reduce_minmax(&d.runtime, qobs_kernels_active(), d.plan, d.plan->value.data,
-                                    (enum nonfinite_mode)a.config->nonfinite, a.min, a.max, &nonfinite, error);
-    if (status == QOBS_OK)
-        status = search_plan(&d, (struct grid_search){.each_global_scale = true, .min = a.min, .max = a.max}, error);
+    const int status = search_globally(&d, &a, error);
     release(&d);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;

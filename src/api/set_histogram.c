@@ -136,16 +136,13 @@ int qobs_observer_set_histogram(qobs_observer *o, const qobs_histogram_state *gi
         return qobs_invalid(error, "observer: is NULL");
     if (!o->stages.reduction.histogram.ops)
         return qobs_invalid(error, "observer: %s has no histogram", o->config.preset->name);
-    int status = ARGS_READ(qobs_histogram_state, &h, given, batches, error);
-    if (status == QOBS_OK && h.batches > MOST_BATCHES)
-        status = qobs_invalid(error, "batches: is %llu, at most %llu are allowed", (unsigned long long)h.batches,
-                              (unsigned long long)MOST_BATCHES);
-    if (status == QOBS_OK)
-        status = check_counts(o, h.counts, &counts, error);
-    if (status == QOBS_OK)
-        status = find_range(o, &h, &counts, &edges, &range, error);
-    if (status == QOBS_OK)
-        status = make_state(o, &counts, &edges, &range, &state, error);
+    RETURN_IF_FAILED(ARGS_READ(qobs_histogram_state, &h, given, batches, error));
+    if (h.batches > MOST_BATCHES)
+        return qobs_invalid(error, "batches: is %llu, at most %llu are allowed", (unsigned long long)h.batches,
+                            (unsigned long long)MOST_BATCHES);
+    RETURN_IF_FAILED(check_counts(o, h.counts, &counts, error));
+    RETURN_IF_FAILED(find_range(o, &h, &counts, &edges, &range, error));
+    const int status = make_state(o, &counts, &edges, &range, &state, error);
     if (status != QOBS_OK) {
         qobs_state_release(&o->runtime, &state);
         return status;

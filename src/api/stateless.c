@@ -17,22 +17,28 @@
 #include "qobs/plan.h"
 #include "measure/reduce.h"
 
-/* Checks the sizes, finds the ranges and unmakes the plan. */
+/* Checks the sizes and finds the ranges. */
+static int measure(const qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime,
+                   struct nonfinite_count *nonfinite, qobs_error *error)
+{
+    const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
+    RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
+    RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
+    if (plan->value.elements == 0)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
+    const enum nonfinite_mode treatment = a->config ? (enum nonfinite_mode)a->config->nonfinite : NONFINITE_REFUSE;
+    const fp_mode mode = fp_enter();
+    const int status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, a->value->data, treatment, a->min,
+                                          a->max, nonfinite, error);
+    fp_leave(mode);
+    return status;
+}
+
+/* Unmakes the plan. */
 static int minmax(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime, qobs_error *error)
 {
     struct nonfinite_count nonfinite = {0};
-    const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
-    int status = array_check("min", a->min, a->size, size, error);
-    if (status == QOBS_OK)
-        status = array_check("max", a->max, a->size, size, error);
-    if (status == QOBS_OK && plan->value.elements == 0)
-        status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
-    const enum nonfinite_mode treatment = a->config ? (enum nonfinite_mode)a->config->nonfinite : NONFINITE_REFUSE;
-    const fp_mode mode = fp_enter();
-    if (status == QOBS_OK)
-        status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, a->value->data, treatment, a->min, a->max,
-                                    &nonfinite, error);
-    fp_leave(mode);
+    const int status = measure(plan, a, runtime, &nonfinite, error);
     if (status == QOBS_OK && a->counts) {
         struct observer_traits traits = {0};
         if (a->config)
@@ -80,14 +86,13 @@ int qobs_minmax(const qobs_minmax_args *args, qobs_error *error)
     struct runtime runtime;
     qobs_minmax_args a;
     qobs_plan plan;
-    int status = open_minmax(&a, args, &runtime, error);
-    if (status == QOBS_OK && (a.axes || a.axis_count > 0 || !a.config))
-        status = keep_axes(&a, &granularity, error);
-    else if (status == QOBS_OK)
+    RETURN_IF_FAILED(open_minmax(&a, args, &runtime, error));
+    if (a.axes || a.axis_count > 0 || !a.config)
+        RETURN_IF_FAILED(keep_axes(&a, &granularity, error));
+    else
         qobs_resolve_granularity(a.config, &granularity);
-    if (status == QOBS_OK)
-        status = qobs_plan_make(&plan, &granularity, a.value, a.g_idx, &runtime, error);
-    return status == QOBS_OK ? minmax(&plan, &a, &runtime, error) : status;
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &granularity, a.value, a.g_idx, &runtime, error));
+    return minmax(&plan, &a, &runtime, error);
 }
 
 int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
@@ -96,17 +101,16 @@ int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
     struct runtime runtime;
     qobs_minmax_args a;
     qobs_plan plan;
-    int status = open_minmax(&a, args, &runtime, error);
-    if (status == QOBS_OK && (a.g_idx || a.axes || a.axis_count > 0))
-        status = qobs_invalid(error, "%s: has no meaning for the complete tensor",
-                              a.g_idx  ? "g_idx"
-                              : a.axes ? "axes"
-                                       : "axis_count");
-    if (status == QOBS_OK && !a.config)
-        status = qobs_invalid(error, "config: is NULL");
-    if (status == QOBS_OK)
-        status = qobs_plan_make_along(&plan, KEYING_NONE, a.value, &none, &runtime, error);
-    return status == QOBS_OK ? minmax(&plan, &a, &runtime, error) : status;
+    RETURN_IF_FAILED(open_minmax(&a, args, &runtime, error));
+    if (a.g_idx || a.axes || a.axis_count > 0)
+        return qobs_invalid(error, "%s: has no meaning for the complete tensor",
+                            a.g_idx  ? "g_idx"
+                            : a.axes ? "axes"
+                                     : "axis_count");
+    if (!a.config)
+        return qobs_invalid(error, "config: is NULL");
+    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, a.value, &none, &runtime, error));
+    return minmax(&plan, &a, &runtime, error);
 }
 
 /* Checks a configuration and the dtype of ranges for it, and resolves its formula. */
@@ -188,13 +192,11 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
                       qobs_error *error)
 {
     struct formula formula;
-    int status = check_formula(config, dtype, &formula, error);
-    if (status == QOBS_OK && !global_scale)
+    RETURN_IF_FAILED(check_formula(config, dtype, &formula, error));
+    if (!global_scale)
         return qobs_invalid(error, "global_scale: is NULL");
-    if (status == QOBS_OK && !formula.ops->global_scale)
-        status = qobs_invalid(error, "config: %s has no global scale", config->preset->name);
-    if (status != QOBS_OK)
-        return status;
+    if (!formula.ops->global_scale)
+        return qobs_invalid(error, "config: %s has no global scale", config->preset->name);
     if (!isfinite(min) || !isfinite(max))
         return qobs_invalid(error, "%s: is %g, must be finite", isfinite(min) ? "max" : "min",
                             isfinite(min) ? max : min);

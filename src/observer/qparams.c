@@ -159,13 +159,13 @@ int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers
 {
     if (!given)
         return qobs_invalid(error, "out: is NULL");
-    int status = ARGS_READ(qobs_qparam_buffers, out, given, global_scale, error);
+    RETURN_IF_FAILED(ARGS_READ(qobs_qparam_buffers, out, given, global_scale, error));
     out->struct_size = sizeof *out;
-    if (status == QOBS_OK && !out->scale && out->scale_size > 0)
-        status = qobs_invalid(error, "scale: is NULL");
-    if (status == QOBS_OK && !out->zero_point && out->zero_point_size > 0)
-        status = qobs_invalid(error, "zero_point: is NULL");
-    return status;
+    if (!out->scale && out->scale_size > 0)
+        return qobs_invalid(error, "scale: is NULL");
+    if (!out->zero_point && out->zero_point_size > 0)
+        return qobs_invalid(error, "zero_point: is NULL");
+    return QOBS_OK;
 }
 
 int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *given, qobs_error *error)
@@ -174,18 +174,16 @@ int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *giv
     if (!o)
         return qobs_invalid(error, "observer: is NULL");
     const bool observed = !qobs_state_is_empty(&o->state);
-    int status = qobs_qparam_buffers_read(&out, given, error);
-    if (status == QOBS_OK && !observed)
-        status = qobs_write_qparams(o, NULL, NULL, error);
-    if (status == QOBS_OK)
-        status = qobs_check_qparam_sizes(o, &o->state.layout, observed, out.scale ? &out.scale_size : NULL,
-                                         out.zero_point ? &out.zero_point_size : NULL, error);
     float global_scale = 1;
-    if (status == QOBS_OK && out.global_scale)
-        status = read_global_scale(o, &global_scale, error);
-    if (status == QOBS_OK)
-        status = qobs_write_qparams(o, out.scale, out.zero_point, error);
-    if (status == QOBS_OK && out.global_scale)
+    RETURN_IF_FAILED(qobs_qparam_buffers_read(&out, given, error));
+    if (!observed)
+        RETURN_IF_FAILED(qobs_write_qparams(o, NULL, NULL, error));
+    RETURN_IF_FAILED(qobs_check_qparam_sizes(o, &o->state.layout, observed, out.scale ? &out.scale_size : NULL,
+                                             out.zero_point ? &out.zero_point_size : NULL, error));
+    if (out.global_scale)
+        RETURN_IF_FAILED(read_global_scale(o, &global_scale, error));
+    RETURN_IF_FAILED(qobs_write_qparams(o, out.scale, out.zero_point, error));
+    if (out.global_scale)
         *out.global_scale = global_scale;
-    return status;
+    return QOBS_OK;
 }
