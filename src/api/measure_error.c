@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_measure_error: walks two tensors of one shape and calls the kernel for contiguous elements. */
-#include <string.h>
 
 #include "base/build.h"
 #include "base/error.h"
@@ -38,22 +37,17 @@ static void find_runs(struct walk *w)
     }
 }
 
-static void copy_elements(const unsigned char *from, int64_t stride, int64_t n, size_t size, unsigned char *to)
-{
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + (size_t)i * size, from + i * stride, size);
-}
-
 /* A dimension without runs, in parts that fit the buffers. */
 static void add_strided(const struct walk *w, const unsigned char *x, const unsigned char *y, double *sum)
 {
     const int d = w->outer - 1;
-    const int64_t most = BUFFER_BYTES / (int64_t)w->size, x_step = w->value->strides[d], y_step = w->other->strides[d];
+    const int64_t size = (int64_t)w->size, most = BUFFER_BYTES / size, x_step = w->value->strides[d],
+                  y_step = w->other->strides[d];
     unsigned char a[BUFFER_BYTES], b[BUFFER_BYTES];
     for (int64_t first = 0; first < w->value->shape[d]; first += most) {
         const int64_t left = w->value->shape[d] - first, n = left < most ? left : most;
-        copy_elements(x + first * x_step, x_step, n, w->size, a);
-        copy_elements(y + first * y_step, y_step, n, w->size, b);
+        qobs_copy_elements(size, n, x + first * x_step, x_step, a, size);
+        qobs_copy_elements(size, n, y + first * y_step, y_step, b, size);
         w->kernel(a, b, (size_t)n, sum);
     }
 }

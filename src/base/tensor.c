@@ -3,6 +3,8 @@
 
 #include "base/tensor.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/struct_size.h"
 
@@ -33,6 +35,33 @@ bool qobs_kernel_dtype_of(qobs_dtype dtype, enum kernel_dtype *index)
         return false;
     *index = (enum kernel_dtype)(dtype - QOBS_F32);
     return true;
+}
+
+/* A copy of a constant size is one instruction. */
+static inline void copy(size_t size, int64_t n, const unsigned char *from, int64_t from_stride, unsigned char *to,
+                        int64_t to_stride)
+{
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * to_stride, from + i * from_stride, size);
+}
+
+void qobs_copy_elements(int64_t size, int64_t n, const unsigned char *from, int64_t from_stride, unsigned char *to,
+                        int64_t to_stride)
+{
+    switch (size) {
+    case 1:
+        copy(1, n, from, from_stride, to, to_stride);
+        break;
+    case 2:
+        copy(2, n, from, from_stride, to, to_stride);
+        break;
+    case 4:
+        copy(4, n, from, from_stride, to, to_stride);
+        break;
+    default:
+        copy(8, n, from, from_stride, to, to_stride);
+        break;
+    }
 }
 
 /* True if every element is within 2^61 bytes of the first. No product or sum of strides overflows then. */

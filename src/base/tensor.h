@@ -26,6 +26,10 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
 /* True if the dtype can be observed; *index is then its index in kernel tables. */
 bool qobs_kernel_dtype_of(qobs_dtype dtype, enum kernel_dtype *index);
 
+/* Copies n elements of 1, 2, 4 or 8 bytes that are that many bytes apart. */
+void qobs_copy_elements(int64_t size, int64_t n, const unsigned char *from, int64_t from_stride, unsigned char *to,
+                        int64_t to_stride);
+
 /* *product = a * b; false if a or b is negative or the product overflows. */
 static inline bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
 {

@@ -103,12 +103,11 @@ static void count_runs(struct counting *c, int64_t qparam, const unsigned char *
 /* Counts n elements of one qparam, `stride` bytes apart. */
 static void count_strided(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t n)
 {
-    const size_t element = c->job->element;
+    const int64_t element = (int64_t)c->job->element;
     unsigned char buffer[GATHERED * sizeof(double)];
     while (n > 0) {
         const int64_t m = n < GATHERED ? n : GATHERED;
-        for (int64_t i = 0; i < m; i++)
-            memcpy(buffer + (size_t)i * element, x + i * stride, element);
+        qobs_copy_elements(element, m, x, stride, buffer, element);
         count_runs(c, qparam, buffer, 0, 1, m);
         x += m * stride;
         n -= m;

@@ -78,8 +78,8 @@ static void add_matrix(const struct addition *a, const unsigned char *x, int64_t
     for (int64_t row = 0; row < rows; row++)
         for (int64_t first = from; first < to; first += PANEL) {
             const int64_t n = to - first < PANEL ? to - first : PANEL;
-            for (int64_t j = 0; j < n; j++)
-                memcpy(buffer + (size_t)j * a->element, x + row * row_stride + (first + j) * stride, a->element);
+            qobs_copy_elements((int64_t)a->element, n, x + row * row_stride + first * stride, stride, buffer,
+                               (int64_t)a->element);
             a->kernels->squares_columns[a->dtype](buffer, 0, 1, (size_t)n, a->sum + first);
         }
 }

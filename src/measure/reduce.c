@@ -143,27 +143,23 @@ struct indexed {
     struct nonfinite_count nonfinite[SPLIT_MAX_PARTS];
 };
 
-static void copy_row(const struct indexed *d, const unsigned char *x, unsigned char *to)
-{
-    for (int64_t j = 0; j < d->rows.columns; j++)
-        memcpy(to + (size_t)j * d->rows.element, x + j * d->rows.column_in, d->rows.element);
-}
-
 /* n rows from `row` on, `stride` bytes apart. */
 static void reduce_some_rows(const struct indexed *d, int64_t row, int64_t n, int64_t stride, unsigned char *workspace,
                              struct nonfinite_count *nonfinite)
 {
-    const int64_t columns = d->rows.columns, groups = d->rows.groups, step = d->gaps ? COPIED_ROWS : n;
+    const int64_t columns = d->rows.columns, groups = d->rows.groups, step = d->gaps ? COPIED_ROWS : n,
+                  element = (int64_t)d->rows.element;
     for (int64_t first = 0; first < n; first += step) {
         const int64_t some = n - first < step ? n - first : step;
         const struct loop_entry at = qobs_loops_at(&d->rows.loops, row + first);
-        const size_t out = (size_t)at.qparam * d->rows.element;
+        const size_t out = (size_t)(at.qparam * element);
         for (int64_t i = 0; d->gaps && i < some; i++)
-            copy_row(d, at.in + i * stride, workspace + d->scratch + (size_t)(i * columns) * d->rows.element);
-        d->job->kernels->minmax_indexed[d->job->dtype](
-            d->gaps ? workspace + d->scratch : at.in,
-            d->gaps ? (ptrdiff_t)((size_t)columns * d->rows.element) : (ptrdiff_t)stride, (size_t)some, (size_t)columns,
-            d->group, (size_t)groups, d->job->min + out, d->job->max + out, workspace, nonfinite);
+            qobs_copy_elements(element, columns, at.in + i * stride, d->rows.column_in,
+                               workspace + d->scratch + i * columns * element, element);
+        d->job->kernels->minmax_indexed[d->job->dtype](d->gaps ? workspace + d->scratch : at.in,
+                                                       d->gaps ? (ptrdiff_t)(columns * element) : (ptrdiff_t)stride,
+                                                       (size_t)some, (size_t)columns, d->group, (size_t)groups,
+                                                       d->job->min + out, d->job->max + out, workspace, nonfinite);
     }
 }
 

@@ -283,21 +283,33 @@ static void pad_lanes(float *out, size_t n)
         out[n] = 0;
 }
 
+static void copy_in_order(int64_t size, size_t n, const unsigned char *x, const int64_t *order, int64_t stride,
+                          unsigned char *out)
+{
+    for (size_t i = 0; i < n; i++, out += size)
+        if (size == 2)
+            memcpy(out, x + order[i] * stride, 2);
+        else if (size == 4)
+            memcpy(out, x + order[i] * stride, 4);
+        else
+            memcpy(out, x + order[i] * stride, 8);
+}
+
 void qobs_block_load(const struct element_source *source, const struct qparam_block *b, int64_t first, size_t n,
                      double factor, float *out)
 {
-    const size_t size = qobs_dtype_size(source->plan->dtype);
+    const int64_t size = (int64_t)qobs_dtype_size(source->plan->dtype);
     const int64_t stride = b->stride[b->axes - 1], *const order = b->order ? b->order + first : NULL;
     unsigned char gathered[QOBS_SEARCH_MOST * 8];
     for (size_t done = 0, length; done < n; done += length) {
         int64_t offset, inner;
         length = run_at(b, first + (int64_t)done, n - done, &offset, &inner);
-        const unsigned char *x = source->data + offset + inner * stride;
-        for (size_t i = 0; order && i < length; i++)
-            memcpy(gathered + i * size, source->data + offset + order[i] * stride, size);
-        for (size_t i = 0; !order && stride != (int64_t)size && i < length; i++)
-            memcpy(gathered + i * size, x + (int64_t)i * stride, size);
-        source->load(order || stride != (int64_t)size ? gathered : x, length, factor, source->finite_only, out + done);
+        const unsigned char *x = source->data + offset + (order ? 0 : inner * stride);
+        if (order)
+            copy_in_order(size, length, x, order, stride, gathered);
+        else if (stride != size)
+            qobs_copy_elements(size, (int64_t)length, x, stride, gathered, size);
+        source->load(order || stride != size ? gathered : x, length, factor, source->finite_only, out + done);
     }
     pad_lanes(out, n);
 }

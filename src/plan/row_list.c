@@ -32,15 +32,13 @@ enum { GATHERED = 128 }; /* columns at a time */
 
 void qobs_row_load(const struct row_list *rows, const unsigned char *row, int64_t first, int64_t n, float *out)
 {
-    const int64_t stride = rows->column_in;
-    const size_t element = rows->element;
+    const int64_t stride = rows->column_in, element = (int64_t)rows->element;
     unsigned char buffer[8 * GATHERED];
-    if (stride == (int64_t)element)
+    if (stride == element)
         rows->load(row + first * stride, (size_t)n, 1, rows->finite_only, out);
-    for (int64_t i = 0; i < n && stride != (int64_t)element; i += GATHERED) {
+    for (int64_t i = 0; i < n && stride != element; i += GATHERED) {
         const int64_t some = n - i < GATHERED ? n - i : GATHERED;
-        for (int64_t j = 0; j < some; j++)
-            memcpy(buffer + (size_t)j * element, row + (first + i + j) * stride, element);
+        qobs_copy_elements(element, some, row + (first + i) * stride, stride, buffer, element);
         rows->load(buffer, (size_t)some, 1, rows->finite_only, out + i);
     }
     for (int64_t j = n; j % QOBS_SEARCH_LANES != 0; j++)

@@ -14,29 +14,6 @@
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
 
-static void copy_elements(int64_t element, int64_t n, const unsigned char *from, int64_t from_stride, unsigned char *to,
-                          int64_t to_stride)
-{
-    switch (element) {
-    case 1:
-        for (int64_t i = 0; i < n; i++)
-            to[i * to_stride] = from[i * from_stride];
-        break;
-    case 2:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(to + i * to_stride, from + i * from_stride, 2);
-        break;
-    case 4:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(to + i * to_stride, from + i * from_stride, 4);
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(to + i * to_stride, from + i * from_stride, 8);
-        break;
-    }
-}
-
 static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
                          int64_t out_stride, int64_t rows, int64_t columns, const struct qparam_pair *qparams)
 {
@@ -61,9 +38,9 @@ static void quantize_panel(const struct quantization *job, const struct qparam_p
     }
     unsigned char buffer[PANEL * sizeof(double)], results[PANEL * sizeof(double)];
     for (int64_t i = 0; i < rows->extent; i++) {
-        copy_elements(job->element, columns, x + i * rows->in, in, buffer, job->element);
+        qobs_copy_elements(job->element, columns, x + i * rows->in, in, buffer, job->element);
         call_columns(job, buffer, 0, results, 0, 1, columns, &qparams);
-        copy_elements(job->out_element, columns, results, job->out_element, out + i * rows->out, out_step);
+        qobs_copy_elements(job->out_element, columns, results, job->out_element, out + i * rows->out, out_step);
     }
 }
 
