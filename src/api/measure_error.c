@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_measure_error: walks two tensors of one shape and calls the kernel for contiguous elements. */
-
 #include "base/build.h"
 #include "base/error.h"
 #include "base/fpenv.h"

@@ -107,7 +107,7 @@ void qobs_candidates_search(const struct search_batch *batch, const struct searc
 /* Elements of a block: a multiple of 8, at most HESSIAN_ERRORS. Matrices of that many doubles are on the stack. */
 enum { HESSIAN_ERRORS = 512 };
 
-/* The candidates of a qparam, as struct candidates (candidate_errors.h) prepares them. */
+/* The candidates of a qparam, as struct candidates prepares them. */
 struct hessian_candidates {
     const struct quantizer *quantizer; /* of `up` and `down` */
     size_t count;
