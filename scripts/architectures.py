@@ -7,13 +7,13 @@
 
 KINDS is build/tests/module_kinds, which says what the program takes a module for. Every class of transformers is built
 on the meta device. Its modules say what each matrix is (nn.Linear, nn.Embedding, Conv1D, router, head), its conversions
-which name it has in the file, its initializers whether packed weights load: they fail at a linear layer without a
-weight, or do not. --vllm names the package of vLLM: layers that it builds without a quant_config stay as
-they are, too, and its registry says which types it has. The table needs a pattern for each name that the general rule
-gets wrong, a FROM>TO for each module that has another name than the file, and the types that vLLM lacks. --write writes
-them. Without it every
-model type is a test: the table says what the classes say, of .needs_weight, .vllm_keeps and .lacks_vllm, too; the last
-two with --vllm alone. Ends with "N passed, N failed".
+which name it has in the file, what they split and join, and whether they find quantized experts. Its initializers say
+whether packed weights load: they fail at a linear layer without a weight, or do not. --vllm names the package of vLLM:
+layers that it builds without a quant_config stay as they are, too, and its registry says which types it has. The table
+needs a pattern for each name that the general rule gets wrong, a FROM>TO for each module that has another name than the
+file, and the types that vLLM lacks. --write writes them. Without it every model type is a test: the table says what the
+classes say, of .needs_weight, .splits, .joins, .plain_experts, .vllm_keeps and .lacks_vllm, too; the last two with
+--vllm alone. Ends with "N passed, N failed".
 --facts FILE keeps what was found in FILE; if FILE exists, it is read instead.
 """
 import argparse, ast, collections, glob, json, multiprocessing, os, re, signal, subprocess, sys
@@ -230,6 +230,53 @@ def read_by_initializers(model, heads, nn):
             allowed[last[0]] = None
 
 
+def quantizer_of_transformers():
+    from transformers.quantizers.quantizer_compressed_tensors import CompressedTensorsHfQuantizer
+    from transformers.utils.quantization_config import CompressedTensorsConfig
+    weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
+    group = {"targets": ["Linear"], "weights": weights, "format": "pack-quantized"}
+    quantizer = CompressedTensorsHfQuantizer(CompressedTensorsConfig(
+        config_groups={"group_0": group}, format="pack-quantized", quantization_status="compressed"))
+    quantizer.validate_environment()
+    return quantizer
+
+
+def takes_experts(converter, model, torch):
+    """Whether the operations behind the one that dequantizes run without the scales that it takes away."""
+    found = {p: torch.zeros(2, 4, 4) for p in converter.source_patterns if p.endswith("_packed$")}
+    try:
+        for operation in converter.operations[1:]:
+            found = operation.convert(found, converter.source_patterns, converter.target_patterns, config=model.config)
+        return True
+    except Exception:
+        return False
+
+
+def conversions_of(model, tensors, quantizer, modules):
+    """What becomes of quantized modules as transformers loads them: {name, numbers as stars: "splits", "joins" or, if
+    it does not find experts, "loses"}. The name is that of a tensor in the file."""
+    import torch
+    core, mapping = modules[3:]
+    every = mapping.get_model_conversion_mapping(model, hf_quantizer=quantizer)
+    renamings = [c for c in every if isinstance(c, core.WeightRenaming)]
+    converters = [c for c in every if isinstance(c, core.WeightConverter)]
+    found = {}
+    for name, key, kind, *_ in tensors:
+        module = name.removesuffix(".weight")
+        if kind == "experts" and not re.search(r"[.]\d+[.][^.]+$", module):       # one tensor, which the program splits
+            module = f"{module.rpartition('.')[0]}.0.down_proj"
+        elif kind not in ("linear", "experts") or module == name:
+            continue
+        pattern = core.rename_source_key(f"{module}.weight_shape", renamings, converters)[1]
+        one = next((c for c in converters if pattern in c.source_patterns), None)
+        several = len(one.target_patterns) > 1 if one else None
+        if kind == "experts" and (not one or not takes_experts(one, model, torch)):
+            found[general(name)] = "loses"
+        elif kind == "linear" and one:
+            found[general(name)] = "splits" if several else "joins"
+    return found
+
+
 def listed(config):
     """model_type and vocab_size of a configuration and its parts, its own first."""
     for key in ("model_type", "vocab_size"):
@@ -251,6 +298,7 @@ def collect(task):
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, out_of_time)
     modules = transformers, nn, Conv1D, core_model_loading, conversion_mapping
+    quantizer = quantizer_of_transformers()
     kind, names = task
     row = {"classes": {}, "failed": {}}
     runnable = {v for maps in (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -265,6 +313,7 @@ def collect(task):
             tensors, heads = facts_of(model, vocabularies, modules)
             row["classes"][name] = {"tensors": tensors, "heads": heads, "vocabularies": vocabularies,
                                     "types": [v for k, v in config if k == "model_type"],
+                                    "converted": conversions_of(model, tensors, quantizer, modules),
                                     "backend": name in runnable and model.is_backend_compatible(),
                                     "reads": read_by_initializers(model, heads, nn)}
         except OutOfTime:
@@ -558,6 +607,15 @@ def faults(program, row, left, lacks):
     if lacks is not None and any(("v" in answer[2]) != lacks for answer in answers):
         yield f"vLLM {'lacks' if lacks else 'has'} it, the table says otherwise"
     quantized, needs = needed(modules, answers)
+    loses = False
+    for (facts, name, _, _, _, weight), (_, found, letters, *_) in zip(modules, answers):
+        how = facts["converted"].get(general(f"{name}.weight" if weight else name), "does nothing")
+        loses |= how == "loses" and "e" not in letters
+        for word in ("splits", "joins"):
+            if weight and found == "linear" and (how == word) != (word[0] in letters):
+                yield f"{name}: transformers {how}, .{word} says otherwise"
+    if any("p" in letters for _, _, letters, *_ in answers) != loses:
+        yield f"transformers {'does not find' if loses else 'finds'} quantized experts, .plain_experts says otherwise"
     for (_, name, _, _, _, weight), (_, found, letters, *_) in zip(modules, answers):
         if weight and found == "linear" and quantized[general(name)] and "w" not in letters:
             yield f"{name}: the initializers read its weight: .needs_weight = \"{needs}\""

@@ -3,9 +3,9 @@
 
 /* Prints the kinds that the program gives modules, for scripts/architectures.py. Reads lines of model types
  * (config.json's own first), values of vocab_size, a module's name and the rows of its weight, separated by tabs; lists
- * are separated by commas. Prints the kind by the general rule, the kind by the table, a word of three letters (k: vLLM
- * keeps the module, w: transformers needs its weight, v: vLLM lacks the model; else -), and the other names of the
- * module. */
+ * are separated by commas. Prints the kind by the general rule, the kind by the table, a word of letters, and the other
+ * names of the module. Letters, or - for each: k: vLLM keeps the module, w: transformers needs its weight, s: splits
+ * it, j: joins it, p: has plain experts alone, e: the table has the experts, v: vLLM lacks the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +41,15 @@ int main(void)
         const char *name = parts[2];
         const size_t length = strlen(name);
         const int64_t rows = strtoll(parts[3], NULL, 10);
-        printf("%s %s %c%c%c", kinds[architecture_kind(&general, name, length, rows)],
-               kinds[architecture_kind(&found, name, length, rows)],
-               architecture_vllm_keeps(&found, name, length) ? 'k' : '-',
-               architecture_needs_weight(&found, name, length) ? 'w' : '-', architecture_lacks_vllm(&found) ? 'v' : '-');
+        const char letters[] = {architecture_vllm_keeps(&found, name, length) ? 'k' : '-',
+                                architecture_needs_weight(&found, name, length) ? 'w' : '-',
+                                architecture_splits(&found, name, length) ? 's' : '-',
+                                architecture_joins(&found, name, length) ? 'j' : '-',
+                                architecture_plain_experts(&found) ? 'p' : '-',
+                                architecture_kind_of_experts(&found, name, length) != MODULE_LINEAR ? 'e' : '-',
+                                architecture_lacks_vllm(&found) ? 'v' : '-', '\0'};
+        printf("%s %s %s", kinds[architecture_kind(&general, name, length, rows)],
+               kinds[architecture_kind(&found, name, length, rows)], letters);
         for (size_t i = 0; architecture_alias(&found, name, length, i, alias, sizeof alias); i++)
             printf(" %s", alias);
         printf("\n");

@@ -196,6 +196,44 @@ def test_packed():
         equal(runtime["vllm"] is None, kind == "t5", f"{kind} {scheme}: vLLM")
 
 
+def test_converted():
+    """transformers splits and joins some modules as it loads them, and finds some experts unquantized alone."""
+    def loads(kind, module, scheme, *options):
+        names = [module]
+        if module == "experts":
+            names = [f"{LAYER[:-10]}.experts.{i}.{n}_proj" for i in (0, 1) for n in ("gate", "up", "down")]
+        make("in", {f"{n}.weight": tensor([384, 128], 1) for n in names}, model_type=kind)
+        p = quantize("in", "-o", "out", "--replace", "--json", "report.json", *options, scheme=scheme)
+        equal(p.returncode, 0, f"{kind} {scheme} {options}: exit status {p.stderr}")
+        runtime, = json.loads(read("report.json"))["runtimes"]
+        return runtime["transformers"], p.stderr
+
+    qkv, shared = "encoder.layers.0.attn.Wqkv", "model.layers.0.mlp.shared_experts.up_proj"
+    one_scale = ["--set", "strategy=tensor"]
+    for kind, module, scheme, options, loaded in (
+            ("nomic_bert", qkv, "W8A16", [], False), ("nomic_bert", qkv, "NVFP4A16", [], False),
+            ("nomic_bert", qkv, "FP8_DYNAMIC", one_scale, False), ("nomic_bert", qkv, "FP8_DYNAMIC", [], True),
+            ("nomic_bert", qkv, "W8A8", [], True), ("nomic_bert", qkv, "MXFP4A16", [], True),
+            ("nomic_bert", LAYER, "W8A16", [], True), ("bert", qkv, "W8A16", [], True),
+            ("minimax_m3_vl", shared, "FP8_DYNAMIC", one_scale, False), ("minimax_m3_vl", shared, "W8A16", [], True)):
+        said, warning = loads(kind, module, scheme, *options)
+        equal(said, loaded, f"{kind} {module} {scheme} {options}: transformers")
+        equal("in this format" in warning, not loaded, f"{kind} {module} {scheme} {options}: warning {warning}")
+    for scheme in ("W4A16", "FP8_DYNAMIC"):
+        for kind in ("ernie4_5_vl_moe", "qwen3_vl_moe", "qwen3_moe"):
+            equal(loads(kind, "experts", scheme)[0], kind == "qwen3_moe", f"experts of {kind} {scheme}")
+    tower = "vision_tower.encoder.blocks.0.wqkv"
+    make("in", {f"{n}.weight": tensor([384, 128], 1) for n in (tower, LAYER)}, model_type="kimi_k25")
+    p = quantize("in", "-o", "refused", scheme="W8A16")
+    refused("kimi_k25", p, 2, "no runtime loads this", "cannot split wqkv", "(wqkv)", "--scheme FP8_DYNAMIC")
+    check(not os.path.exists("refused"), "kimi_k25: there is no output")
+    pattern = re.search("--ignore '([^']*)'", p.stderr)
+    check(pattern, "kimi_k25: the message names the pattern", p.stderr)
+    p = quantize("in", "-o", "out", "--replace", "--json", "report.json", "--ignore", pattern[1], scheme="W8A16")
+    runtime, = json.loads(read("report.json"))["runtimes"]
+    equal((p.returncode, runtime["transformers"]), (0, True), f"kimi_k25 with the pattern: {p.stderr}")
+
+
 def test_uneven():
     """Layers whose columns the group size does not divide stay if they are few; if not, the run stops."""
     few = {f"model.layers.{i}.altup.correction_coefs.weight": tensor([4, 4], i) for i in range(2)}

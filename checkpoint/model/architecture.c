@@ -5,6 +5,7 @@
 #include "model/architecture.h"
 
 #include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -180,6 +181,14 @@ enum module_kind architecture_kind(const struct architectures *found, const char
     return most > 0 ? kind : general_kind(found, module, length, rows);
 }
 
+bool architecture_plain_experts(const struct architectures *found)
+{
+    for (size_t i = 0; i < found->count; i++)
+        if (found->root[i] && found->rows[i]->plain_experts)
+            return true;
+    return false;
+}
+
 bool architecture_lacks_vllm(const struct architectures *found)
 {
     for (size_t i = 0; i < found->count; i++)
@@ -200,12 +209,30 @@ static bool is_listed(const char *list, const char *module, size_t length)
     return false;
 }
 
+/* Returns the list at `column` of the row of config.json that has a component of the module's name; NULL: none. */
+static const char *find_list(const struct architectures *found, size_t column, const char *module, size_t length)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        const char *const *list = (const void *)((const char *)found->rows[i] + column);
+        if (found->root[i] && is_listed(*list, module, length))
+            return *list;
+    }
+    return NULL;
+}
+
 const char *architecture_needs_weight(const struct architectures *found, const char *module, size_t length)
 {
-    for (size_t i = 0; i < found->count; i++)
-        if (found->root[i] && is_listed(found->rows[i]->needs_weight, module, length))
-            return found->rows[i]->needs_weight;
-    return NULL;
+    return find_list(found, offsetof(struct architecture, needs_weight), module, length);
+}
+
+const char *architecture_splits(const struct architectures *found, const char *module, size_t length)
+{
+    return find_list(found, offsetof(struct architecture, splits), module, length);
+}
+
+const char *architecture_joins(const struct architectures *found, const char *module, size_t length)
+{
+    return find_list(found, offsetof(struct architecture, joins), module, length);
 }
 
 const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length)

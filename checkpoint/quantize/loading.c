@@ -3,6 +3,7 @@
 
 #include "quantize/loading.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +21,8 @@ static const struct weight *find_expert(const struct quantize_run *run, const st
         const struct weight *w = &run->weights.items[i];
         const char *found = strstr(w->name, ".experts.");
         const bool taken = w->reason == WEIGHT_TAKEN;
-        if (w->ndim != 2 || !found || (group ? !taken || group != &run->config.groups[w->group] : taken))
+        if (w->ndim != 2 || !found || !isdigit((unsigned char)found[sizeof experts]) ||
+            (group ? !taken || group != &run->config.groups[w->group] : taken))
             continue;
         const size_t length = (size_t)(found - w->name) + sizeof experts - 1;
         *stacked = architecture_kind_of_experts(&run->architectures, w->name, length) != MODULE_SINGLE_EXPERTS;
@@ -44,15 +46,28 @@ static const struct weight *find_listed(const struct quantize_run *run, const st
     return NULL;
 }
 
+/* Returns true if transformers finds experts of a group, or with NULL those that stay, in a matrix for each. */
+static bool reads_experts(const struct quantize_run *run, const struct quant_group *group)
+{
+    return !architecture_plain_experts(&run->architectures) && runtime_stacks_experts(&run->config, group);
+}
+
 void loading_of_group(struct loading *loading, const struct quantize_run *run, const struct quant_group *group)
 {
     const struct runtime_row *row = runtime_find(group);
-    const bool packed = strcmp(quant_format_row(group->format)->codes, "weight_packed") == 0;
-    const char *keeps, *needs = NULL;
+    const struct quant_format_row *format = quant_format_row(group->format);
+    const bool packed = strcmp(format->codes, "weight_packed") == 0;
+    /* A tensor has one element for the whole weight. */
+    const bool single = format->global_scale || group->weights.strategy == QUANT_TENSOR ||
+                        (group->has_inputs && group->inputs.dynamic == QUANT_STATIC);
+    const char *keeps, *needs = NULL, *splits = NULL, *joins = NULL;
     bool stacked;
     const struct weight *expert = find_expert(run, group, &stacked);
     const struct weight *kept = find_listed(run, group, architecture_vllm_keeps, &keeps);
     const struct weight *bare = packed ? find_listed(run, group, architecture_needs_weight, &needs) : NULL;
+    const struct weight *split =
+        single || format->has_shape ? find_listed(run, group, architecture_splits, &splits) : NULL;
+    const struct weight *joined = single ? find_listed(run, group, architecture_joins, &joins) : NULL;
     *loading = (struct loading){.where = !row ? NULL : expert ? row->experts : row->vllm};
     struct refusal *vllm = &loading->vllm, *transformers = &loading->transformers;
     if (architecture_lacks_vllm(&run->architectures)) {
@@ -70,8 +85,13 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
         SAY(transformers->why, "transformers 5.17 loads no packed %.40s", *needs == '*' ? "weights of it" : needs);
         transformers->first = bare->name;
         transformers->list = needs;
-    } else if (stacked && !runtime_stacks_experts(&run->config, group)) {
+    } else if (stacked && !reads_experts(run, group)) {
         SAY(transformers->why, "transformers 5.17 reads no experts in %.40s", group->name);
+    } else if (split || joined) {
+        SAY(transformers->why, "transformers 5.17 cannot %s %.40s in this format", split ? "split" : "join",
+            split ? splits : joins);
+        transformers->first = split ? split->name : joined->name;
+        transformers->list = split ? splits : joins;
     }
 }
 
@@ -99,7 +119,7 @@ static void check_plain_experts(struct loading *loading, const struct quantize_r
 {
     bool stacked;
     const struct weight *first = find_expert(run, NULL, &stacked);
-    if (first && stacked && !runtime_stacks_experts(&run->config, NULL))
+    if (first && stacked && !reads_experts(run, NULL))
         loading->transformers =
             (struct refusal){"transformers 5.17 gives random numbers to experts that stay", first->name, NULL};
 }
@@ -131,15 +151,16 @@ void loading_find(struct loading *loading, const struct quantize_run *run)
 int loading_check(const struct quantize_run *run, struct fail *f)
 {
     struct loading loading;
-    char ignore[128] = "";
+    char ways[160] = "--scheme FP8_DYNAMIC";
     loading_find(&loading, run);
     if (!loading.vllm.why[0] || !loading.transformers.why[0] || run->args->keep_findings ||
         run->args->compat != QOBS_COMPAT_VLLM)
         return QOBS_OK;
     const char *list = loading.transformers.list;
     if (list && *list != '*' && strlen(list) < 80)
-        SAY(ignore, "--ignore 're:(.*[.])?(%s)([.].*)?$' or ", list);
-    return INVALID(f, "no runtime loads this: %s, %s; with %s--scheme FP8_DYNAMIC transformers does; --keep-findings "
-                      "writes this",
-                   loading.vllm.why, loading.transformers.why, ignore);
+        SAY(ways, "--ignore 're:(.*[.])?(%s)([.].*)?$' or --scheme FP8_DYNAMIC", list);
+    else if (!list && architecture_plain_experts(&run->architectures))
+        SAY(ways, "--ignore 're:.*[.]experts.*'");
+    return INVALID(f, "no runtime loads this: %s, %s; with %s %s does; --keep-findings writes this", loading.vllm.why,
+                   loading.transformers.why, ways, list ? "transformers" : "a runtime");
 }

@@ -203,9 +203,11 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
                                    "the output is quantized");
 }
 
-/* Says for each scheme where it runs. */
+/* Says for each scheme where it runs; transformers loads the whole output or nothing of it. */
 static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
 {
+    struct loading whole;
+    loading_find(&whole, run);
     for (size_t i = 0; i < run->config.group_count; i++) {
         const struct quant_group *g = &run->config.groups[i];
         if (!g->used)
@@ -216,7 +218,7 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
         json_put_text(item, "group", g->name);
         json_put_text(item, "vllm", loading.where);
         json_put_bool(item, "vllm_cpu", loading.where && strstr(loading.where, "CPU"));
-        json_put_bool(item, "transformers", !loading.transformers.why[0]);
+        json_put_bool(item, "transformers", !whole.transformers.why[0]);
         json_put_text(item, "compressed_tensors", runtime_compressed_tensors(g));
         json_append(runtimes, item);
     }
