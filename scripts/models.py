@@ -35,10 +35,8 @@ vLLM and transformers compute DeepSeek-V3 differently, quantized or not; `own` j
 ZOO = """## Classes of transformers
 
 `tests/zoo.py` builds a small model of each type, quantizes it, audits it and loads it in transformers {transformers}. Right: no tensor
-is missing or unknown, every parameter and the logits are those of the stored numbers. Refused: `qobs quantize` ends with status 2,
-or has nothing to quantize, and says why. Known to be wrong: the report of
-`kimi_k25` and `nomic_bert` in W8A16, and of `ernie4_5_vl_moe` in W8A16 and FP8_DYNAMIC, says that transformers loads the
-result. It does not.
+is missing or unknown, every parameter and the logits are those of the stored numbers. Right, too: the report says that transformers
+does not load the result, and that is true. Refused: `qobs quantize` ends with status 2, or has nothing to quantize, and says why.
 
 """
 

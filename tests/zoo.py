@@ -13,9 +13,8 @@ built from a configuration made small by rules. A type is right if, in each sche
   - each parameter of the loaded model has the numbers that are dequantized here, and is near to the one before,
   - the logits of the loaded model are those of the dequantized one.
 
-It is refused if qobs ends with 2 and says why, or has nothing to quantize. Two faults of transformers 5.17 are known: the
-initializers of some classes need a weight that packed formats do not have, so that only FP8 is loaded; NVFP4 experts lack
-their global scales (its issue 48371), so that their numbers are judged as they are stored. --json writes a row for each type, of which models.py makes docs/models.md.
+It is right, too, if the report says that transformers does not load it, and that is true. It is refused if qobs ends with 2
+and says why, or has nothing to quantize. --json writes a row for each type, of which models.py makes docs/models.md.
 --types FILE names the types, one a line. Ends with `N passed, N failed`; the types that are not built are listed, and what
 zoo_reasons.txt says of types whose figures look wrong to other judges and are not.
 """
@@ -26,7 +25,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import traceback
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", OMP_NUM_THREADS="1", TQDM_DISABLE="1")
 import torch
@@ -162,42 +160,54 @@ def judge(qobs, cls, source, before, folder, scheme):
     """None, or what is wrong; raises Refused."""
     limit, options = SCHEMES[scheme]
     out, dense = f"{folder}/{scheme}", f"{folder}/{scheme}-dense"
-    run = subprocess.run([qobs, "quantize", source, "--scheme", scheme, "--threads", "1", "--quiet", "-o", out, *options],
-                         capture_output=True, text=True)
+    run = subprocess.run([qobs, "quantize", source, "--scheme", scheme, "--threads", "1", "--quiet", "-o", out,
+                          "--json", f"{out}.json", *options], capture_output=True, text=True)
     if run.returncode:
         raise Refused(run.returncode, " ".join(run.stderr.split()))
     audit = subprocess.run([qobs, "audit", out], capture_output=True, text=True)
     if audit.returncode:
         return f"the audit finds {audit.stdout.splitlines()[1:3]}"
+    with open(f"{out}.json", encoding="utf-8") as file:
+        said = all(runtime["transformers"] for runtime in json.load(file)["runtimes"])
     write_dense(out, dense)
     expected, expected_keys = load(cls, dense)
     model, model_keys = before
-    try:
-        loaded, keys = load(cls, out)
-    except AttributeError as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        if scheme == "FP8_DYNAMIC" or not any(re.search("init_.*weights", frame.name) for frame in frames):
-            raise
-        loaded, keys = expected, expected_keys
-    keys["unexpected_keys"] = [k for k in keys["unexpected_keys"] if not re.search(r"experts\..*weight_global_scale", k)]
-    for what in keys:
-        if set(keys[what]) - set(model_keys[what]) or set(expected_keys[what]) - set(model_keys[what]):
-            return f"{what}: {sorted(set(keys[what] + expected_keys[what]) - set(model_keys[what]))[:3]}"
-    parameters, dequantized = dict(loaded.named_parameters()), dict(expected.named_parameters())
+    lost = new_keys(expected_keys, model_keys)
+    if said and lost:
+        return f"keys of the dequantized model: {lost[:3]}"
+    dequantized = dict(expected.named_parameters())
     for name, value in model.named_parameters():
-        # transformers 5.17 leaves out the global scales of experts (its issue 48371).
-        known = scheme == "NVFP4A16" and "experts" in name
-        if name in parameters and not known and distance(parameters[name], dequantized[name]) > 1e-3:
-            return f"{name}: {distance(parameters[name], dequantized[name]):.2g} from what is stored"
-        if distance(dequantized[name], value) > limit:
+        if name not in lost and distance(dequantized[name], value) > limit:
             return f"{name}: {distance(dequantized[name], value):.2g} from the model before"
-    if scheme == "NVFP4A16" and any("experts" in n for n in parameters):
+    try:
+        problem = difference(load(cls, out), expected, model_keys)
+    except Exception:
+        if said:
+            raise
         return None
+    if said:
+        return problem
+    return None if problem else "the report says that transformers does not load it, but it does"
+
+
+def new_keys(keys, before):
+    return sorted({key for what in keys for key in set(keys[what]) - set(before[what])})
+
+
+def difference(loaded, expected, model_keys):
+    """What is wrong with a loaded model; None: nothing."""
+    model, keys = loaded
+    if new_keys(keys, model_keys):
+        return f"keys: {new_keys(keys, model_keys)[:3]}"
+    parameters = dict(model.named_parameters())
+    for name, value in expected.named_parameters():
+        if name in parameters and distance(parameters[name], value) > 1e-3:
+            return f"{name}: {distance(parameters[name], value):.2g} from what is stored"
     try:
         wanted = logits(expected)
     except Exception:  # inputs of another kind: weights alone are compared
         return None
-    far = distance(logits(loaded), wanted)
+    far = distance(logits(model), wanted)
     return f"logits: {far:.2g} from those of what is stored" if not far <= 1e-3 else None
 
 
