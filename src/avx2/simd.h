@@ -54,15 +54,10 @@ static inline vec vec_and(vec a, vec b) { return _mm256_and_si256(a, b); }
 
 static inline vec vec_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
 
-/* There is no 64-bit minimum: a comparison and a choice. */
-static inline vec vec_choose(vec no, vec yes, vec mask) { return _mm256_blendv_epi8(no, yes, mask); }
-
 static inline vec vec_max_s16(vec a, vec b) { return _mm256_max_epi16(a, b); }
 static inline vec vec_max_s32(vec a, vec b) { return _mm256_max_epi32(a, b); }
-static inline vec vec_max_s64(vec a, vec b) { return vec_choose(b, a, _mm256_cmpgt_epi64(a, b)); }
 static inline vec vec_min_s16(vec a, vec b) { return _mm256_min_epi16(a, b); }
 static inline vec vec_min_s32(vec a, vec b) { return _mm256_min_epi32(a, b); }
-static inline vec vec_min_s64(vec a, vec b) { return vec_choose(a, b, _mm256_cmpgt_epi64(a, b)); }
 static inline vec vec_max_u16(vec a, vec b) { return _mm256_max_epu16(a, b); }
 static inline vec vec_max_u32(vec a, vec b) { return _mm256_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm256_min_epu16(a, b); }
@@ -70,32 +65,23 @@ static inline vec vec_min_u32(vec a, vec b) { return _mm256_min_epu32(a, b); }
 
 static inline vec vec_splat16(int16_t k) { return _mm256_set1_epi16(k); }
 static inline vec vec_splat32(int32_t k) { return _mm256_set1_epi32(k); }
-static inline vec vec_splat64(int64_t k) { return _mm256_set1_epi64x(k); }
 
 /* a >= b somewhere: not a < b everywhere */
 static inline bool vec_any_ge16(vec a, vec b) { return _mm256_movemask_epi8(_mm256_cmpgt_epi16(b, a)) != -1; }
 static inline bool vec_any_ge32(vec a, vec b) { return _mm256_movemask_epi8(_mm256_cmpgt_epi32(b, a)) != -1; }
-static inline bool vec_any_ge64(vec a, vec b) { return _mm256_movemask_epi8(_mm256_cmpgt_epi64(b, a)) != -1; }
 
 /* bits <-> key: x ^ (sign >> 1), the sign spread over its lane */
 static inline vec vec_key16(vec v) { return vec_xor(v, _mm256_srli_epi16(_mm256_srai_epi16(v, 15), 1)); }
 
 static inline vec vec_key32(vec v) { return vec_xor(v, _mm256_srli_epi32(_mm256_srai_epi32(v, 31), 1)); }
 
-static inline vec vec_key64(vec v)
-{
-    return vec_xor(v, _mm256_srli_epi64(_mm256_cmpgt_epi64(_mm256_setzero_si256(), v), 1));
-}
-
 /* 0 where v equals k */
 static inline vec vec_clear_equal16(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi16(v, k), v); }
 static inline vec vec_clear_equal32(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi32(v, k), v); }
-static inline vec vec_clear_equal64(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi64(v, k), v); }
 
 /* key -1 is -0: make it +0 */
 static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
 static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
-static inline vec vec_no_minus_zero64(vec k) { return vec_clear_equal64(k, vec_splat64(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v)
@@ -110,12 +96,6 @@ static inline int32_t vec_reduce_min32(vec v)
     const __m128i a = _mm_min_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     const __m128i b = _mm_min_epi32(a, _mm_shuffle_epi32(a, 0x4e));
     return _mm_cvtsi128_si32(_mm_min_epi32(b, _mm_shuffle_epi32(b, 0xb1)));
-}
-
-static inline int64_t vec_reduce_min64(vec v)
-{
-    const vec a = vec_min_s64(v, _mm256_permute4x64_epi64(v, 0x4e));
-    return _mm_cvtsi128_si64(_mm256_castsi256_si128(vec_min_s64(a, _mm256_shuffle_epi32(a, 0x4e))));
 }
 
 /* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
@@ -161,12 +141,6 @@ static inline __attribute__((always_inline)) void vec_pair32(int first, int step
     (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of32 : vec_pair_of128)(a, b, x, y);
 }
 
-static inline __attribute__((always_inline)) void vec_pair64(int first, int step, vec a, vec b, vec *x, vec *y)
-{
-    (void)first;
-    (step == 0 ? vec_pair_of64 : vec_pair_of128)(a, b, x, y);
-}
-
 /* Brings the result of the last step into the order of the runs. */
 static inline vec vec_order16(int first, vec v)
 {
@@ -184,12 +158,6 @@ static inline vec vec_order32(int first, vec v)
     return first == 0 ? v : _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-static inline vec vec_order64(int first, vec v)
-{
-    (void)first;
-    return v;
-}
-
 /* ---- Transposition ----------------------------------------------------------------------------------------------- */
 
 /* Tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and
@@ -199,7 +167,6 @@ static inline vec vec_order64(int first, vec v)
 /* 16 rows of 16 elements do not fit the registers, two halves of 8 vectors do. */
 #define VEC_PARTS16 2
 #define VEC_PARTS32 1
-#define VEC_PARTS64 1
 
 /* The lower (p = 0) or the upper halves of two vectors. */
 static inline vec vec_halves16(vec a, vec b, int p)
@@ -209,7 +176,6 @@ static inline vec vec_halves16(vec a, vec b, int p)
 
 /* Unused: there is one part. */
 static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
-static inline vec vec_halves64(vec a, vec b, int p) { return (void)b, (void)p, a; }
 
 /* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become
  * twice as wide. */
@@ -255,12 +221,6 @@ static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
     vec_interleave(32, 1, 8, r);
     vec_interleave(64, 2, 8, r);
     vec_lanes2(4, r);
-}
-
-static inline __attribute__((always_inline)) void vec_transpose64(vec *r)
-{
-    vec_interleave(64, 1, 4, r);
-    vec_lanes2(2, r);
 }
 
 /* ---- 16 floats --------------------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #define TWO_PAGES_BYTES ((size_t)16 << 20)
 #define TWO_PAGES_END_BYTES ((size_t)64 << 20)
 /* Up to this size columns go in tiles of registers. A tile of 4 vectors is two lines of the cache, so panels of
- * columns are faster from L2 on; F64 has tiles of 4 vectors. */
+ * columns are faster from L2 on. */
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
 #define BYTES_AHEAD 0    /* runs are not prefetched */
 #define ROW_PANEL_ROWS 1 /* rows that enter bounds together */

@@ -12,7 +12,7 @@
 #define WIDTH 32
 #include "templates/absmax.inl.h"
 #define WIDTH 64
-#include "templates/absmax.inl.h"
+#include "templates/absmax_plain.inl.h"
 
 #define ENTRY(name) name##_avx512
 #include "templates/absmax_entries.inl.h"

@@ -56,21 +56,17 @@ static inline vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
 
 static inline vec vec_max_s16(vec a, vec b) { return _mm512_max_epi16(a, b); }
 static inline vec vec_max_s32(vec a, vec b) { return _mm512_max_epi32(a, b); }
-static inline vec vec_max_s64(vec a, vec b) { return _mm512_max_epi64(a, b); }
 static inline vec vec_min_s16(vec a, vec b) { return _mm512_min_epi16(a, b); }
 static inline vec vec_min_s32(vec a, vec b) { return _mm512_min_epi32(a, b); }
-static inline vec vec_min_s64(vec a, vec b) { return _mm512_min_epi64(a, b); }
 static inline vec vec_max_u16(vec a, vec b) { return _mm512_max_epu16(a, b); }
 static inline vec vec_max_u32(vec a, vec b) { return _mm512_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm512_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
 static inline vec vec_splat16(int16_t k) { return _mm512_set1_epi16(k); }
 static inline vec vec_splat32(int32_t k) { return _mm512_set1_epi32(k); }
-static inline vec vec_splat64(int64_t k) { return _mm512_set1_epi64(k); }
 
 static inline bool vec_any_ge16(vec a, vec b) { return _mm512_cmpge_epi16_mask(a, b) != 0; }
 static inline bool vec_any_ge32(vec a, vec b) { return _mm512_cmpge_epi32_mask(a, b) != 0; }
-static inline bool vec_any_ge64(vec a, vec b) { return _mm512_cmpge_epi64_mask(a, b) != 0; }
 
 /* bits <-> key: x ^ (sign & magnitude mask), as one three-way operation */
 static inline vec vec_key16(vec v)
@@ -83,20 +79,13 @@ static inline vec vec_key32(vec v)
     return _mm512_ternarylogic_epi64(v, _mm512_srai_epi32(v, 31), _mm512_set1_epi32(INT32_MAX), 0x78);
 }
 
-static inline vec vec_key64(vec v)
-{
-    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi64(v, 63), _mm512_set1_epi64(INT64_MAX), 0x78);
-}
-
 /* 0 where v equals k */
 static inline vec vec_clear_equal16(vec v, vec k) { return _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(v, k), v); }
 static inline vec vec_clear_equal32(vec v, vec k) { return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(v, k), v); }
-static inline vec vec_clear_equal64(vec v, vec k) { return _mm512_maskz_mov_epi64(_mm512_cmpneq_epi64_mask(v, k), v); }
 
 /* key -1 is -0: make it +0 */
 static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
 static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
-static inline vec vec_no_minus_zero64(vec k) { return vec_clear_equal64(k, vec_splat64(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v)
@@ -108,8 +97,6 @@ static inline int16_t vec_reduce_min16(vec v)
 }
 
 static inline int32_t vec_reduce_min32(vec v) { return _mm512_reduce_min_epi32(v); }
-
-static inline int64_t vec_reduce_min64(vec v) { return _mm512_reduce_min_epi64(v); }
 
 /* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
  * of each run: the result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because
@@ -164,12 +151,6 @@ static inline __attribute__((always_inline)) void vec_pair32(int first, int step
     (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of32 : step == 2 ? vec_pair_of128 : vec_pair_of256)(a, b, x, y);
 }
 
-static inline __attribute__((always_inline)) void vec_pair64(int first, int step, vec a, vec b, vec *x, vec *y)
-{
-    (void)first;
-    (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of128 : vec_pair_of256)(a, b, x, y);
-}
-
 /* Brings the result of the last step into the order of the runs. */
 static inline vec vec_order16(int first, vec v)
 {
@@ -189,11 +170,6 @@ static inline vec vec_order32(int first, vec v)
     return first == 0 ? v : _mm512_permutexvar_epi32(first == 1 ? halves : quarters, v);
 }
 
-static inline vec vec_order64(int first, vec v)
-{
-    return first == 0 ? v : _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), v);
-}
-
 /* ---- Transposition ----------------------------------------------------------------------------------------------- */
 
 /* Tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and
@@ -203,7 +179,6 @@ static inline vec vec_order64(int first, vec v)
 /* 32 rows of 32 elements do not fit the registers, two halves of 16 vectors do. */
 #define VEC_PARTS16 2
 #define VEC_PARTS32 1
-#define VEC_PARTS64 1
 
 /* The lower (p = 0) or the upper halves of two vectors. */
 static inline vec vec_halves16(vec a, vec b, int p)
@@ -213,7 +188,6 @@ static inline vec vec_halves16(vec a, vec b, int p)
 
 /* Unused: there is one part. */
 static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
-static inline vec vec_halves64(vec a, vec b, int p) { return (void)b, (void)p, a; }
 
 /* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become
  * twice as wide. */
@@ -271,12 +245,6 @@ static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
     vec_interleave(32, 1, 16, r);
     vec_interleave(64, 2, 16, r);
     vec_lanes4(4, r);
-}
-
-static inline __attribute__((always_inline)) void vec_transpose64(vec *r)
-{
-    vec_interleave(64, 1, 8, r);
-    vec_lanes4(2, r);
 }
 
 /* ---- 16 floats --------------------------------------------------------------------------------------------------- */

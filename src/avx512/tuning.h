@@ -11,8 +11,7 @@
  * TWO_PAGES_END_BYTES on memory is the bottleneck, and two pages are slower. */
 #define TWO_PAGES_BYTES ((size_t)16 << 20)
 #define TWO_PAGES_END_BYTES ((size_t)64 << 20)
-/* Up to this size columns go in tiles of registers, 10 vectors or lines of the cache wide; F64 has tiles of 4
- * vectors. */
+/* Up to this size columns go in tiles of registers, 10 vectors or lines of the cache wide. */
 #define TILED_COLUMN_BYTES ((size_t)1024 << 10)
 /* Bytes from a load of a run to the line that is prefetched with it into L1. On an AMD EPYC (Zen 5) 1.05 times as fast
  * as no prefetch, geometric mean of rows, groups and blocks of F32 and BF16, November 2026. */

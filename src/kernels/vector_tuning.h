@@ -15,8 +15,7 @@
 /* A block of this size is read as two streams. */
 #define TWO_STREAMS_BYTES 131072
 #define PAGES_AHEAD 4 /* pages prefetched before the two that are read side by side */
-/* Shorter runs share one transposed reduction; in total below REDUCE_CACHED_CALL_BYTES longer ones do, too, but for
- * F64. */
+/* Shorter runs share one transposed reduction; in total below REDUCE_CACHED_CALL_BYTES longer ones do, too. */
 #define REDUCE_RUN_BYTES 4160
 #define REDUCE_CACHED_RUN_BYTES 131072
 #define REDUCE_CACHED_CALL_BYTES ((size_t)16 << 20)
@@ -29,7 +28,6 @@
 
 /* ---- Columns of minimum and maximum ------------------------------------------------------------------------------ */
 
-#define TILED_F64_COLUMN_BYTES ((size_t)1024 << 10) /* up to this size F64 goes in tiles of 4 vectors */
 /* Few columns go in tiles of this many vectors. */
 #define NARROW_TILE_VECTORS 4
 /* Rows whose bounds of a tile stay in registers. */
@@ -74,7 +72,6 @@
     LIMIT(QOBS_LIMITS_ROWS, CALL, REDUCE_CACHED_CALL_BYTES)                                                            \
     LIMIT(QOBS_LIMITS_ROWS, RUN, KEYS_RUN_BYTES)                                                                       \
     LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_COLUMN_BYTES)                                                        \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_F64_COLUMN_BYTES)                                                    \
     LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, PANEL_BYTES)                                                                \
     LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, STREAMING_COLUMN_BYTES)                                                    \
     LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, STREAMING_PANEL_BYTES)                                                      \

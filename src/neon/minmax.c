@@ -12,7 +12,7 @@
 #define WIDTH 32
 #include "templates/minmax.inl.h"
 #define WIDTH 64
-#include "templates/minmax.inl.h"
+#include "templates/minmax_plain.inl.h"
 
 #define ENTRY(name) name##_neon
 #include "templates/minmax_entries.inl.h"

@@ -29,7 +29,6 @@ typedef uint8x16_t vec;
 
 static inline int16x8_t vec_s16(vec v) { return vreinterpretq_s16_u8(v); }
 static inline int32x4_t vec_s32(vec v) { return vreinterpretq_s32_u8(v); }
-static inline int64x2_t vec_s64(vec v) { return vreinterpretq_s64_u8(v); }
 static inline uint16x8_t vec_u16(vec v) { return vreinterpretq_u16_u8(v); }
 /* Loaded once, as on the other instruction sets. */
 static inline vec vec_load(const void *p)
@@ -73,20 +72,8 @@ static inline vec vec_min_u32(vec a, vec b)
     return vreinterpretq_u8_u32(vminq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)));
 }
 
-/* There is no 64-bit minimum: a comparison and a choice. */
-static inline vec vec_max_s64(vec a, vec b)
-{
-    return vbslq_u8(vreinterpretq_u8_u64(vcgtq_s64(vec_s64(a), vec_s64(b))), a, b);
-}
-
-static inline vec vec_min_s64(vec a, vec b)
-{
-    return vbslq_u8(vreinterpretq_u8_u64(vcgtq_s64(vec_s64(a), vec_s64(b))), b, a);
-}
-
 static inline vec vec_splat16(int16_t k) { return vreinterpretq_u8_s16(vdupq_n_s16(k)); }
 static inline vec vec_splat32(int32_t k) { return vreinterpretq_u8_s32(vdupq_n_s32(k)); }
-static inline vec vec_splat64(int64_t k) { return vreinterpretq_u8_s64(vdupq_n_s64(k)); }
 
 static inline bool vec_any(vec m) { return vmaxvq_u8(m) != 0; }
 static inline bool vec_any_ge16(vec a, vec b)
@@ -97,11 +84,6 @@ static inline bool vec_any_ge16(vec a, vec b)
 static inline bool vec_any_ge32(vec a, vec b)
 {
     return vec_any(vreinterpretq_u8_u32(vcgeq_s32(vec_s32(a), vec_s32(b))));
-}
-
-static inline bool vec_any_ge64(vec a, vec b)
-{
-    return vec_any(vreinterpretq_u8_u64(vcgeq_s64(vec_s64(a), vec_s64(b))));
 }
 
 /* bits <-> key: x ^ (sign >> 1), the sign spread over its lane */
@@ -117,12 +99,6 @@ static inline vec vec_key32(vec v)
     return vec_xor(v, vreinterpretq_u8_u32(vshrq_n_u32(sign, 1)));
 }
 
-static inline vec vec_key64(vec v)
-{
-    const uint64x2_t sign = vreinterpretq_u64_s64(vshrq_n_s64(vec_s64(v), 63));
-    return vec_xor(v, vreinterpretq_u8_u64(vshrq_n_u64(sign, 1)));
-}
-
 /* 0 where v equals k */
 static inline vec vec_clear_equal16(vec v, vec k)
 {
@@ -132,25 +108,14 @@ static inline vec vec_clear_equal32(vec v, vec k)
 {
     return vbicq_u8(v, vreinterpretq_u8_u32(vceqq_s32(vec_s32(v), vec_s32(k))));
 }
-static inline vec vec_clear_equal64(vec v, vec k)
-{
-    return vbicq_u8(v, vreinterpretq_u8_u64(vceqq_s64(vec_s64(v), vec_s64(k))));
-}
 
 /* key -1 is -0: make it +0 */
 static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
 static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
-static inline vec vec_no_minus_zero64(vec k) { return vec_clear_equal64(k, vec_splat64(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v) { return vminvq_s16(vec_s16(v)); }
 static inline int32_t vec_reduce_min32(vec v) { return vminvq_s32(vec_s32(v)); }
-
-static inline int64_t vec_reduce_min64(vec v)
-{
-    const int64_t a = vgetq_lane_s64(vec_s64(v), 0), b = vgetq_lane_s64(vec_s64(v), 1);
-    return a < b ? a : b;
-}
 
 /* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
  * of each run: the result is the lane-wise minimum or maximum of x and y. Even and odd lanes preserve the order of
@@ -188,12 +153,10 @@ static inline vec vec_order32(int first, vec v)
 
 #define VEC_PARTS16 1
 #define VEC_PARTS32 1
-#define VEC_PARTS64 1
 
 /* Unused: there is one part. */
 static inline vec vec_halves16(vec a, vec b, int p) { return (void)b, (void)p, a; }
 static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
-static inline vec vec_halves64(vec a, vec b, int p) { return (void)b, (void)p, a; }
 
 static inline vec vec_zip_low(int bits, vec a, vec b)
 {
@@ -237,8 +200,6 @@ static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
     vec_interleave(32, 1, 4, r);
     vec_interleave(64, 2, 4, r);
 }
-
-static inline __attribute__((always_inline)) void vec_transpose64(vec *r) { vec_interleave(64, 1, 2, r); }
 
 /* ---- 16 floats --------------------------------------------------------------------------------------------------- */
 

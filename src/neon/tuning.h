@@ -15,7 +15,7 @@
 #define ROW_PANEL_PREFETCH_BYTES UNMEASURED_BYTES
 #define ROW_PANEL_PREFETCH_END_BYTES UNMEASURED_BYTES
 /* Up to this size columns go in tiles of registers. A tile of 10 vectors is 2.5 lines of the cache, so panels of
- * columns are faster from L2 on; F64 has tiles of 4 vectors. */
+ * columns are faster from L2 on. */
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
 #define BYTES_AHEAD 0    /* runs are not prefetched */
 #define ROW_PANEL_ROWS 1 /* rows that enter bounds together */

@@ -11,11 +11,11 @@
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
-#include "scalar/absmax.inl.h"
+#include "templates/absmax_plain.inl.h"
 #define WIDTH 32
-#include "scalar/absmax.inl.h"
+#include "templates/absmax_plain.inl.h"
 #define WIDTH 64
-#include "scalar/absmax.inl.h"
+#include "templates/absmax_plain.inl.h"
 
 #define ENTRY(name) name##_scalar
 #include "templates/absmax_entries.inl.h"

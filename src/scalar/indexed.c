@@ -11,11 +11,11 @@
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
-#include "scalar/indexed.inl.h"
+#include "templates/indexed.inl.h"
 #define WIDTH 32
-#include "scalar/indexed.inl.h"
+#include "templates/indexed.inl.h"
 #define WIDTH 64
-#include "scalar/indexed.inl.h"
+#include "templates/indexed.inl.h"
 
 #define ENTRY(name) name##_scalar
 #include "templates/indexed_entries.inl.h"

@@ -11,11 +11,11 @@
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
-#include "scalar/minmax.inl.h"
+#include "templates/minmax_plain.inl.h"
 #define WIDTH 32
-#include "scalar/minmax.inl.h"
+#include "templates/minmax_plain.inl.h"
 #define WIDTH 64
-#include "scalar/minmax.inl.h"
+#include "templates/minmax_plain.inl.h"
 
 #define ENTRY(name) name##_scalar
 #include "templates/minmax_entries.inl.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The largest magnitude over rows and over columns, for one element width on one instruction set. Included by
- * src/ISA/absmax.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder.
+ * src/ISA/absmax.c once per WIDTH (16, 32), after simd.h and tuning.h of that folder.
  *
  * Accumulators: vectors of the element width, of bits without the sign; none can overflow. One operation clears the
  *   sign, one takes the maximum. An element that is not finite makes the result infinity or above.
@@ -61,7 +61,6 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
     K(merge_magnitude)(max, absmax);
 }
 
-#if LANES >= 4
 #include "templates/transpose_reduce.inl.h"
 #include "templates/signs.inl.h"
 
@@ -101,17 +100,12 @@ static void K(one_by_one)(const struct K(runs) * r, size_t run)
 }
 
 #include "templates/short_runs.inl.h"
-#endif
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
                     unsigned char *absmax, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
-    size_t done = 0;
-#if LANES >= 4
     const struct K(runs) r = {x, run_stride, length, inf, absmax, out_step, nonfinite};
-    done = K(reduce_short_runs)(&r, runs);
-#endif
-    for (; done < runs; done++)
+    for (size_t done = K(reduce_short_runs)(&r, runs); done < runs; done++)
         K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, absmax + (ptrdiff_t)done * out_step, nonfinite);
 }
 

@@ -2,7 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum of columns that an index assigns to groups, for one element width on one instruction set.
- * Included by src/ISA/indexed.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder.
+ * Included by src/ISA/indexed.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder. Scalar kernels
+ * and F64 go element by element.
  *
  * Rows go together, as many as a vector has lanes. Tiles of them are transposed in registers: then a vector holds one
  * column and is added to its group's accumulators as a whole. There is no gather and no copy of the rows.
@@ -19,12 +20,6 @@
 #include "templates/inline.h"
 #include "templates/minmax_key.inl.h"
 
-/* A vector of a tile has this many parts, each of another row, so that a tile has as many vectors as columns. */
-#define PARTS K(VEC_PARTS)
-#define TILE (LANES / PARTS)
-#define LINE 64
-#define LINE_COLUMNS (LINE * 8 / WIDTH)
-
 /* Rows element by element. */
 static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
                              const uint32_t *group, size_t groups, BITS inf, unsigned char *min, unsigned char *max,
@@ -39,6 +34,13 @@ static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_
             K(merge_keys)(lo, hi, min + at, max + at);
         }
 }
+
+#if defined VEC_BYTES && WIDTH != 64
+/* A vector of a tile has this many parts, each of another row, so that a tile has as many vectors as columns. */
+#define PARTS K(VEC_PARTS)
+#define TILE (LANES / PARTS)
+#define LINE 64
+#define LINE_COLUMNS (LINE * 8 / WIDTH)
 
 /* Vector `i` of a tile; its part `p` is from row p * TILE + i. */
 ALWAYS_INLINE vec K(indexed_part)(const unsigned char *x, ptrdiff_t step, int i, int p)
@@ -161,21 +163,29 @@ static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, 
 #ifdef PERMUTED
 #include PERMUTED
 #endif
+#endif
 
 static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
-                       size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch,
-                       struct nonfinite_count *nonfinite)
+                       size_t groups, BITS inf, unsigned char *min, unsigned char *max,
+                       /* NOLINTNEXTLINE(readability-non-const-parameter): not all widths work in it */
+                       unsigned char *scratch, struct nonfinite_count *nonfinite)
 {
     size_t done = 0;
 #ifdef PERMUTED
     if (groups <= PERMUTED_LANES && rows >= PERMUTED_MIN_ROWS)
         done = indexed_permuted(x, row_stride, rows, columns, group, groups, inf, min, max, nonfinite);
 #endif
-    if (columns - done < LINE_COLUMNS)
-        K(indexed_plain)
+#ifdef LINE_COLUMNS
+    if (columns - done >= LINE_COLUMNS) {
+        K(indexed_transposed)
+        (x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max,
+         scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
+        return;
+    }
+#endif
+    (void)scratch;
+    K(indexed_plain)
     (x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max, nonfinite);
-    else K(indexed_transposed)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf,
-                               min, max, scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
 }
 
 #undef PARTS

@@ -2,9 +2,9 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum over rows, row panels and columns, for one element width on one instruction set. Included by
- * src/ISA/minmax.c once per WIDTH (16, 32, 64), after simd.h and tuning.h of that folder.
+ * src/ISA/minmax.c once per WIDTH (16, 32), after simd.h and tuning.h of that folder.
  *
- * Accumulators: vectors of the element width: keys (minmax_key.inl.h) or raw bits; none can overflow.
+ * Accumulators: vectors of the element width: raw bits or keys (minmax_key.inl.h); none can overflow.
  * Counts: 64 bits, made only for blocks that hold an element that is not finite.
  * Tails: the last vector of a run is loaded from `length - LANES`, so some elements are read twice, which changes no
  *   bound. Runs shorter than a vector go element by element. Nothing outside a run is read.
@@ -20,15 +20,12 @@
 #define SETS 2     /* of bounds for them; 16 registers do not hold more */
 #define PAGE_BYTES 4096
 
-#if LANES >= 4
 #include "templates/signs.inl.h"
 #include "templates/transpose_reduce.inl.h"
-#endif
 
-/* Bounds of any number of vectors, lane by lane. */
-#if HAS_RAW
-/* Raw bits need no conversion in the loop. Minimum and maximum are among the largest and the smallest bits as
- * unsigned and the largest as signed integers, whatever the signs are. NaN is beyond infinity. */
+/* Bounds of any number of vectors, lane by lane. Raw bits need no conversion in the loop. Minimum and maximum are among
+ * the largest and the smallest bits as unsigned and the largest as signed integers, whatever the signs are. NaN is
+ * beyond infinity. */
 struct K(bounds) {
     vec high, low, high_signed;
 };
@@ -84,49 +81,6 @@ static inline void K(keys_of_bounds)(const struct K(bounds) * b, vec *lo, vec *h
     *lo = K(vec_min_s)(K(vec_key)(b->high), low);
     *hi = K(vec_max_s)(K(vec_key)(b->high_signed), low);
 }
-#else
-/* Keys, because not every instruction set has minimum and maximum of unsigned integers of 64 bits. */
-struct K(bounds) {
-    vec lo, hi;
-};
-
-static inline struct K(bounds) K(bounds_of)(vec v)
-{
-    const vec key = K(vec_key)(v);
-    return (struct K(bounds)){key, key};
-}
-
-static inline void K(add_vector)(struct K(bounds) * b, vec v)
-{
-    const vec key = K(vec_key)(v);
-    b->lo = K(vec_min_s)(b->lo, key);
-    b->hi = K(vec_max_s)(b->hi, key);
-}
-
-static inline void K(add_two)(struct K(bounds) * b, struct K(bounds) * c, vec v, vec w)
-{
-    K(add_vector)(b, v);
-    K(add_vector)(c, w);
-}
-
-static inline void K(merge)(struct K(bounds) * b, const struct K(bounds) * c)
-{
-    b->lo = K(vec_min_s)(b->lo, c->lo);
-    b->hi = K(vec_max_s)(b->hi, c->hi);
-}
-
-static inline void K(in_registers)(struct K(bounds) * b)
-{
-    vec_in_register(&b->lo);
-    vec_in_register(&b->hi);
-}
-
-static inline void K(keys_of_bounds)(const struct K(bounds) * b, vec *lo, vec *hi)
-{
-    *lo = b->lo;
-    *hi = b->hi;
-}
-#endif
 
 static inline void K(range_of_bounds)(const struct K(bounds) * b, KEY *lo, KEY *hi)
 {
@@ -158,10 +112,8 @@ ALWAYS_INLINE const unsigned char *K(two_pages)(void (*add)(struct K(bounds) *, 
 /* Two bounds are enough for elements that begin with both signs. */
 static inline const unsigned char *K(pages)(struct K(bounds) * b, const unsigned char *x, const unsigned char *end)
 {
-#if HAS_RAW
     if (end - x >= 4 * VEC_BYTES && K(begins_with_both_signs)(x))
         return K(two_pages)(K(add_two_signed), b, x, end);
-#endif
     return K(two_pages)(K(add_two), b, x, end);
 }
 
@@ -231,7 +183,6 @@ static void K(one_run)(bool two_pages, const unsigned char *x, size_t n, BITS in
     K(merge_keys)(lo, hi, min, max);
 }
 
-#if LANES >= 4
 /* Short runs and their outputs. */
 struct K(runs) {
     const unsigned char *x;
@@ -243,7 +194,7 @@ struct K(runs) {
     struct nonfinite_count *nonfinite;
 };
 
-#define FORM (HAS_RAW ? AS_RAW_BITS : AS_KEYS)
+#define FORM AS_RAW_BITS
 
 /* Merges bounds of LANES runs from `run` on. Bounds as raw bits that are right compare as raw bits with any output. */
 DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, const struct K(runs) * r, size_t run)
@@ -278,7 +229,6 @@ static void K(one_by_one)(const struct K(runs) * r, size_t run)
 }
 
 #include "templates/short_runs.inl.h"
-#endif
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
                     unsigned char *min, unsigned char *max, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
@@ -286,12 +236,8 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     const size_t bytes = length * sizeof(BITS);
     const bool two_pages = runs * bytes >= TWO_PAGES_BYTES && runs * bytes < TWO_PAGES_END_BYTES &&
                            (runs == 1 || run_stride == (ptrdiff_t)bytes);
-    size_t done = 0;
-#if LANES >= 4
     const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite};
-    done = K(reduce_short_runs)(&r, runs);
-#endif
-    for (; done < runs; done++)
+    for (size_t done = K(reduce_short_runs)(&r, runs); done < runs; done++)
         K(one_run)
     (two_pages, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
      max + (ptrdiff_t)done * out_step, nonfinite);

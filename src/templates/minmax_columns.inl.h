@@ -8,9 +8,8 @@
  * the panel's keys stay in L1. */
 
 /* The width of a tile in vectors: three bounds each, and two registers for the work. */
-#define TILE_VECTORS (HAS_RAW ? (VEC_REGISTERS - 2) / 3 : NARROW_TILE_VECTORS)
+#define TILE_VECTORS ((VEC_REGISTERS - 2) / 3)
 #define FEW_COLUMNS_BYTES (4 * TILE_VECTORS * VEC_BYTES)
-#define TILED_BYTES (HAS_RAW ? TILED_COLUMN_BYTES : TILED_F64_COLUMN_BYTES)
 #define UNROLLED_ROWS(streaming) ((streaming) ? STREAMING_UNROLLED_ROWS : PANEL_UNROLLED_ROWS)
 #define PANEL(streaming) ((streaming) ? STREAMING_PANEL_BYTES : PANEL_BYTES)
 #define LINE_VECTORS (64 / VEC_BYTES)
@@ -186,8 +185,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         K(few_columns)(x, row_stride, rows, columns, inf, min, max, nonfinite);
         return;
     }
-    /* NOLINTNEXTLINE(bugprone-branch-clone): an instruction set may have the same limit for all dtypes. */
-    if (size > TILED_BYTES && rows >= PANEL_UNROLLED_ROWS) {
+    if (size > TILED_COLUMN_BYTES && rows >= PANEL_UNROLLED_ROWS) {
         const bool streaming = size >= STREAMING_COLUMN_BYTES;
         /* Short rows without gaps are joined, because prefetchers want long ones. */
         const bool joined = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < STREAMING_PANEL_BYTES &&
@@ -203,7 +201,6 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 
 #undef TILE_VECTORS
 #undef FEW_COLUMNS_BYTES
-#undef TILED_BYTES
 #undef UNROLLED_ROWS
 #undef PANEL
 #undef LINE_VECTORS

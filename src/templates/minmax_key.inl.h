@@ -20,6 +20,9 @@ typedef uint64_t bits64;
 typedef int64_t key64;
 #endif
 
+/* Elements that plain C reads twice if one is not finite; they fit L2. */
+enum { K(PLAIN_BLOCK) = (256 << 10) / sizeof(BITS) };
+
 /* Elements may lie at any byte address. */
 static inline BITS K(load_bits)(const void *p)
 {
@@ -30,16 +33,12 @@ static inline BITS K(load_bits)(const void *p)
 
 static inline KEY K(key_of_bits)(BITS b)
 {
-    const BITS magnitude = (BITS) ~(BITS)0 >> 1;
-    return (KEY)(b ^ ((b >> (WIDTH - 1)) ? magnitude : 0));
+    const BITS negative = (BITS)(0 - (b >> (WIDTH - 1))); /* all bits or none: compilers may branch on conditions */
+    return (KEY)(b ^ (negative & (BITS)MOST_POSITIVE));
 }
 
-static inline BITS K(bits_of_key)(KEY k)
-{
-    if (k == -1)
-        k = 0; /* -0 becomes +0 */
-    return (BITS)K(key_of_bits)((BITS)k);
-}
+/* The key of -0 is -1 and becomes that of +0. */
+static inline BITS K(bits_of_key)(KEY k) { return (BITS)K(key_of_bits)((BITS)(k + (k == -1))); }
 
 static inline KEY K(key_min)(KEY a, KEY b) { return a < b ? a : b; }
 

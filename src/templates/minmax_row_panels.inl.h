@@ -96,7 +96,6 @@ static void K(panel_bounds)(bool prefetch, const struct K(row_panel) * panel, st
 {
     for (size_t i = 0; i < panel->runs; i++)
         bounds[i] = K(bounds_of)(vec_load(panel->x + i * panel->bytes));
-#if HAS_RAW
     size_t both = 0;
     while (both < panel->runs && K(begins_with_both_signs)(panel->x + both * panel->bytes))
         both++;
@@ -104,7 +103,6 @@ static void K(panel_bounds)(bool prefetch, const struct K(row_panel) * panel, st
         K(add_panel)(K(add_two_signed), K(merge_signed), prefetch, bounds, panel);
         return;
     }
-#endif
     K(add_panel)(K(add_two), K(merge), prefetch, bounds, panel);
 }
 

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Bounds of LANES short runs by one transposed reduction: every run has an accumulator or two, and every step makes
- * half as many vectors in which each run has half as many lanes. Included by minmax.inl.h and absmax.inl.h if LANES is
- * at least 4; runs of 2 lanes gain nothing.
+ * half as many vectors in which each run has half as many lanes. Included by minmax.inl.h and absmax.inl.h.
  *
  * Vectors are loaded in memory order, which decides about the speed from memory, and reduced depth first, so that
  * few are live. */
@@ -31,10 +30,8 @@ DEEP_INLINE vec K(load_as)(enum bounds_form form, const unsigned char *p, ptrdif
 
 DEEP_INLINE vec K(lower)(enum bounds_form form, vec a, vec b)
 {
-#if HAS_RAW
     if (form == AS_RAW_BITS)
         return K(vec_max_u)(a, b);
-#endif
     return form == AS_KEYS ? K(vec_min_s)(a, b) : a;
 }
 

@@ -4,8 +4,7 @@
 /* Opens a template that is included once for each element WIDTH (16, 32, 64); width_end.h closes it and undefines
  * WIDTH. K(name)        name followed by the width: K(rows) is rows16, rows32 or rows64; search for "K(rows)" BITS, KEY
  * unsigned and signed integers of the width MOST_POSITIVE, MOST_NEGATIVE   limits of KEY LANES          elements of a
- * vector (VEC_BYTES), if there are vectors HAS_RAW        whether vectors of this width can be compared as unsigned
- * integers; 64-bit ones cannot everywhere */
+ * vector (VEC_BYTES), if there are vectors */
 #define WIDTH_CAT_(a, b) a##b
 #define WIDTH_CAT(a, b) WIDTH_CAT_(a, b)
 #define K(name) WIDTH_CAT(name, WIDTH)
@@ -14,4 +13,3 @@
 #define MOST_POSITIVE ((KEY)((BITS) ~(BITS)0 >> 1))
 #define MOST_NEGATIVE ((KEY)(-MOST_POSITIVE - 1))
 #define LANES (VEC_BYTES * 8 / WIDTH)
-#define HAS_RAW (WIDTH != 64)

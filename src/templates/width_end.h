@@ -10,5 +10,4 @@
 #undef MOST_POSITIVE
 #undef MOST_NEGATIVE
 #undef LANES
-#undef HAS_RAW
 #undef WIDTH
