@@ -73,7 +73,7 @@ std::vector<KernelCase> QuantizeCases()
 {
     std::vector<KernelCase> cases;
     for (const char *layout : {"group-128", "columns", "group-128-aliased"})
-        for (const Dtype &dtype : kDtypes)
+        for (const Dtype &dtype : NarrowDtypes())
             for (const Level &level : Levels())
                 cases.push_back(QuantizeCase(layout, dtype, level.name, level.bytes / 2));  // as much is written
     return cases;
@@ -82,7 +82,7 @@ std::vector<KernelCase> QuantizeCases()
 std::vector<KernelCase> SquaresCases()
 {
     std::vector<KernelCase> cases;
-    for (const Dtype &dtype : kDtypes)
+    for (const Dtype &dtype : NarrowDtypes())
         for (const Level &level : Levels())
             cases.push_back(SquaresCase(dtype, level.name, level.bytes));
     return cases;

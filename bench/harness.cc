@@ -24,6 +24,12 @@ const Dtype kDtypes[QOBS_KERNEL_DTYPES] = {{"f32", QOBS_KERNEL_F32, QOBS_F32, 4}
                                            {"f64", QOBS_KERNEL_F64, QOBS_F64, 8}};
 const Dtype &kF32 = kDtypes[0], &kBf16 = kDtypes[1];
 
+const std::vector<Dtype> &NarrowDtypes()
+{
+    static const std::vector<Dtype> narrow(kDtypes, kDtypes + QOBS_KERNEL_F64);
+    return narrow;
+}
+
 const std::vector<Level> &Levels()
 {
     static const std::vector<Level> levels = [] {

@@ -30,6 +30,8 @@ struct Dtype {
     size_t size;
 };
 extern const Dtype kDtypes[QOBS_KERNEL_DTYPES];
+// Those of slots in which all tables have the scalar kernel for F64.
+const std::vector<Dtype> &NarrowDtypes();
 extern const Dtype &kF32, &kBf16;
 
 // A level of memory and the bytes of data that stay in it: half of a cache of this CPU, or four times the last one, but

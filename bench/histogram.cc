@@ -108,7 +108,7 @@ std::vector<KernelCase> HistogramCases()
 {
     std::vector<KernelCase> cases;
     for (const Distribution &distribution : kDistributions)
-        for (const Dtype &dtype : kDtypes)
+        for (const Dtype &dtype : NarrowDtypes())
             for (const Level &level : Levels())
                 cases.push_back(HistogramCase(distribution.name, dtype, level.name, level.name == "memory" ? level.bytes / 2 : level.bytes));
     return cases;

@@ -42,13 +42,6 @@ static inline hist_vec hist_load_f16(const unsigned char *x)
     return _mm256_cvtph_ps(_mm_loadu_si128((const void *)x));
 }
 
-static inline hist_vec hist_load_f64(const unsigned char *x)
-{
-    const __m128 low = _mm256_cvtpd_ps(_mm256_loadu_pd((const void *)x));
-    const __m128 high = _mm256_cvtpd_ps(_mm256_loadu_pd((const void *)(x + 32)));
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
-}
-
 static inline hist_vec hist_abs(const hist_rule *r, hist_vec v) { return _mm256_and_ps(v, r->magnitude); }
 
 static inline uint32_t hist_mask(__m256 lanes) { return (uint32_t)_mm256_movemask_ps(lanes); }

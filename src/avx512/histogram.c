@@ -42,12 +42,6 @@ static inline hist_vec hist_load_f16(const unsigned char *x)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x));
 }
 
-static inline hist_vec hist_load_f64(const unsigned char *x)
-{
-    const __m256 low = _mm512_cvtpd_ps(_mm512_loadu_pd(x)), high = _mm512_cvtpd_ps(_mm512_loadu_pd(x + 64));
-    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
-}
-
 static inline hist_vec hist_abs(const hist_rule *r, hist_vec v) { return _mm512_and_ps(v, r->magnitude); }
 
 /* A mask as an integer. gcc 12 stores the 16 bits of a mask for which it has no register and reads 32 bits there, if

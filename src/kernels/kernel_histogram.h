@@ -43,7 +43,7 @@ struct extrema {
     void name(const struct binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,          \
               uint32_t *counters, struct extrema *extrema)
 
-#define QOBS_HISTOGRAM_SLOTS(EACH, with) EACH(EACH_DTYPE, histogram_rows, QOBS_HISTOGRAM_ROWS, with)
+#define QOBS_HISTOGRAM_SLOTS(EACH, with) EACH(SCALAR_F64, histogram_rows, QOBS_HISTOGRAM_ROWS, with)
 
 QOBS_HISTOGRAM_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_HISTOGRAM(isa) QOBS_HISTOGRAM_SLOTS(QOBS_DECLARE_SLOT, isa)

@@ -76,14 +76,14 @@ enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
     void name(const unsigned char *codes, size_t pairs, unsigned offset, unsigned char *packed)
 
 #define QOBS_FAKE_QUANTIZE_SLOTS(EACH, with)                                                                           \
-    EACH(EACH_DTYPE, fake_quantize_rows, QOBS_FAKE_QUANTIZE_ROWS, with)                                                \
-    EACH(EACH_DTYPE, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)
+    EACH(SCALAR_F64, fake_quantize_rows, QOBS_FAKE_QUANTIZE_ROWS, with)                                                \
+    EACH(SCALAR_F64, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)
 #define QOBS_CODE_SLOTS(EACH, with)                                                                                    \
-    EACH(EACH_DTYPE, quantize_rows, QOBS_QUANTIZE_ROWS, with)                                                          \
-    EACH(EACH_DTYPE, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)                                                    \
-    EACH(EACH_DTYPE, quantize_pairs, QOBS_QUANTIZE_PAIRS, with)                                                        \
-    EACH(EACH_DTYPE, dequantize_rows, QOBS_DEQUANTIZE_ROWS, with)                                                      \
-    EACH(EACH_DTYPE, dequantize_columns, QOBS_DEQUANTIZE_COLUMNS, with)                                                \
+    EACH(SCALAR_F64, quantize_rows, QOBS_QUANTIZE_ROWS, with)                                                          \
+    EACH(SCALAR_F64, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)                                                    \
+    EACH(SCALAR_F64, quantize_pairs, QOBS_QUANTIZE_PAIRS, with)                                                        \
+    EACH(SCALAR_F64, dequantize_rows, QOBS_DEQUANTIZE_ROWS, with)                                                      \
+    EACH(SCALAR_F64, dequantize_columns, QOBS_DEQUANTIZE_COLUMNS, with)                                                \
     EACH(ONE, pack_pairs, QOBS_PACK_PAIRS, with)
 #define QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_FAKE_QUANTIZE_SLOTS(EACH, with) QOBS_CODE_SLOTS(EACH, with)
 

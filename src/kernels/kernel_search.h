@@ -144,7 +144,7 @@ static inline uint32_t row_sums_error(size_t n)
     EACH(ONE, search_native, QOBS_SEARCH_NATIVE, with)                                                                 \
     EACH(ONE, search_native_rows, QOBS_SEARCH_NATIVE_ROWS, with)                                                       \
     EACH(ONE, search_row_sums, QOBS_SEARCH_ROW_SUMS, with)                                                             \
-    EACH(EACH_DTYPE, search_load, QOBS_SEARCH_LOAD, with)                                                              \
+    EACH(SCALAR_F64, search_load, QOBS_SEARCH_LOAD, with)                                                              \
     EACH(EACH_NARROW, search_shrink, QOBS_SEARCH_SHRINK, with)
 
 QOBS_SEARCH_SLOTS(QOBS_SLOT_TYPE, )

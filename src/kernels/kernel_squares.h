@@ -18,8 +18,8 @@
 enum { SQUARED_ERRORS_BLOCK = 1024 };
 
 #define QOBS_SQUARES_SLOTS(EACH, with)                                                                                 \
-    EACH(EACH_DTYPE, squares_columns, QOBS_SQUARES_COLUMNS, with)                                                      \
-    EACH(EACH_DTYPE, squared_errors, QOBS_SQUARED_ERRORS, with)
+    EACH(SCALAR_F64, squares_columns, QOBS_SQUARES_COLUMNS, with)                                                      \
+    EACH(SCALAR_F64, squared_errors, QOBS_SQUARED_ERRORS, with)
 
 QOBS_SQUARES_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_SQUARES(isa) QOBS_SQUARES_SLOTS(QOBS_DECLARE_SLOT, isa)

@@ -74,6 +74,7 @@ struct kernel_limit {
 /* One member a slot: a function, or an array of them by enum kernel_dtype. */
 #define QOBS_EXTENT_ONE
 #define QOBS_EXTENT_EACH_DTYPE [QOBS_KERNEL_DTYPES]
+#define QOBS_EXTENT_SCALAR_F64 [QOBS_KERNEL_DTYPES]
 #define QOBS_EXTENT_EACH_NARROW [QOBS_KERNEL_F64]
 #define QOBS_SLOT_MEMBER(variants, slot, SIGNATURE, unused) qobs_##slot##_fn *slot QOBS_EXTENT_##variants;
 
@@ -91,6 +92,8 @@ struct kernel_table {
 #define QOBS_INITIAL_ONE(slot, SIGNATURE, isa) .slot = qobs_##slot##_##isa,
 #define QOBS_INITIAL_EACH_DTYPE(slot, SIGNATURE, isa)                                                                  \
     .slot = {QOBS_EACH_DTYPE(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa)},
+#define QOBS_INITIAL_SCALAR_F64(slot, SIGNATURE, isa)                                                                  \
+    .slot = {QOBS_EACH_NARROW(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa) qobs_##slot##_f64_scalar},
 #define QOBS_INITIAL_EACH_NARROW(slot, SIGNATURE, isa)                                                                 \
     .slot = {QOBS_EACH_NARROW(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa)},
 #define QOBS_SLOT_INITIAL(variants, slot, SIGNATURE, isa) QOBS_INITIAL_##variants(slot, SIGNATURE, isa)

@@ -35,10 +35,11 @@
 #define QOBS_ISAS(EACH) EACH(scalar)
 #endif
 
-/* The variants of a slot: one function per dtype in the order of enum kernel_dtype, the same without F64, or one
- * function. A function is called qobs_SLOT_DTYPE_ISA or qobs_SLOT_ISA. */
+/* The variants of a slot: one function per dtype in the order of enum kernel_dtype, the same with the scalar kernel for
+ * F64, without F64, or one function. A function is called qobs_SLOT_DTYPE_ISA or qobs_SLOT_ISA. */
 #define QOBS_EACH_DTYPE(F, slot, SIGNATURE, isa)                                                                       \
     QOBS_EACH_NARROW(F, slot, SIGNATURE, isa) F(SIGNATURE, qobs_##slot##_f64_##isa)
+#define QOBS_SCALAR_F64 QOBS_EACH_DTYPE /* declarations; kernels.h has the functions */
 #define QOBS_EACH_NARROW(F, slot, SIGNATURE, isa)                                                                      \
     F(SIGNATURE, qobs_##slot##_f32_##isa)                                                                              \
     F(SIGNATURE, qobs_##slot##_bf16_##isa)                                                                             \

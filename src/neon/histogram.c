@@ -34,12 +34,6 @@ static inline hist_vec hist_load_bf16(const unsigned char *x)
 
 static inline hist_vec hist_load_f16(const unsigned char *x) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(x))); }
 
-static inline hist_vec hist_load_f64(const unsigned char *x)
-{
-    const float64x2_t low = vreinterpretq_f64_u8(vld1q_u8(x)), high = vreinterpretq_f64_u8(vld1q_u8(x + 16));
-    return vcvt_high_f32_f64(vcvt_f32_f64(low), high);
-}
-
 static inline hist_vec hist_abs(const hist_rule *r, hist_vec v)
 {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v), r->magnitude));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Includes NATIVE_BODY once for each observable dtype; see native.h. */
+/* Includes NATIVE_BODY once for each observable dtype, with NATIVE_NARROW not for F64; see native.h. */
 #define NATIVE_CAT_(a, b) a##_##b
 #define NATIVE_CAT(a, b) NATIVE_CAT_(a, b)
 #define NATIVE(name) NATIVE_CAT(name, NATIVE_DTYPE)
@@ -39,6 +39,7 @@
 #undef stored_bits
 #undef real
 
+#ifndef NATIVE_NARROW
 #define NATIVE_DTYPE f64
 #define MANTISSA_BITS 52
 #define stored double
@@ -50,6 +51,7 @@
 #undef stored
 #undef stored_bits
 #undef real
+#endif
 
 #undef load
 #undef store

@@ -7,30 +7,15 @@
 
 #include "templates/histogram_elements.inl.h"
 
-QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f32_scalar)
-{
-    for (size_t i = 0; i < runs; i++)
-        add_elements(load_f32, 4, binning, (const unsigned char *)x + (ptrdiff_t)i * run_stride, length, counters,
-                     extrema);
-}
-
-QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_bf16_scalar)
-{
-    for (size_t i = 0; i < runs; i++)
-        add_elements(load_bf16, 2, binning, (const unsigned char *)x + (ptrdiff_t)i * run_stride, length, counters,
-                     extrema);
-}
-
-QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f16_scalar)
-{
-    for (size_t i = 0; i < runs; i++)
-        add_elements(load_f16, 2, binning, (const unsigned char *)x + (ptrdiff_t)i * run_stride, length, counters,
-                     extrema);
-}
-
-QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f64_scalar)
-{
-    for (size_t i = 0; i < runs; i++)
-        add_elements(load_f64, 8, binning, (const unsigned char *)x + (ptrdiff_t)i * run_stride, length, counters,
-                     extrema);
-}
+#define ENTRY(name) name##_scalar
+#define HISTOGRAM_ENTRY(dtype, bytes)                                                                                  \
+    QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_##dtype))                                                            \
+    {                                                                                                                  \
+        for (size_t i = 0; i < runs; i++)                                                                              \
+            add_elements(load_##dtype, bytes, binning, (const unsigned char *)x + (ptrdiff_t)i * run_stride, length,   \
+                         counters, extrema);                                                                           \
+    }
+HISTOGRAM_ENTRY(f32, 4)
+HISTOGRAM_ENTRY(bf16, 2)
+HISTOGRAM_ENTRY(f16, 2)
+HISTOGRAM_ENTRY(f64, 8) /* all tables have this kernel */

@@ -4,6 +4,7 @@
 /* Portable fake-quantize; contract and limits in templates/quantize.inl.h. */
 #include "scalar/f32x16_codes.h"
 
+#define WITH_F64 /* all tables have these kernels */
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

@@ -5,6 +5,7 @@
 #include "scalar/f32x16.h"
 #include "scalar/tuning.h"
 
+#define WITH_F64 /* all tables have these kernels */
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
 #include "templates/search_errors.inl.h"

@@ -4,6 +4,7 @@
 /* Portable sums of squares; contract and limits in templates/squares.inl.h. */
 #include "scalar/tuning.h"
 
+#define WITH_F64 /* all tables have these kernels */
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
 #include "templates/squares.inl.h"

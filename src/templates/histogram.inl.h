@@ -71,10 +71,10 @@ struct state {
 struct reader {
     hist_vec (*load)(const unsigned char *x);
     float (*load_one)(const unsigned char *x);
-    size_t size, prefetch, again; /* bytes ahead to prefetch, and to prefetch again; 0: in the cache */
+    size_t size, ahead; /* bytes to prefetch; 0: in the cache */
 };
 
-#define READER(dtype, bytes, prefetch, again) ((struct reader){hist_load_##dtype, load_##dtype, bytes, prefetch, again})
+#define READER(dtype, bytes, ahead) ((struct reader){hist_load_##dtype, load_##dtype, bytes, ahead})
 
 /* 64 bits: gcc does not know that the upper half of 32 is 0. */
 static inline void count(uint32_t *counters, uint64_t bin)
@@ -107,11 +107,11 @@ static void count_pending(const struct state *s, struct pending *p)
  * than a line reach it more often anyway. */
 ALWAYS_INLINE void prefetch_vector(const struct reader *reader, const unsigned char *x)
 {
-    const size_t bytes = reader->prefetch > 0 ? LANES * reader->size : 0;
+    const size_t bytes = reader->ahead > 0 ? LANES * reader->size : 0;
     for (size_t i = 0; i < bytes; i += LINE) {
-        __builtin_prefetch(x + i + reader->prefetch);
+        __builtin_prefetch(x + i + reader->ahead);
         if (bytes >= LINE)
-            __builtin_prefetch(x + i + reader->again);
+            __builtin_prefetch(x + i + reader->ahead);
     }
 }
 
@@ -234,7 +234,7 @@ ALWAYS_INLINE void add_chunk(struct state *s, const struct reader *reader, const
 /* Bins at most a chunk of the remainder. */
 static __attribute__((noinline)) void add_remainder(struct state *s)
 {
-    const struct reader floats = READER(f32, 4, 0, 0);
+    const struct reader floats = READER(f32, 4, 0);
     const size_t n = s->remaining < HISTOGRAM_CHUNK ? s->remaining : HISTOGRAM_CHUNK;
     add_chunk(s, &floats, (const unsigned char *)s->remainder, n);
     s->remaining -= n;
@@ -326,30 +326,13 @@ ALWAYS_INLINE void add_runs(const struct reader reader, const struct binning *bi
         add_extrema(extrema, min[i], max[i]);
 }
 
-QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
-{
-    CLEARS_UPPER_HALVES
-    add_runs(READER(f32, 4, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
-             counters, extrema);
-}
-
-QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
-{
-    CLEARS_UPPER_HALVES
-    add_runs(READER(bf16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
-             counters, extrema);
-}
-
-QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
-{
-    CLEARS_UPPER_HALVES
-    add_runs(READER(f16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
-             counters, extrema);
-}
-
-QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
-{
-    CLEARS_UPPER_HALVES
-    add_runs(READER(f64, 8, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD - 512), binning, x, run_stride, runs, length,
-             counters, extrema);
-}
+#define HISTOGRAM_ENTRY(dtype, bytes)                                                                                  \
+    QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_##dtype))                                                            \
+    {                                                                                                                  \
+        CLEARS_UPPER_HALVES                                                                                            \
+        add_runs(READER(dtype, bytes, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length, counters,          \
+                 extrema);                                                                                             \
+    }
+HISTOGRAM_ENTRY(f32, 4)
+HISTOGRAM_ENTRY(bf16, 2)
+HISTOGRAM_ENTRY(f16, 2)

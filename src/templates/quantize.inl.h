@@ -70,5 +70,8 @@ QOBS_PACK_PAIRS(ENTRY(qobs_pack_pairs))
     pack_run(codes, pairs, add, packed);
 }
 
+#ifndef WITH_F64
+#define NATIVE_NARROW
+#endif
 #define NATIVE_BODY "templates/quantize_native.inl.h"
 #include "number/native_each.inl.h"

@@ -150,8 +150,8 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) * q, const struct quantizer 
            (quantizer->in_float && !IS_SINGLE ? IN_FLOAT : 0) | (integers ? INTEGER_GRID : 0);
 }
 
-/* Little work an element: F32 and F64 to integers. */
-#define IS_LIGHT(how) (!IS_HALF && ((how) & INTEGER_GRID || (how) == (TORCH | ZERO_POINT)))
+/* Little work an element: F32 to integers. */
+#define IS_LIGHT(how) (IS_SINGLE && ((how) & INTEGER_GRID || (how) == (TORCH | ZERO_POINT)))
 
 /* All variants of prepare() for the dtypes that have them. */
 #define EACH_VARIANT(VARIANT)                                                                                          \

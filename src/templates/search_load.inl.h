@@ -12,5 +12,8 @@
 #include "kernels/kernel_search.h"
 #include "number/native.h"
 
+#ifndef WITH_F64
+#define NATIVE_NARROW
+#endif
 #define NATIVE_BODY "templates/search_load_native.inl.h"
 #include "number/native_each.inl.h"

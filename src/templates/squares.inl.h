@@ -33,5 +33,8 @@ typedef uint32_t eight_words __attribute__((vector_size(32)));
 
 _Static_assert(SQUARES_UNROLLED_ROWS == 8, "squares_native.inl.h has a pointer for each row");
 
+#ifndef WITH_F64
+#define NATIVE_NARROW
+#endif
 #define NATIVE_BODY "templates/squares_native.inl.h"
 #include "number/native_each.inl.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Which functions of the kernel tables a test program has called. A slot fails that is empty, that has the scalar
- * function in another table, or that was never called. Slots come from the lists that make the tables, so a new one
+ * function in another table without being meant to, or that was never called. Slots come from the lists that make the tables, so a new one
  * cannot be forgotten. */
 #ifndef QOBS_CHECK_EXERCISED_H
 #define QOBS_CHECK_EXERCISED_H
