@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "number/element.h"
 #include "number/native.h"
 #include "plain.h"
 

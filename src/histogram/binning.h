@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Bins: the rule that kernels count by, the edges between bins, and the extrema of binned elements. The bin of one
- * element is kernels/bin_index.h. */
+ * element is kernels/kernel_histogram.h. */
 #pragma once
 
 #include <math.h>

@@ -9,7 +9,6 @@
 
 #include "histogram/from_histogram.h"
 #include "histogram/histogram.h"
-#include "kernels/bin_index.h"
 
 enum { PARTS = 16 };
 

@@ -19,6 +19,13 @@ struct binning {
     bool skip_zeros; /* zeros are ignored: neither counted nor part of the extrema */
 };
 
+/* The bin of x, which lies in the range. */
+static inline uint32_t qobs_bin_index(const struct binning *b, float x)
+{
+    const uint32_t k = (uint32_t)((x * b->scale - b->from) * (float)b->bins / b->width);
+    return k < b->bins ? k : b->bins - 1;
+}
+
 enum {
     QOBS_MOST_BINS = 1 << 24, /* larger numbers of bins are not all integers in f32 */
     QOBS_COUNTER_COPIES = 2   /* a kernel spreads its counts over this many arrays */

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Bits of floats and doubles, and bf16 and f16 as floats. Rounding is to nearest, ties to even; NaN stays NaN. */
+/* Types of elements, bits of floats and doubles, and bf16 and f16 as floats. Rounding is to nearest, ties to even; NaN
+ * stays NaN. */
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
+
+/* Elements in memory, at any address. */
+typedef float __attribute__((aligned(1), may_alias)) element_f32;
+typedef double __attribute__((aligned(1), may_alias)) element_f64;
+typedef uint16_t __attribute__((aligned(1), may_alias)) element_bf16;
+typedef uint16_t __attribute__((aligned(1), may_alias)) element_f16;
 
 static inline float float_of_bits(uint32_t b)
 {

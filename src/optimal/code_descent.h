@@ -12,8 +12,8 @@
 #include "measure/gram.h"
 #include "plan/row_list.h"
 #include "number/convert.h"
-#include "number/element.h"
 #include "number/format.h"
+#include "number/number.h"
 #include "optimal/optimal.h"
 
 struct code_descent {

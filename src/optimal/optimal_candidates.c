@@ -4,9 +4,7 @@
 /* The candidates of a group, and the groups that are not searched. */
 #include <math.h>
 
-#include "number/element.h"
 #include "number/grid.h"
-#include "number/number.h"
 #include "optimal/optimal.h"
 
 /* Below this scale of the range there is no search. */

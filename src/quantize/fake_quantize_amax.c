@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "quantize/qparam_view.h"
-#include "number/element.h"
 #include "number/grid.h"
 #include "number/native.h"
 #include "number/round.h"

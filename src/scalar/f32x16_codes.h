@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "number/element.h"
 #include "number/number.h"
 #include "templates/inline.h"
 

@@ -62,7 +62,6 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
 }
 
 #include "templates/transpose_reduce.inl.h"
-#include "templates/signs.inl.h"
 
 /* Short runs and their outputs. */
 struct K(runs) {

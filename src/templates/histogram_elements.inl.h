@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/bin_index.h"
+#include "kernels/kernel_histogram.h"
 #include "number/number.h"
 
 static inline float load_f32(const unsigned char *x)

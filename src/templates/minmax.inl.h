@@ -20,7 +20,6 @@
 #define SETS 2     /* of bounds for them; 16 registers do not hold more */
 #define PAGE_BYTES 4096
 
-#include "templates/signs.inl.h"
 #include "templates/transpose_reduce.inl.h"
 
 /* Bounds of any number of vectors, lane by lane. Raw bits need no conversion in the loop. Minimum and maximum are among

@@ -16,7 +16,6 @@
  *   quant_max. */
 #include <math.h>
 
-#include "number/element.h"
 #include "number/grid.h"
 #include "kernels/kernel_quantize.h"
 #include "number/round.h"

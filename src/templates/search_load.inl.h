@@ -7,7 +7,6 @@
  * Accumulators: none.
  * Overflow: the caller's factor brings magnitudes below 0.5. Nothing outside a run is read or written.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
-#include "number/element.h"
 #include "number/grid.h"
 #include "kernels/kernel_search.h"
 #include "number/native.h"

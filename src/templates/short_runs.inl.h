@@ -2,7 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Short runs, LANES of them at a time, through one transposed reduction (transpose_reduce.inl.h). Included by
- * minmax.inl.h and absmax.inl.h after signs.inl.h and after struct K(runs)        where the runs and their outputs are
+ * minmax.inl.h and absmax.inl.h after transpose_reduce.inl.h and these:
+ *   struct K(runs)        where the runs and their outputs are
  *   K(merge_extent)       merges bounds of LANES runs into the outputs
  *   K(one_by_one)         reduces LANES runs whatever they hold
  *   FORM                  the form of accumulators that is tried first */

@@ -22,7 +22,6 @@
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include <string.h>
 
-#include "number/element.h"
 #include "number/grid.h"
 #include "kernels/kernel_squares.h"
 #include "number/native.h"

@@ -7,7 +7,37 @@
  * Vectors are loaded in memory order, which decides about the speed from memory, and reduced depth first, so that
  * few are live. */
 #include "templates/inline.h"
-#include "templates/transpose_reduce.h"
+
+#ifndef RUN_LAYOUTS /* once for all widths */
+#define RUN_LAYOUTS
+
+/* The length of short runs in vectors. */
+enum run_layout {
+    OVER_4_VECTORS,
+    OVER_2_VECTORS, /* up to 4 */
+    OVER_1_VECTOR,  /* up to 2 */
+    ONE_VECTOR,
+    HALF_VECTORS,   /* contiguous runs of half a vector */
+    QUARTER_VECTORS /* contiguous runs of a quarter of a vector */
+};
+
+/* The form of accumulators. Raw bits need no conversion in the loop but are right only if a run has elements of both
+ * signs: then the largest bits as signed integers are the maximum, and the largest as unsigned integers are the
+ * minimum. Magnitudes have no minimum. */
+enum bounds_form { AS_KEYS, AS_RAW_BITS, AS_MAGNITUDES };
+#endif
+
+/* True if the four vectors at x hold both signs. Then the largest raw bits of everything they are part of are the
+ * maximum if compared as signed integers, and the minimum if compared as unsigned integers. */
+static inline bool K(begins_with_both_signs)(const unsigned char *x)
+{
+    vec lo = vec_load(x), hi = lo;
+    for (int i = 1; i < 4; i++) {
+        lo = K(vec_min_s)(lo, vec_load(x + i * VEC_BYTES));
+        hi = K(vec_max_s)(hi, vec_load(x + i * VEC_BYTES));
+    }
+    return K(vec_any_ge)(hi, K(vec_splat)(0)) && K(vec_any_ge)(vec_not(lo), K(vec_splat)(0));
+}
 
 /* Bounds of some runs, each in some lanes. */
 struct K(extent) {
