@@ -39,7 +39,8 @@
  * F64, without F64, or one function. A function is called qobs_SLOT_DTYPE_ISA or qobs_SLOT_ISA. */
 #define QOBS_EACH_DTYPE(F, slot, SIGNATURE, isa)                                                                       \
     QOBS_EACH_NARROW(F, slot, SIGNATURE, isa) F(SIGNATURE, qobs_##slot##_f64_##isa)
-#define QOBS_SCALAR_F64 QOBS_EACH_DTYPE /* declarations; kernels.h has the functions */
+#define QOBS_SCALAR_F64(F, slot, SIGNATURE, isa) /* declarations; kernels.h has the functions */                       \
+    QOBS_EACH_DTYPE(F, slot, SIGNATURE, isa)
 #define QOBS_EACH_NARROW(F, slot, SIGNATURE, isa)                                                                      \
     F(SIGNATURE, qobs_##slot##_f32_##isa)                                                                              \
     F(SIGNATURE, qobs_##slot##_bf16_##isa)                                                                             \

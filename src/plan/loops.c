@@ -138,16 +138,16 @@ struct loop_entry qobs_loops_at(const struct loops *loops, int64_t index)
     return at;
 }
 
-void qobs_loops_walk(const struct loop *d, int count, struct loop_entry at, loop_visit *visit, void *argument)
+void qobs_loops_walk(const struct loop *loop, int count, struct loop_entry at, loop_visit *visit, void *argument)
 {
     if (count == 0) {
         visit(argument, &at);
         return;
     }
-    for (int64_t i = 0; i < d->extent; i++) {
-        const struct loop_entry entry = {at.in + i * d->in, at.out ? at.out + i * d->out : NULL,
-                                         at.qparam + i * d->qparam};
-        qobs_loops_walk(d + 1, count - 1, entry, visit, argument);
+    for (int64_t i = 0; i < loop->extent; i++) {
+        const struct loop_entry entry = {at.in + i * loop->in, at.out ? at.out + i * loop->out : NULL,
+                                         at.qparam + i * loop->qparam};
+        qobs_loops_walk(loop + 1, count - 1, entry, visit, argument);
     }
 }
 

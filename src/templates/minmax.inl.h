@@ -193,7 +193,8 @@ struct K(runs) {
     struct nonfinite_count *nonfinite;
 };
 
-#define FORM AS_RAW_BITS
+static const enum bounds_form K(form) = AS_RAW_BITS;
+#define FORM K(form)
 
 /* Merges bounds of LANES runs from `run` on. Bounds as raw bits that are right compare as raw bits with any output. */
 DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, const struct K(runs) * r, size_t run)
