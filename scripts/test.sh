@@ -7,7 +7,7 @@
 #
 #   scripts/test.sh fast        the build and suite fast: two minutes
 #   scripts/test.sh             what says that qobs works here: ten minutes
-#   scripts/test.sh --all       every compiler, sanitizer, emulator and framework: an hour
+#   scripts/test.sh --all       every compiler, sanitizer, emulator and framework: 40 minutes
 #   scripts/test.sh STAGE...    these stages, by their names; --help lists them
 #
 #   --full    kernel checks 16 times and fuzzing at length, all tests under emulators; hours
