@@ -139,13 +139,14 @@ def heads_of(model, vocabularies, transformers, nn):
         heads.update(prefix + n for n, m in parts.items() if isinstance(m, nn.Linear) and any(m is h for h in several))
         tied = getattr(module, "_tied_weights_keys", None) or {}
         for keys in tied.items() if isinstance(tied, dict) else ():
-            targets, sources = ([n for n in parts if re.fullmatch(rf"(?:{key})(?:[.].+)?", f"{n}.weight")] for key in keys)
+            targets, sources = (
+                [n for n in parts if re.fullmatch(rf"(?:{key})(?:[.].+)?", f"{n}.weight")] for key in keys)
             linear = [n for n in targets + sources if isinstance(parts[n], nn.Linear)]
             pairs = len(targets) == len(sources) and len(linear) == 2 * len(targets)
             # Of two modules with names, not layers by a pattern: transformers ties the weights, not their scales.
             named = pairs and all(re.fullmatch(r"[\w.]+", key) and not re.search(r"[.]\d", key) for key in keys)
-            tables = [n for n in sources if isinstance(parts[n], nn.Embedding) or parts[n].weight.shape[0] in vocabularies]
-            if named or tables:
+            if named or any(
+                    isinstance(parts[n], nn.Embedding) or parts[n].weight.shape[0] in vocabularies for n in sources):
                 heads.update(prefix + n for n in linear)
             ties.update((prefix + a, prefix + b) for a, b in zip(targets, sources) if pairs and a != b)
     return heads, ties
