@@ -143,7 +143,7 @@ def heads_of(model, vocabularies, transformers, nn):
                 [n for n in parts if re.fullmatch(rf"(?:{key})(?:[.].+)?", f"{n}.weight")] for key in keys)
             linear = [n for n in targets + sources if isinstance(parts[n], nn.Linear)]
             pairs = len(targets) == len(sources) and len(linear) == 2 * len(targets)
-            # Of two modules with names, not layers by a pattern: transformers ties the weights, not their scales.
+            # transformers ties the weights of two named modules, not their scales. Layers by a pattern are left out.
             named = pairs and all(re.fullmatch(r"[\w.]+", key) and not re.search(r"[.]\d", key) for key in keys)
             if named or any(
                     isinstance(parts[n], nn.Embedding) or parts[n].weight.shape[0] in vocabularies for n in sources):

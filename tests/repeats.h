@@ -13,8 +13,8 @@
 /* `whole` with QOBS_WHOLE in the environment, as `meson test --setup whole` sets it, else `few`. */
 static inline int repeats(int few, int whole) { return getenv("QOBS_WHOLE") ? whole : few; }
 
-/* If an instruction set meets the t-th of three numbers of threads: the last set meets all, each other set one, with
- * QOBS_WHOLE all. */
+/* Says if an instruction set meets the t-th of three numbers of threads. The last set meets all, each other one; with
+ * QOBS_WHOLE each meets all. */
 static inline bool meets_threads(size_t isa, size_t t)
 {
     return t == isa % 3 || isa + 1 == qobs_isa_count() || repeats(0, 1);

@@ -108,7 +108,7 @@ static inline bool qobs_preset_has_importance(const struct preset *preset)
     return preset->search && preset->search->importance;
 }
 
-/* What stages the settings go with. */
+/* The stages that the settings go with. */
 static inline bool qobs_preset_averages(const struct preset *preset) { return preset->accumulator->averages; }
 
 static inline bool qobs_preset_has_histogram(const struct preset *preset) { return preset->reduction->histogram; }

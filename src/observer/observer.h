@@ -16,7 +16,7 @@
 
 /* ---- State ------------------------------------------------------------------------------------------------------- */
 
-/* What has been accumulated, and how its parts are allocated. A state without ranges has seen no batch. */
+/* Accumulated state, and how its parts are allocated. A state without ranges has seen no batch. */
 
 /* Minimum and maximum of every qparam, in one block of memory. */
 struct ranges {

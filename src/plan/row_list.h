@@ -26,7 +26,7 @@ static inline const unsigned char *qobs_row_at(const struct row_list *rows, int6
     return qobs_loops_at(&rows->loops, index).in;
 }
 
-/* How many rows from `row` on, and before `end`, are equally far apart; *stride is how far, in bytes. */
+/* The number of rows from `row` on, and before `end`, that are equally far apart; *stride: their distance in bytes. */
 int64_t qobs_rows_together(const struct row_list *rows, int64_t row, int64_t end, int64_t *stride);
 
 /* Columns first to first + n of a row as floats, with zeros up to a multiple of QOBS_SEARCH_LANES. */
