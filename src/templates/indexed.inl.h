@@ -20,6 +20,14 @@
 #include "templates/inline.h"
 #include "templates/minmax_key.inl.h"
 
+/* Stores the bound if it exceeds the one that is there, which is rare. A bound of -0 becomes +0. */
+static inline void K(indexed_bound)(bool exceeds, KEY bound, unsigned char *to, BITS before)
+{
+    const BITS after = K(bits_of_key)(bound), minus_zero = (BITS)MOST_NEGATIVE;
+    if (exceeds || before == minus_zero)
+        memcpy(to, &after, sizeof after);
+}
+
 /* Rows element by element. */
 static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
                              const uint32_t *group, size_t groups, BITS inf, unsigned char *min, unsigned char *max,
@@ -29,9 +37,17 @@ static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_
     for (; rows > 0; rows--, x += row_stride, min += row_bytes, max += row_bytes)
         for (size_t j = 0; j < columns; j++) {
             const size_t at = group[j] * sizeof(BITS);
-            KEY lo = K(key_of_bits)(K(load_bits)(min + at)), hi = K(key_of_bits)(K(load_bits)(max + at));
-            K(scan_elements)(x + j * sizeof(BITS), 1, inf, &lo, &hi, nonfinite);
-            K(merge_keys)(lo, hi, min + at, max + at);
+            const BITS b = K(load_bits)(x + j * sizeof(BITS)), magnitude = b & (BITS)MOST_POSITIVE;
+            const BITS lo = K(load_bits)(min + at), hi = K(load_bits)(max + at);
+            const KEY key = K(key_of_bits)(b), low = K(key_of_bits)(lo), high = K(key_of_bits)(hi);
+            if (magnitude >= inf) {
+                nonfinite->inf += magnitude == inf;
+                nonfinite->nan += magnitude > inf;
+                if (magnitude > inf)
+                    continue;
+            }
+            K(indexed_bound)(key < low, K(key_min)(key, low), min + at, lo);
+            K(indexed_bound)(key > high, K(key_max)(key, high), max + at, hi);
         }
 }
 
