@@ -52,15 +52,6 @@ ALWAYS_INLINE float fine_power(const struct native_norm *norm, float e)
     return norm->fine[upper] * (1 + d * (c[0] + d * (c[1] + d * (c[2] + d * c[3]))));
 }
 
-/* |e|^norm for errors that are not rounded to the dtype: a product, or from the fine table. */
-ALWAYS_INLINE float power_of(struct native_how how, const struct native_norm *norm, float error)
-{
-    const float e = fabsf(error);
-    if (how.fine)
-        return fine_power(norm, e);
-    return norm->exponent == 1 ? e : norm->exponent == 2 ? e * e : e * e * e;
-}
-
 /* Keeps a sum out of vectors. */
 #if defined(__AVX512F__)
 #define KEEP_SCALAR(sum) __asm__("" : "+v"(sum))
@@ -98,6 +89,21 @@ ALWAYS_INLINE void add_powers(const double *table, const uint16_t *index, const 
 }
 #undef EACH_LANE
 #undef KEEP_SCALAR
+
+typedef double f64x4 __attribute__((vector_size(32), may_alias));
+typedef float f32x4 __attribute__((vector_size(16), may_alias));
+
+/* Adds powers that are not rounded to the dtype. */
+ALWAYS_INLINE void add_floats(const float *power, size_t n, double *lane)
+{
+    enum { PARTS = QOBS_SEARCH_LANES / 4 };
+    f64x4 sum[PARTS];
+    memcpy(sum, lane, sizeof sum);
+    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES)
+        for (size_t part = 0; part < PARTS; part++)
+            sum[part] += __builtin_convertvector(((const f32x4 *)(const void *)(power + i))[part], f64x4);
+    memcpy(lane, sum, sizeof sum);
+}
 
 /* Stores powers from the table, `stride` floats apart. */
 ALWAYS_INLINE void store_powers(const double *table, const uint16_t *index, size_t n, float *column, size_t stride)
@@ -174,6 +180,25 @@ ALWAYS_INLINE double fold_lanes(const double *lane)
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
+/* |e|^norm of errors that are not rounded to the dtype, times their weights: a product, or from the fine table. */
+ALWAYS_INLINE void powers_of(struct native_how how, const struct native_norm *norm, const float *error,
+                             const float *weight, float *power)
+{
+    const f32x16 e = f32x16_abs(f32x16_load(error));
+    f32x16 p = e;
+    for (int k = 1; !how.fine && k < norm->exponent; k++)
+        p = f32x16_mul(p, e);
+    f32x16_store(power, p);
+    if (how.fine)
+        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+            power[j] = fine_power(norm, power[j]);
+    if (weight) {
+        AS_VECTORS
+        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+            power[j] *= weight[j];
+    }
+}
+
 /* The errors of candidate `at`. */
 ALWAYS_INLINE void native_errors(struct native_how how, const struct quantizer *quantizer,
                                  const struct native_norm *norm, const float *x, const float *weight, size_t n,
@@ -186,8 +211,9 @@ ALWAYS_INLINE void native_errors(struct native_how how, const struct quantizer *
     for (size_t first = 0; first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
         uint16_t index[CHUNK];
+        _Alignas(64) float power[CHUNK];
         for (size_t i = 0; i < count; i += QOBS_SEARCH_LANES) {
-            float error[QOBS_SEARCH_LANES];
+            _Alignas(64) float error[QOBS_SEARCH_LANES];
             AS_VECTORS
             for (int j = 0; j < QOBS_SEARCH_LANES; j++)
                 error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
@@ -196,16 +222,15 @@ ALWAYS_INLINE void native_errors(struct native_how how, const struct quantizer *
                 for (int j = 0; j < QOBS_SEARCH_LANES; j++)
                     index[i + (size_t)j] = half_bits(how.bf16, error[j]);
             } else {
-                for (int j = 0; j < QOBS_SEARCH_LANES; j++) {
-                    const float power = power_of(how, norm, error[j]);
-                    lane[j] += (double)(how.weighted ? power * weight[first + i + (size_t)j] : power);
-                }
+                powers_of(how, norm, error, how.weighted ? weight + first + i : NULL, power + i);
             }
         }
         if (how.to_rows)
             store_powers(norm->table, index, count, results.row + first * results.stride + at, results.stride);
         else if (how.rounded)
             add_powers(norm->table, index, how.weighted ? weight + first : NULL, count, lane);
+        else
+            add_floats(power, count, lane);
     }
     if (!how.to_rows)
         results.sum[at] += fold_lanes(lane);
