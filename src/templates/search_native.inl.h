@@ -21,11 +21,15 @@ struct native_how {
     bool bf16, integers, shifted, weighted, rounded, fine, inverse, to_rows;
 };
 
-/* The results: sums to add to, one for each candidate; or, with to_rows, rows of powers (QOBS_SEARCH_NATIVE_ROWS). */
+enum { CHUNK = 256 }; /* elements */
+
+/* The results: sums to add to, one for each candidate; or, with to_rows, rows of powers (QOBS_SEARCH_NATIVE_ROWS).
+ * power: a buffer of CHUNK for powers in float, aligned to 64 bytes. */
 struct native_results {
     double *sum;
     float *row;
     size_t stride;
+    float *power;
 };
 
 /* Rounds to the dtype. BF16 stays in 32 bits: a NaN of arithmetic is quiet, so that the addition does not carry out of
@@ -199,41 +203,55 @@ ALWAYS_INLINE void powers_of(struct native_how how, const struct native_norm *no
     }
 }
 
-/* The errors of candidate `at`. */
-ALWAYS_INLINE void native_errors(struct native_how how, const struct quantizer *quantizer,
-                                 const struct native_norm *norm, const float *x, const float *weight, size_t n,
-                                 struct native_candidate c, struct native_results results, size_t at)
+/* The errors of candidate `at`, which are rounded to the dtype, and so are their powers. */
+ALWAYS_INLINE void rounded_errors(struct native_how how, const struct quantizer *quantizer,
+                                  const struct native_norm *norm, const float *x, const float *weight, size_t n,
+                                  struct native_candidate c, struct native_results results, size_t at)
 {
     const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
     const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
     double lane[QOBS_SEARCH_LANES] = {0};
-    enum { CHUNK = 256 };
     for (size_t first = 0; first < n; first += CHUNK) {
         const size_t count = n - first < CHUNK ? n - first : CHUNK;
         uint16_t index[CHUNK];
-        _Alignas(64) float power[CHUNK];
+        for (size_t i = 0; i < count; i += QOBS_SEARCH_LANES) {
+            float error[QOBS_SEARCH_LANES];
+            AS_VECTORS
+            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
+            AS_VECTORS
+            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                index[i + (size_t)j] = half_bits(how.bf16, error[j]);
+        }
+        if (how.to_rows)
+            store_powers(norm->table, index, count, results.row + first * results.stride + at, results.stride);
+        else
+            add_powers(norm->table, index, how.weighted ? weight + first : NULL, count, lane);
+    }
+    if (!how.to_rows)
+        results.sum[at] += fold_lanes(lane);
+}
+
+/* The same in float. */
+ALWAYS_INLINE void float_errors(struct native_how how, const struct quantizer *quantizer,
+                                const struct native_norm *norm, const float *x, const float *weight, size_t n,
+                                struct native_candidate c, float *power, double *sum)
+{
+    const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
+    const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
+    double lane[QOBS_SEARCH_LANES] = {0};
+    for (size_t first = 0; first < n; first += CHUNK) {
+        const size_t count = n - first < CHUNK ? n - first : CHUNK;
         for (size_t i = 0; i < count; i += QOBS_SEARCH_LANES) {
             _Alignas(64) float error[QOBS_SEARCH_LANES];
             AS_VECTORS
             for (int j = 0; j < QOBS_SEARCH_LANES; j++)
                 error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
-            if (how.rounded) {
-                AS_VECTORS
-                for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-                    index[i + (size_t)j] = half_bits(how.bf16, error[j]);
-            } else {
-                powers_of(how, norm, error, how.weighted ? weight + first + i : NULL, power + i);
-            }
+            powers_of(how, norm, error, how.weighted ? weight + first + i : NULL, power + i);
         }
-        if (how.to_rows)
-            store_powers(norm->table, index, count, results.row + first * results.stride + at, results.stride);
-        else if (how.rounded)
-            add_powers(norm->table, index, how.weighted ? weight + first : NULL, count, lane);
-        else
-            add_floats(power, count, lane);
+        add_floats(power, count, lane);
     }
-    if (!how.to_rows)
-        results.sum[at] += fold_lanes(lane);
+    *sum += fold_lanes(lane);
 }
 
 /* The largest magnitude of n elements and the padding. NaN may be ignored: its error is NaN anyway. */
@@ -268,53 +286,77 @@ ALWAYS_INLINE void native_candidates(struct native_how how, const struct quantiz
     by_inverse.inverse = true;
     for (size_t i = 0; i < count; i++) {
         const struct native_candidate c = candidate_at(how, candidates, i);
-        if (inverse_is_exact(how, c.scale, most))
-            native_errors(by_inverse, quantizer, norm, x, weight, n, c, results, i);
+        const bool exact = inverse_is_exact(how, c.scale, most);
+        if (how.rounded && exact)
+            rounded_errors(by_inverse, quantizer, norm, x, weight, n, c, results, i);
+        else if (how.rounded)
+            rounded_errors(how, quantizer, norm, x, weight, n, c, results, i);
+        else if (exact)
+            float_errors(by_inverse, quantizer, norm, x, weight, n, c, results.power, &results.sum[i]);
         else
-            native_errors(how, quantizer, norm, x, weight, n, c, results, i);
+            float_errors(how, quantizer, norm, x, weight, n, c, results.power, &results.sum[i]);
     }
 }
 
-/* Every combination is a loop of its own. */
-#define EACH_FLAG(CALL, ...)                                                                                           \
+/* Each combination is a loop of its own. gcc allocates registers badly in functions of more than 100 loops
+ * (--param ira-max-loops-num), so there are two of them. */
+#define EACH_SHIFT(CALL, ...)                                                                                          \
     do {                                                                                                               \
         if (with_shift)                                                                                                \
             CALL(__VA_ARGS__, true);                                                                                   \
         else                                                                                                           \
             CALL(__VA_ARGS__, false);                                                                                  \
     } while (0)
-#define NATIVE_SUMS(bf16, integers, weighted, rounded, fine, shifted)                                                  \
-    native_candidates((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false}, quantizer,  \
-                      norm, x, weight, n, candidates, count, (struct native_results){.sum = sum})
-#define NATIVE_ROUNDED(bf16, integers, weighted)                                                                       \
-    do {                                                                                                               \
-        if (norm->table)                                                                                               \
-            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, true, false);                                             \
-        else if (norm->fine)                                                                                           \
-            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, false, true);                                             \
-        else                                                                                                           \
-            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, false, false);                                            \
-    } while (0)
-#define NATIVE_WEIGHTED(bf16, integers)                                                                                \
+#define EACH_WEIGHT(CALL, bf16, integers)                                                                              \
     do {                                                                                                               \
         if (weight)                                                                                                    \
-            NATIVE_ROUNDED(bf16, integers, true);                                                                      \
+            EACH_SHIFT(CALL, bf16, integers, true);                                                                    \
         else                                                                                                           \
-            NATIVE_ROUNDED(bf16, integers, false);                                                                     \
+            EACH_SHIFT(CALL, bf16, integers, false);                                                                   \
     } while (0)
+#define EACH_GRID(CALL)                                                                                                \
+    do {                                                                                                               \
+        const bool integers = (double)quantizer->min_normal >= quantizer->quant_max;                                   \
+        if (is_bf16 && integers)                                                                                       \
+            EACH_WEIGHT(CALL, true, true);                                                                             \
+        else if (is_bf16)                                                                                              \
+            EACH_WEIGHT(CALL, true, false);                                                                            \
+        else if (integers)                                                                                             \
+            EACH_WEIGHT(CALL, false, true);                                                                            \
+        else                                                                                                           \
+            EACH_WEIGHT(CALL, false, false);                                                                           \
+    } while (0)
+
+#define NATIVE_SUMS(bf16, integers, weighted, rounded, fine, shifted)                                                  \
+    native_candidates((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false}, quantizer,  \
+                      norm, x, weight, n, candidates, count, results)
+#define ROUNDED(bf16, integers, weighted, shifted) NATIVE_SUMS(bf16, integers, weighted, true, false, shifted)
+#define FINE(bf16, integers, weighted, shifted) NATIVE_SUMS(bf16, integers, weighted, false, true, shifted)
+#define PRODUCTS(bf16, integers, weighted, shifted) NATIVE_SUMS(bf16, integers, weighted, false, false, shifted)
+
+static __attribute__((noinline)) QOBS_SEARCH_NATIVE(search_rounded)
+{
+    const struct native_results results = {.sum = sum};
+    EACH_GRID(ROUNDED);
+}
+
+static __attribute__((noinline)) QOBS_SEARCH_NATIVE(search_in_float)
+{
+    _Alignas(64) float power[CHUNK];
+    const struct native_results results = {.sum = sum, .power = power};
+    if (norm->fine)
+        EACH_GRID(FINE);
+    else
+        EACH_GRID(PRODUCTS);
+}
 
 QOBS_SEARCH_NATIVE(ENTRY(qobs_search_native))
 {
     CLEARS_UPPER_HALVES
-    const bool integers = (double)quantizer->min_normal >= quantizer->quant_max;
-    if (is_bf16 && integers)
-        NATIVE_WEIGHTED(true, true);
-    else if (is_bf16)
-        NATIVE_WEIGHTED(true, false);
-    else if (integers)
-        NATIVE_WEIGHTED(false, true);
+    if (norm->table)
+        search_rounded(quantizer, norm, is_bf16, with_shift, x, weight, n, candidates, count, sum);
     else
-        NATIVE_WEIGHTED(false, false);
+        search_in_float(quantizer, norm, is_bf16, with_shift, x, weight, n, candidates, count, sum);
 }
 
 QOBS_SEARCH_NATIVE_ROWS(ENTRY(qobs_search_native_rows))
@@ -324,7 +366,10 @@ QOBS_SEARCH_NATIVE_ROWS(ENTRY(qobs_search_native_rows))
                       norm, x, NULL, n, candidates, count, (struct native_results){.row = row, .stride = stride});
 }
 
-#undef EACH_FLAG
+#undef EACH_SHIFT
+#undef EACH_WEIGHT
+#undef EACH_GRID
 #undef NATIVE_SUMS
-#undef NATIVE_ROUNDED
-#undef NATIVE_WEIGHTED
+#undef ROUNDED
+#undef FINE
+#undef PRODUCTS
