@@ -83,9 +83,22 @@ struct mean {
     unsigned char *min, *max;
 };
 
-static double element_of(const struct mean *m, float x)
+/* Adds n elements, which it may change; there is memory for whole vectors of lanes. Returns how many count. */
+static int64_t add_elements(const struct mean *m, float *x, size_t n, double lane[LANES])
 {
-    return m->finite_only && !isfinite(x) ? 0 : m->magnitude ? (double)fabsf(x) : (double)x;
+    int64_t counted = (int64_t)n;
+    for (size_t i = 0; m->finite_only && i < n; i++) {
+        counted -= !isfinite(x[i]);
+        x[i] = isfinite(x[i]) ? x[i] : 0;
+    }
+    for (size_t i = 0; m->magnitude && i < n; i++)
+        x[i] = fabsf(x[i]);
+    for (; n % LANES != 0; n++)
+        x[n] = 0;
+    for (size_t i = 0; i < n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += (double)x[i + j];
+    return counted;
 }
 
 static void put(const struct mean *m, size_t qparam, double mean)
@@ -110,10 +123,7 @@ static void mean_of_block(void *argument, size_t index)
         const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
         qobs_block_read(&block, m->batch->plan->dtype, m->batch->data, first, n, x);
         for (int q = 0; q < block.qparams; q++)
-            for (size_t i = 0; i < n; i++) {
-                lane[q][i % LANES] += element_of(m, x[q][i]);
-                counted[q] += !m->finite_only || isfinite(x[q][i]);
-            }
+            counted[q] += add_elements(m, x[q], n, lane[q]);
     }
     for (int q = 0; q < block.qparams; q++) {
         double sum = 0;
