@@ -203,10 +203,11 @@ ALWAYS_INLINE void powers_of(struct native_how how, const struct native_norm *no
     }
 }
 
-/* The errors of candidate `at`, which are rounded to the dtype, and so are their powers. */
-ALWAYS_INLINE void rounded_errors(struct native_how how, const struct quantizer *quantizer,
-                                  const struct native_norm *norm, const float *x, const float *weight, size_t n,
-                                  struct native_candidate c, struct native_results results, size_t at)
+/* The sum of the errors of candidate `at`, which are rounded to the dtype, and so are their powers; with to_rows the
+ * row, and 0. */
+ALWAYS_INLINE double rounded_errors(struct native_how how, const struct quantizer *quantizer,
+                                    const struct native_norm *norm, const float *x, const float *weight, size_t n,
+                                    struct native_candidate c, struct native_results results, size_t at)
 {
     const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
     const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
@@ -228,14 +229,13 @@ ALWAYS_INLINE void rounded_errors(struct native_how how, const struct quantizer 
         else
             add_powers(norm->table, index, how.weighted ? weight + first : NULL, count, lane);
     }
-    if (!how.to_rows)
-        results.sum[at] += fold_lanes(lane);
+    return how.to_rows ? 0 : fold_lanes(lane);
 }
 
 /* The same in float. */
-ALWAYS_INLINE void float_errors(struct native_how how, const struct quantizer *quantizer,
-                                const struct native_norm *norm, const float *x, const float *weight, size_t n,
-                                struct native_candidate c, float *power, double *sum)
+ALWAYS_INLINE double float_errors(struct native_how how, const struct quantizer *quantizer,
+                                  const struct native_norm *norm, const float *x, const float *weight, size_t n,
+                                  struct native_candidate c, float *power)
 {
     const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
     const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
@@ -251,7 +251,7 @@ ALWAYS_INLINE void float_errors(struct native_how how, const struct quantizer *q
         }
         add_floats(power, count, lane);
     }
-    *sum += fold_lanes(lane);
+    return fold_lanes(lane);
 }
 
 /* The largest magnitude of n elements and the padding. NaN may be ignored: its error is NaN anyway. */
@@ -282,19 +282,25 @@ ALWAYS_INLINE void native_candidates(struct native_how how, const struct quantiz
                                      struct native_results results)
 {
     struct native_how by_inverse = how;
+    struct native_candidate before = {.scale = NAN}; /* powers of two are the scales of many candidates each */
     const float most = largest_magnitude(x, n);
+    double sum = 0;
     by_inverse.inverse = true;
     for (size_t i = 0; i < count; i++) {
         const struct native_candidate c = candidate_at(how, candidates, i);
         const bool exact = inverse_is_exact(how, c.scale, most);
-        if (how.rounded && exact)
-            rounded_errors(by_inverse, quantizer, norm, x, weight, n, c, results, i);
-        else if (how.rounded)
-            rounded_errors(how, quantizer, norm, x, weight, n, c, results, i);
-        else if (exact)
-            float_errors(by_inverse, quantizer, norm, x, weight, n, c, results.power, &results.sum[i]);
-        else
-            float_errors(how, quantizer, norm, x, weight, n, c, results.power, &results.sum[i]);
+        const bool same = !how.to_rows && c.scale == before.scale && c.zero_point == before.zero_point;
+        if (!same && how.rounded && exact)
+            sum = rounded_errors(by_inverse, quantizer, norm, x, weight, n, c, results, i);
+        else if (!same && how.rounded)
+            sum = rounded_errors(how, quantizer, norm, x, weight, n, c, results, i);
+        else if (!same && exact)
+            sum = float_errors(by_inverse, quantizer, norm, x, weight, n, c, results.power);
+        else if (!same)
+            sum = float_errors(how, quantizer, norm, x, weight, n, c, results.power);
+        if (!how.to_rows)
+            results.sum[i] += sum;
+        before = c;
     }
 }
 
