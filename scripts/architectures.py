@@ -7,13 +7,13 @@
 
 KINDS is build/tests/module_kinds, which says what the program takes a module for. Every class of transformers is built
 on the meta device. Its modules say what each matrix is (nn.Linear, nn.Embedding, Conv1D, router, head), its conversions
-which name it has in the file, what they split and join, and whether they find quantized experts. Its initializers say
-whether packed weights load: they fail at a linear layer without a weight, or do not. --vllm names the package of vLLM:
-layers that it builds without a quant_config stay as they are, too, and its registry says which types it has. The table
-needs a pattern for each name that the general rule gets wrong, a FROM>TO for each module that has another name than the
-file, and the types that vLLM lacks. --write writes them. Without it every model type is a test: the table says what the
-classes say, of .needs_weight, .splits, .joins, .plain_experts, .vllm_keeps and .lacks_vllm, too; the last two with
---vllm alone. Ends with "N passed, N failed".
+which name it has in the file, what they split and join, and whether they find quantized experts. It ties some layers.
+Its initializers say whether packed weights load: they fail at a linear layer without a weight, or do not. --vllm names
+the package of vLLM: layers that it builds without a quant_config stay as they are, too, and its registry says which
+types it has. The table needs a pattern for each name that the general rule gets wrong, a FROM>TO for each module that
+has another name than the file, and the types that vLLM lacks. --write writes them. Without it every model type is a
+test: the table says what the classes say, of .needs_weight, .splits, .joins, .ties, .plain_experts, .vllm_keeps and
+.lacks_vllm, too; the last two with --vllm alone. Ends with "N passed, N failed".
 --facts FILE keeps what was found in FILE; if FILE exists, it is read instead.
 """
 import argparse, ast, collections, glob, json, multiprocessing, os, re, signal, subprocess, sys
@@ -126,9 +126,9 @@ def is_router(name, module, parents):
 
 
 def heads_of(model, vocabularies, transformers, nn):
-    """Names of the heads: output embeddings, and linear layers that may be tied to a table or to one another; and the
-    linear layers tied to others, {name: the other's}."""
-    heads, ties = set(), {}
+    """Names of the heads: output embeddings, and linear layers that may be tied to a table or to one another; the
+    linear layers tied to others, {name: the other's}; and those of several layers that share their weights."""
+    heads, ties, shared = set(), {}, set()
     for name, module in model.named_modules():
         if not isinstance(module, transformers.PreTrainedModel):
             continue
@@ -143,13 +143,15 @@ def heads_of(model, vocabularies, transformers, nn):
                 [n for n in parts if re.fullmatch(rf"(?:{key})(?:[.].+)?", f"{n}.weight")] for key in keys)
             linear = [n for n in targets + sources if isinstance(parts[n], nn.Linear)]
             pairs = len(targets) == len(sources) and len(linear) == 2 * len(targets)
-            # transformers ties the weights of two named modules, not their scales. Layers by a pattern are left out.
+            # transformers ties the weights of two modules, not their scales.
             named = pairs and all(re.fullmatch(r"[\w.]+", key) and not re.search(r"[.]\d", key) for key in keys)
             if named or any(
                     isinstance(parts[n], nn.Embedding) or parts[n].weight.shape[0] in vocabularies for n in sources):
                 heads.update(prefix + n for n in linear)
+            elif set(linear) & set(targets) and set(linear) & set(sources):
+                shared.update(prefix + n for n in linear)
             ties.update((prefix + a, prefix + b) for a, b in zip(targets, sources) if pairs and a != b)
-    return heads, ties
+    return heads, ties, shared
 
 
 def kind_of(name, model, heads, nn, Conv1D):
@@ -180,10 +182,11 @@ def file_names(model, key, tensor, conversions, core):
 
 
 def facts_of(model, vocabularies, modules):
-    """Parameters of two dimensions and of experts: [[name in the file, module's, kind, rows, parent]]; heads."""
+    """Parameters of two dimensions and of experts: [[name in the file, module's, kind, rows, parent]]; heads;
+    layers that share a weight."""
     import torch
     transformers, nn, Conv1D, core, mapping = modules
-    heads, ties = heads_of(model, vocabularies, transformers, nn)
+    heads, ties, shared = heads_of(model, vocabularies, transformers, nn)
     every = mapping.get_model_conversion_mapping(model, add_legacy=False)
     plain = [c for c in every if not isinstance(c, core.PrefixChange)]
     seen, found, kinds = set(), {}, {}
@@ -207,7 +210,7 @@ def facts_of(model, vocabularies, modules):
             if key == f"{other}.weight":
                 module = f"{tied}.weight"
                 found.setdefault((general(name), general(module)), [name, module, kind, rows, parent])
-    return list(found.values()), sorted(heads)
+    return list(found.values()), sorted(heads), sorted({general(name) for name in shared})
 
 
 def read_by_initializers(model, heads, nn):
@@ -315,8 +318,8 @@ def collect(task):
                 model = getattr(transformers, name)(configuration(kind, CONFIG_MAPPING))
             config = list(listed(json.loads(model.config.to_json_string(use_diff=False))))
             vocabularies = [v for k, v in config if k == "vocab_size"]
-            tensors, heads = facts_of(model, vocabularies, modules)
-            row["classes"][name] = {"tensors": tensors, "heads": heads, "vocabularies": vocabularies,
+            tensors, heads, shared = facts_of(model, vocabularies, modules)
+            row["classes"][name] = {"tensors": tensors, "heads": heads, "shared": shared, "vocabularies": vocabularies,
                                     "types": [v for k, v in config if k == "model_type"],
                                     "converted": conversions_of(model, tensors, quantizer, modules),
                                     "backend": name in runnable and model.is_backend_compatible(),
@@ -429,10 +432,6 @@ def shortest(name, others):
         if parts[-count] != "*" and not any(matches(other, pattern) for other in others):
             return pattern
     return "^" + name
-
-
-# Packed weights do not load although the initializers of the default configuration read none (tests/zoo.py).
-READ_ELSEWHERE = ("diffusion_gemma", "zamba")
 
 
 def components(name):
@@ -626,11 +625,14 @@ def faults(program, row, left, lacks):
             yield f"{name}: the initializers read its weight: .needs_weight = \"{needs}\""
         if weight and "w" in letters and not any(quantized.values()) and not row["whole"]:
             yield f"{name}: .needs_weight has it, and the initializers read no weight"
-    for (_, name, module, kind, _, weight), (_, found, _, *others) in zip(modules, answers):
+    for (facts, name, module, _, _, weight), (_, found, letters, *_) in zip(modules, answers):
+        if weight and found == "linear" and general(module) in facts["shared"] and "t" not in letters:
+            yield f"{name} shares its weight with other layers, .ties says otherwise"
+    for (facts, name, module, kind, _, weight), (_, found, _, *others) in zip(modules, answers):
         if weight and kind in KEEP and name not in linear and found == "linear":
             yield f"{name} is a {kind}, the table says linear"
         if weight and kind in ("linear", "experts") and found not in ("linear", "experts") and in_block(
-                general(name)) and not STAY.search(name):
+                general(name)) and not STAY.search(name) and general(module) not in facts["shared"]:
             yield f"{name} is {kind}, the table says {found}"
         if kind in LINEAR_KINDS and module != name and module not in others:
             yield f"{name} is the module {module}, the table says {' '.join(others) or 'so, too'}"
@@ -662,7 +664,7 @@ def main():
         return 0
     known, passed, failed = known_types(), 0, 0
     for kind, row in facts.items():
-        row["whole"] = kind in READ_ELSEWHERE or bool(row["failed"])
+        row["whole"] = bool(row["failed"])
         found = list(faults(options.kinds, row, left, kind in lacks if options.vllm else None))
         errors = [e for e in row["failed"].values() if "ImportError" in e]
         if not row["classes"] and errors:

@@ -5,7 +5,7 @@
  * (config.json's own first), values of vocab_size, a module's name and the rows of its weight, separated by tabs; lists
  * are separated by commas. Prints the kind by the general rule, the kind by the table, a word of letters, and the other
  * names of the module. Letters, or - for each: k: vLLM keeps the module, w: transformers needs its weight, s: splits
- * it, j: joins it, p: has plain experts alone, e: the table has the experts, v: vLLM lacks the model. */
+ * it, j: joins it, t: ties it, p: has plain experts alone, e: the table has the experts, v: vLLM lacks the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +45,7 @@ int main(void)
                                 architecture_needs_weight(&found, name, length) ? 'w' : '-',
                                 architecture_splits(&found, name, length) ? 's' : '-',
                                 architecture_joins(&found, name, length) ? 'j' : '-',
+                                architecture_ties(&found, name, length) ? 't' : '-',
                                 architecture_plain_experts(&found) ? 'p' : '-',
                                 architecture_kind_of_experts(&found, name, length) != MODULE_LINEAR ? 'e' : '-',
                                 architecture_lacks_vllm(&found) ? 'v' : '-', '\0'};

@@ -196,6 +196,27 @@ def test_packed():
         equal(runtime["vllm"] is None, kind == "t5", f"{kind} {scheme}: vLLM")
 
 
+def test_ties():
+    """transformers ties the weights of layers that share a block, not their scales: it loads them in no format."""
+    for kind, block, vllm in (("zamba", "shared_transf", False), ("zamba2", "shared_transformer", True)):
+        shared, own = f"model.layers.1.{block}.self_attn.q_proj", "model.layers.1.linear"
+        make("in", {f"{n}.weight": tensor([128, 128], 1) for n in (shared, own)}, model_type=kind)
+        for scheme in ("W8A16", "FP8_DYNAMIC", "NVFP4A16"):
+            p = quantize("in", "-o", "out", "--replace", "--json", "report.json", scheme=scheme)
+            if vllm:
+                runtime, = json.loads(read("report.json"))["runtimes"]
+                equal((p.returncode, runtime["transformers"]), (0, False), f"{kind} {scheme}")
+                check(shared in p.stderr and "FP8_DYNAMIC and" not in p.stderr, f"{kind} {scheme}: warning", p.stderr)
+            else:
+                refused(f"{kind} {scheme}", p, 2, "no runtime loads this", f"ties no scales of {block}", "--ignore")
+                check("--scheme" not in p.stderr, f"{kind} {scheme}: no scheme helps", p.stderr)
+        pattern = f"re:(.*[.])?({block})([.].*)?$"
+        p = quantize("in", "-o", "out", "--replace", "--json", "report.json", "--ignore", pattern, scheme="W8A16")
+        runtime, = json.loads(read("report.json"))["runtimes"]
+        equal((p.returncode, runtime["transformers"]), (0, True), f"{kind} with the pattern: {p.stderr}")
+    left_out("DETR", "deformable_detr", ["bbox_embed.0.layers.0"], ["bbox_embed.3.layers.2"])
+
+
 def test_converted():
     """transformers splits and joins some modules as it loads them, and finds some experts unquantized alone."""
     def loads(kind, module, scheme, *options):

@@ -235,6 +235,11 @@ const char *architecture_joins(const struct architectures *found, const char *mo
     return find_list(found, offsetof(struct architecture, joins), module, length);
 }
 
+const char *architecture_ties(const struct architectures *found, const char *module, size_t length)
+{
+    return find_list(found, offsetof(struct architecture, ties), module, length);
+}
+
 const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length)
 {
     for (size_t i = 0; i < found->count; i++)

@@ -39,6 +39,9 @@ struct architecture {
     /* The same of modules of which transformers makes several, and of those of which it makes one: it loads no tensors
      * that have no row for each row of the weight. Sizes of the weight may be joined. */
     const char *splits, *joins;
+    /* The same of modules whose weights several layers share, once in the file: transformers ties them without their
+     * scales and loads them in no format. */
+    const char *ties;
     bool plain_experts; /* transformers loads its experts only unquantized, as the file of the model has them */
     bool lacks_vllm;    /* vLLM has no class of it */
     /* Names that transformers gives a module and the file does not: FROM>TO, components that stand anywhere in the
@@ -71,9 +74,10 @@ enum module_kind architecture_kind(const struct architectures *found, const char
 /* Returns the list of needs_weight that has a component of the module's name; NULL: none. */
 const char *architecture_needs_weight(const struct architectures *found, const char *module, size_t length);
 
-/* The same of the lists splits and joins. */
+/* The same of the lists splits, joins and ties. */
 const char *architecture_splits(const struct architectures *found, const char *module, size_t length);
 const char *architecture_joins(const struct architectures *found, const char *module, size_t length);
+const char *architecture_ties(const struct architectures *found, const char *module, size_t length);
 
 /* Returns true if transformers loads the experts of the model only unquantized. */
 bool architecture_plain_experts(const struct architectures *found);

@@ -60,10 +60,11 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
     /* A tensor has one element for the whole weight. */
     const bool single = format->global_scale || group->weights.strategy == QUANT_TENSOR ||
                         (group->has_inputs && group->inputs.dynamic == QUANT_STATIC);
-    const char *keeps, *needs = NULL, *splits = NULL, *joins = NULL;
+    const char *keeps, *needs = NULL, *splits = NULL, *joins = NULL, *ties;
     bool stacked;
     const struct weight *expert = find_expert(run, group, &stacked);
     const struct weight *kept = find_listed(run, group, architecture_vllm_keeps, &keeps);
+    const struct weight *tied = find_listed(run, group, architecture_ties, &ties);
     const struct weight *bare = packed ? find_listed(run, group, architecture_needs_weight, &needs) : NULL;
     const struct weight *split =
         single || format->has_shape ? find_listed(run, group, architecture_splits, &splits) : NULL;
@@ -81,7 +82,12 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
     }
     if (vllm->why[0])
         loading->where = NULL;
-    if (bare) {
+    if (tied) {
+        SAY(transformers->why, "transformers 5.17 ties no scales of %.40s", ties);
+        transformers->first = tied->name;
+        transformers->list = ties;
+        transformers->always = true;
+    } else if (bare) {
         SAY(transformers->why, "transformers 5.17 loads no packed %.40s", *needs == '*' ? "weights of it" : needs);
         transformers->first = bare->name;
         transformers->list = needs;
@@ -107,9 +113,9 @@ static void check_split_experts(struct loading *loading, const struct quantize_r
                 : MODULE_LINEAR;
         if (kind != MODULE_EXPERTS && kind != MODULE_STACKED_EXPERTS)
             continue;
-        loading->transformers = (struct refusal){"transformers 5.17 does not find split experts", w->name, NULL};
+        loading->transformers = (struct refusal){"transformers 5.17 does not find split experts", w->name, NULL, false};
         if (kind == MODULE_EXPERTS)
-            loading->vllm = (struct refusal){"vLLM 0.32 does not find split experts", w->name, NULL};
+            loading->vllm = (struct refusal){"vLLM 0.32 does not find split experts", w->name, NULL, false};
         return;
     }
 }
@@ -121,7 +127,7 @@ static void check_plain_experts(struct loading *loading, const struct quantize_r
     const struct weight *first = find_expert(run, NULL, &stacked);
     if (first && stacked && !reads_experts(run, NULL))
         loading->transformers =
-            (struct refusal){"transformers 5.17 gives random numbers to experts that stay", first->name, NULL};
+            (struct refusal){"transformers 5.17 gives random numbers to experts that stay", first->name, NULL, false};
 }
 
 void loading_find(struct loading *loading, const struct quantize_run *run)
@@ -158,7 +164,8 @@ int loading_check(const struct quantize_run *run, struct fail *f)
         return QOBS_OK;
     const char *list = loading.transformers.list;
     if (list && *list != '*' && strlen(list) < 80)
-        SAY(ways, "--ignore 're:(.*[.])?(%s)([.].*)?$' or --scheme FP8_DYNAMIC", list);
+        SAY(ways, "--ignore 're:(.*[.])?(%s)([.].*)?$'%s", list,
+            loading.transformers.always ? "" : " or --scheme FP8_DYNAMIC");
     else if (!list && architecture_plain_experts(&run->architectures))
         SAY(ways, "--ignore 're:.*[.]experts.*'");
     return INVALID(f, "no runtime loads this: %s, %s; with %s %s does; --keep-findings writes this", loading.vllm.why,

@@ -165,7 +165,7 @@ static void add_runtime_warnings(json_object *warnings, const struct quantize_ru
              vllm->why, vllm->first, vllm->list);
     else if (transformers->first)
         warn(warnings, "%s, such as '%.150s'; vLLM loads this%s", transformers->why, transformers->first,
-             transformers->list ? ", and transformers loads it in FP8_DYNAMIC and W8A8" : "");
+             transformers->list && !transformers->always ? ", and transformers loads it in FP8_DYNAMIC and W8A8" : "");
 }
 
 static void add_warnings(json_object *warnings, const struct quantize_run *run)
