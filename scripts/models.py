@@ -85,7 +85,7 @@ def main():
         for row in zoo["rows"]:
             known = types.setdefault(row["type"], {"schemes": {}, "why": ""})
             known["schemes"] |= row["schemes"]
-            known["why"] = known["why"] or row["why"]
+            known["why"] = row["why"] or known["why"]
     text += ZOO.format(**zoo)
     right = sorted(t for t, row in types.items() if row["schemes"] and set(row["schemes"].values()) == {"right"})
     text += f"**Right** in {', '.join(schemes)}, {len(right)} types:\n{wrapped(right)}\n\n"
@@ -94,7 +94,11 @@ def main():
         text += f"| type | {' | '.join(schemes)} | why |\n|---|{'---|' * len(schemes)}---|\n"
     for name in rest:
         verdicts = " | ".join(types[name]["schemes"].get(s, "") for s in schemes)
-        text += f"| {name} | {verdicts} | {types[name]['why'].replace('qobs: ', '')[:170].replace('|', '/')} |\n"
+        why = types[name]["why"].replace("qobs: ", "").partition("; with ")[0]
+        text += f"| {name} | {verdicts} | {why[:170].replace('|', '/')} |\n"
+    unbuilt = sorted(t for t, row in types.items() if not row["schemes"])
+    if unbuilt:
+        text += f"\nThe rules of the test do not build {len(unbuilt)} types:\n{wrapped(unbuilt)}\n"
     with open(options.out, "w", encoding="utf-8") as file:
         file.write(text.rstrip() + "\n")
 

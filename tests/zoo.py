@@ -33,6 +33,9 @@ from safetensors.torch import load_file, save_file
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts"))
+from architectures import configuration
+
 TWELVE = {"llama": {}, "llama tied": {"tie_word_embeddings": True}, "qwen3": {"tie_word_embeddings": True}, "qwen3_moe": {},
           "mixtral": {}, "gpt_oss": {}, "deepseek_v3": {}, "gemma3": {}, "gpt2": {}, "t5": {}, "granitemoe": {}, "llava": {},
           "mamba": {}}
@@ -80,7 +83,7 @@ def class_of(kind):
 
 
 def build(kind, more):
-    config = CONFIG_MAPPING[kind]()
+    config = configuration(kind, CONFIG_MAPPING)
     shrink(config)
     for name, value in more.items():
         setattr(config, name, value)
@@ -117,10 +120,10 @@ def dequantize(parts):
     scale = parts["weight_scale"]
     if "weight_shape" in parts:  # 4 or 8 bits in words of 32 bits, the lowest first
         words, (rows, columns) = parts["weight_packed"], parts["weight_shape"].tolist()
-        bits = words.shape[1] * 32 // columns
+        bits = 4 if words.shape[1] == -(-columns // 8) else 8
         codes = words.contiguous().view(torch.uint8).reshape(rows, -1)
         codes = torch.stack([codes & 15, codes >> 4], -1).flatten(-2) if bits == 4 else codes
-        codes = codes.float() - 2 ** (bits - 1)
+        codes = codes[:, :columns].float() - 2 ** (bits - 1)  # the last word of a row may have room
     elif "weight_packed" in parts:
         nibbles = torch.stack([parts["weight_packed"] & 15, parts["weight_packed"] >> 4], -1).flatten(-2).long()
         codes = E2M1[nibbles & 7] * torch.where(nibbles > 7, -1.0, 1.0)
