@@ -28,7 +28,7 @@ tidy() {
 commands=$(mktemp -d)
 trap 'rm -r "$commands"' EXIT
 # Options that gcc alone knows.
-sed -E 's/ -fno-ipa-ra| --param=max-unswitch-[a-z]+=[0-9]+//g' "$1"/compile_commands.json \
+sed -E 's/ -fno-ipa-ra| -fno-ipa-cp-clone| --param=max-unswitch-[a-z]+=[0-9]+//g' "$1"/compile_commands.json \
     >"$commands"/compile_commands.json
 count tidy "$commands" "${@:2}"
 # Not the kernels: it takes hours for what the vector types expand to.

@@ -38,6 +38,7 @@ enum {
 
 enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops with this much work need */
 
+#include "templates/code_numbers.inl.h"
 #include "templates/code_sums.inl.h"
 
 /* A pair as a number of 16 bits, the first code in the low byte. Sums of two low halves do not carry into another byte.
