@@ -116,10 +116,10 @@ DEEP_INLINE void abs_pow(enum norm_kind kind, const struct constants *k, const f
 {
     const int n = unrolled(kind);
     f32x16 m[UNROLLED];
-    for (int j = 0; j < n; j++)
-        b[j] = kind == QOBS_NORM_2 ? e[j] : kind == QOBS_NORM_TABLE ? f32x16_look_up(k->table, e[j]) : f32x16_abs(e[j]);
-    for (int j = 0; j < n && kind == QOBS_NORM_2; j++)
+    for (int j = 0; j < n; j++) {
         a[j] = e[j];
+        b[j] = kind == QOBS_NORM_2 ? e[j] : kind == QOBS_NORM_TABLE ? f32x16_look_up(k->table, e[j]) : f32x16_abs(e[j]);
+    }
     for (int j = 0; j < n && kind == QOBS_NORM_3; j++)
         a[j] = f32x16_mul(e[j], e[j]);
     for (int j = 0; j < n && kind == QOBS_NORM_TABLE; j++) {
