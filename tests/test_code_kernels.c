@@ -76,7 +76,7 @@ struct call {
     const struct code_way *way;
     qobs_dtype dtype;
     bool columns, zero_points, with_sum;
-    size_t length, offset;
+    size_t length, offset, gap; /* bytes after a row */
 };
 
 /* Without sums the two numbers stay. NaN has any bits. */
@@ -96,7 +96,7 @@ static void check_call(const struct call *c)
     static double scales[MOST], zero_points[MOST], reals[3][MOST];
     struct slow_sums sums = {.dtype = c->dtype == QOBS_F64 ? QOBS_F64 : QOBS_F32};
     const size_t element = qobs_dtype_size(c->dtype), qparams = c->columns ? c->length : ROWS;
-    const ptrdiff_t stride = (ptrdiff_t)(c->length * element + FENCE), code_stride = (ptrdiff_t)(c->length + FENCE);
+    const ptrdiff_t stride = (ptrdiff_t)(c->length * element + c->gap), code_stride = (ptrdiff_t)(c->length + c->gap);
     for (size_t i = 0; i < qparams; i++) {
         scales[i] = random_scale(c->way->in_float ? QOBS_F32 : c->dtype);
         zero_points[i] = nearbyint(uniform(-most_of_codes(c->way), most_of_codes(c->way)));
@@ -168,8 +168,11 @@ static void test_kernels(void **state)
                                    .columns = random_bits() & 1,
                                    .zero_points = random_bits() & 1,
                                    .with_sum = random_bits() & 1,
-                                   .length = i < 2 * 70 ? (size_t)i / 2 : random_bits() % MOST,
-                                   .offset = random_bits() % FENCE};
+                                   .length = i < 2 * 70   ? (size_t)i / 2
+                                             : i % 2 == 0 ? 32 /* half of what one step takes */
+                                                          : random_bits() % MOST,
+                                   .offset = random_bits() % FENCE,
+                                   .gap = random_bits() & 1 ? FENCE : 0};
             check_call(&c);
         }
 }

@@ -110,19 +110,20 @@ ALWAYS_INLINE i16x32 e4m3_other_codes(const struct code_lookup *t, i16x32 *x, i1
     return i16x32_choose(number, code, i16x32_splat(0x7f));
 }
 
-/* The codes of 64 elements. */
-ALWAYS_INLINE void table_codes(const struct code_lookup *t, int kind, const unsigned char *from, unsigned char *to)
+/* The codes of 64 elements; each half has its tables. */
+ALWAYS_INLINE void table_codes(const struct code_lookup *t0, const struct code_lookup *t1, int kind,
+                               const unsigned char *from, unsigned char *to)
 {
     i16x32 x0 = i16x32_load(from), x1 = i16x32_load(from + sizeof x0);
     if (kind == QOBS_CODE_INTEGER) {
-        i16x32_store_signed(to, int4_codes(t, x0), int4_codes(t, x1));
+        i16x32_store_signed(to, int4_codes(t0, x0), int4_codes(t1, x1));
         return;
     }
     i16x32_mask missing0, missing1;
-    i16x32 code0 = e4m3_normal_codes(t, x0, &missing0), code1 = e4m3_normal_codes(t, x1, &missing1);
+    i16x32 code0 = e4m3_normal_codes(t0, x0, &missing0), code1 = e4m3_normal_codes(t1, x1, &missing1);
     if (missing0 | missing1) {
-        code0 = e4m3_other_codes(t, &x0, missing0, code0);
-        code1 = e4m3_other_codes(t, &x1, missing1, code1);
+        code0 = e4m3_other_codes(t0, &x0, missing0, code0);
+        code1 = e4m3_other_codes(t1, &x1, missing1, code1);
     }
     i16x32_store_with_signs(to, code0, code1, x0, x1);
 }

@@ -190,13 +190,24 @@ ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how,
         const unsigned char *at = (const unsigned char *)(from + j);
         __builtin_prefetch(at + CODE_PREFETCH_BYTES);
         __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
-        table_codes(&t, kind, at, to + j);
+        table_codes(&t, &t, kind, at, to + j);
         if (how & WITH_SUM && j > 0)
             NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);
     }
     if (how & WITH_SUM && j > 0)
         NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);
     return j;
+}
+
+/* Two runs of 32 in one step, without sums. */
+ALWAYS_INLINE void NATIVE(table_two_runs)(const struct table_constants *c, int kind, const element *from,
+                                          unsigned char *to, float scale0, float scale1)
+{
+    const struct code_lookup t0 = code_lookup_of(c, kind, scale0), t1 = code_lookup_of(c, kind, scale1);
+    const unsigned char *at = (const unsigned char *)from;
+    __builtin_prefetch(at + CODE_PREFETCH_BYTES);
+    __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
+    table_codes(&t0, &t1, kind, at, to);
 }
 #endif
 
@@ -237,6 +248,7 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
     const struct code_tables *tables =
         how & (ZERO_POINT | IN_FLOAT) ? NULL : tables_of(kind, q->quant_min, q->quant_max);
     const struct table_constants table = table_constants(tables);
+    const bool is_half_step = length == 32 && x_stride == 64 && code_stride == 32;
 #endif
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const element *from = (const element *)(x + i * x_stride);
@@ -255,7 +267,13 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
         const real s = scale[at];
         size_t done = 0;
 #if MANTISSA_BITS == 7 && defined CODE_LOOKUP
-        if (tables && may_look_up(kind, s) &&
+        if (tables && !(how & WITH_SUM) && is_half_step && i + 1 < (ptrdiff_t)runs && may_look_up(kind, s) &&
+            may_look_up(kind, scale[at + qparam_stride])) {
+            NATIVE(table_two_runs)(&table, kind, from, to, s, scale[at + qparam_stride]);
+            i++;
+            continue;
+        }
+        if (tables && length >= 64 && may_look_up(kind, s) &&
             (done = NATIVE(table_run)(&table, how | BY_RECIPROCAL, kind, from, to, length, s, &sums)) == length)
             continue;
 #endif
