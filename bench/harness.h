@@ -132,6 +132,7 @@ std::vector<KernelCase> SearchCases();
 void RegisterGranularities();
 void RegisterSearches();
 void RegisterCodes();
+void RegisterDynamic();
 void RegisterObservers();
 void RegisterSmall();
 // How cost grows: "growth/<variable>/<work>/<value>".

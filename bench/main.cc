@@ -5,7 +5,7 @@
 // can do at best. Everything is enumerated from the tables of the library; names say what is measured:
 //   limit/...                                  the read loop, counter updates, multiply-adds
 //   <family>/<table>/<dtype>/<variant>/<size>  kernels; tables are instruction sets, plain-haswell and plain-native
-//   granularity/, search-whole/, observer/, small/   the public functions
+//   granularity/, search-whole/, codes/, dynamic/, observer/, small/   the public functions
 //   growth/<variable>/<work>/<value>           how cost grows
 //   pair/...                                   two things in turns and the ratio of their speeds
 // --huge-pages: data in pages of 2 MB. There is less noise, as it does not matter where pages lie, and reading is faster.
@@ -95,6 +95,7 @@ int main(int argc, char **argv)
     RegisterGranularities();
     RegisterSearches();
     RegisterCodes();
+    RegisterDynamic();
     RegisterObservers();
     RegisterSmall();
     RegisterGrowth();

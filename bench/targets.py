@@ -277,6 +277,14 @@ def targets(isa):
             0.9,
             f"pair/codes-copy/{kind}",
         )
+    for level in ("L2", "memory"):
+        for kind in ("fp8-token", "fp8-group-128", "mxfp8", "mxfp4", "nvfp4"):
+            row(
+                f"dynamic quantization, bf16, {kind}, {level}: of a loop that reads and writes the same bytes",
+                "at least",
+                0.5 if kind in ("mxfp4", "nvfp4") else 0.7,
+                f"pair/dynamic-copy/{kind}/{level}",
+            )
     for data in ("gaussian", "99-percent-zeros"):
         row(
             f"histogram, f32, {data}: of the read loop (2 Gelem/s where that does 30 GB/s)",

@@ -219,7 +219,7 @@ else
     }
     ! wanted pairs || {
         # Two threads run four times as often: their speed relative to one changes within seconds.
-        filters=('^small/' '^pair/minmax-read/' '^pair/(granularity|histogram|codes)' '^pair/search-[a-z]')
+        filters=('^small/' '^pair/minmax-read/' '^pair/(granularity|histogram|codes|dynamic-copy)' '^pair/search-[a-z]')
         for dtype in f32 bf16 f16 f64; do
             filters+=("^pair/avx2-plain/[a-z-]*/$dtype/" '^pair/search-2-threads/')
             [[ -n $isa ]] || filters+=("^pair/avx512-avx2/[a-z-]*/$dtype/")

