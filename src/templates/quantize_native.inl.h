@@ -108,13 +108,6 @@ ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) * q, int how, con
         /* -0 added and +0 taken away change nothing, not even the sign of a zero. */
         const real s = scale[i * qparam_stride], a = zero_point_add ? zero_point_add[i * qparam_stride] : (real)-0.0,
                    r = zero_point_sub ? zero_point_sub[i * qparam_stride] : 0;
-        /* The reference does not take `how` out of the loop by itself. */
-        if (how == INTEGER_GRID) {
-            NO_DEPENDENCE
-            for (size_t j = 0; j < length; j++)
-                to[j] = NATIVE(one)(q, INTEGER_GRID, from[j], s, a, r);
-            continue;
-        }
         NO_DEPENDENCE
         for (size_t j = 0; j < length; j++)
             to[j] = NATIVE(one)(q, how, from[j], s, a, r);
