@@ -18,7 +18,7 @@
 #include "templates/inline.h"
 
 struct native_how {
-    bool bf16, integers, shifted, weighted, rounded, fine, inverse, to_rows;
+    bool bf16, integers, shifted, weighted, rounded, apart, inverse, to_rows; /* weighted: not apart */
 };
 
 enum { CHUNK = 256 }; /* elements */
@@ -184,22 +184,39 @@ ALWAYS_INLINE double fold_lanes(const double *lane)
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-/* |e|^norm of errors that are not rounded to the dtype, times their weights: a product, or from the fine table. */
-ALWAYS_INLINE void powers_of(struct native_how how, const struct native_norm *norm, const float *error,
-                             const float *weight, float *power)
+/* Errors that are not rounded to the dtype, to the power norm->exponent, times their weights. */
+ALWAYS_INLINE void products_of(struct native_how how, const struct native_norm *norm, const float *error,
+                               const float *weight, float *power)
 {
     const f32x16 e = f32x16_abs(f32x16_load(error));
     f32x16 p = e;
-    for (int k = 1; !how.fine && k < norm->exponent; k++)
+    for (int k = 1; k < norm->exponent; k++)
         p = f32x16_mul(p, e);
     f32x16_store(power, p);
-    if (how.fine)
-        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-            power[j] = fine_power(norm, power[j]);
-    if (weight) {
+    if (how.weighted) {
         AS_VECTORS
         for (int j = 0; j < QOBS_SEARCH_LANES; j++)
             power[j] *= weight[j];
+    }
+}
+
+/* The same in place, also by the fine table. A call, which loops over errors share: the table takes most of the time,
+ * and so do the quotients of F16. */
+static __attribute__((noinline)) void powers_apart(const struct native_norm *norm, const float *weight, size_t n,
+                                                   float *error)
+{
+    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
+        _Alignas(64) float power[QOBS_SEARCH_LANES];
+        if (norm->fine) {
+            f32x16_store(power, f32x16_abs(f32x16_load(error + i)));
+            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                power[j] = fine_power(norm, power[j]);
+        } else {
+            products_of((struct native_how){0}, norm, error + i, NULL, power);
+        }
+        for (int j = 0; weight && j < QOBS_SEARCH_LANES; j++)
+            power[j] *= weight[i + (size_t)j];
+        memcpy(error + i, power, sizeof power);
     }
 }
 
@@ -247,8 +264,13 @@ ALWAYS_INLINE double float_errors(struct native_how how, const struct quantizer 
             AS_VECTORS
             for (int j = 0; j < QOBS_SEARCH_LANES; j++)
                 error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], c);
-            powers_of(how, norm, error, how.weighted ? weight + first + i : NULL, power + i);
+            if (how.apart)
+                memcpy(power + i, error, sizeof error);
+            else
+                products_of(how, norm, error, how.weighted ? weight + first + i : NULL, power + i);
         }
+        if (how.apart)
+            powers_apart(norm, weight ? weight + first : NULL, count, power);
         add_floats(power, count, lane);
     }
     return fold_lanes(lane);
@@ -320,40 +342,40 @@ ALWAYS_INLINE void native_candidates(struct native_how how, const struct quantiz
         else                                                                                                           \
             EACH_SHIFT(CALL, bf16, integers, false);                                                                   \
     } while (0)
-#define EACH_GRID(CALL)                                                                                                \
+#define EACH_GRID(EACH, CALL)                                                                                          \
     do {                                                                                                               \
         const bool integers = (double)quantizer->min_normal >= quantizer->quant_max;                                   \
         if (is_bf16 && integers)                                                                                       \
-            EACH_WEIGHT(CALL, true, true);                                                                             \
+            EACH(CALL, true, true);                                                                                    \
         else if (is_bf16)                                                                                              \
-            EACH_WEIGHT(CALL, true, false);                                                                            \
+            EACH(CALL, true, false);                                                                                   \
         else if (integers)                                                                                             \
-            EACH_WEIGHT(CALL, false, true);                                                                            \
+            EACH(CALL, false, true);                                                                                   \
         else                                                                                                           \
-            EACH_WEIGHT(CALL, false, false);                                                                           \
+            EACH(CALL, false, false);                                                                                  \
     } while (0)
 
-#define NATIVE_SUMS(bf16, integers, weighted, rounded, fine, shifted)                                                  \
-    native_candidates((struct native_how){bf16, integers, shifted, weighted, rounded, fine, false, false}, quantizer,  \
+#define NATIVE_SUMS(bf16, integers, weighted, rounded, apart, shifted)                                                 \
+    native_candidates((struct native_how){bf16, integers, shifted, weighted, rounded, apart, false, false}, quantizer, \
                       norm, x, weight, n, candidates, count, results)
 #define ROUNDED(bf16, integers, weighted, shifted) NATIVE_SUMS(bf16, integers, weighted, true, false, shifted)
-#define FINE(bf16, integers, weighted, shifted) NATIVE_SUMS(bf16, integers, weighted, false, true, shifted)
 #define PRODUCTS(bf16, integers, weighted, shifted) NATIVE_SUMS(bf16, integers, weighted, false, false, shifted)
+#define APART(bf16, integers, shifted) NATIVE_SUMS(bf16, integers, false, false, true, shifted)
 
 static __attribute__((noinline)) QOBS_SEARCH_NATIVE(search_rounded)
 {
     const struct native_results results = {.sum = sum};
-    EACH_GRID(ROUNDED);
+    EACH_GRID(EACH_WEIGHT, ROUNDED);
 }
 
 static __attribute__((noinline)) QOBS_SEARCH_NATIVE(search_in_float)
 {
     _Alignas(64) float power[CHUNK];
     const struct native_results results = {.sum = sum, .power = power};
-    if (norm->fine)
-        EACH_GRID(FINE);
+    if (norm->fine || !is_bf16)
+        EACH_GRID(EACH_SHIFT, APART);
     else
-        EACH_GRID(PRODUCTS);
+        EACH_GRID(EACH_WEIGHT, PRODUCTS);
 }
 
 QOBS_SEARCH_NATIVE(ENTRY(qobs_search_native))
@@ -377,5 +399,5 @@ QOBS_SEARCH_NATIVE_ROWS(ENTRY(qobs_search_native_rows))
 #undef EACH_GRID
 #undef NATIVE_SUMS
 #undef ROUNDED
-#undef FINE
 #undef PRODUCTS
+#undef APART
