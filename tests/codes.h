@@ -21,14 +21,19 @@ static inline struct quantizer quantizer_of_codes(const struct code_way *way)
     if (way->kind == QOBS_CODE_INTEGER)
         qobs_quantizer_for_integers(&q, -(1 << (way->bits - 1)), (1 << (way->bits - 1)) - 1, false);
     else
-        qobs_quantizer_for_format(&q, qobs_format_find(way->kind == QOBS_CODE_E4M3 ? "fp8_e4m3" : "fp4"));
+        qobs_quantizer_for_format(&q, qobs_format_find(way->kind == QOBS_CODE_E4M3   ? "fp8_e4m3"
+                                                       : way->kind == QOBS_CODE_E2M3 ? "fp6_e2m3"
+                                                                                     : "fp4"));
     q.in_float = way->in_float;
     return q;
 }
 
 static inline double most_of_codes(const struct code_way *way)
 {
-    return way->kind == QOBS_CODE_E4M3 ? 448 : way->kind == QOBS_CODE_E2M1 ? 6 : (1 << (way->bits - 1)) - 1;
+    return way->kind == QOBS_CODE_E4M3   ? 448
+           : way->kind == QOBS_CODE_E2M3 ? 7.5
+           : way->kind == QOBS_CODE_E2M1 ? 6
+                                         : (1 << (way->bits - 1)) - 1;
 }
 
 /* A positive number of the format with `mantissa` bits of mantissa and exponents from `least` on. */
@@ -73,6 +78,9 @@ static inline unsigned char slow_code(const struct code_way *way, qobs_dtype dty
     case QOBS_CODE_E4M3:
         return isnan(y) ? 0x7f
                         : (unsigned char)(nearest_code(fabs((double)(float)y), 127, 3, -6) | (signbit(y) ? 0x80 : 0));
+    case QOBS_CODE_E2M3:
+        return isnan(y) ? 0x20
+                        : (unsigned char)(nearest_code(fabs((double)(float)y), 32, 3, 0) | (signbit(y) ? 0x20 : 0));
     default:
         return isnan(y) ? 0 : (unsigned char)(nearest_code(fabs(y), 8, 1, 0) | (y < 0 ? 8 : 0));
     }
@@ -85,6 +93,8 @@ static inline double slow_number(enum code_kind kind, unsigned char code)
         return (int8_t)code;
     if (kind == QOBS_CODE_E4M3)
         return (code & 0x7f) == 0x7f ? (double)NAN : copysign(number_of_code(code & 0x7f, 3, -6), code & 0x80 ? -1 : 1);
+    if (kind == QOBS_CODE_E2M3)
+        return copysign(number_of_code(code & 0x1f, 3, 0), code & 0x20 ? -1 : 1);
     return copysign(number_of_code(code & 7, 1, 0), code & 8 ? -1 : 1);
 }
 

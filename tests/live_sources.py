@@ -5,7 +5,7 @@
 
     live_sources.py QOBS [SAVE]
 
-Needs torch and compressed-tensors 0.19. For each format a model has one module of random codes, which --ignore leaves
+Needs torch and compressed-tensors 0.19, for MXFP6 0.20, which makes the golden vectors. For each format a model has one module of random codes, which --ignore leaves
 out, so that the output holds the numbers that qobs read. With SAVE (a directory) the cases become golden vectors,
 SAVE/sources.json and SAVE/sources.safetensors, which test_sources.py reads.
 Upstream's ModelOpt converter divides by a rounded reciprocal; the numbers of ModelOpt itself are code * (scale * scale_2),
@@ -119,6 +119,12 @@ def cases():
                args(type="float", strategy="group", group_size=32, scale_dtype="torch.uint8"),
                {"weight": codes(shape, "float"), "weight_scale": exponents})
     yield from foreign(shape, nibbles, e4m3)
+    if "mxfp6-pack-quantized" in BaseCompressor.registered_names():
+        for columns in (96, 32):  # MXFP4 has as many bytes for 48 columns as this has for 32
+            exponents = torch.randint(0, 240, (18, columns // 32), generator=generator).to(torch.uint8)
+            yield case(f"mxfp6-pack-quantized, {columns} columns", "mxfp6-pack-quantized",
+                       args(num_bits=6, type="float", strategy="group", group_size=32, scale_dtype="torch.uint8"),
+                       {"weight_packed": bytes_of(18, columns * 6 // 8), "weight_scale": exponents})
 
 
 def foreign(shape, nibbles, e4m3):

@@ -19,7 +19,7 @@
 #include "qobs/format.h"
 #include "repeats.h"
 
-enum { WAYS = 18 };
+enum { WAYS = 20 };
 
 static void make_ways(struct code_way *ways)
 {
@@ -28,6 +28,7 @@ static void make_ways(struct code_way *ways)
         for (int bits = 2; bits <= 8; bits++)
             ways[n++] = (struct code_way){QOBS_CODE_INTEGER, bits, in_float};
         ways[n++] = (struct code_way){QOBS_CODE_E4M3, 8, in_float};
+        ways[n++] = (struct code_way){QOBS_CODE_E2M3, 6, in_float};
         ways[n++] = (struct code_way){QOBS_CODE_E2M1, 4, in_float};
     }
     assert_int_equal(n, WAYS);
@@ -338,6 +339,7 @@ static void test_every_quotient(void **state)
     static const struct code_way ways[] = {{QOBS_CODE_INTEGER, 8, false},
                                            {QOBS_CODE_INTEGER, 4, false},
                                            {QOBS_CODE_E4M3, 8, false},
+                                           {QOBS_CODE_E2M3, 6, false},
                                            {QOBS_CODE_E2M1, 4, 0}};
     static const int exponents[] = {-127, -126, -101, -100, -99, -1, 0, 1, 99, 100, 101, 126};
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {

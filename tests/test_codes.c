@@ -64,6 +64,7 @@ static const struct granularity granularities[] = {
      {QOBS_CODE_E2M1, 4, true},
      false,
      true},
+    {"fp6 group", "type=float num_bits=6 group_size=32", 17, 96, 1, 32, {QOBS_CODE_E2M3, 6, false}, false, false},
     {"fp4 group", "type=float num_bits=4 group_size=32", 5, 64, 1, 32, {QOBS_CODE_E2M1, 4, false}, false, false},
 };
 

@@ -30,6 +30,7 @@ FORMATS = {
     "float-quantized": ("FP8_DYNAMIC", "e4m3", 8, "F8_E4M3", 0.03),
     "naive-quantized": ("FP8_DYNAMIC", "e4m3", 8, "F8_E4M3", 0.03),
     "mxfp8-quantized": ("MXFP8A16", "e4m3", 8, "F8_E4M3", 0.03),
+    "mxfp6-pack-quantized": ("MXFP6A16", "e2m3", 6, "U8", 0.04),
     "mxfp4-pack-quantized": ("MXFP4A16", "e2m1", 4, "U8", 0.15),
     "nvfp4-pack-quantized": ("NVFP4A16", "e2m1", 4, "U8", 0.12),
 }

@@ -115,37 +115,33 @@ static void run_weight(const json_object *c)
                            out, NULL, NULL, &error) != QOBS_OK)
         fail_case("%s", error.message);
     expect_same(c, "fake_quantized", out, value.dtype, true);
-    const bool fp6 = strcmp(text_of(json_get(c, "config"), "type"), "float") == 0 &&
-                     json_object_get_int(json_get(json_get(c, "config"), "num_bits")) == 6;
-    if (!fp6) { /* there are no codes of fp6 */
-        const qobs_quantize_args args = {.struct_size = sizeof args,
-                                         .config = config,
-                                         .value = &value,
-                                         .scale = &scale,
-                                         .zero_point = zero_points ? &zero_point : NULL,
-                                         .global_scale = global ? &g : NULL,
-                                         .codes = codes,
-                                         .codes_size = n};
-        if (qobs_quantize(&args, &error) != QOBS_OK)
-            fail_case("%s", error.message);
-        expect_codes(c, config, codes);
-        const qobs_tensor wanted = expected(c, "dequantized");
-        qobs_tensor coded = value;
-        coded.data = codes;
-        coded.dtype = QOBS_I8;
-        const qobs_dequantize_args back = {.struct_size = sizeof back,
-                                           .config = config,
-                                           .codes = &coded,
-                                           .scale = &scale,
-                                           .zero_point = zero_points ? &zero_point : NULL,
-                                           .global_scale = global ? &g : NULL,
-                                           .out = out,
-                                           .out_size = n * qobs_dtype_size(wanted.dtype),
-                                           .dtype = wanted.dtype};
-        if (qobs_dequantize(&back, &error) != QOBS_OK)
-            fail_case("%s", error.message);
-        expect_same(c, "dequantized", out, wanted.dtype, strcmp(text_of(json_get(c, "config"), "type"), "float") == 0);
-    }
+    const qobs_quantize_args args = {.struct_size = sizeof args,
+                                     .config = config,
+                                     .value = &value,
+                                     .scale = &scale,
+                                     .zero_point = zero_points ? &zero_point : NULL,
+                                     .global_scale = global ? &g : NULL,
+                                     .codes = codes,
+                                     .codes_size = n};
+    if (qobs_quantize(&args, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    expect_codes(c, config, codes);
+    const qobs_tensor wanted = expected(c, "dequantized");
+    qobs_tensor coded = value;
+    coded.data = codes;
+    coded.dtype = QOBS_I8;
+    const qobs_dequantize_args back = {.struct_size = sizeof back,
+                                       .config = config,
+                                       .codes = &coded,
+                                       .scale = &scale,
+                                       .zero_point = zero_points ? &zero_point : NULL,
+                                       .global_scale = global ? &g : NULL,
+                                       .out = out,
+                                       .out_size = n * qobs_dtype_size(wanted.dtype),
+                                       .dtype = wanted.dtype};
+    if (qobs_dequantize(&back, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    expect_same(c, "dequantized", out, wanted.dtype, strcmp(text_of(json_get(c, "config"), "type"), "float") == 0);
     qobs_config_destroy(config);
 }
 

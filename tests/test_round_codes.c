@@ -49,6 +49,7 @@ static const struct kind kinds[] = {
     {"int4 signed", "num_bits=4 signed_scale=true", NULL, 4, false, true},
     {"int2 signed", "num_bits=2 signed_scale=true", NULL, 2, false, true},
     {"e2m1", "num_bits=4 type=float scale_dtype=bfloat16", "fp4", 0, false, false},
+    {"e2m3", "num_bits=6", "fp6_e2m3", 0, false, false},
     {"e4m3", "num_bits=8", "fp8_e4m3", 0, false, false},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -122,7 +123,7 @@ static struct sample make_sample(const struct kind *kind, int64_t rows, int64_t 
     s.h = allocate((size_t)(s.blocks * s.block * s.block), sizeof *s.h);
     s.nearest = allocate(n, 1);
     s.codes = allocate(n, 1);
-    const double most = kind->bits ? (1 << kind->bits) - 1 : strcmp(kind->format, "fp4") == 0 ? 12 : 896;
+    const double most = kind->bits ? (1 << kind->bits) - 1 : 2 * qobs_format_max(qobs_format_find(kind->format));
     for (size_t i = 0; i < n; i++)
         s.w[i] = (float)normal();
     for (size_t i = 0; i < qparams; i++) {

@@ -142,16 +142,34 @@ static int find_global_scale(struct source_codes *c, const struct model *model, 
     return QOBS_OK;
 }
 
+/* Sets the shape of weights whose codes fill their words. */
+static void fill_words(struct source_codes *c, int64_t *shape, const struct st_tensor *codes)
+{
+    c->bits = c->format->bits;
+    shape[0] = codes->shape[0];
+    shape[1] = codes->shape[1] * (c->format->word ? quant_word_bits(c->format) : c->bits) / c->bits;
+}
+
+/* Formats may have names and dtypes in common: then the number of scales tells the bits of a code, or in a short row
+ * the configuration does. */
+static bool is_of_format(const struct source_codes *codes, const struct source_hints *hints,
+                         const struct st_tensor *tensor)
+{
+    struct source_codes c = *codes;
+    int64_t shape[2];
+    if (c.format->has_shape || c.format->group_size == 0)
+        return true;
+    fill_words(&c, shape, tensor);
+    return fit_scales(&c, shape, hints) && (hints->bits == 0 || hints->bits >> c.bits & 1);
+}
+
 static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtype *dtype, const struct model *model,
                           const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
 {
-    if (c->format->has_shape) {
+    if (c->format->has_shape)
         RETURN_IF_NOT_OK(fit_words(c, shape, model, hints, codes, f));
-    } else {
-        c->bits = c->format->bits;
-        shape[0] = codes->shape[0];
-        shape[1] = codes->shape[1] * (c->format->word ? quant_word_bits(c->format) : c->bits) / c->bits;
-    }
+    else
+        fill_words(c, shape, codes);
     if (!fit_scales(c, shape, hints))
         return INVALID(f, "tensor '%.150s': has shape %s, which is none of the scales of %s %s", c->scales->name,
                        SHAPE_WORDS(c->scales->ndim, c->scales->shape), c->format->title, SHAPE_WORDS(2, shape));
@@ -196,7 +214,8 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
 {
     const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
     const char *part = last_component(tensor->name);
-    *codes = (struct source_codes){0};
+    struct source_codes first = {0};
+    *codes = first;
     for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i) && tensor->ndim == 2; i++) {
         const struct quant_format_row *row = quant_format_row(i);
         const enum file_dtype dtype_of_codes = row->word ? row->word : row->ints ? FILE_I8 : FILE_F8_E4M3;
@@ -207,8 +226,13 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
         if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->read_scales))
             continue;
         codes->format = row;
-        return describe_codes(codes, shape, dtype, model, hints, tensor, f);
+        if (is_of_format(codes, hints, tensor))
+            return describe_codes(codes, shape, dtype, model, hints, tensor, f);
+        first = first.format ? first : *codes;
     }
+    *codes = first;
+    if (first.format)
+        return describe_codes(codes, shape, dtype, model, hints, tensor, f);
     if (compatible)
         return QOBS_OK;
     RETURN_IF_NOT_OK(refuse_foreign(tensor, f));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* See compressed_tensors/compressors in 0.19, hf_quant_config.json of ModelOpt 0.39, transformers' quant_method fp8 and
- * DeepSeek's files. */
+/* See compressed_tensors/compressors in 0.19 and 0.20, hf_quant_config.json of ModelOpt 0.39, transformers'
+ * quant_method fp8 and DeepSeek's files. */
 #include "schemes/formats.h"
 
 #include <string.h>
@@ -11,6 +11,7 @@
 
 #define POWERS_OF_TWO (IN_FILE(U8) | IN_FILE(F8_E8M0))
 #define E2M1 .floats = true, .bits = 4, .grid = "fp4_e2m1"
+#define E2M3 .floats = true, .bits = 6, .grid = "fp6_e2m3"
 #define E4M3 .floats = true, .bits = 8, .grid = "fp8_e4m3"
 #define MX .group_size = 32, .strategy = QUANT_GROUP, .scale_dtype = FILE_U8, .read_scales = POWERS_OF_TWO
 #define NV                                                                                                             \
@@ -20,6 +21,14 @@ static const struct quant_format_row rows[] = {
     [QUANT_MXFP4_PACK] = {.name = "mxfp4-pack-quantized",
                           .title = "MXFP4",
                           E2M1,
+                          MX,
+                          .codes = "weight_packed",
+                          .word = FILE_U8,
+                          .scale = "weight_scale"},
+    [QUANT_MXFP6_PACK] = {.name = "mxfp6-pack-quantized",
+                          .since = "0.20",
+                          .title = "MXFP6",
+                          E2M3,
                           MX,
                           .codes = "weight_packed",
                           .word = FILE_U8,

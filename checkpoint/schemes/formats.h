@@ -11,6 +11,7 @@
 enum quant_format {
     QUANT_FORMAT_NONE,
     QUANT_MXFP4_PACK,
+    QUANT_MXFP6_PACK,
     QUANT_MXFP8,
     QUANT_NVFP4_PACK,
     QUANT_INT_QUANTIZED,
@@ -26,6 +27,7 @@ enum quant_format {
 
 struct quant_format_row {
     const char *name;             /* in config.json of compressed-tensors; NULL: it does not have the format */
+    const char *since;            /* the release of compressed-tensors that has it first; NULL: all that we know */
     const char *title;            /* of weights that are read; NULL: another row has the same tensors */
     bool ints, floats;            /* the codes that it holds */
     int bits;                     /* of floats, and of the integers that vLLM takes in this format if it is no pack */

@@ -63,7 +63,9 @@ const struct runtime_row *runtime_find(const struct quant_group *group)
 const char *runtime_compressed_tensors(const struct quant_group *group)
 {
     const int bits = group->weights.num_bits;
-    return group->format == QUANT_PACK && 32 % bits != 0 ? "0.18" : NULL; /* earlier ones leave gaps in the words */
+    if (group->format == QUANT_PACK && 32 % bits != 0)
+        return "0.18"; /* earlier ones leave gaps in the words */
+    return quant_format_row(group->format)->since;
 }
 
 /* Returns true if a target of the group is a pattern with "experts", or with `pattern` false a name. */

@@ -25,6 +25,7 @@ static const struct quant_args fp8_block = FLOAT(8, .strategy = QUANT_BLOCK, .bl
 static const struct quant_args fp8_group = FLOAT(8, GROUPS_OF_128, .dynamic = QUANT_DYNAMIC);
 static const struct quant_args nvfp4 = FLOAT(4, NV), nvfp4_local = FLOAT(4, NV, .dynamic = QUANT_LOCAL);
 static const struct quant_args mxfp4 = FLOAT(4, MX), mxfp4_dynamic = FLOAT(4, MX, .dynamic = QUANT_DYNAMIC);
+static const struct quant_args mxfp6 = FLOAT(6, MX);
 static const struct quant_args mxfp8 = FLOAT(8, MX), mxfp8_dynamic = FLOAT(8, MX, .dynamic = QUANT_DYNAMIC);
 
 static const struct scheme_preset presets[] = {
@@ -41,6 +42,8 @@ static const struct scheme_preset presets[] = {
     {"MXFP4A16", &mxfp4, NULL, "e2m1, groups of 32 with power-of-two scales"},
     {"MXFP4", &mxfp4, &mxfp4_dynamic, "the same; activations too, dynamic"},
     {"MXFP4XFP8", &mxfp4, &fp8_group, "the same; activations e4m3, groups of 128, dynamic"},
+    {"MXFP6A16", &mxfp6, NULL, "e2m3, groups of 32 with power-of-two scales"},
+    {"MXFP6A8", &mxfp6, &mxfp8_dynamic, "the same; activations e4m3, groups of 32, dynamic"},
     {"MXFP8A16", &mxfp8, NULL, "e4m3, groups of 32 with power-of-two scales"},
     {"MXFP8", &mxfp8, &mxfp8_dynamic, "the same; activations too, dynamic"},
     {"W4AFP8", &w4, &fp8_token, "int4, groups of 128; activations e4m3, dynamic"},

@@ -77,7 +77,7 @@ typedef struct qobs_quantized_layout {
     size_t zero_point_size;      /**< bytes of zero_point */
     bool has_zero_point;         /**< dynamic: zero points must be received, too; else they may be NULL */
     bool has_global_scale;       /**< the scales are divided by a global scale, which must be given */
-    qobs_dtype codes_dtype;      /**< of codes: I8 for integers, F8_E4M3, U8 for fp4 and for packed codes; dequantized:
+    qobs_dtype codes_dtype;      /**< of codes: I8 for integers, F8_E4M3, U8 for fp4, fp6 and packed codes; dequantized:
                                       that of the matrix */
 } qobs_quantized_layout;
 

@@ -176,7 +176,7 @@ QOBS_API int qobs_config_qparams(const qobs_config *config, const qobs_tensor *v
 typedef struct qobs_quantize_args {
     size_t struct_size;            /**< sizeof(qobs_quantize_args) */
     const qobs_config *config;     /**< an llmc preset: granularity and format */
-    const qobs_format *format;     /**< fp4 or fp8_e4m3; NULL: the format of config */
+    const qobs_format *format;     /**< fp4, fp6_e2m3 or fp8_e4m3; NULL: that of config */
     const qobs_tensor *value;      /**< F32, BF16, F16 or F64 */
     const qobs_tensor *g_idx;      /**< as in qobs_plan_create; NULL: none */
     const qobs_tensor *scale;      /**< one element for each qparam in C order, F32 or value's dtype */
@@ -191,7 +191,8 @@ typedef struct qobs_quantize_args {
 } qobs_quantize_args;
 
 /** Quantizes every element of a tensor with its qparam to a code: a signed integer of 8 bits, the byte of fp8_e4m3, or
- * sign and magnitude of fp4 in the low 4 bits. Codes of NaN are 0, in fp8_e4m3 0x7F. qobs_pack packs codes.
+ * sign and magnitude of fp4 in the low 4 bits and of fp6_e2m3 in the low 6. Codes of NaN are 0, in fp8_e4m3 0x7F, in
+ * fp6_e2m3 0x20. qobs_pack packs codes.
  * The computation has one rounding to value's dtype for each operation, or to float if scale is F32 or there is a
  * global scale. Several threads may call it at the same time. Reproduces quantize and the compressors of
  * compressed-tensors.
@@ -280,7 +281,7 @@ QOBS_API int qobs_gptq_block(const qobs_gptq_block_args *args, qobs_error *error
 typedef struct qobs_dequantize_args {
     size_t struct_size;            /**< sizeof(qobs_dequantize_args) */
     const qobs_config *config;     /**< an llmc preset: granularity and format */
-    const qobs_format *format;     /**< fp4 or fp8_e4m3; NULL: the format of config */
+    const qobs_format *format;     /**< fp4, fp6_e2m3 or fp8_e4m3; NULL: that of config */
     const qobs_tensor *codes;      /**< as of qobs_quantize, in a dtype of one byte, with any strides */
     const qobs_tensor *g_idx;      /**< as in qobs_plan_create; NULL: none */
     const qobs_tensor *scale;      /**< one element for each qparam in C order, F32 or dtype */
@@ -295,8 +296,8 @@ typedef struct qobs_dequantize_args {
 
 /** Computes the numbers that codes stand for: (number of the code - zero point) * scale. The arithmetic is that of
  * qobs_quantize, and its result is that of qobs_fake_quantize but for the sign of zeros and for NaN. The high 4 bits of
- * fp4 codes are ignored. Packed codes go through qobs_unpack first. Several threads may call it at the same time.
- * Reproduces dequantize of compressed-tensors.
+ * fp4 codes and 2 of fp6 codes are ignored. Packed codes go through qobs_unpack first. Several threads may call it at
+ * the same time. Reproduces dequantize of compressed-tensors.
  * @since 0.2.0 */
 QOBS_API int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error);
 
@@ -316,14 +317,14 @@ typedef struct qobs_pack_args {
 } qobs_pack_args;
 
 /** Packs codes of one byte. Element k of a stream is at its bits [k * bits, (k + 1) * bits), low bits first, in
- * little-endian words; the last word is filled with zero bits. Two fp4 codes a byte have bits 4 and word_bits 8. A code
- * that needs more bits is refused.
- * Reproduces pack_to_int32 and pack_fp4_to_uint8 of compressed-tensors.
+ * little-endian words; the last word is filled with zero bits. Two fp4 codes a byte have bits 4 and word_bits 8, four
+ * fp6 codes in three bytes bits 6 and word_bits 8. A code that needs more bits is refused.
+ * Reproduces pack_to_int32, pack_fp4_to_uint8 and pack_fp6_to_uint8 of compressed-tensors.
  * @since 0.2.0 */
 QOBS_API int qobs_pack(const qobs_pack_args *args, qobs_error *error);
 
 /** Unpacks codes. The inverse of qobs_pack: with an offset codes are signed.
- * Reproduces unpack_from_int32 and unpack_fp4_from_uint8 of compressed-tensors.
+ * Reproduces unpack_from_int32, unpack_fp4_from_uint8 and unpack_fp6_from_uint8 of compressed-tensors.
  * @since 0.2.0 */
 QOBS_API int qobs_unpack(const qobs_pack_args *args, qobs_error *error);
 

@@ -18,6 +18,8 @@ WEIGHTS = {
     "MXFP4A16": "num_bits=4 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "MXFP4": "num_bits=4 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "MXFP4XFP8": "num_bits=4 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
+    "MXFP6A16": "num_bits=6 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
+    "MXFP6A8": "num_bits=6 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "MXFP8A16": "num_bits=8 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "MXFP8": "num_bits=8 type=float symmetric=true strategy=group group_size=32 scale_dtype=uint8",
     "W4AFP8": "num_bits=4 type=int symmetric=true strategy=group group_size=128",

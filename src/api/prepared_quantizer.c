@@ -232,9 +232,9 @@ static qobs_dtype codes_dtype(const struct row_quantizer *q)
 {
     if (q->f.direction == FAKE_QUANTIZE)
         return q->dtype;
-    return q->job.pack || q->rule.kind == QOBS_CODE_E2M1 ? QOBS_U8
-           : q->rule.kind == QOBS_CODE_E4M3              ? QOBS_F8_E4M3
-                                                         : QOBS_I8;
+    return q->rule.kind == QOBS_CODE_INTEGER && !q->job.pack ? QOBS_I8
+           : q->rule.kind == QOBS_CODE_E4M3                  ? QOBS_F8_E4M3
+                                                             : QOBS_U8;
 }
 
 int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_quantized_layout *layout,

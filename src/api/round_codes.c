@@ -118,18 +118,17 @@ static void read_qparams(const struct code_descent *c, const qobs_round_args *a,
     }
 }
 
-static void fill_numbers(struct code_descent *c, enum code_kind kind, float number[256])
+static void fill_numbers(struct code_descent *c, float number[256])
 {
     for (int code = 0; code < 256; code++) {
-        const int bits = kind == QOBS_CODE_E2M1 ? code & 15 : code;
-        const float x = c->format ? qobs_format_decode(c->format, (uint32_t)bits) : (float)(signed char)code;
+        const float x = c->format ? qobs_format_decode(c->format, (uint32_t)code) : (float)(signed char)code;
         number[code] = isfinite(x) ? x : 0; /* NaN is of NaN, which keeps its code */
     }
     c->number_of_code = number;
 }
 
-static int descend(struct code_descent *c, const qobs_round_args *a, enum code_kind kind,
-                   struct code_descent_result *result, qobs_error *error)
+static int descend(struct code_descent *c, const qobs_round_args *a, struct code_descent_result *result,
+                   qobs_error *error)
 {
     float number[256];
     const size_t count = (size_t)(c->rows.count * c->groups), size = 2 * count * sizeof(float);
@@ -139,7 +138,7 @@ static int descend(struct code_descent *c, const qobs_round_args *a, enum code_k
     read_qparams(c, a, qparams, qparams + count);
     c->scale = qparams;
     c->zero_point = qparams + count;
-    fill_numbers(c, kind, number);
+    fill_numbers(c, number);
     const int status = qobs_descend_codes(c, result, error);
     qobs_release(c->runtime, qparams, size);
     return status;
@@ -174,10 +173,8 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
     RETURN_IF_FAILED(open_hessian(&c, a, &h, error));
     RETURN_IF_FAILED(qobs_quantize(&nearest, error));
     c.grid = (struct code_grid){(float)q->quant_min, (float)q->quant_max, q->min_normal, q->shifter};
-    c.format = rule->kind == QOBS_CODE_INTEGER
-                   ? NULL
-                   : qobs_format_at(rule->kind == QOBS_CODE_E2M1 ? FORMAT_E2M1 : FORMAT_E4M3);
-    return descend(&c, a, rule->kind, result, error);
+    c.format = rule->format;
+    return descend(&c, a, result, error);
 }
 
 int qobs_round_codes(const qobs_round_args *args, qobs_error *error)

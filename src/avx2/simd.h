@@ -499,6 +499,10 @@ DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a)
 {
     return (f32x16){FLOATS_(_mm256_srli_epi32(INTEGERS_(a.l), 24)), FLOATS_(_mm256_srli_epi32(INTEGERS_(a.h), 24))};
 }
+DEEP_INLINE f32x16 f32x16_shift_right_26(f32x16 a)
+{
+    return (f32x16){FLOATS_(_mm256_srli_epi32(INTEGERS_(a.l), 26)), FLOATS_(_mm256_srli_epi32(INTEGERS_(a.h), 26))};
+}
 
 /* a in lanes in which v is a number, `other` in those in which it is NaN. */
 DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)

@@ -448,6 +448,10 @@ DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a)
 {
     return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 24));
 }
+DEEP_INLINE f32x16 f32x16_shift_right_26(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 26));
+}
 
 /* a in lanes in which v is a number, `other` in those in which it is NaN. */
 DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)

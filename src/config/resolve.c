@@ -176,20 +176,29 @@ static int resolve_numbers(const qobs_config *config, const qobs_format *given, 
     return QOBS_OK;
 }
 
+static const struct {
+    enum format_id format;
+    enum code_kind kind;
+} codes_of_floats[] = {{FORMAT_E2M1, QOBS_CODE_E2M1}, {FORMAT_E2M3, QOBS_CODE_E2M3}, {FORMAT_E4M3, QOBS_CODE_E4M3}};
+
 static int resolve_codes(const qobs_config *config, const qobs_format *given, struct quantize_rule *rule,
                          qobs_error *error)
 {
-    const qobs_format *format = format_of(config, given), *const e2m1 = qobs_format_at(FORMAT_E2M1);
+    const qobs_format *format = format_of(config, given);
+    bool found = !format;
     if (!qobs_preset_has_scheme(config->preset))
         return qobs_invalid(error, "config: is %s, codes are those of llmc and qobs presets", config->preset->name);
-    rule->kind = !format ? QOBS_CODE_INTEGER : format == e2m1 ? QOBS_CODE_E2M1 : QOBS_CODE_E4M3;
+    rule->kind = QOBS_CODE_INTEGER;
+    rule->format = format;
     rule->code_bits = format ? qobs_format_bits(format) : config->scheme.num_bits;
     if (!format && config->scheme.num_bits > 8)
         return qobs_invalid(error, "config: num_bits is %d, codes have 2 to 8", config->scheme.num_bits);
-    if (format && format != e2m1 && format != qobs_format_at(FORMAT_E4M3))
-        return qobs_invalid(error, "format: is %s, codes are those of %s and %s", format->name, e2m1->name,
-                            qobs_format_at(FORMAT_E4M3)->name);
-    return QOBS_OK;
+    for (size_t i = 0; i < sizeof codes_of_floats / sizeof *codes_of_floats && !found; i++)
+        if ((found = format == qobs_format_at(codes_of_floats[i].format)))
+            rule->kind = codes_of_floats[i].kind;
+    return found
+               ? QOBS_OK
+               : qobs_invalid(error, "format: is %s, codes are those of fp4_e2m1, fp6_e2m3 and fp8_e4m3", format->name);
 }
 
 int qobs_resolve_quantize(const qobs_config *config, const qobs_format *format, bool codes, struct quantize_rule *rule,

@@ -28,10 +28,10 @@ struct qparam_pair {
     void name(const struct quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out, ptrdiff_t out_stride,   \
               size_t rows, size_t columns, const struct qparam_pair *qparams)
 
-/* The contents of a code. INTEGER: a signed integer of 8 bits. E4M3: the byte of the format. E2M1: sign and magnitude
- * in the low 4 bits; the sign bit is set for numbers below 0, also if they round to 0, and not for -0. NaN becomes 0,
- * as e4m3 0x7f. */
-enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M1 };
+/* The contents of a code. INTEGER: a signed integer of 8 bits. E4M3: the byte of the format. E2M3: the low 6 bits.
+ * E2M1: sign and magnitude in the low 4 bits; the sign bit is set for numbers below 0, also if they round to 0, and not
+ * for -0. NaN becomes 0, as e4m3 0x7f, as e2m3 the code of -0. */
+enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M3, QOBS_CODE_E2M1 };
 
 /* As QOBS_FAKE_QUANTIZE_ROWS without the way back: each element becomes a code of one byte. The quantizer is not
  * torch's and its numbers are those of `kind`. codes must not overlap x. A qparam that is NaN has no payload.
@@ -59,7 +59,7 @@ enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
               const struct qparam_pair *qparams, ptrdiff_t qparam_stride, double *sum)
 
 /* The way back: each code of one byte becomes an element. Only zero_point_sub is used; it may be NULL in both forms.
- * The high 4 bits of E2M1 are ignored. codes must not overlap out. */
+ * The high 4 bits of E2M1 and 2 of E2M3 are ignored. codes must not overlap out. */
 #define QOBS_DEQUANTIZE_ROWS(name)                                                                                     \
     void name(const struct quantizer *quantizer, enum code_kind kind, const unsigned char *codes,                      \
               ptrdiff_t code_stride, void *out, ptrdiff_t out_stride, size_t runs, size_t length,                      \

@@ -467,6 +467,7 @@ DEEP_INLINE f32x16 f32x16_sub_bits(f32x16 a, f32x16 b)
 DEEP_INLINE f32x16 f32x16_shift_right_20(f32x16 a) { F32X16_EACH(FLOATS_(vshrq_n_u32(INTEGERS_(a.q[i]), 20))); }
 DEEP_INLINE f32x16 f32x16_shift_right_22(f32x16 a) { F32X16_EACH(FLOATS_(vshrq_n_u32(INTEGERS_(a.q[i]), 22))); }
 DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a) { F32X16_EACH(FLOATS_(vshrq_n_u32(INTEGERS_(a.q[i]), 24))); }
+DEEP_INLINE f32x16 f32x16_shift_right_26(f32x16 a) { F32X16_EACH(FLOATS_(vshrq_n_u32(INTEGERS_(a.q[i]), 26))); }
 
 /* a in lanes in which v is a number, `other` in those in which it is NaN. */
 DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)

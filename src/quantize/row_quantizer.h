@@ -22,7 +22,8 @@ struct quantize_rule {
     bool symmetric;        /* qparams depend on the largest magnitude alone */
     bool finds_scales;     /* they are those of the range of one tensor */
     bool has_global_scale; /* scales are divided by one of the tensor */
-    enum code_kind kind;   /* if codes were asked for */
+    const struct qobs_format *format; /* of codes; NULL: integers */
+    enum code_kind kind;              /* if codes were asked for */
     int code_bits;
 };
 

@@ -10,13 +10,12 @@ REFERENCE_INLINE float number_of_code(int kind, uint32_t code)
 {
     if (kind == QOBS_CODE_INTEGER)
         return (float)(int8_t)code;
-    const bool is_e4m3 = kind == QOBS_CODE_E4M3;
-    const uint32_t magnitude = code & (is_e4m3 ? 0x7f : 7), sign = code << (is_e4m3 ? 24 : 28) & 0x80000000;
-    const uint32_t nan = is_e4m3 ? -(uint32_t)(magnitude == 0x7f) & 0x7fc00000 : 0;
-    const float normal =
-        is_e4m3 ? float_of_bits((magnitude << 20) + (120u << 23)) : float_of_bits((magnitude << 22) + (126u << 23));
-    const float subnormal = normal + normal - (is_e4m3 ? 0x1p-6f : 1);
-    const uint32_t small = -(uint32_t)(magnitude < (is_e4m3 ? 8 : 2));
+    const struct code_layout layout = code_layout(kind);
+    const uint32_t magnitude = code & (layout.sign - 1), sign = (code & layout.sign) * (0x80000000 / layout.sign);
+    const uint32_t nan = kind == QOBS_CODE_E4M3 ? -(uint32_t)(magnitude == layout.nan) & 0x7fc00000 : 0;
+    const float normal = float_of_bits((magnitude << (23 - layout.mantissa)) + (layout.least << 23));
+    const float subnormal = normal + normal - float_of_bits((layout.least + 1) << 23);
+    const uint32_t small = -(uint32_t)(magnitude < 1u << layout.mantissa);
     return float_of_bits((bits_of_float(subnormal) & small) | (bits_of_float(normal) & ~small) | sign | nan);
 }
 
@@ -44,6 +43,8 @@ static __attribute__((noinline)) void fill_numbers(struct code_numbers *n, enum 
         numbers_of_kind(QOBS_CODE_INTEGER, codes, n->left, n->number);
     else if (kind == QOBS_CODE_E4M3)
         numbers_of_kind(QOBS_CODE_E4M3, codes, n->left, n->number);
+    else if (kind == QOBS_CODE_E2M3)
+        numbers_of_kind(QOBS_CODE_E2M3, codes, n->left, n->number);
     else
         numbers_of_kind(QOBS_CODE_E2M1, codes, n->left, n->number);
 }

@@ -21,19 +21,19 @@ struct NATIVE(lane_constants) {
 };
 
 /* digits: moves the exponent of a number to that of the power of two whose last digit is the number's. least: the
- * exponent of min_normal as codes have it, less 1. nan: the code. */
+ * exponent of min_normal as codes have it, less 1. */
 ALWAYS_INLINE struct NATIVE(lane_constants) NATIVE(lanes_constants)(const struct NATIVE(quantizer) * q, int kind)
 {
-    const bool is_e4m3 = kind == QOBS_CODE_E4M3;
+    const struct code_layout layout = code_layout(kind);
     return (struct NATIVE(lane_constants)){
         .quant_min = f32x16_constant(q->quant_min),
         .quant_max = f32x16_constant(q->quant_max),
         .exponent = f32x16_constant(INFINITY),
-        .min_normal = f32x16_constant(is_e4m3 ? 0x1p-6f : 1),
-        .digits = f32x16_constant(float_of_bits((is_e4m3 ? 20 : 22) << 23)),
-        .least = f32x16_constant(float_of_bits(is_e4m3 ? 121 << 3 : 127 << 1)),
-        .sign = f32x16_constant(float_of_bits(is_e4m3 ? 0x80 : 8)),
-        .nan = f32x16_constant(float_of_bits(is_e4m3 ? 0x7f : 0)),
+        .min_normal = f32x16_constant(float_of_bits((layout.least + 1) << 23)),
+        .digits = f32x16_constant(float_of_bits((uint32_t)(23 - layout.mantissa) << 23)),
+        .least = f32x16_constant(float_of_bits((layout.least + 1) << layout.mantissa)),
+        .sign = f32x16_constant(float_of_bits(layout.sign)),
+        .nan = f32x16_constant(float_of_bits(layout.nan)),
     };
 }
 
@@ -94,10 +94,11 @@ REFERENCE_INLINE f32x16 NATIVE(lanes_code)(const struct NATIVE(lane_constants) *
     const f32x16 power = f32x16_max_bits(f32x16_and(v, c->exponent), c->min_normal);
     const f32x16 shifter = f32x16_copy_sign(f32x16_add_bits(power, c->digits), v), sum = f32x16_add(v, shifter);
     *number = f32x16_sub(sum, shifter);
-    const f32x16 exponent = kind == QOBS_CODE_E4M3 ? f32x16_shift_right_20(power) : f32x16_shift_right_22(power);
+    const f32x16 exponent = kind == QOBS_CODE_E2M1 ? f32x16_shift_right_22(power) : f32x16_shift_right_20(power);
     const f32x16 magnitude = f32x16_add_bits(f32x16_sub_bits(sum, shifter), f32x16_sub_bits(exponent, c->least));
-    const f32x16 sign =
-        kind == QOBS_CODE_E4M3 ? f32x16_and(f32x16_shift_right_24(v), c->sign) : f32x16_if_negative(v, c->sign);
+    const f32x16 sign = kind == QOBS_CODE_E2M1   ? f32x16_if_negative(v, c->sign)
+                        : kind == QOBS_CODE_E2M3 ? f32x16_and(f32x16_shift_right_26(v), c->sign)
+                                                 : f32x16_and(f32x16_shift_right_24(v), c->sign);
     return f32x16_if_number(v, f32x16_or(magnitude, sign), c->nan);
 }
 
@@ -351,6 +352,7 @@ static int NATIVE(prepare_codes)(struct NATIVE(quantizer) * q, const struct quan
 #define EACH_CODE(CODE)                                                                                                \
     EACH_CODE_KIND(CODE, QOBS_CODE_INTEGER, integer)                                                                   \
     EACH_CODE_KIND(CODE, QOBS_CODE_E4M3, e4m3)                                                                         \
+    EACH_CODE_KIND(CODE, QOBS_CODE_E2M3, e2m3)                                                                         \
     EACH_CODE_KIND(CODE, QOBS_CODE_E2M1, e2m1)
 
 #define CODE(kind, how, name)                                                                                          \

@@ -21,14 +21,15 @@ ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, double y)
     const bool number = magnitude <= 0x7f800000;
     if (kind == QOBS_CODE_INTEGER)
         return number ? bits_of_float(v + 0x1.8p23f) & 0xff : 0;
-    if (kind == QOBS_CODE_E4M3) {
-        const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) & 15; /* steps are 2^-9 */
-        const uint32_t normal = ((magnitude + 0x7ffff + (magnitude >> 20 & 1)) >> 20) - (120 << 3);
-        return number ? (magnitude < 0x3c800000 ? subnormal : normal) | (bits >> 24 & 0x80) : 0x7f;
-    }
-    const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 3; /* steps are 0.5 */
-    const uint32_t normal = ((magnitude + 0x1fffff + (magnitude >> 22 & 1)) >> 22) - 252;
-    return number ? (magnitude < 0x3f800000 ? subnormal : normal) | NATIVE(is_negative)(y) << 3 : 0;
+    const struct code_layout layout = code_layout(kind);
+    const int shift = 23 - layout.mantissa;
+    const uint32_t least_normal = (layout.least + 1) << 23, steps = (2u << layout.mantissa) - 1;
+    const float shifter = float_of_bits(least_normal + ((uint32_t)shift << 23)); /* its last bit is a subnormal step */
+    const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + shifter) & steps;
+    const uint32_t half = (1u << (shift - 1)) - 1 + (magnitude >> shift & 1);
+    const uint32_t normal = ((magnitude + half) >> shift) - (layout.least << layout.mantissa);
+    const bool negative = kind == QOBS_CODE_E2M1 ? NATIVE(is_negative)(y) != 0 : bits >> 31 != 0;
+    return number ? (magnitude < least_normal ? subnormal : normal) | (negative ? layout.sign : 0) : layout.nan;
 }
 
 /* One run or row. Element j has entry j * step of the qparams. */

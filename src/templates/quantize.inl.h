@@ -38,6 +38,20 @@ enum {
 
 enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops with this much work need */
 
+/* A kind of codes of floats. least: the exponent field that the smallest normal number has as a float, less 1. nan: the
+ * code of NaN, also of integers. */
+struct code_layout {
+    int mantissa;
+    uint32_t least, sign, nan;
+};
+
+ALWAYS_INLINE struct code_layout code_layout(int kind)
+{
+    return kind == QOBS_CODE_E4M3   ? (struct code_layout){3, 120, 0x80, 0x7f}
+           : kind == QOBS_CODE_E2M3 ? (struct code_layout){3, 126, 0x20, 0x20}
+                                    : (struct code_layout){1, 126, 8, 0};
+}
+
 #include "templates/code_numbers.inl.h"
 #include "templates/code_sums.inl.h"
 
