@@ -37,10 +37,15 @@ static void test_names(void **state)
         const size_t first = index_of(present, json_text(json_at(group.value, 0)));
         json_each(name, group.value) expected[index_of(present, json_text(name.value))] = first;
     }
-    assert_int_equal(fused_sets(names, count, FUSED_VLLM, NULL, set, &f), 0);
-    for (size_t i = 0; i < count; i++)
-        if (set[i] != expected[i])
-            fail_case("%s is in the set of %s, expected that of %s", text[i], text[set[i]], text[expected[i]]);
+    for (int rules = FUSED_VLLM; rules <= FUSED_MAPPINGS; rules++) {
+        if (rules == FUSED_LLM_COMPRESSOR)
+            continue;
+        assert_int_equal(fused_sets(names, count, (enum fused_rules)rules, NULL, set, &f), 0);
+        for (size_t i = 0; i < count; i++)
+            if (set[i] != expected[i])
+                fail_case("rules %d: %s is in the set of %s, expected that of %s", rules, text[i], text[set[i]],
+                          text[expected[i]]);
+    }
 }
 
 int main(void) { return run_suite("fused_names", "", 55, test_names) != 0; }

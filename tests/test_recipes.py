@@ -130,6 +130,29 @@ def test_formats_of_schemes():
         equal(written_format(), upstream, f"{scheme}, compatible")
 
 
+def test_releases():
+    """The tensors are the same in all releases, config.json is not; 0.14 does not have every format."""
+    make_model("in", layers=1)
+    written = {}
+    for compat in ("llm-compressor", "llm-compressor-0.14", "next"):
+        options = ("--scheme", "W4A16_ASYM", "--ignore", "re:.*(embed|head)", "--compat", compat)
+        equal(quantize(*options).returncode, 0, compat)
+        written[compat] = (shards(), cli.read("out/config.json"))
+    equal(written["llm-compressor"], written["llm-compressor-0.14"], "0.14 is the release")
+    equal(written["llm-compressor"][0], written["next"][0], "the tensors of the next release")
+    weights, = (group["weights"] for group in config()["config_groups"].values())
+    check("observer" not in weights and "zp_dtype" not in weights and weights["group_size"] == 128, "what nobody gave", weights)
+    equal(quantize("--scheme", "W4A16_ASYM", "--ignore", "re:.*(embed|head)", "--compat", "next", "--set", "zp_dtype=int8").returncode,
+          0, "zp_dtype given")
+    weights, = (group["weights"] for group in config()["config_groups"].values())
+    equal(weights["zp_dtype"], "torch.int8", "zp_dtype that was given")
+    for compat in ("llm-compressor", "llm-compressor-0.14"):
+        refused(f"MXFP6A16 with {compat}", quantize("--scheme", "MXFP6A16", "--compat", compat), 2, "MXFP6A16",
+                "mxfp6-pack-quantized", "from 0.20 on", f"compat {compat} is 0.19.0")
+    refused("a release that there is not", quantize("--scheme", "W4A16", "--compat", "0.14"), 2,
+            "--compat: is '0.14', allowed are vllm, llm-compressor, llm-compressor-0.14 and next")
+
+
 def documented_differences():
     """The first column of the table of docs/checkpoint.md."""
     page = cli.read(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../docs/checkpoint.md")).decode()
@@ -153,8 +176,8 @@ def test_bytes_of_both_modes():
         options = ("--scheme", scheme, *(("--activations", "acts") if scheme in ("FP8", "NVFP4") else ()),
                    *(("--keep-findings",) if scheme in ("MXFP6A16", "MXFP6A8") else ()))  # no runtime loads the experts
         equal(quantize(*options).returncode, 0, scheme)
-        default = shards()
-        equal(quantize(*options, "--compat", "llm-compressor").returncode, 0, f"{scheme}, compatible")
+        default, compat = shards(), "next" if scheme.startswith("MXFP6") else "llm-compressor"
+        equal(quantize(*options, "--compat", compat).returncode, 0, f"{scheme}, compatible")
         equal(default == shards(), scheme not in documented, f"{scheme}: the same tensors in both modes")
     named = documented - schemes
     equal(named, {"scheme", "`observer: mse` for weights"}, "rows that are no schemes")

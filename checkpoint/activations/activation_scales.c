@@ -143,7 +143,7 @@ static int check_sources(const struct activation_scales *s, const struct activat
         return needs->count > 0 ? QOBS_OK
                                 : INVALID(f, "activations: no scheme of this run stores scales of activations; FP8, "
                                              "NVFP4 and a kv_cache_scheme do");
-    if (needs->count == 0 || (!layers && compat == QOBS_COMPAT_LLM_COMPRESSOR))
+    if (needs->count == 0 || (!layers && compat != QOBS_COMPAT_VLLM))
         return QOBS_OK;
     if (!layers)
         return INVALID(f, "kv_cache_scheme: has stored scales, which need recorded activations or states "

@@ -172,7 +172,7 @@ static bool has_signed_scales(const struct quant_args *args)
     qobs_config_needs needs = {.struct_size = sizeof needs};
     struct fail unused = {0};
     OWNED_CONFIG qobs_config *config = NULL;
-    return quant_args_config(args, &config, &unused) == QOBS_OK &&
+    return quant_args_config(args, quant_release_of(QOBS_COMPAT_VLLM)->observers, &config, &unused) == QOBS_OK &&
            qobs_config_describe(config, &needs, NULL) == QOBS_OK && needs.signed_scale;
 }
 

@@ -174,7 +174,7 @@ struct expert_plan experts_plan(const struct model *model, const struct architec
     const size_t stem = module_length(name), length = strlen(name), tail = sizeof blocks - 1;
     struct expert_plan p = {.word = component_start(name, stem)};
     p.size = stem - p.word;
-    if (compat == QOBS_COMPAT_LLM_COMPRESSOR) {
+    if (compat != QOBS_COMPAT_VLLM) {
         const char *up = strstr(name, joined), *down = strstr(name, "down_proj"), *at = up ? up : down;
         if (!at || dtype_size(s->dtype) == 0 || (s->ndim != 3 && !(up && down && s->ndim >= 2)))
             return p;

@@ -12,15 +12,18 @@
 
 enum { MAX_MEMBERS = 8 };
 
-/* The sets of vLLM 0.32 (packed_modules_mapping of its models), which hold the fused mappings of llm-compressor
- * 0.14.1a20261020. Those whose names mean something else in other models are in the rows of their architectures. */
-static const char sets_of_vllm[] = "gate_proj+up_proj w1+w3 c_fc_0+c_fc_1 "
-                                   "q_proj+k_proj+?v_proj query+key+value wq+wk+wv to_q+to_k+to_v attn.q+attn.k+attn.v "
-                                   "q_proj+k_proj+v_proj+b_proj+f_a_proj+?g_proj "
-                                   "q_proj+k_proj+v_proj+b_proj+forget_gate.f_a_proj+?g_proj "
-                                   "q_a_proj+kv_a_proj_with_mqa+?g_proj wq_a+wkv_a_with_mqa q_a_proj+kv_proj wq_a+wkv "
-                                   "kv_proj+gate_proj wkv+wgate wk+weights_proj "
-                                   "in_proj_qkv+in_proj_z in_proj_b+in_proj_a";
+/* The fused mappings of llm-compressor 0.14.1a20261020, in their order. */
+#define FUSED_MAPPINGS_SETS                                                                                            \
+    "gate_proj+up_proj w1+w3 q_proj+k_proj+?v_proj "                                                                   \
+    "q_proj+k_proj+v_proj+b_proj+f_a_proj+?g_proj q_proj+k_proj+v_proj+b_proj+forget_gate.f_a_proj+?g_proj "           \
+    "q_a_proj+kv_a_proj_with_mqa+?g_proj wq_a+wkv_a_with_mqa q_a_proj+kv_proj wq_a+wkv "                               \
+    "kv_proj+gate_proj wkv+wgate wk+weights_proj"
+
+/* The other sets of vLLM 0.32 (packed_modules_mapping of its models). Those whose names mean something else in other
+ * models are in the rows of their architectures. */
+static const char fused_mappings[] = FUSED_MAPPINGS_SETS,
+                  sets_of_vllm[] = FUSED_MAPPINGS_SETS " c_fc_0+c_fc_1 query+key+value wq+wk+wv to_q+to_k+to_v "
+                                                       "attn.q+attn.k+attn.v in_proj_qkv+in_proj_z in_proj_b+in_proj_a";
 
 /* model_free_ptq matches the names as text, so that "vision_attn" is a parent of q_proj and "xw1" a member. `parents`
  * are the endings of the parent; NULL: any. See llmcompressor/entrypoints/model_free/microscale.py. */
@@ -179,6 +182,8 @@ int fused_sets(const char *const *names, size_t count, enum fused_rules rules,
         for (size_t i = 0; architectures && i < architectures->count; i++)
             apply_list(&n, architectures->rows[i]->fused, NULL, false);
         apply_list(&n, sets_of_vllm, NULL, false);
+    } else if (rules == FUSED_MAPPINGS) {
+        apply_list(&n, fused_mappings, NULL, false);
     } else {
         for (size_t i = 0; i < sizeof sets_of_llm_compressor / sizeof *sets_of_llm_compressor; i++)
             apply_list(&n, sets_of_llm_compressor[i].set, sets_of_llm_compressor[i].parents, true);
@@ -250,8 +255,10 @@ static void move_partner(const struct named *sorted, size_t count, const char *o
         home[found->index] = index;
 }
 
-int fused_homes(const char *const *names, size_t count, size_t *home, struct fail *f)
+int fused_homes(const char *const *names, size_t count, enum fused_rules rules, size_t *home, struct fail *f)
 {
+    if (rules != FUSED_LLM_COMPRESSOR)
+        return fused_sets(names, count, rules, NULL, home, f);
     OWNED struct named *sorted = malloc((count + 1) * sizeof *sorted);
     if (!sorted)
         return fail_system(f, "no memory for %zu tensors", count);

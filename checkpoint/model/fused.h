@@ -9,12 +9,7 @@
 
 #include "model/architecture.h"
 #include "model/weights.h"
-
-/* Which sets are fused. */
-enum fused_rules {
-    FUSED_VLLM,          /* all that vLLM fuses, by parent: those of the architectures, then larger sets first */
-    FUSED_LLM_COMPRESSOR /* those of model_free_ptq in llm-compressor 0.14, by name in natural order */
-};
+#include "schemes/releases.h"
 
 /* Writes to set[i] the index of the first tensor of the set that tensor i belongs to, or i if it belongs to none.
  * names: `count` full names of tensors ("....weight"), in any order. architectures: those of the model, or NULL. An
@@ -26,5 +21,6 @@ int fused_sets(const char *const *names, size_t count, enum fused_rules rules,
 int weights_find_sets(struct weights *weights, const struct architectures *architectures, struct fail *f);
 
 /* Writes to home[i] the index of the tensor in whose shard tensor i is written: the owner of its set by the dependency
- * patterns of model_free_ptq (q_proj for k_proj and v_proj, wq_a, gate_proj, w1), or i. Only for tensor_group. */
-int fused_homes(const char *const *names, size_t count, size_t *home, struct fail *f);
+ * patterns of model_free_ptq (q_proj for k_proj and v_proj, wq_a, gate_proj, w1), or i. Those of FUSED_MAPPINGS have
+ * the first member of a set as its owner. Only for tensor_group. */
+int fused_homes(const char *const *names, size_t count, enum fused_rules rules, size_t *home, struct fail *f);

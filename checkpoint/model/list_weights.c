@@ -53,7 +53,7 @@ int weights_list(struct weights *weights, const struct model *model, qobs_compat
     architectures_find(&found, model);
     source_hints_read(&hints, model);
     for (size_t i = 0; i < model->count; i++)
-        if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !model->tensors[i].omitted)
+        if (compat == QOBS_COMPAT_VLLM || !model->tensors[i].omitted)
             RETURN_IF_NOT_OK(list_tensor(weights, model, &found, &hints, &model->tensors[i], compat, split_experts, f));
     weights_sort(weights);
     const char *twice = named_twice(weights->items, weights->count, sizeof *weights->items);

@@ -212,7 +212,7 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
                       const struct source_hints *hints, const struct st_tensor *tensor, qobs_compat compat,
                       struct fail *f)
 {
-    const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const bool compatible = compat != QOBS_COMPAT_VLLM;
     const char *part = last_component(tensor->name);
     struct source_codes first = {0};
     *codes = first;

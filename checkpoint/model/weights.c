@@ -76,5 +76,5 @@ bool weight_is_consumed(const struct weights *weights, const struct weight *w, q
     snprintf(name, sizeof name, "%.*sweight", (int)length, w->name);
     const struct weight *owner = weights_find(weights, name);
     const struct quant_format_row *format = owner ? owner->source_codes.format : NULL;
-    return format && (compat != QOBS_COMPAT_LLM_COMPRESSOR || strcmp(part, format->scale) == 0);
+    return format && (compat == QOBS_COMPAT_VLLM || strcmp(part, format->scale) == 0);
 }

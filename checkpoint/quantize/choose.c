@@ -34,7 +34,7 @@ static size_t find_group(const struct choice *c, const struct weight *w, bool *b
             return g;
         if (linear == count && matcher_has(c->of.groups[g], "Linear"))
             linear = g;
-        if (linear < count && c->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+        if (linear < count && c->compat != QOBS_COMPAT_VLLM)
             return linear;
     }
     *by_class = true;
@@ -48,7 +48,7 @@ static bool is_ignored(const struct choice *c, const struct weight *w)
     size_t length = module_length(source);
     if (matcher_find(c->of.ignore, w->name, w->module) >= 0)
         return true;
-    if (w->experts == EXPERTS_ABSENT || c->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+    if (w->experts == EXPERTS_ABSENT || c->compat != QOBS_COMPAT_VLLM)
         return false;
     if (matcher_find(c->of.ignore, source, length) >= 0)
         return true;
@@ -77,7 +77,7 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
         return WEIGHT_NOT_TARGETED;
     if (is_ignored(c, w))
         return WEIGHT_IGNORED;
-    if (!by_class || (whole ? w->experts == EXPERTS_UNCLEAR || !is_float(w) : c->compat == QOBS_COMPAT_LLM_COMPRESSOR))
+    if (!by_class || (whole ? w->experts == EXPERTS_UNCLEAR || !is_float(w) : c->compat != QOBS_COMPAT_VLLM))
         return WEIGHT_TAKEN;
     if (whole)
         return w->experts == EXPERTS_STACKED ? WEIGHT_STACKED : WEIGHT_EXPERTS;

@@ -19,7 +19,7 @@ static const json_object *find_config(const struct quantize_run *run)
 {
     const json_object *config = json_get(run->model.config, "quantization_config");
     const bool own = strcmp(json_text_of(config, "quant_method"), "compressed-tensors") == 0;
-    const bool known = own || run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const bool known = own || run->args->compat != QOBS_COMPAT_VLLM;
     return known && json_is_object(json_get(config, "config_groups")) ? config : NULL;
 }
 
@@ -197,7 +197,7 @@ static int merge(struct quantize_run *run, struct fail *f)
 
 int earlier_merge(struct quantize_run *run, struct fail *f)
 {
-    const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
     const json_object *config = find_config(run);
     bool kept = false, dequantized = false, described = false;
     for (size_t i = 0; i < run->weights.count; i++) {

@@ -11,8 +11,8 @@
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------- */
 
-static int make_plan(struct group_plan *plan, const struct quant_group *group, enum layout_contents contents,
-                     struct fail *f)
+static int make_plan(struct group_plan *plan, const struct quant_group *group, qobs_compat compat,
+                     enum layout_contents contents, struct fail *f)
 {
     struct quant_args weights = group->weights;
     struct fail inner = {0};
@@ -22,7 +22,7 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, e
     plan->needs.struct_size = sizeof plan->needs;
     if (contents == CONTENTS_SCALES && weights.observer && strcmp(weights.observer, "static_mse") == 0)
         weights.observer = "mse"; /* config.json has the other name, under which no observer is registered */
-    const int status = quant_args_config(&weights, &plan->config, &inner);
+    const int status = quant_args_config(&weights, quant_release_of(compat)->observers, &plan->config, &inner);
     if (status != QOBS_OK)
         return report_failure(f, status, "%s: weights: %s", group->name, inner.message);
     if (qobs_config_describe(plan->config, &plan->needs, &error) != QOBS_OK)
@@ -142,7 +142,7 @@ int run_prepare(struct quantize_run *run, struct fail *f)
     if (!run->plans || !run->files)
         return NO_MEMORY(f, "the plans");
     for (size_t i = 0; i < run->config.group_count; i++)
-        RETURN_IF_NOT_OK(make_plan(&run->plans[i], &run->config.groups[i], run->contents, f));
+        RETURN_IF_NOT_OK(make_plan(&run->plans[i], &run->config.groups[i], run->config.compat, run->contents, f));
     for (size_t i = 0; i < run->layout.shard_count; i++) {
         run->files[i].fd = -1;
         run->files[i].left = run->layout.shards[i].bytes;

@@ -172,15 +172,16 @@ static int find_sets(struct output_layout *l, const struct weights *weights, con
         l->set[i] = shares ? w->set : i;
         home[i] = i;
     }
-    if (compat != QOBS_COMPAT_LLM_COMPRESSOR || !any_global_scale(config))
+    if (compat == QOBS_COMPAT_VLLM || !any_global_scale(config))
         return QOBS_OK;
     OWNED const char **names = malloc((weights->count + 1) * sizeof *names);
     if (!names)
         return NO_MEMORY(f, "the names");
     for (size_t i = 0; i < weights->count; i++)
         names[i] = weights->items[i].name;
-    RETURN_IF_NOT_OK(fused_sets(names, weights->count, FUSED_LLM_COMPRESSOR, NULL, l->set, f));
-    return fused_homes(names, weights->count, home, f);
+    const enum fused_rules rules = quant_release_of(compat)->fused;
+    RETURN_IF_NOT_OK(fused_sets(names, weights->count, rules, NULL, l->set, f));
+    return fused_homes(names, weights->count, rules, home, f);
 }
 
 /* Returns the shard of a weight. Scales alone are in one file. */
@@ -229,9 +230,8 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
     if (!layout->shards || !layout->parts || !layout->activations || !layout->set || !home)
         return NO_MEMORY(f, "the layout");
     for (size_t i = 0; i < model->shard_count; i++)
-        layout->shards[i] =
-            (struct output_shard){.path = model->shards[i].path,
-                                  .source = compat == QOBS_COMPAT_LLM_COMPRESSOR ? NULL : &model->shards[i].file};
+        layout->shards[i] = (struct output_shard){.path = model->shards[i].path,
+                                                  .source = compat != QOBS_COMPAT_VLLM ? NULL : &model->shards[i].file};
     RETURN_IF_NOT_OK(find_sets(layout, weights, config, compat, home, f));
     RETURN_IF_NOT_OK(add_all(&b, home, f));
     RETURN_IF_NOT_OK(add_activations(&b, activations, home, f));

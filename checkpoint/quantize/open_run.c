@@ -26,8 +26,8 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
     RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
     if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
         return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
-    if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
-        return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
+    if (!quant_release_of(a->compat))
+        return INVALID(f, "compat: is %d, allowed are 0 to %d", (int)a->compat, (int)QOBS_COMPAT_NEXT);
     if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
         return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
     return check_runtime(a->runtime, f);
@@ -110,7 +110,7 @@ int run_read_config(struct quantize_run *run, struct fail *f)
 /* Fails if config.json is missing, or says that the model is quantized in a way that is not understood. */
 static int check_model(const struct quantize_run *run, struct fail *f)
 {
-    const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
     const struct model *m = &run->model;
     if (!m->config_path && !compatible)
         return INVALID(f, "%s: has no config.json, so that no loader would know that the output is quantized",

@@ -181,8 +181,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     if (run->model.omitted_count > 0)
         warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
              run->model.omitted_count,
-             run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR ? "left out, as upstream does"
-                                                             : "copied or quantized, too");
+             run->args->compat != QOBS_COMPAT_VLLM ? "left out, as upstream does" : "copied or quantized, too");
     const struct tensor_ref *first;
     const size_t unused = recordings_unused(&run->activations.sources.recordings, &first);
     if (unused > 0)
@@ -229,7 +228,7 @@ char *report_make(const struct quantize_run *run)
     OWNED_JSON json_object *report = json_object_new_object();
     json_put_text(report, "model", run->args->model);
     json_put_text(report, "out", run->args->out);
-    json_put_text(report, "compat", run->args->compat == QOBS_COMPAT_VLLM ? "vllm" : "llm-compressor");
+    json_put_text(report, "compat", quant_release_of(run->args->compat)->name);
     if (run->args->part_count > 0) {
         json_put_count(report, "part", (uint64_t)run->args->part);
         json_put_count(report, "parts", (uint64_t)run->args->part_count);

@@ -30,7 +30,7 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
 
 static int write_json(struct quantize_run *run, const char *path, const json_object *json, struct fail *f)
 {
-    const bool sorted = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const bool sorted = run->args->compat != QOBS_COMPAT_VLLM;
     OWNED char *text = json ? json_print(json, sorted ? JSON_SORTED : JSON_INDENTED) : NULL;
     return text ? output_directory_write(&run->out, path, text, strlen(text), f) : NO_MEMORY(f, path);
 }
@@ -39,7 +39,7 @@ static int write_json(struct quantize_run *run, const char *path, const json_obj
 static const char *path_from_index(const struct quantize_run *run, const char *path)
 {
     const char *folder = run->model.index ? strrchr(run->model.index, '/') : NULL, *name = strrchr(path, '/');
-    if (run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+    if (run->args->compat != QOBS_COMPAT_VLLM)
         return name ? name + 1 : path;
     return folder ? path + (folder + 1 - run->model.index) : path;
 }
@@ -65,7 +65,7 @@ int side_files_write_config(struct quantize_run *run, struct fail *f)
     json_object *quantization = quant_config_json(&run->config, run->earlier);
     if (!quantization)
         return NO_MEMORY(f, key);
-    if (run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR)
+    if (run->args->compat != QOBS_COMPAT_VLLM)
         json_object_object_del(run->model.config, key);
     else
         model_remove_quantizations(&run->model);

@@ -169,6 +169,7 @@ static int read_member(struct quant_args *a, const struct json_item *item, const
     } else if (strcmp(key, "scale_dtype") == 0 || strcmp(key, "zp_dtype") == 0) {
         result = read_word(&word, dtypes, item, where, f);
         *(*key == 's' ? &a->scale_dtype : &a->zp_dtype) = (enum file_dtype)word;
+        a->has_zp_dtype |= *key == 'z';
     } else if (strcmp(key, "dynamic") == 0) {
         result = read_dynamic(&a->dynamic, item, where, f);
     } else if (strcmp(key, "block_structure") == 0) {
@@ -222,7 +223,19 @@ static bool put_dtype(json_object *json, const char *key, enum file_dtype dtype)
     return json_put_text(json, key, dtype == FILE_NONE ? NULL : text);
 }
 
-json_object *quant_args_json(const struct quant_args *a)
+void quant_args_omit_unset(json_object *json)
+{
+    static const char *const members[] = {"actorder", "block_structure", "scale_dtype", "zp_dtype", "observer"};
+    if (!json_is_object(json))
+        return;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        if (!json_get(json, members[i]))
+            json_object_object_del(json, members[i]);
+    if (json_count(json_get(json, "observer_kwargs")) == 0)
+        json_object_object_del(json, "observer_kwargs");
+}
+
+json_object *quant_args_json(const struct quant_args *a, bool omits_unset)
 {
     json_object *json = json_object_new_object();
     json_object *kwargs = a->observer_kwargs ? json_copy(a->observer_kwargs) : json_object_new_object();
@@ -238,9 +251,11 @@ json_object *quant_args_json(const struct quant_args *a)
                                           : json_put_bool(json, "dynamic", a->dynamic == QUANT_DYNAMIC);
     complete &= json_put_text(json, "actorder", a->actorder);
     complete &= put_dtype(json, "scale_dtype", a->scale_dtype);
-    complete &= put_dtype(json, "zp_dtype", a->zp_dtype);
+    complete &= put_dtype(json, "zp_dtype", omits_unset && !a->has_zp_dtype ? FILE_NONE : a->zp_dtype);
     complete &= json_put_text(json, "observer", a->observer);
     complete &= json_put(json, "observer_kwargs", kwargs);
+    if (complete && omits_unset)
+        quant_args_omit_unset(json);
     if (complete)
         return json;
     json_object_put(json);
@@ -336,7 +351,7 @@ int quant_args_settings(const struct quant_args *a, char *text, size_t size, str
 }
 
 /* Returns the preset of an observer: NULL and the variants for activations are min/max of the weight. */
-static void preset_name(const char *observer, char *name, size_t size)
+static void preset_name(const char *observer, const char *observers, char *name, size_t size)
 {
     if (observer && strncmp(observer, "qobs.", 5) == 0) {
         snprintf(name, size, "%s", observer);
@@ -346,14 +361,14 @@ static void preset_name(const char *observer, char *name, size_t size)
     const char *bare = minmax                                 ? "memoryless_minmax"
                        : strcmp(observer, "fouroversix") == 0 ? "nvfp4_expanded_mse"
                                                               : observer;
-    snprintf(name, size, "llmc.%s", bare);
+    snprintf(name, size, "%s.%s", observers, bare);
 }
 
-int quant_args_config(const struct quant_args *args, qobs_config **config, struct fail *f)
+int quant_args_config(const struct quant_args *args, const char *observers, qobs_config **config, struct fail *f)
 {
     char text[1024], settings[900], preset[100];
     qobs_error error = {0};
-    preset_name(args->observer, preset, sizeof preset);
+    preset_name(args->observer, observers, preset, sizeof preset);
     RETURN_IF_NOT_OK(quant_args_settings(args, settings, sizeof settings, f));
     snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
     return qobs_config_parse(config, text, NULL, &error) == QOBS_OK

@@ -37,6 +37,7 @@ struct quant_args {
     enum quant_dynamic dynamic;
     char *actorder;                        /* NULL: null */
     enum file_dtype scale_dtype, zp_dtype; /* FILE_NONE: null, which means the dtype of the weight */
+    bool has_zp_dtype;                     /* it was given, if only as null */
     char *observer;               /* such as "memoryless_mse"; NULL: null, which means memoryless_minmax for weights */
     json_object *observer_kwargs; /* an object, or NULL: {} */
 };
@@ -46,8 +47,12 @@ struct quant_args {
  * unknown members, values of wrong kinds and combinations that QuantizationArgs refuses. */
 int quant_args_read(struct quant_args *args, const json_object *json, const char *where, struct fail *f);
 
-/* Returns the object with every member, as compressed-tensors writes it. NULL: no memory. */
-json_object *quant_args_json(const struct quant_args *args);
+/* Returns the object with every member, as compressed-tensors 0.19 writes it, or with omits_unset without those that
+ * 0.20 leaves out. NULL: no memory. */
+json_object *quant_args_json(const struct quant_args *args, bool omits_unset);
+
+/* Removes the members of such an object that 0.20 leaves out because they are null or empty. Takes any JSON. */
+void quant_args_omit_unset(json_object *json);
 
 /* Returns the dtype of codes and zero points that are an element each. */
 enum file_dtype quant_code_dtype(const struct quant_args *args);
@@ -69,5 +74,6 @@ int quant_args_assign(struct quant_args *args, const char *assignment, struct fa
 /* Writes the settings "num_bits=4 type=int ..." of the llmc presets to `text`, observer_kwargs included. */
 int quant_args_settings(const struct quant_args *args, char *text, size_t size, struct fail *f);
 
-/* Creates the configuration of the library for a weight: the preset of the observer with these settings. */
-int quant_args_config(const struct quant_args *args, qobs_config **config, struct fail *f);
+/* Creates the configuration of the library for a weight: the preset of the observer with these settings. observers: the
+ * beginning of the preset's name, such as "llmc". */
+int quant_args_config(const struct quant_args *args, const char *observers, qobs_config **config, struct fail *f);

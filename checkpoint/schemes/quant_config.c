@@ -223,12 +223,17 @@ static enum quant_format loaded_format(const struct quant_group *g)
 
 static int finish_format(struct quant_group *g, enum quant_format of_config, qobs_compat compat, struct fail *f)
 {
-    const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const bool compatible = compat != QOBS_COMPAT_VLLM;
     const enum quant_format inferred = quant_format_infer(&g->weights, g->has_inputs);
     if (g->format == QUANT_FORMAT_NONE && !compatible)
         g->format = of_config;
     if (g->format == QUANT_FORMAT_NONE)
         g->format = compatible ? inferred : loaded_format(g);
+    const struct quant_release *release = quant_release_of(compat);
+    const char *since = quant_format_row(g->format)->since;
+    if (compatible && since && strcmp(since, release->compressed_tensors) > 0) /* both have two digits */
+        return fail(f, "%s: format is %s, which compressed-tensors has from %s on; that of compat %s is %s", g->name,
+                    quant_format_name(g->format), since, release->name, release->compressed_tensors);
     if (quant_format_holds(g->format, &g->weights))
         return 0;
     return fail(f, "%s: format is %s, which does not hold this scheme; allowed are %s", g->name,
@@ -285,6 +290,7 @@ static int rename_observer(struct quant_args *a, qobs_compat compat, struct fail
 
 int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f)
 {
+    config->compat = compat;
     if (config->group_count == 0 && !config->has_kv_cache)
         return fail(f, "no group of targets: a scheme, a configuration or a recipe is needed");
     for (size_t i = 0; i < config->group_count; i++) {

@@ -7,6 +7,7 @@
 
 #include "qobs/checkpoint.h"
 #include "schemes/formats.h"
+#include "schemes/releases.h"
 
 struct quant_group {
     char *name;     /* key in config_groups */
@@ -27,6 +28,7 @@ struct quant_config {
     char **notes; /* what a recipe says and what changes nothing */
     size_t note_count;
     bool ignore_is_complete; /* it has what an earlier configuration ignores; upstream has the earlier list alone */
+    qobs_compat compat;      /* quant_config_finish sets it; it decides how the JSON is written */
     bool has_kv_cache;
     struct quant_args kv_cache;
     /* Schemes of the states q, k and v of attention in place of kv_cache, each NULL if it has none; they belong to the
@@ -89,7 +91,8 @@ int quant_config_read_recipe(struct quant_config *config, const char *path, stru
 /* Completes and checks the groups after --preset and --set were applied: formats, zp_dtype of asymmetric schemes,
  * names of observers ("minmax" becomes "static_minmax", "mse" "memoryless_mse"), combinations that no format stores
  * (fp4 asymmetric). A group without a format gets that of the configuration, else the one that vLLM loads; with
- * QOBS_COMPAT_LLM_COMPRESSOR the one that compressed-tensors infers. Fails for formats that do not hold the scheme. */
+ * the others the one that compressed-tensors infers. Fails for formats that do not hold the scheme, and for those that
+ * the release does not have. */
 int quant_config_finish(struct quant_config *config, qobs_compat compat, struct fail *f);
 
 /* Returns true if a runtime stores and runs modules of both groups alike; observers and targets may differ. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Writes quantization_config as model_free_ptq of llm-compressor 0.14 writes it. */
+/* Writes quantization_config as model_free_ptq of a release of llm-compressor writes it. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 
 /* A tree that is being built; after the first failure nothing is added. */
 struct tree {
+    const struct quant_release *release;
     bool failed;
 };
 
@@ -42,7 +43,7 @@ static void add_texts(struct tree *t, json_object *object, const char *key, char
 static void add_args(struct tree *t, json_object *object, const char *key, bool has, const struct quant_args *args)
 {
     if (has)
-        add(t, object, key, quant_args_json(args));
+        add(t, object, key, quant_args_json(args, t->release->omits_unset));
     else
         add_or_null(t, object, key, NULL);
 }
@@ -72,11 +73,20 @@ static const char *joint_format(const json_object *groups)
     return format ? format : QUANT_FORMAT_OF_NONE;
 }
 
+static void omit_unset_of_group(json_object *group)
+{
+    static const char *const members[] = {"weights", "input_activations", "output_activations"};
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        quant_args_omit_unset(json_get(group, members[i]));
+}
+
 /* Adds the groups under free names, those of an earlier configuration first. */
 static json_object *groups_json(struct tree *t, const struct quant_config *config, const json_object *earlier)
 {
     const json_object *before = json_get(earlier, "config_groups");
     json_object *groups = before ? json_copy(before) : json_object_new_object();
+    if (t->release->omits_unset)
+        json_each(group, groups) omit_unset_of_group(group.value);
     for (size_t i = 0; i < config->group_count; i++) {
         char name[160];
         snprintf(name, sizeof name, "%.100s", config->groups[i].name);
@@ -110,7 +120,7 @@ static void add_merged_ignore(struct tree *t, json_object *json, const struct qu
 
 json_object *quant_config_json(const struct quant_config *config, const json_object *earlier)
 {
-    struct tree t = {0};
+    struct tree t = {.release = quant_release_of(config->compat)};
     json_object *json = json_object_new_object();
     if (!json_get(earlier, "config_groups"))
         earlier = NULL;
@@ -118,7 +128,7 @@ json_object *quant_config_json(const struct quant_config *config, const json_obj
     const json_object *kv_cache = own_kv_cache ? NULL : json_get(earlier, "kv_cache_scheme");
     json_object *groups = groups_json(&t, config, earlier);
     add_text(&t, json, "quant_method", "compressed-tensors");
-    add_text(&t, json, "version", "0.19.0");
+    add_text(&t, json, "version", t.release->compressed_tensors);
     add_text(&t, json, "format", joint_format(groups));
     add_text(&t, json, "quantization_status", "compressed");
     add_text(&t, json, "global_compression_ratio", NULL);
@@ -126,10 +136,15 @@ json_object *quant_config_json(const struct quant_config *config, const json_obj
         add_merged_ignore(&t, json, config, earlier);
     else
         add_texts(&t, json, "ignore", config->ignore, config->ignore_count);
+    json_object *kept = kv_cache ? json_copy(kv_cache) : NULL;
+    if (t.release->omits_unset)
+        quant_args_omit_unset(kept);
     if (kv_cache)
-        add(&t, json, "kv_cache_scheme", json_copy(kv_cache));
+        add(&t, json, "kv_cache_scheme", kept);
     else
         add_args(&t, json, "kv_cache_scheme", config->has_kv_cache, &config->kv_cache);
+    if (t.release->omits_unset) /* the release that omits them has added this member */
+        add_text(&t, json, "moe_sparsity_config", NULL);
     add(&t, json, "transform_config", json_object_new_object());
     add(&t, json, "config_groups", groups);
     if (!t.failed)

@@ -27,8 +27,10 @@ typedef struct qobs_progress {
 
 /** Which tensors are quantized, and which share a global scale. */
 typedef enum qobs_compat {
-    QOBS_COMPAT_VLLM = 0,          /**< weights of linear layers; every set that vLLM fuses; layers of experts whole */
-    QOBS_COMPAT_LLM_COMPRESSOR = 1 /**< byte for byte model_free_ptq of llm-compressor 0.14 */
+    QOBS_COMPAT_VLLM = 0,           /**< weights of linear layers; every set that vLLM fuses; layers of experts whole */
+    QOBS_COMPAT_LLM_COMPRESSOR = 1, /**< byte for byte model_free_ptq of llm-compressor's release, 0.14 */
+    QOBS_COMPAT_LLM_COMPRESSOR_0_14 = 2, /**< the same, also when there is a later release */
+    QOBS_COMPAT_NEXT = 3 /**< the same of its newest pre-release, 0.14.1a20261020 with compressed-tensors 0.20 */
 } qobs_compat;
 
 /** What becomes of the stored scale of an expert's activations if no recorded token reached the expert. */

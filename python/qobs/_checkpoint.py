@@ -16,7 +16,7 @@ from . import _library as c
 from ._library import call
 from ._threads import Threads
 
-_COMPAT = {"vllm": 0, "llm-compressor": 1}
+_COMPAT = {"vllm": 0, "llm-compressor": 1, "llm-compressor-0.14": 2, "next": 3}
 _FILL_EXPERTS = {"refuse": 0, "max": 1, "median": 2}
 
 
@@ -204,7 +204,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
     split_experts: experts of Granite, Aria and Step-3.7 are quantized, for vLLM alone; else they stay as they are.
     fill_experts: "max" or "median" gives experts that no recorded token reached a scale of others of their layer.
-    compat: "llm-compressor" gives the bytes of model_free_ptq. part: (i, n) writes part i of n, and finish joins them.
+    compat: "llm-compressor" (or "llm-compressor-0.14") gives the bytes of model_free_ptq, "next" those of its newest
+    pre-release. part: (i, n) writes part i of n, and finish joins them.
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
     several schemes; vLLM cannot load them. threads: None is one for each processor. progress: called with Progress, by

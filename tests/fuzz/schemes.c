@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                            : quant_config_read(&config, "/proc/self/fd/100", &f);
     must(result == 0 || f.message[0] != '\0');
     if (result == 0) {
-        result = quant_config_finish(&config, QOBS_COMPAT_VLLM, &f);
+        result = quant_config_finish(&config, (qobs_compat)(*data / 2 % (QOBS_COMPAT_NEXT + 1)), &f);
         must(result == 0 || f.message[0] != '\0');
     }
     if (result == 0 && match_names(&config))

@@ -63,8 +63,10 @@ static const struct option_row rows[] = {
     FILL_ROW("refuse (default): they stop the run; max, median: the largest or median scale of their layer's others"),
     IMPORTANCE_ROW("for searches (--preset llmc.imatrix_mse): imatrix files of llama.cpp (GGUF, .dat, .imatrix) or "
                    "recorded activations; may be repeated"),
-    WORD_ROW("compat", args.compat, "vllm llm-compressor", "vllm (default), or llm-compressor",
-             "llm-compressor: byte for byte what model_free_ptq writes"),
+    WORD_ROW(
+        "compat", args.compat, "vllm llm-compressor llm-compressor-0.14 next", "vllm (default), or a release",
+        "llm-compressor: byte for byte what model_free_ptq of its release writes, which is 0.14; next: of its newest "
+        "pre-release"),
     OUT_ROW("DIR", args.out, "the output: a directory that is new or empty", NULL),
     {.name = "part",
      .argument = "I/N",
