@@ -83,7 +83,7 @@ static void check_rows(int bits, double norm, int exponent)
     struct runtime runtime;
     qobs_error error;
     assert_int_equal(qobs_runtime_resolve(&runtime, NULL, &error), QOBS_OK);
-    assert_int_equal(qobs_native_search_begin(&c.native, &params, QOBS_BF16, &runtime, &error), QOBS_OK);
+    assert_int_equal(qobs_native_search_begin(&c.native, &params, QOBS_BF16, 1, &runtime, &error), QOBS_OK);
     qobs_quantizer_for_integers(&c.quantizer, params.quant_min, params.quant_max, false);
     c.capacity = qobs_native_rows_capacity(&c.native, &c.quantizer, ROWS_CANDIDATES, 0.77f);
     assert_true(c.capacity.rows > 0 && c.capacity.rows * c.capacity.stride <= 1 << 17);
@@ -128,7 +128,7 @@ static void check_refused(void)
     struct runtime runtime;
     struct native_rows rows;
     assert_int_equal(qobs_runtime_resolve(&runtime, NULL, NULL), QOBS_OK);
-    assert_int_equal(qobs_native_search_begin(&c.native, &params, QOBS_BF16, &runtime, NULL), QOBS_OK);
+    assert_int_equal(qobs_native_search_begin(&c.native, &params, QOBS_BF16, 1, &runtime, NULL), QOBS_OK);
     qobs_quantizer_for_integers(&c.quantizer, -8, 7, false);
     c.capacity = qobs_native_rows_capacity(&c.native, &c.quantizer, ROWS_CANDIDATES, 0.77f);
     c.capacity.memory = memory;

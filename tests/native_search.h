@@ -66,7 +66,7 @@ static void check_native(qobs_dtype dtype, const qobs_format *format, int bits, 
     struct quantizer q;
     qobs_error error;
     assert_int_equal(qobs_runtime_resolve(&runtime, NULL, &error), QOBS_OK);
-    assert_int_equal(qobs_native_search_begin(&n, &params, dtype, &runtime, &error), QOBS_OK);
+    assert_int_equal(qobs_native_search_begin(&n, &params, dtype, 1, &runtime, &error), QOBS_OK);
     assert_true(n.active);
     if (format)
         qobs_quantizer_for_format(&q, format);

@@ -41,7 +41,7 @@ struct llmc_release {
     const char *prefix; /* of preset names that mean this release; NULL: none */
     bool current;       /* formulas, searches and weights of 2026 */
     bool only_ranges;   /* the only observers are minmax and mse */
-    bool exact_steps;   /* searches with importance have no step more, and round as other searches do */
+    bool exact_steps;   /* searches with importance have no step more, and round as others if qparams are small */
     bool restarts;      /* observers that replace restart at another shape */
     bool scalar_tensor; /* with strategy tensor, scales have no dimensions and zero points are F32 in searches */
     const struct accumulator_ops *average;

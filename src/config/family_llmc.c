@@ -234,6 +234,9 @@ static const qobs_format *float_format(const qobs_config *config)
     return config->scheme.type == TYPE_INT ? NULL : qobs_config_float_format(config);
 }
 
+/* The most elements of a qparam whose weighted errors are rounded as others are (_GRID_SEARCH_TILE_SIZE). */
+enum { MOST_ROUNDED = 512 };
+
 /* The observer with importance tries one candidate more, and at least two, up to llm-compressor 0.14.0. */
 static int steps_of(const qobs_config *config, bool importance)
 {
@@ -282,7 +285,9 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
         .expand = config->scheme.search.expand,
         .symmetric = config->symmetric,
         .native = config->scheme.search.dtype == SEARCH_NATIVE,
-        .rounded = !importance || qobs_config_release(config)->exact_steps,
+        .rounded = !importance                                ? INT64_MAX
+                   : qobs_config_release(config)->exact_steps ? MOST_ROUNDED
+                                                              : 0,
         .off_grid = config->scheme.type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config),
         /* Upstream leaves the dtype of scales out of the search if a global scale follows. */
         .native_scales = qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP,

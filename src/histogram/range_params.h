@@ -20,7 +20,7 @@ struct grid_params {
     bool symmetric;     /* zero points are 0 */
     bool off_grid;      /* zero points may lie between quantized numbers, so padding has an error */
     bool native;        /* BF16 and F16 are searched in upstream's arithmetic, one rounding for each operation */
-    bool rounded;       /* errors of the native search and their sums are rounded to the dtype, weighted ones, too */
+    int64_t rounded;    /* the native search of a qparam with so many elements at most rounds errors to the dtype */
     bool native_scales; /* candidates ignore the dtype of scales, because a global scale follows */
 
     int64_t quant_min, quant_max; /* the integers to quantize to */

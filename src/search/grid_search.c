@@ -486,7 +486,8 @@ int qobs_grid_search(const struct grid_search *g, qobs_error *error)
     if (g->params->steps < 0 || g->params->steps > MAX_STEPS)
         return qobs_invalid(error, "grid: makes %d candidates, allowed are 0 to %d", g->params->steps, MAX_STEPS);
     init(&s, g);
-    RETURN_IF_FAILED(qobs_native_search_begin(&s.q.native, g->params, g->plan->dtype, g->runtime, error));
+    RETURN_IF_FAILED(qobs_native_search_begin(&s.q.native, g->params, g->plan->dtype, qobs_elements_most(g->plan),
+                                              g->runtime, error));
     const int status = search(&s, g, error);
     qobs_native_search_release(&s.q.native, g->runtime);
     return status;

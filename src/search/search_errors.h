@@ -54,7 +54,7 @@ void qobs_search_errors(const struct kernel_table *kernels, const struct quantiz
 
 /* On BF16 and F16 llm-compressor fake-quantizes in the dtype, one rounding for each operation. The mse observers also
  * round the error, its power and the sum of a qparam to the dtype, and the exponent itself: 2.4 is 2.40625 in BF16.
- * imatrix_mse computes these in float up to 0.14.0. */
+ * imatrix_mse computes these in float up to 0.14.0, and later those of a qparam with more than 512 elements. */
 struct native_search {
     bool active; /* false: the search is in float */
     bool is_bf16;
@@ -65,9 +65,10 @@ struct native_search {
     float *fine;     /* owned; NULL: none */
 };
 
-/* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. */
+/* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. elements:
+ * of a qparam. */
 int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
-                             const struct runtime *runtime, qobs_error *error);
+                             int64_t elements, const struct runtime *runtime, qobs_error *error);
 void qobs_native_search_release(struct native_search *n, const struct runtime *runtime);
 
 /* Rounds the sum of a qparam as upstream does. */

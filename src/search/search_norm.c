@@ -202,26 +202,27 @@ static void fill_fine(const struct native_search *n, double norm)
 }
 
 int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
-                             const struct runtime *runtime, qobs_error *error)
+                             int64_t elements, const struct runtime *runtime, qobs_error *error)
 {
+    const bool rounded = elements <= params->rounded;
     const bool product = params->norm == 1 || params->norm == 2 || params->norm == 3;
     *n = (struct native_search){.is_bf16 = dtype == QOBS_BF16};
     n->active = params->native && (dtype == QOBS_BF16 || dtype == QOBS_F16);
     if (!n->active)
         return QOBS_OK;
     n->norm.exponent = product ? (int)params->norm : 0;
-    n->exponent = params->rounded ? (double)round_to_half(n->is_bf16, (float)params->norm) : params->norm;
-    n->largest = !params->rounded ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
-    if (product && !params->rounded)
+    n->exponent = rounded ? (double)round_to_half(n->is_bf16, (float)params->norm) : params->norm;
+    n->largest = !rounded ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
+    if (product && !rounded)
         return QOBS_OK;
     make_series(params->norm, n->norm.series);
-    if (params->rounded)
+    if (rounded)
         n->norm.table = n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
     else
         n->norm.fine = n->fine = qobs_allocate(runtime, POWERS * sizeof *n->fine);
     if (!n->table && !n->fine)
         return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
-    if (params->rounded)
+    if (rounded)
         fill_rounded(n);
     else
         fill_fine(n, params->norm);
