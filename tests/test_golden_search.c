@@ -6,6 +6,7 @@
 #include "golden.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <math.h>
 
 #include "base/tensor.h"
@@ -236,9 +237,9 @@ static void run_quark(const json_object *c)
 
 static bool is_modelopt_setting(const struct json_item *item)
 {
-    static const char *const settings[] = {"axis",      "num_bits",         "unsigned",        "narrow_range",
-                                           "step_size", "start_multiplier", "stop_multiplier", "block_size",
-                                           NULL};
+    static const char *const settings[] = {
+        "axis",       "num_bits", "unsigned", "narrow_range", "step_size", "start_multiplier", "stop_multiplier",
+        "block_size", "version",  NULL};
     for (size_t i = 0; settings[i]; i++)
         if (strcmp(item->key, settings[i]) == 0)
             return true;
@@ -299,7 +300,10 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
         return unrounded ? (double)number * (double)scale : (double)(number * scale);
     }
     if (config->modelopt.num_bits == MODELOPT_E4M3) {
-        const float up = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, number = qobs_format_round(e4m3, (float)x * up, true);
+        const bool scaled =
+            amax >
+            (config->modelopt.has_version && config->modelopt.version ? (float)(448 / (double)FLT_MAX) : 0x1p-24f);
+        const float up = 1 / (scaled ? amax : 1) * 448, number = qobs_format_round(e4m3, (float)x * up, true);
         return unrounded ? (double)number * (double)(1 / up) : (double)(number * (1 / up));
     }
     const float bound = (float)((1 << (config->modelopt.num_bits - 1 + config->modelopt.is_unsigned)) - 1), up = bound / amax;
@@ -450,6 +454,7 @@ int main(void)
     failed += run_suite("trt_2026_11", "now_sweep", 16, test_modelopt);
     failed += run_suite("trt_2026_11", "now_mse_bfloat16_", 2, test_modelopt);
     failed += run_suite("trt_2026_11", "now_mse_float16_", 2, test_modelopt);
+    failed += run_suite("trt_2026_11", "now_mse_e4m3_", 4, test_modelopt);
     printf("%zu of %zu qparams took another candidate than upstream\n", others, compared);
     return failed != 0 || compared == 0;
 }

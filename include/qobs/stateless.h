@@ -355,7 +355,8 @@ typedef struct qobs_fake_quantize_args {
  * presets NaN stays NaN.
  * With amax, modelopt presets reproduce fake_tensor_quant and scaled_e4m3 of Model-Optimizer 0.47 for the numbers of
  * num_bits, unsigned and, in modelopt.MseCalibrator, narrow_range. The computation is in float. If amax is at most
- * 2^-24, integers are 0, and e4m3 numbers are those of amax 1. Negative elements are an error with unsigned integers.
+ * 2^-24, integers are 0, and e4m3 numbers are those of amax 1, with version=0.48 only if it is at most 448 / FLT_MAX.
+ * Negative elements are an error with unsigned integers.
  * @since 0.2.0 */
 QOBS_API int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error);
 

@@ -42,9 +42,9 @@ class Declined(Exception):
 class Dropin:
     """The replaced functions of one framework.
 
-    package: its name in sys.modules; tested: the beginning of the version whose functions were read."""
+    package: its name in sys.modules; tested: the beginnings of the versions whose functions were read."""
 
-    def __init__(self, package: str, tested: str):
+    def __init__(self, package: str, *tested: str):
         self._package, self._tested = package, tested
         self._replaced: list[tuple[Any, str, Any]] = []
         self._labels: set[str] = set()  # of registered back ends
@@ -54,7 +54,7 @@ class Dropin:
         """Returns False if the drop-in is installed already."""
         self.strict = strict
         if not self._replaced and not version.startswith(self._tested):
-            warnings.warn(f"qobs: the drop-in was made for {self._package} {self._tested}, not for {version}",
+            warnings.warn(f"qobs: the drop-in was made for {self._package} {' and '.join(self._tested)}, not for {version}",
                           stacklevel=3)
         return not self._replaced
 

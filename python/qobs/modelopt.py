@@ -7,7 +7,7 @@
     mtq.quantize(model, config, forward_loop)      # the same amax, sooner
     print(qobs.dropin_calls())
 
-docs/dropins.md lists what is served, what is declined and what differs. Read in nvidia-modelopt 0.47:
+docs/dropins.md lists what is served, what is declined and what differs. Read in nvidia-modelopt 0.47 and 0.48:
 modelopt/torch/quantization/utils/core_utils.py, calib/histogram.py, calib/mse.py."""
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._library import NonfiniteError
 from ._minmax import minmax
 from ._observer import Observer
 
-_dropin = Dropin("modelopt", "0.47")
+_dropin = Dropin("modelopt", "0.47", "0.48")
 
 
 def install(*, strict: bool = False) -> None:
@@ -158,7 +158,9 @@ def _check(calibrator: Any, x: Any, amax: Any) -> None:
 
 
 def _searched(x: Any, preset: str, amax: Any, hessian: Any, **settings: Any) -> Observer:
-    """An observer that has searched x around an amax."""
+    """An observer that has searched x around an amax, in the arithmetic of the installed release."""
+    import modelopt
+    settings["version"] = "0.47" if modelopt.__version__ < "0.48" else "0.48"
     if hessian is not None:
         settings["hessian_block_size"] = hessian.shape[1]
     observer = Observer(preset, **settings)

@@ -234,6 +234,8 @@ struct modelopt_settings {
     bool has_hessian_block; /* without one errors are squared */
     int64_t hessian_block_size;
     struct headroom_params headroom;
+    bool has_version;
+    int version; /* index of a release */
 };
 
 /* Settings of histograms, for several families. */

@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Model-Optimizer: settings, checks and parameters of multiples of a magnitude, blocks of a Hessian and histograms. */
+#include <float.h>
 #include <math.h>
 
 #include "base/error.h"
@@ -29,8 +30,21 @@ static const struct word num_bits[] = {{"2", 2},
                                        {0}};
 static const struct word amax_methods[] = {
     {"entropy", AMAX_ENTROPY}, {"mse", AMAX_MSE}, {"percentile", AMAX_PERCENTILE}, {0}};
+static const struct word versions[] = {{"0.47", 0}, {"0.48", 1}, {0}};
 enum bias_method { BIAS_MEAN, BIAS_MAX_MIN };
 static const struct word bias_methods[] = {{"mean", BIAS_MEAN}, {"max_min", BIAS_MAX_MIN}, {0}};
+
+/* ---- Releases ---------------------------------------------------------------------------------------------------- */
+
+/* The largest amax without a scale: of integers the smallest f16. 0.48 gives e4m3 every scale that is finite. */
+static const float zero_of_integers = 0x1p-24f, zero_of_e4m3[] = {0x1p-24f, (float)(448 / (double)FLT_MAX)};
+
+static float e4m3_zero(const qobs_config *config)
+{
+    return zero_of_e4m3[config->modelopt.has_version ? config->modelopt.version : 0];
+}
+
+/* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 static bool has_multiples(const struct preset *preset) { return preset->range->reads & READS_MULTIPLIERS; }
 
@@ -61,6 +75,8 @@ static const struct setting settings[] = {
     SWITCH("torch_hist", qobs_preset_grows_bins, modelopt.torch_hist,
            "bins of torch.histc; `false`: of numpy.histogram"),
     WORD("method", qobs_preset_grows_bins, modelopt.method, amax_methods, "rule that finds the range"),
+    {"version", EVERY, KIND_WORD, FIELD(modelopt.version), FIELD(modelopt.has_version), versions, 0, 0,
+     "release of Model-Optimizer that is reproduced; `null`: 0.47", true, false},
     WORD("num_bits", EVERY, modelopt.num_bits, num_bits, "bits of the integers; `[4, 3]` is e4m3"),
     {"four_over_six", sweeps_scales, KIND_BOOL, FIELD(modelopt.four_over_six), FIELD(modelopt.has_four_over_six),
      qobs_switch_words, 0, 0, "scales are normalised to 256 instead of 448; `null`: false", true, false},
@@ -189,6 +205,7 @@ static void amax_numbers(const qobs_config *config, struct amax_numbers *numbers
                                                               : -bound - 1),
         .quant_max = (double)bound,
         .e4m3 = e4m3,
+        .zero_amax = e4m3 ? e4m3_zero(config) : zero_of_integers,
     };
 }
 
@@ -207,6 +224,7 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
         .hessian_block = config->modelopt.has_hessian_block ? config->modelopt.hessian_block_size : 0,
         .four_over_six = config->modelopt.has_four_over_six && config->modelopt.four_over_six,
         .format = numbers.e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
+        .zero_amax = sweeps_scales(config->preset) ? e4m3_zero(config) : numbers.zero_amax,
     };
 }
 
@@ -214,11 +232,13 @@ static void resolve_modelopt_bins(const qobs_config *config, struct bins_params 
 {
     if (config->modelopt.num_bits == MODELOPT_E4M3) {
         b->centres = CENTRES_MODELOPT_E4M3;
+        b->zero_amax = e4m3_zero(config);
         b->format = qobs_format_find("fp8_e4m3");
         return;
     }
     b->levels = (size_t)bound_of(config) + 1;
     b->centres = CENTRES_MODELOPT_INTEGER;
+    b->zero_amax = zero_of_integers;
     b->quant_max = (double)bound_of(config);
     b->quant_min = config->modelopt.is_unsigned ? 0 : -b->quant_max;
 }

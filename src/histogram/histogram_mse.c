@@ -38,7 +38,7 @@ static inline float clamp(float x, float min, float max) { return x < min ? min 
 static void modelopt_integer(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
 {
     const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
-    const bool nothing = amax <= 0x1p-24f;
+    const bool nothing = amax <= q->zero_amax;
     const float scale = nothing ? 1 : quant_max / amax;
     for (size_t i = 0; i < n; i++)
         out[i] = nothing ? 0 : round_to_integer(clamp(c[i] * scale, quant_min, quant_max)) / scale;
@@ -46,7 +46,7 @@ static void modelopt_integer(const struct bins_params *q, float amax, size_t n, 
 
 static void modelopt_e4m3(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
 {
-    const float scale = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, inverse = 1 / scale;
+    const float scale = 1 / (amax <= q->zero_amax ? 1 : amax) * 448, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
         out[i] = clamp(c[i] * scale, -448, 448);
     qobs_round_floats(q->format, n, out, out, true);

@@ -50,6 +50,7 @@ struct multiplier_params {
     int64_t quant_min, quant_max;
     int64_t hessian_block;     /* columns of a block of the Hessian that weighs errors; 0: squared errors */
     bool four_over_six;        /* NVFP4: scales are normalised to 256 instead of 448 */
+    float zero_amax;           /* an amax of at most this has no scale; NVFP4: that of the tensor's scales */
     const qobs_format *format; /* floats instead, or NULL */
 };
 
@@ -68,7 +69,7 @@ struct headroom_params {
 /* How the centres of histogram bins are quantized. */
 enum centre_quantizer {
     CENTRES_NONE,             /* upstream has no such quantizer */
-    CENTRES_MODELOPT_INTEGER, /* clamp(rint(c * s), limits) / s with s = quant_max / amax; 0 if amax <= 2^-24 */
+    CENTRES_MODELOPT_INTEGER, /* clamp(rint(c * s), limits) / s with s = quant_max / amax; 0 if amax <= zero_amax */
     CENTRES_MODELOPT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = (1 / amax) * 448 */
     CENTRES_QUARK_FLOAT,      /* format(clamp(c / s)) * s with s = amax / quant_max */
     CENTRES_TORCH             /* torch.fake_quantize_per_tensor_affine, scale and zero point of the range (0, amax) */
@@ -91,6 +92,7 @@ struct bins_params {
     double numbers;     /* non-linear search: quantized numbers */
     enum centre_quantizer centres;
     double quant_min, quant_max; /* quantized numbers */
+    float zero_amax;             /* Model-Optimizer's: an amax of at most this has no scale */
     const qobs_format *format;   /* of CENTRES_QUARK_FLOAT and CENTRES_MODELOPT_E4M3 */
     const char *dtype;           /* name for messages */
 };

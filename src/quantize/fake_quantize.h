@@ -86,25 +86,23 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
 
 /* ---- By magnitudes ----------------------------------------------------------------------------------------------- */
 
-/* Model-Optimizer's fake quantization: fake_tensor_quant and scaled_e4m3 (quantization/tensor_quant.py, 0.47). Elements
- * are multiplied by a factor, rounded, and divided by it. */
+/* Model-Optimizer's fake quantization: fake_tensor_quant and scaled_e4m3 (quantization/tensor_quant.py, 0.47 and
+ * 0.48). Elements are multiplied by a factor, rounded, and divided by it. */
 
 /* The numbers to which elements are rounded. */
 struct amax_numbers {
     double quant_min, quant_max; /* integers */
     bool e4m3;                   /* e4m3 instead */
+    float zero_amax;             /* a magnitude of at most this has no scale */
 };
 
-/* A magnitude of at most 2^-24, the smallest f16, has no scale. */
-#define SMALLEST_AMAX 0x1p-24f
-
-/* number / amax as torch computes it: the reciprocal times the number. Without a scale amax counts as 1. */
-static inline float qobs_over_amax(float number, float amax) { return 1 / (amax <= SMALLEST_AMAX ? 1 : amax) * number; }
+/* 448 / amax as torch computes it: the reciprocal times the number. Without a scale amax counts as 1. */
+static inline float qobs_e4m3_factor(float amax, float zero_amax) { return 1 / (amax <= zero_amax ? 1 : amax) * 448; }
 
 /* The factor of the elements; 0: integers that are all 0. For those upstream divides two tensors. */
-static inline float qobs_amax_factor(bool e4m3, float quant_max, float amax)
+static inline float qobs_amax_factor(bool e4m3, float quant_max, float amax, float zero_amax)
 {
-    return e4m3 ? qobs_over_amax(448, amax) : amax <= SMALLEST_AMAX ? 0 : quant_max / amax;
+    return e4m3 ? qobs_e4m3_factor(amax, zero_amax) : amax <= zero_amax ? 0 : quant_max / amax;
 }
 
 /* The factors of n magnitudes of a dtype, which must be finite and not negative. */

@@ -20,7 +20,7 @@ int qobs_amax_factors(const struct amax_numbers *numbers, const void *amax, qobs
         if (!isfinite(a) || a < 0)
             return qobs_invalid(error, "amax: element %lld is %g, must be finite and not negative", (long long)i,
                                 (double)a);
-        factor[i] = qobs_amax_factor(numbers->e4m3, quant_max, a);
+        factor[i] = qobs_amax_factor(numbers->e4m3, quant_max, a, numbers->zero_amax);
     }
     return QOBS_OK;
 }

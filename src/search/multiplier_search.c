@@ -105,15 +105,15 @@ static int check_e4m3(const struct search_batch *b, const struct search_state *s
 /* Upstream divides by the factor; for e4m3 it multiplies by the reciprocal in float. */
 static void factors_of(const struct multiplier_params *params, float amax, float *up, double *down)
 {
-    *up = qobs_amax_factor(params->format != NULL, (float)params->quant_max, amax);
-    *down = params->format ? (double)(1 / *up) : amax <= SMALLEST_AMAX ? 0 : 1 / (double)*up;
+    *up = qobs_amax_factor(params->format != NULL, (float)params->quant_max, amax, params->zero_amax);
+    *down = params->format ? (double)(1 / *up) : amax <= params->zero_amax ? 0 : 1 / (double)*up;
 }
 
 /* amax / 6 in e4m3, under the scale that takes global_amax / 6 to 448, or with four over six to 256. */
-static float nvfp4_scale(float global_amax, float amax, bool four_over_six)
+static float nvfp4_scale(const struct multiplier_params *params, float global_amax, float amax)
 {
-    const float widest = four_over_six ? global_amax * (448.0f / 256) : global_amax;
-    const float up = qobs_over_amax(448, widest / 6), down = 1 / up;
+    const float widest = params->four_over_six ? global_amax * (448.0f / 256) : global_amax;
+    const float up = qobs_e4m3_factor(widest / 6, params->zero_amax), down = 1 / up;
     const float scaled = amax / 6 * up, limited = scaled > 448 ? 448 : scaled;
     const float scale = grid_round_e4m3(limited) * down;
     /* A scale of 0 makes all numbers 0 in upstream; so does a very large one. */
@@ -159,8 +159,7 @@ static void prepare_scales(void *argument, size_t qparam, struct quantizer *quan
     (void)qparam;
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        scale[i] =
-            nvfp4_scale(m->global_amax, m->global_amax * m->multiplier[i], m->state->params->multiplier.four_over_six);
+        scale[i] = nvfp4_scale(&m->state->params->multiplier, m->global_amax, m->global_amax * m->multiplier[i]);
 }
 
 static void record(struct search_record *r, size_t qparam, const double *error, size_t n)
