@@ -90,9 +90,10 @@ size_t qobs_code_shape(struct codec *codec, struct shape *shape)
     int64_t elements = 1;
     if (codec->ends_early || ndim > QOBS_MAX_NDIM)
         return 0;
-    shape->ndim = (int)ndim;
+    if (codec->loading)
+        shape->ndim = (int)ndim;
     for (int d = 0; d < shape->ndim; d++) {
-        shape->extent[d] = (int64_t)qobs_code_u64(codec, (uint64_t)shape->extent[d]);
+        qobs_code(codec, (uint64_t *)&shape->extent[d], 8);
         if (codec->ends_early || !qobs_multiply(elements, shape->extent[d], &elements))
             return 0;
     }

@@ -30,6 +30,14 @@ void qobs_code(struct codec *codec, uint64_t *value, size_t bytes);
 uint32_t qobs_code_u32(struct codec *codec, uint32_t value);
 uint64_t qobs_code_u64(struct codec *codec, uint64_t value);
 
+/* The same for a member of an observer, which changes by loading alone: several threads may save one observer. */
+#define QOBS_CODE_MEMBER(codec, type, member)                                                                          \
+    do {                                                                                                               \
+        const uint32_t coded = qobs_code_u32(codec, (uint32_t)(member));                                               \
+        if ((codec)->loading)                                                                                          \
+            (member) = (type)coded;                                                                                    \
+    } while (0)
+
 /* n elements; leaves *elements alone if there are not that many to read. */
 void qobs_code_elements(struct codec *codec, void *elements, size_t n, size_t size);
 

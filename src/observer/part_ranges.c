@@ -60,7 +60,7 @@ static void merge_counts(struct merge *m)
 static int code_global_range(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
     struct global_range *r = &o->global_range;
-    r->dtype = (qobs_dtype)qobs_code_u32(codec, (uint32_t)r->dtype);
+    QOBS_CODE_MEMBER(codec, qobs_dtype, r->dtype);
     if (r->dtype == 0)
         return QOBS_OK;
     if (!qobs_is_observable(r->dtype) || !o->stages.traits.has_global_range)

@@ -24,7 +24,7 @@ static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *er
 {
     struct importance *importance = &o->importance;
     const uint64_t columns = qobs_code_u64(codec, (uint64_t)importance->columns);
-    importance->tokens = qobs_code_u64(codec, importance->tokens);
+    qobs_code(codec, &importance->tokens, 8);
     if (columns == 0)
         return importance->tokens == 0 ? QOBS_OK : qobs_damaged(error, "it has tokens without columns");
     if (codec->loading) {
@@ -108,13 +108,14 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
             return qobs_damaged(error, "its search is not of its ranges");
         RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, r, (size_t)qparams, error));
     }
-    r->steps = (int32_t)qobs_code_u32(codec, (uint32_t)r->steps);
-    r->stop_step = (int32_t)qobs_code_u32(codec, (uint32_t)r->stop_step);
+    QOBS_CODE_MEMBER(codec, int32_t, r->steps);
+    QOBS_CODE_MEMBER(codec, int32_t, r->stop_step);
     const uint32_t weighted = qobs_code_u32(codec, r->weighted);
-    r->fault = (enum importance_fault)qobs_code_u32(codec, (uint32_t)r->fault);
+    QOBS_CODE_MEMBER(codec, enum importance_fault, r->fault);
     if (codec->loading && !record_is_possible(o, r, weighted))
         return qobs_damaged(error, "its search is impossible");
-    r->weighted = weighted;
+    if (codec->loading)
+        r->weighted = weighted;
     qobs_code_elements(codec, r->best_step, r->qparams, sizeof *r->best_step);
     qobs_code_elements(codec, r->error, r->qparams, sizeof *r->error);
     qobs_code_elements(codec, r->error_before, r->qparams, sizeof *r->error_before);
@@ -264,7 +265,7 @@ static int code_optimal(struct codec *codec, qobs_observer *o, qobs_error *error
     if (qparams == 0)
         return QOBS_OK;
     const uint32_t weighted = qobs_code_u32(codec, r->weighted), fused = qobs_code_u32(codec, r->fused);
-    r->fault = (enum importance_fault)qobs_code_u32(codec, (uint32_t)r->fault);
+    QOBS_CODE_MEMBER(codec, enum importance_fault, r->fault);
     qobs_code_elements(codec, &r->amax, 1, sizeof r->amax);
     qobs_code_elements(codec, r->error, r->qparams, sizeof *r->error);
     qobs_code_elements(codec, r->minmax_error, r->qparams, sizeof *r->minmax_error);

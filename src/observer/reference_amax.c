@@ -142,7 +142,7 @@ static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float 
 static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
     struct search_reference *r = &o->reference;
-    r->dtype = (qobs_dtype)qobs_code_u32(codec, (uint32_t)r->dtype);
+    QOBS_CODE_MEMBER(codec, qobs_dtype, r->dtype);
     const uint64_t n = qobs_code_u64(codec, r->count);
     if (codec->loading && (r->dtype > 0 ? !qobs_is_observable(r->dtype) : n > 0))
         return qobs_damaged(error, "the dtype of its reference amax is impossible");
