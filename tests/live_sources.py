@@ -5,8 +5,8 @@
 
     live_sources.py QOBS [SAVE]
 
-Needs torch and compressed-tensors 0.19, for MXFP6 0.20, which makes the golden vectors. For each format a model has one module of random codes, which --ignore leaves
-out, so that the output holds the numbers that qobs read. With SAVE (a directory) the cases become golden vectors,
+Needs torch and compressed-tensors 0.19, or 0.20 for MXFP6, which makes the golden vectors. For each format a model has one
+module of random codes, which --ignore leaves out, so that the output holds the numbers that qobs read. With SAVE (a directory) the cases become golden vectors,
 SAVE/sources.json and SAVE/sources.safetensors, which test_sources.py reads.
 Upstream's ModelOpt converter divides by a rounded reciprocal; the numbers of ModelOpt itself are code * (scale * scale_2),
 computed here in float. Ends with `N passed, N failed`.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What releases of llm-compressor write, each with the compressed-tensors that it needs: a row for each value of
- * qobs_compat. */
+/* Releases of llm-compressor and how their files differ, each with the compressed-tensors that it needs: a row for each
+ * value of qobs_compat. */
 #pragma once
 
 #include "qobs/checkpoint.h"
