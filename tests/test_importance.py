@@ -224,6 +224,8 @@ def test_refusals():
     refused("an observer that does not search", ["importance", "searched", "mse"], *gguf_option,
             preset="llmc.memoryless_minmax")
     refused("no such file", ["nothing.dat"], "--importance", "nothing.dat")
+    write("text.txt", b"hello\n")
+    refused("a file of no known kind", ["text.txt", ".safetensors", ".npy", "imatrix", "GGUF", ".dat"], "--importance", "text.txt")
     for bad in (float("nan"), float("inf"), -1.0):
         nan["blk.1.ffn_down.weight"][0][5] = bad
         for name, data in (("bad.gguf", gguf(nan)), ("bad.dat", old_form(nan))):

@@ -139,9 +139,18 @@ static void test_fail(void **state)
     assert_int_equal(strlen(f.message), 511);
     assert_memory_equal(f.message, text, 511);
     memset(text, ' ', 511);
-    strcpy(text + 510, "\xc3\xa4"); /* cut within a character */
+    strcpy(text + 510, "\xc3\xa4"); /* the end falls within a character */
     fail(&f, "%s", text);
-    assert_string_equal(f.message + 509, " ?");
+    assert_string_equal(f.message + 509, " ");
+    for (size_t start = 0; start < 3; start++) { /* each of three places within a character, at both sides of the gap */
+        memset(text, 'x', start);
+        for (size_t i = 0; i < 300; i++)
+            memcpy(text + start + 3 * i, "\xe2\x82\xac", 4);
+        fail(&f, "%s", text);
+        assert_null(strchr(f.message, '?'));
+        assert_non_null(strstr(f.message, "\x82\xac...\xe2"));
+        assert_in_range(strlen(f.message), 506, 511);
+    }
 }
 
 static void test_utf8(void **state)

@@ -199,7 +199,7 @@ def test_messages():
     for preset, options, state in (("llmc.minmax", (), "a"), ("llmc.minmax", ("--set", "averaging_constant=0.5"), "b"),
                                    ("torch.MinMaxObserver", (), "c")):
         fine(state, "observe", "--preset", preset, "--nonfinite", "ignore", *options, "x.safetensors:w", "--state", state)
-    refused("another setting", ["b", "averaging_constant is 0.5", "observer's is 0.01"], "merge", "a", "b")
+    refused("another setting", ["b: its setting averaging_constant is 0.5", "observer's is 0.01; the observer is a"], "merge", "a", "b")
     refused("another preset", ["c", "preset is torch.MinMaxObserver", "observer's is llmc.minmax"], "merge", "a", "c")
     path = "p" * 5000
     for command in (("calibrate", "--scheme", "W8A8", "-o", "o"), ("quantize", "--scheme", "W8A8", "-o", "o"), ("audit",),

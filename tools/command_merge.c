@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs merge: merges the states of several runs of qobs observe. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "commands.h"
@@ -29,9 +30,14 @@ static int merge(qobs_observer **observers, int count, char **paths)
         RETURN_IF_NOT_OK(state_read(&observers[i], paths[i], NULL));
     qobs_error error;
     const qobs_observer *const *others = (const qobs_observer *const *)observers + 1;
-    return qobs_observer_merge(observers[0], others, (size_t)count - 1, &error) == QOBS_OK
-               ? EXIT_OK
-               : print_status_error(&error, NULL);
+    if (qobs_observer_merge(observers[0], others, (size_t)count - 1, &error) == QOBS_OK)
+        return EXIT_OK;
+    size_t i;
+    int begin = 0; /* the library knows no files */
+    if (sscanf(error.message, "others[%zu]: %n", &i, &begin) != 1 || begin == 0 || i + 1 >= (size_t)count)
+        return print_status_error(&error, NULL);
+    return print_error(exit_code_of(error.status), "%s: %s; the observer is %s", paths[i + 1], error.message + begin,
+                       paths[0]);
 }
 
 static int merge_to_files(const struct merge_options *o, qobs_observer **observers, int count, char **paths)

@@ -216,7 +216,8 @@ static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
     if (add)
         result = add(set, &map, f);
     else if (result == 0)
-        result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known", path);
+        result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known, for "
+                         "--importance also llama.cpp's imatrix files (GGUF, .dat, .imatrix)", path);
     if (result == 0)
         result = sort(set, f);
     if (result != 0)

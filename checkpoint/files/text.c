@@ -74,6 +74,16 @@ bool text_append(char *text, size_t size, const char *format, ...)
     return length >= 0 && (size_t)length < size - used;
 }
 
+static bool is_continuation(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+
+/* Returns `at`, or the start of the UTF-8 sequence that it is within. */
+static size_t sequence_start(const char *text, size_t at)
+{
+    for (int i = 0; i < 3 && at > 0 && is_continuation(text[at]); i++)
+        at--;
+    return at;
+}
+
 void text_cut(char *to, size_t size, const char *text)
 {
     const size_t length = strlen(text), over = length < size ? 0 : length - size + sizeof "...";
@@ -85,11 +95,15 @@ void text_cut(char *to, size_t size, const char *text)
         longest = bytes > longest ? bytes : longest;
         p += bytes + (p[bytes] == ' ');
     }
-    const size_t head = (size_t)(word - text) + (longest - (over < longest ? over : longest)) / 2;
-    if (over == 0 || over > longest)
-        snprintf(to, size, "%s", text);
-    else
-        snprintf(to, size, "%.*s...%s", (int)head, text, text + head + over);
+    if (over == 0 || over > longest) {
+        snprintf(to, size, "%.*s", (int)sequence_start(text, length < size ? length : size - 1), text);
+        return;
+    }
+    const size_t head = (size_t)(word - text) + (longest - over) / 2;
+    size_t tail = head + over;
+    for (int i = 0; i < 3 && is_continuation(text[tail]); i++)
+        tail++;
+    snprintf(to, size, "%.*s...%s", (int)sequence_start(text, head), text, text + tail);
 }
 
 bool text_set(char **text, const char *value)

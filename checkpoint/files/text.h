@@ -27,7 +27,8 @@ char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Appends to a text in `size` bytes what fits. Returns false if it is cut. */
 bool text_append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Copies a text to `size` bytes. A longer one loses the middle of its longest word, if that is enough, else its end. */
+/* Copies a text to `size` bytes. A longer one loses the middle of its longest word, if that is enough, else its end;
+ * sequences of UTF-8 stay whole. */
 void text_cut(char *to, size_t size, const char *text);
 
 /* Replaces an owned text by a copy. Returns false, and the text is NULL, if there is no memory. */
