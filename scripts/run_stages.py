@@ -154,7 +154,7 @@ class Run:
 
     def step(self, stage, command):
         words, command = set(), self.expand(command)
-        while match := re.match(r"(short|all|full|wide|one) ", command):
+        while match := re.match(r"(short|all|full|wide|one|tell) ", command):
             words.add(match[1])
             command = command[match.end():]
         if words & {"all", "full"} - self.options or ("short" in words and "all" in self.options):
@@ -172,6 +172,8 @@ class Run:
                 held.enter_context(self.locks[f"{TOP}/{build}"])
             status, output = self.execute(stage, command, wide)
         said = last_line(output) or (0, 1)
+        if "tell" in words:
+            self.say("\n    ".join([f"{stage}:", *output.rstrip().splitlines()]))
         if "one" in words:
             said = (1, 0) if status == 0 else (0, 1)
         if tests and glob.glob(log + "*.json"):

@@ -52,6 +52,16 @@ def steps(*options):
     return taken
 
 
+def told(*commands):
+    """What a run says of these steps."""
+    said = []
+    run = run_stages.Run({"build": {}, "environment": {}}, ["s"], [], set())
+    run.execute, run.say = lambda stage, command, wide=False: (0, "a table\n1 passed, 0 failed"), said.append
+    for command in commands:
+        run.step("s", command)
+    return said
+
+
 def beside(*commands):
     """How many of these commands, which use all processors, run at a time."""
     run = run_stages.Run({"build": {"x": {}, "y": {}}, "environment": {}}, ["s"], [], set())
@@ -97,6 +107,8 @@ def main():
     equal(steps(), ["a", "e"], "steps without options")
     equal(steps("all"), ["a", "b", "d"], "steps with --all")
     equal(steps("full"), ["a", "c", "e"], "steps with --full")
+    equal(told("a", "one b"), [], "steps that say nothing")
+    equal(told("one tell a"), ["s:\n    a table\n    1 passed, 0 failed"], "a step that tells")
     equal(beside("a {x}", "b {x}", "c {x}/tests"), 1, "steps in one build")
     equal(beside("a {x}", "b {y}"), 2, "steps in two builds")
     print(f"{passed} passed, {failed} failed")

@@ -3,15 +3,18 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Runs the inputs of golden suites through the installed packages of upstream again.
 
-    upstream.py [--dir DIRECTORY] [--suite NAME]... [--change-one]
+    upstream.py [--dir DIRECTORY] [--suite NAME]... [--change-one] [--counts FILE]
+    upstream.py --table FILE...
 
 A drift of upstream is a failure. Suites whose packages are not installed are left out, with their names. Results are held
 against the golden ones by the rule that each names, as the program's are. With --change-one the last bit of one golden value
-of each suite is changed, and a suite passes if that is found. Ends with `N passed, N failed`.
+of each suite is changed, and a suite passes if that is found. --counts writes the cases of each suite and package to a
+file. --table prints those of several runs: package, version, cases, and how many are equal. Ends with `N passed, N failed`.
 """
 import argparse
 import contextlib
 import importlib
+import importlib.metadata
 import io
 import json
 import os
@@ -71,6 +74,8 @@ RUNS = {
     "trt_2026_11": ("modelopt", quantizers.modelopt, is_of_release),
 }
 
+DISTRIBUTIONS = {"compressed_tensors": "compressed-tensors", "quark.torch": "amd-quark", "modelopt": "nvidia-modelopt"}
+
 
 def change_one(cases, T):
     """The first case with an exact scale, amax or range, and the tensors with the last bit of its first element changed."""
@@ -123,14 +128,47 @@ def run(suite, directory, changes):
     return passed, failed
 
 
+def counts(suite, passed, failed):
+    """The package of a suite, its version, the suite, its cases, and those that are equal; None for one left out."""
+    package = DISTRIBUTIONS.get(RUNS[suite][0], RUNS[suite][0])
+    return [package, importlib.metadata.version(package), suite, passed + failed, passed] if passed + failed else None
+
+
+def print_table(paths):
+    """A suite that several runs have with one version counts once: the run with the fewest equal cases."""
+    suites = {}
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            for package, version, suite, cases, equal in json.load(file):
+                key = package, version.split("+")[0], suite
+                suites[key] = min(suites.get(key, (cases, equal)), (cases, equal), key=lambda row: row[1] - row[0])
+    rows = {}
+    for (package, version, _), (cases, equal) in sorted(suites.items()):
+        old = rows.get((package, version), (0, 0))
+        rows[package, version] = old[0] + cases, old[1] + equal
+    print(f"{'package':20} {'version':10} {'cases':>6} {'equal':>6}")
+    for (package, version), (cases, equal) in rows.items():
+        print(f"{package:20} {version:10} {cases:6} {equal:6}")
+    cases, equal = (sum(row[i] for row in rows.values()) for i in range(2))
+    return equal, cases - equal
+
+
 def main():
     ap = argparse.ArgumentParser()
+    ap.add_argument("--table", nargs="+", metavar="FILE")
+    ap.add_argument("--counts", metavar="FILE")
     ap.add_argument("--dir", default=golden.HERE)
     ap.add_argument("--suite", action="append")
     ap.add_argument("--change-one", action="store_true")
     a = ap.parse_args()
-    results = [run(suite, a.dir, a.change_one) for suite in a.suite or RUNS]
-    passed, failed = (sum(r[i] for r in results) for i in range(2))
+    if a.table:
+        passed, failed = print_table(a.table)
+    else:
+        results = {suite: run(suite, a.dir, a.change_one) for suite in a.suite or RUNS}
+        passed, failed = (sum(r[i] for r in results.values()) for i in range(2))
+        if a.counts:
+            with open(a.counts, "w", encoding="utf-8") as file:
+                json.dump([row for row in (counts(suite, *r) for suite, r in results.items()) if row], file)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -108,8 +108,7 @@ int(print_key_error)(const qobs_error *error, const char *option, const qobs_con
     return print_status_error(error, option);
 }
 
-/* More threads than this a processor wait for each other in turns. */
-enum { MAX_THREADS = 1024, THREADS_PER_PROCESSOR = 4 };
+enum { MAX_THREADS = 1024 };
 
 #ifdef HAVE_PTHREADPOOL
 static size_t default_threads(void)
@@ -194,10 +193,10 @@ int threads_start(struct threads *threads, const char *argument)
     if (threads->count == 1)
         return EXIT_OK;
 #ifdef HAVE_PTHREADPOOL
-    const size_t most = THREADS_PER_PROCESSOR * default_threads();
+    const size_t most = default_threads(); /* more would wait for each other */
     if (threads->count > most)
-        print_warning("--threads: %zu are more than %d for each of %zu processors; %zu are started", threads->count,
-                      THREADS_PER_PROCESSOR, default_threads(), most);
+        print_warning("--threads: this process may use %zu processors; %zu of %zu threads are started", most, most,
+                      threads->count);
     threads->count = threads->count > most ? most : threads->count;
     threads->executor = (qobs_executor){.struct_size = sizeof(qobs_executor),
                                         .threads = threads->count,

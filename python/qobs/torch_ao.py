@@ -8,7 +8,7 @@
     prepared(batch)                                            # the same state, sooner
     print(qobs.dropin_calls())
 
-docs/dropins.md lists what is served, what is declined and what differs. Read in torch 2.13 and torchao 0.18:
+docs/dropins.md lists what is served, what is declined and what differs. Read in torch 2.13 to 2.15 and torchao 0.18:
 torch/ao/quantization/observer.py, torchao/quantization/pt2e/observer.py, torchao/quantization/observer.py,
 torchao/quantization/pt2e/_affine_quantization.py."""
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._library import NonfiniteError, call, lib
 from ._minmax import minmax
 from ._observer import Observer
 
-_core = Dropin("torch.ao", "2.13")
+_core = Dropin("torch.ao", "2.13", "2.14", "2.15")
 _torchao = Dropin("torchao", "0.18")
 _combines: set[Any] = set()  # upstream's _combine_histograms, which qobs reproduces; subclasses may have another
 _losses: set[Any] = set()  # the same of loss_fn and mse
