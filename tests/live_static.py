@@ -5,11 +5,12 @@
 
     live_static.py QOBS MODEL
 
-Needs llmcompressor 0.14.0 and torch. MODEL is a directory that transformers loads. oneshot calibrates the model on four
+Needs llmcompressor and torch. MODEL is a directory that transformers loads. oneshot calibrates the model on four
 samples; the same samples run through the unquantized model, whose activations are recorded. qobs quantize gets the
 recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same; for
 that, the layers of a fused set in FP8 get the largest of the scales that oneshot gives each. Then transformers loads
-outputs of qobs quantize and computes logits; it loads the experts that the report says it loads. Ends with `N passed, N failed`.
+outputs of qobs quantize and computes logits; it loads the experts that the report says it loads. What the installed release of
+upstream cannot do, with its own files neither, is left out and named. Ends with `N passed, N failed`.
 """
 import json
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import compressed_tensors
 import torch
 from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import quantize
@@ -41,6 +43,8 @@ INPUTS = {"FP8": E4M3,
 # Largest relative errors of logits; about twice those of tinylm. A scale or a layout that is read wrongly gives more than 1.
 LIMITS = {"W4A16": 0.15, "W4A16_ASYM": 0.15, "W8A8": 0.04, "FP8_DYNAMIC": 0.06, "FP8": 0.1, "NVFP4A16": 0.15, "NVFP4": 0.2,
           "MXFP4A16": 0.15}
+# With compressed-tensors 0.20, transformers 5.24 wants zero points that are not packed; oneshot's own file has packed ones, too.
+NOT_LOADED = set() if compressed_tensors.__version__ < "0.20" else {"W4A16_ASYM"}
 passed = failed = 0
 
 
@@ -117,6 +121,17 @@ def share_scales(model, tensors):
             tensors[m + ".weight"] = quantize(weight, scale, torch.zeros_like(scale), args, dtype=torch.float8_e4m3fn)
 
 
+def without_nulls(x):
+    """compressed-tensors 0.20 writes no members that are null."""
+    return {k: v for k, v in x.items() if v not in (None, {})} if isinstance(x, dict) else x
+
+
+def keeps_keys(folder):
+    """llm-compressor 0.14.1a20261020 drops kv_cache_scheme without a word."""
+    with safe_open(f"{folder}/model.safetensors", "pt") as file:
+        return any(name.endswith(".k_scale") for name in file.keys())
+
+
 def compare(what, ours, theirs, model=None):
     a, b = load_file(f"{ours}/model.safetensors"), load_file(f"{theirs}/model.safetensors")
     if model:
@@ -131,7 +146,8 @@ def compare(what, ours, theirs, model=None):
         with open(f"{folder}/config.json", encoding="utf-8") as file:
             config = json.load(file)["quantization_config"]
         (group,) = config["config_groups"].values()
-        configs.append([group["input_activations"], group["format"], config["format"], config["kv_cache_scheme"]])
+        configs.append([without_nulls(x) for x in (group["input_activations"], group["format"], config["format"],
+                                                   config["kv_cache_scheme"])])
     check(configs[0] == configs[1], f"{what}: config.json", configs)
 
 
@@ -144,8 +160,13 @@ def load_outputs(qobs, model, activations, folder):
         options = ["--activations", activations] if scheme in INPUTS else []
         out = f"{folder}/load-{scheme}"
         subprocess.run([qobs, "quantize", model, "--scheme", scheme, "--quiet", *options, "-o", out], check=True)
-        with torch.no_grad():
-            found = load(out)(tokens).logits.double()
+        try:
+            with torch.no_grad():
+                found = load(out)(tokens).logits.double()
+        except RuntimeError as reason:
+            check(scheme in NOT_LOADED, f"{scheme}: transformers loads it", reason)
+            continue
+        check(scheme not in NOT_LOADED, f"{scheme}: transformers does not load it", "it did")
         error = ((found - wanted).norm() / wanted.norm()).item()
         check(error < limit, f"{scheme}: logits of transformers", f"relative error {error}")
 
@@ -190,6 +211,9 @@ def main(qobs, model):
             recipe = QuantizationModifier(targets="Linear", scheme=scheme, ignore=["lm_head"], kv_cache_scheme=kv_cache)
             oneshot(model=load(model), processor=tokenizer, dataset=dataset, recipe=recipe, pipeline="basic",
                     num_calibration_samples=SAMPLES, max_seq_length=24, output_dir=f"{folder}/theirs")
+            if kv_cache and not keeps_keys(f"{folder}/theirs"):
+                print(f"left out: {what}: this llm-compressor stores no scales of keys and values")
+                continue
             given = paths
             if not kv_cache:
                 given = []

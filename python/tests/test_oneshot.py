@@ -95,6 +95,8 @@ def test_scales_of_oneshot(folder, samples, tmp_path, scheme, kv_cache):
     assert all(torch.equal(a, b) for a, b in zip(plain, calibrated)), "the model computes what it computed"
     assert all(torch.equal(a, b) for a, b in zip(plain, run(model, samples[:2]))), "and after it"
     theirs = tensors(tmp_path / "theirs" / "model.safetensors")
+    if kv_cache and not any(name.endswith(".k_scale") for name in theirs):
+        pytest.skip("this llm-compressor stores no scales of keys and values")
     c.write_scales(tmp_path / "scales.safetensors")
     scales = tensors(tmp_path / "scales.safetensors")
     assert len(scales) == 14 + 4 * kv_cache and scales.items() <= theirs.items()
@@ -135,7 +137,9 @@ def test_importance_of_oneshot(folder, samples, tmp_path, scheme):
     model = load(folder)
     with qobs.calibration(model, scheme, importance=True) as c:
         run(model, samples)
-    c.quantize(folder, tmp_path / "ours")
+    import llmcompressor
+    version = None if llmcompressor.__version__.startswith("0.14.0") else {"version": "2026-10"}
+    c.quantize(folder, tmp_path / "ours", settings=version)
     assert tensors(tmp_path / "ours" / "model.safetensors") == tensors(tmp_path / "theirs" / "model.safetensors")
     c.quantize(folder, tmp_path / "unweighted", preset="llmc.memoryless_minmax")
     assert tensors(tmp_path / "unweighted" / "model.safetensors") != tensors(tmp_path / "ours" / "model.safetensors")
