@@ -33,5 +33,5 @@ qobs=build-demo/tools/qobs
 show $qobs quantize examples/tinylm --scheme W4A16 --preset llmc.memoryless_mse --replace -o build-demo/tinylm-W4A16
 show $qobs audit build-demo/tinylm-W4A16 --against examples/tinylm
 # Activations: the input of one layer, as 8-bit integers with one scale.
-show $qobs observe --preset llmc.minmax --base-name input --set num_bits=8 --set strategy=tensor \
+show $qobs observe --preset llmc.minmax --set num_bits=8 --set strategy=tensor \
     examples/tinylm/activations.safetensors:model.layers.0.mlp.down_proj.input

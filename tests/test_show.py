@@ -255,6 +255,9 @@ def test_compare():
     text = fine("a table", "show", "--compare", ",".join(names), *settings, "w.safetensors:w")
     check(all(n.split()[0] in text for n in names) and all(len(l) <= 80 for l in text.splitlines()), "compare: the table",
           text)
+    check("has no num_bits, strategy\n" in text and "weighted" not in text, "compare: settings that one has not", text)
+    weighted = fine("a table", "show", "--compare", names[0], *settings, "w.safetensors:w", "--importance", "w.safetensors:x")
+    check("error weighted\n" in weighted and "has no" not in weighted, "compare: a column for importance", weighted)
     for i, item in enumerate(got["compared"]):
         row = next(l for l in text.splitlines() if l.startswith("ABC"[i] + "  ") and " to " in l)
         check(f"{100 * item['error']:.3g} %" in row, f"compare: the error in row {i}", row)

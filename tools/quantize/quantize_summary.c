@@ -64,7 +64,7 @@ static int print_layers(const json_object *layers, bool all)
 
 /* Matrices that were left out for one reason. */
 struct left_out {
-    const char *reason, *first;
+    const char *reason, *names[2]; /* of the first two */
     int count;
 };
 
@@ -83,7 +83,9 @@ static size_t count_left_out(const json_object *json, struct left_out found[MAX_
         if (i == MAX_REASONS)
             continue;
         if (i == n)
-            found[n++] = (struct left_out){reason, json_text_of(item.value, "name"), 0};
+            found[n++] = (struct left_out){.reason = reason};
+        if (found[i].count < 2)
+            found[i].names[found[i].count] = json_text_of(item.value, "name");
         found[i].count++;
     }
     return n;
@@ -94,21 +96,28 @@ static void print_left_out(const json_object *json)
     struct left_out found[MAX_REASONS];
     const size_t n = count_left_out(json, found);
     for (size_t i = 0; i < n; i++) {
+        enum { ROOM = 46 };
         char name[MAX_NAME + 1];
-        clean_name((struct label){found[i].first, strlen(found[i].first)}, 46, name);
-        printf("left out, %s: %d (%s%s)\n", found[i].reason, found[i].count, name, found[i].count > 1 ? ", ..." : "");
+        const char *const *names = found[i].names;
+        const int shown = found[i].count > 1 && strlen(names[0]) + strlen(names[1]) + 2 <= ROOM ? 2 : 1;
+        printf("left out, %s: %d (", found[i].reason, found[i].count);
+        for (int k = 0; k < shown; k++) {
+            clean_name((struct label){names[k], strlen(names[k])}, ROOM, name);
+            printf("%s%s", k ? ", " : "", name);
+        }
+        printf("%s)\n", found[i].count > shown ? ", ..." : "");
     }
 }
 
 /* Says why nothing was quantized, by the most frequent reason. */
 static void warn_of_nothing(const json_object *json)
 {
-    struct left_out found[MAX_REASONS], most = {"the model has no matrix", "", 0};
+    struct left_out found[MAX_REASONS], most = {"the model has no matrix", {""}, 0};
     const size_t n = count_left_out(json, found);
     for (size_t i = 0; i < n; i++)
         most = found[i].count > most.count ? found[i] : most;
     const bool by_name = strcmp(most.reason, "ignored") == 0 || strcmp(most.reason, "not targeted") == 0;
-    print_warning("no layer was quantized: left out, %s: %d (%s)%s", most.reason, most.count, most.first,
+    print_warning("no layer was quantized: left out, %s: %d (%s)%s", most.reason, most.count, most.names[0],
                   by_name ? "; --targets and --ignore match from the start of a module's name (re:.*q_proj finds every "
                             "q_proj)"
                           : "");

@@ -49,12 +49,16 @@ static int apply_setting(struct comparison *c, const char *assignment)
     char key[64];
     bool known = false;
     snprintf(key, sizeof key, "%.*s", (int)strcspn(assignment, "="), assignment);
-    for (size_t i = 0; i < c->count; i++)
-        if (config_has(c->items[i].config, key)) {
-            known = true;
-            if (set_option(c->items[i].config, assignment) != EXIT_OK)
-                return EXIT_USAGE;
+    for (size_t i = 0; i < c->count; i++) {
+        struct compared *candidate = &c->items[i];
+        if (!config_has(candidate->config, key)) {
+            text_append(candidate->lacks, sizeof candidate->lacks, "%s%s", *candidate->lacks ? ", " : "", key);
+            continue;
         }
+        known = true;
+        if (set_option(candidate->config, assignment) != EXIT_OK)
+            return EXIT_USAGE;
+    }
     return known ? EXIT_OK : set_option(c->items[0].config, assignment); /* says what is wrong */
 }
 
@@ -154,6 +158,8 @@ double compare_weighted_error(const struct compared *candidate)
 /* ---- Table ------------------------------------------------------------------------------------------------------- */
 
 const char *const compare_headings[COMPARE_COLUMNS] = {"range", "scale", "clipped", "error", "weighted"};
+
+int compare_columns(const struct comparison *c) { return COMPARE_COLUMNS - !c->weighted; }
 
 static void percent_text(double share, char text[COMPARE_TEXT])
 {

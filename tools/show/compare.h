@@ -41,6 +41,7 @@ int compare_draw(const struct comparison *comparison, const char *path);
 
 /* Writes the table's columns of one candidate: range, scale, clipped share, errors. */
 enum { COMPARE_COLUMNS = 5, COMPARE_TEXT = 48 };
+int compare_columns(const struct comparison *comparison); /* the last one needs activations */
 extern const char *const compare_headings[COMPARE_COLUMNS];
 void compare_texts(const struct compared *candidate, char texts[COMPARE_COLUMNS][COMPARE_TEXT]);
 

@@ -9,7 +9,7 @@
 
 #include "show/canvas.h"
 
-enum { WIDTH = 960, HISTOGRAM_BOTTOM = 370, LANE = 34, ROW = 20, MAX_TEXT = 110 };
+enum { WIDTH = 960, HISTOGRAM_BOTTOM = 370, LANE = 34, ROW = 20, MAX_TEXT = 160 };
 
 /* Colours that people with any colour vision tell apart (Okabe and Ito, 2008), without the yellow. */
 static const struct colour lane_colours[MAX_CANDIDATES] = {{0.00, 0.45, 0.70}, {0.84, 0.37, 0.00}, {0.00, 0.62, 0.45},
@@ -54,7 +54,7 @@ static void draw_table(const struct canvas *c, const struct comparison *comparis
     char texts[COMPARE_COLUMNS][COMPARE_TEXT], name[MAX_TEXT];
     canvas_colour(c, canvas_ink);
     canvas_text(c, 24, y, -1, "observer");
-    for (int k = 0; k < COMPARE_COLUMNS; k++)
+    for (int k = 0; k < compare_columns(comparison); k++)
         canvas_text(c, columns[k], y, 0, compare_headings[k]);
     for (size_t i = 0; i < comparison->count; i++) {
         const struct compared *candidate = &comparison->items[i];
@@ -63,18 +63,25 @@ static void draw_table(const struct canvas *c, const struct comparison *comparis
         canvas_colour(c, lane_colours[i]);
         rectangle(c, 24, y - 9, 10, 10);
         canvas_colour(c, canvas_ink);
-        snprintf(name, sizeof name, "%c  %.40s%s", (char)('A' + i), candidate->name,
-                 strlen(candidate->name) > 40 ? "..." : "");
+        const int preset = (int)strcspn(candidate->name, " ");
+        snprintf(name, sizeof name, "%c  %.*s", (char)('A' + i), preset, candidate->name);
         canvas_text(c, 40, y, -1, name);
-        for (int k = 0; k < COMPARE_COLUMNS; k++)
+        for (int k = 0; k < compare_columns(comparison); k++)
             canvas_text(c, columns[k], y, 0, texts[k]);
+        y += ROW - 4;
+        const char *settings = candidate->name + preset + (candidate->name[preset] == ' ');
+        snprintf(name, sizeof name, "%.*s%s%s%s", MAX_TEXT - 50, settings, *settings && *candidate->lacks ? "; " : "",
+                 *candidate->lacks ? "has no " : "", candidate->lacks);
+        canvas_text(c, 56, y, -1, name);
     }
     canvas_text(c, 24, y + ROW + 6, -1,
                 "lines: the widest range of each observer with the numbers of its grid; clipped: elements outside of "
                 "their range;");
     canvas_text(c, 24, y + 2 * ROW + 2, -1,
-                "error: root of the squared error over the root of the squares; weighted: columns by the mean squares "
-                "of activations");
+                comparison->weighted
+                    ? "error: root of the squared error over the root of the squares; weighted: columns by the mean "
+                      "squares of activations"
+                    : "error: root of the squared error over the root of the squares");
 }
 
 static void draw(cairo_t *cr, const void *context)
@@ -102,5 +109,5 @@ static void draw(cairo_t *cr, const void *context)
 int compare_draw(const struct comparison *c, const char *path)
 {
     const int lanes = (int)c->count;
-    return canvas_write(path, WIDTH, HISTOGRAM_BOTTOM + 54 + lanes * (LANE + ROW) + 70, draw, c);
+    return canvas_write(path, WIDTH, HISTOGRAM_BOTTOM + 54 + lanes * (LANE + 2 * ROW - 4) + 70, draw, c);
 }

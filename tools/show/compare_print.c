@@ -43,22 +43,30 @@ static void print_line(const struct comparison *c, double low, double high, uint
 static void print_table(const struct comparison *c)
 {
     char texts[COMPARE_COLUMNS][COMPARE_TEXT];
-    printf("\n   %-24s %-20s %8s %8s %8s\n", compare_headings[0], compare_headings[1], compare_headings[2],
-           compare_headings[3], compare_headings[4]);
+    printf("\n   %-24s %-20s", compare_headings[0], compare_headings[1]);
+    for (int k = 2; k < compare_columns(c); k++)
+        printf(" %8s", compare_headings[k]);
     for (size_t i = 0; i < c->count; i++) {
         compare_texts(&c->items[i], texts);
-        printf("%c  %-24s %-20s %8s %8s %8s\n", letter_of(i), texts[0], texts[1], texts[2], texts[3], texts[4]);
+        printf("\n%c  %-24s %-20s", letter_of(i), texts[0], texts[1]);
+        for (int k = 2; k < compare_columns(c); k++)
+            printf(" %8s", texts[k]);
     }
+    putchar('\n');
     putchar('\n');
     for (size_t i = 0; i < c->count; i++) {
         printf("%c  ", letter_of(i));
         print_wrapped(c->items[i].name, 3, 5);
+        if (*c->items[i].lacks)
+            printf("     has no %s\n", c->items[i].lacks);
         if (c->items[i].chart.qparams > 1)
             printf("     %zu ranges, of which the widest is shown\n", c->items[i].chart.qparams);
     }
     print_wrapped("| range, + with numbers of its grid. clipped: elements outside of their range. error: root of the "
-                  "squared error over the root of the squares; weighted: columns by the mean squares of --importance.",
+                  "squared error over the root of the squares",
                   0, 0);
+    if (c->weighted)
+        print_wrapped("weighted: the same, columns weighted by the mean squares of --importance", 0, 0);
 }
 
 void compare_print(const struct comparison *c)

@@ -11,6 +11,7 @@
 /* One observer. */
 struct compared {
     char *name; /* its preset and the settings that differ from the defaults */
+    char lacks[128]; /* keys of --set that it does not have */
     qobs_config *config;
     struct chart_source source; /* with this configuration */
     struct spans spans;
