@@ -26,7 +26,11 @@ echo "building the program in build-demo, with -O1: quicker than a release, the 
 [[ -e build-demo/build.ninja ]] ||
     quietly meson setup -Doptimization=1 -Dprogram=enabled -Dpictures=disabled -Dtests=disabled -Dbench=disabled \
         build-demo
-quietly ninja -C build-demo tools/qobs
+if [[ -t 1 ]]; then
+    ninja -C build-demo tools/qobs # one line that says how far it is
+else
+    quietly ninja -C build-demo tools/qobs
+fi
 
 qobs=build-demo/tools/qobs
 # A checkpoint for vLLM: 4-bit integers, a scale for every 128 columns of a row.

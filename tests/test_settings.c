@@ -467,6 +467,7 @@ static void test_parse(void **state)
         {"llmc.minmax group_size=9223372036854775807", "group_size|'9223372036854775807'|integers"},
         {"llmc.minmax group_size=9223372036854775808", "group_size|'9223372036854775808'|integers"},
         {"llmc.minmax strategy=\033[31mred", "strategy|'?[31mred'"}, /* no control character reaches a terminal */
+        {"llmc.minmax strategy=\xe2\x82\xac\xe2\x82", "strategy|'\xe2\x82\xac?" "?'"}, /* nor a part of a character */
         {"llmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmaxllmc.minmax",
          "preset|unknown"},
     };

@@ -8,6 +8,17 @@
 
 #include "base/fpenv.h"
 
+/* Returns the length of a sequence of UTF-8, or 0 if it is cut or none. */
+static size_t sequence(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    const size_t length = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : c[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < length; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
+
 int(qobs_fail)(qobs_error *error, int status, const char *format, ...)
 {
     if (error) {
@@ -18,9 +29,13 @@ int(qobs_fail)(qobs_error *error, int status, const char *format, ...)
         vsnprintf(error->message, sizeof error->message, format, arguments);
         fp_leave_text(mode);
         va_end(arguments);
-        for (char *c = error->message; *c; c++) /* values come from files: no control character reaches a terminal */
-            if ((unsigned char)*c < 0x20 || *c == 0x7f)
+        /* Values come from files and are cut: no control character reaches a terminal, and no part of a character. */
+        for (char *c = error->message, *next; *c; c = next) {
+            const size_t length = sequence(c);
+            next = c + (length ? length : 1);
+            if (length == 0 || (unsigned char)*c < 0x20 || *c == 0x7f)
                 *c = '?';
+        }
     }
     return status;
 }
