@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs merge: merges the states of several runs of qobs observe. */
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "commands.h"
 #include "files/text.h"
@@ -32,12 +32,14 @@ static int merge(qobs_observer **observers, int count, char **paths)
     const qobs_observer *const *others = (const qobs_observer *const *)observers + 1;
     if (qobs_observer_merge(observers[0], others, (size_t)count - 1, &error) == QOBS_OK)
         return EXIT_OK;
-    size_t i;
-    int begin = 0; /* the library knows no files */
-    if (sscanf(error.message, "others[%zu]: %n", &i, &begin) != 1 || begin == 0 || i + 1 >= (size_t)count)
+    static const char others_of[] = "others["; /* the library knows no files */
+    char *end = error.message;
+    size_t i = 0;
+    if (strncmp(error.message, others_of, sizeof others_of - 1) == 0)
+        i = strtoul(error.message + sizeof others_of - 1, &end, 10);
+    if (strncmp(end, "]: ", 3) != 0 || i + 1 >= (size_t)count)
         return print_status_error(&error, NULL);
-    return print_error(exit_code_of(error.status), "%s: %s; the observer is %s", paths[i + 1], error.message + begin,
-                       paths[0]);
+    return print_error(exit_code_of(error.status), "%s: %s; the observer is %s", paths[i + 1], end + 3, paths[0]);
 }
 
 static int merge_to_files(const struct merge_options *o, qobs_observer **observers, int count, char **paths)
