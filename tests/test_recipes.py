@@ -202,6 +202,8 @@ def test_runtimes():
         equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"], row["transformers"]), (vllm, version, cpu, True), scheme)
         check(f"{scheme}: vLLM 0.32 {vllm or 'is not known to load it'};" in run.stdout, f"the summary of {scheme}", run.stdout)
         equal("no runtime has kernels for it on CPUs" in run.stdout, bool(vllm) and not cpu, f"{scheme}: kernels for CPUs")
+    run = cli.run("quantize", "in", "--scheme", "W4A16", "--preset", "llmc.memoryless_mse", "-o", "out", "--replace")
+    check("\nruntimes: vLLM 0.32 on CPUs and GPUs" in run.stdout, "the summary of a scheme with another observer", run.stdout)
     shutil.rmtree("out")
     equal(quantize("--scheme", "W8A8", "--set", "symmetric=false", "--set", "format=int-quantized").returncode, 0,
           "zero points")
