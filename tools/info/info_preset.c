@@ -90,8 +90,8 @@ int info_preset(const char *name)
     printf("\n");
     for (size_t i = 0; i < qobs_config_key_count(config); i++)
         print_setting(config, qobs_config_key(config, i));
-    printf("\n--set KEY=VALUE sets one; null restores its default.\nFormulas of scale and zero point: docs/presets/%.*s.md\n",
-           (int)strcspn(name, "."), name);
+    printf("\n--set KEY=VALUE sets one; null restores its default.\n");
+    printf("Formulas of scale and zero point: docs/presets/%.*s.md\n", (int)strcspn(name, "."), name);
     return EXIT_OK;
 }
 
