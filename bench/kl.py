@@ -145,12 +145,15 @@ def texts(directory, model, length=128):
 
 
 # ---- Measuring
-def record(model, sequences, path):
-    """Writes the inputs of the linear layers in bfloat16."""
+def record(model, sequences, path, every=1):
+    """Writes the inputs of the chosen linear layers in bfloat16."""
     seen = {}
+
+    def see(name, x):
+        if is_chosen(name + ".weight", every):
+            seen.setdefault(name + ".input", []).append(x.bfloat16())
     for batch in sequences.split(4):
-        model.hidden_states(model.weights, batch,
-                            lambda name, x: seen.setdefault(name + ".input", []).append(x.bfloat16()))
+        model.hidden_states(model.weights, batch, see)
     save_file({name: torch.cat(parts).contiguous() for name, parts in seen.items()}, path)
 
 
@@ -271,12 +274,12 @@ def table(args):
     calibration = calibration[:max(1, args.tokens // calibration.shape[1])]
     figures = figures_so_far(args)
     with tempfile.TemporaryDirectory() as folder:
-        record(model, calibration, os.path.join(folder, "activations.safetensors"))
+        record(model, calibration, os.path.join(folder, "activations.safetensors"), args.every)
         texts_of = {kind: (t[:args.sequences], hidden_states(model, model.weights, t[:args.sequences]))
                     for kind, t in held_out.items() if args.kinds or kind == "held_out"}
         perplexity = {kind: compare(model, hidden, model.weights, t)[1] for kind, (t, hidden) in texts_of.items()}
         for kind, (tokens, _) in texts_of.items():
-            print(f"{kind}: {tokens[:, 1:].numel()} tokens, perplexity unquantized {perplexity[kind]:.3f}")
+            print(f"{kind}: {tokens[:, 1:].numel()} tokens, perplexity unquantized {perplexity[kind]:.3f}", flush=True)
         print(f"{calibration.numel()} calibration tokens; KL (perplexity)", flush=True)
         print("| | text |" + "|".join(f" {form[0]} " for form in FORMATS) + "|")
         print("|---|---|" + "---|" * len(FORMATS))

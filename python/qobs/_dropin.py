@@ -76,7 +76,7 @@ class Dropin:
     def register(self, registry: Any, name: str, label: str, attempt: Callable[..., Any],
                  may_serve: Callable[[Any], bool]) -> None:
         """Adds a back end for an entrypoint to compressed-tensors' ImplBackend, before all others. attempt: as in replace;
-        other calls run upstream's eager function. may_serve: says of the first tensor whether they may be tried, and must
+        other calls run upstream's eager function. may_serve: says of the first argument whether they may be tried, and must
         not raise; calls of other tensors go on to upstream's other back ends. A registry forgets nothing: while the
         drop-in is not installed, the back end takes no call."""
         self._replaced.append((registry, "", None))
@@ -87,10 +87,10 @@ class Dropin:
         function.__name__ = f"qobs_{name.lstrip('_')}"
         is_compiling = sys.modules["torch"].compiler.is_compiling
 
-        def takes(tensor: Any, *args: Any, **kwargs: Any) -> bool:
+        def takes(*args: Any, **kwargs: Any) -> bool:
             if is_compiling() or not self._replaced:
                 return False
-            if may_serve(tensor):
+            if may_serve(args[0] if args else next(iter(kwargs.values()))):
                 return True
             _count(f"{label} declined")
             return False

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Drop-in for llm-compressor: GPTQ, the searches of memoryless_mse, mse, nvfp4_expanded_mse and imatrix_mse, and min/max.
+"""Drop-in for llm-compressor: GPTQ, the searches of memoryless_mse, mse, nvfp4_expanded_mse and imatrix_mse, min/max, and
+the codes that compressed-tensors saves.
 
     import qobs.llmcompressor
     qobs.llmcompressor.install()
@@ -8,17 +9,22 @@
     print(qobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in llmcompressor 0.14:
-observers/mse_quant.py, observers/min_max.py, observers/imatrix.py, modifiers/gptq/gptq_quantize.py. Functions with a
-registry of back ends, ImplBackend of compressed-tensors, get one more; CT_ENFORCE_EAGER switches those off."""
+observers/mse_quant.py, observers/min_max.py, observers/imatrix.py, modifiers/gptq/gptq_quantize.py and helpers.py, and in
+compressed-tensors 0.19: quantization/lifecycle/forward_helpers.py, quantization/utils/fp4_utils.py and
+compressors/nvfp4/helpers.py. Functions with a registry of back ends, ImplBackend of compressed-tensors, get one more;
+CT_ENFORCE_EAGER switches those off."""
 from __future__ import annotations
 
-from typing import Any
+import functools
+import weakref
+from typing import Any, NamedTuple
 
 from ._dropin import Dropin
 from ._dropin_torch import eligible, small
 from ._minmax import minmax
 from ._functions import gptq_block
 from ._functions import search as _search
+from ._quantizer import Quantizer
 
 _dropin = Dropin("llmcompressor", "0.14")
 
@@ -26,12 +32,18 @@ _dropin = Dropin("llmcompressor", "0.14")
 def install(*, strict: bool = False) -> None:
     """Replaces the functions. A second call changes strict only. strict: a call that fails in qobs raises."""
     import llmcompressor
+    from compressed_tensors.compressors.nvfp4 import helpers as packing  # noqa: F401
     from compressed_tensors.utils.impl_backend import ImplBackend
-    from llmcompressor.modifiers.gptq import gptq_quantize  # noqa: F401
+    from llmcompressor.modifiers.gptq import gptq_quantize, helpers  # noqa: F401
     from llmcompressor.observers import imatrix, min_max, mse, mse_quant  # noqa: F401
     if _dropin.begin(strict, llmcompressor.__version__):
         _dropin.register(ImplBackend, "gptq_block_update", "llmcompressor.gptq", _gptq_block_update, eligible)
         _dropin.register(ImplBackend, "_grid_search_mse", "llmcompressor.search", _grid_search_mse, eligible)
+        _dropin.register(ImplBackend, "_quantize", "llmcompressor.codes", _quantize, eligible)
+        _dropin.register(ImplBackend, "cast_to_fp4", "llmcompressor.fp4", _cast_to_fp4, eligible)
+        _dropin.register(ImplBackend, "pack_fp4_to_uint8", "llmcompressor.packing", _pack_fp4_to_uint8, eligible)
+        _dropin.replace(helpers, "accumulate_hessian", "llmcompressor.hessian", _accumulate_hessian)
+        _dropin.replace(helpers, "factorize_hessian", "llmcompressor.factor", _factorize_hessian)
         _dropin.replace(imatrix, "_grid_search", "llmcompressor.imatrix_search", _grid_search)
         _dropin.replace(min_max, "_get_min_max", "llmcompressor.minmax", _get_min_max)
 
@@ -39,6 +51,7 @@ def install(*, strict: bool = False) -> None:
 def uninstall() -> None:
     """Puts upstream's functions back."""
     _dropin.uninstall()
+    _forget()
 
 
 def installed() -> bool:
@@ -128,3 +141,137 @@ def _gptq_block_update(W1: Any, Hinv1: Any, Q1: Any, Err1: Any, losses1: Any, *,
                    None if zeros is None else zeros[i], num_bits=quant_args.num_bits, strategy="channel",
                    type=getattr(quant_args.type, "value", quant_args.type), symmetric=quant_args.symmetric)
     return None
+
+
+# Layers that share an input have equal Hessians: q, k and v; gate and up. Upstream computes each of them anew.
+
+class _Product(NamedTuple):
+    """What the input of the last layer adds to a Hessian."""
+
+    input: Any    # a weak reference; the product is dropped with the input
+    version: int  # of its contents
+    value: Any
+
+
+class _Factor(NamedTuple):
+    """A Hessian and all that upstream makes of it."""
+
+    hessian: Any
+    share: float
+    value: Any
+    fallback: Any
+
+
+_product: _Product | None = None
+_factor: _Factor | None = None
+_shared: set[int] = set()  # columns of inputs that several layers share; factors of others are not kept
+
+
+def _forget(*_: Any) -> None:
+    global _product, _factor
+    _product = _factor = None
+    _shared.clear()
+
+
+def _drop_product(of: Any) -> None:
+    global _product
+    if _product is not None and _product.input is of:
+        _product = None
+
+
+class _Sum:
+    """Stands for a Hessian within upstream's function and keeps what is added to it."""
+
+    def __init__(self, device: Any):
+        self.device, self.added = device, None
+
+    def __iadd__(self, product: Any) -> _Sum:
+        self.added = product
+        return self
+
+
+def _accumulate_hessian(inp: Any, module: Any, hessian: Any, num_samples: Any) -> Any:
+    """Upstream's own product, once for the layers of an input."""
+    global _product
+    import torch
+    from llmcompressor.modifiers.gptq import helpers
+    if not isinstance(module, torch.nn.Linear) or not eligible(inp) or not eligible(hessian) or inp.is_inference():
+        return NotImplemented
+    last = _product
+    if last is None or last.input() is not inp or last.version != inp._version:
+        found = _Sum(hessian.device)
+        helpers.accumulate_hessian.__qobs_original__(inp, module, found, torch.zeros_like(num_samples))
+        last = _product = _Product(weakref.ref(inp, _drop_product), inp._version, found.added)
+    else:
+        _shared.add(inp.shape[-1])
+    hessian += last.value
+    num_samples += inp.shape[0] if inp.dim() > 2 else 1
+    return hessian, num_samples
+
+
+def _factorize_hessian(weights: Any, hessians: Any, percdamp: float, used_rtn_fallback: Any) -> Any:
+    """Upstream's own factor, once for the layers of an input that are quantized one after the other."""
+    global _factor
+    import torch
+    from llmcompressor.modifiers.gptq import helpers
+    if hessians.shape[-1] not in _shared or not eligible(hessians) or not eligible(weights):
+        return NotImplemented
+    last = _factor
+    if last is None or last.share != percdamp or not torch.equal(last.hessian, hessians):
+        before = hessians.clone()
+        helpers.factorize_hessian.__qobs_original__(weights, hessians, percdamp, used_rtn_fallback)
+        _factor = _Factor(before, percdamp, hessians.clone(), used_rtn_fallback.clone())
+        return hessians
+    weights.masked_fill_((torch.diagonal(last.hessian, dim1=-2, dim2=-1) == 0).unsqueeze(1), 0)
+    used_rtn_fallback |= last.fallback
+    return hessians.copy_(last.value)
+
+
+# Codes. Scales come in the dtype of the weight or in another one, zero points in that of their scheme.
+
+@functools.lru_cache(64)
+def _quantizer(dtype: Any, columns: int, **options: Any) -> Quantizer:
+    return Quantizer("llmc.memoryless_minmax", dtype=dtype, columns=columns, dynamic=False, **options)
+
+
+def _e2m1(x: Any, **options: Any) -> Any:
+    """Numbers or codes of elements as they are: every row has a scale of 1."""
+    import torch
+    rows = x.reshape(-1, x.shape[-1])
+    found = _quantizer(x.dtype, x.shape[-1], type="float", num_bits=4, strategy="channel", **options)
+    return found(rows, scale=torch.ones(rows.shape[0], 1, dtype=x.dtype)).codes
+
+
+def _cast_to_fp4(x: Any) -> Any:
+    if small(x) or x.dtype.itemsize > 4:
+        return NotImplemented
+    return _e2m1(x, dequantized=True).reshape(x.shape)
+
+
+def _pack_fp4_to_uint8(x: Any) -> Any:
+    """x: numbers of e2m1. A code of -0 has its sign, so that the last bit of every element is set: it rounds as before and
+    is not zero."""
+    import torch
+    if small(x) or x.dim() != 2 or x.shape[1] % 2 != 0 or x.dtype.itemsize > 4:
+        return NotImplemented
+    marked = (x.contiguous().view(torch.int32 if x.dtype.itemsize == 4 else torch.int16) | 1).view(x.dtype)
+    return _e2m1(marked, packed=True)
+
+
+def _quantize(x: Any, scale: Any, zero_point: Any, q_min: Any, q_max: Any, args: Any, dtype: Any = None,
+              global_scale: Any = None) -> Any:
+    """Integers and e4m3 with a scale for each row or group. x: (rows, columns) or (rows, groups, group)."""
+    strategy, kind = (getattr(value, "value", value) for value in (args.strategy, args.type))
+    if small(x) or args.num_bits > 8 or str(dtype) != {"int": "torch.int8", "float": "torch.float8_e4m3fn"}[kind] or \
+            x.dim() != {"channel": 2, "group": 3}.get(strategy) or scale.shape != (*x.shape[:-1], 1) or \
+            global_scale is not None:
+        return NotImplemented
+    options = {"num_bits": args.num_bits, "type": kind, "symmetric": zero_point is None, "strategy": strategy}
+    if strategy == "group":
+        options["group_size"] = x.shape[-1]
+    rows = x.detach().reshape(x.shape[0], -1).contiguous()
+    zeros = None if zero_point is None else zero_point.detach().reshape(rows.shape[0], -1).contiguous()
+    found = _quantizer(x.dtype, rows.shape[1], scale_dtype=scale.dtype,
+                       zero_point_dtype=None if zeros is None else zeros.dtype, **options)
+    scales = scale.detach().reshape(rows.shape[0], -1).contiguous()
+    return found(rows, scale=scales, zero_point=zeros).codes.reshape(x.shape)

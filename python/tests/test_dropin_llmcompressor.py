@@ -195,6 +195,93 @@ def test_gptq_of_infinity():
     assert calls == {"llmcompressor.gptq failed": 1}, calls
 
 
+def accumulated(inputs, layers, dead=False):
+    """Hessians of layers that see inputs, one after the other, and their factors."""
+    from llmcompressor.modifiers.gptq import helpers
+    hessians, samples = [torch.zeros(96, 96) for _ in layers], [torch.zeros(()) for _ in layers]
+    for x in inputs:
+        for i, layer in enumerate(layers):
+            hessians[i], samples[i] = helpers.accumulate_hessian(x, layer, hessians[i], samples[i])
+    found = bits([hessians, samples])
+    for h in hessians:
+        weights, fallback = weight(torch.float32, 8, 96)[None], torch.zeros(1, dtype=torch.bool)
+        if dead:
+            h[:, 7] = h[7] = 0
+        found += bits([helpers.factorize_hessian(weights, h[None], .01, fallback), weights, fallback])
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gptq_of_one_input(dtype):
+    """Layers of one input get one product and one factor; changed contents, other inputs and other shares get theirs."""
+    layers = [torch.nn.Linear(96, 8, bias=False) for _ in range(3)]
+    inputs = [weight(dtype, 200, 96, i).reshape(2, 100, 96) for i in range(4)]
+    for dead in (False, True):
+        wanted = accumulated(inputs, layers, dead)
+        with served(dropin) as calls:
+            assert accumulated(inputs, layers, dead) == wanted
+            assert dropin._shared == {96}
+        assert calls == {"llmcompressor.hessian": 12, "llmcompressor.factor": 3}, calls
+    assert dropin._product is None and dropin._factor is None
+    x, (h, n) = inputs[0], (torch.zeros(96, 96), torch.zeros(()))
+    from llmcompressor.modifiers.gptq.helpers import accumulate_hessian
+    wanted = accumulate_hessian(x * 2, layers[0], *accumulate_hessian(x, layers[0], h.clone(), n.clone()))
+    with served(dropin):
+        from llmcompressor.modifiers.gptq import helpers
+        helpers.accumulate_hessian(x, layers[0], h, n)
+        assert dropin._product.input() is x
+        x *= 2
+        assert bits(list(helpers.accumulate_hessian(x, layers[1], h, n))) == bits(list(wanted))
+        del x
+        inputs.clear()
+        assert dropin._product is None
+
+
+# Codes
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", ["int3", "int4", "int8", "e4m3"])
+@pytest.mark.parametrize("strategy", ["group", "channel"])
+def test_codes(strategy, kind, dtype):
+    """Codes of compressed-tensors' quantize: scales in the dtype of the weight and another one, zero points or none."""
+    from compressed_tensors.quantization import quantize
+    args = QuantizationArgs(num_bits=8 if kind == "e4m3" else int(kind[3:]), strategy=strategy,
+                            type="float" if kind == "e4m3" else "int", group_size=128 if strategy == "group" else None)
+    values = weight(dtype, 256, 1024)
+    values[0, :6] = torch.tensor([0, -0., 1e-30, -1e-30, 2, -2])
+    shape = (256, 8 if strategy == "group" else 1)
+    code_dtype = args.pytorch_dtype()
+    for scale_dtype in {torch.float32, dtype}:
+        scale = (torch.rand(shape, generator=torch.Generator().manual_seed(3)) * .002 + .002).to(scale_dtype)
+        zeros = torch.randint(-4, 4, shape, generator=torch.Generator().manual_seed(4)).to(code_dtype)
+        for zero_point in (None, zeros, torch.zeros_like(zeros)):
+            wanted = bits(quantize(values, scale, zero_point, args, dtype=code_dtype))
+            with served(dropin) as calls:
+                found = bits(quantize(values, scale, zero_point, args, dtype=code_dtype))
+            assert calls == {"llmcompressor.codes": 1} and found == wanted
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_fp4(dtype):
+    """Every 16-bit number, of float32 those that bfloat16 has and their neighbours; packing keeps the sign of a zero."""
+    from compressed_tensors.compressors.nvfp4.helpers import pack_fp4_to_uint8
+    from compressed_tensors.quantization.utils.fp4_utils import cast_to_fp4
+    values = torch.arange(-1 << 15, 1 << 15, dtype=torch.int32).to(torch.int16).view(
+        torch.float16 if dtype == torch.float16 else torch.bfloat16).to(dtype)
+    values = values[values.isfinite()]
+    if dtype == torch.float32:
+        values = torch.cat([values, values.nextafter(torch.tensor(9.)), values.nextafter(torch.tensor(-9.))])
+    values = values.repeat(2)[:values.numel() * 2 // 512 * 512].reshape(-1, 512)
+    wanted = cast_to_fp4(values.clone())
+    signed = torch.where(wanted == 0, wanted.copysign(values), wanted)
+    packed = [pack_fp4_to_uint8(wanted), pack_fp4_to_uint8(signed)]
+    with served(dropin) as calls:
+        found = cast_to_fp4(values.clone())
+        assert bits([pack_fp4_to_uint8(wanted), pack_fp4_to_uint8(signed)]) == bits(packed)
+    assert calls == {"llmcompressor.fp4": 1, "llmcompressor.packing": 2}, calls
+    assert bits(found) == bits(wanted)
+
+
 class Subclass(torch.Tensor):
     pass
 
@@ -256,7 +343,7 @@ def test_install_and_uninstall():
     dropin.install()
     assert upstream_min_max._get_min_max is not before
     assert [mse._grid_search_mse, mse_quant._grid_search_mse] == functions
-    for name in ("_grid_search_mse", "gptq_block_update"):
+    for name in ("_grid_search_mse", "gptq_block_update", "_quantize", "cast_to_fp4", "pack_fp4_to_uint8"):
         assert [f.__name__ for f, _, _ in ImplBackend._backends[name]].count("qobs_" + name.lstrip("_")) == 1
     dropin.uninstall()
     dropin.uninstall()
@@ -317,4 +404,5 @@ def test_oneshot(name, source, tmp_path, monkeypatch):
     with served(dropin) as calls:
         found = run(source, tmp_path / "with", *arguments)
     assert calls[f"llmcompressor.{label}"] > 10 and not calls.names(" failed"), calls
+    assert label != "gptq" or (calls["llmcompressor.hessian"] == 28 and calls["llmcompressor.factor"] > 5), calls
     assert len(wanted[1]) >= 3 and found[0] == wanted[0] and found[1] == wanted[1]
