@@ -91,7 +91,8 @@ def measure(args, model, reference, held_out, scheme_of, options):
 
 def table(args):
     model = kl.Llama(args.model)
-    calibration, held_out = kl.texts(args.model, model)
+    calibration, kinds = kl.texts(args.model, model)
+    held_out = kinds["held_out"]
     if model.vocabulary == kl.BYTES:
         calibration, held_out = held_out[::2, :-1], held_out[1::2]
     calibration = calibration.repeat(-(-args.tokens // calibration.numel()), 1)[:args.tokens // calibration.shape[1]]

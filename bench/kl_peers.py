@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Quantized weights of other projects for kl.py: GPTQ of llm-compressor by its own oneshot, run as its users run it.
-It sees the model and the tokens that qobs sees.
+"""Quantized weights of other projects for kl.py: GPTQ of llm-compressor by its own oneshot, and scales of AutoRound
+without training, run as their users run them. They see the model and the tokens that qobs sees.
 
-Needs transformers, datasets and llmcompressor.
+Needs transformers and datasets, and llmcompressor or auto-round: `--only GPTQ`, `--only AutoRound`.
 """
 import os
 import re
@@ -70,6 +70,30 @@ def gptq_mse(*arguments):
     return gptq(*arguments, observer="memoryless_mse")
 
 
+def auto_round(model, folder, calibration, chosen, form, group, neuqi=False):
+    """iters=0: nothing is trained. Scales are searched under E[x^2] of the inputs; those of asymmetric integers are only
+    if neuqi. The weights come back in bfloat16."""
+    from auto_round import AutoRound
+    from torch.utils.data import DataLoader
+    name, _, bits, _ = form
+    made = llama(model, os.path.join(folder, "model"))
+    full = {"bits": 16, "act_bits": 16}
+    others = {n: full for n, m in made.named_modules() if n.endswith("_proj") and not is_target(n, chosen)}
+    scheme = {"bits": bits or 4, "group_size": group if bits else 16, "sym": "asym" not in name,
+              "data_type": "int" if bits else "nv_fp", "act_bits": 16}
+    rounding = AutoRound(made, tokenizer=tokenizer(), scheme=scheme, iters=0, layer_config=others,
+                         dataset=DataLoader(calibration, batch_size=8), seqlen=calibration.shape[1],
+                         nsamples=len(calibration), device_map="cpu", enable_torch_compile=False,
+                         **({"enable_neuqi": True} if neuqi else {}))
+    return weights_of(rounding.quantize()[0], model, chosen)
+
+
+def auto_round_neuqi(*arguments):
+    return auto_round(*arguments, neuqi=True)
+
+
 # Name, function, which formats it has
 METHODS = [("GPTQ", gptq, lambda form: form[0] != "MXFP4"),
-           ("GPTQ, mse", gptq_mse, lambda form: form[2] != 0)]
+           ("GPTQ, mse", gptq_mse, lambda form: form[2] != 0),
+           ("AutoRound, iters=0", auto_round, lambda form: form[0] != "MXFP4"),
+           ("AutoRound, iters=0, NeUQI", auto_round_neuqi, lambda form: "asym" in form[0])]

@@ -163,13 +163,14 @@ class _Factor(NamedTuple):
 
 
 _product: _Product | None = None
-_factor: _Factor | None = None
+_factors: list[_Factor] = []  # the last two: o of as many columns comes between q and k
 _shared: set[int] = set()  # columns of inputs that several layers share; factors of others are not kept
 
 
-def _forget(*_: Any) -> None:
-    global _product, _factor
-    _product = _factor = None
+def _forget() -> None:
+    global _product
+    _product = None
+    _factors.clear()
     _shared.clear()
 
 
@@ -210,21 +211,20 @@ def _accumulate_hessian(inp: Any, module: Any, hessian: Any, num_samples: Any) -
 
 
 def _factorize_hessian(weights: Any, hessians: Any, percdamp: float, used_rtn_fallback: Any) -> Any:
-    """Upstream's own factor, once for the layers of an input that are quantized one after the other."""
-    global _factor
+    """Upstream's own factor, once for the layers of an input."""
     import torch
     from llmcompressor.modifiers.gptq import helpers
     if hessians.shape[-1] not in _shared or not eligible(hessians) or not eligible(weights):
         return NotImplemented
-    last = _factor
-    if last is None or last.share != percdamp or not torch.equal(last.hessian, hessians):
-        before = hessians.clone()
-        helpers.factorize_hessian.__qobs_original__(weights, hessians, percdamp, used_rtn_fallback)
-        _factor = _Factor(before, percdamp, hessians.clone(), used_rtn_fallback.clone())
-        return hessians
-    weights.masked_fill_((torch.diagonal(last.hessian, dim1=-2, dim2=-1) == 0).unsqueeze(1), 0)
-    used_rtn_fallback |= last.fallback
-    return hessians.copy_(last.value)
+    for last in _factors:
+        if last.share == percdamp and torch.equal(last.hessian, hessians):
+            weights.masked_fill_((torch.diagonal(last.hessian, dim1=-2, dim2=-1) == 0).unsqueeze(1), 0)
+            used_rtn_fallback |= last.fallback
+            return hessians.copy_(last.value)
+    before = hessians.clone()
+    helpers.factorize_hessian.__qobs_original__(weights, hessians, percdamp, used_rtn_fallback)
+    _factors[:] = [*_factors[-1:], _Factor(before, percdamp, hessians.clone(), used_rtn_fallback.clone())]
+    return hessians
 
 
 # Codes. Scales come in the dtype of the weight or in another one, zero points in that of their scheme.

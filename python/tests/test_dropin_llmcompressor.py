@@ -220,9 +220,9 @@ def test_gptq_of_one_input(dtype):
         wanted = accumulated(inputs, layers, dead)
         with served(dropin) as calls:
             assert accumulated(inputs, layers, dead) == wanted
-            assert dropin._shared == {96}
+            assert dropin._shared == {96} and len(dropin._factors) == 1
         assert calls == {"llmcompressor.hessian": 12, "llmcompressor.factor": 3}, calls
-    assert dropin._product is None and dropin._factor is None
+    assert dropin._product is None and not dropin._factors
     x, (h, n) = inputs[0], (torch.zeros(96, 96), torch.zeros(()))
     from llmcompressor.modifiers.gptq.helpers import accumulate_hessian
     wanted = accumulate_hessian(x * 2, layers[0], *accumulate_hessian(x, layers[0], h.clone(), n.clone()))
