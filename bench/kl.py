@@ -135,7 +135,7 @@ def texts(directory, model, length=128):
     text = b"\n".join(open(f, "rb").read() for f in files)
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     cut = int(len(data) * (1 - HELD_OUT))
-    starts = torch.randint(0, cut - length, (128,), generator=torch.Generator().manual_seed(SEED))
+    starts = torch.randint(0, cut - length, (256,), generator=torch.Generator().manual_seed(SEED))
 
     def held_out(tokens):
         return torch.stack([tokens[i:i + length + 1] for i in range(0, len(tokens) - length, length)])

@@ -164,16 +164,56 @@ def test_same_report():
             equal(result("--isa", isa, "--threads", threads), first, f"{isa}, {threads} threads")
 
 
-def test_hessian():
-    """Presets with a Hessian bring their own errors, of the codes after descent, too."""
+def recorded(path, begin=0, end=TOKENS, shape=()):
+    """The inputs of all modules: tokens [begin, end)."""
+    write(path, st_bytes({f"{m}.input": ("F32", [*shape, end - begin, COLUMNS], cli.pack(
+        "F32", sum(rows_of(m, "importance")[begin:end], []))) for m in MODULES}))
+
+
+def hessian_preset(rounding, *paths):
+    return ["--preset", "qobs.local_hessian", "--set", f"hessian_block_size={COLUMNS}", "--set", f"rounding={rounding}",
+            *(w for path in paths for w in ("--importance", path))]
+
+
+def test_recorded_hessian():
+    """Half of the recorded tokens chooses scales and codes, the other half measures their errors, row by row."""
     make_model()
     make_states("states", kinds=KINDS[1:])
-    write("inputs.safetensors", st_bytes({f"{m}.input": ("F32", [TOKENS, COLUMNS], cli.pack(
-        "F32", sum(rows_of(m, "importance"), []))) for m in MODULES}))
+    middle = TOKENS // 2
+    recorded("inputs.safetensors")
+    recorded("first.safetensors", 0, middle)
+    recorded("first-of-two.safetensors", 0, middle, (1,))
+    recorded("second-of-two.safetensors", middle, TOKENS, (1,))
+    for rounding in ("nearest", "descent"):
+        scheme = plan(*hessian_preset(rounding, "inputs.safetensors"), schemes="W4A16")["schemes"][0]
+        fine("quantize", "quantize", "model", "--scheme", "W4A16", *SETTINGS,
+             *hessian_preset(rounding, "first.safetensors"), "-o", "out", "--quiet", "--replace")
+        for layer in scheme["layers"]:
+            w, q = numbers(layer["name"], ROWS * COLUMNS), dequantized(layer["name"], 4)
+            tokens = rows_of(layer["name"], "importance")[middle:]
+            errors = [sum(sum((w[i * COLUMNS + j] - q[i][j]) * x[j] for j in range(COLUMNS)) ** 2 for x in tokens) /
+                      len(tokens) for i in range(ROWS)]
+            close(layer["error"], sum(errors), f"{layer['name']}, {rounding}: error")
+            halves = [sum(f * e for f, e in zip(mean_squares(rows_of(layer["name"], kind)), errors)) / 2
+                      for kind in KINDS[1:]]
+            close(layer["kl"], sum(halves) / 2, f"{layer['name']}, {rounding}: KL")
+        two = plan(*hessian_preset(rounding, "first-of-two.safetensors", "second-of-two.safetensors"), schemes="W4A16")
+        equal(two["schemes"][0], scheme, "two batches of one sequence")
+        for isa in cli.instruction_sets():
+            for threads in cli.thread_counts():
+                again = plan(*hessian_preset(rounding, "inputs.safetensors"), "--isa", isa, "--threads", threads,
+                             schemes="W4A16")
+                equal(again["schemes"][0], scheme, f"{isa}, {threads} threads")
+
+
+def test_hessian():
+    """If nothing is left to measure, presets with a Hessian bring their own errors, of the codes after descent, too."""
+    make_model()
+    make_states("states", kinds=KINDS[1:])
+    recorded("inputs.safetensors", 0, TOKENS, (1,))
     errors = {}
     for rounding in ("nearest", "descent"):
-        preset = ["--preset", "qobs.local_hessian", "--set", f"hessian_block_size={COLUMNS}", "--set",
-                  f"rounding={rounding}", "--importance", "inputs.safetensors"]
+        preset = hessian_preset(rounding, "inputs.safetensors")
         scheme = plan(*preset, schemes="W4A16")["schemes"][0]
         fine("quantize", "quantize", "model", "--scheme", "W4A16", *SETTINGS, *preset, "-o", "out", "--quiet", "--replace",
              "--json", "report.json")

@@ -5,6 +5,7 @@
 #include "activations/column_importance.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "files/status.h"
 #include "files/text.h"
@@ -51,19 +52,41 @@ void importance_free(struct importance_sources *s)
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-int importance_observe(const struct recordings *recordings, const struct tensor_ref *recorded, qobs_observer *observer,
-                       struct fail *f)
+int importance_batch_of(const struct recordings *recordings, size_t index, const struct tensor_ref *recorded,
+                        enum importance_half half, struct importance_batch *batch, struct fail *f)
+{
+    const struct tensor_ref *ref = recordings_batch(recordings, index, recorded);
+    *batch = (struct importance_batch){.tokens = ref != NULL};
+    if (!ref)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(tensor_of_ref(ref, &batch->tensor, f));
+    memcpy(batch->shape, ref->shape, sizeof batch->shape);
+    batch->tensor.shape = batch->shape;
+    const bool one = ref->ndim < 2 || ref->shape[0] == 1;
+    if (half != ALL_TOKENS && one && (index % 2 == 0) != (half == FIRST_HALF))
+        batch->tokens = 0;
+    if (half != ALL_TOKENS && !one) {
+        const int64_t first = (ref->shape[0] + 1) / 2;
+        batch->shape[0] = half == FIRST_HALF ? first : ref->shape[0] - first;
+        batch->tensor.data = (const unsigned char *)ref->data + (half == FIRST_HALF ? 0 : first * ref->strides[0]);
+    }
+    for (int k = 0; k < ref->ndim - 1; k++)
+        batch->tokens *= batch->shape[k];
+    return QOBS_OK;
+}
+
+int importance_observe(const struct recordings *recordings, const struct tensor_ref *recorded,
+                       enum importance_half half, qobs_observer *observer, struct fail *f)
 {
     qobs_error error = {0};
     for (size_t i = 0; i < recordings->count; i++) {
-        const struct tensor_ref *batch = recordings_batch(recordings, i, recorded);
-        qobs_tensor tensor;
-        if (!batch)
+        struct importance_batch batch;
+        RETURN_IF_NOT_OK(importance_batch_of(recordings, i, recorded, half, &batch, f));
+        if (!batch.tensor.data || (half != ALL_TOKENS && batch.tokens == 0))
             continue;
-        RETURN_IF_NOT_OK(tensor_of_ref(batch, &tensor, f));
-        if (qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
-            return report_failure(f, error.status, "%.200s: tensor '%.200s': %s", batch->file, batch->name,
-                                  error.message);
+        if (qobs_observer_observe_importance(observer, &batch.tensor, &error) != QOBS_OK)
+            return report_failure(f, error.status, "%.200s: tensor '%.200s': %s",
+                                  recordings_batch(recordings, i, recorded)->file, recorded->name, error.message);
     }
     return QOBS_OK;
 }
@@ -132,6 +155,6 @@ int importance_read(const struct importance_sources *s, const struct importance_
         return means_of_states(found->states, found->state_count, "columns", columns, mean, f);
     if (qobs_observer_open(&observer, "llmc.imatrix_mse base_name=weight", NULL, &error) != QOBS_OK)
         return report_failure(f, error.status, "importance: %s", error.message);
-    RETURN_IF_NOT_OK(importance_observe(&s->recordings, found->recorded, observer, f));
+    RETURN_IF_NOT_OK(importance_observe(&s->recordings, found->recorded, ALL_TOKENS, observer, f));
     return read_means(observer, found->recorded->file, "columns", columns, mean, f);
 }

@@ -34,9 +34,23 @@ int importance_add(struct importance_sources *sources, const char *path, struct 
 bool importance_find(const struct importance_sources *sources, const struct saved_states *states, const char *module,
                      size_t length, struct importance_found *found);
 
+/* Half of the tokens of a recording: of the first dimension of each batch, or every second batch if it has one row. */
+enum importance_half { ALL_TOKENS, FIRST_HALF, SECOND_HALF };
+
+/* The tokens of one batch that belong to a half. */
+struct importance_batch {
+    qobs_tensor tensor;
+    int64_t shape[TENSOR_MAX_DIMS];
+    int64_t tokens; /* 0: none */
+};
+
+/* Finds the tokens of batch `index` of a recording. Returns a status. */
+int importance_batch_of(const struct recordings *recordings, size_t index, const struct tensor_ref *recorded,
+                        enum importance_half half, struct importance_batch *batch, struct fail *f);
+
 /* Gives an observer every batch of a recording as importance. Returns a status. */
-int importance_observe(const struct recordings *recordings, const struct tensor_ref *recorded, qobs_observer *observer,
-                       struct fail *f);
+int importance_observe(const struct recordings *recordings, const struct tensor_ref *recorded,
+                       enum importance_half half, qobs_observer *observer, struct fail *f);
 
 /* Writes the mean square of each column; recordings are observed now. Returns a status. */
 int importance_read(const struct importance_sources *sources, const struct importance_found *found, int64_t columns,

@@ -80,8 +80,9 @@ const struct tensor_ref *recordings_batch(const struct recordings *r, size_t ind
 {
     const struct recording *item = &r->items[index];
     const struct tensor_ref *batch = tensors_find(item->set, found->name);
-    if (batch)
-        item->used[batch - item->set->refs] = true;
+    bool *const used = batch ? &item->used[batch - item->set->refs] : NULL;
+    if (used && !*used) /* later calls may come from several threads */
+        *used = true;
     return batch;
 }
 

@@ -45,7 +45,8 @@ static int observe_importance(const struct quantize_run *run, const struct weigh
     if (!job->weighted || !job->plan->needs.importance)
         return QOBS_OK;
     if (job->importance.recorded)
-        return importance_observe(&run->importance.recordings, job->importance.recorded, o, f);
+        return importance_observe(&run->importance.recordings, job->importance.recorded,
+                                  run->costs && run->costs[job->index].tokens > 0 ? FIRST_HALF : ALL_TOKENS, o, f);
     if (hessian && job->importance.states)
         return merge_states(job, o, f);
     if (hessian)

@@ -154,7 +154,7 @@ static bool has_slices(const struct quantize_run *run, const struct weight_job *
 {
     if (job->range_only || (job->plan != NULL) != quantized)
         return false;
-    return !run->costs || (quantized && !has_hessian_error(job));
+    return !run->costs || (quantized && !is_cost_of_search(run, job) && !job->descended);
 }
 
 static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t count, struct fail *f)

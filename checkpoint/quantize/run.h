@@ -66,6 +66,7 @@ enum { HALVES = 2 };
 struct weight_costs {
     float *importance;   /* mean square of each column of the inputs, while the weight is in work; NULL: none */
     float *row[HALVES];  /* F, the sensitivity of each row; NULL: none */
+    int64_t tokens;      /* of the second half of a recording, which measure; 0: none */
     bool known;          /* `loss` is */
     double error;        /* sum of d H d^T over the rows, with what is known of H */
     double loss[HALVES]; /* half of the sum of F d H d^T: the KL divergence for each token, in nats */
@@ -88,7 +89,7 @@ struct output_file {
 };
 
 /* Memory of one thread; grows to what its slices need. */
-enum workspace_part { WORK_ROWS, WORK_SCALE, WORK_ZERO_POINT, WORK_CODES, WORK_PACKED, WORK_PARTS };
+enum workspace_part { WORK_ROWS, WORK_SCALE, WORK_ZERO_POINT, WORK_CODES, WORK_PACKED, WORK_NUMBERS, WORK_PARTS };
 struct workspace {
     void *data[WORK_PARTS];
     size_t size[WORK_PARTS];
@@ -228,8 +229,8 @@ int costs_add(const struct quantize_run *run, struct row_slice *slice, const str
               struct workspace *workspace, struct fail *f);
 void costs_close(struct quantize_run *run, const struct weight_job *job);
 
-/* Returns true if a search has measured the error of a weight under its Hessian. */
-bool has_hessian_error(const struct weight_job *job);
+/* Returns true if the search alone measures the error of a weight, under its Hessian. */
+bool is_cost_of_search(const struct quantize_run *run, const struct weight_job *job);
 
 /* Opens the files of a job's tensors and writes their headers, and closes those that are complete. */
 int open_files(struct quantize_run *run, const struct weight_job *job, struct fail *f);

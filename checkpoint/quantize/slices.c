@@ -346,6 +346,39 @@ static int write_codes(struct quantize_run *run, const struct row_slice *s, void
 
 /* ---- Optimal scales ---------------------------------------------------------------------------------------------- */
 
+/* Adds the costs of codes by descent, if tokens are left that measure them. */
+static int add_descended(struct quantize_run *run, const struct row_slice *s, const struct rows *r,
+                         const qobs_round_args *rounded, struct workspace *work, struct fail *f)
+{
+    const size_t size = rounded->codes_size * qobs_dtype_size(r->tensor.dtype);
+    struct row_slice costs = *s;
+    qobs_error error = {0};
+    if (run->costs[s->job->index].tokens == 0)
+        return QOBS_OK;
+    void *numbers = workspace_reserve(work, WORK_NUMBERS, size);
+    if (!numbers)
+        return NO_MEMORY(f, "numbers");
+    const qobs_tensor codes = {
+        .struct_size = sizeof codes, .data = rounded->codes, .dtype = QOBS_I8, .ndim = 2, .shape = r->tensor.shape};
+    const qobs_dequantize_args args = {.struct_size = sizeof args,
+                                       .config = rounded->config,
+                                       .codes = &codes,
+                                       .scale = rounded->scale,
+                                       .zero_point = rounded->zero_point,
+                                       .global_scale = rounded->global_scale,
+                                       .out = numbers,
+                                       .out_size = size,
+                                       .dtype = r->tensor.dtype,
+                                       .runtime = rounded->runtime};
+    if (qobs_dequantize(&args, &error) != QOBS_OK)
+        return weight_failure(s->job, &error, f);
+    RETURN_IF_NOT_OK(costs_add(run, &costs, r, numbers, work, f));
+    s->job->error += costs.error;
+    for (int half = 0; half < HALVES; half++)
+        run->costs[s->job->index].loss[half] += costs.loss[half];
+    return QOBS_OK;
+}
+
 /* Rounds the codes of a slice by descent, with all threads, and writes them. */
 static int descend_slice(struct quantize_run *run, const struct row_slice *s, const struct rows *all,
                          struct workspace *work, struct fail *f)
@@ -388,6 +421,10 @@ static int descend_slice(struct quantize_run *run, const struct row_slice *s, co
     job->rounding_error_before += report.error_before;
     job->rounding_error += report.error;
     job->rounding_changed += report.changed;
+    if (run->costs) {
+        r.shape[0] = s->count;
+        return add_descended(run, s, &r, &args, work, f);
+    }
     job->error += report.squared_error;
     job->energy += report.energy;
     return write_codes(run, s, codes, work, f);
