@@ -12,7 +12,8 @@ held-out sequence, so that the others measure; else the calibration text.
                     if the text has fewer
     --sequences N   held-out sequences that measure (default all)
     --group N       columns of a group of integers (default 128)
-    --preset NAME   observer of the weights (default qobs.imatrix_optimal)
+    --preset NAME   observer of the weights (default qobs.imatrix_optimal); qobs.local_hessian sees recorded inputs
+    --set KEY=VALUE of it, any number of times
     --schemes A,B   (default W3A16,W4A16,W5A16,W6A16,W7A16,W8A16,NVFP4A16)
     --budgets A,B   bits an element of mixtures of the integers among them (default 4.5,5)
     --states DIR    states are saved there and used again
@@ -20,6 +21,7 @@ held-out sequence, so that the others measure; else the calibration text.
 Needs torch, safetensors, transformers and the Python package of qobs.
 """
 import argparse
+import glob
 import json
 import os
 import subprocess
@@ -56,8 +58,25 @@ def collect(model, directory, sequences, states):
     qobs.calibrate(theirs, batches, "W4A16", sensitivity=True).save(states)
 
 
+def record_inputs(args, model, sequences):
+    """The inputs for a Hessian, in place of the importance in states."""
+    kl.record(model, sequences, args.inputs)
+    for path in glob.glob(os.path.join(args.states, "*.json")):
+        with open(path) as file:
+            index = json.load(file)
+        index["states"] = {k: v for k, v in index["states"].items() if not k.endswith(".importance")}
+        with open(path, "w") as file:
+            json.dump(index, file)
+
+
 def settings_of(args, schemes):
     return [w for s in schemes if s.startswith(GROUPED) for w in ("--set", f"{s}.group_size={args.group}")]
+
+
+def options_of(args):
+    """What plan and quantize share."""
+    importance = ["--importance", args.inputs] if "hessian" in args.preset else []
+    return ["--states", args.states, *importance, "--threads", "1", *(w for s in args.set for w in ("--set", s))]
 
 
 def run(command):
@@ -68,9 +87,8 @@ def run(command):
 
 
 def plan(args, schemes, *options):
-    return json.loads(run([args.qobs, "plan", args.model, "--schemes", ",".join(schemes), "--states", args.states,
-                           "--preset", args.preset, "--threads", "1", "--json", "-", *settings_of(args, schemes),
-                           *options]))
+    return json.loads(run([args.qobs, "plan", args.model, "--schemes", ",".join(schemes), "--preset", args.preset,
+                           *options_of(args), "--json", "-", *settings_of(args, schemes), *options]))
 
 
 def bits_of(scheme):
@@ -81,8 +99,7 @@ def measure(args, model, reference, held_out, scheme_of, options):
     """KL of the checkpoint that `qobs quantize` makes. scheme_of: scheme of each module."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        run([args.qobs, "quantize", args.model, "-o", out, "--quiet", "--threads", "1", "--states", args.states,
-             *options])
+        run([args.qobs, "quantize", args.model, "-o", out, "--quiet", *options_of(args), *options])
         tensors = load_file(os.path.join(out, "model.safetensors"))
     weights = {k: kl.dequantized(tensors, k, w.shape, bits_of(scheme_of[k.removesuffix(".weight")]))
                if kl.is_chosen(k, 1) else w for k, w in model.weights.items()}
@@ -95,10 +112,14 @@ def table(args):
     held_out = kinds["held_out"]
     if model.vocabulary == kl.BYTES:
         calibration, held_out = held_out[::2, :-1], held_out[1::2]
+    distinct = calibration[:max(1, args.tokens // calibration.shape[1])]
     calibration = calibration.repeat(-(-args.tokens // calibration.numel()), 1)[:args.tokens // calibration.shape[1]]
     held_out = held_out[:args.sequences]
     if not os.path.exists(args.states):
         collect(model, args.model, calibration, args.states)
+    if "hessian" in args.preset:
+        with torch.no_grad():
+            record_inputs(args, model, distinct)
     schemes = args.schemes.split(",")
     modules = [k.removesuffix(".weight") for k in model.weights if kl.is_chosen(k, 1)]
     with torch.no_grad():
@@ -143,6 +164,7 @@ def main():
     parser.add_argument("--sequences", type=int)
     parser.add_argument("--group", type=int, default=128)
     parser.add_argument("--preset", default="qobs.imatrix_optimal")
+    parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--schemes", default="W3A16,W4A16,W5A16,W6A16,W7A16,W8A16,NVFP4A16")
     parser.add_argument("--budgets", default="4.5,5")
     parser.add_argument("--states")
@@ -150,11 +172,12 @@ def main():
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         args.states = args.states or os.path.join(folder, "states")
+        args.inputs = os.path.join(folder, "inputs.safetensors")
         table(args)
 
 
 if __name__ == "__main__":
     import torch
-    from safetensors.torch import load_file
-    kl.torch, kl.load_file = torch, load_file
+    from safetensors.torch import load_file, save_file
+    kl.torch, kl.load_file, kl.save_file = torch, load_file, save_file
     main()

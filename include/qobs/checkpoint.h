@@ -237,18 +237,19 @@ typedef struct qobs_checkpoint_plan_args {
 /** Foretells what schemes cost a model, and chooses among them. It quantizes every weight under each scheme, writes
  * nothing of it, and reports bytes, bits an element, the KL divergence of the quantized model's next token to that of
  * the model in nats a token ("kl"), and errors by layer.
- * The KL divergence is that of the errors of weights to second order: half of the sum over layers and rows i of
- * F_i d_i H d_i^T with d = weight - quantized weight, H = E[x x^T] of the inputs and F_i the mean square of row i in
- * states of sensitivity. It does not hold above 2, and quantized activations are not in it. Presets of
- * qobs.local_hessian bring d H d^T of their own Hessian. Others have the diagonal of H. Without sensitivity of all
- * modules "kl" is null. With `budget` each module gets the scheme for which the sum of "kl" is smallest, with `max_kl`
- * that for which the bytes are fewest. Layers that vLLM runs as one matrix and the experts of a layer have one scheme.
- * "optimal": no other choice is better. The first half of the sequences chooses, and the other one tells "kl" of the
- * mixture, because the smallest of many noisy figures is too small. `max_kl` holds for both. The recipe names each
- * module, and qobs_checkpoint_quantize takes it with the same states and importance. Memory beyond the mapped files
- * does not grow with the model, but for some hundred bytes a tensor and scheme. Fails with INVALID_ARGUMENT for wrong
- * arguments and inputs, and if no mixture keeps to `budget` or `max_kl`; otherwise as qobs_checkpoint_quantize. After
- * an error `out` is as it was. Only one call may run in a process at a time.
+ * The KL divergence is that of the errors of weights to second order: half of the sum over layers and rows i of F_i d_i
+ * H d_i^T with d = weight - quantized weight, H = E[x x^T] of the inputs and F_i the mean square of row i in states of
+ * sensitivity. It does not hold above 2, and quantized activations are not in it. H is a diagonal, but for presets of
+ * qobs.local_hessian. Those see the first half of recorded activations, of the first dimension of each batch, and the
+ * other half measures d H d^T. With states they bring that of their own Hessian, which is too small, and the mean of F.
+ * Without sensitivity of all modules "kl" is null. With `budget` each module gets the scheme for which the sum of "kl"
+ * is smallest, with `max_kl` that for which the bytes are fewest. Layers that vLLM runs as one matrix and the experts
+ * of a layer have one scheme. "optimal": no other choice is better. The first half of the sequences chooses, and the
+ * other one tells "kl" of the mixture, because the smallest of many noisy figures is too small. `max_kl` holds for
+ * both. The recipe names each module, and qobs_checkpoint_quantize takes it with the same states and importance. Memory
+ * beyond the mapped files does not grow with the model, but for some hundred bytes a tensor and scheme. Fails with
+ * INVALID_ARGUMENT for wrong arguments and inputs, and if no mixture keeps to `budget` or `max_kl`; otherwise as
+ * qobs_checkpoint_quantize. After an error `out` is as it was. Only one call may run in a process at a time.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *error);
 
