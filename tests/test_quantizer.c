@@ -470,7 +470,7 @@ static void test_cases(void **state)
     (void)state;
     size_t threads = 4;
     const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
-    const int cases = repeats(300, 4000);
+    const int cases = repeats(300, 10000);
     for (size_t i = 0; i < qobs_isa_count(); i++) {
         if (!qobs_isa_usable(i))
             continue;
@@ -479,6 +479,28 @@ static void test_cases(void **state)
             run_case(&kinds[n % KINDS], n % 16 == 0 ? &executor : NULL);
     }
     assert_ok(qobs_isa_select(NULL, &error));
+}
+
+/* The range of one token has no dimensions, so that upstream computes the zero point in float, not in BF16: -127.3 is
+ * -127, and -127.5 would be -128. */
+static void test_one_token(void **state)
+{
+    (void)state;
+    uint16_t x[] = {0xc31e, 0x476a}; /* -158 and 59904 */
+    const struct matrix m = {.dtype = QOBS_BF16, .rows = 1, .columns = 2, .stride = sizeof x, (unsigned char *)x, NULL};
+    struct given g = {.kind = &kinds[KINDS - 2],
+                      .text = "llmc.memoryless_minmax num_bits=8 base_name=input strategy=token dynamic=true "
+                              "symmetric=false"};
+    assert_non_null(strstr(g.text, g.kind->settings));
+    assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
+    qobs_quantizer *q = make_quantizer(&g, &m, true, NULL);
+    const qobs_quantized_layout l = layout_of(q, m.rows);
+    struct answer expected = in_two_calls(&g, &m, &l);
+    assert_int_equal((signed char)expected.zero_point[0], -127);
+    test_dynamic(&g, &m, &expected);
+    release_answer(&expected);
+    qobs_quantizer_destroy(q);
+    qobs_config_destroy(g.config);
 }
 
 /* ---- Threads ----------------------------------------------------------------------------------------------------- */
@@ -726,8 +748,9 @@ static void test_runs_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),  cmocka_unit_test(test_threads),  cmocka_unit_test(test_divided),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_refusals), cmocka_unit_test(test_runs_refused),
+        cmocka_unit_test(test_cases),   cmocka_unit_test(test_one_token), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_divided), cmocka_unit_test(test_memory),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_runs_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,7 @@ static int open_geometry(struct row_quantizer *q, const qobs_quantizer_args *a, 
     qobs_plan plan;
     const qobs_tensor matrix = {sizeof matrix, &plan, a->dtype, 2, shape, NULL}; /* data is not read */
     RETURN_IF_FAILED(qobs_plan_make(&plan, granularity, &matrix, NULL, &q->runtime, error));
+    q->rule.formula.params.rank = plan.range.ndim == 0 ? RANK_SCALAR : RANK_TENSOR; /* as in an observer */
     qobs_plan_unmake(&plan);
     return by_rows ? QOBS_OK
                    : qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
