@@ -25,6 +25,7 @@ struct numbers {
     qobs_dtype zero_point_dtype;
     const qobs_format *e4m3; /* of zero points in that dtype */
     bool wide_zero_point;    /* formed in f32 instead of the ranges' dtype */
+    bool magnitudes; /* as in struct range_view */
     const float *global_scale;
     bool native_products; /* with the global scale: in the ranges' dtype instead of f32 */
 };
@@ -83,6 +84,12 @@ static inline double round_scale(enum scale_dtype dtype, double s)
     }
 }
 
+#if defined(__OPTIMIZE_SIZE__)
+#define LOOP_INLINE static inline
+#else
+#define LOOP_INLINE static inline __attribute__((always_inline))
+#endif
+
 #define NATIVE_BODY "formula/compressed_tensors.inl.h"
 #include "number/native_each.inl.h"
 
@@ -132,6 +139,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
         .e4m3 = qobs_format_at(FORMAT_E4M3),
         /* upstream's bit_min is a 0-dimensional f32 tensor, which decides the type only beside 0-dimensional ranges */
         .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
+        .magnitudes = r->magnitudes,
         .global_scale = year_2025 && !params->compressed_tensors.e2m1 ? NULL : r->global_scale,
         .native_products = r->native_global_scale,
     };

@@ -23,6 +23,7 @@ struct range_view {
     size_t n;
     enum rank rank;
     const void *min, *max;
+    bool magnitudes;           /* min is max; the numbers are finite and not below 0 */
     const float *global_scale; /* NULL: there is none */
     bool native_global_scale;  /* it has the dtype of the ranges, and so have its products; false: F32 */
 };
