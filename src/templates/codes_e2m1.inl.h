@@ -52,23 +52,38 @@ ALWAYS_INLINE bool u32_runs_all_zero(u32_runs a)
     return any == 0;
 }
 
-/* False if a scale is beyond the limits. The quotient 1.25 becomes 1, so that the threshold is 1.25 and half of its
- * last digit, times the scale; 1.75 becomes 2 and is half a digit too much. */
-ALWAYS_INLINE bool make_thresholds(struct thresholds *t, int how, const float scale[THRESHOLD_RUNS])
+/* The limits at the top of this file. */
+ALWAYS_INLINE bool are_in_limits(int how, const float scale[THRESHOLD_RUNS])
 {
-    const int half = how & IN_FLOAT ? 22 : 6; /* quarters of the scale's last digits in half a digit of 1, as a shift */
     const uint32_t least = 27u << 23, most = how & IN_FLOAT ? 143u << 23 : 127u << 23;
     u32_runs bits;
     memcpy(&bits, scale, sizeof bits);
+    return u32_runs_all_zero((u32_runs)((bits < least) | (bits > most)));
+}
+
+/* The quotient 1.25 becomes 1, so that the threshold is 1.25 and half of its last digit, times the scale; 1.75 becomes
+ * 2 and is half a digit too much. */
+ALWAYS_INLINE void make_thresholds(struct thresholds *t, int how, const float scale[THRESHOLD_RUNS])
+{
+    const int half = how & IN_FLOAT ? 22 : 6; /* quarters of the scale's last digits in half a digit of 1, as a shift */
+    u32_runs bits;
+    memcpy(&bits, scale, sizeof bits);
     const u32_runs exponent = bits >> 23, s = (bits & 0x7fffff) | 0x800000;
-    const u32_runs beyond = (u32_runs)((bits < least) | (bits > most));
     t->t025 = threshold_of(s + (s >> (half + 2)), exponent, 0);
     t->t075 = threshold_of(3 * s - (s >> (half + 1)) - 1, exponent, 0);
     t->t125 = threshold_of(5 * s + (s >> half), exponent, STEP - 1);
     t->most = t->t125 + 3 * STEP * 0x10001;
     t->t175 = threshold_of(7 * s - (s >> half) - 1, exponent, STEP - 1);
-    return u32_runs_all_zero(beyond);
 }
+
+#ifdef I16X32
+ALWAYS_INLINE bool are_powers_of_2(const float scale[THRESHOLD_RUNS])
+{
+    u32_runs bits;
+    memcpy(&bits, scale, sizeof bits);
+    return u32_runs_all_zero(bits << 9);
+}
+#endif
 
 typedef uint32_t u32x8 __attribute__((vector_size(32)));
 
@@ -124,6 +139,35 @@ ALWAYS_INLINE void threshold_rows_2(const struct thresholds *t, int doubled, con
 }
 #endif
 
+#ifdef I16X32
+/* The same as threshold_rows_2 for runs of two vectors and scales that are powers of two. All have the same thresholds
+ * as distances in BF16 from a quarter of the scale: 1, 192, 289, 352, 417, 480, 545. A bucket of 32 distances has at
+ * most one. Its entry and the distance add up to 32 times the code, and less than 32. */
+ALWAYS_INLINE void threshold_rows_by_power(const float scale[THRESHOLD_RUNS], const uint16_t *from, unsigned char *to)
+{
+    enum { BUCKET = 5, LAST = (32 << BUCKET) - 1 };
+    const i16x32 entries = {
+        31, 0, -32, -64, -96, -128, -128, -160, -192, -193, -224, -224, -256, -257, -288, -288, -320, -321,
+        -352, -384, -416, -448, -480, -512, -544, -576, -608, -640, -672, -704, -736, -768};
+    for (size_t i = 0; i < THRESHOLD_RUNS; i += 2) {
+        i16x32 code[2];
+        for (size_t k = 0; k < 2; k++) {
+            uint32_t bits;
+            i16x32 x;
+            memcpy(&bits, scale + i + k, sizeof bits);
+            memcpy(&x, from + (i + k) * sizeof x / 2, sizeof x);
+            __builtin_prefetch((const unsigned char *)(from + (i + k) * sizeof x / 2) + CODE_PREFETCH_BYTES);
+            const i16x32 magnitude = x & 0x7fff, quarter = i16x32_splat((int16_t)((bits >> 16) - 2 * STEP));
+            const i16x32_mask some = i16x32_above(i16x32_splat(0x7f80), magnitude - 1); /* neither 0 nor NaN */
+            const i16x32 distance = i16x32_min(i16x32_excess(magnitude, quarter), i16x32_splat(LAST));
+            const i16x32 sum = i16x32_permute(entries, i16x32_shift_right(distance, BUCKET)) + distance;
+            code[k] = i16x32_if(some, (i16x32_shift_right(x, 12) & 8) | i16x32_shift_right(sum, BUCKET));
+        }
+        i16x32_store_bytes(to + i * sizeof *code / 2, code[0], code[1]);
+    }
+}
+#endif
+
 ALWAYS_INLINE void threshold_rows_1(const struct thresholds *t, const unsigned char *x, ptrdiff_t x_stride,
                                     unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length)
 {
@@ -168,19 +212,24 @@ ALWAYS_INLINE size_t threshold_rows(int how, const unsigned char *x, ptrdiff_t x
             scales[i] = i < runs ? scale[(ptrdiff_t)i * qparam_stride] : 1;
         scale = scales;
     }
-    if (length % THRESHOLD_LANES != 0 || !make_thresholds(&t, how, scale))
+    if (length % THRESHOLD_LANES != 0 || !are_in_limits(how, scale))
         return 0;
 #ifdef I16X32
-    const bool in_line = x_stride == 2 * (ptrdiff_t)length && code_stride == (ptrdiff_t)length;
-    if (runs == THRESHOLD_RUNS && in_line && length <= 2 * THRESHOLD_LANES) {
-        if (length == THRESHOLD_LANES)
-            threshold_rows_2(&t, 0, (const uint16_t *)x, codes);
-        else
-            threshold_rows_2(&t, 1, (const uint16_t *)x, codes);
+    const bool in_line =
+        runs == THRESHOLD_RUNS && x_stride == 2 * (ptrdiff_t)length && code_stride == (ptrdiff_t)length;
+    if (in_line && length == 2 * THRESHOLD_LANES && are_powers_of_2(scale)) {
+        threshold_rows_by_power(scale, (const uint16_t *)x, codes);
     } else {
-        threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
+        make_thresholds(&t, how, scale);
+        if (in_line && length == THRESHOLD_LANES)
+            threshold_rows_2(&t, 0, (const uint16_t *)x, codes);
+        else if (in_line && length == 2 * THRESHOLD_LANES)
+            threshold_rows_2(&t, 1, (const uint16_t *)x, codes);
+        else
+            threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
     }
 #else
+    make_thresholds(&t, how, scale);
     threshold_rows_1(&t, x, x_stride, codes, code_stride, runs, length);
 #endif
     if (how & WITH_SUM)
