@@ -366,35 +366,80 @@ static void test_near_ties(void **state)
         }
 }
 
-/* Short runs one after another, each with a scale of its own: e2m1 has a loop for several runs at once. */
+/* Short runs one after another, each with a scale of its own: kernels have loops for several runs at once, and for
+ * scales that are powers of two. Most numbers become codes that are neither subnormal nor the largest. */
 static void test_short_runs(void **state)
 {
     (void)state;
     enum { RUNS = 35, LONGEST = 64 };
+    static const struct code_way ways[] = {{QOBS_CODE_E2M1, 4, false}, {QOBS_CODE_E2M1, 4, true},
+                                           {QOBS_CODE_E4M3, 8, false}, {QOBS_CODE_INTEGER, 4, false},
+                                           {QOBS_CODE_INTEGER, 8, false}};
     uint16_t x[RUNS * LONGEST];
     unsigned char codes[RUNS * LONGEST];
     float scale[RUNS];
     const struct qparam_pair p = {scale, NULL, NULL};
     for (size_t length = 16; length <= LONGEST; length *= 2)
-        for (int round = 0; round < 40; round++) {
-            const struct code_way way = {QOBS_CODE_E2M1, 4, round % 2 != 0};
-            const struct quantizer quantizer = quantizer_of_codes(&way);
+        for (size_t round = 0; round < 40 * sizeof ways / sizeof *ways; round++) {
+            const struct code_way *way = &ways[round % (sizeof ways / sizeof *ways)];
+            const struct quantizer quantizer = quantizer_of_codes(way);
+            const bool powers = random_bits() & 1, any = round < 4 * sizeof ways / sizeof *ways;
             for (size_t i = 0; i < RUNS; i++)
-                scale[i] = float_of_bits(((100 + random_bits() % 20) << 23) | (random_bits() % 128) << 16 |
-                                         (way.in_float ? random_bits() & 0xffff : 0));
+                scale[i] = float_of_bits(((100 + random_bits() % 20) << 23) |
+                                         (powers ? 0
+                                                 : (random_bits() % 128) << 16 |
+                                                       (way->in_float ? random_bits() & 0xffff : 0)));
             for (size_t i = 0; i < RUNS * length; i++)
-                x[i] = (uint16_t)(round < 4 ? random_bits()
-                                            : (random_bits() & 0x8000) | (95 + random_bits() % 30) << 7 |
-                                                  random_bits() % 128);
+                x[i] = (uint16_t)(any ? random_bits()
+                                      : (random_bits() & 0x8000) | (95 + random_bits() % 30) << 7 |
+                                            random_bits() % 128);
             for (size_t t = 0; qobs_kernel_tables[t]; t++) {
                 if (!qobs_kernel_tables[t]->usable())
                     continue;
-                qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way.kind, x, 2 * (ptrdiff_t)length,
+                qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way->kind, x, 2 * (ptrdiff_t)length,
                                                                        codes, (ptrdiff_t)length, RUNS, length, &p, 1,
                                                                        NULL);
                 for (size_t i = 0; i < RUNS * length; i++)
-                    assert_int_equal(codes[i], slow_code(&way, QOBS_BF16, get(QOBS_BF16, x, (int64_t)i),
+                    assert_int_equal(codes[i], slow_code(way, QOBS_BF16, get(QOBS_BF16, x, (int64_t)i),
                                                          (double)scale[i / length], NULL));
+            }
+        }
+}
+
+/* Numbers of which the kernel is told that they are bounded: every BF16 up to 2^14 scales. */
+static void test_bounded(void **state)
+{
+    (void)state;
+    static uint16_t x[65536];
+    static unsigned char codes[65536];
+    for (int bits = 3; bits <= 8; bits++)
+        for (int k = 0; k < 60; k++) {
+            const struct code_way way = {QOBS_CODE_INTEGER, bits, k % 10 == 0};
+            const bool with = k & 1;
+            const double scale = round_dtype(QOBS_BF16, exp2(uniform(-20, 10)));
+            const double zero_point = nearbyint(uniform(-most_of_codes(&way), most_of_codes(&way)));
+            const float s = (float)scale, z = (float)zero_point;
+            const struct qparam_pair p = {&s, with ? &z : NULL, NULL};
+            struct quantizer quantizer = quantizer_of_codes(&way);
+            size_t n = 0;
+            quantizer.bounded = true;
+            for (uint32_t i = 0; i < 65536; i++) {
+                const uint16_t number = (uint16_t)(i * 40503); /* in another order */
+                if (fabs(get(QOBS_BF16, &number, 0)) <= 0x1p14 * scale)
+                    x[n++] = number;
+            }
+            for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+                if (!qobs_kernel_tables[t]->usable())
+                    continue;
+                qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way.kind, x, 0, codes, 0, 1, n, &p,
+                                                                       0, NULL);
+                for (size_t i = 0; i < n; i++) {
+                    const unsigned char expected = slow_code(&way, QOBS_BF16, get(QOBS_BF16, x, (int64_t)i), scale,
+                                                             with ? &zero_point : NULL);
+                    if (codes[i] != expected)
+                        fail_msg("%s bits %d: %#x, scale %a, zero point %g (%d): %#x, expected %#x",
+                                 qobs_kernel_tables[t]->isa, bits, x[i], scale, zero_point, with, codes[i], expected);
+                }
             }
         }
 }
@@ -503,8 +548,8 @@ int main(void)
         cmocka_unit_test(test_back),           WITH("every BF16", test_every_half, 1),
         WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_quotient),
         cmocka_unit_test(test_near_ties),      cmocka_unit_test(test_short_runs),
-        cmocka_unit_test(test_pack_pairs),     cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_every_slot),
+        cmocka_unit_test(test_bounded),        cmocka_unit_test(test_pack_pairs),
+        cmocka_unit_test(test_pairs),          cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;
 }

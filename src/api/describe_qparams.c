@@ -81,7 +81,7 @@ static bool suits_rows(const struct row_quantizer *q, const struct view *v, cons
 {
     const struct row_geometry *g = &q->geometry;
     const bool rows =
-        v->strides[1] == q->job.element && (v->shape[0] == 1 || v->strides[0] >= v->shape[1] * q->job.element);
+        v->strides[1] == q->work.element && (v->shape[0] == 1 || v->strides[0] >= v->shape[1] * q->work.element);
     const size_t count = (size_t)(qobs_geometry_units(g, v->shape[0]) * g->per_unit);
     return rows && !(g->whole_units && v->shape[0] % g->unit != 0) && out->scale &&
            out->scale_size == count * qobs_dtype_size(q->scale_dtype) &&

@@ -139,8 +139,10 @@ int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *
         .packed = a->packed == 1,
         .pack_offset = q->rule.kind == QOBS_CODE_INTEGER ? 8 : 0,
     };
-    qobs_quantization_open(&q->job, &q->f, a->dtype);
-    q->job.pack = q->f.packed;
+    struct quantization job;
+    qobs_quantization_open(&job, &q->work, &q->f, a->dtype);
+    q->qparams = job.qparams;
+    q->work.pack = q->f.packed;
     qobs_row_quantizer_finish(q);
     q->rule.finds_scales = a->dynamic == 1;
     return QOBS_OK;
@@ -206,7 +208,7 @@ void qobs_quantizer_destroy(qobs_quantizer *quantizer)
 
 static inline int64_t row_size(const struct row_quantizer *q)
 {
-    return q->job.pack ? q->geometry.columns / 2 : q->geometry.columns * q->job.out_element;
+    return q->work.pack ? q->geometry.columns / 2 : q->geometry.columns * q->work.out_element;
 }
 
 static inline int64_t qparams_of(const struct row_quantizer *q, int64_t rows)
@@ -233,7 +235,7 @@ static qobs_dtype codes_dtype(const struct row_quantizer *q)
 {
     if (q->f.direction == FAKE_QUANTIZE)
         return q->dtype;
-    return q->rule.kind == QOBS_CODE_INTEGER && !q->job.pack ? QOBS_I8
+    return q->rule.kind == QOBS_CODE_INTEGER && !q->work.pack ? QOBS_I8
            : q->rule.kind == QOBS_CODE_E4M3                  ? QOBS_F8_E4M3
                                                              : QOBS_U8;
 }
@@ -348,7 +350,7 @@ int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run
     if (a.rows > 0) {
         if (!a.value)
             return qobs_invalid(error, "value: is NULL");
-        RETURN_IF_FAILED(read_stride("value_stride", a.value_stride, q->geometry.columns * q->job.element, a.rows,
+        RETURN_IF_FAILED(read_stride("value_stride", a.value_stride, q->geometry.columns * q->work.element, a.rows,
                                      &c.x_stride, error));
         RETURN_IF_FAILED(check_codes(q, &a, &c, error));
         if (q->rule.finds_scales)

@@ -542,6 +542,85 @@ DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 
     _mm256_storeu_si256((__m256i *)to, _mm256_permute4x64_epi64(pairs, 0xd8));
 }
 
+/* Stores of nearest integers; least: the smallest one so far, as words. */
+#define CODE_NEAREST
+struct nearest_limits {
+    __m256i min, max, least;
+};
+
+DEEP_INLINE struct nearest_limits nearest_limits_of(int min, int max)
+{
+    return (struct nearest_limits){_mm256_set1_epi8((char)min), _mm256_set1_epi8((char)max), _mm256_setzero_si256()};
+}
+
+/* NaN, and numbers from 2^31 on, become the smallest integer. */
+DEEP_INLINE bool nearest_too_large(const struct nearest_limits *limits)
+{
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi16(limits->least, _mm256_set1_epi16(INT16_MIN))) != 0;
+}
+
+/* The integers nearest to 64 floats as bytes; a[0]: elements 0, 2, 4, ..., a[1]: 1, 3, 5, ..., a[2] and a[3]: the same
+ * of elements from 32 on. Bytes are limited to int8, and to the limits unless they are NULL. */
+DEEP_INLINE void half_nearest_store(unsigned char *to, const f32x16 a[2], struct nearest_limits *limits)
+{
+    const __m256i alternate =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
+    const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0].l), _mm256_cvtps_epi32(a[1].l));
+    const __m256i high = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0].h), _mm256_cvtps_epi32(a[1].h));
+    __m256i bytes = _mm256_packs_epi16(low, high);
+    if (limits) {
+        limits->least = _mm256_min_epi16(limits->least, _mm256_min_epi16(low, high));
+        bytes = _mm256_min_epi8(_mm256_max_epi8(bytes, limits->min), limits->max);
+    }
+    _mm256_storeu_si256((__m256i *)to, _mm256_permute4x64_epi64(_mm256_shuffle_epi8(bytes, alternate), 0xd8));
+}
+DEEP_INLINE void nearest_store(unsigned char *to, const f32x16 a[4], struct nearest_limits *limits)
+{
+    half_nearest_store(to, a, limits);
+    half_nearest_store(to + 32, a + 2, limits);
+}
+
+#define CODE_NEAREST_E4M3
+/* Two vectors as nearest_store() has them, rounded to BF16; none is in the middle of two BF16. */
+DEEP_INLINE __m256i nearest_words(__m256 even, __m256 odd)
+{
+    const __m256i half = _mm256_set1_epi32(0x8000);
+    const __m256i low = _mm256_srli_epi32(_mm256_add_epi32(INTEGERS_(even), half), 16);
+    return _mm256_blend_epi16(low, _mm256_add_epi32(INTEGERS_(odd), half), 0xaa);
+}
+
+/* The codes of BF16 that are magnitudes up to 448; those below 2^-10 become 0. 0x3c00: 2^-7, whose code would be 0. */
+DEEP_INLINE __m256i nearest_e4m3_code(__m256i magnitude)
+{
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(magnitude, 4), _mm256_set1_epi16(1));
+    return _mm256_srli_epi16(_mm256_add_epi16(_mm256_subs_epu16(magnitude, _mm256_set1_epi16(0x3c00 - 7)), odd), 4);
+}
+
+/* The e4m3 of 32 floats, after rounding to BF16, in the order of nearest_store(). False, and nothing is stored: one is
+ * NaN, or between 2^-10 and 2^-6, whose codes have other steps. */
+DEEP_INLINE bool half_nearest_e4m3_store(unsigned char *to, const f32x16 a[2])
+{
+    const __m256i low = nearest_words(a[0].l, a[1].l), high = nearest_words(a[0].h, a[1].h);
+    const __m256i m0 = _mm256_and_si256(low, _mm256_set1_epi16(0x7fff)),
+                  m1 = _mm256_and_si256(high, _mm256_set1_epi16(0x7fff));
+    const __m256i above = _mm256_set1_epi16(0x3a81), most = _mm256_set1_epi16(0x43e0);
+    const __m256i least = _mm256_min_epu16(_mm256_sub_epi16(m0, above), _mm256_sub_epi16(m1, above));
+    const __m256i other =
+        _mm256_or_si256(_mm256_cmpeq_epi16(least, _mm256_min_epu16(least, _mm256_set1_epi16(0x3c7f - 0x3a81))),
+                        _mm256_cmpgt_epi16(_mm256_max_epi16(m0, m1), _mm256_set1_epi16(0x7f80)));
+    if (__builtin_expect(!_mm256_testz_si256(other, other), 0))
+        return false;
+    const __m256i bytes = _mm256_packus_epi16(nearest_e4m3_code(_mm256_min_epi16(m0, most)),
+                                              nearest_e4m3_code(_mm256_min_epi16(m1, most)));
+    const __m256i signs = _mm256_and_si256(_mm256_packs_epi16(low, high), _mm256_set1_epi8((char)0x80));
+    _mm256_storeu_si256((__m256i *)to, _mm256_permute4x64_epi64(_mm256_or_si256(bytes, signs), 0xd8));
+    return true;
+}
+DEEP_INLINE bool nearest_e4m3_store(unsigned char *to, const f32x16 a[4])
+{
+    return half_nearest_e4m3_store(to, a) && half_nearest_e4m3_store(to + 32, a + 2);
+}
+
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS

@@ -480,6 +480,41 @@ DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(pairs));
 }
 
+/* Stores of nearest integers; least: the smallest one so far, as words. */
+#define CODE_NEAREST
+struct nearest_limits {
+    __m512i min, max, least;
+};
+
+DEEP_INLINE struct nearest_limits nearest_limits_of(int min, int max)
+{
+    return (struct nearest_limits){_mm512_set1_epi8((char)min), _mm512_set1_epi8((char)max), _mm512_set1_epi8(0)};
+}
+
+/* NaN, and numbers from 2^31 on, become the smallest integer. */
+DEEP_INLINE bool nearest_too_large(const struct nearest_limits *limits)
+{
+    return _mm512_cmpeq_epi16_mask(limits->least, _mm512_set1_epi16(INT16_MIN)) != 0;
+}
+
+/* The integers nearest to 64 floats as bytes; a[0]: elements 0, 2, 4, ..., a[1]: 1, 3, 5, ..., a[2] and a[3]: the same
+ * of elements from 32 on. Bytes are limited to int8, and to the limits unless they are NULL. */
+DEEP_INLINE void nearest_store(unsigned char *to, const f32x16 a[4], struct nearest_limits *limits)
+{
+    typedef int64_t i64x8 __attribute__((vector_size(64)));
+    const i64x8 order = {0, 2, 4, 6, 1, 3, 5, 7};
+    const __m512i alternate =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
+    const __m512i low = _mm512_packs_epi32(_mm512_cvtps_epi32(a[0]), _mm512_cvtps_epi32(a[1]));
+    const __m512i high = _mm512_packs_epi32(_mm512_cvtps_epi32(a[2]), _mm512_cvtps_epi32(a[3]));
+    __m512i bytes = _mm512_packs_epi16(low, high);
+    if (limits) {
+        limits->least = _mm512_min_epi16(limits->least, _mm512_min_epi16(low, high));
+        bytes = _mm512_min_epi8(_mm512_max_epi8(bytes, limits->min), limits->max);
+    }
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi64((__m512i)order, _mm512_shuffle_epi8(bytes, alternate)));
+}
+
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS

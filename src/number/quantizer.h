@@ -19,4 +19,5 @@ struct quantizer {
     bool torch;         /* arithmetic of torch.fake_quantize_per_tensor_affine instead of compressed-tensors' */
     bool in_float;      /* The scale is float. BF16 and F16 are then computed in float and rounded once, at the end, not
                          * after every operation. F64 is float after rounding to the grid. */
+    bool bounded;       /* no element is NaN or larger than 2^14 scales; kernels of codes may use it */
 };

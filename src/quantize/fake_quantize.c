@@ -14,33 +14,40 @@
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
 
+static const struct quantizer *quantizer_of(const struct quantization *job)
+{
+    return job->bounded ? &job->work->bounded : &job->work->quantizer;
+}
+
 static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
                          int64_t out_stride, int64_t rows, int64_t columns, const struct qparam_pair *qparams)
 {
-    if (job->f->direction == TO_CODES)
-        job->code_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
-                          qparams, job->sum);
-    else if (job->f->direction == FROM_CODES)
-        job->number_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
-                            qparams);
+    const struct quantize_work *w = job->work;
+    if (w->f->direction == TO_CODES)
+        w->code_columns(quantizer_of(job), w->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+                        qparams, job->sum);
+    else if (w->f->direction == FROM_CODES)
+        w->number_columns(quantizer_of(job), w->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+                          qparams);
     else
-        job->columns(&job->quantizer, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns, qparams);
+        w->columns(quantizer_of(job), x, x_stride, out, out_stride, (size_t)rows, (size_t)columns, qparams);
 }
 
 /* Rows of at most PANEL elements with a qparam for each column. */
 static void quantize_panel(const struct quantization *job, const struct qparam_panel *panel, const unsigned char *x,
                            int64_t in, unsigned char *out, int64_t out_step, int64_t columns, const struct loop *rows)
 {
+    const struct quantize_work *w = job->work;
     const struct qparam_pair qparams = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
-    if (in == job->element && out_step == job->out_element) {
+    if (in == w->element && out_step == w->out_element) {
         call_columns(job, x, rows->in, out, rows->out, rows->extent, columns, &qparams);
         return;
     }
     unsigned char buffer[PANEL * sizeof(double)], results[PANEL * sizeof(double)];
     for (int64_t i = 0; i < rows->extent; i++) {
-        qobs_copy_elements(job->element, columns, x + i * rows->in, in, buffer, job->element);
+        qobs_copy_elements(w->element, columns, x + i * rows->in, in, buffer, w->element);
         call_columns(job, buffer, 0, results, 0, 1, columns, &qparams);
-        qobs_copy_elements(job->out_element, columns, results, job->out_element, out + i * rows->out, out_step);
+        qobs_copy_elements(w->out_element, columns, results, w->out_element, out + i * rows->out, out_step);
     }
 }
 
@@ -62,17 +69,18 @@ static void quantize_columns(const struct quantization *job, const struct loop *
 static void pack_runs(const struct quantization *job, const unsigned char *x, const struct loop *runs,
                       unsigned char *out, int64_t n, int64_t length, const struct qparam_pair *qparams)
 {
+    const struct quantize_work *w = job->work;
     for (int64_t j = 0; j < length; j += QOBS_PAIR_CODES) {
         const int64_t tile = length - j < QOBS_PAIR_CODES ? length - j : QOBS_PAIR_CODES;
-        job->code_pairs(&job->quantizer, job->f->kind, job->f->pack_offset, x + j * job->element, runs->in, out + j / 2,
-                        runs->out, (size_t)n, (size_t)tile, qparams, runs->qparam != 0, job->sum);
+        w->code_pairs(quantizer_of(job), w->f->kind, w->f->pack_offset, x + j * w->element, runs->in, out + j / 2,
+                      runs->out, (size_t)n, (size_t)tile, qparams, runs->qparam != 0, job->sum);
     }
 }
 
 static int64_t most_runs(const struct quantization *job, const struct loop *runs, int64_t length)
 {
     const int64_t most = runs->qparam ? PANEL : runs->extent;
-    if (!job->pack || length * most <= QOBS_PAIR_CODES)
+    if (!job->work->pack || length * most <= QOBS_PAIR_CODES)
         return most;
     return length < QOBS_PAIR_CODES ? QOBS_PAIR_CODES / length : 1;
 }
@@ -80,9 +88,10 @@ static int64_t most_runs(const struct quantization *job, const struct loop *runs
 void qobs_quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
                         const unsigned char *x, unsigned char *out, int64_t qparam)
 {
+    const struct quantize_work *w = job->work;
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
-    const bool zero_points = job->qparams.zero_point || job->f->positive_zero;
+    const bool zero_points = job->qparams.zero_point || w->f->positive_zero;
     const struct qparam_pair qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
                                         zero_points ? &panel.zero_point_sub : NULL};
     const int64_t most = most_runs(job, runs, inner->extent);
@@ -93,17 +102,17 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
         const unsigned char *from = x + first * runs->in;
         unsigned char *to_run = out + first * runs->out;
-        if (job->pack)
+        if (w->pack)
             pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
-        else if (job->f->direction == TO_CODES)
-            job->code_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
-                           (size_t)inner->extent, &qparams, runs->qparam != 0, job->sum);
-        else if (job->f->direction == FROM_CODES)
-            job->number_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
-                             (size_t)inner->extent, &qparams, runs->qparam != 0);
+        else if (w->f->direction == TO_CODES)
+            w->code_rows(quantizer_of(job), w->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
+                         (size_t)inner->extent, &qparams, runs->qparam != 0, job->sum);
+        else if (w->f->direction == FROM_CODES)
+            w->number_rows(quantizer_of(job), w->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
+                           (size_t)inner->extent, &qparams, runs->qparam != 0);
         else
-            job->rows(&job->quantizer, from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent, &qparams,
-                      runs->qparam != 0);
+            w->rows(quantizer_of(job), from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent, &qparams,
+                    runs->qparam != 0);
     }
 }
 
@@ -133,11 +142,11 @@ void qobs_quantize_loops(const struct quantization *job, const struct loops *loo
     int n = loops->count;
     memcpy(outer, loops->loop, (size_t)n * sizeof *outer);
     struct innermost innermost = {
-        .job = job, .inner = {1, job->element, job->out_element, 0}, .second = qobs_single_loop};
+        .job = job, .inner = {1, job->work->element, job->work->out_element, 0}, .second = qobs_single_loop};
     if (n > 0)
         innermost.inner = outer[--n];
-    const bool by_columns =
-        innermost.inner.qparam != 0 || innermost.inner.in != job->element || innermost.inner.out != job->out_element;
+    const bool by_columns = innermost.inner.qparam != 0 || innermost.inner.in != job->work->element ||
+                            innermost.inner.out != job->work->out_element;
     for (int i = n - 1; i >= 0; i--)
         if (!by_columns || outer[i].qparam == 0) {
             innermost.second = outer[i];
@@ -158,7 +167,7 @@ static const struct split_rule rule = {
 static struct split split_units(const struct quantization *job, int64_t units, int64_t bytes)
 {
     if (!job->sum)
-        return qobs_split(job->f->runtime, &rule, units, bytes, 0);
+        return qobs_split(job->work->f->runtime, &rule, units, bytes, 0);
     int64_t parts = bytes / rule.min_part < rule.max_parts ? bytes / rule.min_part : rule.max_parts;
     parts = parts < units ? parts : units;
     return (struct split){.units = units, .parts = parts > 0 ? parts : 1};
@@ -211,17 +220,17 @@ static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to
 static void run_parts(const struct quantization *job, const struct loops *loops, const struct split *split, int loop)
 {
     struct quantized_parts p = {.job = job, .loops = loops, .loop = loop};
-    qobs_split_run(job->f->runtime, split, quantize_part, &p);
+    qobs_split_run(job->work->f->runtime, split, quantize_part, &p);
     add_parts(job, split, p.sums);
 }
 
 /* Splits the outermost of the loops that give the most parts, but not elements that are packed. */
 void qobs_quantize_tile(const struct quantization *job, const struct loops *loops)
 {
-    const int64_t bytes = qobs_loops_elements(loops) * job->element;
+    const int64_t bytes = qobs_loops_elements(loops) * job->work->element;
     struct split best = {.units = loops->count > 0 ? loops->loop[0].extent : 0, .parts = 1};
     int loop = 0;
-    for (int i = 0; i < loops->count - job->pack; i++) {
+    for (int i = 0; i < loops->count - job->work->pack; i++) {
         const struct split split = split_units(job, loops->loop[i].extent, bytes);
         if (split.parts > best.parts) {
             best = split;
@@ -300,21 +309,21 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     struct ordered_quantization o = {.job = job};
     qobs_rows_of_plan(plan, x, out_plan, out, &o.rows);
     const struct row_list *r = &o.rows;
-    const struct split split = split_units(job, r->count, r->count * r->columns * job->element);
+    const struct split split = split_units(job, r->count, r->count * r->columns * job->work->element);
     const size_t workspace = 3 * (size_t)r->groups * (size_t)split.parts * sizeof(double);
     const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
-    o.of_row = qobs_allocate(job->f->runtime, size);
+    o.of_row = qobs_allocate(job->work->f->runtime, size);
     if (!o.of_row)
         return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
     qobs_g_idx_groups(plan, o.group_of);
-    qobs_split_run(job->f->runtime, &split, quantize_rows, &o);
+    qobs_split_run(job->work->f->runtime, &split, quantize_rows, &o);
     add_parts(job, &split, o.sums);
-    qobs_release(job->f->runtime, o.of_row, size);
+    qobs_release(job->work->f->runtime, o.of_row, size);
     return QOBS_OK;
 }
 
-static int quantize_elements(struct quantization *job, const qobs_plan *plan, const unsigned char *x,
+static int quantize_elements(const struct quantization *job, const qobs_plan *plan, const unsigned char *x,
                              const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
 {
     if (plan->order)
@@ -359,7 +368,7 @@ static bool quantize_tiles_to_pairs(const struct quantization *job, const qobs_p
         struct loops loops;
         if (!qobs_loops_of_tile(plan, tails, x, out_plan, out, &loops))
             continue;
-        if (!qobs_loops_by_pairs(&loops, out, job->element))
+        if (!qobs_loops_by_pairs(&loops, out, job->work->element))
             return false;
         if (!check)
             qobs_quantize_tile(job, &loops);
@@ -368,56 +377,66 @@ static bool quantize_tiles_to_pairs(const struct quantization *job, const qobs_p
 }
 
 /* Packs run by run if every run is whole pairs, otherwise all codes at the end. */
-static int quantize_to_pairs(struct quantization *job, const qobs_plan *plan, const unsigned char *x,
-                             const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
+static int quantize_to_pairs(struct quantization *job, struct quantize_work *work, const qobs_plan *plan,
+                             const unsigned char *x, const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
 {
     const size_t count = (size_t)plan->value.elements;
-    job->pack = !plan->order && quantize_tiles_to_pairs(job, plan, x, out_plan, out, true);
-    if (job->pack) {
+    work->pack = !plan->order && quantize_tiles_to_pairs(job, plan, x, out_plan, out, true);
+    if (work->pack) {
         quantize_tiles_to_pairs(job, plan, x, out_plan, out, false);
         return QOBS_OK;
     }
-    unsigned char *codes = qobs_allocate(job->f->runtime, count);
+    unsigned char *codes = qobs_allocate(work->f->runtime, count);
     if (!codes)
         return qobs_no_memory(error, "codes: no memory for %zu bytes before they are packed", count);
     const int status = quantize_elements(job, plan, x, out_plan, codes, error);
     if (status == QOBS_OK)
-        job->f->kernels->pack_pairs(codes, count / 2, job->f->pack_offset, out);
-    qobs_release(job->f->runtime, codes, count);
+        work->f->kernels->pack_pairs(codes, count / 2, work->f->pack_offset, out);
+    qobs_release(work->f->runtime, codes, count);
     return status;
 }
 
-void qobs_quantization_open(struct quantization *job, const struct fake_quantize *f, qobs_dtype x_dtype)
+void qobs_quantization_open(struct quantization *job, struct quantize_work *work, const struct fake_quantize *f,
+                            qobs_dtype x_dtype)
 {
     enum kernel_dtype dtype;
     qobs_kernel_dtype_of(x_dtype, &dtype);
     const int64_t number = (int64_t)qobs_dtype_size(x_dtype);
-    *job = (struct quantization){.f = f, .quantizer = f->quantizer, .sum = f->sum};
-    job->element = f->direction == FROM_CODES ? 1 : number;
-    job->out_element = f->direction == TO_CODES ? 1 : number;
-    job->quantizer.in_float = f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
-    job->qparams =
-        (struct qparam_source){.x_dtype = x_dtype,
-                               .scale = f->scale,
-                               .scale_dtype = f->scale_dtype,
-                               .zero_point = f->zero_point,
-                               .zero_point_dtype = f->zero_point_dtype,
-                               .global_scale = f->global_scale,
-                               .positive_zero = f->positive_zero,
-                               .in_float = job->quantizer.torch ? x_dtype != QOBS_F64 : job->quantizer.in_float};
-    job->rows = f->by_amax ? f->by_amax->rows[dtype] : f->kernels->fake_quantize_rows[dtype];
-    job->columns = f->by_amax ? f->by_amax->columns[dtype] : f->kernels->fake_quantize_columns[dtype];
-    job->code_rows = f->kernels->quantize_rows[dtype];
-    job->code_pairs = f->kernels->quantize_pairs[dtype];
-    job->code_columns = f->kernels->quantize_columns[dtype];
-    job->number_rows = f->kernels->dequantize_rows[dtype];
-    job->number_columns = f->kernels->dequantize_columns[dtype];
+    *work = (struct quantize_work){
+        .f = f,
+        .quantizer = f->quantizer,
+        .rows = f->by_amax ? f->by_amax->rows[dtype] : f->kernels->fake_quantize_rows[dtype],
+        .columns = f->by_amax ? f->by_amax->columns[dtype] : f->kernels->fake_quantize_columns[dtype],
+        .code_rows = f->kernels->quantize_rows[dtype],
+        .code_pairs = f->kernels->quantize_pairs[dtype],
+        .code_columns = f->kernels->quantize_columns[dtype],
+        .number_rows = f->kernels->dequantize_rows[dtype],
+        .number_columns = f->kernels->dequantize_columns[dtype],
+        .element = f->direction == FROM_CODES ? 1 : number,
+        .out_element = f->direction == TO_CODES ? 1 : number,
+    };
+    work->quantizer.in_float = f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
+    work->bounded = work->quantizer;
+    work->bounded.bounded = true;
+    *job = (struct quantization){
+        .work = work,
+        .sum = f->sum,
+        .qparams = {.x_dtype = x_dtype,
+                    .scale = f->scale,
+                    .scale_dtype = f->scale_dtype,
+                    .zero_point = f->zero_point,
+                    .zero_point_dtype = f->zero_point_dtype,
+                    .global_scale = f->global_scale,
+                    .positive_zero = f->positive_zero,
+                    .in_float = work->quantizer.torch ? x_dtype != QOBS_F64 : work->quantizer.in_float}};
 }
 
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error)
 {
     struct quantization job;
-    qobs_quantization_open(&job, f, plan->dtype);
-    return (f->packed ? quantize_to_pairs : quantize_elements)(&job, plan, x, out_plan, out, error);
+    struct quantize_work work;
+    qobs_quantization_open(&job, &work, f, plan->dtype);
+    return f->packed ? quantize_to_pairs(&job, &work, plan, x, out_plan, out, error)
+                     : quantize_elements(&job, plan, x, out_plan, out, error);
 }

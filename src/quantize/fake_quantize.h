@@ -50,11 +50,10 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
 
 /* ---- In steps ---------------------------------------------------------------------------------------------------- */
 
-/* The same with everything that does not depend on a tensor chosen. */
-struct quantization {
+/* What does not depend on a tensor: kernels and arithmetic. */
+struct quantize_work {
     const struct fake_quantize *f; /* its qparams and sums are not used */
-    struct qparam_source qparams;
-    struct quantizer quantizer;
+    struct quantizer quantizer, bounded; /* the same, and with what is known of elements */
     qobs_fake_quantize_rows_fn *rows;
     qobs_fake_quantize_columns_fn *columns;
     qobs_quantize_rows_fn *code_rows;
@@ -64,11 +63,19 @@ struct quantization {
     qobs_dequantize_columns_fn *number_columns;
     bool pack;                    /* codes become pairs; strides of out but that of the elements are bytes of pairs */
     int64_t element, out_element; /* bytes; 1 for codes */
-    double *sum;                  /* of the squared errors of codes, and of the elements; NULL: not wanted */
+};
+
+/* One tensor, or a part of it; small, because a call for a small tensor copies it. */
+struct quantization {
+    const struct quantize_work *work;
+    struct qparam_source qparams;
+    double *sum;  /* of the squared errors of codes, and of the elements; NULL: not wanted */
+    bool bounded; /* elements are as work->bounded says */
 };
 
 /* Chooses kernels and arithmetic for elements of x_dtype. Of global_scale it matters here whether there is one. */
-void qobs_quantization_open(struct quantization *job, const struct fake_quantize *f, qobs_dtype x_dtype);
+void qobs_quantization_open(struct quantization *job, struct quantize_work *work, const struct fake_quantize *f,
+                            qobs_dtype x_dtype);
 
 /* One tile of a granularity without g_idx, on the runtime's executor. Its loops are normalised. */
 void qobs_quantize_tile(const struct quantization *job, const struct loops *loops);

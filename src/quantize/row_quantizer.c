@@ -18,18 +18,19 @@ enum { CELL_BYTES = 1 << 14 }; /* of x; with its codes it stays in L1 until it h
 
 static struct row_span span_of(const struct row_quantizer *q, const struct row_call *c)
 {
-    const int64_t out_stride = q->job.pack ? 2 * c->out_stride : c->out_stride; /* in codes */
+    const int64_t out_stride = q->work.pack ? 2 * c->out_stride : c->out_stride; /* in codes */
     return (struct row_span){
-        c->x, c->out, c->rows, q->geometry.columns, c->x_stride, out_stride, q->job.element, q->job.out_element, 0};
+        c->x, c->out, c->rows, q->geometry.columns, c->x_stride, out_stride, q->work.element, q->work.out_element, 0};
 }
 
-static void use_qparams(struct quantization *job, const void *scale, const void *zero_point, const float *global_scale,
-                        double *sum)
+static struct quantization quantization_by(const struct row_quantizer *q, const void *scale, const void *zero_point,
+                                           const float *global_scale, double *sum)
 {
-    job->qparams.zero_point = zero_point;
-    job->qparams.scale = scale;
-    job->qparams.global_scale = global_scale;
-    job->sum = sum;
+    struct quantization job = {.work = &q->work, .qparams = q->qparams, .sum = sum};
+    job.qparams.scale = scale;
+    job.qparams.zero_point = zero_point;
+    job.qparams.global_scale = global_scale;
+    return job;
 }
 
 /* The normalised loops of one tile. False: it is empty. */
@@ -38,8 +39,8 @@ static bool loops_of(const struct quantization *job, const struct row_geometry *
 {
     if (!qobs_row_loops(g, span, tile, loops))
         return false;
-    if (job->pack)
-        qobs_loops_by_pairs(loops, span->out, job->element);
+    if (job->work->pack)
+        qobs_loops_by_pairs(loops, span->out, job->work->element);
     else
         qobs_loops_normalise(loops, LOOPS_BY_OUTPUT);
     return true;
@@ -68,9 +69,9 @@ static void measure_runs(const struct row_quantizer *q, const unsigned char *x, 
                          struct nonfinite_count *nonfinite)
 {
     const struct kernel_table *k = q->f.kernels;
-    unsigned char *const max = (unsigned char *)&to->max + first * q->job.element, *const min =
+    unsigned char *const max = (unsigned char *)&to->max + first * q->work.element, *const min =
                                                                                        (unsigned char *)&to->min +
-                                                                                       first * q->job.element;
+                                                                                       first * q->work.element;
     if (q->rule.symmetric)
         k->absmax_rows[q->kernel_dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)step,
                                         nonfinite);
@@ -83,7 +84,7 @@ static void measure_runs(const struct row_quantizer *q, const unsigned char *x, 
 static void measure_rows(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
                          struct nonfinite_count *nonfinite)
 {
-    const int64_t element = q->job.element, full = c->full, left = c->left;
+    const int64_t element = q->work.element, full = c->full, left = c->left;
     if (full == 1)
         measure_runs(q, c->x, c->stride, c->units, c->run, to, 0, c->runs, nonfinite);
     else if (left == 0 && c->stride == c->columns * element)
@@ -98,7 +99,7 @@ static void measure_rows(const struct row_quantizer *q, const struct cell *c, st
 static void measure(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
                     struct nonfinite_count *nonfinite)
 {
-    qobs_fill_identities(q->kernel_dtype, (size_t)q->job.element, (size_t)(c->units * c->runs),
+    qobs_fill_identities(q->kernel_dtype, (size_t)q->work.element, (size_t)(c->units * c->runs),
                          q->rule.symmetric ? NULL : &to->min, &to->max);
     if (c->unit == 1) {
         measure_rows(q, c, to, nonfinite);
@@ -107,7 +108,7 @@ static void measure(const struct row_quantizer *q, const struct cell *c, struct 
     for (int64_t u = 0; u < c->units; u++)
         for (int64_t r = 0; r < c->runs; r++) {
             const int64_t first = r * c->run, length = c->columns - first < c->run ? c->columns - first : c->run;
-            measure_runs(q, c->x + u * c->unit * c->stride + first * q->job.element, c->stride, c->unit, length, to,
+            measure_runs(q, c->x + u * c->unit * c->stride + first * q->work.element, c->stride, c->unit, length, to,
                          u * c->runs + r, 0, nonfinite);
         }
 }
@@ -126,7 +127,7 @@ static const struct runtime alone;
 /* Measures a cell again, as the setting has it. */
 static int measure_nonfinite(const struct row_quantizer *q, const struct cell *c, struct range_panel *to)
 {
-    const int64_t shape[2] = {c->units * c->unit, c->columns}, strides[2] = {c->stride, q->job.element};
+    const int64_t shape[2] = {c->units * c->unit, c->columns}, strides[2] = {c->stride, q->work.element};
     const qobs_tensor matrix = matrix_of(q, c->x, shape, strides);
     struct nonfinite_count nonfinite;
     qobs_plan plan;
@@ -141,7 +142,7 @@ static int measure_nonfinite(const struct row_quantizer *q, const struct cell *c
 static int fail_nonfinite(const struct row_quantizer *q, const struct row_call *c, qobs_error *error)
 {
     static const struct axes none = {0};
-    const int64_t shape[2] = {c->rows, q->geometry.columns}, strides[2] = {c->x_stride, q->job.element};
+    const int64_t shape[2] = {c->rows, q->geometry.columns}, strides[2] = {c->x_stride, q->work.element};
     const qobs_tensor matrix = matrix_of(q, c->x, shape, strides);
     struct nonfinite_count nonfinite;
     double min, max;
@@ -175,26 +176,44 @@ static void find_qparams(const struct rows_job *j, struct range_panel *ranges, b
                                     .rank = q->rule.formula.params.rank,
                                     .min = signed_ranges ? &ranges->min : &ranges->max,
                                     .max = &ranges->max,
+                                    .magnitudes = !signed_ranges,
                                     .global_scale = c->global_scale};
     unsigned char *const scale = c->scale, *const zero_point = c->zero_point;
     qobs_formula_qparams(&q->rule.formula, &view, scale + first * (int64_t)qobs_dtype_size(q->scale_dtype),
                          zero_point ? zero_point + first * (int64_t)qobs_dtype_size(q->zero_point_dtype) : NULL, NULL);
 }
 
+/* True if no magnitude is larger than 2^14 times its scale, as bits of BF16, which are the ones that the kernels use it
+ * for. It says too much of subnormal scales, by which they do not quantize so. */
+static bool is_bounded(const struct rows_job *j, const struct range_panel *ranges, int64_t first, int64_t n)
+{
+    const struct row_quantizer *q = j->q;
+    const uint16_t *max = (const uint16_t *)&ranges->max, *min = (const uint16_t *)&ranges->min;
+    const unsigned char *scale = (const unsigned char *)j->call->scale + 2 * first;
+    bool above = q->dtype != QOBS_BF16 || q->scale_dtype != QOBS_BF16 || q->rule.kind != QOBS_CODE_INTEGER;
+    for (int64_t i = 0; !above && i < n; i++) {
+        int16_t bits;
+        memcpy(&bits, scale + 2 * i, sizeof bits);
+        const int limit = bits + (14 << 7), high = max[i] & 0x7fff, low = q->rule.symmetric ? 0 : min[i] & 0x7fff;
+        above = bits < 0x80 || high > limit || low > limit;
+    }
+    return !above;
+}
+
 /* Quantizes a cell whose first qparam and first byte of out these are. */
 static void quantize_cell(const struct quantization *job, const struct row_geometry *geometry, const struct cell *c,
                           unsigned char *out, int64_t stride, int64_t qparam)
 {
-    const int64_t element = job->element, width = job->pack ? c->run / 2 : c->run;
-    const struct loop inner = {c->run, element, job->out_element, 0};
+    const int64_t element = job->work->element, width = job->work->pack ? c->run / 2 : c->run;
+    const struct loop inner = {c->run, element, job->work->out_element, 0};
     if (c->left == 0 && c->runs == 1 && c->unit == 1) {
         const struct loop rows = {c->units, c->stride, stride, 1};
         qobs_quantize_runs(job, &inner, &rows, c->x, out, qparam);
         return;
     }
-    const bool dense = c->stride == c->columns * element && stride == width * c->runs * job->out_element;
+    const bool dense = c->stride == c->columns * element && stride == width * c->runs * job->work->out_element;
     if (c->left == 0 && c->unit == 1 && (dense || c->units == 1)) {
-        const struct loop runs = {c->units * c->runs, c->run * element, width * job->out_element, 1};
+        const struct loop runs = {c->units * c->runs, c->run * element, width * job->work->out_element, 1};
         qobs_quantize_runs(job, &inner, &runs, c->x, out, qparam);
         return;
     }
@@ -205,9 +224,9 @@ static void quantize_cell(const struct quantization *job, const struct row_geome
                                   c->units * c->unit,
                                   c->columns,
                                   c->stride,
-                                  job->pack ? 2 * stride : stride,
+                                  job->work->pack ? 2 * stride : stride,
                                   element,
-                                  job->out_element,
+                                  job->work->out_element,
                                   qparam};
     for (unsigned tile = 0; tile < ROW_TILES; tile++) {
         struct loops loops;
@@ -220,7 +239,7 @@ static void quantize_cell(const struct quantization *job, const struct row_geome
 void qobs_row_quantizer_finish(struct row_quantizer *q)
 {
     const struct row_geometry *g = &q->geometry;
-    const int64_t by_size = CELL_BYTES / (g->columns * q->job.element), by_ranges = PANEL / g->per_unit;
+    const int64_t by_size = CELL_BYTES / (g->columns * q->work.element), by_ranges = PANEL / g->per_unit;
     const int64_t most = by_size < by_ranges ? by_size : by_ranges;
     q->cell_units = g->unit == 1 && most > 1 ? most : 1;
 }
@@ -229,7 +248,7 @@ void qobs_row_quantizer_finish(struct row_quantizer *q)
 static int64_t runs_of_cell(const struct row_quantizer *q, int64_t unit)
 {
     const struct row_geometry *g = &q->geometry;
-    const int64_t by_size = unit > 1 ? CELL_BYTES / q->job.element / unit / g->run : g->per_unit;
+    const int64_t by_size = unit > 1 ? CELL_BYTES / q->work.element / unit / g->run : g->per_unit;
     const int64_t most = by_size < PANEL ? by_size : PANEL;
     return most < 1 ? 1 : most < g->per_unit ? most : g->per_unit;
 }
@@ -240,7 +259,7 @@ static struct cell cell_at(const struct row_quantizer *q, const struct row_call 
 {
     const struct row_geometry *g = &q->geometry;
     const int64_t left = call->rows - row, first = r * g->run;
-    struct cell c = {.x = call->x + row * call->x_stride + first * q->job.element,
+    struct cell c = {.x = call->x + row * call->x_stride + first * q->work.element,
                      .stride = call->x_stride,
                      .units = n,
                      .unit = left < unit ? left : unit,
@@ -270,15 +289,18 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
         again = true;
     }
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
-    if (QOBS_HAS_CODES && out)
-        quantize_cell(j->job, &q->geometry, c, out, j->call->out_stride, qparam);
+    if (QOBS_HAS_CODES && out) {
+        struct quantization job = *j->job;
+        job.bounded = !again && is_bounded(j, &ranges, qparam, c->units * c->runs);
+        quantize_cell(&job, &q->geometry, c, out, j->call->out_stride, qparam);
+    }
     return true;
 }
 
 /* Bytes of out before column `first` of a row. */
 static int64_t out_before(const struct quantization *job, int64_t first)
 {
-    return job->pack ? first / 2 : first * job->out_element;
+    return job->work->pack ? first / 2 : first * job->work->out_element;
 }
 
 static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to, struct nonfinite_count *counted)
@@ -369,7 +391,7 @@ static bool find_all(struct rows_job *j, struct nonfinite_count *counted)
     const struct row_quantizer *q = j->q;
     const struct row_geometry *g = &q->geometry;
     const int64_t rows = j->call->rows, units = qobs_geometry_units(g, rows),
-                  bytes = rows * g->columns * q->job.element;
+                  bytes = rows * g->columns * q->work.element;
     const bool one = units == 1 && g->per_unit == 1;
     const struct split split = qobs_split(&q->runtime, &rule, one ? rows : units, bytes, 0);
     bool refused = false;
@@ -393,9 +415,8 @@ static bool find_all(struct rows_job *j, struct nonfinite_count *counted)
 /* Little work needs no tiles: sums and threads do. */
 void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call *c)
 {
-    struct quantization job = q->job;
+    const struct quantization job = quantization_by(q, c->scale, c->zero_point, c->global_scale, c->sum);
     const struct row_geometry *g = &q->geometry;
-    use_qparams(&job, c->scale, c->zero_point, c->global_scale, c->sum);
     if (!c->sum && !q->runtime.executor && g->unit <= 1) {
         const struct cell all =
             cell_at(q, c, 0, g->unit == 1 ? c->rows : 1, g->unit == 1 ? 1 : c->rows, 0, g->per_unit);
@@ -417,14 +438,14 @@ int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *
                           qobs_error *error)
 {
     const bool apart = QOBS_HAS_CODES && c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
-    struct quantization job = q->job;
+    const struct quantization job =
+        quantization_by(q, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
     struct row_call call = *c;
     struct rows_job j;
     j.q = q;
     j.call = &call;
     j.job = &job;
     call.out = apart ? NULL : c->out;
-    use_qparams(&job, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
     *nonfinite = (struct nonfinite_count){0};
     if (!find_all(&j, nonfinite))
         return fail_nonfinite(q, c, error);

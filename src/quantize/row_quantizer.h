@@ -33,7 +33,8 @@ struct row_quantizer {
     int64_t cell_units;     /* units of one row that fit L1 together */
     struct runtime runtime; /* its executor is used */
     struct fake_quantize f;
-    struct quantization job; /* of f */
+    struct quantize_work work; /* of f */
+    struct qparam_source qparams;
     qobs_dtype dtype, scale_dtype, zero_point_dtype;
     enum kernel_dtype kernel_dtype;
 };

@@ -212,6 +212,54 @@ ALWAYS_INLINE void NATIVE(table_two_runs)(const struct table_constants *c, int k
 }
 #endif
 
+#if MANTISSA_BITS == 7 && defined CODE_NEAREST
+/* 64 elements, each half times its reciprocal of a scale. */
+ALWAYS_INLINE void NATIVE(nearest_products)(const element *from, f32x16 first, f32x16 second, f32x16 v[4])
+{
+    for (size_t k = 0; k < 4; k += 2) {
+        __builtin_prefetch((const unsigned char *)(from + 16 * k) + CODE_PREFETCH_BYTES);
+        f32x16_load_bf16_pairs(from + 16 * k, &v[k], &v[k + 1]);
+        v[k] = f32x16_mul(v[k], k == 0 ? first : second);
+        v[k + 1] = f32x16_mul(v[k + 1], k == 0 ? first : second);
+    }
+}
+
+/* Integer codes of 64 elements at a time. Returns how many it has quantized, a multiple of 64; 0 if a number is too
+ * large for it. all: bytes limit the integers, and no number is too large. Limits are integers, so that limiting may
+ * come after rounding. */
+ALWAYS_INLINE size_t NATIVE(nearest_run)(bool all, int how, struct nearest_limits limits, const element *from,
+                                         unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p)
+{
+    size_t j = 0;
+    for (; length - j >= 64; j += 64) {
+        f32x16 v[4];
+        NATIVE(nearest_products)(from + j, p->divide, p->divide, v);
+        for (size_t k = 0; k < 4; k++) {
+            v[k] = NATIVE(lanes_near)(v[k]);
+            if (how & ZERO_POINT)
+                v[k] = NATIVE(lanes_split)(f32x16_add(v[k], p->zero_point_add));
+        }
+        nearest_store(to + j, v, all ? NULL : &limits);
+    }
+    return all || !nearest_too_large(&limits) ? j : 0;
+}
+#endif
+
+#if MANTISSA_BITS == 7 && defined CODE_NEAREST_E4M3
+/* e4m3 of 64 elements, each half by its scale; without sums and zero points. */
+ALWAYS_INLINE void NATIVE(nearest_e4m3)(const struct NATIVE(lane_constants) * c, int how, const element *from,
+                                        unsigned char *to, f32x16 first, f32x16 second)
+{
+    f32x16 v[4];
+    NATIVE(nearest_products)(from, first, second, v);
+    if (nearest_e4m3_store(to, v))
+        return;
+    const struct NATIVE(lane_qparams) p = {.divide = first}, q = {.divide = second};
+    NATIVE(lanes_pairs)(c, how, QOBS_CODE_E4M3, from, to, &p);
+    NATIVE(lanes_pairs)(c, how, QOBS_CODE_E4M3, from + 32, to + 32, &q);
+}
+#endif
+
 REFERENCE_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
                                         unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
                                         struct code_sums *sums)
@@ -249,7 +297,13 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
     const struct code_tables *tables =
         how & (ZERO_POINT | IN_FLOAT) ? NULL : tables_of(kind, q->quant_min, q->quant_max);
     const struct table_constants table = table_constants(tables);
+#endif
+#if MANTISSA_BITS == 7 && (defined CODE_LOOKUP || defined CODE_NEAREST_E4M3)
     const bool is_half_step = length == 32 && x_stride == 64 && code_stride == 32;
+#endif
+#if MANTISSA_BITS == 7 && defined CODE_NEAREST
+    const struct nearest_limits limits =
+        kind == QOBS_CODE_INTEGER ? nearest_limits_of((int)q->quant_min, (int)q->quant_max) : nearest_limits_of(0, 0);
 #endif
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const element *from = (const element *)(x + i * x_stride);
@@ -267,6 +321,15 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
 #endif
         const real s = scale[at];
         size_t done = 0;
+#if MANTISSA_BITS == 7 && defined CODE_NEAREST_E4M3
+        if (kind == QOBS_CODE_E4M3 && !(how & (ZERO_POINT | WITH_SUM)) && is_half_step && i + 1 < (ptrdiff_t)runs &&
+            NATIVE(may_multiply)(how, kind, s) && NATIVE(may_multiply)(how, kind, scale[at + qparam_stride])) {
+            NATIVE(nearest_e4m3)
+            (&c, how | BY_RECIPROCAL, from, to, f32x16_splat(1 / s), f32x16_splat(1 / scale[at + qparam_stride]));
+            i++;
+            continue;
+        }
+#endif
 #if MANTISSA_BITS == 7 && defined CODE_LOOKUP
         if (tables && !(how & WITH_SUM) && is_half_step && i + 1 < (ptrdiff_t)runs && may_look_up(kind, s) &&
             may_look_up(kind, scale[at + qparam_stride])) {
@@ -285,6 +348,16 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
         }
         if (NATIVE(may_multiply)(how, kind, s)) {
             p.divide = f32x16_splat(1 / s);
+#if MANTISSA_BITS == 7 && defined CODE_NEAREST
+            if (kind == QOBS_CODE_INTEGER && !(how & WITH_SUM) && q->saturates)
+                done += NATIVE(nearest_run)(true, how, limits, from + done, to + done, length - done, &p);
+            else if (kind == QOBS_CODE_INTEGER && !(how & WITH_SUM))
+                done += NATIVE(nearest_run)(false, how, limits, from + done, to + done, length - done, &p);
+#endif
+#if MANTISSA_BITS == 7 && defined CODE_NEAREST_E4M3
+            for (; kind == QOBS_CODE_E4M3 && !(how & (ZERO_POINT | WITH_SUM)) && length - done >= 64; done += 64)
+                NATIVE(nearest_e4m3)(&c, how | BY_RECIPROCAL, from + done, to + done, p.divide, p.divide);
+#endif
             NATIVE(lanes_run)(&c, how | BY_RECIPROCAL, kind, from + done, to + done, length - done, &p, &sums);
         } else {
             p.divide = p.scale;
@@ -328,12 +401,15 @@ ALWAYS_INLINE void NATIVE(lanes_columns)(const struct NATIVE(quantizer) * q, int
         code_sums_flush(&sums);
 }
 
-/* Fills q and returns the variant. The grid is that of the kind of code. */
+/* Fills q and returns the variant. The grid is that of the kind of code, and its limits are numbers of the dtype. */
 static int NATIVE(prepare_codes)(struct NATIVE(quantizer) * q, const struct quantizer *quantizer, bool has_zero_point,
                                  bool with_sum)
 {
-    const int how = NATIVE(prepare)(q, quantizer, has_zero_point);
-    return (how & (ZERO_POINT | IN_FLOAT)) | (with_sum ? WITH_SUM : 0);
+    q->quant_min = (real)quantizer->quant_min;
+    q->quant_max = (real)quantizer->quant_max;
+    q->saturates = quantizer->bounded && q->quant_min == -128 && q->quant_max == 127;
+    return (has_zero_point ? ZERO_POINT : 0) | (quantizer->in_float && !IS_SINGLE ? IN_FLOAT : 0) |
+           (with_sum ? WITH_SUM : 0);
 }
 
 /* The variants: kind, arithmetic, and a name for its functions. Each has functions of its own, which compilers optimise

@@ -8,7 +8,8 @@
  *   Results are the same bits everywhere because IEEE arithmetic is. NaN becomes the quiet NaN without sign: its
  *   payload would depend on the processor and on the order of operands that the compiler chose. The squared errors of
  *   codes have 16 sums in float (F64: double) and the caller's doubles, in the order of kernel_quantize.h.
- * Overflow: scaled values are clamped to quant_min and quant_max before they are rounded to the grid.
+ * Overflow: scaled values are clamped to quant_min and quant_max before they are rounded to the grid; integers of BF16
+ *   may be packed with saturation after it, which gives the same.
  * Tails: the compiler's; codes: through a buffer of 16. Nothing outside a run is read or written.
  * In flight: as many as the compiler unrolls; codes: 16. No iteration waits for another but for the sums.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). scale, and for BF16 and F16 unless

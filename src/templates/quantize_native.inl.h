@@ -18,6 +18,7 @@ struct NATIVE(quantizer) {
     struct grid_float grid;
     struct grid_double wide;
     bool through_float;
+    bool saturates; /* bytes limit the codes, and elements are bounded */
 };
 
 ALWAYS_INLINE real NATIVE(round_if_native)(int how, real v) { return how & IN_FLOAT ? v : round_dtype(v); }

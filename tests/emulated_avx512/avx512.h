@@ -258,6 +258,12 @@ static inline __m512i _mm512_cvttps_epi32(__m512 x)
     return (union emulated){.half_i = {_mm256_cvttps_epi32(a.half_s[0]), _mm256_cvttps_epi32(a.half_s[1])}}.i;
 }
 
+static inline __m512i _mm512_cvtps_epi32(__m512 x)
+{
+    const union emulated a = {.s = x};
+    return (union emulated){.half_i = {_mm256_cvtps_epi32(a.half_s[0]), _mm256_cvtps_epi32(a.half_s[1])}}.i;
+}
+
 static inline __m256 _mm512_cvtpd_ps(__m512d x)
 {
     const union emulated a = {.d = x};
@@ -373,6 +379,8 @@ BINARY(_mm512_and_si512, i, u64, 8, a.u64[n] & b.u64[n])
 BINARY(_mm512_or_si512, i, u64, 8, a.u64[n] | b.u64[n])
 BINARY(_mm512_xor_si512, i, u64, 8, a.u64[n] ^ b.u64[n])
 BINARY(_mm512_subs_epu16, i, u16, 32, (uint16_t)(a.u16[n] > b.u16[n] ? a.u16[n] - b.u16[n] : 0))
+BINARY(_mm512_min_epi8, i, i8, 64, MIN(i8))
+BINARY(_mm512_max_epi8, i, i8, 64, MAX(i8))
 BINARY(_mm512_min_epi16, i, i16, 32, MIN(i16))
 BINARY(_mm512_max_epi16, i, i16, 32, MAX(i16))
 BINARY(_mm512_min_epi32, i, i32, 16, MIN(i32))
@@ -421,6 +429,7 @@ COMPARE(_mm512_cmpge_epi64_mask, __mmask8, 8, a.i64[n] >= b.i64[n])
 COMPARE(_mm512_cmple_epu16_mask, __mmask32, 32, a.u16[n] <= b.u16[n])
 COMPARE(_mm512_cmplt_epu16_mask, __mmask32, 32, a.u16[n] < b.u16[n])
 COMPARE(_mm512_cmplt_epu32_mask, __mmask16, 16, a.u32[n] < b.u32[n])
+COMPARE(_mm512_cmpeq_epi16_mask, __mmask32, 32, a.i16[n] == b.i16[n])
 COMPARE(_mm512_cmpneq_epi16_mask, __mmask32, 32, a.i16[n] != b.i16[n])
 COMPARE(_mm512_cmpneq_epi32_mask, __mmask16, 16, a.i32[n] != b.i32[n])
 COMPARE(_mm512_cmpneq_epi64_mask, __mmask8, 8, a.i64[n] != b.i64[n])
@@ -550,12 +559,17 @@ static inline __m512 _mm512_permutex2var_ps(__m512 x, __m512i index, __m512 y)
 
 /* Within lanes of 128 bits: 16-byte shuffles by an index whose top bit makes 0, and by two bits of a constant for
  * each lane of 32 bits. */
-static inline __m512i _mm512_mask_shuffle_epi8(__m512i old, __mmask64 k, __m512i x, __m512i y)
+static inline __m512i _mm512_shuffle_epi8(__m512i x, __m512i y)
 {
     const union emulated a = {.i = x}, b = {.i = y};
     union emulated r;
     EACH(64) r.u8[n] = b.u8[n] & 0x80 ? 0 : a.u8[n / 16 * 16 + b.u8[n] % 16];
-    return _mm512_mask_blend_epi8(k, old, r.i);
+    return r.i;
+}
+
+static inline __m512i _mm512_mask_shuffle_epi8(__m512i old, __mmask64 k, __m512i x, __m512i y)
+{
+    return _mm512_mask_blend_epi8(k, old, _mm512_shuffle_epi8(x, y));
 }
 
 static inline __m512 _mm512_shuffle_ps(__m512 x, __m512 y, int order)
@@ -603,6 +617,18 @@ BINARY(_mm512_unpackhi_epi64, i, u64, 8, UNPACKED(u64, 2, 1))
 /* Widths and reductions */
 
 /* Eight words of a and then eight of b in each lane of 128 bits, as bytes with or without a sign. */
+static inline __m512i _mm512_packs_epi32(__m512i x, __m512i y)
+{
+    const union emulated a = {.i = x}, b = {.i = y};
+    union emulated r;
+    EACH(32)
+    {
+        const int32_t number = (n % 8 < 4 ? a : b).i32[n / 8 * 4 + n % 4];
+        r.i16[n] = (int16_t)(number < INT16_MIN ? INT16_MIN : number > INT16_MAX ? INT16_MAX : number);
+    }
+    return r.i;
+}
+
 static inline __m512i _mm512_packs_epi16(__m512i x, __m512i y)
 {
     const union emulated a = {.i = x}, b = {.i = y};

@@ -93,6 +93,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(min_pd, d, e);
     I(max_pd, d, e);
     I(cvttps_epi32, s);
+    I(cvtps_epi32, s);
     I(cvtpd_ps, d);
     I(cvtph_ps, low);
     I(cmp_ps_mask, s, t, _CMP_GE_OQ);
@@ -121,6 +122,10 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(mask_add_epi16, l, k32, i, j);
     I(mask_sub_epi16, l, k32, i, j);
     I(packs_epi16, i, j);
+    I(packs_epi32, i, j);
+    I(shuffle_epi8, i, j);
+    I(min_epi8, i, j);
+    I(max_epi8, i, j);
     I(packus_epi16, i, j);
     I(min_epi16, i, j);
     I(max_epi16, i, j);
@@ -157,6 +162,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(cmpge_epi32_mask, i, j);
     I(cmpge_epi64_mask, i, j);
     I(cmple_epu16_mask, i, j);
+    I(cmpeq_epi16_mask, i, j);
     I(cmpneq_epi16_mask, i, j);
     I(cmpneq_epi32_mask, i, j);
     I(cmpneq_epi64_mask, i, j);
