@@ -159,17 +159,19 @@ static void read_token(const struct importance_batch *b, int64_t token, float *o
         at += token % b->shape[k] * t->strides[k];
         token /= b->shape[k];
     }
-    for (int64_t j = 0; j < columns; j++)
+    if (step == (int64_t)qobs_dtype_size(t->dtype)) {
+        floats_of(at, t->dtype, 0, (size_t)columns, out);
+        return;
+    }
+    for (int64_t j = 0; j < columns; j++) /* .npy in Fortran order */
         out[j] = (float)number_at(at + j * step, t->dtype);
 }
 
-/* Means of the squared products of errors and the tokens that measure. d: BLOCK rows at most. */
+/* Adds to `error`, which is 0, the means of the squared products of d and the tokens that measure. rows: to BLOCK. */
 static int errors_of_tokens(const struct quantize_run *run, const struct weight_job *job, const float *d, int64_t rows,
                             float *token, double *error, struct fail *f)
 {
     const size_t columns = (size_t)job->weight->shape[1];
-    for (int64_t i = 0; i < rows; i++)
-        error[i] = 0;
     for (size_t k = 0; k < run->importance.recordings.count; k++) {
         struct importance_batch batch;
         RETURN_IF_NOT_OK(importance_batch_of(&run->importance.recordings, k, job->importance.recorded, SECOND_HALF,
@@ -203,8 +205,8 @@ int costs_add(const struct quantize_run *run, struct row_slice *s, const struct 
             const int64_t row = first + i;
             floats_of((const unsigned char *)r->tensor.data + row * r->strides[0], r->tensor.dtype, 0, columns, x);
             floats_of((const unsigned char *)numbers + (size_t)row * row_bytes, r->tensor.dtype, 0, columns, y);
-            error[i] = weighted_error(x, y, c->importance, columns);
-            for (size_t j = 0; j < columns; j++)
+            error[i] = c->tokens > 0 ? 0 : weighted_error(x, y, c->importance, columns);
+            for (size_t j = 0; c->tokens > 0 && j < columns; j++)
                 d[(size_t)i * columns + j] = x[j] - y[j];
         }
         if (c->tokens > 0)
