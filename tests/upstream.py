@@ -25,6 +25,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gol
 import numpy as np  # noqa: E402
 import run_cli as golden  # noqa: E402
 import upstream_calls as calls  # noqa: E402
+import upstream_formulas as formulas  # noqa: E402
 import upstream_quantizers as quantizers  # noqa: E402
 
 # Results that the calls do not give.
@@ -72,6 +73,7 @@ RUNS = {
     "quark_2026_11": ("quark.torch", quantizers.quark_all, is_current),
     "trt": ("modelopt", quantizers.maximum, lambda c: golden.case_is_of(c, ("MaxCalibrator",))),
     "trt_2026_11": ("modelopt", quantizers.modelopt, is_of_release),
+    "aiedge": ("ai_edge_quantizer", formulas.aiedge, lambda c: True),
 }
 
 DISTRIBUTIONS = {"compressed_tensors": "compressed-tensors", "quark.torch": "amd-quark", "modelopt": "nvidia-modelopt"}

@@ -39,6 +39,9 @@
 #ifndef QOBS_HAS_MODELOPT
 #define QOBS_HAS_MODELOPT 1
 #endif
+#ifndef QOBS_HAS_AIEDGE
+#define QOBS_HAS_AIEDGE 1
+#endif
 #ifndef QOBS_HAS_QOBS
 #define QOBS_HAS_QOBS 1
 #endif

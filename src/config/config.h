@@ -26,7 +26,8 @@ enum family {
     FAMILY_MODELOPT = 8,
     FAMILY_QOBS = 16, /* our own */
     FAMILY_ORT = 32,
-    FAMILY_TORCHAO = 64
+    FAMILY_TORCHAO = 64,
+    FAMILY_AIEDGE = 128 /* ai-edge-quantizer */
 };
 
 /* With the quantization schemes of compressed-tensors. */
@@ -47,7 +48,8 @@ enum granularity_kind {
     GRANULARITY_QUARK_LSQ,        /* along ch_axis, unless it is 0 or not set */
     GRANULARITY_ORT,              /* all elements, or along axis 1 with per_channel */
     GRANULARITY_TORCHAO,          /* by granularity */
-    GRANULARITY_MODELOPT_BLOCK    /* runs of block_size along the last dimension */
+    GRANULARITY_MODELOPT_BLOCK,   /* runs of block_size along the last dimension */
+    GRANULARITY_AIEDGE            /* by granularity */
 };
 
 /* The formula; settings choose among its forms (family_*.c). */
@@ -65,7 +67,8 @@ enum formula_kind {
     FORMULA_ORT,           /* by activation_type */
     FORMULA_TORCHAO,       /* by mapping_type */
     FORMULA_TORCHAO_FIXED, /* those that are set, in torchao's dtypes */
-    FORMULA_QUARK_TORCH    /* torch's observer with Quark's limits */
+    FORMULA_QUARK_TORCH,   /* torch's observer with Quark's limits */
+    FORMULA_AIEDGE
 };
 
 /* Defaults of the grid search. */
@@ -218,6 +221,11 @@ struct torchao_settings {
     int zero_point_domain, module, steps;
 };
 
+struct aiedge_settings {
+    int num_bits, quantized_dimension;
+    int granularity; /* enum aiedge_granularity */
+};
+
 enum { MODELOPT_E4M3 = 0 }; /* num_bits of (4, 3) */
 
 struct modelopt_settings {
@@ -269,6 +277,7 @@ struct qobs_config {
         struct ort_settings ort;
         struct torchao_settings torchao;
         struct modelopt_settings modelopt;
+        struct aiedge_settings aiedge;
     };
 };
 

@@ -5,7 +5,8 @@
  * range rule, formula, defaults of the grid search (NULL: none), summary. A build without the family or the feature has
  * only the name, for messages. presets.c includes this list three times, first to declare the stages. Upstream:
  * llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
- * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/. Presets qobs.* are our own. */
+ * quark/torch/quantization/observer/observer.py, modelopt/torch/quantization/calib/ and
+ * ai_edge_quantizer/algorithms/uniform_quantize/. Presets qobs.* are our own. */
 PRESET("llmc.memoryless_minmax", LLMC, RANGES, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,
        "range of the last tensor")
 PRESET("llmc.static_minmax", LLMC, RANGES, LLMC, minmax, extremes, measured, COMPRESSED_TENSORS, NULL,
@@ -101,6 +102,8 @@ PRESET("modelopt.BiasCalibrator", MODELOPT, RANGES, MODELOPT_REDUCED, mean, runn
        "mean, or middle of the range, of all tensors along the axes that are not reduced")
 PRESET("modelopt.NVFP4ActHeadroomCalibrator", MODELOPT, HISTOGRAMS, TENSOR, histogram_log2, absmax, headroom, NONE,
        NULL, "amax with room above the magnitudes of most blocks of all tensors")
+PRESET("aiedge.OCTAV", AIEDGE, SEARCHES, AIEDGE, minmax, last, octav, AIEDGE, NULL,
+       "symmetric range that OCTAV's iteration clips, of the last tensor")
 PRESET("qobs.mse_optimal", QOBS, OPTIMAL, LLMC, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
        "scale and zero point with the smallest squared error of all, for weights")
 PRESET("qobs.imatrix_optimal", QOBS, OPTIMAL, LLMC, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,

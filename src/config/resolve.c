@@ -59,6 +59,7 @@ void qobs_resolve_granularity(const qobs_config *config, struct granularity *gra
         [GRANULARITY_ORT] = &qobs_granularity_tensor,
         QOBS_IF(QOBS_HAS_TORCHAO, [GRANULARITY_TORCHAO] = &qobs_granularity_torchao,)
         QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_BLOCK] = &qobs_granularity_modelopt_block,)
+        QOBS_IF(QOBS_HAS_AIEDGE, [GRANULARITY_AIEDGE] = &qobs_granularity_aiedge,)
     };
     *granularity = (struct granularity){
         .ops = by_kind[config->preset->granularity],

@@ -94,6 +94,10 @@ struct formula_params {
             bool block_scales;       /* with a global scale, scales are multiples of it by e4m3 numbers */
             bool zero_point_128;     /* powers of two: a zero point of 127 becomes 128 */
         } quark;
+        struct {
+            bool blocks; /* scales are rounded to bfloat16 and float16 */
+            qobs_dtype zero_point_dtype;
+        } aiedge;
     };
 };
 
@@ -130,6 +134,7 @@ extern const struct formula_ops qobs_formula_ort;
 extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
 extern const struct formula_ops qobs_formula_torchao;
 extern const struct formula_ops qobs_formula_torchao_fixed;
+extern const struct formula_ops qobs_formula_aiedge;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;

@@ -60,6 +60,16 @@ struct line_params {
     double quant_min, quant_max; /* integers to quantize to */
 };
 
+/* OCTAV's clipping scalar. */
+struct octav_params {
+    float noise;       /* of an element within the range, in squares of the scalar */
+    int dimension;     /* whose indices have scalars of their own; negative: from the end */
+    int64_t block;     /* elements of a block; 0: there are none */
+    bool whole;        /* all elements share a scalar */
+    float least, most; /* limits of the range: the first before the scalar clips it, the second after that */
+    int iterations;    /* at most */
+};
+
 /* Model-Optimizer's headroom for NVFP4 activations. */
 struct headroom_params {
     double anchor_percentile, upper_percentile, rho;
@@ -134,6 +144,7 @@ struct range_params {
     struct exponent_params exponent;
     struct multiplier_params multiplier;
     struct line_params line;
+    struct octav_params octav;
     struct headroom_params headroom;
     struct bins_params bins;
 };

@@ -162,6 +162,7 @@ extern const struct range_ops qobs_range_exponent;        /* Quark: exponents of
 extern const struct range_ops qobs_range_multiplier;      /* Model-Optimizer: multipliers of an amax */
 extern const struct range_ops qobs_range_e4m3;            /* Model-Optimizer: e4m3 scales */
 extern const struct range_ops qobs_range_line;            /* torchao: thresholds in equal steps */
+extern const struct range_ops qobs_range_octav;           /* ai-edge-quantizer: an iterated clipping scalar */
 extern const struct range_ops qobs_range_non_linear;      /* torch */
 extern const struct range_ops qobs_range_percentile;      /* Quark */
 extern const struct range_ops qobs_range_mse;             /* Quark */

@@ -53,6 +53,7 @@ struct granularity_params {
     int dim;                 /* negative: from the end */
     struct axes block_sizes; /* of the last dimensions, in elements */
     bool keepdim;            /* reduced dimensions stay, as 1 */
+    bool whole;              /* all elements share a qparam */
     bool ragged;             /* the last group may be shorter than group_size */
     bool scalar_scale;       /* one scale for the tensor has no dimensions */
     bool minus_one_is_none;  /* -1 in g_idx: g_idx is not filled in; else it is a number like any other */
@@ -87,6 +88,8 @@ extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granula
     qobs_granularity_quark_block;
 extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block,
     qobs_granularity_modelopt_reduced;
+
+extern const struct granularity_ops qobs_granularity_aiedge;
 
 /* The words of settings and messages. */
 const char *qobs_base_name_text(int base_name);

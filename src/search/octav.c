@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* OCTAV's clipping scalar (arXiv 2206.06501, equation 6) as ai-edge-quantizer computes it
+ * (algorithms/uniform_quantize/octav.py): from 1 on,
+ *
+ *     c = sum of |x| >= c / (noise * count of |x| < c + count of |x| >= c)
+ *
+ * for all qparams together, until no scalar changes or after params->iterations. The state's ranges become
+ * (-bound, bound), with the largest magnitude, clipped by c, as the bound. The error of a bound is what OCTAV expects:
+ * noise * bound^2 for an element within it, and (|x| - bound)^2 for others.
+ *
+ * Sums have the bits of numpy 2: a run of adjacent elements that are selected is summed in pairs, and runs are added in
+ * order. A run ends if memory of a C-contiguous tensor goes on with another qparam. */
+#include <math.h>
+
+#include "base/fpenv.h"
+#include "base/split.h"
+#include "plan/block_reader.h"
+#include "histogram/range_rule.h"
+#include "search/search_record.h"
+
+/* numpy's pairwise sums (numpy/_core/src/umath/loops_utils.h.src). */
+enum { PAIRWISE_LANES = 8, PAIRWISE_LEAF = 128 };
+
+struct octav_search {
+    const struct search_batch *batch;
+    const struct search_state *state;
+    const struct octav_params *params;
+    struct qparam_blocks blocks;
+    int64_t stretch;     /* elements of a qparam that are adjacent in a C-contiguous tensor */
+    float *before, *now; /* [qparams] scalars */
+};
+
+static size_t steps(const struct range_params *params) { return (size_t)params->octav.iterations; }
+
+static size_t workspace(const struct range_params *params, const qobs_plan *plan)
+{
+    (void)params;
+    return (size_t)plan->qparams; /* two floats each */
+}
+
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
+
+struct octav_reader {
+    const struct octav_search *search;
+    struct qparam_block block;
+    int64_t from;
+    size_t n; /* elements in x, from that one on */
+    float x[BLOCK_QPARAMS][BLOCK_ELEMENTS];
+    float leaf[1][BLOCK_ELEMENTS]; /* blocks whose runs have several elements have one qparam */
+};
+
+static void read_elements(struct octav_reader *r, int64_t first, size_t n, float out[][BLOCK_ELEMENTS])
+{
+    const struct search_batch *b = r->search->batch;
+    qobs_block_read(&r->block, b->plan->dtype, b->data, first, n, out);
+    for (int q = 0; q < r->block.qparams && r->search->state->params->nonfinite == NONFINITE_IGNORE; q++)
+        for (size_t i = 0; i < n; i++)
+            out[q][i] = isfinite(out[q][i]) ? out[q][i] : 0;
+}
+
+static bool read_next(struct octav_reader *r)
+{
+    r->from += (int64_t)r->n;
+    const int64_t left = r->block.elements - r->from;
+    r->n = (size_t)(left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS);
+    if (left > 0)
+        read_elements(r, r->from, r->n, r->x);
+    return left > 0;
+}
+
+static void open_block(struct octav_reader *r, const struct octav_search *search, size_t index)
+{
+    r->search = search;
+    r->from = 0;
+    r->n = 0;
+    qobs_block_at(&search->blocks, index, &r->block);
+}
+
+/* ---- Sums -------------------------------------------------------------------------------------------------------- */
+
+static float leaf_sum(const float *x, size_t n)
+{
+    float lane[PAIRWISE_LANES], sum = -0.0F;
+    size_t i = 0;
+    if (n >= PAIRWISE_LANES) {
+        for (; i < PAIRWISE_LANES; i++)
+            lane[i] = x[i];
+        for (; i < n - n % PAIRWISE_LANES; i++)
+            lane[i % PAIRWISE_LANES] += x[i];
+        sum = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+    }
+    for (; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+/* Elements first to first + n of a qparam of the block, read again unless all are at hand. */
+static float pairwise_sum(struct octav_reader *r, int qparam, int64_t first, int64_t n)
+{
+    if (n > PAIRWISE_LEAF) {
+        const int64_t half = n / 2 - n / 2 % PAIRWISE_LANES;
+        const float low = pairwise_sum(r, qparam, first, half);
+        return low + pairwise_sum(r, qparam, first + half, n - half);
+    }
+    if (first >= r->from)
+        return leaf_sum(r->x[qparam] + (first - r->from), (size_t)n);
+    read_elements(r, first, (size_t)n, r->leaf);
+    return leaf_sum(r->leaf[0], (size_t)n);
+}
+
+/* The elements on one side of zero that are not within the range. */
+struct side {
+    float sum;
+    int64_t count, run; /* first element of the run that has not ended; -1: none */
+};
+
+static void end_run(struct octav_reader *r, int qparam, int64_t end, struct side *s)
+{
+    if (s->run >= 0)
+        s->sum += pairwise_sum(r, qparam, s->run, end - s->run);
+    s->run = -1;
+}
+
+static void select_element(struct octav_reader *r, int qparam, int64_t at, bool selected, struct side *s)
+{
+    s->count += selected;
+    if (!selected)
+        end_run(r, qparam, at, s);
+    else if (s->run < 0)
+        s->run = at;
+}
+
+static void add_elements(struct octav_reader *r, int qparam, float c, struct side *above, struct side *below)
+{
+    const int64_t stretch = r->search->stretch;
+    for (size_t i = 0; i < r->n; i++) {
+        const int64_t at = r->from + (int64_t)i;
+        const float x = r->x[qparam][i];
+        select_element(r, qparam, at, x >= c, above);
+        select_element(r, qparam, at, x <= -c, below);
+        if ((at + 1) % stretch == 0) {
+            end_run(r, qparam, at + 1, above);
+            end_run(r, qparam, at + 1, below);
+        }
+    }
+}
+
+/* Counts are added in double and rounded, as numpy adds integers to float32. */
+static float next_scalar(const struct octav_search *s, const struct side *above, const struct side *below, int64_t n)
+{
+    const float noise = s->params->noise;
+    float clipped = (float)((double)(float)above->count + (double)below->count);
+    clipped *= 1 - noise;
+    /* The product is float32 for a tensor, whose count is an integer of Python, else float64. */
+    const float all =
+        s->params->whole ? clipped + noise * (float)n : (float)((double)clipped + (double)noise * (double)n);
+    return (above->sum - below->sum) / all;
+}
+
+static void iterate_block(void *argument, size_t index)
+{
+    const struct octav_search *s = argument;
+    struct side above[BLOCK_QPARAMS], below[BLOCK_QPARAMS];
+    struct octav_reader r;
+    const fp_mode mode = fp_enter();
+    open_block(&r, s, index);
+    for (int q = 0; q < r.block.qparams; q++)
+        above[q] = below[q] = (struct side){.run = -1};
+    while (read_next(&r))
+        for (int q = 0; q < r.block.qparams; q++)
+            add_elements(&r, q, s->before[r.block.qparam + (size_t)q * r.block.next], &above[q], &below[q]);
+    for (int q = 0; q < r.block.qparams; q++) {
+        s->now[r.block.qparam + (size_t)q * r.block.next] = next_scalar(s, &above[q], &below[q], r.block.elements);
+    }
+    fp_leave(mode);
+}
+
+/* numpy.allclose. */
+static bool all_close(const struct octav_search *s)
+{
+    bool close = true;
+    for (size_t q = 0; q < s->state->qparams; q++) {
+        const float a = s->before[q], b = s->now[q];
+        close &= (fabsf(a - b) <= 1e-8F + 1e-5F * fabsf(b) && isfinite(b)) || a == b;
+    }
+    return close;
+}
+
+/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
+
+/* numpy.maximum and numpy.minimum: NaN stays. */
+static float larger(float a, float b) { return isnan(a) || a > b ? a : b; }
+static float smaller(float a, float b) { return isnan(a) || a < b ? a : b; }
+
+static void clip_block(void *argument, size_t index)
+{
+    const struct octav_search *s = argument;
+    const double noise = (double)s->params->noise;
+    float *min = (float *)(void *)s->state->min, *max = (float *)(void *)s->state->max;
+    double error[BLOCK_QPARAMS] = {0}, bound[BLOCK_QPARAMS];
+    struct octav_reader r;
+    const fp_mode mode = fp_enter();
+    open_block(&r, s, index);
+    for (int i = 0; i < r.block.qparams; i++) {
+        const size_t q = r.block.qparam + (size_t)i * r.block.next;
+        const float amax = larger(fabsf(min[q]), fabsf(max[q]));
+        const float clipped = smaller(larger(amax, s->params->least), smaller(s->now[q], s->params->most));
+        s->state->record->error_before[q] = noise * (double)amax * (double)amax * (double)r.block.elements;
+        bound[i] = (double)clipped;
+        min[q] = -clipped;
+        max[q] = clipped;
+    }
+    while (read_next(&r))
+        for (int q = 0; q < r.block.qparams; q++)
+            for (size_t i = 0; i < r.n; i++) {
+                const double beyond = fabs((double)r.x[q][i]) - bound[q];
+                error[q] += beyond > 0 ? beyond * beyond : noise * bound[q] * bound[q];
+            }
+    for (int i = 0; i < r.block.qparams; i++)
+        s->state->record->error[r.block.qparam + (size_t)i * r.block.next] = error[i];
+    fp_leave(mode);
+}
+
+static int64_t stretch_of(const struct octav_params *params, const struct view *value)
+{
+    const int kept = params->dimension < 0 ? params->dimension + value->ndim : params->dimension;
+    int64_t after = 1;
+    if (params->block > 0)
+        return params->block;
+    if (params->whole || value->shape[kept] == 1)
+        return value->elements;
+    for (int i = kept + 1; i < value->ndim; i++)
+        after *= value->shape[i];
+    return after;
+}
+
+static void search(const struct search_batch *batch, const struct search_state *state)
+{
+    const struct octav_params *params = &state->params->octav;
+    struct octav_search s = {.batch = batch,
+                             .state = state,
+                             .params = params,
+                             .stretch = stretch_of(params, &batch->plan->value),
+                             .before = (float *)(void *)batch->workspace,
+                             .now = (float *)(void *)batch->workspace + state->qparams};
+    int32_t done = 0;
+    /* Adjacent channels are read together; runs of several elements may be read again, for one qparam. */
+    qobs_blocks_of(&s.blocks, batch->plan, s.stretch > 1 ? 1 : BLOCK_QPARAMS);
+    for (size_t q = 0; q < state->qparams; q++)
+        s.now[q] = 1;
+    for (bool close = false; done < params->iterations && !close; done++) {
+        float *const before = s.before;
+        s.before = s.now;
+        s.now = before;
+        qobs_parallel_for(batch->runtime, iterate_block, &s, s.blocks.count);
+        close = all_close(&s);
+    }
+    qobs_parallel_for(batch->runtime, clip_block, &s, s.blocks.count);
+    state->record->stop_step = done;
+    for (size_t q = 0; q < state->qparams; q++)
+        state->record->best_step[q] = done - 1;
+}
+
+const struct range_ops qobs_range_octav = {
+    .state = &(const struct state_range){.steps = steps, .min_step = 0, .workspace = workspace, .search = search}};

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Cases of golden suite aiedge, computed by ai-edge-quantizer; as upstream_calls.py.
+
+    upstream_formulas.py [DIRECTORY]     writes the suite by the installed package, to tests/golden by default
+"""
+import importlib.metadata
+import json
+import os
+import sys
+import warnings
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
+import numpy as np  # noqa: E402
+import run_cli as golden  # noqa: E402
+
+NAMES = {"float32": "F32", "float64": "F64", "int8": "I8", "int16": "I16", "int32": "I32"}
+
+
+def of_numpy(a):
+    """As a golden file holds it: int16 as I32."""
+    a = np.asarray(a)
+    return ("I32", a.astype(np.int32)) if a.dtype == np.int16 else (NAMES[str(a.dtype)], a)
+
+
+# ---- ai-edge-quantizer ----------------------------------------------------------------------------------------------
+
+def aiedge(case, T):
+    from ai_edge_quantizer import qtyping
+    from ai_edge_quantizer.algorithms.uniform_quantize import octav
+    cfg = case["config"]
+    tensor = qtyping.TensorQuantizationConfig(num_bits=cfg["num_bits"], symmetric=True,
+                                              granularity=getattr(qtyping.QuantGranularity, cfg["granularity"]))
+    op = qtyping.OpInfo(op=None, op_name=getattr(qtyping.TFLOperationName, cfg["op_name"]), subgraph_op_index=0,
+                        op_quant_config=qtyping.OpQuantizationConfig(weight_tensor_config=tensor))
+    q = octav.get_tensor_quant_params(op, tensor, np.array(T[case["inputs"][0]][1]))
+    return {"scale": of_numpy(q.scale), "zero_point": of_numpy(q.zero_point)}
+
+
+KEPT = {"FULLY_CONNECTED": 0, "CONV_2D": 0, "DEPTHWISE_CONV_2D": 3}
+SHAPES = [("FULLY_CONNECTED", (6, 256)), ("FULLY_CONNECTED", (2, 700)), ("FULLY_CONNECTED", (1, 3000)),
+          ("FULLY_CONNECTED", (9, 1)), ("CONV_2D", (4, 3, 3, 10)), ("DEPTHWISE_CONV_2D", (1, 5, 6, 9)),
+          ("DEPTHWISE_CONV_2D", (1, 7, 7, 1))]
+GRANULARITIES = ["TENSORWISE", "CHANNELWISE", "BLOCKWISE_32", "BLOCKWISE_64", "BLOCKWISE_128", "BLOCKWISE_256"]
+
+
+def weights(shape, random):
+    """Weights of several kinds. Columns of F16 tie; what is sparse or of one sign has long runs; tiny and large ones leave
+    float16."""
+    normal = random.standard_normal(shape).astype(np.float32)
+    first = normal.copy()
+    first.reshape(shape[0], -1)[0] = 0
+    sparse = np.where(random.random(shape) < .2, normal, 0).astype(np.float32)
+    return {"normal": normal, "half": (first * np.float32(.05)).astype(np.float16).astype(np.float32),
+            "positive": np.abs(normal) * np.float32(3), "sparse": sparse, "tiny": normal * np.float32(1e-8),
+            "large": normal * np.float32(1e6)}
+
+
+def aiedge_cases(random):
+    for op, shape in SHAPES:
+        for kind, x in weights(shape, random).items():
+            for i, granularity in enumerate(GRANULARITIES):
+                block = int(granularity.partition("_")[2] or 1)
+                if block > 1 and (op != "FULLY_CONNECTED" or shape[-1] % block):
+                    continue
+                for bits in (2, 4, 8, 16)[i % 2::2] if kind != "normal" else (2, 4, 8, 16):
+                    yield (f"octav_{op}_{'x'.join(map(str, shape))}_{kind}_{granularity}_{bits}", "OCTAV", x,
+                           dict(op_name=op, num_bits=bits, granularity=granularity, quantized_dimension=KEPT[op]))
+    x = random.standard_normal((3, 40)).astype(np.float32)
+    usual = dict(op_name="FULLY_CONNECTED", num_bits=4, granularity="CHANNELWISE", quantized_dimension=0)
+    yield "octav_uneven_blocks", "OCTAV", x, dict(usual, granularity="BLOCKWISE_32")
+    x = x.copy()
+    x[1, 7], x[2, 9] = np.nan, np.inf
+    yield "octav_nonfinite", "OCTAV", x, usual
+
+
+# ---- Writing --------------------------------------------------------------------------------------------------------
+
+SUITES = {"aiedge": ("ai_edge_quantizer", "ai-edge-quantizer", aiedge, aiedge_cases)}
+
+
+def write(directory, suite, package, function, cases):
+    T, keys, made = {}, {}, []
+
+    def stored(name, tensor):
+        same = (tensor[0], tensor[1].shape, tensor[1].tobytes())
+        if same not in keys:
+            keys[same] = f"{name}.{len(T)}"
+            T[keys[same]] = tensor
+        return keys[same]
+    for name, observer, x, config in cases(np.random.default_rng(41)):
+        case = {"name": f"{suite}/{name}", "upstream": f"{package}[{importlib.metadata.version(package)}] {observer}",
+                "config": config, "inputs": [stored("in", of_numpy(x))], "expect": {}, "compare": {}, "note": ""}
+        try:
+            got = function(case, T)
+            case["expect"] = {q: stored(q, t) for q, t in got.items()}
+            case["compare"] = {q: "exact" for q in got}
+        except ValueError as e:
+            case["error"] = f"ValueError: {e}"
+        made.append(case)
+    golden.write(os.path.join(directory, suite + ".safetensors"), T)
+    with open(os.path.join(directory, suite + ".json"), "w", encoding="utf-8") as file:
+        json.dump(made, file, indent=0)
+        file.write("\n")
+    print(f"{suite}: {len(made)} cases")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    for suite_name, (_, *row) in SUITES.items():
+        write(sys.argv[1] if len(sys.argv) > 1 else golden.HERE, suite_name, *row)
