@@ -67,6 +67,8 @@ static const struct every_preset {
     {"torchao.AffineQuantizedMSEObserver", "mapping_type=ASYMMETRIC;target_dtype=uint8;steps=10"},
     {"aiedge.OCTAV", "quantized_dimension=1;num_bits=4"},
     {"aiedge.OCTAV", "granularity=TENSORWISE;num_bits=2"},
+    {"aiedge.OSCAR", "num_bits=4"},
+    {"aiedge.OSCAR", "granularity=TENSORWISE;num_bits=3"},
     {"modelopt.MaxCalibrator", "axis=1"},
     {"modelopt.HistogramCalibrator", "method=percentile"},
     {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},

@@ -28,13 +28,21 @@ def of_numpy(a):
 
 def aiedge(case, T):
     from ai_edge_quantizer import qtyping
-    from ai_edge_quantizer.algorithms.uniform_quantize import octav
+    from ai_edge_quantizer.algorithms.uniform_quantize import octav, oscar, uniform_quantize_tensor
     cfg = case["config"]
+    x = np.array(T[case["inputs"][0]][1])
+    if case["upstream"].endswith("OSCAR"):
+        granularity = getattr(qtyping.QuantGranularity, cfg["granularity"])
+        act = case.get("aux", {}).get("act_0")
+        mu2 = np.mean(T[act][1].astype(np.float64) ** 2, axis=0) if act else None
+        bound = oscar.get_clip_bounds(getattr(qtyping.TFLOperationName, cfg["op_name"]), x, mu2, cfg["num_bits"], granularity)
+        zero_point, scale = uniform_quantize_tensor.tensor_zp_scale_from_min_max(-bound, bound, cfg["num_bits"], True, granularity)
+        return {"scale": of_numpy(scale), "zero_point": of_numpy(zero_point)}
     tensor = qtyping.TensorQuantizationConfig(num_bits=cfg["num_bits"], symmetric=True,
                                               granularity=getattr(qtyping.QuantGranularity, cfg["granularity"]))
     op = qtyping.OpInfo(op=None, op_name=getattr(qtyping.TFLOperationName, cfg["op_name"]), subgraph_op_index=0,
                         op_quant_config=qtyping.OpQuantizationConfig(weight_tensor_config=tensor))
-    q = octav.get_tensor_quant_params(op, tensor, np.array(T[case["inputs"][0]][1]))
+    q = octav.get_tensor_quant_params(op, tensor, x)
     return {"scale": of_numpy(q.scale), "zero_point": of_numpy(q.zero_point)}
 
 
@@ -58,8 +66,9 @@ def weights(shape, random):
 
 
 def aiedge_cases(random):
+    pool = {shape: weights(shape, random) for _, shape in SHAPES}
     for op, shape in SHAPES:
-        for kind, x in weights(shape, random).items():
+        for kind, x in pool[shape].items():
             for i, granularity in enumerate(GRANULARITIES):
                 block = int(granularity.partition("_")[2] or 1)
                 if block > 1 and (op != "FULLY_CONNECTED" or shape[-1] % block):
@@ -73,6 +82,23 @@ def aiedge_cases(random):
     x = x.copy()
     x[1, 7], x[2, 9] = np.nan, np.inf
     yield "octav_nonfinite", "OCTAV", x, usual
+    yield from oscar_cases(pool, random)
+
+
+def oscar_cases(pool, random):
+    """Without activations, and with those of which some columns are large and some 0."""
+    for op, shape in SHAPES[:4]:
+        act = random.standard_normal((20, shape[1])).astype(np.float32)
+        act[:, ::7] *= np.float32(30)
+        act[:, 1::5] = 0
+        for kind, x in pool[shape].items():
+            for i, granularity in enumerate(GRANULARITIES):
+                if shape[1] % int(granularity.partition("_")[2] or 1):
+                    continue
+                config = dict(op_name=op, num_bits=(4, 8, 2, 16)[i % 4], granularity=granularity)
+                name = f"oscar_{'x'.join(map(str, shape))}_{kind}_{granularity}"
+                yield name, "OSCAR", x, config
+                yield name + "_weighted", "OSCAR", x, config, act
 
 
 # ---- Writing --------------------------------------------------------------------------------------------------------
@@ -89,9 +115,11 @@ def write(directory, suite, package, function, cases):
             keys[same] = f"{name}.{len(T)}"
             T[keys[same]] = tensor
         return keys[same]
-    for name, observer, x, config in cases(np.random.default_rng(41)):
+    for name, observer, x, config, *acts in cases(np.random.default_rng(41)):
         case = {"name": f"{suite}/{name}", "upstream": f"{package}[{importlib.metadata.version(package)}] {observer}",
                 "config": config, "inputs": [stored("in", of_numpy(x))], "expect": {}, "compare": {}, "note": ""}
+        if acts:
+            case["aux"] = {"act_0": stored("act", of_numpy(acts[0]))}
         try:
             got = function(case, T)
             case["expect"] = {q: stored(q, t) for q, t in got.items()}

@@ -15,12 +15,14 @@ static const struct word granularities[] = {{"TENSORWISE", TENSORWISE},
                                             {"BLOCKWISE_256", BLOCKWISE_256},
                                             {0}};
 
+static bool has_axis(const struct preset *preset) { return preset->range == &qobs_range_octav; }
+
 static const struct setting settings[] = {
     BASE_NAME,
     NONFINITE(EVERY, qobs_nonfinite_modes),
     NUMBER("num_bits", EVERY, KIND_INTEGER, aiedge.num_bits, 2, 16, "bits of the quantized numbers"),
     WORD("granularity", EVERY, aiedge.granularity, granularities, "elements that share a scale"),
-    NUMBER("quantized_dimension", EVERY, KIND_INTEGER, aiedge.quantized_dimension, LEAST_AXIS, MOST_AXIS,
+    NUMBER("quantized_dimension", has_axis, KIND_INTEGER, aiedge.quantized_dimension, LEAST_AXIS, MOST_AXIS,
            "CHANNELWISE: the dimension that is kept; negative: from the end"),
 };
 
@@ -43,11 +45,14 @@ static void granularity(const qobs_config *config, struct granularity *g)
     g->params.whole = config->aiedge.granularity == TENSORWISE;
 }
 
-/* Weights of LiteRT are float32. */
+/* Its weights are matrices of rows. */
+static bool is_oscar(const qobs_config *config) { return !has_axis(config->preset); }
+
+/* Weights of LiteRT are float32. OSCAR's bounds are double. */
 static void reduction(const qobs_config *config, struct reduction *r)
 {
-    (void)config;
-    r->in_f32 = true;
+    r->in_f32 = !is_oscar(config);
+    r->in_f64 = is_oscar(config);
 }
 
 enum { MOST_FLOAT16_SCALE = 65280 }; /* with the mantissa of bfloat16 */
@@ -64,6 +69,8 @@ static void range(const qobs_config *config, struct range_rule *rule)
         .most = block_size(config) > 0 ? (float)MOST_FLOAT16_SCALE * (float)((1 << bits) - 1) : INFINITY,
         .iterations = 10,
     };
+    rule->params.oscar.levels = ldexp(1, bits - 1) - 1;
+    rule->params.importance = is_oscar(config);
 }
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)

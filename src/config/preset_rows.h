@@ -104,6 +104,8 @@ PRESET("modelopt.NVFP4ActHeadroomCalibrator", MODELOPT, HISTOGRAMS, TENSOR, hist
        NULL, "amax with room above the magnitudes of most blocks of all tensors")
 PRESET("aiedge.OCTAV", AIEDGE, SEARCHES, AIEDGE, minmax, last, octav, AIEDGE, NULL,
        "symmetric range that OCTAV's iteration clips, of the last tensor")
+PRESET("aiedge.OSCAR", AIEDGE, SEARCHES, AIEDGE, minmax, last, oscar, AIEDGE, NULL,
+       "symmetric range with the smallest expected error of the last tensor, columns weighted by activations")
 PRESET("qobs.mse_optimal", QOBS, OPTIMAL, LLMC, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
        "scale and zero point with the smallest squared error of all, for weights")
 PRESET("qobs.imatrix_optimal", QOBS, OPTIMAL, LLMC, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,

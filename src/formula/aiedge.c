@@ -8,35 +8,46 @@
 
 #include "formula/shared.h"
 
+static bool is_double(const struct range_view *r) { return r->dtype == QOBS_F64; }
+
 static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
                    qobs_dtype *zero_point)
 {
-    (void)r;
-    *scale = QOBS_F32;
+    *scale = is_double(r) && !params->aiedge.blocks ? QOBS_F64 : QOBS_F32;
     *zero_point = params->aiedge.zero_point_dtype;
 }
 
 /* numpy.maximum: NaN stays. */
-static float larger_magnitude(float min, float max)
+static double larger_magnitude(double min, double max)
 {
-    const float a = fabsf(min), b = fabsf(max);
+    const double a = fabs(min), b = fabs(max);
     return isnan(a) || a > b ? a : b;
+}
+
+/* To float, then bfloat16, then float16. */
+static double round_block(double scale)
+{
+    return qobs_round_to(QOBS_F16, qobs_round_to(QOBS_BF16, (double)(float)scale));
 }
 
 static int qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
                    qobs_error *error)
 {
-    const float *min = r->min, *max = r->max;
+    const size_t size = qobs_dtype_size(r->dtype);
+    qobs_dtype scale_dtype, zero_point_dtype;
     if (r->rank == RANK_EMPTY)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    dtypes(params, r, &scale_dtype, &zero_point_dtype);
     for (size_t i = 0; scale && i < r->n; i++) {
-        const float s = larger_magnitude(min[i], max[i]) / (float)params->quant_max;
-        ((float *)scale)[i] =
-            params->aiedge.blocks ? (float)qobs_round_to(QOBS_F16, qobs_round_to(QOBS_BF16, (double)s)) : s;
+        const double bound = larger_magnitude(qobs_element((const unsigned char *)r->min + i * size, r->dtype),
+                                              qobs_element((const unsigned char *)r->max + i * size, r->dtype));
+        /* Of float numbers the double quotient, rounded to float, is the float quotient. */
+        const double quotient = bound / params->quant_max, s = params->aiedge.blocks ? round_block(quotient) : quotient;
+        qobs_store_doubles(scale, scale_dtype, i, 1, &s);
     }
     if (zero_point)
-        memset(zero_point, 0, r->n * qobs_dtype_size(params->aiedge.zero_point_dtype));
+        memset(zero_point, 0, r->n * qobs_dtype_size(zero_point_dtype));
     return qobs_succeed(error);
 }
 
-const struct formula_ops qobs_formula_aiedge = {.dtypes = dtypes, .qparams = qparams, .only_f32 = true};
+const struct formula_ops qobs_formula_aiedge = {.dtypes = dtypes, .qparams = qparams};

@@ -70,6 +70,11 @@ struct octav_params {
     int iterations;    /* at most */
 };
 
+/* OSCAR's clip. */
+struct oscar_params {
+    double levels; /* the largest quantized number */
+};
+
 /* Model-Optimizer's headroom for NVFP4 activations. */
 struct headroom_params {
     double anchor_percentile, upper_percentile, rho;
@@ -145,6 +150,7 @@ struct range_params {
     struct multiplier_params multiplier;
     struct line_params line;
     struct octav_params octav;
+    struct oscar_params oscar;
     struct headroom_params headroom;
     struct bins_params bins;
 };

@@ -51,6 +51,7 @@ struct search_batch {
     const unsigned char *data;
     uint64_t batches;        /* observed before it */
     const struct gram *gram; /* of the activations that weigh errors, in whole blocks of a row; NULL: none */
+    const struct importance *importance;
     double *workspace;       /* of the size that the rule asks for */
 };
 
@@ -163,6 +164,7 @@ extern const struct range_ops qobs_range_multiplier;      /* Model-Optimizer: mu
 extern const struct range_ops qobs_range_e4m3;            /* Model-Optimizer: e4m3 scales */
 extern const struct range_ops qobs_range_line;            /* torchao: thresholds in equal steps */
 extern const struct range_ops qobs_range_octav;           /* ai-edge-quantizer: an iterated clipping scalar */
+extern const struct range_ops qobs_range_oscar;           /* ai-edge-quantizer: the least expected error */
 extern const struct range_ops qobs_range_non_linear;      /* torch */
 extern const struct range_ops qobs_range_percentile;      /* Quark */
 extern const struct range_ops qobs_range_mse;             /* Quark */

@@ -13,12 +13,21 @@
 #include "number/convert.h"
 #include "plan/block_reader.h"
 
-/* Ranges in the plan's dtype, converted to F32 if the reduction wants that. */
+static void convert(qobs_dtype from, const unsigned char *x, size_t n, qobs_dtype to, void *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double number = qobs_element(x + i * qobs_dtype_size(from), from);
+        qobs_store_doubles(out, to, i, 1, &number);
+    }
+}
+
+/* Ranges in the plan's dtype, converted if the reduction wants another. */
 static int measure(reduce_fn *reduce, const struct reduction *r, const struct batch *b, void *min, void *max,
                    struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const qobs_plan *plan = b->plan;
-    if (!qobs_reduces_in_f32(r, plan->dtype) || plan->dtype == QOBS_F32)
+    const qobs_dtype to = qobs_reduced_dtype(r, plan->dtype);
+    if (to == plan->dtype)
         return reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, min, max, nonfinite, error);
     const size_t n = (size_t)plan->qparams, half = (n * qobs_dtype_size(plan->dtype) + 63) / 64 * 64;
     unsigned char *native = qobs_allocate(b->runtime, 2 * half);
@@ -27,8 +36,8 @@ static int measure(reduce_fn *reduce, const struct reduction *r, const struct ba
     const int status =
         reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, native, native + half, nonfinite, error);
     if (status == QOBS_OK) {
-        qobs_convert_to_f32(plan->dtype, n, native, min);
-        qobs_convert_to_f32(plan->dtype, n, native + half, max);
+        convert(plan->dtype, native, n, to, min);
+        convert(plan->dtype, native + half, n, to, max);
     }
     qobs_release(b->runtime, native, 2 * half);
     return status;

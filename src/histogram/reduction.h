@@ -8,7 +8,7 @@
 
 struct reduction;
 
-/* Writes the range of every qparam of the plan to min and max, in the plan's dtype or, with in_f32, in F32. A histogram
+/* Writes the range of every qparam of the plan to min and max, in the dtype of qobs_reduced_dtype. A histogram
  * accepts the batch as well. After a failure the histogram is as it was, min and max are undefined. NULL: nothing is
  * measured. */
 struct reduction_ops {
@@ -22,15 +22,23 @@ struct reduction {
     const struct reduction_ops *ops;
     enum nonfinite_mode nonfinite;
     bool in_f32;                     /* ranges are F32 whatever the dtype of the batch */
+    bool in_f64;                     /* they are F64, of elements converted to F32 */
     bool f64_in_f32;                 /* those of F64 are */
     size_t numbers;                  /* thresholds by divergence: quantized magnitudes; 0: by deviation */
     struct histogram_rule histogram; /* ops NULL: there is no histogram */
 };
 
-/* True if ranges of batches of that dtype are F32. */
-static inline bool qobs_reduces_in_f32(const struct reduction *reduction, qobs_dtype dtype)
+/* The dtype of ranges of batches of that dtype. */
+static inline qobs_dtype qobs_reduced_dtype(const struct reduction *reduction, qobs_dtype dtype)
 {
-    return reduction->in_f32 || (reduction->f64_in_f32 && dtype == QOBS_F64);
+    const bool in_f32 = reduction->in_f32 || (reduction->f64_in_f32 && dtype == QOBS_F64);
+    return in_f32 ? QOBS_F32 : reduction->in_f64 ? QOBS_F64 : dtype;
+}
+
+/* True if elements of that dtype are converted to F32. */
+static inline bool qobs_reduces_as_f32(const struct reduction *reduction, qobs_dtype dtype)
+{
+    return dtype != QOBS_F32 && (reduction->in_f64 || qobs_reduced_dtype(reduction, dtype) == QOBS_F32);
 }
 
 extern const struct reduction_ops qobs_reduction_none;   /* batches are only counted */

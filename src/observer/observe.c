@@ -313,7 +313,7 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     RETURN_IF_FAILED(b->axes
                          ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
                          : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error));
-    plan->as_f32 = qobs_reduces_in_f32(&o->stages.reduction, plan->dtype) && plan->dtype != QOBS_F32;
+    plan->as_f32 = qobs_reduces_as_f32(&o->stages.reduction, plan->dtype);
     struct pending pending;
     const fp_mode mode = fp_enter();
     const int status = prepare(o, plan, b, &pending, error);

@@ -91,7 +91,7 @@ int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error
 struct layout qobs_layout_of(const struct stages *stages, const qobs_plan *plan)
 {
     return (struct layout){
-        .dtype = qobs_reduces_in_f32(&stages->reduction, plan->dtype) ? QOBS_F32 : plan->dtype,
+        .dtype = qobs_reduced_dtype(&stages->reduction, plan->dtype),
         .qparams = (size_t)plan->qparams,
         .range = plan->range,
         .scale = plan->scale,

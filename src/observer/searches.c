@@ -120,6 +120,7 @@ static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *pla
                                  .data = data,
                                  .batches = o->counts.batches,
                                  .gram = weighted ? &o->gram : NULL,
+                                 .importance = &o->importance,
                                  .workspace = workspace};
 }
 
@@ -135,14 +136,24 @@ static enum importance_fault hessian_fault(const qobs_observer *o, const struct 
                                                                                : IMPORTANCE_USABLE;
 }
 
+/* Why they cannot be weighted by the importance of columns. */
+static enum importance_fault column_fault(const qobs_observer *o)
+{
+    const struct importance *importance = &o->importance;
+    bool finite = true;
+    for (int64_t j = 0; j < importance->columns; j++)
+        finite &= isfinite(importance->sum[j]) != 0;
+    return importance->tokens == 0 ? IMPORTANCE_NOT_OBSERVED : finite ? IMPORTANCE_USABLE : IMPORTANCE_NOT_FINITE;
+}
+
 /* Errors that are summed over batches are all weighted, or none. */
 static int weigh(const qobs_observer *o, const qobs_plan *plan, bool first, struct search_record *record,
                  qobs_error *error)
 {
     const struct search_record *before = &o->state.record;
-    if (!o->stages.range.params.hessian)
+    if (!o->stages.range.params.importance)
         return QOBS_OK;
-    record->fault = hessian_fault(o, &plan->value);
+    record->fault = o->stages.range.params.hessian ? hessian_fault(o, &plan->value) : column_fault(o);
     record->weighted = record->fault == IMPORTANCE_USABLE;
     if (o->stages.range.ops->state->sums && !first && record->weighted != before->weighted)
         return qobs_invalid(error, "value: its errors are %s by a Hessian, those of the batches before are%s%s%s",

@@ -18,10 +18,8 @@
 #include "base/split.h"
 #include "plan/block_reader.h"
 #include "histogram/range_rule.h"
+#include "search/pairwise.h"
 #include "search/search_record.h"
-
-/* numpy's pairwise sums (numpy/_core/src/umath/loops_utils.h.src). */
-enum { PAIRWISE_LANES = 8, PAIRWISE_LEAF = 128 };
 
 struct octav_search {
     const struct search_batch *batch;
@@ -82,17 +80,8 @@ static void open_block(struct octav_reader *r, const struct octav_search *search
 
 static float leaf_sum(const float *x, size_t n)
 {
-    float lane[PAIRWISE_LANES], sum = -0.0F;
-    size_t i = 0;
-    if (n >= PAIRWISE_LANES) {
-        for (; i < PAIRWISE_LANES; i++)
-            lane[i] = x[i];
-        for (; i < n - n % PAIRWISE_LANES; i++)
-            lane[i % PAIRWISE_LANES] += x[i];
-        sum = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
-    }
-    for (; i < n; i++)
-        sum += x[i];
+    float sum;
+    PAIRWISE_LEAF_SUM(float, sum, n, i, x[i]);
     return sum;
 }
 
@@ -100,7 +89,7 @@ static float leaf_sum(const float *x, size_t n)
 static float pairwise_sum(struct octav_reader *r, int qparam, int64_t first, int64_t n)
 {
     if (n > PAIRWISE_LEAF) {
-        const int64_t half = n / 2 - n / 2 % PAIRWISE_LANES;
+        const int64_t half = pairwise_half(n);
         const float low = pairwise_sum(r, qparam, first, half);
         return low + pairwise_sum(r, qparam, first + half, n - half);
     }
