@@ -69,6 +69,8 @@ static const struct every_preset {
     {"aiedge.OCTAV", "granularity=TENSORWISE;num_bits=2"},
     {"aiedge.OSCAR", "num_bits=4"},
     {"aiedge.OSCAR", "granularity=TENSORWISE;num_bits=3"},
+    {"nncf.WeightCompression", "mode=INT4_SYM;group_size=16"},
+    {"nncf.WeightCompression", "reduction_axes=[0,1]"},
     {"modelopt.MaxCalibrator", "axis=1"},
     {"modelopt.HistogramCalibrator", "method=percentile"},
     {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},

@@ -161,6 +161,7 @@ static const struct saved_case {
     {"torchao.AffineQuantizedFixedQParamObserver", "", "scale=0.5;zero_point=3;zero_point_dtype=int8", 0, LATER},
     {"aiedge.OCTAV", "", "num_bits=4;nonfinite=ignore", QOBS_BF16, LATER},
     {"aiedge.OSCAR", "", "num_bits=4", 0, IMPORTANCE | LATER},
+    {"nncf.WeightCompression", "", "mode=INT4_SYM", QOBS_F16, LATER},
     {"modelopt.MaxCalibrator", "", "axis=1", 0, 0},
     {"modelopt.MaxCalibrator", "axes", "axis=[0,1]", QOBS_F16, HEADS},
     {"modelopt.HistogramCalibrator", "", "method=percentile;num_bins=256", 0, 0},

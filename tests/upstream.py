@@ -73,6 +73,7 @@ RUNS = {
     "quark_2026_11": ("quark.torch", quantizers.quark_all, is_current),
     "trt": ("modelopt", quantizers.maximum, lambda c: golden.case_is_of(c, ("MaxCalibrator",))),
     "trt_2026_11": ("modelopt", quantizers.modelopt, is_of_release),
+    "nncf": ("nncf", formulas.nncf, lambda c: True),
     "aiedge": ("ai_edge_quantizer", formulas.aiedge, lambda c: True),
 }
 

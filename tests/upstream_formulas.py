@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Cases of golden suite aiedge, computed by ai-edge-quantizer; as upstream_calls.py.
+"""Cases of golden suites aiedge and nncf, computed by ai-edge-quantizer and NNCF; as upstream_calls.py.
 
-    upstream_formulas.py [DIRECTORY]     writes the suite by the installed package, to tests/golden by default
+    upstream_formulas.py [SUITE]...     writes the suites in tests/golden by the installed packages
 """
 import importlib.metadata
 import json
@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gol
 import numpy as np  # noqa: E402
 import run_cli as golden  # noqa: E402
 
-NAMES = {"float32": "F32", "float64": "F64", "int8": "I8", "int16": "I16", "int32": "I32"}
+NAMES = {"float32": "F32", "float16": "F16", "float64": "F64", "int8": "I8", "int16": "I16", "int32": "I32"}
 
 
 def of_numpy(a):
@@ -101,12 +101,51 @@ def oscar_cases(pool, random):
                 yield name + "_weighted", "OSCAR", x, config, act
 
 
+# ---- NNCF -----------------------------------------------------------------------------------------------------------
+
+def nncf(case, T):
+    from nncf.parameters import CompressWeightsMode
+    from nncf.quantization.algorithms.weight_compression import weight_lowering
+    from nncf.quantization.algorithms.weight_compression.config import WeightCompressionConfig
+    from nncf.tensor import Tensor
+    cfg = case["config"]
+    x = np.array(T[case["inputs"][0]][1])
+    axes = tuple(a % x.ndim for a in cfg.get("reduction_axes") or [-1])
+    config = WeightCompressionConfig(getattr(CompressWeightsMode, cfg["mode"]), cfg["group_size"])
+    got = weight_lowering.do_integer_quantization(Tensor(x), config, axes)
+    results = {"scale": of_numpy(got.scale.data)}
+    return results if got.zero_point is None else dict(results, zero_point=of_numpy(got.zero_point.data))
+
+
+MODES = ["INT8_ASYM", "INT8_SYM", "INT4_ASYM", "INT4_SYM", "INT3_SYM", "INT2_SYM"]
+
+
+def nncf_cases(random):
+    shapes = [((6, 64), None, -1), ((6, 64), [1], 16), ((6, 64), [0], -1), ((6, 64), [0], 3), ((2, 12, 10), [1], 4),
+              ((4, 3, 3, 5), [1, 2, 3], -1), ((3, 7), [0, 1], -1)]
+    pool = {shape: weights(shape, random) for shape in dict.fromkeys(s for s, _, _ in shapes)}
+    for shape, axes, group in shapes:
+        for kind, x in pool[shape].items():
+            for mode in MODES:
+                name = f"{'x'.join(map(str, shape))}_{''.join(map(str, axes or []))}_{group}_{kind}_{mode}"
+                yield name, "WeightCompression", x, dict(mode=mode, group_size=group, reduction_axes=axes)
+    x = random.standard_normal((5, 32)).astype(np.float16)
+    x[0, :2], x[1, :2], x[2], x[3] = [2, -2], [9, -9], np.abs(x[2]), -np.abs(x[3])
+    for mode in MODES:
+        yield f"half_{mode}", "WeightCompression", x, dict(mode=mode, group_size=-1)
+        yield f"uneven_{mode}", "WeightCompression", x, dict(mode=mode, group_size=12)
+    x = x.astype(np.float32)
+    x[0, 0], x[1, 0], x[2, 0] = np.nan, np.inf, -np.inf
+    for mode in MODES:
+        yield f"nonfinite_{mode}", "WeightCompression", x, dict(mode=mode, group_size=-1)
+
+
 # ---- Writing --------------------------------------------------------------------------------------------------------
 
-SUITES = {"aiedge": ("ai_edge_quantizer", "ai-edge-quantizer", aiedge, aiedge_cases)}
+SUITES = {"aiedge": ("ai-edge-quantizer", aiedge, aiedge_cases), "nncf": ("nncf", nncf, nncf_cases)}
 
 
-def write(directory, suite, package, function, cases):
+def write(suite, package, function, cases):
     T, keys, made = {}, {}, []
 
     def stored(name, tensor):
@@ -124,11 +163,11 @@ def write(directory, suite, package, function, cases):
             got = function(case, T)
             case["expect"] = {q: stored(q, t) for q, t in got.items()}
             case["compare"] = {q: "exact" for q in got}
-        except ValueError as e:
-            case["error"] = f"ValueError: {e}"
+        except Exception as e:  # what upstream raises may be of any class
+            case["error"] = f"{type(e).__name__}: {e}"
         made.append(case)
-    golden.write(os.path.join(directory, suite + ".safetensors"), T)
-    with open(os.path.join(directory, suite + ".json"), "w", encoding="utf-8") as file:
+    golden.write(os.path.join(golden.HERE, suite + ".safetensors"), T)
+    with open(os.path.join(golden.HERE, suite + ".json"), "w", encoding="utf-8") as file:
         json.dump(made, file, indent=0)
         file.write("\n")
     print(f"{suite}: {len(made)} cases")
@@ -136,5 +175,5 @@ def write(directory, suite, package, function, cases):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for suite_name, (_, *row) in SUITES.items():
-        write(sys.argv[1] if len(sys.argv) > 1 else golden.HERE, suite_name, *row)
+    for suite_name in sys.argv[1:] or SUITES:
+        write(suite_name, *SUITES[suite_name])

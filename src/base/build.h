@@ -42,6 +42,9 @@
 #ifndef QOBS_HAS_AIEDGE
 #define QOBS_HAS_AIEDGE 1
 #endif
+#ifndef QOBS_HAS_NNCF
+#define QOBS_HAS_NNCF 1
+#endif
 #ifndef QOBS_HAS_QOBS
 #define QOBS_HAS_QOBS 1
 #endif

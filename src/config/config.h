@@ -27,7 +27,8 @@ enum family {
     FAMILY_QOBS = 16, /* our own */
     FAMILY_ORT = 32,
     FAMILY_TORCHAO = 64,
-    FAMILY_AIEDGE = 128 /* ai-edge-quantizer */
+    FAMILY_AIEDGE = 128, /* ai-edge-quantizer */
+    FAMILY_NNCF = 256
 };
 
 /* With the quantization schemes of compressed-tensors. */
@@ -49,7 +50,8 @@ enum granularity_kind {
     GRANULARITY_ORT,              /* all elements, or along axis 1 with per_channel */
     GRANULARITY_TORCHAO,          /* by granularity */
     GRANULARITY_MODELOPT_BLOCK,   /* runs of block_size along the last dimension */
-    GRANULARITY_AIEDGE            /* by granularity */
+    GRANULARITY_AIEDGE,           /* by granularity */
+    GRANULARITY_NNCF              /* by reduction_axes and group_size */
 };
 
 /* The formula; settings choose among its forms (family_*.c). */
@@ -68,7 +70,8 @@ enum formula_kind {
     FORMULA_TORCHAO,       /* by mapping_type */
     FORMULA_TORCHAO_FIXED, /* those that are set, in torchao's dtypes */
     FORMULA_QUARK_TORCH,   /* torch's observer with Quark's limits */
-    FORMULA_AIEDGE
+    FORMULA_AIEDGE,
+    FORMULA_NNCF /* by mode */
 };
 
 /* Defaults of the grid search. */
@@ -226,6 +229,12 @@ struct aiedge_settings {
     int granularity; /* enum aiedge_granularity */
 };
 
+struct nncf_settings {
+    int mode; /* enum nncf_mode */
+    bool has_reduction_axes;
+    struct axes reduction_axes;
+};
+
 enum { MODELOPT_E4M3 = 0 }; /* num_bits of (4, 3) */
 
 struct modelopt_settings {
@@ -278,6 +287,7 @@ struct qobs_config {
         struct torchao_settings torchao;
         struct modelopt_settings modelopt;
         struct aiedge_settings aiedge;
+        struct nncf_settings nncf;
     };
 };
 

@@ -5,8 +5,8 @@
  * range rule, formula, defaults of the grid search (NULL: none), summary. A build without the family or the feature has
  * only the name, for messages. presets.c includes this list three times, first to declare the stages. Upstream:
  * llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
- * quark/torch/quantization/observer/observer.py, modelopt/torch/quantization/calib/ and
- * ai_edge_quantizer/algorithms/uniform_quantize/. Presets qobs.* are our own. */
+ * quark/torch/quantization/observer/observer.py, modelopt/torch/quantization/calib/,
+ * ai_edge_quantizer/algorithms/uniform_quantize/ and nncf/quantization/algorithms/weight_compression/. Presets qobs.* are our own. */
 PRESET("llmc.memoryless_minmax", LLMC, RANGES, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,
        "range of the last tensor")
 PRESET("llmc.static_minmax", LLMC, RANGES, LLMC, minmax, extremes, measured, COMPRESSED_TENSORS, NULL,
@@ -106,6 +106,7 @@ PRESET("aiedge.OCTAV", AIEDGE, SEARCHES, AIEDGE, minmax, last, octav, AIEDGE, NU
        "symmetric range that OCTAV's iteration clips, of the last tensor")
 PRESET("aiedge.OSCAR", AIEDGE, SEARCHES, AIEDGE, minmax, last, oscar, AIEDGE, NULL,
        "symmetric range with the smallest expected error of the last tensor, columns weighted by activations")
+PRESET("nncf.WeightCompression", NNCF, RANGES, NNCF, minmax, last, measured, NNCF, NULL, "range of the last tensor")
 PRESET("qobs.mse_optimal", QOBS, OPTIMAL, LLMC, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
        "scale and zero point with the smallest squared error of all, for weights")
 PRESET("qobs.imatrix_optimal", QOBS, OPTIMAL, LLMC, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,

@@ -44,6 +44,7 @@ static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0
 #define OPS_ORT &qobs_family_ort
 #define OPS_TORCHAO &qobs_family_torchao
 #define OPS_AIEDGE &qobs_family_aiedge
+#define OPS_NNCF &qobs_family_nncf
 
 #define ROW(name, family, granularity, reduction, accumulator, range, formula, search, summary)                        \
     {name,                                                                                                             \

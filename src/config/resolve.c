@@ -60,6 +60,7 @@ void qobs_resolve_granularity(const qobs_config *config, struct granularity *gra
         QOBS_IF(QOBS_HAS_TORCHAO, [GRANULARITY_TORCHAO] = &qobs_granularity_torchao,)
         QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_BLOCK] = &qobs_granularity_modelopt_block,)
         QOBS_IF(QOBS_HAS_AIEDGE, [GRANULARITY_AIEDGE] = &qobs_granularity_aiedge,)
+        QOBS_IF(QOBS_HAS_NNCF, [GRANULARITY_NNCF] = &qobs_granularity_nncf,)
     };
     *granularity = (struct granularity){
         .ops = by_kind[config->preset->granularity],

@@ -134,7 +134,7 @@ extern const struct formula_ops qobs_formula_ort;
 extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
 extern const struct formula_ops qobs_formula_torchao;
 extern const struct formula_ops qobs_formula_torchao_fixed;
-extern const struct formula_ops qobs_formula_aiedge;
+extern const struct formula_ops qobs_formula_aiedge, qobs_formula_nncf;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;

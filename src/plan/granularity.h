@@ -89,7 +89,7 @@ extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granula
 extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block,
     qobs_granularity_modelopt_reduced;
 
-extern const struct granularity_ops qobs_granularity_aiedge;
+extern const struct granularity_ops qobs_granularity_aiedge, qobs_granularity_nncf;
 
 /* The words of settings and messages. */
 const char *qobs_base_name_text(int base_name);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* NNCF: settings (fields of WeightCompressionConfig and WeightCompressionParameters), checks and parameters. */
+#include <math.h>
+
+#include "base/error.h"
+#include "config/families.h"
+
+enum nncf_mode { INT8_ASYM, INT8_SYM, INT4_ASYM, INT4_SYM, INT3_SYM, INT2_SYM };
+static const struct word modes[] = {{"INT8_ASYM", INT8_ASYM}, {"INT8_SYM", INT8_SYM}, {"INT4_ASYM", INT4_ASYM},
+                                    {"INT4_SYM", INT4_SYM},   {"INT3_SYM", INT3_SYM}, {"INT2_SYM", INT2_SYM},
+                                    {0}};
+static const struct {
+    int bits;
+    bool symmetric;
+} numbers[] = {[INT8_ASYM] = {8, false}, [INT8_SYM] = {8, true}, [INT4_ASYM] = {4, false},
+               [INT4_SYM] = {4, true},   [INT3_SYM] = {3, true}, [INT2_SYM] = {2, true}};
+
+static const struct setting settings[] = {
+    BASE_NAME,
+    NONFINITE(EVERY, qobs_nonfinite_modes),
+    WORD("mode", EVERY, nncf.mode, modes, "the integers to quantize to"),
+    NUMBER("group_size", EVERY, KIND_LONG, group_size, -1, 0x1p53,
+           "elements of a group along the reduction axis; -1: all of the reduction axes"),
+    OPTIONAL("reduction_axes", EVERY, KIND_AXES, nncf.reduction_axes, nncf.has_reduction_axes, LEAST_AXIS, MOST_AXIS,
+             "dimensions whose elements share a scale; `null`: the last"),
+};
+
+static void set_defaults(struct qobs_config *config) { config->group_size = -1; }
+
+static int check(const qobs_config *config, qobs_error *error)
+{
+    const int axes = config->nncf.has_reduction_axes ? config->nncf.reduction_axes.count : 1;
+    if (config->group_size == 0)
+        return qobs_invalid(error, "group_size: is 0, allowed are -1 and numbers from 1");
+    if (config->group_size > 0 && axes != 1)
+        return qobs_invalid(error, "reduction_axes: has %d axes, group_size %lld takes one", axes,
+                            (long long)config->group_size);
+    return QOBS_OK;
+}
+
+static void granularity(const qobs_config *config, struct granularity *g)
+{
+    static const struct axes last = {.count = 1, .axis = {-1}};
+    g->params.axes = config->nncf.has_reduction_axes ? config->nncf.reduction_axes : last;
+}
+
+/* Weights are converted to float32 first. */
+static void reduction(const qobs_config *config, struct reduction *r)
+{
+    (void)config;
+    r->in_f32 = true;
+}
+
+static void range(const qobs_config *config, struct range_rule *rule)
+{
+    (void)config, (void)rule;
+}
+
+static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
+{
+    const int bits = numbers[config->nncf.mode].bits;
+    const bool symmetric = numbers[config->nncf.mode].symmetric;
+    p->mapping = symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
+    p->no_zero_point = symmetric;
+    p->quant_min = symmetric ? -ldexp(1, bits - 1) : 0;
+    p->quant_max = ldexp(1, symmetric ? bits - 1 : bits) - 1;
+    return &qobs_formula_nncf;
+}
+
+const struct family_ops qobs_family_nncf = {
+    SETTINGS_OF(settings),  .set_defaults = set_defaults, .check = check,     .granularity = granularity,
+    .reduction = reduction, .range = range,               .formula = formula,
+};
