@@ -71,6 +71,8 @@ static const struct every_preset {
     {"aiedge.OSCAR", "granularity=TENSORWISE;num_bits=3"},
     {"nncf.WeightCompression", "mode=INT4_SYM;group_size=16"},
     {"nncf.WeightCompression", "reduction_axes=[0,1]"},
+    {"nncf.ScaleEstimation", "mode=INT4_SYM;group_size=16"},
+    {"nncf.ScaleEstimation", "mode=INT4_ASYM;initial_steps=2"},
     {"modelopt.MaxCalibrator", "axis=1"},
     {"modelopt.HistogramCalibrator", "method=percentile"},
     {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},

@@ -162,6 +162,7 @@ static const struct saved_case {
     {"aiedge.OCTAV", "", "num_bits=4;nonfinite=ignore", QOBS_BF16, LATER},
     {"aiedge.OSCAR", "", "num_bits=4", 0, IMPORTANCE | LATER},
     {"nncf.WeightCompression", "", "mode=INT4_SYM", QOBS_F16, LATER},
+    {"nncf.ScaleEstimation", "", "mode=INT4_ASYM;group_size=16", 0, IMPORTANCE | LATER},
     {"modelopt.MaxCalibrator", "", "axis=1", 0, 0},
     {"modelopt.MaxCalibrator", "axes", "axis=[0,1]", QOBS_F16, HEADS},
     {"modelopt.HistogramCalibrator", "", "method=percentile;num_bins=256", 0, 0},

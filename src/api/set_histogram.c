@@ -166,6 +166,9 @@ static int check_observer(const qobs_observer *o, qobs_error *error)
 {
     if (!o)
         return qobs_invalid(error, "observer: is NULL");
+    if (o->stages.range.params.peaks)
+        return qobs_invalid(error, "observer: %s needs activations, a Hessian alone has not their largest magnitudes",
+                            o->config.preset->name);
     if (!qobs_needs_gram(&o->stages))
         return qobs_invalid(error, "observer: %s does not weigh errors by a Hessian%s", o->config.preset->name,
                             qobs_setting_find(o->config.preset, "hessian_block_size") ? " without hessian_block_size"
@@ -252,7 +255,7 @@ static int replace(qobs_observer *o, const struct view *h, struct gram *gram, qo
     struct importance importance = {0};
     const bool same = o->gram.sum && o->gram.columns == gram->columns && o->importance.columns == gram->columns;
     if (!same) {
-        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, &importance, gram->columns, error));
+        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, &importance, gram->columns, false, error));
         const int status = qobs_gram_reserve(&o->runtime, gram, error);
         if (status != QOBS_OK) {
             qobs_importance_release(&o->runtime, &importance);

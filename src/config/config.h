@@ -233,6 +233,8 @@ struct nncf_settings {
     int mode; /* enum nncf_mode */
     bool has_reduction_axes;
     struct axes reduction_axes;
+    int initial_steps, scale_steps;
+    double weight_penalty;
 };
 
 enum { MODELOPT_E4M3 = 0 }; /* num_bits of (4, 3) */

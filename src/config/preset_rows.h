@@ -6,7 +6,8 @@
  * only the name, for messages. presets.c includes this list three times, first to declare the stages. Upstream:
  * llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
  * quark/torch/quantization/observer/observer.py, modelopt/torch/quantization/calib/,
- * ai_edge_quantizer/algorithms/uniform_quantize/ and nncf/quantization/algorithms/weight_compression/. Presets qobs.* are our own. */
+ * ai_edge_quantizer/algorithms/uniform_quantize/ and nncf/quantization/algorithms/weight_compression/. Presets qobs.*
+ * are our own. */
 PRESET("llmc.memoryless_minmax", LLMC, RANGES, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,
        "range of the last tensor")
 PRESET("llmc.static_minmax", LLMC, RANGES, LLMC, minmax, extremes, measured, COMPRESSED_TENSORS, NULL,
@@ -107,6 +108,8 @@ PRESET("aiedge.OCTAV", AIEDGE, SEARCHES, AIEDGE, minmax, last, octav, AIEDGE, NU
 PRESET("aiedge.OSCAR", AIEDGE, SEARCHES, AIEDGE, minmax, last, oscar, AIEDGE, NULL,
        "symmetric range with the smallest expected error of the last tensor, columns weighted by activations")
 PRESET("nncf.WeightCompression", NNCF, RANGES, NNCF, minmax, last, measured, NNCF, NULL, "range of the last tensor")
+PRESET("nncf.ScaleEstimation", NNCF, OPTIMAL, NNCF, minmax, last, scale_estimation, NNCF, NULL,
+       "scale of the last tensor with the smallest squared error of the outputs on activations, among weighted means")
 PRESET("qobs.mse_optimal", QOBS, OPTIMAL, LLMC, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
        "scale and zero point with the smallest squared error of all, for weights")
 PRESET("qobs.imatrix_optimal", QOBS, OPTIMAL, LLMC, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,

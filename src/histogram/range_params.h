@@ -140,10 +140,19 @@ struct optimal_params {
     int zero_point_radius;    /* with a Hessian: distance of zero points from the one that its diagonal chooses */
 };
 
+/* NNCF's scale estimation. */
+struct estimation_params {
+    float quant_min, quant_max;
+    int initial_steps, scale_steps;
+    double weight_penalty; /* of the mean squared error of a group; at most 0: none */
+};
+
 struct range_params {
     enum nonfinite_mode nonfinite; /* treatment of NaN and infinite elements */
     bool importance;               /* errors are weighted by column importance */
     bool hessian;                  /* errors of columns go together as the activations do; needs importance, too */
+    bool peaks;                    /* the largest magnitudes of activations are kept, too */
+    struct estimation_params estimation;
     struct optimal_params optimal;
     struct grid_params grid;
     struct exponent_params exponent;

@@ -120,10 +120,13 @@ struct state_range {
     void (*amax)(const struct search_state *state, float *amax);
 };
 
-/* How errors are weighted. */
+/* How errors are weighted, and the search (optimal/optimal.h). */
+struct optimal_search;
+struct optimal_result;
 struct optimal_weights {
     bool importance; /* columns are weighted by activations */
     bool hessian;    /* errors of columns go together as the activations do; needs importance, too */
+    int (*search)(const struct optimal_search *search, struct optimal_result *result, qobs_error *error);
 };
 
 /* The result of a histogram's rule. */
@@ -158,6 +161,7 @@ extern const struct range_ops qobs_range_grid;            /* llm-compressor */
 extern const struct range_ops qobs_range_mse_optimal;     /* the least error of all scales and zero points */
 extern const struct range_ops qobs_range_imatrix_optimal; /* the same, weighted by activations */
 extern const struct range_ops qobs_range_local_hessian;   /* the same for the outputs on activations */
+extern const struct range_ops qobs_range_scale_estimation; /* NNCF: weighted means of quotients */
 extern const struct range_ops qobs_range_power_of_2;      /* Quark: scales around a power of two */
 extern const struct range_ops qobs_range_exponent;        /* Quark: exponents of a block's scale */
 extern const struct range_ops qobs_range_multiplier;      /* Model-Optimizer: multipliers of an amax */

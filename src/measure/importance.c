@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "base/split.h"
+#include "number/convert.h"
+#include "plan/loops.h"
 #include "plan/row_list.h"
 
 const char *qobs_importance_fault_text(enum importance_fault fault)
@@ -28,24 +30,24 @@ const char *qobs_importance_fault_text(enum importance_fault fault)
     return texts[fault];
 }
 
-int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns,
+int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns, bool peaks,
                             qobs_error *error)
 {
     if (importance->columns > 0)
         return QOBS_OK;
-    const size_t size = (size_t)columns * sizeof *importance->sum;
+    const size_t count = (size_t)columns * (peaks ? 2 : 1), size = count * sizeof *importance->sum;
     double *sum = qobs_allocate_state(runtime, size);
     if (!sum)
         return qobs_no_memory(error, "importance: no memory for %zu bytes", size);
-    for (int64_t j = 0; j < columns; j++)
+    for (size_t j = 0; j < count; j++)
         sum[j] = 0;
-    *importance = (struct importance){.columns = columns, .sum = sum};
+    *importance = (struct importance){.columns = columns, .sum = sum, .peak = peaks ? sum + columns : NULL};
     return QOBS_OK;
 }
 
 void qobs_importance_release(const struct runtime *runtime, struct importance *importance)
 {
-    qobs_release(runtime, importance->sum, (size_t)importance->columns * sizeof *importance->sum);
+    qobs_release(runtime, importance->sum, qobs_importance_count(importance) * sizeof *importance->sum);
     *importance = (struct importance){0};
 }
 
@@ -95,8 +97,20 @@ static void add_panels(void *argument, int64_t part, int64_t first, int64_t end)
     }
 }
 
+static void add_peaks(const struct view *v, double *peak)
+{
+    const int64_t columns = v->shape[v->ndim - 1];
+    struct loops loops;
+    qobs_loops_of_view(v, v->ndim, &loops);
+    for (int64_t i = 0; i < v->elements; i++) {
+        const double x = fabs((double)(float)qobs_element(qobs_loops_at(&loops, i).in, v->dtype));
+        double *const most = &peak[i % columns];
+        *most = isnan(*most) || x <= *most ? *most : x;
+    }
+}
+
 int qobs_importance_add(const struct runtime *runtime, const struct kernel_table *kernels,
-                        struct importance *importance, const struct view *v, qobs_error *error)
+                        struct importance *importance, bool peaks, const struct view *v, qobs_error *error)
 {
     struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype)};
     if (!qobs_kernel_dtype_of(v->dtype, &a.dtype))
@@ -110,13 +124,15 @@ int qobs_importance_add(const struct runtime *runtime, const struct kernel_table
                             (long long)importance->columns);
     if (v->elements == 0)
         return QOBS_OK;
-    RETURN_IF_FAILED(qobs_importance_reserve(runtime, importance, columns, error));
+    RETURN_IF_FAILED(qobs_importance_reserve(runtime, importance, columns, peaks, error));
     a.sum = importance->sum;
     qobs_rows_of_view(v, kernels, &a.rows);
     const struct split split = qobs_split(runtime, &rule, (columns + PANEL - 1) / PANEL, v->elements, 0);
     qobs_split_run(runtime, &split, add_panels, &a);
     for (int64_t j = 0; j < columns; j++) /* the bits of a NaN depend on the kernel, and a saved state shows them */
         importance->sum[j] = isnan(importance->sum[j]) ? (double)NAN : importance->sum[j];
+    if (peaks)
+        add_peaks(v, importance->peak);
     importance->tokens += (uint64_t)(v->elements / columns);
     return QOBS_OK;
 }

@@ -15,6 +15,7 @@ struct importance {
     int64_t columns; /* 0: not known yet */
     uint64_t tokens;
     double *sum;
+    double *peak; /* largest magnitudes, in f32; NULL: not kept */
 };
 
 /* The reason importance cannot be used, in the order of upstream's checks. */
@@ -35,11 +36,17 @@ const char *qobs_importance_fault_text(enum importance_fault fault); /* NULL for
 /* Adds activations v (..., columns). The first ones set the number of columns; another number fails. Runs on the
  * executor; each column is summed in the order of the tokens. */
 int qobs_importance_add(const struct runtime *runtime, const struct kernel_table *kernels,
-                        struct importance *importance, const struct view *v, qobs_error *error);
+                        struct importance *importance, bool peaks, const struct view *v, qobs_error *error);
 
-/* Allocates that many columns with sums of 0, unless there are columns. */
-int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns,
+/* Allocates that many columns with sums, and with peaks if they are wanted, of 0, unless there are columns. */
+int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns, bool peaks,
                             qobs_error *error);
+
+/* The numbers of `sum`, which `peak` continues. */
+static inline size_t qobs_importance_count(const struct importance *importance)
+{
+    return (size_t)importance->columns * (importance->peak ? 2 : 1);
+}
 
 /* Writes the sum of each column in f32. */
 void qobs_importance_sums(const struct importance *importance, float *sum);

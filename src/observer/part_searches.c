@@ -14,7 +14,8 @@ static bool searches(const struct stages *stages) { return qobs_range_searches(s
 
 static int reserve_importance(qobs_observer *o, const struct part_size *p, qobs_error *error)
 {
-    return p->stages->range.params.importance ? qobs_importance_reserve(&o->runtime, &o->importance, p->columns, error)
+    return p->stages->range.params.importance ? qobs_importance_reserve(&o->runtime, &o->importance, p->columns,
+                                                                      p->stages->range.params.peaks, error)
                                               : QOBS_OK;
 }
 
@@ -23,18 +24,19 @@ static void release_importance(qobs_observer *o) { qobs_importance_release(&o->r
 static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
     struct importance *importance = &o->importance;
+    const struct range_params *range = &o->stages.range.params;
     const uint64_t columns = qobs_code_u64(codec, (uint64_t)importance->columns);
     qobs_code(codec, &importance->tokens, 8);
     if (columns == 0)
         return importance->tokens == 0 ? QOBS_OK : qobs_damaged(error, "it has tokens without columns");
     if (codec->loading) {
-        if (!o->stages.range.params.importance || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
+        if (!range->importance || !qobs_codec_holds(codec, columns, (range->peaks ? 2 : 1) * sizeof(double)))
             return qobs_damaged(error, "its importance is impossible");
         const uint64_t tokens = importance->tokens;
-        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error));
+        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, range->peaks, error));
         importance->tokens = tokens;
     }
-    qobs_code_elements(codec, importance->sum, (size_t)columns, sizeof *importance->sum);
+    qobs_code_elements(codec, importance->sum, qobs_importance_count(importance), sizeof *importance->sum);
     return QOBS_OK;
 }
 
@@ -50,7 +52,8 @@ static int prepare_importance(struct merge *m, qobs_error *error)
         columns = theirs > 0 ? theirs : columns;
     }
     return columns > 0 && m->o->importance.columns == 0
-               ? qobs_importance_reserve(&m->o->runtime, &m->importance, columns, error)
+               ? qobs_importance_reserve(&m->o->runtime, &m->importance, columns,
+                                         m->o->stages.range.params.peaks, error)
                : QOBS_OK;
 }
 
@@ -66,6 +69,8 @@ static void merge_importance(struct merge *m)
         to->tokens += from->tokens;
         for (int64_t j = 0; j < from->columns; j++)
             to->sum[j] += from->sum[j];
+        for (int64_t j = 0; from->peak && j < from->columns; j++)
+            to->peak[j] = isnan(to->peak[j]) || from->peak[j] <= to->peak[j] ? to->peak[j] : from->peak[j];
     }
 }
 

@@ -106,13 +106,13 @@ float qobs_compute_global_scale(const qobs_observer *o)
 
 static int write_optimal(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
 {
-    qobs_dtype dtype, unused;
+    qobs_dtype dtype, zero_point_dtype;
     if (qobs_optimal_is_stale(o))
         return qobs_fail(error, QOBS_ERROR_NO_DATA,
                          "scale: was searched under another global scale, observe the weight again");
-    qobs_qparam_dtypes(o, &o->state.layout, true, &dtype, &unused);
+    qobs_qparam_dtypes(o, &o->state.layout, true, &dtype, &zero_point_dtype);
     const fp_mode mode = fp_enter();
-    qobs_optimal_result_write(&o->state.optimal, dtype, scale, zero_point);
+    qobs_optimal_result_write(&o->state.optimal, dtype, scale, zero_point_dtype, zero_point);
     fp_leave(mode);
     return qobs_succeed(error);
 }

@@ -217,6 +217,8 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_OPTIMAL, "optimal", error);
     const bool global = has_global_scale(o);
+    const struct range_view ranges = {
+        .dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR, .min = batch->min, .max = batch->max};
     const double amax = global ? amax_of(o, layout, batch) : 0;
     const float global_scale = global ? o->stages.formula.ops->global_scale(QOBS_F32, amax) : 1;
     const struct optimal_search search = {.runtime = &o->runtime,
@@ -226,8 +228,10 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
                                           .data = data,
                                           .global_scale = global ? &global_scale : NULL,
                                           .importance = &o->importance,
-                                          .gram = &o->gram};
-    RETURN_IF_FAILED(qobs_optimal_search(&search, result, error));
+                                          .gram = &o->gram,
+                                          .formula = &o->stages.formula,
+                                          .ranges = &ranges};
+    RETURN_IF_FAILED(o->stages.range.ops->optimal->search(&search, result, error));
     result->amax = amax;
     result->fused = global && o->fused;
     return QOBS_OK;
@@ -274,7 +278,8 @@ int qobs_observe_activations(qobs_observer *o, const struct view *v, qobs_error 
             return status;
         }
     }
-    const int status = qobs_importance_add(&o->runtime, o->kernels, &o->importance, v, error);
+    const int status = qobs_importance_add(&o->runtime, o->kernels, &o->importance,
+                                           o->stages.range.params.peaks, v, error);
     if (status != QOBS_OK && wanted && first) /* with a Gram there is importance, to which adding cannot fail */
         qobs_gram_release(&o->runtime, &o->gram);
     return status;

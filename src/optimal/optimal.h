@@ -44,9 +44,10 @@ int qobs_optimal_result_copy(const struct runtime *runtime, struct optimal_resul
                              const struct optimal_result *from, qobs_error *error);
 void qobs_optimal_result_release(const struct runtime *runtime, struct optimal_result *result);
 
-/* Writes scales of dtype F32, BF16, F16 or F64, and zero points of dtype I8, or zeros of one byte. Either may be NULL.
- */
-void qobs_optimal_result_write(const struct optimal_result *result, qobs_dtype dtype, void *scale, void *zero_point);
+/* Writes scales of dtype F32, BF16, F16 or F64, and zero points of dtype I8 or I32, or zeros of one byte. Either may be
+ * NULL. */
+void qobs_optimal_result_write(const struct optimal_result *result, qobs_dtype dtype, void *scale,
+                               qobs_dtype zero_point_dtype, void *zero_point);
 
 /* ---- Search ------------------------------------------------------------------------------------------------------ */
 
@@ -60,6 +61,8 @@ struct optimal_search {
     const float *global_scale;           /* NULL: there is none */
     const struct importance *importance; /* of the last dimension; may have no columns */
     const struct gram *gram;             /* of the same activations, if the rule has a Hessian */
+    const struct formula *formula;       /* of the ranges of the weight */
+    const struct range_view *ranges;
 };
 
 /* Searches every qparam of the plan and allocates the result, which the caller releases, also after an error. Fails if

@@ -14,10 +14,12 @@
 #include "number/number.h"
 #include "histogram/range_rule.h"
 
-const struct range_ops qobs_range_mse_optimal = {.optimal = &(const struct optimal_weights){0}};
-const struct range_ops qobs_range_imatrix_optimal = {.optimal = &(const struct optimal_weights){.importance = true}};
+const struct range_ops qobs_range_mse_optimal = {
+    .optimal = &(const struct optimal_weights){.search = qobs_optimal_search}};
+const struct range_ops qobs_range_imatrix_optimal = {
+    .optimal = &(const struct optimal_weights){.importance = true, .search = qobs_optimal_search}};
 const struct range_ops qobs_range_local_hessian = {
-    .optimal = &(const struct optimal_weights){.importance = true, .hessian = true}};
+    .optimal = &(const struct optimal_weights){.importance = true, .hessian = true, .search = qobs_optimal_search}};
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
@@ -64,12 +66,15 @@ void qobs_optimal_result_release(const struct runtime *runtime, struct optimal_r
     *result = (struct optimal_result){0};
 }
 
-void qobs_optimal_result_write(const struct optimal_result *r, qobs_dtype dtype, void *scale, void *zero_point)
+void qobs_optimal_result_write(const struct optimal_result *r, qobs_dtype dtype, void *scale,
+                               qobs_dtype zero_point_dtype, void *zero_point)
 {
     const size_t size = qobs_dtype_size(dtype);
     for (size_t q = 0; scale && q < r->qparams; q++)
         qobs_put_element((unsigned char *)scale + q * size, dtype, (double)r->scale[q]);
-    for (size_t q = 0; zero_point && q < r->qparams; q++)
+    if (zero_point && zero_point_dtype == QOBS_I32)
+        memcpy(zero_point, r->zero_point, r->qparams * sizeof *r->zero_point);
+    for (size_t q = 0; zero_point && zero_point_dtype != QOBS_I32 && q < r->qparams; q++)
         ((int8_t *)zero_point)[q] = (int8_t)r->zero_point[q];
 }
 
