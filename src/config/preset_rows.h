@@ -5,9 +5,7 @@
  * range rule, formula, defaults of the grid search (NULL: none), summary. A build without the family or the feature has
  * only the name, for messages. presets.c includes this list three times, first to declare the stages. Upstream:
  * llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
- * quark/torch/quantization/observer/observer.py, modelopt/torch/quantization/calib/,
- * ai_edge_quantizer/algorithms/uniform_quantize/ and nncf/quantization/algorithms/weight_compression/. Presets qobs.*
- * are our own. */
+ * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/. Presets qobs.* are our own. */
 PRESET("llmc.memoryless_minmax", LLMC, RANGES, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,
        "range of the last tensor")
 PRESET("llmc.static_minmax", LLMC, RANGES, LLMC, minmax, extremes, measured, COMPRESSED_TENSORS, NULL,

@@ -51,14 +51,12 @@ static size_t place(unsigned char *memory, size_t longest, struct estimation_gro
 
 static float pairwise_sum(const float *x, int64_t n)
 {
-    float sum;
     if (n > PAIRWISE_LEAF) {
         const int64_t half = pairwise_half(n);
         const float low = pairwise_sum(x, half);
         return low + pairwise_sum(x + half, n - half);
     }
-    PAIRWISE_LEAF_SUM(float, sum, (size_t)n, i, x[i]);
-    return sum;
+    return pairwise_leaf_f32(x, (size_t)n);
 }
 
 /* ---- Codes and errors -------------------------------------------------------------------------------------------- */

@@ -78,13 +78,6 @@ static void open_block(struct octav_reader *r, const struct octav_search *search
 
 /* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
-static float leaf_sum(const float *x, size_t n)
-{
-    float sum;
-    PAIRWISE_LEAF_SUM(float, sum, n, i, x[i]);
-    return sum;
-}
-
 /* Elements first to first + n of a qparam of the block, read again unless all are at hand. */
 static float pairwise_sum(struct octav_reader *r, int qparam, int64_t first, int64_t n)
 {
@@ -94,9 +87,9 @@ static float pairwise_sum(struct octav_reader *r, int qparam, int64_t first, int
         return low + pairwise_sum(r, qparam, first + half, n - half);
     }
     if (first >= r->from)
-        return leaf_sum(r->x[qparam] + (first - r->from), (size_t)n);
+        return pairwise_leaf_f32(r->x[qparam] + (first - r->from), (size_t)n);
     read_elements(r, first, (size_t)n, r->leaf);
-    return leaf_sum(r->leaf[0], (size_t)n);
+    return pairwise_leaf_f32(r->leaf[0], (size_t)n);
 }
 
 /* The elements on one side of zero that are not within the range. */
@@ -188,7 +181,7 @@ static void clip_block(void *argument, size_t index)
     const struct octav_search *s = argument;
     const double noise = (double)s->params->noise;
     float *min = (float *)(void *)s->state->min, *max = (float *)(void *)s->state->max;
-    double error[BLOCK_QPARAMS] = {0}, bound[BLOCK_QPARAMS];
+    double error[BLOCK_QPARAMS] = {0}, bound[BLOCK_QPARAMS] = {0};
     struct octav_reader r;
     const fp_mode mode = fp_enter();
     open_block(&r, s, index);

@@ -85,14 +85,15 @@ static void find_masses(const struct oscar_search *s)
 
 static double sum_of_masses(const struct oscar_search *s, int64_t first, int64_t n)
 {
-    double sum;
+    double leaf[PAIRWISE_LEAF];
     if (n > PAIRWISE_LEAF) {
         const int64_t half = pairwise_half(n);
         const double low = sum_of_masses(s, first, half);
         return low + sum_of_masses(s, first + half, n - half);
     }
-    PAIRWISE_LEAF_SUM(double, sum, (size_t)n, i, s->mass[(first + (int64_t)i) % s->columns]);
-    return sum;
+    for (int64_t i = 0; i < n; i++)
+        leaf[i] = s->mass[(first + i) % s->columns];
+    return pairwise_leaf_f64(leaf, (size_t)n);
 }
 
 /* ---- Order ------------------------------------------------------------------------------------------------------- */

@@ -13,18 +13,33 @@ enum { PAIRWISE_LANES = 8, PAIRWISE_LEAF = 128 };
 /* The numbers of the first half. */
 static inline int64_t pairwise_half(int64_t n) { return n / 2 - n / 2 % PAIRWISE_LANES; }
 
-/* The sum of n <= PAIRWISE_LEAF elements `at(i)` in dtype `number`. */
-#define PAIRWISE_LEAF_SUM(number, sum, n, i, at)                                                                       \
-    do {                                                                                                               \
-        number lane_[PAIRWISE_LANES];                                                                                  \
-        size_t i = 0;                                                                                                  \
-        (sum) = (number) - 0.0;                                                                                        \
-        for (; (n) >= PAIRWISE_LANES && i < PAIRWISE_LANES; i++)                                                       \
-            lane_[i] = (at);                                                                                           \
-        for (; i > 0 && i < (n) - (n) % PAIRWISE_LANES; i++)                                                           \
-            lane_[i % PAIRWISE_LANES] += (at);                                                                         \
-        if (i > 0)                                                                                                     \
-            (sum) = ((lane_[0] + lane_[1]) + (lane_[2] + lane_[3])) + ((lane_[4] + lane_[5]) + (lane_[6] + lane_[7])); \
-        for (; i < (n); i++)                                                                                           \
-            (sum) += (at);                                                                                             \
-    } while (0)
+/* The sum of n <= PAIRWISE_LEAF numbers. */
+static inline float pairwise_leaf_f32(const float *x, size_t n)
+{
+    float lane[PAIRWISE_LANES], sum = -0.0F;
+    size_t i = 0;
+    for (; n >= PAIRWISE_LANES && i < PAIRWISE_LANES; i++)
+        lane[i] = x[i];
+    for (; i > 0 && i < n - n % PAIRWISE_LANES; i++)
+        lane[i % PAIRWISE_LANES] += x[i];
+    if (i > 0)
+        sum = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+    for (; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+static inline double pairwise_leaf_f64(const double *x, size_t n)
+{
+    double lane[PAIRWISE_LANES], sum = -0.0;
+    size_t i = 0;
+    for (; n >= PAIRWISE_LANES && i < PAIRWISE_LANES; i++)
+        lane[i] = x[i];
+    for (; i > 0 && i < n - n % PAIRWISE_LANES; i++)
+        lane[i % PAIRWISE_LANES] += x[i];
+    if (i > 0)
+        sum = ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+    for (; i < n; i++)
+        sum += x[i];
+    return sum;
+}
