@@ -98,64 +98,53 @@ struct side {
     int64_t count, run; /* first element of the run that has not ended; -1: none */
 };
 
-static void end_run(struct octav_reader *r, int qparam, int64_t end, struct side *s)
-{
-    if (s->run >= 0)
-        s->sum += pairwise_sum(r, qparam, s->run, end - s->run);
-    s->run = -1;
-}
+enum { ABOVE, BELOW, SIDES };
 
-static void select_element(struct octav_reader *r, int qparam, int64_t at, bool selected, struct side *s)
+static void add_side(struct octav_reader *r, int qparam, float c, int which, struct side *s)
 {
-    s->count += selected;
-    if (!selected)
-        end_run(r, qparam, at, s);
-    else if (s->run < 0)
-        s->run = at;
-}
-
-static void add_elements(struct octav_reader *r, int qparam, float c, struct side *above, struct side *below)
-{
-    const int64_t stretch = r->search->stretch;
+    const float *const x = r->x[qparam];
+    int64_t left = r->search->stretch - r->from % r->search->stretch; /* elements up to the end of a run */
     for (size_t i = 0; i < r->n; i++) {
+        const bool selected = which == ABOVE ? x[i] >= c : x[i] <= -c, ends = --left == 0;
         const int64_t at = r->from + (int64_t)i;
-        const float x = r->x[qparam][i];
-        select_element(r, qparam, at, x >= c, above);
-        select_element(r, qparam, at, x <= -c, below);
-        if ((at + 1) % stretch == 0) {
-            end_run(r, qparam, at + 1, above);
-            end_run(r, qparam, at + 1, below);
-        }
+        s->count += selected;
+        s->run = selected && s->run < 0 ? at : s->run;
+        left = ends ? r->search->stretch : left;
+        if (s->run < 0 || (selected && !ends))
+            continue;
+        s->sum += pairwise_sum(r, qparam, s->run, at + selected - s->run);
+        s->run = -1;
     }
 }
 
 /* Counts are added in double and rounded, as numpy adds integers to float32. */
-static float next_scalar(const struct octav_search *s, const struct side *above, const struct side *below, int64_t n)
+static float next_scalar(const struct octav_search *s, const struct side side[SIDES], int64_t n)
 {
     const float noise = s->params->noise;
-    float clipped = (float)((double)(float)above->count + (double)below->count);
+    float clipped = (float)((double)(float)side[ABOVE].count + (double)side[BELOW].count);
     clipped *= 1 - noise;
     /* The product is float32 for a tensor, whose count is an integer of Python, else float64. */
     const float all =
         s->params->whole ? clipped + noise * (float)n : (float)((double)clipped + (double)noise * (double)n);
-    return (above->sum - below->sum) / all;
+    return (side[ABOVE].sum - side[BELOW].sum) / all;
 }
 
 static void iterate_block(void *argument, size_t index)
 {
     const struct octav_search *s = argument;
-    struct side above[BLOCK_QPARAMS], below[BLOCK_QPARAMS];
+    struct side side[BLOCK_QPARAMS][SIDES];
     struct octav_reader r;
     const fp_mode mode = fp_enter();
     open_block(&r, s, index);
-    for (int q = 0; q < r.block.qparams; q++)
-        above[q] = below[q] = (struct side){.run = -1};
+    for (int i = 0; i < SIDES * r.block.qparams; i++)
+        side[i / SIDES][i % SIDES] = (struct side){.run = -1};
     while (read_next(&r))
-        for (int q = 0; q < r.block.qparams; q++)
-            add_elements(&r, q, s->before[r.block.qparam + (size_t)q * r.block.next], &above[q], &below[q]);
-    for (int q = 0; q < r.block.qparams; q++) {
-        s->now[r.block.qparam + (size_t)q * r.block.next] = next_scalar(s, &above[q], &below[q], r.block.elements);
-    }
+        for (int i = 0; i < SIDES * r.block.qparams; i++) {
+            const int q = i / SIDES;
+            add_side(&r, q, s->before[r.block.qparam + (size_t)q * r.block.next], i % SIDES, &side[q][i % SIDES]);
+        }
+    for (int q = 0; q < r.block.qparams; q++)
+        s->now[r.block.qparam + (size_t)q * r.block.next] = next_scalar(s, side[q], r.block.elements);
     fp_leave(mode);
 }
 
@@ -176,32 +165,48 @@ static bool all_close(const struct octav_search *s)
 static float larger(float a, float b) { return isnan(a) || a > b ? a : b; }
 static float smaller(float a, float b) { return isnan(a) || a < b ? a : b; }
 
+/* Functions that are not inlined, so that the compiler does not make vectors of loops over the qparams of a block. */
+#define APART static __attribute__((noinline))
+
+/* Clips the range of a qparam with n elements; returns the bound. */
+APART double clip_range(const struct octav_search *s, size_t q, int64_t n)
+{
+    float *min = (float *)(void *)s->state->min, *max = (float *)(void *)s->state->max;
+    const float amax = larger(fabsf(min[q]), fabsf(max[q]));
+    const float bound = smaller(larger(amax, s->params->least), smaller(s->now[q], s->params->most));
+    s->state->record->error_before[q] = (double)s->params->noise * (double)amax * (double)amax * (double)n;
+    min[q] = -bound;
+    max[q] = bound;
+    return (double)bound;
+}
+
+/* Adds the errors of n elements to `sum`. inside: that of one within the range. */
+APART double add_errors(const float *x, size_t n, double bound, double inside, double sum)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double beyond = fabs((double)x[i]) - bound;
+        sum += beyond > 0 ? beyond * beyond : inside;
+    }
+    return sum;
+}
+
 static void clip_block(void *argument, size_t index)
 {
     const struct octav_search *s = argument;
-    const double noise = (double)s->params->noise;
-    float *min = (float *)(void *)s->state->min, *max = (float *)(void *)s->state->max;
-    double error[BLOCK_QPARAMS] = {0}, bound[BLOCK_QPARAMS] = {0};
+    double bound[BLOCK_QPARAMS] = {0};
     struct octav_reader r;
     const fp_mode mode = fp_enter();
     open_block(&r, s, index);
     for (int i = 0; i < r.block.qparams; i++) {
         const size_t q = r.block.qparam + (size_t)i * r.block.next;
-        const float amax = larger(fabsf(min[q]), fabsf(max[q]));
-        const float clipped = smaller(larger(amax, s->params->least), smaller(s->now[q], s->params->most));
-        s->state->record->error_before[q] = noise * (double)amax * (double)amax * (double)r.block.elements;
-        bound[i] = (double)clipped;
-        min[q] = -clipped;
-        max[q] = clipped;
+        bound[i] = clip_range(s, q, r.block.elements);
+        s->state->record->error[q] = 0;
     }
     while (read_next(&r))
-        for (int q = 0; q < r.block.qparams; q++)
-            for (size_t i = 0; i < r.n; i++) {
-                const double beyond = fabs((double)r.x[q][i]) - bound[q];
-                error[q] += beyond > 0 ? beyond * beyond : noise * bound[q] * bound[q];
-            }
-    for (int i = 0; i < r.block.qparams; i++)
-        s->state->record->error[r.block.qparam + (size_t)i * r.block.next] = error[i];
+        for (int i = 0; i < r.block.qparams; i++) {
+            double *const error = &s->state->record->error[r.block.qparam + (size_t)i * r.block.next];
+            *error = add_errors(r.x[i], r.n, bound[i], (double)s->params->noise * bound[i] * bound[i], *error);
+        }
     fp_leave(mode);
 }
 
