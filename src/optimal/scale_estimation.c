@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "base/fpenv.h"
 #include "base/split.h"
 #include "histogram/range_rule.h"
 #include "optimal/optimal.h"
@@ -172,11 +173,13 @@ static void estimate_part(void *argument, size_t part)
     const struct estimation *s = argument;
     struct estimation_group g;
     struct qparam_block block;
+    const fp_mode mode = fp_enter();
     place(s->memory + part * s->each, s->longest, &g);
     for (size_t i = part; i < s->blocks.count; i += s->parts) {
         qobs_block_at(&s->blocks, i, &block);
         estimate(s, &block, &g);
     }
+    fp_leave(mode);
 }
 
 static enum importance_fault fault_of(const struct optimal_search *s)
