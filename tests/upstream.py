@@ -77,7 +77,8 @@ RUNS = {
     "aiedge": ("ai_edge_quantizer", formulas.aiedge, lambda c: True),
 }
 
-DISTRIBUTIONS = {"compressed_tensors": "compressed-tensors", "quark.torch": "amd-quark", "modelopt": "nvidia-modelopt"}
+DISTRIBUTIONS = {"ai_edge_quantizer": "ai-edge-quantizer", "compressed_tensors": "compressed-tensors", "modelopt": "nvidia-modelopt",
+                 "quark.torch": "amd-quark"}
 
 
 def change_one(cases, T):
