@@ -8,8 +8,8 @@
  * if rows and layers err independently. Codes that are rounded to nearest have errors without correlation, so that the
  * diagonal of H is enough. Searches under a Hessian make errors that cancel each other, and fit the tokens that they
  * see: half of a recording is theirs, the other half measures d H d^T. Saved Hessians have no halves. There the search
- * measures it itself, which is too little, and it counts with the mean of F. Gradients of outputs in place of F are twice too large where a token has
- * large inputs and no influence, such as the first one of many language models. */
+ * measures it itself, which is too little, and it counts with the mean of F. Gradients of outputs in place of F are
+ * twice too large where a token has large inputs and no influence, such as the first one of many language models. */
 #include <math.h>
 #include <stdlib.h>
 
