@@ -41,7 +41,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
     for (size_t i = 0; scale && i < r->n; i++) {
         const double bound = larger_magnitude(qobs_element((const unsigned char *)r->min + i * size, r->dtype),
                                               qobs_element((const unsigned char *)r->max + i * size, r->dtype));
-        /* Of float numbers the double quotient, rounded to float, is the float quotient. */
+        /* The double quotient of two floats, rounded to float, is their float quotient. */
         const double quotient = bound / params->quant_max, s = params->aiedge.blocks ? round_block(quotient) : quotient;
         qobs_store_doubles(scale, scale_dtype, i, 1, &s);
     }

@@ -50,7 +50,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
 
 /* ---- In steps ---------------------------------------------------------------------------------------------------- */
 
-/* What does not depend on a tensor: kernels and arithmetic. */
+/* Kernels and arithmetic, which do not depend on a tensor. */
 struct quantize_work {
     const struct fake_quantize *f; /* its qparams and sums are not used */
     struct quantizer quantizer, bounded; /* the same, and with what is known of elements */
