@@ -9,8 +9,8 @@ Needs llmcompressor and torch. MODEL is a directory that transformers loads. one
 samples; the same samples run through the unquantized model, whose activations are recorded. qobs quantize gets the
 recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same; for
 that, the layers of a fused set in FP8 get the largest of the scales that oneshot gives each. Then transformers loads
-outputs of qobs quantize and computes logits; it loads the experts that the report says it loads. What the installed release of
-upstream cannot do, with its own files neither, is left out and named. Ends with `N passed, N failed`.
+outputs of qobs quantize and computes logits; it loads the experts that the report says it loads. A case that the installed
+release of upstream cannot do, with its own files neither, is left out and named. Ends with `N passed, N failed`.
 """
 import json
 import os

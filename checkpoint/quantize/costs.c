@@ -110,28 +110,7 @@ int costs_open(struct quantize_run *run, const struct weight_job *job, struct fa
 
 enum { LANES = 16, CHUNK = 1024, BLOCK = 64 }; /* BLOCK: rows that share a token in the cache */
 
-/* Sums h * (x - y)^2, in float over a chunk, then in double. */
-static double weighted_error(const float *x, const float *y, const float *h, size_t n)
-{
-    double sum = 0;
-    for (size_t k = 0; k < n; k += CHUNK) {
-        const size_t end = n - k < CHUNK ? n : k + CHUNK;
-        float lane[LANES] = {0};
-        size_t j = k;
-        for (; j + LANES <= end; j += LANES)
-            for (int i = 0; i < LANES; i++) {
-                const float d = x[j + (size_t)i] - y[j + (size_t)i];
-                lane[i] += h[j + (size_t)i] * d * d;
-            }
-        for (; j < end; j++)
-            lane[0] += h[j] * (x[j] - y[j]) * (x[j] - y[j]);
-        for (int i = 0; i < LANES; i++)
-            sum += (double)lane[i];
-    }
-    return sum;
-}
-
-/* The product of an error and a token, in float over a chunk, then in double. */
+/* The sum of the products of two rows, in float over a chunk, then in double. */
 static double product(const float *d, const float *x, size_t n)
 {
     double sum = 0;
@@ -205,9 +184,12 @@ int costs_add(const struct quantize_run *run, struct row_slice *s, const struct 
             const int64_t row = first + i;
             floats_of((const unsigned char *)r->tensor.data + row * r->strides[0], r->tensor.dtype, 0, columns, x);
             floats_of((const unsigned char *)numbers + (size_t)row * row_bytes, r->tensor.dtype, 0, columns, y);
-            error[i] = c->tokens > 0 ? 0 : weighted_error(x, y, c->importance, columns);
-            for (size_t j = 0; c->tokens > 0 && j < columns; j++)
-                d[(size_t)i * columns + j] = x[j] - y[j];
+            float *const e = d + (size_t)i * columns;
+            for (size_t j = 0; j < columns; j++)
+                e[j] = x[j] - y[j];
+            for (size_t j = 0; c->tokens == 0 && j < columns; j++)
+                y[j] = c->importance[j] * e[j];
+            error[i] = c->tokens > 0 ? 0 : product(y, e, columns);
         }
         if (c->tokens > 0)
             RETURN_IF_NOT_OK(errors_of_tokens(run, s->job, d, rows, x, error, f));
