@@ -13,9 +13,9 @@
 #define TWO_PAGES_END_BYTES ((size_t)64 << 20)
 /* Up to this size columns go in tiles of registers, 10 vectors or lines of the cache wide. */
 #define TILED_COLUMN_BYTES ((size_t)1024 << 10)
-/* Bytes from a load of a run to the line that is prefetched with it into L1. On an AMD EPYC (Zen 5) 1.05 times as fast
- * as no prefetch, geometric mean of rows, groups and blocks of F32 and BF16, November 2026. */
+/* Bytes from a load of a run to the line that is prefetched with it into L2, in calls from this size on. */
 #define BYTES_AHEAD 4096
+#define AHEAD_CALL_BYTES ((size_t)16 << 20)
 #define ROW_PANEL_ROWS 2 /* rows that enter bounds together */
 /* From this size on rows are prefetched; from the end on it costs more than it brings. */
 #define ROW_PANEL_PREFETCH_BYTES ((size_t)16 << 20)
@@ -37,6 +37,7 @@
     VECTOR_LIMITS(LIMIT)                                                                                               \
     LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_PAGES_BYTES)                                                               \
     LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_PAGES_END_BYTES)                                                           \
+    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, AHEAD_CALL_BYTES)                                                              \
     LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_BYTES)                                                      \
     LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_END_BYTES)                                                  \
     LIMIT(QOBS_LIMITS_INDEXED, COUNT, PERMUTED_MIN_ROWS)                                                               \

@@ -22,8 +22,10 @@
 
 static inline vec K(load_magnitudes)(const void *p) { return vec_and(vec_load(p), K(vec_splat)(MOST_POSITIVE)); }
 
+#include "templates/transpose_reduce.inl.h"
+
 /* A block of at least a vector. */
-static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
+static inline KEY K(block_absmax)(const unsigned char *x, size_t n, ptrdiff_t ahead)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
     vec max[UNROLLED];
@@ -31,8 +33,8 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
         max[i] = K(load_magnitudes)(x);
     for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES)
         for (int i = 0; i < UNROLLED; i++) {
-            if (BYTES_AHEAD > 0 && i * VEC_BYTES % 64 == 0)
-                __builtin_prefetch(x + BYTES_AHEAD + i * VEC_BYTES);
+            if (i * VEC_BYTES % 64 == 0)
+                K(prefetch_ahead)(x + i * VEC_BYTES, ahead);
             max[i] = K(vec_max_s)(max[i], K(load_magnitudes)(x + i * VEC_BYTES));
         }
     for (; x < last; x += VEC_BYTES)
@@ -44,13 +46,13 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
 }
 
 /* One run of any length, block by block. */
-static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char *absmax,
+static void K(one_run)(const unsigned char *x, size_t n, ptrdiff_t ahead, BITS inf, unsigned char *absmax,
                        struct nonfinite_count *nonfinite)
 {
     KEY max = 0;
     while (n > 0) {
         const size_t m = n >= 2 * BLOCK_BYTES / sizeof(BITS) ? BLOCK_BYTES / sizeof(BITS) : n;
-        const KEY block = m >= LANES ? K(block_absmax)(x, m) : (KEY)inf;
+        const KEY block = m >= LANES ? K(block_absmax)(x, m, ahead) : (KEY)inf;
         if (block < (KEY)inf)
             max = K(key_max)(max, block);
         else
@@ -61,8 +63,6 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
     K(merge_magnitude)(max, absmax);
 }
 
-#include "templates/transpose_reduce.inl.h"
-
 /* Short runs and their outputs. */
 struct K(runs) {
     const unsigned char *x;
@@ -70,7 +70,7 @@ struct K(runs) {
     size_t length;
     BITS inf;
     unsigned char *absmax;
-    ptrdiff_t out_step;
+    ptrdiff_t out_step, ahead;
     struct nonfinite_count *nonfinite;
 };
 
@@ -95,7 +95,7 @@ static void K(one_by_one)(const struct K(runs) * r, size_t run)
 {
     for (size_t i = run; i < run + LANES; i++)
         K(one_run)
-    (r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
+    (r->x + (ptrdiff_t)i * r->run_stride, r->length, r->ahead, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
 #include "templates/short_runs.inl.h"
@@ -103,9 +103,10 @@ static void K(one_by_one)(const struct K(runs) * r, size_t run)
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
                     unsigned char *absmax, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
-    const struct K(runs) r = {x, run_stride, length, inf, absmax, out_step, nonfinite};
+    const ptrdiff_t ahead = K(ahead_of)(runs * length * sizeof(BITS));
+    const struct K(runs) r = {x, run_stride, length, inf, absmax, out_step, ahead, nonfinite};
     for (size_t done = K(reduce_short_runs)(&r, runs); done < runs; done++)
-        K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, absmax + (ptrdiff_t)done * out_step, nonfinite);
+        K(one_run)(x + (ptrdiff_t)done * run_stride, length, ahead, inf, absmax + (ptrdiff_t)done * out_step, nonfinite);
 }
 
 /* `vectors` adjacent vectors of columns over `rows` rows. prefetch: as many rows further down are fetched into L2,

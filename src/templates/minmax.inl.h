@@ -189,7 +189,7 @@ struct K(runs) {
     size_t length;
     BITS inf;
     unsigned char *min, *max;
-    ptrdiff_t out_step;
+    ptrdiff_t out_step, ahead;
     struct nonfinite_count *nonfinite;
 };
 
@@ -236,7 +236,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     const size_t bytes = length * sizeof(BITS);
     const bool two_pages = runs * bytes >= TWO_PAGES_BYTES && runs * bytes < TWO_PAGES_END_BYTES &&
                            (runs == 1 || run_stride == (ptrdiff_t)bytes);
-    const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite};
+    const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, K(ahead_of)(runs * bytes), nonfinite};
     for (size_t done = K(reduce_short_runs)(&r, runs); done < runs; done++)
         K(one_run)
     (two_pages, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,

@@ -32,8 +32,7 @@ DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layou
 {
     const struct K(runs) r = *runs;
     const unsigned char *x = r.x + (ptrdiff_t)run * r.run_stride;
-    /* Nothing in gaps between runs; nearer if there are more operations to a byte. */
-    const ptrdiff_t ahead = !K(packed)(&r) ? 0 : layout == OVER_4_VECTORS ? BYTES_AHEAD : BYTES_AHEAD / 2;
+    const ptrdiff_t ahead = K(packed)(&r) ? r.ahead : 0; /* nothing in gaps between runs */
     for (; end - run >= LANES; run += LANES, x += (ptrdiff_t)LANES * r.run_stride) {
         const struct K(extent) e = K(reduce_runs)(form, layout, x, r.run_stride, r.length, ahead);
         if (__builtin_expect(!K(is_right)(form, e, r.inf), 0))
