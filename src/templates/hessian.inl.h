@@ -260,20 +260,29 @@ ALWAYS_INLINE void round_column(const struct round_step *c, const float *restric
     const struct grid_float grid = {c->grid->min_normal, c->grid->shifter};
     const float quant_min = c->grid->quant_min, quant_max = c->grid->quant_max;
     const double own = c->own, inverse = c->inverse, doubt = c->doubt, root = c->root;
+    float n[ROUND_ROWS], e[ROUND_ROWS], better[ROUND_ROWS];
+    for (size_t r = 0; r < ROUND_ROWS; r++)
+        n[r] = (float)((((double)w[r] - (double)d[r]) + g[r] * inverse) / (double)scale[r] + (double)zero_point[r]);
     for (size_t r = 0; r < ROUND_ROWS; r++) {
-        const double s = (double)scale[r], z = (double)zero_point[r], x = (double)w[r], now = (double)d[r];
-        float n = (float)(((x - now) + g[r] * inverse) / s + z);
-        n = n < quant_min ? quant_min : n;
-        n = grid_round_float(grid, n > quant_max ? quant_max : n);
-        const float e = (float)(x - ((double)n - z) * s);
-        const double by = (double)e - now, rise = by * (2 * g[r] + own * by);
-        const bool better = -rise > (2 * fabs(by)) * (doubt * reach[r]);
-        step[r] = better ? by : 0;
-        taken[r] += better ? 1 : 0;
-        change[r] += better ? rise : 0;
-        reach[r] += better ? (fabs((double)e) - fabs(now)) * root : 0;
-        q[r] = better ? n : q[r];
-        d[r] = better ? e : d[r];
+        const float least = n[r] < quant_min ? quant_min : n[r];
+        n[r] = grid_round_float(grid, least > quant_max ? quant_max : least);
+    }
+    for (size_t r = 0; r < ROUND_ROWS; r++)
+        e[r] = (float)((double)w[r] - ((double)n[r] - (double)zero_point[r]) * (double)scale[r]);
+    for (size_t r = 0; r < ROUND_ROWS; r++) {
+        const double now = (double)d[r], by = (double)e[r] - now, rise = by * (2 * g[r] + own * by);
+        const double nearer = (fabs((double)e[r]) - fabs(now)) * root, least = (2 * fabs(by)) * (doubt * reach[r]);
+        const uint64_t mask = -rise > least ? UINT64_MAX : 0; /* with conditions gcc 12 makes no vectors */
+        const double one = double_of_bits(bits_of_double(1) & mask);
+        step[r] = double_of_bits(bits_of_double(by) & mask);
+        taken[r] += one;
+        change[r] += double_of_bits(bits_of_double(rise) & mask);
+        reach[r] += double_of_bits(bits_of_double(nearer) & mask);
+        better[r] = (float)one;
+    }
+    for (size_t r = 0; r < ROUND_ROWS; r++) {
+        q[r] = better[r] > 0 ? n[r] : q[r];
+        d[r] = better[r] > 0 ? e[r] : d[r];
     }
 }
 
