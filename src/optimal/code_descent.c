@@ -18,7 +18,7 @@
 enum {
     TILE = 128,                 /* rows; one Gram's stride serves both of its matrices */
     BLOCK = QOBS_ROUND_COLUMNS, /* columns, and terms of a float sum */
-    STRIP = 16,                 /* columns of H that are copied together */
+    STRIP = 32,                 /* columns of H that are copied together */
     LANES = 16,                 /* rows that become lanes together: a line of the cache */
     PIECE = 128                 /* columns whose codes are written together */
 };
