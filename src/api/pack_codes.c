@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_pack and qobs_unpack. A stream is codes of 1 to 8 bits: code k is at bits [k * bits, (k + 1) * bits), low bits
- * first. Eight codes fill `bits` bytes exactly, so that a row is whole groups of eight and a tail. Plain C; long rows
- * of 4 bits have a kernel, pack_pairs. */
+ * first. Eight codes fill `bits` bytes exactly, so that a row is whole groups of eight and a tail. Plain C; codes of 4
+ * bits have a kernel, pack_pairs. */
 #include <string.h>
 
 #include "base/build.h"
@@ -63,131 +63,109 @@ static inline uint64_t unpack_eight(uint64_t w, int bits)
     return (w & one * UINT64_C(0x0001000100010001)) | (w & (one << bits) * UINT64_C(0x0001000100010001)) << (8 - bits);
 }
 
-static inline void pack_words(const unsigned char *codes, size_t words, int bits, unsigned offset,
+static inline void pack_words(const unsigned char *codes, size_t words, int bits, uint64_t offset,
                               unsigned char *packed)
 {
     for (size_t i = 0; i < words; i++)
-        store_word(packed + i * (size_t)bits,
-                   pack_eight(add_bytes(load_word(codes + 8 * i, 8), offset * EACH_BYTE), bits), (size_t)bits);
+        store_word(packed + i * (size_t)bits, pack_eight(add_bytes(load_word(codes + 8 * i, 8), offset), bits),
+                   (size_t)bits);
 }
 
 /* Reads whole words as long as they lie inside, since bytes of odd counts go through memory. */
-static inline void unpack_words(const unsigned char *packed, size_t words, int bits, unsigned subtract,
+static inline void unpack_words(const unsigned char *packed, size_t words, int bits, uint64_t offset,
                                 unsigned char *codes)
 {
-    const uint64_t minus = (-(uint64_t)subtract & 0xff) * EACH_BYTE;
     const size_t step = (size_t)bits;
     size_t i = 0;
     for (; i * step + 8 <= words * step; i++)
-        store_word(codes + 8 * i, add_bytes(unpack_eight(load_word(packed + i * step, 8), bits), minus), 8);
+        store_word(codes + 8 * i, add_bytes(unpack_eight(load_word(packed + i * step, 8), bits), offset), 8);
     for (; i < words; i++)
-        store_word(codes + 8 * i, add_bytes(unpack_eight(load_word(packed + i * step, step), bits), minus), 8);
+        store_word(codes + 8 * i, add_bytes(unpack_eight(load_word(packed + i * step, step), bits), offset), 8);
 }
 
-/* Constant widths, because shifts and stores of a known size are single instructions. */
 #define EACH_WIDTH(WIDTH) WIDTH(1) WIDTH(2) WIDTH(3) WIDTH(5) WIDTH(6) WIDTH(7)
 
-static void pack_whole(const unsigned char *codes, size_t words, int bits, unsigned offset, unsigned char *packed)
+/* Packs or unpacks whole words; `offset` is added to each code. Constant widths, because shifts and stores of a known
+ * size are single instructions. */
+static void convert_words(bool packs, const unsigned char *from, size_t words, int bits, unsigned offset,
+                          unsigned char *to)
 {
+    const uint64_t add = (offset & 0xff) * EACH_BYTE;
     switch (bits) {
 #define WIDTH(bits)                                                                                                    \
     case bits:                                                                                                         \
-        pack_words(codes, words, bits, offset, packed);                                                                \
-        break;
-        EACH_WIDTH(WIDTH)
-        WIDTH(4)
-#undef WIDTH
-    default:
-        for (size_t i = 0; i < 8 * words; i++)
-            packed[i] = (unsigned char)(codes[i] + offset);
-        break;
-    }
-}
-
-/* Packs n codes, each plus `offset`, into `bytes` bytes; those behind the last code become 0. */
-static void pack_stream(const unsigned char *codes, size_t n, int bits, int offset, unsigned char *packed, size_t bytes)
-{
-    const unsigned mask = (1u << bits) - 1, add = (unsigned)offset;
-    const size_t whole = n / 8 * 8;
-    uint64_t tail = 0;
-    pack_whole(codes, n / 8, bits, add, packed);
-    for (size_t i = whole; i < n; i++)
-        tail |= (uint64_t)((codes[i] + add) & mask) << (size_t)bits * (i - whole);
-    for (size_t at = n / 8 * (size_t)bits; at < bytes; at++, tail >>= 8)
-        packed[at] = (unsigned char)tail;
-}
-
-static inline unsigned code_at(const unsigned char *packed, size_t bit, int bits, unsigned mask)
-{
-    const size_t byte = bit / 8, shift = bit % 8;
-    unsigned word = packed[byte];
-    if (shift + (size_t)bits > 8)
-        word |= (unsigned)packed[byte + 1] << 8;
-    return word >> shift & mask;
-}
-
-static void unpack_whole(const unsigned char *packed, size_t words, int bits, unsigned subtract, unsigned char *codes)
-{
-    switch (bits) {
-#define WIDTH(bits)                                                                                                    \
-    case bits:                                                                                                         \
-        unpack_words(packed, words, bits, subtract, codes);                                                            \
+        if (packs)                                                                                                     \
+            pack_words(from, words, bits, add, to);                                                                    \
+        else                                                                                                           \
+            unpack_words(from, words, bits, add, to);                                                                  \
         break;
         EACH_WIDTH(WIDTH)
 #undef WIDTH
     case 4:
-        for (size_t i = 0; i < 4 * words; i++) {
-            codes[2 * i] = (unsigned char)((packed[i] & 15) - subtract);
-            codes[2 * i + 1] = (unsigned char)((packed[i] >> 4) - subtract);
+        if (packs)
+            qobs_kernels_active()->pack_pairs(from, 4 * words, offset, to);
+        for (size_t i = 0; !packs && i < 4 * words; i++) {
+            to[2 * i] = (unsigned char)((from[i] & 15) + offset);
+            to[2 * i + 1] = (unsigned char)((from[i] >> 4) + offset);
         }
         break;
     default:
         for (size_t i = 0; i < 8 * words; i++)
-            codes[i] = (unsigned char)(packed[i] - subtract);
+            to[i] = (unsigned char)(from[i] + offset);
         break;
     }
 }
 
-/* Unpacks n codes, each minus `offset`. */
-static void unpack_stream(const unsigned char *packed, size_t n, int bits, int offset, unsigned char *codes)
+/* At most 8 codes as bytes, each plus `offset`; those behind the last one become 0. Or back. */
+static uint64_t pack_some(uint64_t codes, size_t n, int bits, unsigned offset)
 {
-    const unsigned mask = (1u << bits) - 1, subtract = (unsigned)offset;
-    unpack_whole(packed, n / 8, bits, subtract, codes);
-    for (size_t i = n / 8 * 8; i < n; i++)
-        codes[i] = (unsigned char)(code_at(packed, i * (size_t)bits, bits, mask) - subtract);
+    const uint64_t present = n < 8 ? (UINT64_C(1) << 8 * n) - 1 : UINT64_MAX;
+    return pack_eight(add_bytes(codes, (offset & 0xff) * EACH_BYTE) & present, bits);
 }
 
-/* Packs each column as a stream in 32-bit words; word w of column c is word w * columns + c, in little-endian order. */
-static void pack_columns(const unsigned char *codes, size_t rows, size_t columns, int bits, int offset,
-                         unsigned char *packed)
+static uint64_t unpack_some(uint64_t packed, int bits, unsigned offset)
 {
-    const unsigned mask = (1u << bits) - 1;
-    memset(packed, 0, (rows * (size_t)bits + 31) / 32 * columns * 4);
-    for (size_t r = 0; r < rows; r++) {
-        const size_t bit = r * (size_t)bits;
-        for (size_t c = 0; c < columns; c++) {
-            const unsigned code = (codes[r * columns + c] + (unsigned)offset) & mask;
-            for (size_t b = 0; b < (size_t)bits;) {
-                const size_t at = bit + b, shift = at % 8,
-                             step = 8 - shift < (size_t)bits - b ? 8 - shift : (size_t)bits - b;
-                packed[(at / 32 * columns + c) * 4 + at % 32 / 8] |= (unsigned char)(code >> b << shift);
-                b += step;
-            }
-        }
-    }
+    return add_bytes(unpack_eight(packed, bits), (offset & 0xff) * EACH_BYTE);
 }
 
-static void unpack_columns(const unsigned char *packed, size_t rows, size_t columns, int bits, int offset,
-                           unsigned char *codes)
+/* Packs n codes, each plus `offset`, into `bytes` bytes; those behind the last code become 0. */
+static void pack_stream(const unsigned char *codes, size_t n, int bits, unsigned offset, unsigned char *packed,
+                        size_t bytes)
 {
-    for (size_t r = 0; r < rows; r++)
+    const size_t rest = n % 8, at = n / 8 * (size_t)bits, used = (rest * (size_t)bits + 7) / 8;
+    convert_words(true, codes, n / 8, bits, offset, packed);
+    store_word(packed + at, pack_some(load_word(codes + n - rest, rest), rest, bits, offset), used);
+    memset(packed + at + used, 0, bytes - at - used);
+}
+
+/* Unpacks n codes, and adds `offset` to each. */
+static void unpack_stream(const unsigned char *packed, size_t n, int bits, unsigned offset, unsigned char *codes)
+{
+    const size_t rest = n % 8, at = n / 8 * (size_t)bits, used = (rest * (size_t)bits + 7) / 8;
+    convert_words(false, packed, n / 8, bits, offset, codes);
+    store_word(codes + n - rest, unpack_some(load_word(packed + at, used), bits, offset), rest);
+}
+
+/* Each column is a stream in 32-bit words; word w of column c is word w * columns + c, in little-endian order. */
+static void convert_columns(const qobs_pack_args *a, bool packs, unsigned offset)
+{
+    const size_t rows = (size_t)a->rows, columns = (size_t)a->columns, bits = (size_t)a->bits;
+    unsigned char *const codes = a->codes, *const packed = a->packed;
+    for (size_t i = 0; packs && i < a->packed_size; i++)
+        packed[i] = 0;
+    for (size_t r = 0; r < rows; r += 8)
         for (size_t c = 0; c < columns; c++) {
-            unsigned code = 0;
-            for (size_t b = 0; b < (size_t)bits; b++) {
-                const size_t at = r * (size_t)bits + b;
-                code |= (unsigned)(packed[(at / 32 * columns + c) * 4 + at % 32 / 8] >> at % 8 & 1) << b;
-            }
-            codes[r * columns + c] = (unsigned char)(code - (unsigned)offset);
+            const size_t n = rows - r < 8 ? rows - r : 8, first = r / 8 * bits, end = first + (n * bits + 7) / 8;
+            uint64_t word = 0;
+            for (size_t i = 0; packs && i < n; i++)
+                word |= (uint64_t)codes[(r + i) * columns + c] << 8 * i;
+            for (size_t at = first; !packs && at < end; at++)
+                word |= (uint64_t)packed[(at / 4 * columns + c) * 4 + at % 4] << 8 * (at - first);
+            word = packs ? pack_some(word, n, a->bits, offset) : unpack_some(word, a->bits, offset);
+            for (size_t at = first; packs && at < end; at++, word >>= 8)
+                packed[(at / 4 * columns + c) * 4 + at % 4] = (unsigned char)word;
+            for (size_t i = 0; !packs && i < n; i++, word >>= 8)
+                codes[(r + i) * columns + c] = (unsigned char)word;
         }
 }
 
@@ -246,15 +224,6 @@ static int check_codes(const qobs_pack_args *a, qobs_error *error)
                         a->offset ? (signed char)codes[i] : codes[i], least, most);
 }
 
-/* A row. The kernel packs whole words of 4 bits. */
-static void pack_row(const qobs_pack_args *a, const unsigned char *codes, unsigned char *packed, size_t bytes)
-{
-    const size_t columns = (size_t)a->columns, by_kernel = a->bits == 4 ? columns / 8 * 8 : 0;
-    qobs_kernels_active()->pack_pairs(codes, by_kernel / 2, (unsigned)a->offset, packed);
-    pack_stream(codes + by_kernel, columns - by_kernel, a->bits, a->offset, packed + by_kernel / 2,
-                bytes - by_kernel / 2);
-}
-
 int qobs_pack(const qobs_pack_args *args, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
@@ -262,12 +231,11 @@ int qobs_pack(const qobs_pack_args *args, qobs_error *error)
     int64_t stream = 0;
     RETURN_IF_FAILED(read_args(&a, args, &stream, error));
     RETURN_IF_FAILED(check_codes(&a, error));
-    if (a.dim == 1)
-        for (int64_t r = 0; r < a.rows; r++)
-            pack_row(&a, (const unsigned char *)a.codes + r * a.columns, (unsigned char *)a.packed + r * stream,
-                     (size_t)stream);
-    else
-        pack_columns(a.codes, (size_t)a.rows, (size_t)a.columns, a.bits, a.offset, a.packed);
+    if (a.dim == 0)
+        convert_columns(&a, true, (unsigned)a.offset);
+    for (int64_t r = 0; a.dim == 1 && a.columns > 0 && r < a.rows; r++)
+        pack_stream((const unsigned char *)a.codes + r * a.columns, (size_t)a.columns, a.bits, (unsigned)a.offset,
+                    (unsigned char *)a.packed + r * stream, (size_t)stream);
     return qobs_succeed(error);
 }
 
@@ -276,12 +244,11 @@ int qobs_unpack(const qobs_pack_args *args, qobs_error *error)
     qobs_pack_args a;
     int64_t stream = 0;
     RETURN_IF_FAILED(read_args(&a, args, &stream, error));
-    if (a.dim == 1)
-        for (int64_t r = 0; r < a.rows; r++)
-            unpack_stream((const unsigned char *)a.packed + r * stream, (size_t)a.columns, a.bits, a.offset,
-                          (unsigned char *)a.codes + r * a.columns);
-    else
-        unpack_columns(a.packed, (size_t)a.rows, (size_t)a.columns, a.bits, a.offset, a.codes);
+    if (a.dim == 0)
+        convert_columns(&a, false, -(unsigned)a.offset);
+    for (int64_t r = 0; a.dim == 1 && a.columns > 0 && r < a.rows; r++)
+        unpack_stream((const unsigned char *)a.packed + r * stream, (size_t)a.columns, a.bits, -(unsigned)a.offset,
+                      (unsigned char *)a.codes + r * a.columns);
     return qobs_succeed(error);
 }
 
@@ -289,34 +256,30 @@ int qobs_unpack(const qobs_pack_args *args, qobs_error *error)
 
 /* Rounding and encoding of arrays in a number format, with checked arguments. */
 
-static int open_arrays(qobs_format_array_args *a, const qobs_format_array_args *args, bool codes, size_t *n,
-                       qobs_error *error)
+static int convert_array(const qobs_format_array_args *args, bool codes, qobs_error *error)
 {
-    RETURN_IF_FAILED(ARGS_READ(qobs_format_array_args, a, args, saturate, error));
-    if (!a->format)
-        RETURN_IF_FAILED(qobs_invalid(error, "format: is NULL"));
-    if (a->x_size % sizeof *a->x != 0)
-        RETURN_IF_FAILED(
-            qobs_invalid(error, "x: has %zu bytes, allowed are multiples of %zu", a->x_size, sizeof *a->x));
-    RETURN_IF_FAILED(array_check("x", a->x, a->x_size, a->x_size, error));
-    *n = a->x_size / sizeof *a->x;
-    return array_check("out", a->out, a->out_size, *n * (codes ? qobs_format_size(a->format) : sizeof(float)), error);
+    qobs_format_array_args a;
+    RETURN_IF_FAILED(ARGS_READ(qobs_format_array_args, &a, args, saturate, error));
+    if (!a.format)
+        return qobs_invalid(error, "format: is NULL");
+    if (a.x_size % sizeof *a.x != 0)
+        return qobs_invalid(error, "x: has %zu bytes, allowed are multiples of %zu", a.x_size, sizeof *a.x);
+    RETURN_IF_FAILED(array_check("x", a.x, a.x_size, a.x_size, error));
+    const size_t n = a.x_size / sizeof *a.x, size = codes ? qobs_format_size(a.format) : sizeof(float);
+    RETURN_IF_FAILED(array_check("out", a.out, a.out_size, n * size, error));
+    if (codes)
+        qobs_encode_floats(a.format, n, a.x, a.out, a.saturate);
+    else
+        qobs_round_floats(a.format, n, a.x, a.out, a.saturate);
+    return qobs_succeed(error);
 }
 
 int qobs_format_round_array(const qobs_format_array_args *args, qobs_error *error)
 {
-    qobs_format_array_args a;
-    size_t n;
-    RETURN_IF_FAILED(open_arrays(&a, args, false, &n, error));
-    qobs_round_floats(a.format, n, a.x, a.out, a.saturate);
-    return qobs_succeed(error);
+    return convert_array(args, false, error);
 }
 
 int qobs_format_encode_array(const qobs_format_array_args *args, qobs_error *error)
 {
-    qobs_format_array_args a;
-    size_t n;
-    RETURN_IF_FAILED(open_arrays(&a, args, true, &n, error));
-    qobs_encode_floats(a.format, n, a.x, a.out, a.saturate);
-    return qobs_succeed(error);
+    return convert_array(args, true, error);
 }
