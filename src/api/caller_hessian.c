@@ -1,22 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_round_codes: checks its arguments, quantizes to the nearest codes, and starts the descent from them. */
+/* Hessians of the caller: qobs_round_codes quantizes to the nearest codes and starts the descent from them, and an
+ * observer weighs errors by one in place of activations. */
 #include <math.h>
 
 #include "base/build.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
+#include "config/settings.h"
 #include "config/stages.h"
-#include "quantize/qparam_view.h"
-#include "quantize/row_quantizer.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
+#include "observer/observer.h"
+#include "observer/searches.h"
 #include "optimal/code_descent.h"
 #include "plan/block_reader.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "quantize/qparam_view.h"
+#include "quantize/row_quantizer.h"
+
+/* ---- Blocks of a Hessian ----------------------------------------------------------------------------------------- */
+
+/* Makes the view of square blocks. */
+static int open_blocks(struct view *h, const qobs_tensor *hessian, qobs_error *error)
+{
+    RETURN_IF_FAILED(qobs_view_of_tensor(h, hessian, "hessian", error));
+    if (h->dtype != QOBS_F32 && h->dtype != QOBS_F64)
+        return qobs_invalid(error, "hessian: dtype is %s, allowed are F32 and F64", qobs_dtype_name(h->dtype));
+    if (h->ndim != 3 || h->elements == 0)
+        return qobs_invalid(error, "hessian: has %d dimensions and %lld elements, allowed are 3 and at least 1",
+                            h->ndim, (long long)h->elements);
+    if (h->shape[1] != h->shape[2])
+        return qobs_invalid(error, "hessian: has blocks of %lld rows and %lld columns, allowed are squares",
+                            (long long)h->shape[1], (long long)h->shape[2]);
+    return QOBS_OK;
+}
+
+/* Reads columns [column, column + n) of a row, and checks them. */
+static int check_row(const struct view *h, int64_t index, int64_t row, int64_t column, int64_t n, double *entries,
+                     qobs_error *error)
+{
+    qobs_hessian_entries(h, index, row, column, n, entries);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(entries[i]) || (column + i == row && entries[i] < 0))
+            return qobs_invalid(error, "hessian: [%lld][%lld][%lld] is %g, allowed are finite numbers%s",
+                                (long long)index, (long long)row, (long long)(column + i), entries[i],
+                                column + i == row ? " from 0 on the diagonal" : "");
+    return QOBS_OK;
+}
+
+enum { SQUARE = 32 };
+
+/* Checks the first `width` rows and columns of a block; *symmetric becomes false if two entries differ. In squares,
+ * because the lines of a column would push each other out of a cache. */
+static int check_block(const struct view *h, int64_t index, int64_t width, bool *symmetric, qobs_error *error)
+{
+    double upper[SQUARE][SQUARE], lower[SQUARE][SQUARE];
+    for (int64_t row = 0; row < width; row += SQUARE)
+        for (int64_t column = row; column < width; column += SQUARE) {
+            const int64_t m = width - row < SQUARE ? width - row : SQUARE;
+            const int64_t n = width - column < SQUARE ? width - column : SQUARE;
+            for (int64_t i = 0; i < m; i++)
+                RETURN_IF_FAILED(check_row(h, index, row + i, column, n, upper[i], error));
+            for (int64_t j = 0; j < n; j++)
+                RETURN_IF_FAILED(check_row(h, index, column + j, row, m, lower[j], error));
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t j = 0; j < n; j++)
+                    *symmetric &= upper[i][j] == lower[j][i];
+        }
+    return QOBS_OK;
+}
+
+/* Checks the entries that belong to columns of the weight. */
+static int check_blocks(const struct view *h, const struct gram *gram, bool *symmetric, qobs_error *error)
+{
+    int64_t width;
+    *symmetric = true;
+    for (int64_t i = 0; i < h->shape[0]; i++) {
+        qobs_gram_start(gram, i, &width);
+        RETURN_IF_FAILED(check_block(h, i, width, symmetric, error));
+    }
+    return QOBS_OK;
+}
+
+/* ---- Rounding ---------------------------------------------------------------------------------------------------- */
 
 enum { PASSES = 4, MOST_PASSES = 100 };
 
@@ -29,52 +99,9 @@ static int check_numbers(const qobs_round_args *a, qobs_error *error)
     return QOBS_OK;
 }
 
-/* ---- H ----------------------------------------------------------------------------------------------------------- */
-
-enum { SQUARE = 32 };
-
-/* Reads columns [column, column + n) of a row, and checks them. */
-static int check_row(const struct code_descent *c, int64_t index, int64_t row, int64_t column, int64_t n,
-                     double *entries, qobs_error *error)
-{
-    qobs_hessian_entries(c->hessian, index, row, column, n, entries);
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(entries[i]) || (column + i == row && entries[i] < 0))
-            return qobs_invalid(error, "hessian: [%lld][%lld][%lld] is %g, allowed are finite numbers%s",
-                                (long long)index, (long long)row, (long long)(column + i), entries[i],
-                                column + i == row ? " from 0 on the diagonal" : "");
-    return QOBS_OK;
-}
-
-/* Checks the entries of a block that belong to columns of the weight; c->symmetric becomes false if two differ. In
- * squares, because the lines of a column would push each other out of a cache. */
-static int check_block(struct code_descent *c, int64_t index, qobs_error *error)
-{
-    double upper[SQUARE][SQUARE], lower[SQUARE][SQUARE];
-    int64_t width;
-    qobs_gram_start(&c->gram, index, &width);
-    for (int64_t row = 0; row < width; row += SQUARE)
-        for (int64_t column = row; column < width; column += SQUARE) {
-            const int64_t m = width - row < SQUARE ? width - row : SQUARE;
-            const int64_t n = width - column < SQUARE ? width - column : SQUARE;
-            for (int64_t i = 0; i < m; i++)
-                RETURN_IF_FAILED(check_row(c, index, row + i, column, n, upper[i], error));
-            for (int64_t j = 0; j < n; j++)
-                RETURN_IF_FAILED(check_row(c, index, column + j, row, m, lower[j], error));
-            for (int64_t i = 0; i < m; i++)
-                for (int64_t j = 0; j < n; j++)
-                    c->symmetric &= upper[i][j] == lower[j][i];
-        }
-    return QOBS_OK;
-}
-
 static int open_hessian(struct code_descent *c, const qobs_round_args *a, struct view *h, qobs_error *error)
 {
-    RETURN_IF_FAILED(qobs_view_of_tensor(h, a->hessian, "hessian", error));
-    if (h->dtype != QOBS_F32 && h->dtype != QOBS_F64)
-        return qobs_invalid(error, "hessian: dtype is %s, allowed are F32 and F64", qobs_dtype_name(h->dtype));
-    if (h->ndim != 3 || h->shape[1] != h->shape[2] || h->shape[1] < 1)
-        return qobs_invalid(error, "hessian: has %d dimensions, allowed is the shape (blocks, n, n)", h->ndim);
+    RETURN_IF_FAILED(open_blocks(h, a->hessian, error));
     c->gram = qobs_gram_of(c->rows.columns, h->shape[1], c->group);
     const int64_t blocks = qobs_gram_blocks(&c->gram);
     if (c->gram.block != h->shape[1] || blocks != h->shape[0])
@@ -84,14 +111,9 @@ static int open_hessian(struct code_descent *c, const qobs_round_args *a, struct
                             (long long)h->shape[0], (long long)h->shape[1], (long long)c->rows.columns,
                             (long long)c->group, (long long)blocks, (long long)c->gram.block);
     c->hessian = h;
-    c->symmetric = true;
     c->tokens = a->hessian_count > 0 ? (double)a->hessian_count : 1;
-    for (int64_t i = 0; i < blocks; i++)
-        RETURN_IF_FAILED(check_block(c, i, error));
-    return QOBS_OK;
+    return check_blocks(h, &c->gram, &c->symmetric, error);
 }
-
-/* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
 /* Groups are runs of neighbouring columns of a row. */
 static int open_rows(struct code_descent *c, const qobs_config *config, const qobs_plan *plan, qobs_error *error)
@@ -209,4 +231,105 @@ int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
     if (a.report)
         out_copy(a.report, &report, sizeof report);
     return qobs_succeed(error);
+}
+
+/* ---- Errors of an observer --------------------------------------------------------------------------------------- */
+
+/* The Hessian is kept as the Gram of one token, and its diagonal as the importance of the columns. */
+
+static int check_observer(const qobs_observer *o, qobs_error *error)
+{
+    if (!o)
+        return qobs_invalid(error, "observer: is NULL");
+    if (o->stages.range.params.peaks)
+        return qobs_invalid(error, "observer: %s needs activations, a Hessian alone has not their largest magnitudes",
+                            o->config.preset->name);
+    if (!qobs_needs_gram(&o->stages))
+        return qobs_invalid(error, "observer: %s does not weigh errors by a Hessian%s", o->config.preset->name,
+                            qobs_setting_find(o->config.preset, "hessian_block_size") ? " without hessian_block_size"
+                                                                                      : "");
+    if (o->counts.batches > 0)
+        return qobs_invalid(error, "observer: has observed %llu batches, hessian comes before the first",
+                            (unsigned long long)o->counts.batches);
+    return QOBS_OK;
+}
+
+/* Columns of a block, if there are that many in all. A Model-Optimizer search does without a Hessian if a block has
+ * fewer than the setting says. */
+static int64_t block_of(const qobs_observer *o, const struct gram *gram)
+{
+    const struct range_rule *range = &o->stages.range;
+    return range->ops->state ? range->params.multiplier.hessian_block : gram->block;
+}
+
+/* A gram of the Hessian's shape, without sums. */
+static int gram_of(const qobs_observer *o, const struct view *h, struct gram *gram, qobs_error *error)
+{
+    const int64_t blocks = h->shape[0], block = h->shape[1];
+    *gram = qobs_gram_for(&o->stages, blocks * block); /* fits, as the number of elements does */
+    if (block_of(o, gram) != block || gram->block != block || qobs_gram_blocks(gram) != blocks)
+        return qobs_invalid(
+            error, "hessian: has %lld blocks of %lld columns, allowed for %lld columns are blocks of %lld",
+            (long long)blocks, (long long)block, (long long)gram->columns, (long long)block_of(o, gram));
+    return QOBS_OK;
+}
+
+/* e^T H e depends on the symmetric part of H alone. Halves do not overflow; equal entries keep their bits. */
+static double symmetric_part(const struct view *h, int64_t i, int64_t j, int64_t k)
+{
+    double a, b;
+    qobs_hessian_entries(h, i, j, k, 1, &a);
+    qobs_hessian_entries(h, i, k, j, 1, &b);
+    return a == b ? a : a / 2 + b / 2;
+}
+
+static void fill(const struct view *h, struct gram *gram, struct importance *importance)
+{
+    const int64_t block = gram->block;
+    gram->tokens = importance->tokens = 1;
+    for (int64_t i = 0; i < h->shape[0]; i++) {
+        double *const sum = gram->sum + i * block * block;
+        for (int64_t j = 0; j < block; j++) {
+            for (int64_t k = 0; k <= j; k++)
+                sum[j * block + k] = sum[k * block + j] = symmetric_part(h, i, j, k);
+            importance->sum[i * block + j] = sum[j * block + j];
+        }
+    }
+}
+
+/* Takes the memory of activations observed before, if it has the size. */
+static int replace(qobs_observer *o, const struct view *h, struct gram *gram, qobs_error *error)
+{
+    struct importance importance = {0};
+    const bool same = o->gram.sum && o->gram.columns == gram->columns && o->importance.columns == gram->columns;
+    if (!same) {
+        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, &importance, gram->columns, false, error));
+        const int status = qobs_gram_reserve(&o->runtime, gram, error);
+        if (status != QOBS_OK) {
+            qobs_importance_release(&o->runtime, &importance);
+            return status;
+        }
+        qobs_importance_release(&o->runtime, &o->importance);
+        qobs_gram_release(&o->runtime, &o->gram);
+        o->importance = importance;
+        o->gram = *gram;
+    }
+    fill(h, &o->gram, &o->importance);
+    return QOBS_OK;
+}
+
+int qobs_observer_set_hessian(qobs_observer *o, const qobs_tensor *hessian, qobs_error *error)
+{
+    struct view view;
+    struct gram gram;
+    bool symmetric;
+    RETURN_IF_FAILED(check_observer(o, error));
+    RETURN_IF_FAILED(open_blocks(&view, hessian, error));
+    RETURN_IF_FAILED(gram_of(o, &view, &gram, error));
+    const fp_mode mode = fp_enter();
+    int status = check_blocks(&view, &gram, &symmetric, error);
+    if (status == QOBS_OK)
+        status = replace(o, &view, &gram, error);
+    fp_leave(mode);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
 }
