@@ -70,123 +70,134 @@ static int check_out_strides(const int64_t *strides, const struct view *value, i
 }
 
 /* The bytes from the first to the last element of out must be those of the caller. */
-static int check_out(const qobs_fake_quantize_args *a, const struct view *value, qobs_error *error)
+static int check_out(const void *out, const int64_t *strides, size_t size, const struct view *value, qobs_error *error)
 {
-    const int64_t *strides = a->out_strides;
     const int64_t element = (int64_t)qobs_dtype_size(value->dtype);
     int64_t span = strides ? element : value->elements * element;
-    if (!a->out)
+    if (!out)
         return qobs_invalid(error, "out: is NULL");
     if (strides && value->elements > 0)
         RETURN_IF_FAILED(check_out_strides(strides, value, &span, error));
-    if (a->out_size < (uint64_t)span)
-        return qobs_invalid(error, "out: has %zu bytes, its elements span %lld", a->out_size, (long long)span);
+    if (size < (uint64_t)span)
+        return qobs_invalid(error, "out: has %zu bytes, its elements span %lld", size, (long long)span);
     return QOBS_OK;
 }
 
-/* Views of scale and zero point, each with an element for each qparam. */
-static int open_qparams(struct fake_quantize *f, const qobs_fake_quantize_args *a, const qobs_plan *plan,
-                        qobs_error *error)
+/* What the three functions have in common. */
+struct call {
+    struct runtime runtime;
+    struct quantize_rule rule;
+    struct fake_quantize f;
+    qobs_plan plan; /* of the elements that are read */
+};
+
+static int open_call(struct call *c, const qobs_config *config, const qobs_runtime *runtime, qobs_error *error)
 {
+    RETURN_IF_FAILED(qobs_runtime_resolve(&c->runtime, runtime, error));
+    c->f = (struct fake_quantize){.runtime = &c->runtime, .kernels = qobs_kernels_active()};
+    return qobs_config_check(config, error);
+}
+
+/* Views of scale and zero point, each with an element for each qparam. */
+static int open_qparams(struct call *c, const qobs_tensor *scale, const qobs_tensor *zero_point, qobs_error *error)
+{
+    const int64_t qparams = c->plan.qparams;
+    const bool torch = c->f.quantizer.torch;
     struct view scales, zero_points = {0};
-    RETURN_IF_FAILED(qobs_view_of_tensor(&scales, a->scale, "scale", error));
-    RETURN_IF_FAILED(check_qparams(&scales, "scale", plan->qparams, error));
-    RETURN_IF_FAILED(check_scale(&scales, plan->value.dtype, f->quantizer.torch, error));
-    if (a->zero_point) {
-        RETURN_IF_FAILED(qobs_view_of_tensor(&zero_points, a->zero_point, "zero_point", error));
-        RETURN_IF_FAILED(check_qparams(&zero_points, "zero_point", plan->qparams, error));
+    RETURN_IF_FAILED(qobs_view_of_tensor(&scales, scale, "scale", error));
+    RETURN_IF_FAILED(check_qparams(&scales, "scale", qparams, error));
+    RETURN_IF_FAILED(check_scale(&scales, c->plan.value.dtype, torch, error));
+    if (zero_point) {
+        RETURN_IF_FAILED(qobs_view_of_tensor(&zero_points, zero_point, "zero_point", error));
+        RETURN_IF_FAILED(check_qparams(&zero_points, "zero_point", qparams, error));
+        if (torch)
+            RETURN_IF_FAILED(
+                qobs_check_torch_zero_points(&c->f.quantizer, zero_points.data, zero_points.dtype, qparams, error));
     }
-    if (a->zero_point && f->quantizer.torch)
-        RETURN_IF_FAILED(qobs_check_torch_zero_points(&f->quantizer, zero_points.data, zero_points.dtype,
-                                                      zero_points.elements, error));
-    f->scale = scales.data;
-    f->scale_dtype = scales.dtype;
-    f->zero_point = zero_points.data;
-    f->zero_point_dtype = zero_points.dtype;
+    c->f.scale = scales.data;
+    c->f.scale_dtype = scales.dtype;
+    c->f.zero_point = zero_points.data;
+    c->f.zero_point_dtype = zero_points.dtype;
     return QOBS_OK;
+}
+
+/* Quantizes into a tensor of the dtype and shape of the plan's value; strides are in bytes. */
+static int write_out(const struct call *c, void *out, const int64_t *strides, qobs_error *error)
+{
+    const struct view *v = &c->plan.value;
+    const qobs_tensor tensor = {sizeof tensor, out, v->dtype, v->ndim, v->shape, strides};
+    qobs_plan out_plan;
+    RETURN_IF_FAILED(qobs_plan_make(&out_plan, &c->rule.granularity, &tensor, NULL, &c->runtime, error));
+    const int status = qobs_fake_quantize_plan(&c->f, &c->plan, v->data, &out_plan, out, error);
+    qobs_plan_unmake(&out_plan);
+    return status;
+}
+
+/* Closes a call, whose plan was made. */
+static int close_call(struct call *c, int status, qobs_error *error)
+{
+    qobs_plan_unmake(&c->plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
 /* ---- Codes ------------------------------------------------------------------------------------------------------- */
 
-static int choose_packing(struct fake_quantize *f, const qobs_quantize_args *a, const struct quantize_rule *rule,
-                          qobs_error *error)
+static int choose_packing(struct call *c, const qobs_quantize_args *a, qobs_error *error)
 {
-    const int ndim = a->value->ndim;
+    const struct view *v = &c->plan.value;
     if (a->packed != 0 && a->packed != 1)
         return qobs_invalid(error, "packed: is %d, allowed are 0 and 1", a->packed);
     if (!a->packed)
         return QOBS_OK;
-    if (rule->code_bits != 4)
-        return qobs_invalid(error, "packed: is 1, but codes have %d bits; packed are codes of 4", rule->code_bits);
-    if (ndim == 0 || a->value->shape[ndim - 1] % 8 != 0)
+    const int64_t columns = v->ndim > 0 ? v->shape[v->ndim - 1] : 1;
+    if (c->rule.code_bits != 4)
+        return qobs_invalid(error, "packed: is 1, but codes have %d bits; packed are codes of 4", c->rule.code_bits);
+    if (columns % 8 != 0)
         return qobs_invalid(error, "packed: is 1, but the last dimension of value is %lld, not a multiple of 8",
-                            ndim == 0 ? 1LL : (long long)a->value->shape[ndim - 1]);
-    f->packed = true;
-    f->pack_offset = rule->kind == QOBS_CODE_INTEGER ? 8 : 0;
+                            (long long)columns);
+    c->f.packed = true;
+    c->f.pack_offset = c->rule.kind == QOBS_CODE_INTEGER ? 8 : 0;
     return QOBS_OK;
 }
 
-/* Fills strides of bytes in C order. */
-static void byte_strides(const qobs_tensor *value, int64_t *strides)
+/* Quantizes the elements of the plan. */
+static int quantize(struct call *c, const qobs_quantize_args *a, qobs_error *error)
 {
-    int64_t next = 1;
-    for (int i = value->ndim - 1; i >= 0; i--) {
-        strides[i] = next;
-        next *= value->shape[i];
-    }
-}
-
-/* Quantizes the elements of `plan`, of which there are some. */
-static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const struct quantize_rule *rule,
-                    const qobs_plan *plan, qobs_error *error)
-{
-    const qobs_fake_quantize_args qparams = {.scale = a->scale, .zero_point = a->zero_point};
-    int64_t strides[QOBS_PLAN_MAX_NDIM];
-    qobs_plan code_plan;
-    if (!a->codes || a->codes_size < (uint64_t)plan->value.elements / (a->packed ? 2 : 1))
+    const struct view *v = &c->plan.value;
+    int64_t strides[QOBS_MAX_NDIM], next = 1; /* of bytes in C order */
+    RETURN_IF_FAILED(choose_packing(c, a, error));
+    if (v->elements == 0)
+        return QOBS_OK;
+    if (!a->codes || a->codes_size < (uint64_t)v->elements / (a->packed ? 2 : 1))
         return qobs_invalid(error, "codes: has %zu bytes%s, value has %lld elements%s", a->codes ? a->codes_size : 0,
-                            a->codes ? "" : " (NULL)", (long long)plan->value.elements,
-                            a->packed ? ", two in a byte" : "");
-    RETURN_IF_FAILED(open_qparams(f, &qparams, plan, error));
-    byte_strides(a->value, strides);
-    const qobs_tensor codes = {sizeof codes, a->codes, a->value->dtype, a->value->ndim, a->value->shape, strides};
-    RETURN_IF_FAILED(qobs_plan_make(&code_plan, &rule->granularity, &codes, NULL, f->runtime, error));
-    const int status = qobs_fake_quantize_plan(f, plan, a->value->data, &code_plan, a->codes, error);
-    qobs_plan_unmake(&code_plan);
-    return status;
+                            a->codes ? "" : " (NULL)", (long long)v->elements, a->packed ? ", two in a byte" : "");
+    RETURN_IF_FAILED(open_qparams(c, a->scale, a->zero_point, error));
+    for (int i = v->ndim - 1; i >= 0; next *= v->shape[i--])
+        strides[i] = next;
+    return write_out(c, a->codes, strides, error);
 }
 
 int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
-    struct quantize_rule rule;
-    struct runtime runtime;
+    struct call c;
     qobs_quantize_args a;
-    qobs_plan plan;
-    RETURN_IF_FAILED(ARGS_READ(qobs_quantize_args, &a, args, runtime, error));
-    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
-    RETURN_IF_FAILED(qobs_config_check(a.config, error));
-    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
-    RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, a.value, a.g_idx, &runtime, error));
     double sum[2] = {0};
-    struct fake_quantize f = {.runtime = &runtime,
-                              .kernels = qobs_kernels_active(),
-                              .quantizer = rule.quantizer,
-                              .kind = rule.kind,
-                              .global_scale = a.global_scale,
-                              .direction = TO_CODES,
-                              .sum = a.squared_error || a.energy ? sum : NULL};
-    int status = choose_packing(&f, &a, &rule, error);
-    if (status == QOBS_OK && plan.value.elements > 0)
-        status = quantize(&f, &a, &rule, &plan, error);
-    qobs_plan_unmake(&plan);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(ARGS_READ(qobs_quantize_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
+    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &c.rule, error));
+    RETURN_IF_FAILED(qobs_plan_make(&c.plan, &c.rule.granularity, a.value, a.g_idx, &c.runtime, error));
+    c.f.quantizer = c.rule.quantizer;
+    c.f.kind = c.rule.kind;
+    c.f.global_scale = a.global_scale;
+    c.f.direction = TO_CODES;
+    c.f.sum = a.squared_error || a.energy ? sum : NULL;
+    RETURN_IF_FAILED(close_call(&c, quantize(&c, &a, error), error));
     if (a.squared_error)
         *a.squared_error = sum[0];
     if (a.energy)
         *a.energy = sum[1];
-    return qobs_succeed(error);
+    return QOBS_OK;
 }
 
 static int check_code_dtypes(const struct view *codes, qobs_dtype dtype, qobs_error *error)
@@ -199,49 +210,33 @@ static int check_code_dtypes(const struct view *codes, qobs_dtype dtype, qobs_er
     return QOBS_OK;
 }
 
-/* Dequantizes the codes of `plan`, of which there are some. `out` has what is common with fake-quantize. */
-static int dequantize(struct fake_quantize *f, const qobs_fake_quantize_args *out, const struct quantize_rule *rule,
-                      const qobs_plan *plan, const struct view *codes, qobs_error *error)
+/* Dequantizes the codes of the plan. */
+static int dequantize(struct call *c, const qobs_dequantize_args *a, qobs_error *error)
 {
-    const qobs_tensor numbers = {sizeof numbers, out->out, plan->dtype, codes->ndim, codes->shape, out->out_strides};
-    qobs_plan out_plan;
-    RETURN_IF_FAILED(check_out(out, &plan->value, error));
-    RETURN_IF_FAILED(open_qparams(f, out, plan, error));
-    RETURN_IF_FAILED(qobs_plan_make(&out_plan, &rule->granularity, &numbers, NULL, f->runtime, error));
-    const int status = qobs_fake_quantize_plan(f, plan, codes->data, &out_plan, out->out, error);
-    qobs_plan_unmake(&out_plan);
-    return status;
+    if (c->plan.value.elements == 0)
+        return QOBS_OK;
+    RETURN_IF_FAILED(check_out(a->out, a->out_strides, a->out_size, &c->plan.value, error));
+    RETURN_IF_FAILED(open_qparams(c, a->scale, a->zero_point, error));
+    return write_out(c, a->out, a->out_strides, error);
 }
 
 int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
-    struct quantize_rule rule;
-    struct runtime runtime;
+    struct call c;
     struct view codes;
     qobs_dequantize_args a;
-    qobs_plan plan;
     RETURN_IF_FAILED(ARGS_READ(qobs_dequantize_args, &a, args, runtime, error));
-    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(qobs_view_of_tensor(&codes, a.codes, "codes", error));
     RETURN_IF_FAILED(check_code_dtypes(&codes, a.dtype, error));
-    RETURN_IF_FAILED(qobs_config_check(a.config, error));
-    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
+    RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
+    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &c.rule, error));
     const qobs_tensor bytes = {sizeof bytes, codes.data, a.dtype, codes.ndim, codes.shape, codes.strides};
-    RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, &bytes, a.g_idx, &runtime, error));
-    const qobs_fake_quantize_args out = {.scale = a.scale,
-                                         .zero_point = a.zero_point,
-                                         .out = a.out,
-                                         .out_strides = a.out_strides,
-                                         .out_size = a.out_size};
-    struct fake_quantize f = {.runtime = &runtime,
-                              .kernels = qobs_kernels_active(),
-                              .kind = rule.kind,
-                              .global_scale = a.global_scale,
-                              .direction = FROM_CODES};
-    const int status = plan.value.elements > 0 ? dequantize(&f, &out, &rule, &plan, &codes, error) : QOBS_OK;
-    qobs_plan_unmake(&plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    RETURN_IF_FAILED(qobs_plan_make(&c.plan, &c.rule.granularity, &bytes, a.g_idx, &c.runtime, error));
+    c.f.kind = c.rule.kind;
+    c.f.global_scale = a.global_scale;
+    c.f.direction = FROM_CODES;
+    return close_call(&c, dequantize(&c, &a, error), error);
 }
 
 /* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
@@ -268,88 +263,80 @@ static int choose_amax_numbers(struct fake_quantize *f, const qobs_fake_quantize
 }
 
 /* Upstream's unsigned integers refuse negative elements; NaN hides them. */
-static int check_signs(const struct fake_quantize *f, const qobs_fake_quantize_args *a, qobs_error *error)
+static int check_signs(const struct call *c, qobs_error *error)
 {
     static const struct axes none = {0};
+    const struct view *v = &c->plan.value;
+    const qobs_tensor value = {sizeof value, v->data, v->dtype, v->ndim, v->shape, v->strides};
     struct nonfinite_count nonfinite = {0};
     double min, max;
     qobs_plan plan;
-    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, a->value, &none, f->runtime, error));
-    const int status = qobs_reduce_minmax(f->runtime, f->kernels, &plan, a->value->data, NONFINITE_PROPAGATE, &min,
-                                          &max, &nonfinite, error);
+    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, &value, &none, &c->runtime, error));
+    const int status = qobs_reduce_minmax(&c->runtime, c->f.kernels, &plan, v->data, NONFINITE_PROPAGATE, &min, &max,
+                                          &nonfinite, error);
     qobs_plan_unmake(&plan);
-    if (status == QOBS_OK && qobs_element(&min, a->value->dtype) < 0)
+    if (status == QOBS_OK && qobs_element(&min, v->dtype) < 0)
         return qobs_invalid(error, "value: has negative elements, which unsigned=true does not take");
     return status;
 }
 
-/* The factors of the magnitudes, in memory that the caller releases, also after an error. */
-static int open_amax(struct fake_quantize *f, const qobs_fake_quantize_args *a, const struct amax_numbers *numbers,
-                     const qobs_plan *plan, float **factors, qobs_error *error)
+/* Quantizes by the factors of the magnitudes. */
+static int fake_quantize_by_amax(struct call *c, const qobs_fake_quantize_args *a, const struct amax_numbers *numbers,
+                                 qobs_error *error)
 {
     enum kernel_dtype unused;
     struct view amax;
     RETURN_IF_FAILED(qobs_view_of_tensor(&amax, a->amax, "amax", error));
-    RETURN_IF_FAILED(check_qparams(&amax, "amax", plan->qparams, error));
+    RETURN_IF_FAILED(check_qparams(&amax, "amax", c->plan.qparams, error));
     if (!qobs_kernel_dtype_of(amax.dtype, &unused))
         return qobs_invalid(error, "amax: dtype is %s, allowed are F32, BF16, F16 and F64",
                             qobs_dtype_name(amax.dtype));
-    const size_t size = (size_t)plan->qparams * sizeof **factors;
-    *factors = qobs_allocate(f->runtime, size);
-    if (!*factors)
+    const size_t size = (size_t)c->plan.qparams * sizeof(float);
+    float *factors = qobs_allocate(&c->runtime, size);
+    if (!factors)
         return qobs_no_memory(error, "amax: no memory for %zu bytes", size);
-    f->scale = *factors;
-    f->scale_dtype = QOBS_F32;
+    c->f.scale = factors;
+    c->f.scale_dtype = QOBS_F32;
     const fp_mode mode = fp_enter();
-    int status = qobs_amax_factors(numbers, amax.data, amax.dtype, plan->qparams, *factors, error);
+    int status = qobs_amax_factors(numbers, amax.data, amax.dtype, c->plan.qparams, factors, error);
     if (status == QOBS_OK && !numbers->e4m3 && numbers->quant_min == 0)
-        status = check_signs(f, a, error);
+        status = check_signs(c, error);
     fp_leave(mode);
+    if (status == QOBS_OK)
+        status = write_out(c, a->out, a->out_strides, error);
+    qobs_release(&c->runtime, factors, size);
     return status;
 }
 
-/* Fake-quantizes the elements of `plan`, of which there are some. */
-static int fake_quantize(struct fake_quantize *f, const qobs_fake_quantize_args *a, const struct amax_numbers *numbers,
-                         const struct quantize_rule *rule, const qobs_plan *plan, qobs_error *error)
+static int fake_quantize(struct call *c, const qobs_fake_quantize_args *a, const struct amax_numbers *numbers,
+                         qobs_error *error)
 {
-    const qobs_tensor out = {sizeof out, a->out, a->value->dtype, a->value->ndim, a->value->shape, a->out_strides};
-    float *factors = NULL;
-    qobs_plan out_plan;
-    RETURN_IF_FAILED(check_out(a, &plan->value, error));
-    int status = a->amax ? open_amax(f, a, numbers, plan, &factors, error) : open_qparams(f, a, plan, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_make(&out_plan, &rule->granularity, &out, NULL, f->runtime, error);
-    if (status == QOBS_OK) {
-        status = qobs_fake_quantize_plan(f, plan, a->value->data, &out_plan, a->out, error);
-        qobs_plan_unmake(&out_plan);
-    }
-    if (factors)
-        qobs_release(f->runtime, factors, (size_t)plan->qparams * sizeof *factors);
-    return status;
+    if (c->plan.value.elements == 0)
+        return QOBS_OK;
+    RETURN_IF_FAILED(check_out(a->out, a->out_strides, a->out_size, &c->plan.value, error));
+    if (a->amax)
+        return fake_quantize_by_amax(c, a, numbers, error);
+    RETURN_IF_FAILED(open_qparams(c, a->scale, a->zero_point, error));
+    return write_out(c, a->out, a->out_strides, error);
 }
 
 int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
     struct amax_numbers numbers = {0};
-    struct quantize_rule rule;
-    struct runtime runtime;
+    struct call c;
     qobs_fake_quantize_args a;
-    qobs_plan plan;
     RETURN_IF_FAILED(ARGS_READ(qobs_fake_quantize_args, &a, args, runtime, error));
-    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
-    RETURN_IF_FAILED(qobs_config_check(a.config, error));
-    struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale};
+    RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
     if (a.amax) {
-        RETURN_IF_FAILED(choose_amax_numbers(&f, &a, &numbers, error));
-        qobs_resolve_granularity(a.config, &rule.granularity);
+        RETURN_IF_FAILED(choose_amax_numbers(&c.f, &a, &numbers, error));
+        qobs_resolve_granularity(a.config, &c.rule.granularity);
     } else {
-        RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, false, &rule, error));
-        f.quantizer = rule.quantizer;
-        f.positive_zero = rule.positive_zero;
+        RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, false, &c.rule, error));
+        c.f.quantizer = c.rule.quantizer;
+        c.f.positive_zero = c.rule.positive_zero;
     }
-    RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, a.value, a.g_idx, &runtime, error));
-    const int status = plan.value.elements > 0 ? fake_quantize(&f, &a, &numbers, &rule, &plan, error) : QOBS_OK;
-    qobs_plan_unmake(&plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    c.f.global_scale = a.global_scale;
+    RETURN_IF_FAILED(qobs_plan_make(&c.plan, &c.rule.granularity, a.value, a.g_idx, &c.runtime, error));
+    return close_call(&c, fake_quantize(&c, &a, &numbers, error), error);
 }
