@@ -13,6 +13,7 @@
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
+#include "qobs/stateless.h"
 #include "measure/reduce.h"
 
 static int no_observer(qobs_error *error) { return qobs_invalid(error, "observer: is NULL"); }
@@ -41,18 +42,14 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
 
 int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs_error *error)
 {
-    struct view view;
+    uint64_t tokens, nonzero = 0;
     if (!o)
         return no_observer(error);
-    const int status = qobs_view_of_tensor(&view, value, "value", error);
-    enum kernel_dtype unused;
-    if (status != QOBS_OK)
-        return status;
-    if (!qobs_kernel_dtype_of(view.dtype, &unused))
-        return qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                            qobs_dtype_name(view.dtype));
-    qobs_add_tokens(o, &view);
-    return qobs_succeed(error);
+    const bool all = o->stages.traits.counts_nonzero_tokens;
+    RETURN_IF_FAILED(qobs_count_tokens(value, &tokens, all ? &nonzero : NULL, error));
+    o->counts.tokens += tokens;
+    o->counts.nonzero_tokens += nonzero;
+    return QOBS_OK;
 }
 
 static int read_range_buffers(qobs_range_buffers *out, const qobs_range_buffers *given, qobs_error *error)
@@ -79,13 +76,14 @@ int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, con
     return qobs_accept_batch(o, &batch, error);
 }
 
-static int update_qparams(qobs_observer *o, const struct observed_batch *observed, const qobs_qparam_buffers *given,
+static int update_qparams(qobs_observer *o, struct observed_batch batch, const qobs_qparam_buffers *given,
                           qobs_error *error)
 {
     qobs_qparam_buffers out;
+    if (!o)
+        return no_observer(error);
     RETURN_IF_FAILED(qobs_qparam_buffers_read(&out, given, error));
     const struct request request = {.qparams = &out};
-    struct observed_batch batch = *observed;
     batch.request = &request;
     return qobs_accept_batch(o, &batch, error);
 }
@@ -93,8 +91,7 @@ static int update_qparams(qobs_observer *o, const struct observed_batch *observe
 int qobs_observer_update_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx,
                                  const qobs_qparam_buffers *out, qobs_error *error)
 {
-    const struct observed_batch batch = {.value = value, .g_idx = g_idx};
-    return o ? update_qparams(o, &batch, out, error) : no_observer(error);
+    return update_qparams(o, (struct observed_batch){.value = value, .g_idx = g_idx}, out, error);
 }
 
 int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count,
@@ -109,8 +106,7 @@ int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *
     struct axes axes = {.count = (int)count};
     for (size_t i = 0; i < count; i++)
         axes.axis[i] = dim[i];
-    const struct observed_batch batch = {.value = value, .axes = &axes};
-    return update_qparams(o, &batch, out, error);
+    return update_qparams(o, (struct observed_batch){.value = value, .axes = &axes}, out, error);
 }
 
 /* ---- The global range -------------------------------------------------------------------------------------------- */
@@ -125,17 +121,21 @@ static int check_global(const qobs_observer *o, const qobs_plan *plan, size_t si
     return qobs_check_batch_dtype(o, plan->dtype, qobs_state_is_empty(&o->state), error);
 }
 
-/* The tensor's range, searched if the preset searches. */
-static int measure_global(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value,
-                          struct global_range *batch, qobs_error *error)
+/* Accumulates the tensor's range, searched if the preset searches. */
+static int observe_global(qobs_observer *o, const qobs_plan *plan, qobs_error *error)
 {
+    const unsigned char *data = plan->value.data;
     struct nonfinite_count nonfinite = {0};
-    batch->dtype = plan->dtype;
-    const int status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, o->stages.reduction.nonfinite,
-                                          batch->min, batch->max, &nonfinite, error);
-    if (status != QOBS_OK || !qobs_range_searches(o->stages.range.ops))
-        return status;
-    return qobs_search_global(o, plan, value->data, batch->min, batch->max, error);
+    struct global_range batch = {.dtype = plan->dtype};
+    if (plan->value.elements == 0)
+        return QOBS_OK;
+    RETURN_IF_FAILED(qobs_reduce_minmax(&o->runtime, o->kernels, plan, data, o->stages.reduction.nonfinite, batch.min,
+                                        batch.max, &nonfinite, error));
+    if (qobs_range_searches(o->stages.range.ops))
+        RETURN_IF_FAILED(qobs_search_global(o, plan, data, batch.min, batch.max, error));
+    qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &batch);
+    o->fused = false;
+    return QOBS_OK;
 }
 
 int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_range_buffers *given,
@@ -143,7 +143,6 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
 {
     qobs_range_buffers out;
     static const struct axes none = {0};
-    struct global_range batch = {0};
     qobs_plan *plan;
     if (!o)
         return no_observer(error);
@@ -153,13 +152,8 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
     RETURN_IF_FAILED(qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error));
     int status = check_global(o, plan, out.size, error);
     const fp_mode mode = fp_enter();
-    if (status == QOBS_OK && plan->value.elements > 0) {
-        status = measure_global(o, plan, value, &batch, error);
-        if (status == QOBS_OK) {
-            qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &batch);
-            o->fused = false;
-        }
-    }
+    if (status == QOBS_OK)
+        status = observe_global(o, plan, error);
     fp_leave(mode);
     qobs_plan_destroy(plan);
     if (status != QOBS_OK)

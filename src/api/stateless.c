@@ -17,55 +17,6 @@
 #include "qobs/plan.h"
 #include "measure/reduce.h"
 
-/* Checks the sizes and finds the ranges. */
-static int measure(const qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime,
-                   struct nonfinite_count *nonfinite, qobs_error *error)
-{
-    const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
-    RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
-    RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
-    if (plan->value.elements == 0)
-        return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
-    const enum nonfinite_mode treatment = a->config ? (enum nonfinite_mode)a->config->nonfinite : NONFINITE_REFUSE;
-    const fp_mode mode = fp_enter();
-    const int status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, a->value->data, treatment, a->min,
-                                          a->max, nonfinite, error);
-    fp_leave(mode);
-    return status;
-}
-
-/* Unmakes the plan. */
-static int minmax(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime, qobs_error *error)
-{
-    struct nonfinite_count nonfinite = {0};
-    const int status = measure(plan, a, runtime, &nonfinite, error);
-    if (status == QOBS_OK && a->counts) {
-        struct observer_traits traits = {0};
-        if (a->config)
-            qobs_resolve_traits(a->config, &traits);
-        const qobs_counts all = {.batches = 1,
-                                 .elements = (uint64_t)plan->value.elements,
-                                 .nan = nonfinite.nan,
-                                 .inf = nonfinite.inf,
-                                 .tokens = qobs_tokens(&plan->value),
-                                 .nonzero_tokens =
-                                     traits.counts_nonzero_tokens ? qobs_nonzero_tokens(&plan->value) : 0};
-        counts_copy(&all, a->counts);
-    }
-    qobs_plan_unmake(plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
-}
-
-/* Reads the arguments and checks what does not need the tensor. */
-static int open_minmax(qobs_minmax_args *a, const qobs_minmax_args *args, struct runtime *runtime, qobs_error *error)
-{
-    RETURN_IF_FAILED(ARGS_READ(qobs_minmax_args, a, args, runtime, error));
-    if (a->counts)
-        RETURN_IF_FAILED(counts_check(a->counts, error));
-    RETURN_IF_FAILED(qobs_runtime_resolve(runtime, a->runtime, error));
-    return a->config ? qobs_config_check(a->config, error) : QOBS_OK;
-}
-
 /* The granularity that keeps the axes of the arguments. */
 static int keep_axes(const qobs_minmax_args *a, struct granularity *granularity, qobs_error *error)
 {
@@ -80,51 +31,93 @@ static int keep_axes(const qobs_minmax_args *a, struct granularity *granularity,
     return QOBS_OK;
 }
 
-int qobs_minmax(const qobs_minmax_args *args, qobs_error *error)
+static int make_plan(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime, qobs_error *error)
 {
     struct granularity granularity;
-    struct runtime runtime;
-    qobs_minmax_args a;
-    qobs_plan plan;
-    RETURN_IF_FAILED(open_minmax(&a, args, &runtime, error));
-    if (a.axes || a.axis_count > 0 || !a.config)
-        RETURN_IF_FAILED(keep_axes(&a, &granularity, error));
+    if (a->axes || a->axis_count > 0 || !a->config)
+        RETURN_IF_FAILED(keep_axes(a, &granularity, error));
     else
-        qobs_resolve_granularity(a.config, &granularity);
-    RETURN_IF_FAILED(qobs_plan_make(&plan, &granularity, a.value, a.g_idx, &runtime, error));
-    return minmax(&plan, &a, &runtime, error);
+        qobs_resolve_granularity(a->config, &granularity);
+    return qobs_plan_make(plan, &granularity, a->value, a->g_idx, runtime, error);
 }
 
-int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
+static int make_global_plan(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime,
+                            qobs_error *error)
 {
     static const struct axes none = {0};
+    if (a->g_idx || a->axes || a->axis_count > 0)
+        return qobs_invalid(error, "%s: has no meaning for the complete tensor",
+                            a->g_idx  ? "g_idx"
+                            : a->axes ? "axes"
+                                      : "axis_count");
+    if (!a->config)
+        return qobs_invalid(error, "config: is NULL");
+    return qobs_plan_make_along(plan, KEYING_NONE, a->value, &none, runtime, error);
+}
+
+/* Checks the sizes, finds the ranges and counts. */
+static int measure(const qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime, qobs_error *error)
+{
+    const enum nonfinite_mode treatment = a->config ? (enum nonfinite_mode)a->config->nonfinite : NONFINITE_REFUSE;
+    const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
+    struct nonfinite_count nonfinite = {0};
+    struct observer_traits traits = {0};
+    RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
+    RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
+    if (plan->value.elements == 0)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
+    const fp_mode mode = fp_enter();
+    const int status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, a->value->data, treatment, a->min,
+                                          a->max, &nonfinite, error);
+    fp_leave(mode);
+    if (status != QOBS_OK || !a->counts)
+        return status;
+    if (a->config)
+        qobs_resolve_traits(a->config, &traits);
+    const qobs_counts all = {.batches = 1,
+                             .elements = (uint64_t)plan->value.elements,
+                             .nan = nonfinite.nan,
+                             .inf = nonfinite.inf,
+                             .tokens = qobs_tokens(&plan->value),
+                             .nonzero_tokens = traits.counts_nonzero_tokens ? qobs_nonzero_tokens(&plan->value) : 0};
+    counts_copy(&all, a->counts);
+    return QOBS_OK;
+}
+
+static int minmax(const qobs_minmax_args *args, bool global, qobs_error *error)
+{
     struct runtime runtime;
     qobs_minmax_args a;
     qobs_plan plan;
-    RETURN_IF_FAILED(open_minmax(&a, args, &runtime, error));
-    if (a.g_idx || a.axes || a.axis_count > 0)
-        return qobs_invalid(error, "%s: has no meaning for the complete tensor",
-                            a.g_idx  ? "g_idx"
-                            : a.axes ? "axes"
-                                     : "axis_count");
-    if (!a.config)
-        return qobs_invalid(error, "config: is NULL");
-    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, a.value, &none, &runtime, error));
-    return minmax(&plan, &a, &runtime, error);
+    RETURN_IF_FAILED(ARGS_READ(qobs_minmax_args, &a, args, runtime, error));
+    if (a.counts)
+        RETURN_IF_FAILED(counts_check(a.counts, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
+    if (a.config)
+        RETURN_IF_FAILED(qobs_config_check(a.config, error));
+    RETURN_IF_FAILED((global ? make_global_plan : make_plan)(&plan, &a, &runtime, error));
+    const int status = measure(&plan, &a, &runtime, error);
+    qobs_plan_unmake(&plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-/* Checks a configuration and the dtype of ranges for it, and resolves its formula. */
-static int check_formula(const qobs_config *config, qobs_dtype dtype, struct formula *formula, qobs_error *error)
+int qobs_minmax(const qobs_minmax_args *args, qobs_error *error) { return minmax(args, false, error); }
+
+int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error) { return minmax(args, true, error); }
+
+/* Checks a configuration, and a dtype of ranges that its formula takes if they are `given`; resolves the formula. */
+static int check_formula(const qobs_config *config, qobs_dtype dtype, bool given, struct formula *formula,
+                         qobs_error *error)
 {
     enum kernel_dtype unused;
     RETURN_IF_FAILED(qobs_config_check(config, error));
     qobs_resolve_formula(config, formula);
-    const bool torch = formula->ops->only_f32;
-    if (qobs_kernel_dtype_of(dtype, &unused) && (!torch || dtype == QOBS_F32))
+    const bool only_f32 = given && formula->ops->only_f32;
+    if (qobs_kernel_dtype_of(dtype, &unused) && (!only_f32 || dtype == QOBS_F32))
         return QOBS_OK;
     return qobs_invalid(error, "dtype: is %s (%d), allowed are %s",
                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
-                        torch ? "F32" : "F32, BF16, F16, F64");
+                        only_f32 ? "F32" : "F32, BF16, F16, F64");
 }
 
 /* A global scale that is not F32 keeps the scales of ranges of its dtype in that dtype. */
@@ -162,9 +155,10 @@ static int check_calculation(const qobs_calculate_args *a, const struct formula 
     RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
     if (a->scale || a->scale_size > 0)
         RETURN_IF_FAILED(array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(scale), error));
-    return (a->zero_point || a->zero_point_size > 0) ? array_check("zero_point", a->zero_point, a->zero_point_size,
-                                                                   a->count * qobs_dtype_size(zero_point), error)
-                                                     : QOBS_OK;
+    if (a->zero_point || a->zero_point_size > 0)
+        return array_check("zero_point", a->zero_point, a->zero_point_size, a->count * qobs_dtype_size(zero_point),
+                           error);
+    return QOBS_OK;
 }
 
 int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error)
@@ -172,7 +166,7 @@ int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error)
     struct formula formula;
     qobs_calculate_args a;
     RETURN_IF_FAILED(ARGS_READ(qobs_calculate_args, &a, args, zero_point_size, error));
-    RETURN_IF_FAILED(check_formula(a.config, a.dtype, &formula, error));
+    RETURN_IF_FAILED(check_formula(a.config, a.dtype, true, &formula, error));
     const struct range_view ranges = {.dtype = a.dtype,
                                       .n = a.count,
                                       .rank = formula.params.rank,
@@ -192,7 +186,7 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
                       qobs_error *error)
 {
     struct formula formula;
-    RETURN_IF_FAILED(check_formula(config, dtype, &formula, error));
+    RETURN_IF_FAILED(check_formula(config, dtype, true, &formula, error));
     if (!global_scale)
         return qobs_invalid(error, "global_scale: is NULL");
     if (!formula.ops->global_scale)
@@ -216,14 +210,9 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
                               qobs_error *error)
 {
     struct formula formula;
-    enum kernel_dtype unused;
-    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(check_formula(config, dtype, false, &formula, error));
     if (!scale || !zero_point)
         return qobs_invalid(error, "%s: is NULL", scale ? "zero_point" : "scale");
-    if (!qobs_kernel_dtype_of(dtype, &unused))
-        return qobs_invalid(error, "dtype: is %s (%d), allowed are F32, BF16, F16, F64",
-                            qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
-    qobs_resolve_formula(config, &formula);
     const struct range_view ranges = {.dtype = dtype, .rank = formula.params.rank};
     qobs_formula_dtypes(&formula, &ranges, scale, zero_point);
     return qobs_succeed(error);
