@@ -124,15 +124,14 @@ static int check_global(const qobs_observer *o, const qobs_plan *plan, size_t si
 /* Accumulates the tensor's range, searched if the preset searches. */
 static int observe_global(qobs_observer *o, const qobs_plan *plan, qobs_error *error)
 {
-    const unsigned char *data = plan->value.data;
     struct nonfinite_count nonfinite = {0};
     struct global_range batch = {.dtype = plan->dtype};
     if (plan->value.elements == 0)
         return QOBS_OK;
-    RETURN_IF_FAILED(qobs_reduce_minmax(&o->runtime, o->kernels, plan, data, o->stages.reduction.nonfinite, batch.min,
-                                        batch.max, &nonfinite, error));
+    RETURN_IF_FAILED(qobs_reduce_minmax(&o->runtime, o->kernels, plan, plan->value.data, o->stages.reduction.nonfinite,
+                                        batch.min, batch.max, &nonfinite, error));
     if (qobs_range_searches(o->stages.range.ops))
-        RETURN_IF_FAILED(qobs_search_global(o, plan, data, batch.min, batch.max, error));
+        RETURN_IF_FAILED(qobs_search_global(o, plan, &batch, error));
     qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &batch);
     o->fused = false;
     return QOBS_OK;

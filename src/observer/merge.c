@@ -146,10 +146,7 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
         const bool tensors = o->stages.traits.global == GLOBAL_FROM_TENSORS;
         if (tensors ? o->global_range.dtype == 0 : qobs_state_is_empty(&o->state))
             return qobs_fail(error, QOBS_ERROR_NO_DATA, "%s: nothing has been observed yet", name);
-        struct range_view ranges = qobs_view_ranges(o);
-        if (tensors)
-            ranges = (struct range_view){
-                .dtype = o->global_range.dtype, .n = 1, .min = o->global_range.min, .max = o->global_range.max};
+        const struct range_view ranges = qobs_view_global(o);
         const double own = qobs_amax_of_ranges(&ranges);
         amax = own > amax || isnan(own) ? own : amax;
     }

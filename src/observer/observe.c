@@ -95,8 +95,8 @@ static int reserve(const qobs_observer *o, const qobs_plan *plan, struct pending
     if (o->stages.accumulator.ops->counts_mode)
         RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error));
     if (o->stages.range.params.importance && v->ndim > 0 && o->importance.columns == 0)
-        return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1],
-                                       o->stages.range.params.peaks, error);
+        return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], o->stages.range.params.peaks,
+                                       error);
     return QOBS_OK;
 }
 

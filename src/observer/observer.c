@@ -113,6 +113,14 @@ struct range_view qobs_view_ranges(const qobs_observer *o)
     };
 }
 
+struct range_view qobs_view_global(const qobs_observer *o)
+{
+    const struct global_range *g = &o->global_range;
+    return o->stages.traits.global == GLOBAL_FROM_TENSORS
+               ? (struct range_view){.dtype = g->dtype, .n = 1, .min = g->min, .max = g->max}
+               : qobs_view_ranges(o);
+}
+
 void qobs_accumulate_global(const struct accumulator *a, struct global_range *global, const struct global_range *batch)
 {
     const bool first = global->dtype == 0 || a->replaces;

@@ -93,6 +93,9 @@ struct layout qobs_layout_of(const struct stages *stages, const qobs_plan *plan)
 /* The accumulated ranges as the formula reads them, without a global scale. */
 struct range_view qobs_view_ranges(const qobs_observer *observer);
 
+/* The ranges whose largest magnitude gives the global scale, unless that is fused. */
+struct range_view qobs_view_global(const qobs_observer *observer);
+
 /* The global range accumulates that of a batch. */
 void qobs_accumulate_global(const struct accumulator *accumulator, struct global_range *global,
                             const struct global_range *batch);

@@ -14,9 +14,9 @@ static bool searches(const struct stages *stages) { return qobs_range_searches(s
 
 static int reserve_importance(qobs_observer *o, const struct part_size *p, qobs_error *error)
 {
-    return p->stages->range.params.importance ? qobs_importance_reserve(&o->runtime, &o->importance, p->columns,
-                                                                      p->stages->range.params.peaks, error)
-                                              : QOBS_OK;
+    return p->stages->range.params.importance
+               ? qobs_importance_reserve(&o->runtime, &o->importance, p->columns, p->stages->range.params.peaks, error)
+               : QOBS_OK;
 }
 
 static void release_importance(qobs_observer *o) { qobs_importance_release(&o->runtime, &o->importance); }
@@ -52,8 +52,8 @@ static int prepare_importance(struct merge *m, qobs_error *error)
         columns = theirs > 0 ? theirs : columns;
     }
     return columns > 0 && m->o->importance.columns == 0
-               ? qobs_importance_reserve(&m->o->runtime, &m->importance, columns,
-                                         m->o->stages.range.params.peaks, error)
+               ? qobs_importance_reserve(&m->o->runtime, &m->importance, columns, m->o->stages.range.params.peaks,
+                                         error)
                : QOBS_OK;
 }
 

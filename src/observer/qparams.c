@@ -94,12 +94,7 @@ bool qobs_global_scale_is_known(const qobs_observer *o)
 
 float qobs_compute_global_scale(const qobs_observer *o)
 {
-    struct range_view ranges = qobs_view_ranges(o);
-    if (o->stages.traits.global == GLOBAL_FROM_TENSORS) {
-        ranges.min = o->global_range.min;
-        ranges.max = o->global_range.max;
-        ranges.n = 1;
-    }
+    const struct range_view ranges = qobs_view_global(o);
     const double amax = o->fused ? o->fused_amax : qobs_amax_of_ranges(&ranges);
     return o->stages.formula.ops->global_scale(qobs_is_optimal(o) ? QOBS_F32 : o->state.layout.dtype, amax);
 }

@@ -22,32 +22,36 @@ static float next_global_scale(const qobs_observer *o, const struct global_range
     return o->stages.formula.ops->global_scale(global.dtype, qobs_amax_of_ranges(&range));
 }
 
+/* Runs a search with the arguments that `search` has and those of the observer. */
+static int search_grid(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                       struct grid_search search, qobs_error *error)
+{
+    search.runtime = &o->runtime;
+    search.kernels = o->kernels;
+    search.params = &o->stages.range.params.grid;
+    search.formula = &o->stages.formula;
+    search.nonfinite = o->stages.range.params.nonfinite;
+    search.plan = plan;
+    search.data = data;
+    return qobs_grid_search(&search, error);
+}
+
+int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, struct global_range *global, qobs_error *error)
+{
+    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    const struct grid_search search = {.each_global_scale = true, .min = global->min, .max = global->max};
+    return search_grid(o, plan, plan->value.data, search, error);
+}
+
 static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global,
                          qobs_error *error)
 {
     static const struct axes none = {0};
     qobs_plan *plan;
     RETURN_IF_FAILED(qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error));
-    const int status = qobs_search_global(o, plan, plan->value.data, global->min, global->max, error);
+    const int status = qobs_search_global(o, plan, global, error);
     qobs_plan_destroy(plan);
     return status;
-}
-
-int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data, void *min, void *max,
-                       qobs_error *error)
-{
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
-    const struct grid_search search = {.runtime = &o->runtime,
-                                       .kernels = o->kernels,
-                                       .params = &o->stages.range.params.grid,
-                                       .formula = &o->stages.formula,
-                                       .nonfinite = o->stages.range.params.nonfinite,
-                                       .plan = plan,
-                                       .data = data,
-                                       .each_global_scale = true,
-                                       .min = min,
-                                       .max = max};
-    return qobs_grid_search(&search, error);
 }
 
 int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value,
@@ -55,33 +59,24 @@ int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_
                       qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
-    const struct range_params *params = &o->stages.range.params;
+    const bool scaled =
+        global || (o->stages.traits.global == GLOBAL_FROM_TENSORS && (o->fused || o->global_range.dtype != 0));
     float g = 0, *weights = NULL;
     int64_t columns = 0;
-    int status = qobs_search_record_reserve(&o->runtime, record, (size_t)plan->qparams, error);
-    if (status == QOBS_OK)
-        status =
-            qobs_search_weights(&o->runtime, params, &plan->value, &o->importance, record, &weights, &columns, error);
+    RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, (size_t)plan->qparams, error));
+    int status = qobs_search_weights(&o->runtime, &o->stages.range.params, &plan->value, &o->importance, record,
+                                     &weights, &columns, error);
     if (status == QOBS_OK && global)
         status = search_tensor(o, value, global, error);
-    const bool from_tensors = o->stages.traits.global == GLOBAL_FROM_TENSORS;
-    const bool scaled = global || (from_tensors && (o->fused || o->global_range.dtype != 0));
     if (status == QOBS_OK && scaled)
         g = next_global_scale(o, global, plan->dtype);
-    const struct grid_search search = {.runtime = &o->runtime,
-                                       .kernels = o->kernels,
-                                       .params = &params->grid,
-                                       .formula = &o->stages.formula,
-                                       .nonfinite = params->nonfinite,
-                                       .plan = plan,
-                                       .data = value->data,
-                                       .column_weight = weights,
+    const struct grid_search search = {.column_weight = weights,
                                        .global_scale = scaled ? &g : NULL,
                                        .min = batch->min,
                                        .max = batch->max,
                                        .record = record};
     if (status == QOBS_OK)
-        status = qobs_grid_search(&search, error);
+        status = search_grid(o, plan, value->data, search, error);
     qobs_release(&o->runtime, weights, (size_t)columns * sizeof *weights);
     return status;
 }
@@ -204,11 +199,9 @@ void qobs_search_accumulated(qobs_observer *o, const qobs_plan *plan, const unsi
 
 static bool has_global_scale(const qobs_observer *o) { return o->stages.traits.global != GLOBAL_NONE; }
 
-static double amax_of(const qobs_observer *o, const struct layout *layout, const struct ranges *ranges)
+static double amax_of(const qobs_observer *o, const struct range_view *ranges)
 {
-    const struct range_view view = {
-        .dtype = layout->dtype, .n = layout->qparams, .min = ranges->min, .max = ranges->max};
-    return o->fused ? o->fused_amax : qobs_amax_of_ranges(&view);
+    return o->fused ? o->fused_amax : qobs_amax_of_ranges(ranges);
 }
 
 int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout,
@@ -219,7 +212,7 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
     const bool global = has_global_scale(o);
     const struct range_view ranges = {
         .dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR, .min = batch->min, .max = batch->max};
-    const double amax = global ? amax_of(o, layout, batch) : 0;
+    const double amax = global ? amax_of(o, &ranges) : 0;
     const float global_scale = global ? o->stages.formula.ops->global_scale(QOBS_F32, amax) : 1;
     const struct optimal_search search = {.runtime = &o->runtime,
                                           .kernels = o->kernels,
@@ -242,7 +235,8 @@ bool qobs_optimal_is_stale(const qobs_observer *o)
     const struct optimal_result *r = &o->state.optimal;
     if (r->qparams == 0 || !has_global_scale(o))
         return false;
-    const double amax = amax_of(o, &o->state.layout, &o->state.ranges);
+    const struct range_view ranges = qobs_view_ranges(o);
+    const double amax = amax_of(o, &ranges);
     return !(amax == r->amax || (isnan(amax) && isnan(r->amax)));
 }
 
@@ -265,22 +259,17 @@ int qobs_observe_activations(qobs_observer *o, const struct view *v, qobs_error 
 {
     const bool first = !o->gram.sum, wanted = qobs_needs_gram(&o->stages) && v->ndim > 0 && v->elements > 0;
     const int64_t columns = v->ndim > 0 ? v->shape[v->ndim - 1] : 0;
+    int status = QOBS_OK;
     if (o->importance.columns > 0 && v->elements > 0 && columns != o->importance.columns)
         return qobs_invalid(error, "activations: have %lld columns, those before had %lld", (long long)columns,
                             (long long)o->importance.columns);
-    if (wanted) {
-        if (first)
-            o->gram = qobs_gram_for(&o->stages, columns);
-        const int status = qobs_gram_add(&o->runtime, o->kernels, &o->gram, v, error);
-        if (status != QOBS_OK) {
-            if (first)
-                qobs_gram_release(&o->runtime, &o->gram);
-            return status;
-        }
-    }
-    const int status = qobs_importance_add(&o->runtime, o->kernels, &o->importance,
-                                           o->stages.range.params.peaks, v, error);
-    if (status != QOBS_OK && wanted && first) /* with a Gram there is importance, to which adding cannot fail */
+    if (wanted && first)
+        o->gram = qobs_gram_for(&o->stages, columns);
+    if (wanted)
+        status = qobs_gram_add(&o->runtime, o->kernels, &o->gram, v, error);
+    if (status == QOBS_OK) /* with a Gram there is importance, to which adding cannot fail */
+        status = qobs_importance_add(&o->runtime, o->kernels, &o->importance, o->stages.range.params.peaks, v, error);
+    if (status != QOBS_OK && wanted && first)
         qobs_gram_release(&o->runtime, &o->gram);
     return status;
 }

@@ -16,10 +16,10 @@ int qobs_search_batch(const qobs_observer *observer, const qobs_plan *plan, cons
                       struct global_range *global, struct ranges *batch, struct search_record *record,
                       qobs_error *error);
 
-/* Replaces the range of a tensor by the one with the smallest error, if each candidate has the global scale of its own
- * range. */
-int qobs_search_global(const qobs_observer *observer, const qobs_plan *plan, const unsigned char *data, void *min,
-                       void *max, qobs_error *error);
+/* Replaces the range of the plan's tensor by the one with the smallest error, if each candidate has the global scale of
+ * its own range. */
+int qobs_search_global(const qobs_observer *observer, const qobs_plan *plan, struct global_range *global,
+                       qobs_error *error);
 
 /* Searches of the state (struct state_range) as a step of observing: they run after a batch has
  * been accumulated, and their errors are those of that batch. */
