@@ -108,8 +108,6 @@ static int calibrate_all(struct weight_histograms *w, qobs_error *error)
 
 static int check(const qobs_calibrate_args *a, struct range_rule *rule, qobs_error *error)
 {
-    if (!a->config)
-        return qobs_invalid(error, "config: is NULL");
     RETURN_IF_FAILED(qobs_config_check(a->config, error));
     qobs_resolve_range(a->config, rule);
     if (!(rule->ops->reads & READS_METHOD))

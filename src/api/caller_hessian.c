@@ -13,7 +13,6 @@
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "observer/observer.h"
-#include "observer/searches.h"
 #include "optimal/code_descent.h"
 #include "plan/block_reader.h"
 #include "plan/make_plan.h"
@@ -239,8 +238,7 @@ int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
 
 static int check_observer(const qobs_observer *o, qobs_error *error)
 {
-    if (!o)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     if (o->stages.range.params.peaks)
         return qobs_invalid(error, "observer: %s needs activations, a Hessian alone has not their largest magnitudes",
                             o->config.preset->name);

@@ -346,8 +346,7 @@ int qobs_observer_set_histogram(qobs_observer *o, const qobs_histogram_state *gi
     struct bin_range range;
     struct state state = {0};
     double elements;
-    if (!o)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     if (!o->stages.reduction.histogram.ops)
         return qobs_invalid(error, "observer: %s has no histogram", o->config.preset->name);
     RETURN_IF_FAILED(ARGS_READ(qobs_histogram_state, &h, given, batches, error));

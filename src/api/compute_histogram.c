@@ -15,8 +15,7 @@
 
 static int check_bins(const qobs_histogram_options *bins, qobs_error *error)
 {
-    if (!bins)
-        return qobs_invalid(error, "options: is NULL");
+    RETURN_IF_FAILED(qobs_require(bins, "options", error));
     RETURN_IF_FAILED(
         struct_size_check("options", bins, SIZE_THROUGH(qobs_histogram_options, skip_zeros), sizeof *bins, error));
     if (bins->count < 1 || bins->count > QOBS_MOST_BINS)

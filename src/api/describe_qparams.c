@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "config/stages.h"
-#include "observer/qparams.h"
+#include "observer/observer.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
@@ -49,8 +49,7 @@ int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, cons
     qobs_tensor shaped;
     RETURN_IF_FAILED(out_check("layout", layout, SIZE_THROUGH(qobs_qparam_layout, has_global_scale), error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, NULL, error));
-    if (!value)
-        RETURN_IF_FAILED(qobs_invalid(error, "value: is NULL, expected a tensor"));
+    RETURN_IF_FAILED(qobs_require(value, "value", error));
     RETURN_IF_FAILED(struct_size_check("value", value, SIZE_THROUGH(qobs_tensor, strides), sizeof shaped, error));
     memcpy(&shaped, value, sizeof shaped);
     shaped.struct_size = sizeof shaped;
@@ -139,8 +138,7 @@ int qobs_config_qparams(const qobs_config *config, const qobs_tensor *value, con
                         const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
 {
     int status = QOBS_OK;
-    if (!config)
-        return qobs_invalid(error, "config: is NULL");
+    RETURN_IF_FAILED(qobs_require(config, "config", error));
     return !g_idx && compute_by_rows(config, value, out, runtime, &status, error)
                ? status
                : compute_by_observer(config, value, g_idx, out, runtime, error);
@@ -166,8 +164,7 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
 {
     struct runtime runtime;
     struct granularity granularity;
-    if (!result)
-        return qobs_invalid(error, "plan: is NULL");
+    RETURN_IF_FAILED(qobs_require(result, "plan", error));
     RETURN_IF_FAILED(qobs_config_check(config, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     qobs_resolve_granularity(config, &granularity);

@@ -210,8 +210,7 @@ static int make(qobs_config **result, const struct qobs_config *settings, const 
 
 int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
 {
-    if (!result)
-        return qobs_invalid(error, "config: is NULL");
+    RETURN_IF_FAILED(qobs_require(result, "config", error));
     struct qobs_config defaults;
     if (!name || !qobs_config_defaults_of(name, &defaults)) {
         char known[400];
@@ -239,8 +238,7 @@ void qobs_config_destroy(qobs_config *config)
 
 int qobs_config_check(const qobs_config *config, qobs_error *error)
 {
-    if (!config)
-        return qobs_invalid(error, "config: is NULL");
+    RETURN_IF_FAILED(qobs_require(config, "config", error));
     const fp_mode mode = fp_enter();
     const int status = qobs_settings_check(config, error);
     fp_leave(mode);

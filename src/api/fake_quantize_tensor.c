@@ -74,8 +74,7 @@ static int check_out(const void *out, const int64_t *strides, size_t size, const
 {
     const int64_t element = (int64_t)qobs_dtype_size(value->dtype);
     int64_t span = strides ? element : value->elements * element;
-    if (!out)
-        return qobs_invalid(error, "out: is NULL");
+    RETURN_IF_FAILED(qobs_require(out, "out", error));
     if (strides && value->elements > 0)
         RETURN_IF_FAILED(check_out_strides(strides, value, &span, error));
     if (size < (uint64_t)span)

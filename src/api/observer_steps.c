@@ -9,26 +9,21 @@
 #include "base/struct_size.h"
 #include "config/settings.h"
 #include "observer/observer.h"
-#include "observer/searches.h"
-#include "observer/qparams.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "measure/reduce.h"
 
-static int no_observer(qobs_error *error) { return qobs_invalid(error, "observer: is NULL"); }
-
 int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, qobs_error *error)
 {
     const struct observed_batch batch = {.value = value, .g_idx = g_idx, .forward = true};
-    return o ? qobs_accept_batch(o, &batch, error) : no_observer(error);
+    return qobs_accept_batch(o, &batch, error);
 }
 
 int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activations, qobs_error *error)
 {
     struct view view;
-    if (!o)
-        return no_observer(error);
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     const bool could = qobs_setting_find(o->config.preset, "hessian_block_size");
     if (!o->stages.range.params.importance)
         return qobs_invalid(error, "observer: %s does not weigh columns%s", o->config.preset->name,
@@ -43,8 +38,7 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
 int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs_error *error)
 {
     uint64_t tokens, nonzero = 0;
-    if (!o)
-        return no_observer(error);
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     const bool all = o->stages.traits.counts_nonzero_tokens;
     RETURN_IF_FAILED(qobs_count_tokens(value, &tokens, all ? &nonzero : NULL, error));
     o->counts.tokens += tokens;
@@ -54,8 +48,7 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
 
 static int read_range_buffers(qobs_range_buffers *out, const qobs_range_buffers *given, qobs_error *error)
 {
-    if (!given)
-        return qobs_invalid(error, "out: is NULL");
+    RETURN_IF_FAILED(qobs_require(given, "out", error));
     const int status = ARGS_READ(qobs_range_buffers, out, given, size, error);
     if (status == QOBS_OK && (!out->min || !out->max))
         return qobs_invalid(error, "%s: is NULL", out->min ? "max" : "min");
@@ -66,8 +59,7 @@ int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, con
                                  const qobs_range_buffers *given, qobs_error *error)
 {
     qobs_range_buffers out;
-    if (!o)
-        return no_observer(error);
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     RETURN_IF_FAILED(read_range_buffers(&out, given, error));
     if (!qobs_has_min_max(&o->stages))
         return qobs_invalid(error, "observer: %s has no minimum and maximum", o->config.preset->name);
@@ -80,8 +72,7 @@ static int update_qparams(qobs_observer *o, struct observed_batch batch, const q
                           qobs_error *error)
 {
     qobs_qparam_buffers out;
-    if (!o)
-        return no_observer(error);
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     RETURN_IF_FAILED(qobs_qparam_buffers_read(&out, given, error));
     const struct request request = {.qparams = &out};
     batch.request = &request;
@@ -97,8 +88,7 @@ int qobs_observer_update_qparams(qobs_observer *o, const qobs_tensor *value, con
 int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count,
                                            const qobs_qparam_buffers *out, qobs_error *error)
 {
-    if (!o)
-        return no_observer(error);
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     if (!o->stages.traits.qparams_along_dim)
         return qobs_invalid(error, "observer: only those of llmc with version 2025-09 have this");
     if ((!dim && count > 0) || count > QOBS_MAX_NDIM)
@@ -143,8 +133,7 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
     qobs_range_buffers out;
     static const struct axes none = {0};
     qobs_plan *plan;
-    if (!o)
-        return no_observer(error);
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     if (!o->stages.traits.has_global_range)
         return qobs_invalid(error, "observer: only those of llmc with version 2025-09 or 2025-10 have a global range");
     RETURN_IF_FAILED(read_range_buffers(&out, given, error));

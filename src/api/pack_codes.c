@@ -260,8 +260,7 @@ static int convert_array(const qobs_format_array_args *args, bool codes, qobs_er
 {
     qobs_format_array_args a;
     RETURN_IF_FAILED(ARGS_READ(qobs_format_array_args, &a, args, saturate, error));
-    if (!a.format)
-        return qobs_invalid(error, "format: is NULL");
+    RETURN_IF_FAILED(qobs_require(a.format, "format", error));
     if (a.x_size % sizeof *a.x != 0)
         return qobs_invalid(error, "x: has %zu bytes, allowed are multiples of %zu", a.x_size, sizeof *a.x);
     RETURN_IF_FAILED(array_check("x", a.x, a.x_size, a.x_size, error));

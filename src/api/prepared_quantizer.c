@@ -159,8 +159,7 @@ int qobs_quantizer_create(qobs_quantizer **result, const qobs_quantizer_args *ar
 {
     struct runtime runtime;
     qobs_quantizer_args a;
-    if (!result)
-        return qobs_invalid(error, "quantizer: is NULL");
+    RETURN_IF_FAILED(qobs_require(result, "quantizer", error));
     RETURN_IF_FAILED(read_args(&a, args, &runtime, error));
     qobs_quantizer *quantizer = qobs_allocate(&runtime, sizeof *quantizer);
     if (!quantizer)
@@ -236,15 +235,14 @@ static qobs_dtype codes_dtype(const struct row_quantizer *q)
     if (q->f.direction == FAKE_QUANTIZE)
         return q->dtype;
     return q->rule.kind == QOBS_CODE_INTEGER && !q->work.pack ? QOBS_I8
-           : q->rule.kind == QOBS_CODE_E4M3                  ? QOBS_F8_E4M3
-                                                             : QOBS_U8;
+           : q->rule.kind == QOBS_CODE_E4M3                   ? QOBS_F8_E4M3
+                                                              : QOBS_U8;
 }
 
 int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_quantized_layout *layout,
                           qobs_error *error)
 {
-    if (!quantizer)
-        return qobs_invalid(error, "quantizer: is NULL");
+    RETURN_IF_FAILED(qobs_require(quantizer, "quantizer", error));
     const struct row_quantizer *q = &quantizer->rows;
     RETURN_IF_FAILED(out_check("layout", layout, SIZE_THROUGH(qobs_quantized_layout, codes_dtype), error));
     RETURN_IF_FAILED(check_rows(q, rows, error));
@@ -328,8 +326,7 @@ int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run
     qobs_quantizer_run_args a;
     struct nonfinite_count nonfinite = {0};
     double sum[2] = {0};
-    if (!quantizer)
-        return qobs_invalid(error, "quantizer: is NULL");
+    RETURN_IF_FAILED(qobs_require(quantizer, "quantizer", error));
     const struct row_quantizer *q = &quantizer->rows;
     RETURN_IF_FAILED(ARGS_READ(qobs_quantizer_run_args, &a, args, counts, error));
     struct row_call c = {.rows = a.rows,
@@ -348,8 +345,7 @@ int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run
             return qobs_invalid(error, "counts: is set, but dynamic is 0; nothing is measured");
     }
     if (a.rows > 0) {
-        if (!a.value)
-            return qobs_invalid(error, "value: is NULL");
+        RETURN_IF_FAILED(qobs_require(a.value, "value", error));
         RETURN_IF_FAILED(read_stride("value_stride", a.value_stride, q->geometry.columns * q->work.element, a.rows,
                                      &c.x_stride, error));
         RETURN_IF_FAILED(check_codes(q, &a, &c, error));

@@ -50,8 +50,7 @@ static int make_global_plan(qobs_plan *plan, const qobs_minmax_args *a, const st
                             a->g_idx  ? "g_idx"
                             : a->axes ? "axes"
                                       : "axis_count");
-    if (!a->config)
-        return qobs_invalid(error, "config: is NULL");
+    RETURN_IF_FAILED(qobs_require(a->config, "config", error));
     return qobs_plan_make_along(plan, KEYING_NONE, a->value, &none, runtime, error);
 }
 
@@ -187,8 +186,7 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
 {
     struct formula formula;
     RETURN_IF_FAILED(check_formula(config, dtype, true, &formula, error));
-    if (!global_scale)
-        return qobs_invalid(error, "global_scale: is NULL");
+    RETURN_IF_FAILED(qobs_require(global_scale, "global_scale", error));
     if (!formula.ops->global_scale)
         return qobs_invalid(error, "config: %s has no global scale", config->preset->name);
     if (!isfinite(min) || !isfinite(max))

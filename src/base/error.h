@@ -30,5 +30,11 @@ int qobs_fail(qobs_error *error, int status, const char *format, ...);
             return status_of_call;                                                                                     \
     } while (0)
 
+/* Fails if the argument of that name is NULL. */
+static inline int qobs_require(const void *argument, const char *name, qobs_error *error)
+{
+    return argument ? QOBS_OK : qobs_invalid(error, "%s: is NULL", name);
+}
+
 /* Clears the message and returns QOBS_OK. */
 int qobs_succeed(qobs_error *error);

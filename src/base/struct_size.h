@@ -40,8 +40,7 @@ static inline int struct_size_check(const char *name, const void *structure, siz
 /* Copies a caller's argument structure to `copy` of `known` bytes; members that it lacks become 0. */
 static inline int args_read(void *copy, const void *args, size_t first, size_t known, qobs_error *error)
 {
-    if (!args)
-        return qobs_invalid(error, "args: is NULL");
+    RETURN_IF_FAILED(qobs_require(args, "args", error));
     const size_t size = *(const size_t *)args;
     if (size == known) { /* a copy of known size takes a caller of small tensors less time */
         memcpy(copy, args, known);
@@ -60,8 +59,7 @@ static inline int args_read(void *copy, const void *args, size_t first, size_t k
 
 static inline int out_check(const char *name, const void *structure, size_t first, qobs_error *error)
 {
-    if (!structure)
-        return qobs_invalid(error, "%s: is NULL", name);
+    RETURN_IF_FAILED(qobs_require(structure, name, error));
     if (*(const size_t *)structure >= first)
         return QOBS_OK;
     return qobs_invalid(error, "%s: struct_size is %zu, allowed are %zu and more", name, *(const size_t *)structure,
@@ -80,9 +78,7 @@ static inline int array_check(const char *name, const void *array, size_t size, 
 {
     if (size != expected)
         return qobs_invalid(error, "%s: has %zu bytes, expected %zu", name, size, expected);
-    if (!array && size > 0)
-        return qobs_invalid(error, "%s: is NULL", name);
-    return QOBS_OK;
+    return size > 0 ? qobs_require(array, name, error) : QOBS_OK;
 }
 
 /* qobs_counts in a caller's memory. An earlier version of the header has fewer fields. */

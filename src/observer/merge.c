@@ -12,7 +12,6 @@
 #include "base/fpenv.h"
 #include "config/settings.h"
 #include "observer/state_parts.h"
-#include "observer/searches.h"
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 

@@ -11,8 +11,6 @@
 #include "histogram/collect.h"
 #include "measure/accumulators.h"
 #include "number/convert.h"
-#include "observer/searches.h"
-#include "observer/qparams.h"
 #include "plan/make_plan.h"
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
@@ -298,9 +296,9 @@ static int pass_over(qobs_observer *o, const struct view *view, bool ignored, co
 
 int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_error *error)
 {
-    const struct granularity *granularity = &o->stages.granularity;
     struct view view;
     qobs_plan *plan;
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, b->value, "value", error));
     const bool ignored =
         view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0 && !qobs_optimal_is_stale(o);
@@ -311,9 +309,9 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     if (view.elements == 0 || !o->stages.reduction.ops->measure || ignored)
         return pass_over(o, &view, ignored, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
-    RETURN_IF_FAILED(b->axes
-                         ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
-                         : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error));
+    RETURN_IF_FAILED(
+        b->axes ? qobs_plan_new_along(&plan, o->stages.granularity.params.keying, b->value, b->axes, &runtime, error)
+                : qobs_plan_new(&plan, &o->stages.granularity, b->value, b->g_idx, &runtime, error));
     plan->as_f32 = qobs_reduces_as_f32(&o->stages.reduction, plan->dtype);
     struct pending pending;
     const fp_mode mode = fp_enter();

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "kernels/dispatch.h"
+#include "plan/make_plan.h"
 #include "qobs/plan.h"
 
 /* Forgets everything but what the observer was created with. */
@@ -30,15 +31,21 @@ void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struc
     clear(o);
 }
 
+/* Checks what both kinds of observers are created with. */
+static int check_creation(const qobs_config *config, const qobs_runtime *given, struct runtime *runtime,
+                          qobs_error *error)
+{
+    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    return qobs_runtime_resolve(runtime, given, error);
+}
+
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given,
                          qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
     struct runtime runtime;
-    if (!result)
-        return qobs_invalid(error, "observer: is NULL");
-    RETURN_IF_FAILED(qobs_config_check(config, error));
-    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
+    RETURN_IF_FAILED(qobs_require(result, "observer", error));
+    RETURN_IF_FAILED(check_creation(config, given, &runtime, error));
     qobs_observer *o = qobs_allocate(&runtime, sizeof *o);
     if (!o)
         return qobs_no_memory(error, "observer: no memory for %zu bytes", sizeof *o);
@@ -49,8 +56,7 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
 
 int qobs_observer_open(qobs_observer **observer, const char *text, const qobs_runtime *runtime, qobs_error *error)
 {
-    if (!observer)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(observer, "observer", error));
     qobs_config *config;
     RETURN_IF_FAILED(qobs_config_parse(&config, text, runtime, error));
     const int status = qobs_observer_create(observer, config, runtime, error);
@@ -80,8 +86,7 @@ void qobs_observer_destroy(qobs_observer *o)
 
 int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error *error)
 {
-    if (!o)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     const int status = counts_check(counts, error);
     if (status == QOBS_OK)
         counts_copy(&o->counts, counts);
@@ -135,6 +140,79 @@ void qobs_accumulate_global(const struct accumulator *a, struct global_range *gl
                                         .batch_max = batch->max,
                                         .first = first};
     a->ops->update(&a->params, &update);
+}
+
+/* ---- In memory of the caller: the observer, its region, and the state in that ------------------------------------ */
+
+struct in_place {
+    qobs_observer observer;
+    struct region region;
+};
+
+enum { HEADER = (sizeof(struct in_place) + REGION_ALIGNMENT - 1) / REGION_ALIGNMENT * REGION_ALIGNMENT };
+
+int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, const qobs_config *config,
+                            const qobs_runtime *given, qobs_error *error)
+{
+    struct runtime runtime;
+    const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
+    if (!result || !memory)
+        return qobs_invalid(error, "%s: is NULL", result ? "memory" : "observer");
+    if (size > PTRDIFF_MAX)
+        return qobs_invalid(error, "size: is %zu bytes, at most %td are allowed", size, PTRDIFF_MAX);
+    if (size < skipped + HEADER)
+        return qobs_invalid(error, "size: is %zu bytes, an observer needs %d", size, HEADER + REGION_ALIGNMENT - 1);
+    RETURN_IF_FAILED(check_creation(config, given, &runtime, error));
+    struct in_place *place = (struct in_place *)(void *)((unsigned char *)memory + skipped);
+    place->region = qobs_region_make((unsigned char *)place + HEADER, (unsigned char *)memory + size);
+    runtime.region = &place->region;
+    qobs_observer_init(&place->observer, config, &runtime);
+    *result = &place->observer;
+    return qobs_succeed(error);
+}
+
+/* ---- Size -------------------------------------------------------------------------------------------------------- */
+
+/* Counts the bytes that blocks would take in a region, and allocates them from the runtime. */
+struct counter {
+    const struct runtime *runtime;
+    size_t bytes;
+};
+
+static void *count_and_allocate(void *context, size_t size)
+{
+    struct counter *counter = context;
+    counter->bytes += qobs_region_block(size);
+    return qobs_allocate(counter->runtime, size);
+}
+
+static void release_counted(void *context, void *memory, size_t size)
+{
+    qobs_release(((struct counter *)context)->runtime, memory, size);
+}
+
+int qobs_observer_size(const qobs_config *config, const qobs_tensor *value, size_t *size, qobs_error *error)
+{
+    RETURN_IF_FAILED(qobs_require(size, "size", error));
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    struct counter counter = {.runtime = &config->runtime};
+    struct stages stages;
+    qobs_stages_of(config, &stages);
+    if (value && stages.reduction.ops->measure) {
+        const qobs_allocator allocator = {sizeof allocator, count_and_allocate, release_counted, &counter};
+        const struct runtime counting = {.allocator = &allocator};
+        qobs_plan *plan;
+        RETURN_IF_FAILED(qobs_plan_new(&plan, &stages.granularity, value, NULL, &config->runtime, error));
+        const struct layout layout = qobs_layout_of(&stages, plan);
+        const struct view *v = &plan->value;
+        const struct part_size size_of = {
+            .stages = &stages, .layout = &layout, .columns = v->ndim > 0 ? v->shape[v->ndim - 1] : 1};
+        const int status = qobs_parts_reserve(&counting, &size_of, error);
+        qobs_plan_destroy(plan);
+        RETURN_IF_FAILED(status);
+    }
+    *size = HEADER + REGION_ALIGNMENT - 1 + counter.bytes;
+    return qobs_succeed(error);
 }
 
 /* ---- State ------------------------------------------------------------------------------------------------------- */

@@ -100,7 +100,17 @@ struct range_view qobs_view_global(const qobs_observer *observer);
 void qobs_accumulate_global(const struct accumulator *accumulator, struct global_range *global,
                             const struct global_range *batch);
 
-/* All parts of an observer (state_parts.h): their memory, and a batch that has been accumulated. */
+/* A batch as memory for its parts is counted. */
+struct part_size {
+    const struct stages *stages;
+    const struct layout *layout;
+    int64_t columns; /* of the value */
+    int copy;        /* 0 for the first of part->copies */
+};
+
+/* All parts of an observer (state_parts.h): their memory, which is allocated only to count it, and a batch that has
+ * been accumulated. */
+int qobs_parts_reserve(const struct runtime *runtime, const struct part_size *size, qobs_error *error);
 void qobs_parts_release(qobs_observer *observer);
 void qobs_parts_observe(qobs_observer *observer, const qobs_plan *plan, bool forward);
 
@@ -129,3 +139,97 @@ int qobs_accept_batch(qobs_observer *observer, const struct observed_batch *batc
 int qobs_check_batch_dtype(const qobs_observer *observer, qobs_dtype dtype, bool first, qobs_error *error);
 
 void qobs_add_tokens(qobs_observer *observer, const struct view *value);
+
+/* ---- Scale, zero point and global scale, and the ranges that the rule finds in a histogram ------------------------
+ */
+
+/* The dtypes of scale and zero point for such a layout. `observed`: of ranges; else of upstream's answer without data.
+ */
+void qobs_qparam_dtypes(const qobs_observer *observer, const struct layout *layout, bool observed, qobs_dtype *scale,
+                        qobs_dtype *zero_point);
+struct shape qobs_scale_shape(const qobs_observer *observer);
+
+/* Checks that scale and zero point of such a layout have these sizes in bytes. NULL: that size is not checked. */
+int qobs_check_qparam_sizes(const qobs_observer *observer, const struct layout *layout, bool observed,
+                            const size_t *scale_size, const size_t *zero_point_size, qobs_error *error);
+int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *error);
+
+/* Writes scale and zero point. Either may be NULL; with both the result says whether they exist. */
+int qobs_write_qparams(const qobs_observer *observer, void *scale, void *zero_point, qobs_error *error);
+
+/* The global scale, and whether its amax is known. */
+float qobs_compute_global_scale(const qobs_observer *observer);
+bool qobs_global_scale_is_known(const qobs_observer *observer);
+
+/* Finds the range of every qparam in its histogram, and computes scale and zero point for it. Any output may be NULL.
+ */
+int qobs_find_ranges(const qobs_observer *observer, float *min, float *max, void *scale, void *zero_point,
+                     qobs_error *error);
+
+/* Copies a caller's structure, with the members it lacks as 0. */
+int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers *given, qobs_error *error);
+
+/* Upstream's percentile of an empty histogram is a list of one range. */
+bool qobs_found_is_list(const qobs_observer *observer);
+
+/* ---- Searches and weights of errors as steps of observing -------------------------------------------------------- */
+
+/* The grid search as a step of accepting a batch: after its ranges are measured and before they are accumulated. */
+
+/* Replaces the batch's ranges by those with the smallest error. The caller releases *record, also after an error.
+ * `global`: the batch's tensor-wide range if the observer accumulates one. It is searched first, and the qparams are
+ * searched under the global scale it will give. NULL: under that of the range accumulated so far, if there is one. */
+int qobs_search_batch(const qobs_observer *observer, const qobs_plan *plan, const qobs_tensor *value,
+                      struct global_range *global, struct ranges *batch, struct search_record *record,
+                      qobs_error *error);
+
+/* Replaces the range of the plan's tensor by the one with the smallest error, if each candidate has the global scale of
+ * its own range. */
+int qobs_search_global(const qobs_observer *observer, const qobs_plan *plan, struct global_range *global,
+                       qobs_error *error);
+
+/* Searches of the state (struct state_range) as a step of observing: they run after a batch has
+ * been accumulated, and their errors are those of that batch. */
+
+struct search_workspace {
+    double *doubles;
+    size_t size; /* bytes */
+};
+
+/* Checks a batch of that plan, whose ranges are in state->batch, and allocates what its search needs, so that
+ * qobs_search_accumulated cannot fail. The caller releases *record and *workspace, also after an error. */
+int qobs_prepare_search(const qobs_observer *observer, const qobs_plan *plan, const struct layout *layout, bool first,
+                        struct state *state, struct search_record *record, struct search_workspace *workspace,
+                        qobs_error *error);
+void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
+
+/* Searches the batch; the result is the state's record. The observer's counts are those before the batch. */
+void qobs_search_accumulated(qobs_observer *observer, const qobs_plan *plan, const unsigned char *data,
+                             const struct search_workspace *workspace);
+
+/* The state as the members of struct state_range take it. Those that return a result only read it. */
+struct search_state qobs_search_state(const qobs_observer *observer);
+
+/* The Gram of activations as a part of an observer: of the groups, or of the blocks that hessian_block_size says. */
+
+/* True if the observer needs the Gram of activations besides their mean squares. */
+bool qobs_needs_gram(const struct stages *stages);
+
+/* A gram for activations of that many columns, without sums. */
+struct gram qobs_gram_for(const struct stages *stages, int64_t columns);
+
+/* Adds activations to the importance, and to the Gram if there is need. After a failure nothing has changed. */
+int qobs_observe_activations(qobs_observer *o, const struct view *v, qobs_error *error);
+
+/* The search for optimal scales as a step of accepting a batch, and its result as a part of the state. */
+
+/* Searches a batch whose ranges are `batch`. The caller releases *result, also after an error. */
+int qobs_observe_optimal(const qobs_observer *observer, const qobs_plan *plan, const struct layout *layout,
+                         const struct ranges *batch, const unsigned char *data, struct optimal_result *result,
+                         qobs_error *error);
+
+static inline bool qobs_is_optimal(const qobs_observer *observer) { return observer->stages.range.ops->optimal; }
+
+/* True if scales have been searched under another global scale than the present one: the weight must be observed
+ * again. */
+bool qobs_optimal_is_stale(const qobs_observer *observer);

@@ -13,8 +13,6 @@
 #include "base/tensor.h"
 #include "measure/accumulators.h"
 #include "number/convert.h"
-#include "observer/observer.h"
-#include "observer/searches.h"
 
 /* ---- Counts ------------------------------------------------------------------------------------------------------ */
 

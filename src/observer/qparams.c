@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "observer/qparams.h"
+#include "observer/observer.h"
 
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
-#include "observer/searches.h"
 #include "histogram/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
@@ -152,8 +151,7 @@ static int read_global_scale(const qobs_observer *o, float *global_scale, qobs_e
 
 int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers *given, qobs_error *error)
 {
-    if (!given)
-        return qobs_invalid(error, "out: is NULL");
+    RETURN_IF_FAILED(qobs_require(given, "out", error));
     RETURN_IF_FAILED(ARGS_READ(qobs_qparam_buffers, out, given, global_scale, error));
     out->struct_size = sizeof *out;
     if (!out->scale && out->scale_size > 0)
@@ -166,8 +164,7 @@ int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers
 int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *given, qobs_error *error)
 {
     qobs_qparam_buffers out;
-    if (!o)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     const bool observed = !qobs_state_is_empty(&o->state);
     float global_scale = 1;
     RETURN_IF_FAILED(qobs_qparam_buffers_read(&out, given, error));

@@ -14,8 +14,7 @@
 #include "base/struct_size.h"
 #include "histogram/from_histogram.h"
 #include "number/convert.h"
-#include "observer/qparams.h"
-#include "observer/searches.h"
+#include "observer/observer.h"
 #include "quantize/qparam_view.h"
 
 /* The destination of a part of a result. */
@@ -515,8 +514,7 @@ static int find_result(const qobs_observer *o, const char *name, struct item *it
 {
     char known[230] = "", own[QOBS_RESULT_NAME];
     size_t length = 0;
-    if (!o)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     for (const struct result_row *row = rows; row < rows + ROWS; row++) {
         const bool exists = row->exists(o);
         *item = (struct item){.row = row, .part = name && row->is_range ? part_in(o, name) : 0};
@@ -558,8 +556,7 @@ size_t qobs_observer_result_count(const qobs_observer *o)
 
 static int check_result(const qobs_observer *o, const qobs_result *result, qobs_error *error)
 {
-    if (!o)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     return out_check("result", result, SIZE_THROUGH(qobs_result, size), error);
 }
 
@@ -595,8 +592,7 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     RETURN_IF_FAILED(qobs_check_size(size, result.name, result.size, error));
     if (size == 0) /* out may be NULL */
         return qobs_succeed(error);
-    if (!out)
-        return qobs_invalid(error, "out: is NULL");
+    RETURN_IF_FAILED(qobs_require(out, "out", error));
     const fp_mode mode = fp_enter();
     const int status = read_item(o, item, out, size, error);
     fp_leave(mode);
@@ -673,8 +669,7 @@ static struct search_record record_of(const struct optimal_result *r)
 
 int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *report, qobs_error *error)
 {
-    if (!o)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(o, "observer", error));
     RETURN_IF_FAILED(qobs_search_report_check(report, error));
     if (!qobs_range_searches(o->stages.range.ops))
         return qobs_invalid(error, "observer: %s does not search", o->config.preset->name);

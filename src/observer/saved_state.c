@@ -146,8 +146,7 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
 {
     RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
     const unsigned char *begin = buffer;
-    if (!result)
-        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_require(result, "observer", error));
     if (!buffer || size < 4 + 4 + 8 + 4 + HASH || size > PTRDIFF_MAX || memcmp(begin, "qobs", 4) != 0)
         return qobs_damaged(error, "it does not begin as one");
     struct codec codec = {.loading = true, .from = begin + 4, .end = begin + size - HASH};

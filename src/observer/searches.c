@@ -5,7 +5,7 @@
 
 #include "base/build.h"
 #include "base/error.h"
-#include "observer/searches.h"
+#include "observer/observer.h"
 #include "optimal/optimal.h"
 #include "plan/make_plan.h"
 #include "search/grid_search.h"

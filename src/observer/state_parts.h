@@ -9,14 +9,6 @@
 #include "base/codec.h"
 #include "observer/observer.h"
 
-/* A batch as memory for its parts is counted. */
-struct part_size {
-    const struct stages *stages;
-    const struct layout *layout;
-    int64_t columns; /* of the value */
-    int copy;        /* 0 for the first of part->copies */
-};
-
 /* Several observers that become one. What is prepared waits here until nothing can fail any more. */
 struct merge {
     qobs_observer *o;
@@ -50,7 +42,6 @@ struct part {
 };
 
 /* All parts that an observer of those stages has, in the order of the table. */
-int qobs_parts_reserve(const struct runtime *runtime, const struct part_size *size, qobs_error *error);
 int qobs_parts_prepare_merge(struct merge *merge, qobs_error *error);
 void qobs_parts_merge(struct merge *merge);
 
