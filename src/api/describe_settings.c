@@ -30,35 +30,20 @@ int qobs_config_get(const qobs_config *config, const char *key, char *value, siz
     return qobs_succeed(error);
 }
 
-/* Text that is counted, and written as far as the buffer goes. */
-struct text {
-    char *to;
-    size_t size, length;
-};
-
-static void put(struct text *out, const char *text)
-{
-    for (; *text; text++, out->length++)
-        if (out->length < out->size)
-            out->to[out->length] = *text;
-}
-
-static void put_config(struct text *out, const qobs_config *config)
+/* The name of the preset and the settings that are not its defaults, as far as there is room. Returns the length. */
+static size_t print_config(const qobs_config *config, char *text, size_t size)
 {
     const struct qobs_config defaults = qobs_config_defaults(config->preset);
     const struct setting *setting;
-    put(out, config->preset->name);
+    size_t n = (size_t)snprintf(text, size, "%s", config->preset->name);
     for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)); i++) {
         char value[QOBS_SETTING_VALUE], usual[QOBS_SETTING_VALUE];
         qobs_setting_print(setting, config, value);
         qobs_setting_print(setting, &defaults, usual);
-        if (strcmp(value, usual) == 0)
-            continue;
-        put(out, " ");
-        put(out, setting->key);
-        put(out, "=");
-        put(out, value);
+        if (strcmp(value, usual) != 0)
+            n += (size_t)snprintf(n < size ? text + n : NULL, n < size ? size - n : 0, " %s=%s", setting->key, value);
     }
+    return n;
 }
 
 int qobs_config_text(const qobs_config *config, char *text, size_t size, size_t *needed, qobs_error *error)
@@ -66,16 +51,13 @@ int qobs_config_text(const qobs_config *config, char *text, size_t size, size_t 
     const bool asks = !text && size == 0;
     if (!config || (!text && size > 0) || (asks && !needed))
         return qobs_invalid(error, "%s: is NULL", !config ? "config" : asks ? "needed" : "text");
-    struct text count = {0}, out = {.to = text, .size = size};
-    put_config(&count, config);
-    if (!asks && count.length >= size)
-        return qobs_invalid(error, "size: is %zu, the text needs %zu", size, count.length + 1);
-    if (!asks) {
-        put_config(&out, config);
-        text[out.length] = '\0';
-    }
+    const size_t length = print_config(config, NULL, 0);
+    if (!asks && length >= size)
+        return qobs_invalid(error, "size: is %zu, the text needs %zu", size, length + 1);
+    if (!asks)
+        print_config(config, text, length + 1);
     if (needed)
-        *needed = count.length + 1;
+        *needed = length + 1;
     return qobs_succeed(error);
 }
 

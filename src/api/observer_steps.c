@@ -63,7 +63,7 @@ int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, con
     RETURN_IF_FAILED(read_range_buffers(&out, given, error));
     if (!qobs_has_min_max(&o->stages))
         return qobs_invalid(error, "observer: %s has no minimum and maximum", o->config.preset->name);
-    const struct request request = {.ranges = true, .min = out.min, .max = out.max, .range_size = out.size};
+    const struct request request = {.min = out.min, .max = out.max, .range_size = out.size};
     const struct observed_batch batch = {.value = value, .g_idx = g_idx, .request = &request};
     return qobs_accept_batch(o, &batch, error);
 }

@@ -47,17 +47,16 @@ static int check_request(const qobs_observer *o, const struct layout *layout, bo
                          qobs_error *error)
 {
     const size_t size = layout->qparams * qobs_dtype_size(layout->dtype);
-    if (r && r->ranges && r->range_size != size)
+    if (r && r->min && r->range_size != size)
         return qobs_invalid(error, "size: is %zu bytes for min and for max, expected %zu", r->range_size, size);
     if (r && r->qparams)
-        return qobs_check_qparam_sizes(o, layout, observed, r->qparams->scale ? &r->qparams->scale_size : NULL,
-                                       r->qparams->zero_point ? &r->qparams->zero_point_size : NULL, error);
+        return qobs_check_qparam_sizes(o, layout, observed, r->qparams, error);
     return QOBS_OK;
 }
 
 static int read_request(const qobs_observer *o, const struct request *r, qobs_error *error)
 {
-    if (r && r->ranges) {
+    if (r && r->min) {
         memcpy(r->min, o->state.ranges.min, r->range_size);
         memcpy(r->max, o->state.ranges.max, r->range_size);
     }

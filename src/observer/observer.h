@@ -118,8 +118,7 @@ void qobs_parts_observe(qobs_observer *observer, const qobs_plan *plan, bool for
 
 /* Results the caller reads after the batch. Sizes that do not fit are an error before anything changes. */
 struct request {
-    bool ranges;
-    void *min, *max;
+    void *min, *max;                    /* both, or NULL: not wanted */
     size_t range_size;                  /* bytes of min, and of max */
     const qobs_qparam_buffers *qparams; /* of this version; NULL: not wanted */
 };
@@ -149,9 +148,9 @@ void qobs_qparam_dtypes(const qobs_observer *observer, const struct layout *layo
                         qobs_dtype *zero_point);
 struct shape qobs_scale_shape(const qobs_observer *observer);
 
-/* Checks that scale and zero point of such a layout have these sizes in bytes. NULL: that size is not checked. */
+/* Checks the sizes of scale and zero point of such a layout; one that is NULL is not wanted. */
 int qobs_check_qparam_sizes(const qobs_observer *observer, const struct layout *layout, bool observed,
-                            const size_t *scale_size, const size_t *zero_point_size, qobs_error *error);
+                            const qobs_qparam_buffers *out, qobs_error *error);
 int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *error);
 
 /* Writes scale and zero point. Either may be NULL; with both the result says whether they exist. */

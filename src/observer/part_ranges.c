@@ -16,15 +16,29 @@
 
 /* ---- Counts ------------------------------------------------------------------------------------------------------ */
 
+/* In the order of saved states. */
+static const size_t counts[] = {
+    offsetof(qobs_counts, batches),
+    offsetof(qobs_counts, elements),
+    offsetof(qobs_counts, nan),
+    offsetof(qobs_counts, inf),
+    offsetof(qobs_counts, tokens),
+    offsetof(qobs_counts, nonzero_tokens),
+    offsetof(qobs_counts, ignored) /* since format 3 */,
+};
+
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+static uint64_t *count_of(const qobs_observer *o, size_t i)
+{
+    return (uint64_t *)(void *)((unsigned char *)&o->counts + counts[i]);
+}
+
 static int code_counts(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
-    qobs_counts *c = &o->counts;
-    uint64_t *const counts[] = {&c->batches, &c->elements, &c->nan, &c->inf, &c->tokens, &c->nonzero_tokens};
     (void)error;
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        qobs_code(codec, counts[i], 8);
-    if (codec->format >= 3)
-        qobs_code(codec, &c->ignored, 8);
+    for (size_t i = 0; i < (codec->format >= 3 ? COUNTS : COUNTS - 1); i++)
+        qobs_code(codec, count_of(o, i), 8);
     return QOBS_OK;
 }
 
@@ -36,21 +50,11 @@ static void observe_counts(qobs_observer *o, const qobs_plan *plan, bool forward
     o->counts.elements += (uint64_t)plan->value.elements;
 }
 
-static void add_counts(qobs_counts *counts, const qobs_counts *other)
-{
-    counts->batches += other->batches;
-    counts->elements += other->elements;
-    counts->nan += other->nan;
-    counts->inf += other->inf;
-    counts->tokens += other->tokens;
-    counts->nonzero_tokens += other->nonzero_tokens;
-    counts->ignored += other->ignored;
-}
-
 static void merge_counts(struct merge *m)
 {
     for (size_t i = 0; i < m->count; i++)
-        add_counts(&m->o->counts, &m->others[i]->counts);
+        for (size_t k = 0; k < COUNTS; k++)
+            *count_of(m->o, k) += *count_of(m->others[i], k);
 }
 
 /* ---- Ranges of the qparams and of whole tensors ------------------------------------------------------------------ */
@@ -174,22 +178,16 @@ static void merge_means(const struct merge *m, bool global, bool own)
     }
 }
 
-static void merge_extremes(const struct merge *m, bool global)
+static void merge_ranges(const struct merge *m, bool global, bool own)
 {
     const struct bounds to = bounds_of(m->o, global);
-    for (size_t i = 0; i < m->count; i++) {
+    if (m->o->stages.accumulator.merge == MERGE_MEANS)
+        merge_means(m, global, own);
+    for (size_t i = 0; m->o->stages.accumulator.merge == MERGE_EXTREMES && i < m->count; i++) {
         const struct bounds from = bounds_of(m->others[i], global);
         if (from.min)
             qobs_update_running(to.dtype, to.n, to.min, to.max, from.min, from.max);
     }
-}
-
-static void merge_ranges(const struct merge *m, bool global, bool own)
-{
-    if (m->o->stages.accumulator.merge == MERGE_EXTREMES)
-        merge_extremes(m, global);
-    else if (m->o->stages.accumulator.merge == MERGE_MEANS)
-        merge_means(m, global, own);
 }
 
 static void merge_global(struct merge *m)
@@ -257,19 +255,17 @@ static int prepare_mode(struct merge *m, qobs_error *error)
                     : QOBS_OK;
 }
 
-static void add_mode(struct mode_count *mode, const struct mode_count *other)
-{
-    const size_t size = 2 * 4 * other->n; /* scales and zero points */
-    for (size_t i = 0; i < other->candidates; i++) {
-        memcpy(qobs_mode_scale(mode, mode->candidates), qobs_mode_scale(other, i), size);
-        qobs_mode_add(mode, other->count[i]);
-    }
-}
-
 static void merge_mode(struct merge *m)
 {
-    for (size_t i = 0; i < m->count; i++)
-        add_mode(&m->o->state.mode, &m->others[i]->state.mode);
+    struct mode_count *to = &m->o->state.mode;
+    for (size_t i = 0; i < m->count; i++) {
+        const struct mode_count *from = &m->others[i]->state.mode;
+        for (size_t k = 0; k < from->candidates; k++) {
+            memcpy(qobs_mode_scale(to, to->candidates), qobs_mode_scale(from, k),
+                   2 * 4 * from->n); /* and zero points */
+            qobs_mode_add(to, from->count[k]);
+        }
+    }
 }
 
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */

@@ -53,16 +53,15 @@ int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *
 }
 
 int qobs_check_qparam_sizes(const qobs_observer *o, const struct layout *layout, bool observed,
-                            const size_t *scale_size, const size_t *zero_point_size, qobs_error *error)
+                            const qobs_qparam_buffers *out, qobs_error *error)
 {
     qobs_dtype scale, zero_point;
-    int status = QOBS_OK;
     qobs_qparam_dtypes(o, layout, observed, &scale, &zero_point);
-    if (scale_size)
-        status = qobs_check_size(*scale_size, "scale", layout->qparams * qobs_dtype_size(scale), error);
-    if (status == QOBS_OK && zero_point_size)
-        status = qobs_check_size(*zero_point_size, "zero_point", layout->qparams * qobs_dtype_size(zero_point), error);
-    return status;
+    if (out->scale)
+        RETURN_IF_FAILED(qobs_check_size(out->scale_size, "scale", layout->qparams * qobs_dtype_size(scale), error));
+    return out->zero_point ? qobs_check_size(out->zero_point_size, "zero_point",
+                                             layout->qparams * qobs_dtype_size(zero_point), error)
+                           : QOBS_OK;
 }
 
 int qobs_find_ranges(const qobs_observer *o, float *min, float *max, void *scale, void *zero_point, qobs_error *error)
@@ -140,11 +139,13 @@ int qobs_write_qparams(const qobs_observer *o, void *scale, void *zero_point, qo
 /* 1 without a global scale: scales are divided by it. */
 static int read_global_scale(const qobs_observer *o, float *global_scale, qobs_error *error)
 {
-    const bool global = o->stages.traits.global != GLOBAL_NONE;
-    if (global && !qobs_global_scale_is_known(o))
+    *global_scale = 1;
+    if (o->stages.traits.global == GLOBAL_NONE)
+        return QOBS_OK;
+    if (!qobs_global_scale_is_known(o))
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "global_scale: nothing has been observed for it");
     const fp_mode mode = fp_enter();
-    *global_scale = global ? qobs_compute_global_scale(o) : 1;
+    *global_scale = qobs_compute_global_scale(o);
     fp_leave(mode);
     return QOBS_OK;
 }
@@ -154,11 +155,9 @@ int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers
     RETURN_IF_FAILED(qobs_require(given, "out", error));
     RETURN_IF_FAILED(ARGS_READ(qobs_qparam_buffers, out, given, global_scale, error));
     out->struct_size = sizeof *out;
-    if (!out->scale && out->scale_size > 0)
-        return qobs_invalid(error, "scale: is NULL");
-    if (!out->zero_point && out->zero_point_size > 0)
-        return qobs_invalid(error, "zero_point: is NULL");
-    return QOBS_OK;
+    if (out->scale_size > 0)
+        RETURN_IF_FAILED(qobs_require(out->scale, "scale", error));
+    return out->zero_point_size > 0 ? qobs_require(out->zero_point, "zero_point", error) : QOBS_OK;
 }
 
 int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *given, qobs_error *error)
@@ -170,8 +169,7 @@ int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *giv
     RETURN_IF_FAILED(qobs_qparam_buffers_read(&out, given, error));
     if (!observed)
         RETURN_IF_FAILED(qobs_write_qparams(o, NULL, NULL, error));
-    RETURN_IF_FAILED(qobs_check_qparam_sizes(o, &o->state.layout, observed, out.scale ? &out.scale_size : NULL,
-                                             out.zero_point ? &out.zero_point_size : NULL, error));
+    RETURN_IF_FAILED(qobs_check_qparam_sizes(o, &o->state.layout, observed, &out, error));
     if (out.global_scale)
         RETURN_IF_FAILED(read_global_scale(o, &global_scale, error));
     RETURN_IF_FAILED(qobs_write_qparams(o, out.scale, out.zero_point, error));
