@@ -36,14 +36,12 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
     value[length - 2 * quote] = '\0';
 
     const struct setting *setting;
-    int status = qobs_setting_require(config->preset, key, &setting, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_setting_require(config->preset, key, &setting, error));
     if (!quote && is_unset(setting, value))
         qobs_setting_restore(setting, config);
     else
-        status = qobs_setting_parse(setting, value, config, error);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+        RETURN_IF_FAILED(qobs_setting_parse(setting, value, config, error));
+    return qobs_succeed(error);
 }
 
 static int require(const qobs_config *config, const char *key, const struct setting **setting, qobs_error *error)

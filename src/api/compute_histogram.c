@@ -48,11 +48,11 @@ static int bin_by_own_range(const struct batch *batch, const qobs_histogram_opti
 static int check_sizes(const qobs_histogram_args *a, size_t qparams, qobs_error *error)
 {
     const size_t edges = qparams * sizeof(float);
-    int status = array_check("counts", a->counts, a->counts_size,
-                             qparams * (size_t)a->options->count * sizeof *a->counts, error);
-    if (status == QOBS_OK && (a->first_edge || a->last_edge || a->edges_size > 0))
-        status = array_check("edges_size", a->first_edge ? a->first_edge : a->last_edge, a->edges_size, edges, error);
-    return status;
+    RETURN_IF_FAILED(array_check("counts", a->counts, a->counts_size,
+                                 qparams * (size_t)a->options->count * sizeof *a->counts, error));
+    if (a->first_edge || a->last_edge || a->edges_size > 0)
+        return array_check("edges_size", a->first_edge ? a->first_edge : a->last_edge, a->edges_size, edges, error);
+    return QOBS_OK;
 }
 
 static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_error *error)

@@ -283,13 +283,10 @@ static int check_signs(const struct call *c, qobs_error *error)
 static int fake_quantize_by_amax(struct call *c, const qobs_fake_quantize_args *a, const struct amax_numbers *numbers,
                                  qobs_error *error)
 {
-    enum kernel_dtype unused;
     struct view amax;
     RETURN_IF_FAILED(qobs_view_of_tensor(&amax, a->amax, "amax", error));
     RETURN_IF_FAILED(check_qparams(&amax, "amax", c->plan.qparams, error));
-    if (!qobs_kernel_dtype_of(amax.dtype, &unused))
-        return qobs_invalid(error, "amax: dtype is %s, allowed are F32, BF16, F16 and F64",
-                            qobs_dtype_name(amax.dtype));
+    RETURN_IF_FAILED(qobs_require_kernel_dtype(amax.dtype, "amax", error));
     const size_t size = (size_t)c->plan.qparams * sizeof(float);
     float *factors = qobs_allocate(&c->runtime, size);
     if (!factors)

@@ -18,6 +18,7 @@
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 struct gptq_rows {
+    const qobs_gptq_block_args *args; /* matrices of [rows][columns] */
     const struct runtime *runtime;
     const struct kernel_table *kernels;
     const struct quantizer *quantizer;
@@ -25,19 +26,12 @@ struct gptq_rows {
     int64_t rows, columns; /* columns: at most GPTQ_MOST_COLUMNS */
     const float *factor;   /* rows factor_stride floats apart */
     int64_t factor_stride;
-    const struct view *scale;                /* (rows, columns), F32, BF16 or F16 */
-    const struct view *zero_point;           /* the same of any dtype; NULL: there is none */
-    float *value, *quantized, *error, *loss; /* [rows][columns] */
+    const struct view *scale;      /* (rows, columns), F32, BF16 or F16 */
+    const struct view *zero_point; /* the same of any dtype; NULL: there is none */
+    float *memory;                 /* [parts][ARRAYS][columns][ROWS] */
 };
 
-enum { GPTQ_MOST_COLUMNS = 1024 };
-
-enum { ROWS = QOBS_GPTQ_ROWS, ARRAYS = 6 };
-
-struct gptq_run {
-    const struct gptq_rows *gptq;
-    float *memory; /* [parts][ARRAYS][columns][ROWS] */
-};
+enum { GPTQ_MOST_COLUMNS = 1024, ROWS = QOBS_GPTQ_ROWS, ARRAYS = 6 };
 
 /* Element [row][column] of a matrix of qparams as a float, for each column, ROWS apart. */
 static void read_row(const struct view *view, int64_t row, int64_t columns, float *to)
@@ -64,7 +58,7 @@ static void load_lane(const struct gptq_rows *g, int64_t row, float *lane, int64
 {
     float *const w = lane, *const scale = lane + size, *const add = lane + 2 * size, *const sub = lane + 3 * size;
     for (int64_t k = 0; k < g->columns; k++)
-        w[k * ROWS] = g->value[row * g->columns + k];
+        w[k * ROWS] = g->args->value[row * g->columns + k];
     read_row(g->scale, row, g->columns, scale);
     if (g->zero_point) {
         read_row(g->zero_point, row, g->columns, add);
@@ -81,21 +75,21 @@ static void load_lane(const struct gptq_rows *g, int64_t row, float *lane, int64
 static void store_lane(const struct gptq_rows *g, int64_t row, const float *lane, int64_t size)
 {
     const float *const w = lane, *const q = lane + 4 * size, *const e = lane + 5 * size;
+    const qobs_gptq_block_args *const to = g->args;
     for (int64_t k = 0, at = row * g->columns; k < g->columns; k++, at++) {
         const float error = e[k * ROWS];
-        g->value[at] = w[k * ROWS];
-        g->quantized[at] = q[k * ROWS];
-        g->error[at] = error;
-        g->loss[at] = error * error;
+        to->value[at] = w[k * ROWS];
+        to->quantized[at] = q[k * ROWS];
+        to->errors[at] = error;
+        to->losses[at] = error * error;
     }
 }
 
 static void run_tiles(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct gptq_run *run = argument;
-    const struct gptq_rows *g = run->gptq;
+    const struct gptq_rows *g = argument;
     const int64_t size = g->columns * ROWS;
-    float *const tile = run->memory + part * ARRAYS * size;
+    float *const tile = g->memory + part * ARRAYS * size;
     for (int64_t t = from; t < to; t++) {
         const int64_t first = t * ROWS, n = g->rows - first < ROWS ? g->rows - first : ROWS;
         for (int64_t r = 0; r < ROWS; r++)
@@ -108,17 +102,17 @@ static void run_tiles(void *argument, int64_t part, int64_t from, int64_t to)
 }
 
 /* Results have the same bits for every number of threads. */
-static int update_rows(const struct gptq_rows *g, qobs_error *error)
+static int update_rows(struct gptq_rows *g, qobs_error *error)
 {
     static const struct split_rule rule = {.min_total = 1 << 14, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
     const int64_t tiles = (g->rows + ROWS - 1) / ROWS;
     const struct split split = qobs_split(g->runtime, &rule, tiles, g->rows * g->columns, 0);
     const size_t size = (size_t)(split.parts * ARRAYS * g->columns * ROWS) * sizeof(float);
-    struct gptq_run run = {g, qobs_allocate(g->runtime, size)};
-    if (!run.memory)
+    g->memory = qobs_allocate(g->runtime, size);
+    if (!g->memory)
         return qobs_no_memory(error, "value: no memory for %zu bytes", size);
-    qobs_split_run(g->runtime, &split, run_tiles, &run);
-    qobs_release(g->runtime, run.memory, size);
+    qobs_split_run(g->runtime, &split, run_tiles, g);
+    qobs_release(g->runtime, g->memory, size);
     return QOBS_OK;
 }
 
@@ -165,31 +159,20 @@ static int open_scale(struct gptq_rows *g, const struct view *scale, qobs_error 
 }
 
 /* The four matrices of the caller. */
-static int open_values(struct gptq_rows *g, const qobs_gptq_block_args *a, qobs_error *error)
+static int check_values(const struct gptq_rows *g, qobs_error *error)
 {
+    const qobs_gptq_block_args *a = g->args;
     const size_t size = (size_t)(g->rows * g->columns) * sizeof(float);
-    const struct {
-        const char *name;
-        float *array;
-    } arrays[] = {{"value", a->value}, {"quantized", a->quantized}, {"errors", a->errors}, {"losses", a->losses}};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        if (!arrays[i].array)
-            return qobs_invalid(error, "%s: is NULL", arrays[i].name);
+    RETURN_IF_FAILED(qobs_require(a->value, "value", error));
+    RETURN_IF_FAILED(qobs_require(a->quantized, "quantized", error));
+    RETURN_IF_FAILED(qobs_require(a->errors, "errors", error));
+    RETURN_IF_FAILED(qobs_require(a->losses, "losses", error));
     if (a->value_size != size)
         return qobs_invalid(error, "value_size: is %zu, needed are %zu bytes", a->value_size, size);
-    g->value = a->value;
-    g->quantized = a->quantized;
-    g->error = a->errors;
-    g->loss = a->losses;
-    return QOBS_OK;
-}
-
-static int check_finite(const struct gptq_rows *g, qobs_error *error)
-{
     for (int64_t i = 0; i < g->rows * g->columns; i++)
-        if ((bits_of_float(g->value[i]) & 0x7f800000) == 0x7f800000)
+        if ((bits_of_float(a->value[i]) & 0x7f800000) == 0x7f800000)
             return qobs_fail(error, QOBS_ERROR_NONFINITE, "value: [%lld][%lld] is %g", (long long)(i / g->columns),
-                             (long long)(i % g->columns), (double)g->value[i]);
+                             (long long)(i % g->columns), (double)a->value[i]);
     return QOBS_OK;
 }
 
@@ -206,6 +189,7 @@ int qobs_gptq_block(const qobs_gptq_block_args *args, qobs_error *error)
     RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
     struct gptq_rows g = {.runtime = &runtime,
                           .kernels = qobs_kernels_active(),
+                          .args = &a,
                           .quantizer = &rule.quantizer,
                           .positive_zero = rule.positive_zero};
     RETURN_IF_FAILED(qobs_view_of_tensor(&scale, a.scale, "scale", error));
@@ -217,10 +201,9 @@ int qobs_gptq_block(const qobs_gptq_block_args *args, qobs_error *error)
         RETURN_IF_FAILED(check_matrix(&zero_point, "zero_point", g.rows, g.columns, error));
         g.zero_point = &zero_point;
     }
-    RETURN_IF_FAILED(open_values(&g, &a, error));
+    RETURN_IF_FAILED(check_values(&g, error));
     if (scale.elements == 0)
         return qobs_succeed(error);
-    RETURN_IF_FAILED(check_finite(&g, error));
     const fp_mode mode = fp_enter();
     const int status = update_rows(&g, error);
     fp_leave(mode);

@@ -86,8 +86,8 @@ int qobs_measure_error(const qobs_tensor *value, const qobs_tensor *other, doubl
     double sum[2] = {0};
     RETURN_IF_FAILED(qobs_view_of_tensor(&v, value, "value", error));
     RETURN_IF_FAILED(qobs_view_of_tensor(&o, other, "other", error));
-    if (!qobs_kernel_dtype_of(v.dtype, &dtype))
-        return qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64", qobs_dtype_name(v.dtype));
+    RETURN_IF_FAILED(qobs_require_kernel_dtype(v.dtype, "value", error));
+    qobs_kernel_dtype_of(v.dtype, &dtype);
     RETURN_IF_FAILED(check_other(&v, &o, error));
     if (!squared_error || !energy)
         return qobs_invalid(error, "%s: is NULL", squared_error ? "energy" : "squared_error");

@@ -49,10 +49,9 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
 static int read_range_buffers(qobs_range_buffers *out, const qobs_range_buffers *given, qobs_error *error)
 {
     RETURN_IF_FAILED(qobs_require(given, "out", error));
-    const int status = ARGS_READ(qobs_range_buffers, out, given, size, error);
-    if (status == QOBS_OK && (!out->min || !out->max))
-        return qobs_invalid(error, "%s: is NULL", out->min ? "max" : "min");
-    return status;
+    RETURN_IF_FAILED(ARGS_READ(qobs_range_buffers, out, given, size, error));
+    RETURN_IF_FAILED(qobs_require(out->min, "min", error));
+    return qobs_require(out->max, "max", error);
 }
 
 int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx,

@@ -218,12 +218,9 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
 
 int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error)
 {
-    enum kernel_dtype unused;
     struct view view;
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, value, "value", error));
-    if (!qobs_kernel_dtype_of(view.dtype, &unused))
-        return qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                            qobs_dtype_name(view.dtype));
+    RETURN_IF_FAILED(qobs_require_kernel_dtype(view.dtype, "value", error));
     if (tokens)
         *tokens = qobs_tokens(&view);
     if (nonzero_tokens)

@@ -37,6 +37,14 @@ bool qobs_kernel_dtype_of(qobs_dtype dtype, enum kernel_dtype *index)
     return true;
 }
 
+int qobs_require_kernel_dtype(qobs_dtype dtype, const char *name, qobs_error *error)
+{
+    enum kernel_dtype unused;
+    if (qobs_kernel_dtype_of(dtype, &unused))
+        return QOBS_OK;
+    return qobs_invalid(error, "%s: dtype is %s, allowed are F32, BF16, F16 and F64", name, qobs_dtype_name(dtype));
+}
+
 /* A copy of a constant size is one instruction. */
 static inline void copy(size_t size, int64_t n, const unsigned char *from, int64_t from_stride, unsigned char *to,
                         int64_t to_stride)

@@ -26,6 +26,9 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
 /* True if the dtype can be observed; *index is then its index in kernel tables. */
 bool qobs_kernel_dtype_of(qobs_dtype dtype, enum kernel_dtype *index);
 
+/* Fails if the argument of that name has another dtype than those of kernels. */
+int qobs_require_kernel_dtype(qobs_dtype dtype, const char *name, qobs_error *error);
+
 /* Copies n elements of 1, 2, 4 or 8 bytes that are that many bytes apart. */
 void qobs_copy_elements(int64_t size, int64_t n, const unsigned char *from, int64_t from_stride, unsigned char *to,
                         int64_t to_stride);

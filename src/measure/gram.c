@@ -234,10 +234,7 @@ int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kern
                   const struct view *v, qobs_error *error)
 {
     struct gram_addition a = {.kernels = kernels, .gram = g};
-    enum kernel_dtype unused;
-    if (!qobs_kernel_dtype_of(v->dtype, &unused))
-        return qobs_invalid(error, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
-                            qobs_dtype_name(v->dtype));
+    RETURN_IF_FAILED(qobs_require_kernel_dtype(v->dtype, "activations", error));
     if (v->ndim == 0)
         return qobs_invalid(error, "activations: have no dimensions, the last must be the columns");
     if (v->elements == 0)

@@ -113,9 +113,8 @@ int qobs_importance_add(const struct runtime *runtime, const struct kernel_table
                         struct importance *importance, bool peaks, const struct view *v, qobs_error *error)
 {
     struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype)};
-    if (!qobs_kernel_dtype_of(v->dtype, &a.dtype))
-        return qobs_invalid(error, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
-                            qobs_dtype_name(v->dtype));
+    RETURN_IF_FAILED(qobs_require_kernel_dtype(v->dtype, "activations", error));
+    qobs_kernel_dtype_of(v->dtype, &a.dtype);
     if (v->ndim == 0)
         return qobs_invalid(error, "activations: have no dimensions, the last must be the columns");
     const int64_t columns = v->shape[v->ndim - 1];

@@ -21,16 +21,14 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
     if (a->preset != b->preset)
         return qobs_invalid(error, "others[%zu]: its preset is %s, the observer's is %s", index, qobs_config_preset(b),
                             qobs_config_preset(a));
-    for (size_t i = 0; i < qobs_config_key_count(a); i++) {
-        const char *key = qobs_config_key(a, i);
-        char ours[64] = "", theirs[64] = "";
-        if (qobs_setting_at(a->preset, i)->of_codes)
-            continue;
-        qobs_config_get(a, key, ours, sizeof ours, NULL);
-        qobs_config_get(b, key, theirs, sizeof theirs, NULL);
-        if (strcmp(ours, theirs) != 0)
-            return qobs_invalid(error, "others[%zu]: its setting %s is %s, the observer's is %s", index, key, theirs,
-                                ours);
+    const struct setting *setting;
+    for (size_t i = 0; (setting = qobs_setting_at(a->preset, i)); i++) {
+        char ours[QOBS_SETTING_VALUE], theirs[QOBS_SETTING_VALUE];
+        qobs_setting_print(setting, a, ours);
+        qobs_setting_print(setting, b, theirs);
+        if (!setting->of_codes && strcmp(ours, theirs) != 0)
+            return qobs_invalid(error, "others[%zu]: its setting %s is %s, the observer's is %s", index, setting->key,
+                                theirs, ours);
     }
     return QOBS_OK;
 }

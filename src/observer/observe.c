@@ -301,10 +301,8 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, b->value, "value", error));
     const bool ignored =
         view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0 && !qobs_optimal_is_stale(o);
-    enum kernel_dtype dtype;
-    if (ignored && !qobs_kernel_dtype_of(view.dtype, &dtype))
-        return qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                            qobs_dtype_name(view.dtype));
+    if (ignored)
+        RETURN_IF_FAILED(qobs_require_kernel_dtype(view.dtype, "value", error));
     if (view.elements == 0 || !o->stages.reduction.ops->measure || ignored)
         return pass_over(o, &view, ignored, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};

@@ -87,10 +87,9 @@ void qobs_observer_destroy(qobs_observer *o)
 int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error *error)
 {
     RETURN_IF_FAILED(qobs_require(o, "observer", error));
-    const int status = counts_check(counts, error);
-    if (status == QOBS_OK)
-        counts_copy(&o->counts, counts);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    RETURN_IF_FAILED(counts_check(counts, error));
+    counts_copy(&o->counts, counts);
+    return qobs_succeed(error);
 }
 
 struct layout qobs_layout_of(const struct stages *stages, const qobs_plan *plan)

@@ -136,11 +136,10 @@ static int prepare_ranges(struct merge *m, qobs_error *error)
         return QOBS_OK;
     const struct state *from = &m->model->state;
     m->fresh.layout = from->layout;
-    const int status =
-        qobs_allocate_ranges(&m->o->runtime, &m->fresh.ranges, from->layout.dtype, from->layout.qparams, error);
-    if (status == QOBS_OK)
-        memcpy(m->fresh.ranges.min, from->ranges.min, from->ranges.size);
-    return status;
+    RETURN_IF_FAILED(
+        qobs_allocate_ranges(&m->o->runtime, &m->fresh.ranges, from->layout.dtype, from->layout.qparams, error));
+    memcpy(m->fresh.ranges.min, from->ranges.min, from->ranges.size);
+    return QOBS_OK;
 }
 
 /* Minima and maxima of the qparams, or of whole tensors; min NULL: there are none. */

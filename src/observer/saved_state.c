@@ -29,13 +29,12 @@ bool qobs_is_observable(qobs_dtype dtype)
 static size_t print_settings(const qobs_config *config, char text[MOST_TEXT])
 {
     size_t n = (size_t)snprintf(text, MOST_TEXT, "%s\n", config->preset->name);
-    const char *key;
-    for (size_t i = 0; (key = qobs_config_key(config, i)); i++) {
-        char value[QOBS_SETTING_VALUE] = "";
-        if (!qobs_setting_is_saved(qobs_setting_find(config->preset, key), config))
-            continue;
-        qobs_config_get(config, key, value, sizeof value, NULL);
-        n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", key, value);
+    const struct setting *setting;
+    for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)); i++) {
+        char value[QOBS_SETTING_VALUE];
+        qobs_setting_print(setting, config, value);
+        if (qobs_setting_is_saved(setting, config))
+            n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", setting->key, value);
     }
     return n;
 }

@@ -166,7 +166,6 @@ static int set_shapes(qobs_plan *plan, qobs_error *error)
 /* A plan for value without axes yet. */
 static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
 {
-    enum kernel_dtype unused;
     /* Axes and shapes are not cleared here, because that would cost a small tensor much of its time. */
     plan->runtime = *runtime;
     plan->range.ndim = plan->scale.ndim = -1;
@@ -176,10 +175,7 @@ static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime
     plan->order = plan->start = NULL;
     RETURN_IF_FAILED(qobs_view_of_tensor(&plan->value, value, "value", error));
     plan->dtype = plan->value.dtype;
-    return qobs_kernel_dtype_of(plan->dtype, &unused)
-               ? QOBS_OK
-               : qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                              qobs_dtype_name(plan->dtype));
+    return qobs_require_kernel_dtype(plan->dtype, "value", error);
 }
 
 int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const qobs_tensor *value,
