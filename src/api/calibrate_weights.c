@@ -54,7 +54,6 @@ static int calibrate(const struct weight_histograms *w, size_t index, double *wo
     float *edges = (float *)(void *)(scratch + qobs_range_workspace(w->bins));
     struct qparam_block block;
     struct found_amax found = {0};
-    int status = QOBS_OK;
     qobs_block_at(&w->blocks, index, &block);
     const size_t at = (size_t)block.qparam * qobs_dtype_size(w->plan.dtype);
     qobs_numpy_edges(&h, 0, (float)qobs_element(w->largest + at, w->plan.dtype));
@@ -65,10 +64,9 @@ static int calibrate(const struct weight_histograms *w, size_t index, double *wo
     if (w->rule.params.bins.method == AMAX_PERCENTILE)
         found.amax = qobs_percentile_modelopt(&view, w->rule.params.bins.percentile);
     else
-        status = qobs_amax_by_mse(&w->rule.params.bins, &w->formula, &view, scratch, &found, error);
-    if (status == QOBS_OK)
-        w->args->amax[block.qparam] = found.amax;
-    return status;
+        RETURN_IF_FAILED(qobs_amax_by_mse(&w->rule.params.bins, &w->formula, &view, scratch, &found, error));
+    w->args->amax[block.qparam] = found.amax;
+    return QOBS_OK;
 }
 
 /* Settings are wrong for all qparams or for none, and the first one has been computed. */

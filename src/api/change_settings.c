@@ -44,35 +44,34 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
     return qobs_succeed(error);
 }
 
+/* Finds the setting, and clears the message. */
 static int require(const qobs_config *config, const char *key, const struct setting **setting, qobs_error *error)
 {
     if (!config || !key)
         return qobs_invalid(error, "%s: is NULL", config ? "key" : "config");
-    return qobs_setting_require(config->preset, key, setting, error);
+    RETURN_IF_FAILED(qobs_setting_require(config->preset, key, setting, error));
+    return qobs_succeed(error);
 }
 
 int qobs_config_set_int(qobs_config *config, const char *key, int64_t value, qobs_error *error)
 {
     const struct setting *setting;
     RETURN_IF_FAILED(require(config, key, &setting, error));
-    RETURN_IF_FAILED(qobs_setting_put_int(setting, value, config, error));
-    return qobs_succeed(error);
+    return qobs_setting_put_int(setting, value, config, error);
 }
 
 int qobs_config_set_real(qobs_config *config, const char *key, double value, qobs_error *error)
 {
     const struct setting *setting;
     RETURN_IF_FAILED(require(config, key, &setting, error));
-    RETURN_IF_FAILED(qobs_setting_put_real(setting, value, config, error));
-    return qobs_succeed(error);
+    return qobs_setting_put_real(setting, value, config, error);
 }
 
 int qobs_config_set_bool(qobs_config *config, const char *key, bool value, qobs_error *error)
 {
     const struct setting *setting;
     RETURN_IF_FAILED(require(config, key, &setting, error));
-    RETURN_IF_FAILED(qobs_setting_put_bool(setting, value, config, error));
-    return qobs_succeed(error);
+    return qobs_setting_put_bool(setting, value, config, error);
 }
 
 /* ---- Many settings ----------------------------------------------------------------------------------------------- */

@@ -421,11 +421,10 @@ static bool compute_by_rows(const qobs_config *config, const qobs_tensor *value,
 static int compute_by_observer(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                                const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
 {
-    qobs_observer *observer = NULL;
     RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
-    int status = qobs_observer_create(&observer, config, runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_observer_observe(observer, value, g_idx, error);
+    qobs_observer *observer;
+    RETURN_IF_FAILED(qobs_observer_create(&observer, config, runtime, error));
+    int status = qobs_observer_observe(observer, value, g_idx, error);
     if (status == QOBS_OK)
         status = qobs_observer_qparams(observer, out, error);
     qobs_observer_destroy(observer);
@@ -445,10 +444,9 @@ int qobs_config_qparams(const qobs_config *config, const qobs_tensor *value, con
 int qobs_compute_qparams(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out,
                          const qobs_runtime *runtime, qobs_error *error)
 {
-    qobs_config *config = NULL;
-    int status = qobs_config_parse(&config, text, runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_config_qparams(config, value, NULL, out, runtime, error);
+    qobs_config *config;
+    RETURN_IF_FAILED(qobs_config_parse(&config, text, runtime, error));
+    const int status = qobs_config_qparams(config, value, NULL, out, runtime, error);
     qobs_config_destroy(config);
     return status;
 }

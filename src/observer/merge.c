@@ -61,31 +61,21 @@ static void discard(struct merge *m)
     qobs_gram_release(&m->o->runtime, &m->gram);
 }
 
-/* Moves a state that was prepared into an observer without one. */
-static void adopt(struct merge *m)
-{
-    const struct state old = m->o->state;
-    if (!m->model || m->own)
-        return;
-    m->o->state = m->fresh;
-    m->fresh = old;
-}
-
-/* Optimal scales go with the global scale under which they were searched. */
-static void adopt_fused(const struct merge *m)
-{
-    const bool keeps = m->o->stages.range.ops->optimal != NULL;
-    if (keeps && !m->own && m->model)
-        m->o->fused_amax = m->model->fused_amax;
-    m->o->fused = keeps && (m->own || !m->model ? m->o : m->model)->fused;
-}
-
 static void commit(struct merge *m)
 {
     const struct state_range *ops = m->o->stages.range.ops->state;
+    const struct state old = m->o->state;
+    const bool moves = m->model && !m->own, keeps = m->o->stages.range.ops->optimal != NULL;
     const fp_mode mode = fp_enter();
-    adopt(m);
-    adopt_fused(m);
+    if (moves) { /* the state that was prepared */
+        m->o->state = m->fresh;
+        m->fresh = old;
+    }
+    if (moves && keeps) { /* optimal scales go with the global scale under which they were searched */
+        m->o->fused = m->model->fused;
+        m->o->fused_amax = m->model->fused_amax;
+    }
+    m->o->fused = keeps && m->o->fused;
     qobs_parts_merge(m);
     const struct search_state state = qobs_search_state(m->o);
     if (ops && ops->after_merge)
@@ -124,12 +114,6 @@ static int check_global_scale(const qobs_observer *o, const char *name, qobs_err
     return qobs_invalid(error, "%s: %s", name, o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
 }
 
-static void share_amax(qobs_observer *o, double amax)
-{
-    o->fused = true;
-    o->fused_amax = amax;
-}
-
 int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error)
 {
     if (count > 0 && !observers)
@@ -147,8 +131,10 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
         const double own = qobs_amax_of_ranges(&ranges);
         amax = own > amax || isnan(own) ? own : amax;
     }
-    for (size_t i = 0; i < count; i++)
-        share_amax(observers[i], amax);
+    for (size_t i = 0; i < count; i++) {
+        observers[i]->fused = true;
+        observers[i]->fused_amax = amax;
+    }
     return qobs_succeed(error);
 }
 
@@ -160,6 +146,7 @@ int qobs_observer_set_global_amax(qobs_observer *o, double amax, qobs_error *err
     fp_leave(mode);
     if (!magnitude)
         return qobs_invalid(error, "amax: is %g, allowed are numbers from 0 to %g", amax, (double)FLT_MAX);
-    share_amax(o, amax);
+    o->fused = true;
+    o->fused_amax = amax;
     return qobs_succeed(error);
 }

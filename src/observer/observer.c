@@ -31,21 +31,14 @@ void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struc
     clear(o);
 }
 
-/* Checks what both kinds of observers are created with. */
-static int check_creation(const qobs_config *config, const qobs_runtime *given, struct runtime *runtime,
-                          qobs_error *error)
-{
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
-    RETURN_IF_FAILED(qobs_config_check(config, error));
-    return qobs_runtime_resolve(runtime, given, error);
-}
-
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given,
                          qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
     struct runtime runtime;
     RETURN_IF_FAILED(qobs_require(result, "observer", error));
-    RETURN_IF_FAILED(check_creation(config, given, &runtime, error));
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     qobs_observer *o = qobs_allocate(&runtime, sizeof *o);
     if (!o)
         return qobs_no_memory(error, "observer: no memory for %zu bytes", sizeof *o);
@@ -153,6 +146,7 @@ enum { HEADER = (sizeof(struct in_place) + REGION_ALIGNMENT - 1) / REGION_ALIGNM
 int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, const qobs_config *config,
                             const qobs_runtime *given, qobs_error *error)
 {
+    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
     struct runtime runtime;
     const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
     if (!result || !memory)
@@ -161,7 +155,8 @@ int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, c
         return qobs_invalid(error, "size: is %zu bytes, at most %td are allowed", size, PTRDIFF_MAX);
     if (size < skipped + HEADER)
         return qobs_invalid(error, "size: is %zu bytes, an observer needs %d", size, HEADER + REGION_ALIGNMENT - 1);
-    RETURN_IF_FAILED(check_creation(config, given, &runtime, error));
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     struct in_place *place = (struct in_place *)(void *)((unsigned char *)memory + skipped);
     place->region = qobs_region_make((unsigned char *)place + HEADER, (unsigned char *)memory + size);
     runtime.region = &place->region;
