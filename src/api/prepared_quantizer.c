@@ -80,14 +80,12 @@ static int open_dtypes(struct row_quantizer *q, const qobs_quantizer_args *a, qo
     static const float any = 1;
     const struct range_view ranges = {
         .dtype = a->dtype, .rank = q->rule.formula.params.rank, .global_scale = q->rule.has_global_scale ? &any : NULL};
-    qobs_formula_dtypes(&q->rule.formula, &ranges, &q->scale_dtype, &q->zero_point_dtype);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(&q->rule.formula, &ranges);
     if (a->dynamic && (a->scale_dtype || a->zero_point_dtype))
         return qobs_invalid(error, "%s: is set, but dynamic is 1; the configuration says it",
                             a->scale_dtype ? "scale_dtype" : "zero_point_dtype");
-    if (a->scale_dtype)
-        q->scale_dtype = a->scale_dtype;
-    if (a->zero_point_dtype)
-        q->zero_point_dtype = a->zero_point_dtype;
+    q->scale_dtype = a->scale_dtype ? a->scale_dtype : dtypes.scale;
+    q->zero_point_dtype = a->zero_point_dtype ? a->zero_point_dtype : dtypes.zero_point;
     if (qobs_dtype_size(q->zero_point_dtype) == 0)
         return qobs_invalid(error, "zero_point_dtype: %d is unknown", (int)q->zero_point_dtype);
     if (q->scale_dtype != QOBS_F32 && (q->scale_dtype != a->dtype || q->rule.quantizer.torch))
@@ -236,8 +234,8 @@ static qobs_dtype codes_dtype(const struct row_quantizer *q)
     if (q->f.direction == FAKE_QUANTIZE)
         return q->dtype;
     return q->rule.kind == QOBS_CODE_INTEGER && !q->work.pack ? QOBS_I8
-           : q->rule.kind == QOBS_CODE_E4M3                  ? QOBS_F8_E4M3
-                                                             : QOBS_U8;
+           : q->rule.kind == QOBS_CODE_E4M3                   ? QOBS_F8_E4M3
+                                                              : QOBS_U8;
 }
 
 int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_quantized_layout *layout,

@@ -139,10 +139,10 @@ static int check_global_scale(const qobs_calculate_args *a, const struct formula
         return QOBS_OK;
     if (!a->global_scale)
         return qobs_invalid(error, "global_scale_dtype: is %d, but global_scale is NULL", (int)dtype);
-    if (!ops->native_global_scale || (dtype != QOBS_BF16 && dtype != QOBS_F16))
+    if (!formula->params.native_global_scale || (dtype != QOBS_BF16 && dtype != QOBS_F16))
         return qobs_invalid(error, "global_scale_dtype: is %s (%d), allowed are F32%s",
                             qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
-                            ops->native_global_scale ? ", BF16, F16" : "");
+                            formula->params.native_global_scale ? ", BF16, F16" : "");
     if (qobs_round_to(dtype, (double)*a->global_scale) != (double)*a->global_scale)
         return qobs_invalid(error, "global_scale: %.9g is no %s number", (double)*a->global_scale,
                             qobs_dtype_name(dtype));
@@ -152,18 +152,18 @@ static int check_global_scale(const qobs_calculate_args *a, const struct formula
 static int check_calculation(const qobs_calculate_args *a, const struct formula *formula,
                              const struct range_view *ranges, qobs_error *error)
 {
-    qobs_dtype scale, zero_point;
     if (a->count > (size_t)1 << 48)
         return qobs_invalid(error, "count: is %zu, allowed are 0 to 2^48", a->count);
     RETURN_IF_FAILED(check_global_scale(a, formula, error));
-    qobs_formula_dtypes(formula, ranges, &scale, &zero_point);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(formula, ranges);
     const size_t size = a->count * qobs_dtype_size(a->dtype);
     RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
     RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
     if (a->scale || a->scale_size > 0)
-        RETURN_IF_FAILED(array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(scale), error));
+        RETURN_IF_FAILED(
+            array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(dtypes.scale), error));
     return (a->zero_point || a->zero_point_size > 0) ? array_check("zero_point", a->zero_point, a->zero_point_size,
-                                                                   a->count * qobs_dtype_size(zero_point), error)
+                                                                   a->count * qobs_dtype_size(dtypes.zero_point), error)
                                                      : QOBS_OK;
 }
 
@@ -203,7 +203,7 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
     const struct range_view range = {.dtype = QOBS_F64, .n = 1, .min = &min, .max = &max};
     const fp_mode mode = fp_enter();
     const double amax = qobs_amax_of_ranges(&range);
-    const float g = formula.ops->global_scale(dtype, amax);
+    const float g = formula.ops->global_scale(&formula.params, dtype, amax);
     fp_leave(mode);
     if (g == 0)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT,
@@ -225,7 +225,9 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
                             qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
     qobs_resolve_formula(config, &formula);
     const struct range_view ranges = {.dtype = dtype, .rank = formula.params.rank};
-    qobs_formula_dtypes(&formula, &ranges, scale, zero_point);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(&formula, &ranges);
+    *scale = dtypes.scale;
+    *zero_point = dtypes.zero_point;
     return qobs_succeed(error);
 }
 

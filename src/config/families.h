@@ -50,7 +50,6 @@ struct llmc_release {
     const struct granularity_ops *weight, *activation, *attention;
     bool minus_one_is_none, named_groups; /* see struct granularity_params */
     enum keying keying;
-    const struct formula_ops *formula;
     bool has_global_range; /* and the global scale comes from it */
     enum token_count token_result;
     bool qparams_along_dim;

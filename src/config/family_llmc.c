@@ -11,25 +11,32 @@
 
 /* ---- Releases ---------------------------------------------------------------------------------------------------- */
 
-/* Members of all releases since October 2025, of the present ones, and of those of 2025. */
+/* Members of all releases since October 2025, and of the present ones. */
 #define SINCE_2025_10                                                                                                  \
     .average = &qobs_accumulate_lerp, .has_base_names = true, .activation = &qobs_granularity_llmc_activation
 #define CURRENT                                                                                                        \
     SINCE_2025_10, .current = true, .weight = &qobs_granularity_llmc_weight,                                           \
-        .attention = &qobs_granularity_llmc_attention, .minus_one_is_none = true,                                      \
-        .formula = &qobs_formula_compressed_tensors
-#define IN_2025 .formula = &qobs_formula_compressed_tensors_2025, .has_global_range = true
+        .attention = &qobs_granularity_llmc_attention, .minus_one_is_none = true
 
 const struct llmc_release qobs_llmc_releases[] = {
     [VERSION_CURRENT] = {CURRENT},
     [VERSION_2026_10] = {CURRENT, .prefix = "llmc_2026_10.", .exact_steps = true},
-    [VERSION_2025_10] = {SINCE_2025_10, IN_2025, .prefix = "llmc_2025_10.",
+    [VERSION_2025_10] = {SINCE_2025_10, .has_global_range = true, .prefix = "llmc_2025_10.",
                          .weight = &qobs_granularity_llmc_weight_2025_10,
                          .attention = &qobs_granularity_llmc_attention_2025_10},
-    [VERSION_2025_09] = {IN_2025, .prefix = "llmc_2025_09.", .only_ranges = true, .restarts = true,
-                         .scalar_tensor = true, .average = &qobs_accumulate_moving_average, .skips_first_groups = true,
-                         .weight = &qobs_granularity_llmc_2025_09, .minus_one_is_none = true, .named_groups = true,
-                         .keying = KEYING_DEFAULT, .token_result = TOKENS_ALL, .qparams_along_dim = true,
+    [VERSION_2025_09] = {.has_global_range = true,
+                         .prefix = "llmc_2025_09.",
+                         .only_ranges = true,
+                         .restarts = true,
+                         .scalar_tensor = true,
+                         .average = &qobs_accumulate_moving_average,
+                         .skips_first_groups = true,
+                         .weight = &qobs_granularity_llmc_2025_09,
+                         .minus_one_is_none = true,
+                         .named_groups = true,
+                         .keying = KEYING_DEFAULT,
+                         .token_result = TOKENS_ALL,
+                         .qparams_along_dim = true,
                          .hides_single_range = true},
 };
 
@@ -195,10 +202,12 @@ const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct 
                                              : !integer                     ? QOBS_F8_E4M3
                                              : config->scheme.num_bits <= 8 ? QOBS_I8
                                                                             : QOBS_I16;
+    p->native_global_scale = current;
+    p->compressed_tensors.year_2025 = !current;
     p->compressed_tensors.e2m1 = !integer && config->scheme.num_bits == 4;
     if (qobs_config_release(config)->scalar_tensor && qobs_config_strategy(config) == STRATEGY_TENSOR)
         p->rank = RANK_SCALAR;
-    return qobs_config_release(config)->formula;
+    return &qobs_formula_compressed_tensors;
 }
 
 void qobs_scheme_traits(const qobs_config *config, struct observer_traits *traits)

@@ -33,3 +33,7 @@ static inline int32_t affine_zero_point(double steps, int64_t quant_min, int64_t
     const int32_t z = subtract_int32(quant_min, int32_of_double(rint(steps)));
     return z < quant_min ? (int32_t)quant_min : z > quant_max ? (int32_t)quant_max : z;
 }
+
+/* The number that arithmetic in the dtype takes x for: float for the narrow ones. The result of an operation on such
+ * numbers in double, rounded by qobs_round_to, is that of the dtype: double has more than twice the digits of F32. */
+static inline double operand(qobs_dtype dtype, double x) { return dtype == QOBS_F64 ? x : (double)(float)x; }

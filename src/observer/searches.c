@@ -17,9 +17,9 @@ static float next_global_scale(const qobs_observer *o, const struct global_range
     if (batch)
         qobs_accumulate_global(&o->stages.accumulator, &global, batch);
     else if (o->fused)
-        return o->stages.formula.ops->global_scale(dtype, o->fused_amax);
+        return o->stages.formula.ops->global_scale(&o->stages.formula.params, dtype, o->fused_amax);
     const struct range_view range = {.dtype = global.dtype, .n = 1, .min = global.min, .max = global.max};
-    return o->stages.formula.ops->global_scale(global.dtype, qobs_amax_of_ranges(&range));
+    return o->stages.formula.ops->global_scale(&o->stages.formula.params, global.dtype, qobs_amax_of_ranges(&range));
 }
 
 static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global,
@@ -220,7 +220,8 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
     const struct range_view ranges = {
         .dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR, .min = batch->min, .max = batch->max};
     const double amax = global ? amax_of(o, layout, batch) : 0;
-    const float global_scale = global ? o->stages.formula.ops->global_scale(QOBS_F32, amax) : 1;
+    const float global_scale =
+        global ? o->stages.formula.ops->global_scale(&o->stages.formula.params, QOBS_F32, amax) : 1;
     const struct optimal_search search = {.runtime = &o->runtime,
                                           .kernels = o->kernels,
                                           .params = &o->stages.range.params,
@@ -278,8 +279,8 @@ int qobs_observe_activations(qobs_observer *o, const struct view *v, qobs_error 
             return status;
         }
     }
-    const int status = qobs_importance_add(&o->runtime, o->kernels, &o->importance,
-                                           o->stages.range.params.peaks, v, error);
+    const int status =
+        qobs_importance_add(&o->runtime, o->kernels, &o->importance, o->stages.range.params.peaks, v, error);
     if (status != QOBS_OK && wanted && first) /* with a Gram there is importance, to which adding cannot fail */
         qobs_gram_release(&o->runtime, &o->gram);
     return status;
