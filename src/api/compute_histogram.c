@@ -89,7 +89,6 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
 
 static int compute(const qobs_histogram_args *args, qobs_error *error)
 {
-    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;
     qobs_histogram_args a;
     qobs_plan *plan;
@@ -99,7 +98,7 @@ static int compute(const qobs_histogram_args *args, qobs_error *error)
     RETURN_IF_FAILED(check_bins(a.options, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(a.config ? qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error)
-                              : qobs_plan_new(&plan, &tensor, a.value, a.g_idx, &runtime, error));
+                              : qobs_plan_new(&plan, &qobs_whole_tensor, a.value, a.g_idx, &runtime, error));
     const struct batch batch = {&runtime, qobs_kernels_active(), plan, a.value->data};
     const int status = count(&batch, &a, error);
     qobs_plan_destroy(plan);

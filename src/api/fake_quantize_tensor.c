@@ -270,11 +270,10 @@ static int choose_amax_numbers(struct fake_quantize *f, const qobs_fake_quantize
 /* Upstream's unsigned integers refuse negative elements; NaN hides them. */
 static int check_signs(const struct fake_quantize *f, const qobs_fake_quantize_args *a, qobs_error *error)
 {
-    static const struct axes none = {0};
     struct nonfinite_count nonfinite = {0};
     double min, max;
     qobs_plan plan;
-    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, a->value, &none, f->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &qobs_whole_tensor, a->value, NULL, f->runtime, error));
     const int status = qobs_reduce_minmax(f->runtime, f->kernels, &plan, a->value->data, NONFINITE_PROPAGATE, &min,
                                           &max, &nonfinite, error);
     qobs_plan_unmake(&plan);

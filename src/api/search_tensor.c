@@ -176,10 +176,9 @@ static const char *superfluous(const qobs_search_args *a)
 
 static int search_globally(struct search_call *d, const qobs_search_args *a, qobs_error *error)
 {
-    static const struct axes none = {0};
     struct nonfinite_count nonfinite = {0};
     RETURN_IF_FAILED(qobs_runtime_resolve(&d->runtime, a->runtime, error));
-    RETURN_IF_FAILED(qobs_plan_new_along(&d->plan, KEYING_NONE, d->value, &none, &d->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_new(&d->plan, &qobs_whole_tensor, d->value, NULL, &d->runtime, error));
     RETURN_IF_FAILED(check_ranges(a, d->plan, error));
     RETURN_IF_FAILED(check_data(d, error));
     RETURN_IF_FAILED(qobs_reduce_minmax(&d->runtime, qobs_kernels_active(), d->plan, d->plan->value.data,

@@ -97,7 +97,6 @@ int qobs_minmax(const qobs_minmax_args *args, qobs_error *error)
 
 int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
 {
-    static const struct axes none = {0};
     struct runtime runtime;
     qobs_minmax_args a;
     qobs_plan plan;
@@ -109,7 +108,7 @@ int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
                                      : "axis_count");
     if (!a.config)
         return qobs_invalid(error, "config: is NULL");
-    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, a.value, &none, &runtime, error));
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &qobs_whole_tensor, a.value, NULL, &runtime, error));
     return minmax(&plan, &a, &runtime, error);
 }
 

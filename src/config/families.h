@@ -47,8 +47,9 @@ struct llmc_release {
     const struct accumulator_ops *average;
     bool skips_first_groups; /* of mse: see struct accumulator */
     bool has_base_names;
-    const struct granularity_ops *weight, *activation, *attention;
-    bool minus_one_is_none, named_groups; /* see struct granularity_params */
+    const struct granularity_ops *weight;
+    int heads;                                          /* see struct granularity_params */
+    bool whole_blocks, minus_one_is_none, named_groups; /* see there */
     enum keying keying;
     bool has_global_range; /* and the global scale comes from it */
     enum token_count token_result;

@@ -337,6 +337,7 @@ static const struct formula_ops *formula(const qobs_config *config, struct formu
 static void granularity(const qobs_config *config, struct granularity *g)
 {
     g->params.scalar_scale = true;
+    g->params.ragged = config->preset->granularity == GRANULARITY_QUARK_BLOCK;
     if (config->preset->granularity == GRANULARITY_QUARK_LSQ && has_lsq_channels(config))
         g->ops = &qobs_granularity_torch_channel;
 }

@@ -48,20 +48,19 @@ void qobs_resolve_granularity(const qobs_config *config, struct granularity *gra
         [GRANULARITY_NONE] = &qobs_granularity_none,
         [GRANULARITY_LLMC] = NULL,
         [GRANULARITY_TENSOR] = &qobs_granularity_tensor,
-        QOBS_IF(QOBS_HAS_TORCH, [GRANULARITY_TORCH_CHANNEL] = &qobs_granularity_torch_channel,)
-        [GRANULARITY_TORCH_QSCHEME] = &qobs_granularity_tensor,
-        QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_CHANNEL] = &qobs_granularity_quark_channel,)
-        QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_GROUP] = &qobs_granularity_quark_group,)
-        QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_BLOCK] = &qobs_granularity_quark_block,)
-        QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_AXES] = &qobs_granularity_modelopt_axes,)
-        QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_REDUCED] = &qobs_granularity_modelopt_reduced,)
-        [GRANULARITY_QUARK_LSQ] = &qobs_granularity_tensor,
+        QOBS_IF(QOBS_HAS_TORCH, [GRANULARITY_TORCH_CHANNEL] = &qobs_granularity_torch_channel, )
+            [GRANULARITY_TORCH_QSCHEME] = &qobs_granularity_tensor,
+        QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_CHANNEL] = &qobs_granularity_quark_channel, )
+            QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_GROUP] = &qobs_granularity_quark_group, )
+                QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_BLOCK] = &qobs_granularity_quark_group, )
+                    QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_AXES] = &qobs_granularity_modelopt_axes, ) QOBS_IF(
+                        QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_REDUCED] = &qobs_granularity_modelopt_reduced, )
+                        [GRANULARITY_QUARK_LSQ] = &qobs_granularity_tensor,
         [GRANULARITY_ORT] = &qobs_granularity_tensor,
-        QOBS_IF(QOBS_HAS_TORCHAO, [GRANULARITY_TORCHAO] = &qobs_granularity_torchao,)
-        QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_BLOCK] = &qobs_granularity_modelopt_block,)
-        QOBS_IF(QOBS_HAS_AIEDGE, [GRANULARITY_AIEDGE] = &qobs_granularity_aiedge,)
-        QOBS_IF(QOBS_HAS_NNCF, [GRANULARITY_NNCF] = &qobs_granularity_nncf,)
-    };
+        QOBS_IF(QOBS_HAS_TORCHAO, [GRANULARITY_TORCHAO] = &qobs_granularity_torchao, )
+            QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_BLOCK] = &qobs_granularity_modelopt_block, )
+                QOBS_IF(QOBS_HAS_AIEDGE, [GRANULARITY_AIEDGE] = &qobs_granularity_aiedge, )
+                    QOBS_IF(QOBS_HAS_NNCF, [GRANULARITY_NNCF] = &qobs_granularity_nncf, )};
     *granularity = (struct granularity){
         .ops = by_kind[config->preset->granularity],
         .params = {.name = config->preset->name,

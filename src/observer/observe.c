@@ -95,8 +95,8 @@ static int reserve(const qobs_observer *o, const qobs_plan *plan, struct pending
     if (o->stages.accumulator.ops->counts_mode)
         RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error));
     if (o->stages.range.params.importance && v->ndim > 0 && o->importance.columns == 0)
-        return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1],
-                                       o->stages.range.params.peaks, error);
+        return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], o->stages.range.params.peaks,
+                                       error);
     return QOBS_OK;
 }
 
@@ -311,9 +311,13 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     if (view.elements == 0 || !o->stages.reduction.ops->measure || ignored)
         return pass_over(o, &view, ignored, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
-    RETURN_IF_FAILED(b->axes
-                         ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
-                         : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error));
+    if (b->axes) {
+        const struct granularity along = {.ops = &qobs_granularity_along,
+                                          .params = {.axes = *b->axes, .keying = granularity->params.keying}};
+        RETURN_IF_FAILED(qobs_plan_new(&plan, &along, b->value, NULL, &runtime, error));
+    } else {
+        RETURN_IF_FAILED(qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error));
+    }
     plan->as_f32 = qobs_reduces_as_f32(&o->stages.reduction, plan->dtype);
     struct pending pending;
     const fp_mode mode = fp_enter();

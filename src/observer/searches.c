@@ -25,9 +25,8 @@ static float next_global_scale(const qobs_observer *o, const struct global_range
 static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global,
                          qobs_error *error)
 {
-    static const struct axes none = {0};
     qobs_plan *plan;
-    RETURN_IF_FAILED(qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_new(&plan, &qobs_whole_tensor, value, NULL, &o->runtime, error));
     const int status = qobs_search_global(o, plan, plan->value.data, global->min, global->max, error);
     qobs_plan_destroy(plan);
     return status;

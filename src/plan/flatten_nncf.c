@@ -10,9 +10,7 @@
 static int flatten_groups(qobs_plan *plan, int axis, int64_t size, qobs_error *error)
 {
     const struct view *v = &plan->value;
-    if (v->shape[axis] % size != 0)
-        return qobs_invalid(error, "group_size: %lld does not divide dimension %d of value, %lld", (long long)size,
-                            axis, (long long)v->shape[axis]);
+    RETURN_IF_FAILED(qobs_plan_check_divides(plan, "group_size: ", size, axis, error));
     if (v->ndim == QOBS_MAX_NDIM)
         return qobs_invalid(error, "value: its scale would have more than %d dimensions", QOBS_MAX_NDIM);
     for (int i = 0; i < v->ndim; i++) {
@@ -28,17 +26,13 @@ static int flatten_groups(qobs_plan *plan, int axis, int64_t size, qobs_error *e
 
 static int flatten(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    bool reduced[QOBS_MAX_NDIM] = {false}, kept[QOBS_MAX_NDIM];
-    int count = 0, axis = 0;
-    RETURN_IF_FAILED(qobs_plan_find_kept(plan, &params->axes, "reduction_axes", reduced, &count, error));
-    for (int i = 0; i < plan->value.ndim; i++) {
-        kept[i] = !reduced[i];
-        axis = reduced[i] ? i : axis;
-    }
-    if (params->group_size < 0 && count == plan->value.ndim)
-        qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
+    unsigned reduced;
+    int axis = plan->value.ndim - 1;
+    RETURN_IF_FAILED(qobs_plan_find_axes(plan, &params->axes, "reduction_axes", &reduced, error));
+    while (axis > 0 && !(reduced >> axis & 1))
+        axis--;
     if (params->group_size < 0)
-        qobs_plan_add_kept(plan, kept);
+        qobs_plan_add_kept(plan, qobs_plan_all_axes(plan) & ~reduced);
     else
         RETURN_IF_FAILED(flatten_groups(plan, axis, params->group_size, error));
     plan->scale = plan->range;
