@@ -107,7 +107,7 @@ static int compute(const qobs_histogram_args *args, qobs_error *error)
 
 int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_HISTOGRAMS, "histograms", error);
+    RETURN_IF_LEFT_OUT(histograms, error);
     const fp_mode mode = fp_enter(); /* limits may be subnormal */
     const int status = compute(args, error);
     fp_leave(mode);

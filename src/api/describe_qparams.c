@@ -125,7 +125,7 @@ static int compute_by_observer(const qobs_config *config, const qobs_tensor *val
                                const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
 {
     qobs_observer *observer = NULL;
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_LEFT_OUT(observers, error);
     int status = qobs_observer_create(&observer, config, runtime, error);
     if (status == QOBS_OK)
         status = qobs_observer_observe(observer, value, g_idx, error);

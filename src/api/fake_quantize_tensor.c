@@ -158,7 +158,7 @@ static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const 
 
 int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     struct quantize_rule rule;
     struct runtime runtime;
     qobs_quantize_args a;
@@ -215,7 +215,7 @@ static int dequantize(struct fake_quantize *f, const qobs_fake_quantize_args *ou
 
 int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     struct quantize_rule rule;
     struct runtime runtime;
     struct view codes;
@@ -329,7 +329,7 @@ static int fake_quantize(struct fake_quantize *f, const qobs_fake_quantize_args 
 
 int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     struct amax_numbers numbers = {0};
     struct quantize_rule rule;
     struct runtime runtime;

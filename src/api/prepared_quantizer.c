@@ -116,7 +116,7 @@ int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *
     if (a->dynamic)
         RETURN_IF_FAILED(check_dynamic(a, &q->rule, error));
     else
-        RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+        RETURN_IF_LEFT_OUT(codes, error);
     q->runtime = *runtime;
     q->dtype = a->dtype;
     qobs_kernel_dtype_of(a->dtype, &q->kernel_dtype);
@@ -285,7 +285,7 @@ static int check_codes(const struct row_quantizer *q, const qobs_quantizer_run_a
         return qobs_invalid(error, "codes: is NULL");
     if (!a->codes)
         return QOBS_OK;
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     RETURN_IF_FAILED(read_stride("codes_stride", a->codes_stride, row_size(q), a->rows, &c->out_stride, error));
     const int64_t span = (a->rows - 1) * c->out_stride + row_size(q);
     return a->codes_size < (uint64_t)span

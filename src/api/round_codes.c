@@ -179,7 +179,7 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
 
 int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OPTIMAL, "optimal", error);
+    RETURN_IF_LEFT_OUT(optimal, error);
     struct runtime runtime;
     qobs_round_args a;
     struct quantize_rule rule;

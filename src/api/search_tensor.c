@@ -139,7 +139,7 @@ static int search(struct search_call *d, const qobs_search_args *a, qobs_error *
 
 int qobs_search(const qobs_search_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     qobs_search_args a;
     RETURN_IF_FAILED(open_search(&a, args, error));
     struct search_call d = {.config = a.config,
@@ -188,7 +188,7 @@ static int search_globally(struct search_call *d, const qobs_search_args *a, qob
 
 int qobs_global_search(const qobs_search_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     qobs_search_args a;
     RETURN_IF_FAILED(open_search(&a, args, error));
     if (superfluous(&a))

@@ -15,8 +15,10 @@
 struct family_ops {
     const struct setting *settings; /* the order of a preset's settings is that of states */
     size_t setting_count;
-    int finders;             /* of ranges in a caller's histogram: enum range_finder */
+    const struct llmc_release *releases; /* whose prefixes name presets; NULL: there are none */
+    int finders;                         /* of ranges in a caller's histogram: enum range_finder */
     const char *old_prefix;  /* of names in version 0.1, whose saved states and scripts have it; NULL: the same */
+    bool has_scheme;         /* settings are those of a scheme of compressed-tensors */
     bool channel_by_default; /* the strategy without group_size; else tensor */
     bool has_own_quantize;   /* fake-quantize is torch's, to the integers of dtype */
     bool positive_zero;      /* zeros quantized to e2m1 have no sign */

@@ -319,6 +319,8 @@ static void range(const qobs_config *config, struct range_rule *rule)
 
 const struct family_ops qobs_family_llmc = {
     SETTINGS_OF(settings),
+    .releases = qobs_llmc_releases,
+    .has_scheme = true,
     .positive_zero = true,
     .set_defaults = set_defaults,
     .check = check,

@@ -48,7 +48,7 @@ static float e4m3_zero(const qobs_config *config)
 
 static bool has_multiples(const struct preset *preset) { return preset->range->reads & READS_MULTIPLIERS; }
 
-static bool is_bias(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_REDUCED; }
+static bool is_bias(const struct preset *preset) { return preset->granularity == &qobs_granularity_modelopt_reduced; }
 
 static bool is_no_bias(const struct preset *preset) { return !is_bias(preset); }
 
@@ -58,10 +58,7 @@ static bool sweeps_scales(const struct preset *preset) { return preset->range->r
 
 static bool has_headroom(const struct preset *preset) { return preset->range->reads & READS_HEADROOM; }
 
-static bool has_blocks(const struct preset *preset)
-{
-    return preset->granularity == GRANULARITY_MODELOPT_BLOCK || has_headroom(preset);
-}
+static bool has_blocks(const struct preset *preset) { return sweeps_scales(preset) || has_headroom(preset); }
 
 #define HEADROOM(key, min, max, help) NUMBER(#key, has_headroom, KIND_REAL, modelopt.headroom.key, min, max, help)
 static const struct setting settings[] = {

@@ -158,6 +158,7 @@ static void range(const qobs_config *config, struct range_rule *rule)
 
 const struct family_ops qobs_family_qobs = {
     SETTINGS_OF(settings),
+    .has_scheme = true,
     .channel_by_default = true,
     .set_defaults = set_defaults,
     .check = check,

@@ -11,17 +11,16 @@
 #include "base/error.h"
 #include "qobs/qobs.h"
 
-#define QOBS_HAS_RANGES 1
-
 /* A new stage needs no header: its row declares it. */
 #define PRESET(name, family, feature, granularity, reduction, accumulator, range, formula, search, summary)            \
+    extern const struct granularity_ops qobs_granularity_##granularity;                                                \
     extern const struct reduction_ops qobs_reduction_##reduction;                                                      \
     extern const struct accumulator_ops qobs_accumulate_##accumulator;                                                 \
     extern const struct range_ops qobs_range_##range;
 #include "config/preset_rows.h"
 #undef PRESET
 
-#if QOBS_HAS_LLMC && QOBS_HAS_SEARCHES
+#if QOBS_HAS(llmc) && QOBS_HAS(searches)
 static const struct search_defaults mse = {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5};
 static const struct search_defaults nvfp4_expanded_mse = {
     .maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .since_2026 = true};
@@ -36,21 +35,10 @@ static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0
                                                               .since_2026 = true};
 #endif
 
-#define OPS_LLMC &qobs_family_llmc
-#define OPS_QOBS &qobs_family_qobs
-#define OPS_TORCH &qobs_family_torch
-#define OPS_QUARK &qobs_family_quark
-#define OPS_MODELOPT &qobs_family_modelopt
-#define OPS_ORT &qobs_family_ort
-#define OPS_TORCHAO &qobs_family_torchao
-#define OPS_AIEDGE &qobs_family_aiedge
-#define OPS_NNCF &qobs_family_nncf
-
 #define ROW(name, family, granularity, reduction, accumulator, range, formula, search, summary)                        \
     {name,                                                                                                             \
-     FAMILY_##family,                                                                                                  \
-     OPS_##family,                                                                                                     \
-     GRANULARITY_##granularity,                                                                                        \
+     &qobs_family_##family,                                                                                            \
+     &qobs_granularity_##granularity,                                                                                  \
      &qobs_reduction_##reduction,                                                                                      \
      &qobs_accumulate_##accumulator,                                                                                   \
      &qobs_range_##range,                                                                                              \
@@ -58,18 +46,14 @@ static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0
      search,                                                                                                           \
      summary},
 #define PRESET(name, family, feature, ...)                                                                             \
-    QOBS_IF(QOBS_HAS_##family, QOBS_IF(QOBS_HAS_##feature, ROW(name, family, __VA_ARGS__)))
+    QOBS_IF(QOBS_HAS(family), QOBS_IF(QOBS_HAS(feature), ROW(name, family, __VA_ARGS__)))
 static const struct preset presets[] = {
 #include "config/preset_rows.h"
 };
 #undef PRESET
 
 /* All of them, for messages. */
-#define FEATURE_RANGES "ranges" /* always there */
-#define FEATURE_HISTOGRAMS "histograms"
-#define FEATURE_SEARCHES "searches"
-#define FEATURE_OPTIMAL "optimal"
-#define PRESET(name, family, feature, ...) {name, QOBS_HAS_##family, QOBS_HAS_##feature ? NULL : FEATURE_##feature},
+#define PRESET(name, family, feature, ...) {name, QOBS_HAS(family), QOBS_HAS(feature) ? NULL : #feature},
 static const struct {
     const char *name;
     bool has_family;
@@ -94,8 +78,8 @@ static bool is_name_of(const struct preset *preset, const char *name, int *versi
     *version = VERSION_CURRENT;
     if (strcmp(preset->name, name) == 0 || is_after(preset->ops->old_prefix, name, preset))
         return true;
-    for (int v = 0; QOBS_HAS_LLMC && v < VERSIONS && preset->family == FAMILY_LLMC; v++)
-        if (is_after(qobs_llmc_releases[v].prefix, name, preset)) {
+    for (int v = 0; v < VERSIONS && preset->ops->releases; v++)
+        if (is_after(preset->ops->releases[v].prefix, name, preset)) {
             *version = v;
             return true;
         }

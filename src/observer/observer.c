@@ -33,7 +33,7 @@ void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struc
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given,
                          qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_LEFT_OUT(observers, error);
     struct runtime runtime;
     if (!result)
         return qobs_invalid(error, "observer: is NULL");

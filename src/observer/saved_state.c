@@ -144,7 +144,7 @@ static int load_observer(qobs_observer **o, uint32_t format, struct codec *codec
 int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, const qobs_runtime *runtime,
                        qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_LEFT_OUT(observers, error);
     const unsigned char *begin = buffer;
     if (!result)
         return qobs_invalid(error, "observer: is NULL");

@@ -35,7 +35,7 @@ static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struc
 int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data, void *min, void *max,
                        qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     const struct grid_search search = {.runtime = &o->runtime,
                                        .kernels = o->kernels,
                                        .params = &o->stages.range.params.grid,
@@ -53,7 +53,7 @@ int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_
                       struct global_range *global, struct ranges *batch, struct search_record *record,
                       qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     const struct range_params *params = &o->stages.range.params;
     float g = 0, *weights = NULL;
     int64_t columns = 0;
@@ -166,7 +166,7 @@ int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const str
                         struct state *state, struct search_record *record, struct search_workspace *workspace,
                         qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     const struct range_rule *rule = &o->stages.range;
     const struct state_range *ops = rule->ops->state;
     RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, layout->qparams, error));
@@ -214,7 +214,7 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
                          const struct ranges *batch, const unsigned char *data, struct optimal_result *result,
                          qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OPTIMAL, "optimal", error);
+    RETURN_IF_LEFT_OUT(optimal, error);
     const bool global = has_global_scale(o);
     const struct range_view ranges = {
         .dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR, .min = batch->min, .max = batch->max};

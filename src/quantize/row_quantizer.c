@@ -288,7 +288,7 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
         again = true;
     }
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
-    if (QOBS_HAS_CODES && out) {
+    if (QOBS_HAS(codes) && out) {
         struct quantization job = *j->job;
         job.bounded = !again && is_bounded(j, &ranges, qparam, c->units * c->runs);
         quantize_cell(&job, &q->geometry, c, out, j->call->out_stride, qparam);
@@ -436,7 +436,7 @@ void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call 
 int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *c, struct nonfinite_count *nonfinite,
                           qobs_error *error)
 {
-    const bool apart = QOBS_HAS_CODES && c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
+    const bool apart = QOBS_HAS(codes) && c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
     const struct quantization job =
         quantization_by(q, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
     struct row_call call = *c;
