@@ -38,10 +38,16 @@ enum formula_kind {
     FORMULA_NNCF /* by mode */
 };
 
-/* Defaults of the grid search. */
-struct search_defaults {
+/* Settings of the grid search. */
+struct search_settings {
     double maxshrink, grid, norm, expand;
     int64_t patience;
+    int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
+    int dtype;          /* enum search_dtype */
+};
+
+struct search_defaults {
+    struct search_settings settings;
     bool importance; /* columns can be weighted by activations */
     bool since_2026; /* older versions of upstream have no such observer */
 };
@@ -142,12 +148,7 @@ struct scheme_settings {
     int version;
     bool ragged;
     bool strict; /* no importance, no range */
-    struct {
-        double maxshrink, grid, norm, expand;
-        int dtype; /* enum search_dtype */
-        int64_t patience;
-        int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
-    } search;
+    struct search_settings search;
     struct optimal_settings optimal;
 };
 

@@ -83,6 +83,7 @@ extern const struct word qobs_scheme_types[], qobs_scheme_strategies[], qobs_sch
     {"observer", EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0, "accepted only with the preset's own name",            \
      false,      false}
 #define SCHEME_STRICT(only) SWITCH("strict", only, scheme.strict, "fail if importance cannot be used")
+int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error);
 void qobs_scheme_granularity(const qobs_config *config, struct granularity *granularity);
 const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct formula_params *params);
 void qobs_scheme_traits(const qobs_config *config, struct observer_traits *traits);

@@ -104,6 +104,23 @@ static const struct setting settings[] = {
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
+int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error)
+{
+    const enum strategy strategy = qobs_config_strategy(config);
+    const char *name = qobs_strategy_text((int)strategy);
+    const long long size = config->group_size;
+    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    if (grouped && !config->has_group_size)
+        return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
+    if (grouped && size <= 0)
+        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", size, name);
+    if (config->has_group_size && size == 0)
+        return qobs_invalid(error, "group_size: is 0, allowed are -1 (channel) and above 0");
+    if (!grouped && config->has_group_size && size > 0)
+        return qobs_invalid(error, "group_size: %lld does not go with strategy %s", size, name);
+    return QOBS_OK;
+}
+
 static int check(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
@@ -122,16 +139,7 @@ static int check(const qobs_config *config, qobs_error *error)
         return qobs_invalid(error,
                             "strategy: token needs dynamic=true; it is llm-compressor's observer, and a scale for "
                             "each token comes from qobs_quantizer_create with dynamic and strategy channel");
-    if (grouped && !config->has_group_size)
-        return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
-    if (grouped && config->group_size <= 0)
-        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", (long long)config->group_size,
-                            name);
-    if (config->has_group_size && config->group_size == 0)
-        return qobs_invalid(error, "group_size: is 0, allowed are -1 (channel) and above 0");
-    if (!grouped && config->has_group_size && config->group_size > 0)
-        return qobs_invalid(error, "group_size: %lld does not go with strategy %s", (long long)config->group_size,
-                            name);
+    RETURN_IF_FAILED(qobs_scheme_check_groups(config, error));
     if ((strategy == STRATEGY_BLOCK) != config->scheme.has_block)
         return qobs_invalid(error, "block_structure: %s",
                             config->scheme.has_block ? "goes with strategy block only"
@@ -151,14 +159,8 @@ static void set_defaults(struct qobs_config *config)
 {
     const struct search_defaults *search = config->preset->search;
     config->scheme.num_bits = 8;
-    config->scheme.search.chunk_size = 5;
-    if (search) {
-        config->scheme.search.maxshrink = search->maxshrink;
-        config->scheme.search.grid = search->grid;
-        config->scheme.search.norm = search->norm;
-        config->scheme.search.expand = search->expand;
-        config->scheme.search.patience = search->patience;
-    }
+    if (search)
+        config->scheme.search = search->settings;
     /* Presets that accumulate batches are for activations. */
     config->base_name = config->preset->accumulator->replaces ? BASE_WEIGHT : BASE_INPUT;
 }

@@ -39,23 +39,6 @@ static const struct setting settings[] = {
      "passes of the descent over the columns, at most; `null`: 4", true, true},
 };
 
-static int check_granularity(const qobs_config *config, enum strategy strategy, qobs_error *error)
-{
-    const char *name = qobs_strategy_text((int)strategy), *preset = config->preset->name;
-    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
-    if (!grouped && strategy != STRATEGY_CHANNEL)
-        return qobs_invalid(error, "strategy: %s has channel, group and tensor_group, not %s", preset, name);
-    if (grouped && !config->has_group_size)
-        return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
-    if (grouped && config->group_size <= 0)
-        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", (long long)config->group_size,
-                            name);
-    if (!grouped && config->has_group_size && config->group_size != -1)
-        return qobs_invalid(error, "group_size: %lld does not go with strategy %s", (long long)config->group_size,
-                            name);
-    return QOBS_OK;
-}
-
 static int check_number(const qobs_config *config, enum strategy strategy, qobs_error *error)
 {
     const bool under_global = strategy == STRATEGY_TENSOR_GROUP;
@@ -95,7 +78,10 @@ static int check(const qobs_config *config, qobs_error *error)
     if (config->scheme.optimal.stop_multiplier < config->scheme.optimal.start_multiplier)
         return qobs_invalid(error, "stop_multiplier: is %g, must not be below start_multiplier, %g",
                             config->scheme.optimal.stop_multiplier, config->scheme.optimal.start_multiplier);
-    RETURN_IF_FAILED(check_granularity(config, strategy, error));
+    if (strategy != STRATEGY_CHANNEL && strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP)
+        return qobs_invalid(error, "strategy: %s has channel, group and tensor_group, not %s", config->preset->name,
+                            qobs_strategy_text((int)strategy));
+    RETURN_IF_FAILED(qobs_scheme_check_groups(config, error));
     RETURN_IF_FAILED(check_number(config, strategy, error));
     return check_hessian(config, strategy, error);
 }

@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AMD Quark: settings, checks of the dtypes that each observer accepts and of what it needs, and parameters. */
-#include <stdio.h>
 
 #include "base/error.h"
 #include "config/families.h"
@@ -133,10 +132,9 @@ static int check_dtype(const qobs_config *config, qobs_error *error)
     if (wanted == PLACEHOLDER || qobs_quark_number(config->quark.dtype).groups & wanted)
         return QOBS_OK;
     char known[200] = "";
-    size_t used = 0;
     for (const struct word *w = qobs_quark_dtypes; w->text; w++)
         if (qobs_quark_number(w->value).groups & wanted)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", w->text);
+            qobs_list_word(known, sizeof known, w->text);
     return qobs_invalid(error, "dtype: is %s, %s takes %s", qobs_word_text(qobs_quark_dtypes, config->quark.dtype),
                         config->preset->name, known);
 }

@@ -4,7 +4,6 @@
 /* The presets, the settings of a preset among the rows of its family, the words that families share, and defaults. */
 #include "config/families.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/build.h"
@@ -21,32 +20,25 @@
 #undef PRESET
 
 #if QOBS_HAS(llmc) && QOBS_HAS(searches)
-static const struct search_defaults mse = {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5};
-static const struct search_defaults nvfp4_expanded_mse = {
-    .maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .since_2026 = true};
+static const struct search_defaults mse = {
+    .settings = {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5, .chunk_size = 5}};
 static const struct search_defaults imatrix_mse = {
-    .maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5, .importance = true, .since_2026 = true};
-static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0.8 / 1.8,
-                                                              .grid = 200,
-                                                              .norm = 2.4,
-                                                              .expand = 1.8,
-                                                              .patience = 1000,
-                                                              .importance = true,
-                                                              .since_2026 = true};
+    .settings = {.maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5},
+    .importance = true,
+    .since_2026 = true};
+#define NVFP4_EXPANDED                                                                                                 \
+    .settings =                                                                                                        \
+        {.maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .chunk_size = 5},      \
+    .since_2026 = true
+static const struct search_defaults nvfp4_expanded_mse = {NVFP4_EXPANDED};
+static const struct search_defaults nvfp4_expanded_imatrix = {NVFP4_EXPANDED, .importance = true};
 #endif
 
-#define ROW(name, family, granularity, reduction, accumulator, range, formula, search, summary)                        \
-    {name,                                                                                                             \
-     &qobs_family_##family,                                                                                            \
-     &qobs_granularity_##granularity,                                                                                  \
-     &qobs_reduction_##reduction,                                                                                      \
-     &qobs_accumulate_##accumulator,                                                                                   \
-     &qobs_range_##range,                                                                                              \
-     FORMULA_##formula,                                                                                                \
-     search,                                                                                                           \
-     summary},
-#define PRESET(name, family, feature, ...)                                                                             \
-    QOBS_IF(QOBS_HAS(family), QOBS_IF(QOBS_HAS(feature), ROW(name, family, __VA_ARGS__)))
+#define PRESET(name, family, feature, granularity, reduction, accumulator, range, formula, search, summary)            \
+    QOBS_IF(QOBS_HAS(family),                                                                                          \
+            QOBS_IF(QOBS_HAS(feature),                                                                                 \
+                    {name, &qobs_family_##family, &qobs_granularity_##granularity, &qobs_reduction_##reduction,        \
+                     &qobs_accumulate_##accumulator, &qobs_range_##range, FORMULA_##formula, search, summary}, ))
 static const struct preset presets[] = {
 #include "config/preset_rows.h"
 };
@@ -192,12 +184,10 @@ int qobs_setting_require(const struct preset *preset, const char *key, const str
     *setting = qobs_setting_find(preset, key);
     if (*setting)
         return QOBS_OK;
-    char known[220];
-    size_t used = 0;
-    known[0] = '\0';
+    char known[220] = "";
     const struct setting *s;
-    for (size_t row = 0; (s = next_of(preset, &row)) && used < sizeof known; row++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", s->key);
+    for (size_t row = 0; (s = next_of(preset, &row)); row++)
+        qobs_list_word(known, sizeof known, s->key);
     return qobs_invalid(error, "%s: '%s' is no setting; known are %s", preset->name, key, known);
 }
 

@@ -144,4 +144,6 @@ const char *qobs_preset_own_name(const struct preset *preset);
 
 /* NULL: the value has no word. */
 const char *qobs_word_text(const struct word *words, int value);
-bool qobs_equal_ignoring_case(const char *a, const char *b);
+
+/* Appends a word to a list of words, as far as there is room. */
+void qobs_list_word(char *list, size_t size, const char *word);
