@@ -21,6 +21,8 @@ struct family_ops {
     bool has_scheme;         /* settings are those of a scheme of compressed-tensors */
     bool channel_by_default; /* the strategy without group_size; else tensor */
     bool has_own_quantize;   /* fake-quantize is torch's, to the integers of dtype */
+    bool in_f32;             /* tensors are converted to F32 first */
+    bool range_is_lowest;    /* as in struct observer_traits */
     bool positive_zero;      /* zeros quantized to e2m1 have no sign */
     void (*set_defaults)(struct qobs_config *config);
     int (*check)(const qobs_config *config, qobs_error *error); /* settings together */

@@ -282,6 +282,7 @@ static const struct formula_ops *quark_bfp(const qobs_config *config, struct for
     p->quark.format = SCALE_FORMAT_E8M0;
     p->quark.mode = SCALE_MODE_FLOOR;
     p->quark.emax = BFP_EMAX;
+    p->quark.integer_zero_point = true;
     return &qobs_formula_quark_bfp;
 }
 
@@ -289,7 +290,8 @@ static const struct formula_ops *quark_power_of_2(const qobs_config *config, str
 {
     set_quark(config, p);
     p->quark.zero_point_128 = config->symmetric && config->quark.dtype == QUARK_UINT8;
-    return is_tensor(config->preset) ? &qobs_formula_quark_power_of_2_tensor : &qobs_formula_quark_power_of_2_channel;
+    p->quark.tensor = is_tensor(config->preset);
+    return &qobs_formula_quark_power_of_2;
 }
 
 static const struct formula_ops *none(const qobs_config *config, struct formula_params *p)

@@ -180,12 +180,6 @@ static void granularity(const qobs_config *config, struct granularity *g)
         g->ops = &qobs_granularity_torch_channel;
 }
 
-static void reduction(const qobs_config *config, struct reduction *r)
-{
-    (void)config;
-    r->in_f32 = true;
-}
-
 static void range(const qobs_config *config, struct range_rule *rule)
 {
     qobs_resolve_bins(config, &rule->params.bins);
@@ -194,6 +188,6 @@ static void range(const qobs_config *config, struct range_rule *rule)
 
 const struct family_ops qobs_family_torch = {
     SETTINGS_OF(settings), .finders = FINDER_L2_NORM,  .has_own_quantize = true, .set_defaults = set_defaults,
-    .check = check,        .granularity = granularity, .reduction = reduction,   .range = range,
+    .check = check,        .granularity = granularity, .in_f32 = true,           .range = range,
     .formula = formula,
 };

@@ -59,7 +59,7 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
     const struct reduction_ops *ops = config->preset->reduction;
     *reduction = (struct reduction){.ops = ops,
                                     .nonfinite = (enum nonfinite_mode)config->nonfinite,
-                                    .in_f32 = ops->histogram,
+                                    .in_f32 = ops->histogram || config->preset->ops->in_f32,
                                     .f64_in_f32 = ops->f64_in_f32,
                                     .histogram = {.ops = ops->histogram,
                                                   .params = {.bins = (size_t)config->histogram.bins,
@@ -112,7 +112,7 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
 
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits)
 {
-    *traits = (struct observer_traits){0};
+    *traits = (struct observer_traits){.range_is_lowest = config->preset->ops->range_is_lowest};
     if (config->preset->ops->traits)
         config->preset->ops->traits(config, traits);
 }

@@ -213,6 +213,29 @@ int qobs_setting_parse(const struct setting *s, const char *value, struct qobs_c
 
 /* ---- From numbers and booleans ----------------------------------------------------------------------------------- */
 
+enum { MOST_DIGITS = 17 }; /* identify every double */
+
+/* The shortest text of at least so many digits that reads back as the same double, in any locale. */
+static void print_real(double x, int least_digits, char text[QOBS_SETTING_VALUE])
+{
+    size_t shortest = QOBS_SETTING_VALUE;
+    const struct fp_text_mode mode = fp_enter_text();
+    for (int digits = least_digits; digits <= MOST_DIGITS; digits++) {
+        char candidate[QOBS_SETTING_VALUE];
+        snprintf(candidate, sizeof candidate, "%.*g", digits, x);
+        if (strlen(candidate) > shortest || (digits < MOST_DIGITS && strtod(candidate, NULL) != x))
+            continue;
+        memcpy(text, candidate, sizeof candidate);
+        shortest = strlen(text);
+        if (!strchr(text, 'e')) /* else a text without exponent may follow: 1e+02, 100 */
+            break;
+    }
+    fp_leave_text(mode);
+    char *point = strchr(text, *localeconv()->decimal_point);
+    if (point)
+        *point = '.';
+}
+
 int qobs_setting_put_int(const struct setting *s, int64_t value, struct qobs_config *config, qobs_error *error)
 {
     const bool integers = s->kind == KIND_INTEGER || s->kind == KIND_LONG || s->kind == KIND_AXES;
@@ -230,7 +253,7 @@ int qobs_setting_put_real(const struct setting *s, double value, struct qobs_con
     char text[QOBS_SETTING_VALUE];
     if (s->kind == KIND_REAL && value >= s->min && value <= s->max) /* not NaN */
         return set(s, &v, config);
-    qobs_print_real(value, text);
+    print_real(value, 1, text);
     return refuse(s, s->kind == KIND_REAL ? "" : "the real number ", text, config, error);
 }
 
@@ -256,38 +279,6 @@ void qobs_setting_restore(const struct setting *s, struct qobs_config *config)
 /* ---- To text ------------------------------------------------------------------------------------------------------
  */
 
-enum { MOST_DIGITS = 17 }; /* identify every double */
-
-static void print_digits(double x, int digits, char text[QOBS_SETTING_VALUE])
-{
-    snprintf(text, QOBS_SETTING_VALUE, "%.*g", digits, x);
-}
-
-static void replace_point(char *text)
-{
-    char *point = strchr(text, *localeconv()->decimal_point);
-    if (point)
-        *point = '.';
-}
-
-void qobs_print_real(double x, char text[QOBS_SETTING_VALUE])
-{
-    size_t shortest = QOBS_SETTING_VALUE;
-    const struct fp_text_mode mode = fp_enter_text();
-    for (int digits = 1; digits <= MOST_DIGITS; digits++) {
-        char candidate[QOBS_SETTING_VALUE];
-        print_digits(x, digits, candidate);
-        if (strlen(candidate) > shortest || (digits < MOST_DIGITS && strtod(candidate, NULL) != x))
-            continue;
-        memcpy(text, candidate, sizeof candidate);
-        shortest = strlen(text);
-        if (!strchr(text, 'e')) /* else a text without exponent may follow: 1e+02, 100 */
-            break;
-    }
-    fp_leave_text(mode);
-    replace_point(text);
-}
-
 static size_t print_axes(const struct axes *axes, char value[QOBS_SETTING_VALUE])
 {
     size_t used = (size_t)snprintf(value, QOBS_SETTING_VALUE, "[");
@@ -296,7 +287,8 @@ static size_t print_axes(const struct axes *axes, char value[QOBS_SETTING_VALUE]
     return used + (size_t)snprintf(value + used, QOBS_SETTING_VALUE - used, "]");
 }
 
-size_t qobs_setting_print(const struct setting *s, const struct qobs_config *config, char value[QOBS_SETTING_VALUE])
+size_t qobs_setting_print(const struct setting *s, const struct qobs_config *config, bool in_full,
+                          char value[QOBS_SETTING_VALUE])
 {
     const unsigned char *base = (const unsigned char *)config;
     const char *text = NULL;
@@ -319,7 +311,7 @@ size_t qobs_setting_print(const struct setting *s, const struct qobs_config *con
     case KIND_LONG:
         return (size_t)snprintf(value, QOBS_SETTING_VALUE, "%" PRId64, v.wide);
     case KIND_REAL:
-        qobs_print_real(v.real, value);
+        print_real(v.real, in_full ? MOST_DIGITS : 1, value);
         return strlen(value);
     case KIND_AXES:
         return print_axes(&v.axes, value);
@@ -327,18 +319,6 @@ size_t qobs_setting_print(const struct setting *s, const struct qobs_config *con
         return (size_t)snprintf(value, QOBS_SETTING_VALUE, "[%" PRId64 ", %" PRId64 "]", v.pair[0], v.pair[1]);
     }
     return (size_t)snprintf(value, QOBS_SETTING_VALUE, "%s", text ? text : "null");
-}
-
-void qobs_setting_print_in_full(const struct setting *s, const struct qobs_config *config,
-                                char value[QOBS_SETTING_VALUE])
-{
-    qobs_setting_print(s, config, value);
-    if (s->kind != KIND_REAL || strcmp(value, "null") == 0)
-        return;
-    const struct fp_text_mode mode = fp_enter_text();
-    print_digits(*(const double *)((const unsigned char *)config + s->field), MOST_DIGITS, value);
-    fp_leave_text(mode);
-    replace_point(value);
 }
 
 const char *qobs_preset_own_name(const struct preset *preset) { return strchr(preset->name, '.') + 1; }

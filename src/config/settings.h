@@ -128,16 +128,10 @@ int qobs_setting_put_int(const struct setting *setting, int64_t value, struct qo
 int qobs_setting_put_real(const struct setting *setting, double value, struct qobs_config *config, qobs_error *error);
 int qobs_setting_put_bool(const struct setting *setting, bool value, struct qobs_config *config, qobs_error *error);
 
-/* Writes the field as text that qobs_setting_parse accepts. Returns the length of the text. */
-size_t qobs_setting_print(const struct setting *setting, const struct qobs_config *config,
+/* Writes the field as text that qobs_setting_parse accepts. Returns the length of the text. in_full: with the 17 digits
+ * of real numbers that version 0.1 printed, else with the fewest that read back as the same double. */
+size_t qobs_setting_print(const struct setting *setting, const struct qobs_config *config, bool in_full,
                           char value[QOBS_SETTING_VALUE]);
-
-/* The same with the 17 digits of real numbers that version 0.1 printed. */
-void qobs_setting_print_in_full(const struct setting *setting, const struct qobs_config *config,
-                                char value[QOBS_SETTING_VALUE]);
-
-/* Writes the shortest text that reads back as the same double, in any locale. */
-void qobs_print_real(double x, char text[QOBS_SETTING_VALUE]);
 
 /* The part of the preset's name after the family: the value of KIND_OWN_NAME. */
 const char *qobs_preset_own_name(const struct preset *preset);

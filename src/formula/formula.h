@@ -94,7 +94,9 @@ struct formula_params {
             int mantissa_bits, emax; /* of the elements under an e8m0 scale; emax: exponent of the largest */
             bool zero_is_eps;        /* a scale of 0 becomes 2^-23 */
             bool block_scales;       /* with a global scale, scales are multiples of it by e4m3 numbers */
+            bool tensor;             /* powers of two: of the range of a tensor, else of channels */
             bool zero_point_128;     /* powers of two: a zero point of 127 becomes 128 */
+            bool integer_zero_point; /* floats: zero points are I32, else of the dtype of scales */
         } quark;
         struct {
             bool blocks; /* scales are rounded to bfloat16 and float16 */
@@ -151,8 +153,7 @@ extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;
 extern const struct formula_ops qobs_formula_quark_lsq, qobs_formula_quark_tqt;
-extern const struct formula_ops qobs_formula_quark_power_of_2_tensor;
-extern const struct formula_ops qobs_formula_quark_power_of_2_channel;
+extern const struct formula_ops qobs_formula_quark_power_of_2;
 
 /* The range of an observer without data. */
 struct range_view qobs_no_ranges(void);

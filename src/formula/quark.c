@@ -109,9 +109,10 @@ const struct formula_ops qobs_formula_quark_tqt = {
 
 /* False if the scale is not above 0, which upstream asserts for the range of a tensor. There a range of width 0 has
  * scale 1; for the range of a channel it has the smallest scale there is. */
-static bool power_qparam(const struct formula_params *p, bool tensor, qobs_dtype dtype, double min, double max,
-                         double *scale, int32_t *zero_point)
+static bool power_qparam(const struct formula_params *p, qobs_dtype dtype, double min, double max, double *scale,
+                         int32_t *zero_point)
 {
+    const bool tensor = p->quark.tensor;
     const qobs_dtype second = tensor ? QOBS_F32 : dtype;
     const int64_t quant_min = (int64_t)p->quant_min;
     double a = min < 0 ? min : 0, b = max > 0 ? max : 0;
@@ -138,7 +139,7 @@ static bool power_qparam(const struct formula_params *p, bool tensor, qobs_dtype
 }
 
 /* Range i's power of two and zero point; false if upstream raises. A range without data gives 1 and 0. */
-static bool compute(const struct formula_params *p, bool tensor, const struct range_view *r, size_t i, double *scale,
+static bool compute(const struct formula_params *p, const struct range_view *r, size_t i, double *scale,
                     int32_t *zero_point)
 {
     const size_t size = qobs_dtype_size(r->dtype);
@@ -147,12 +148,19 @@ static bool compute(const struct formula_params *p, bool tensor, const struct ra
     *scale = 1;
     *zero_point = 0;
     return (r->rank != RANK_TENSOR && is_no_data(min, max)) ||
-           (min <= max && power_qparam(p, tensor, r->dtype, min, max, scale, zero_point));
+           (min <= max && power_qparam(p, r->dtype, min, max, scale, zero_point));
 }
 
-static int power_of_2_qparams(const struct formula_params *params, bool tensor, const struct range_view *r, void *scale,
+static struct qparam_dtypes power_of_2_dtypes(const struct formula_params *params, const struct range_view *ranges)
+{
+    (void)ranges;
+    return (struct qparam_dtypes){QOBS_F32, params->quark.tensor ? QOBS_F32 : QOBS_I32};
+}
+
+static int power_of_2_qparams(const struct formula_params *params, const struct range_view *r, void *scale,
                               void *zero_point, qobs_error *error)
 {
+    const bool tensor = params->quark.tensor;
     /* Upstream puts both numbers into one list, in f32 or in the dtype of the scales. */
     const qobs_dtype list = tensor ? QOBS_F32 : scale_dtype_of(params, r->dtype);
     if (!tensor && r->dtype == QOBS_F16)
@@ -161,13 +169,13 @@ static int power_of_2_qparams(const struct formula_params *params, bool tensor, 
     int32_t z;
     bool all_127 = true;
     for (size_t i = 0; i < r->n; i++) {
-        if (!compute(params, tensor, r, i, &s, &z))
+        if (!compute(params, r, i, &s, &z))
             return qobs_fail(error, QOBS_ERROR_NO_RESULT, "range %zu: min should not be above max, nor the scale be 0",
                              i);
         all_127 &= z == 127;
     }
     for (size_t i = 0; i < r->n; i++) {
-        compute(params, tensor, r, i, &s, &z);
+        compute(params, r, i, &s, &z);
         if (params->quark.zero_point_128 && z == 127 && (tensor || all_127))
             z = 128;
         if (scale)
@@ -180,29 +188,7 @@ static int power_of_2_qparams(const struct formula_params *params, bool tensor, 
     return qobs_succeed(error);
 }
 
-/* ---- A range for the tensor, a range for each channel ------------------------------------------------------------ */
-
-static struct qparam_dtypes tensor_dtypes(const struct formula_params *params, const struct range_view *ranges)
-{
-    (void)params, (void)ranges;
-    return (struct qparam_dtypes){QOBS_F32, QOBS_F32};
-}
-
-static int tensor_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale,
-                          void *zero_point, qobs_error *error)
-{
-    return power_of_2_qparams(params, true, ranges, scale, zero_point, error);
-}
-
-static int channel_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale,
-                           void *zero_point, qobs_error *error)
-{
-    return power_of_2_qparams(params, false, ranges, scale, zero_point, error);
-}
-
-const struct formula_ops qobs_formula_quark_power_of_2_tensor = {.dtypes = tensor_dtypes, .qparams = tensor_qparams};
-const struct formula_ops qobs_formula_quark_power_of_2_channel = {.dtypes = qobs_fixed_dtypes,
-                                                                  .qparams = channel_qparams};
+const struct formula_ops qobs_formula_quark_power_of_2 = {.dtypes = power_of_2_dtypes, .qparams = power_of_2_qparams};
 
 /* ---- Scales from a magnitude ------------------------------------------------------------------------------------- */
 
@@ -311,12 +297,8 @@ static void float_scales(const struct form *f, size_t n, const double *amax, dou
 static struct qparam_dtypes float_dtypes(const struct formula_params *params, const struct range_view *ranges)
 {
     const qobs_dtype dtype = form_of(params, ranges->dtype).dtype; /* zeros have it before scale_type is applied */
-    return (struct qparam_dtypes){ranges->global_scale ? QOBS_F32 : scale_dtype_of(params, dtype), dtype};
-}
-
-static struct qparam_dtypes bfp_dtypes(const struct formula_params *params, const struct range_view *ranges)
-{
-    return (struct qparam_dtypes){float_dtypes(params, ranges).scale, QOBS_I32};
+    return (struct qparam_dtypes){ranges->global_scale ? QOBS_F32 : scale_dtype_of(params, dtype),
+                                  params->quark.integer_zero_point ? QOBS_I32 : dtype};
 }
 
 static int float_qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
@@ -346,15 +328,6 @@ static int float_qparams(const struct formula_params *params, const struct range
     return qobs_succeed(error);
 }
 
-static int bfp_qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
-                       qobs_error *error)
-{
-    const int status = float_qparams(params, r, scale, NULL, error);
-    if (status == QOBS_OK && zero_point)
-        memset(zero_point, 0, r->n * sizeof(int32_t));
-    return status;
-}
-
 const struct formula_ops qobs_formula_quark_float = {
     .dtypes = float_dtypes, .qparams = float_qparams, .block_scales = true};
-const struct formula_ops qobs_formula_quark_bfp = {.dtypes = bfp_dtypes, .qparams = bfp_qparams};
+const struct formula_ops qobs_formula_quark_bfp = {.dtypes = float_dtypes, .qparams = float_qparams};

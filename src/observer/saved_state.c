@@ -77,10 +77,10 @@ static bool is_as_saved(const qobs_config *config, uint32_t format, const char *
 {
     const struct setting *setting = qobs_setting_find(config->preset, key);
     char saved[QOBS_SETTING_VALUE];
-    qobs_setting_print(setting, config, saved);
+    qobs_setting_print(setting, config, false, saved);
     if (strcmp(saved, value) == 0 || format >= SHORT_NUMBERS)
         return strcmp(saved, value) == 0;
-    qobs_setting_print_in_full(setting, config, saved);
+    qobs_setting_print(setting, config, true, saved);
     return strcmp(saved, value) == 0;
 }
 

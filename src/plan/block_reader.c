@@ -232,40 +232,6 @@ void qobs_block_of_qparam(const struct element_source *source, int64_t qparam, s
     place(plan, !source->column_weight, b);
 }
 
-/* Does what place() would do if only the offset and the column change; false: the number of elements changes, too. */
-static bool advance(const qobs_plan *plan, int axis, struct qparam_block *b)
-{
-    const struct axis *last = &plan->axis[plan->axes - 1];
-    for (int i = 0; i < plan->axes; i++) {
-        const struct axis *a = &plan->axis[i];
-        if (a->outer == axis && (plan->order || (b->position[axis] + 1) * a->extent > a->unpadded))
-            return false;
-    }
-    b->offset += plan->axis[axis].stride;
-    if (last->outer == axis)
-        b->column += last->extent;
-    return true;
-}
-
-void qobs_block_next(const struct element_source *source, struct qparam_block *b)
-{
-    const qobs_plan *plan = source->plan;
-    bool carried = false;
-    for (int i = plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &plan->axis[i];
-        if (a->role != AXIS_QPARAM)
-            continue;
-        if (++b->position[i] < a->extent) {
-            if (carried || !advance(plan, i, b))
-                place(plan, !source->column_weight, b);
-            return;
-        }
-        b->position[i] = 0;
-        carried = true;
-    }
-    place(plan, !source->column_weight, b);
-}
-
 struct prefetch_ahead qobs_block_memory(const struct element_source *source, const struct qparam_block *b,
                                         int64_t first, int64_t end)
 {
