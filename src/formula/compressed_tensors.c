@@ -137,7 +137,8 @@ static int qparams(const struct formula_params *params, const struct range_view 
     };
     if (q.symmetric && zero_point)
         memset(zero_point, 0, r->n * qobs_dtype_size(q.zero_point_dtype));
-    FOR_NATIVE(r->dtype, qparams, &q, r, scale, q.symmetric ? NULL : zero_point)
+    if (scale || !q.symmetric)
+        FOR_NATIVE(r->dtype, qparams, &q, r, scale, q.symmetric ? NULL : zero_point)
     return qobs_succeed(error);
 }
 

@@ -17,7 +17,7 @@ struct qparam_dtypes qobs_fixed_dtypes(const struct formula_params *params, cons
 }
 
 /* A conversion to a narrow integer keeps the low bits, as torch's on x86. The only number of e4m3 is 0. */
-static void put(void *array, qobs_dtype dtype, size_t i, double value)
+static void put_zero_point(void *array, qobs_dtype dtype, size_t i, double value)
 {
     const uint32_t integer = (uint32_t)int32_of_double(value);
     switch (dtype) {
@@ -41,24 +41,33 @@ static void put(void *array, qobs_dtype dtype, size_t i, double value)
     }
 }
 
+#define NATIVE_BODY "formula/amax.inl.h"
+#include "number/native_each.inl.h"
+
+enum { CHUNK = 64 };
+
 int qobs_formula_qparams(const struct formula *f, const struct range_view *r, void *scale, void *zero_point,
                          qobs_error *error)
 {
-    const size_t size = qobs_dtype_size(r->dtype);
+    double min[CHUNK], max[CHUNK], scales[CHUNK];
     if (r->rank == RANK_EMPTY && f->ops->needs_data)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
     if (f->ops->qparams)
         return f->ops->qparams(&f->params, r, scale, zero_point, error);
     const struct qparam_dtypes dtypes = f->ops->dtypes(&f->params, r);
-    for (size_t i = 0; i < r->n; i++) {
-        struct qparam result = {0, 0};
-        const double min = qobs_element((const unsigned char *)r->min + i * size, r->dtype);
-        const double max = qobs_element((const unsigned char *)r->max + i * size, r->dtype);
-        RETURN_IF_FAILED(f->ops->qparam(&f->params, r->dtype, min, max, &result, error));
+    for (size_t first = 0, n; first < r->n; first += n) {
+        n = r->n - first < CHUNK ? r->n - first : CHUNK;
+        FOR_NATIVE(r->dtype, widen, r->min, first, n, min)
+        FOR_NATIVE(r->dtype, widen, r->max, first, n, max)
+        for (size_t i = 0; i < n; i++) {
+            struct qparam result = {0, 0};
+            RETURN_IF_FAILED(f->ops->qparam(&f->params, r->dtype, min[i], max[i], &result, error));
+            scales[i] = result.scale;
+            if (zero_point)
+                put_zero_point(zero_point, dtypes.zero_point, first + i, result.zero_point);
+        }
         if (scale)
-            put(scale, dtypes.scale, i, result.scale);
-        if (zero_point)
-            put(zero_point, dtypes.zero_point, i, result.zero_point);
+            qobs_store_doubles(scale, dtypes.scale, first, n, scales);
     }
     return qobs_succeed(error);
 }
@@ -87,9 +96,6 @@ struct range_view qobs_no_ranges(void)
     static const float min = INFINITY, max = -INFINITY;
     return (struct range_view){.dtype = QOBS_F32, .n = 1, .rank = RANK_EMPTY, .min = &min, .max = &max};
 }
-
-#define NATIVE_BODY "formula/amax.inl.h"
-#include "number/native_each.inl.h"
 
 double qobs_amax_of_ranges(const struct range_view *r)
 {

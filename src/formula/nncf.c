@@ -21,18 +21,23 @@ static float symmetric_scale(float min, float max, float largest)
 static float at_most_0(float x) { return isnan(x) || x < 0 ? x : 0; }
 static float at_least_0(float x) { return isnan(x) || x > 0 ? x : 0; }
 
-static int qparam(const struct formula_params *params, qobs_dtype dtype, double least, double most,
-                  struct qparam *result, qobs_error *error)
+static int qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
+                   qobs_error *error)
 {
-    const float min = (float)least, max = (float)most, low = at_most_0(min), high = at_least_0(max);
+    const float *min = r->min, *max = r->max;
     const bool symmetric = params->mapping == MAPPING_SYMMETRIC;
-    (void)dtype, (void)error;
-    const float s = symmetric ? symmetric_scale(min, max, (float)-params->quant_min)
-                              : limited((high - low) / (float)params->quant_max);
-    const double z = (double)int32_of_double(symmetric ? 0 : (double)(0 - rintf(low / s)));
-    *result = (struct qparam){(double)s, z < 0 ? 0 : z > params->quant_max ? params->quant_max : z};
-    return QOBS_OK;
+    for (size_t i = 0; i < r->n; i++) {
+        const float low = at_most_0(min[i]), high = at_least_0(max[i]);
+        const float s = symmetric ? symmetric_scale(min[i], max[i], (float)-params->quant_min)
+                                  : limited((high - low) / (float)params->quant_max);
+        const double z = (double)int32_of_double(symmetric ? 0 : (double)(0 - rintf(low / s)));
+        if (scale)
+            ((float *)scale)[i] = s;
+        if (zero_point)
+            ((int32_t *)zero_point)[i] = (int32_t)(z < 0 ? 0 : z > params->quant_max ? params->quant_max : z);
+    }
+    return qobs_succeed(error);
 }
 
 const struct formula_ops qobs_formula_nncf = {
-    .dtypes = qobs_fixed_dtypes, .qparam = qparam, .needs_data = true, .only_f32 = true};
+    .dtypes = qobs_fixed_dtypes, .qparams = qparams, .needs_data = true, .only_f32 = true};

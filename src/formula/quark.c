@@ -120,21 +120,20 @@ static bool power_qparam(const struct formula_params *p, qobs_dtype dtype, doubl
         b = -a > b ? -a : b;
         a = -b;
     }
-    const double width = qobs_round_to(dtype, b - a);
-    const double s =
-        tensor && width == 0 ? 1 : qobs_round_to(dtype, width / operand(dtype, p->quant_max - p->quant_min));
+    const double width = rounded(dtype, b - a);
+    const double s = tensor && width == 0 ? 1 : rounded(dtype, width / operand(dtype, p->quant_max - p->quant_min));
     if (tensor && !(s > 0))
         return false;
-    const double steps = qobs_round_to(dtype, a / s);
-    const int32_t z = int32_of_double(qobs_round_to(dtype, operand(dtype, p->quant_min) - steps));
+    const double steps = rounded(dtype, a / s);
+    const int32_t z = int32_of_double(rounded(dtype, operand(dtype, p->quant_min) - steps));
     const double limited = s < 0x1p-127 ? 0x1p-127 : s > 0x1p127 ? 0x1p127 : s;
 
-    const double position = rint(-qobs_round_to(second, log2(qobs_round_to(second, limited))));
-    const double power = qobs_round_to(second, ldexp(1, (int)-position));
-    const double product = qobs_round_to(second, qobs_round_to(second, subtract_int32(quant_min, z)) * power);
-    const double new_steps = qobs_round_to(second, (product < 0 ? product : 0) / power);
+    const double position = rint(-rounded(second, log2(rounded(second, limited))));
+    const double power = rounded(second, ldexp(1, (int)-position));
+    const double product = rounded(second, rounded(second, subtract_int32(quant_min, z)) * power);
+    const double new_steps = rounded(second, (product < 0 ? product : 0) / power);
     *scale = power;
-    *zero_point = int32_of_double(rint(qobs_round_to(second, p->quant_min - new_steps)));
+    *zero_point = int32_of_double(rint(rounded(second, p->quant_min - new_steps)));
     return true;
 }
 

@@ -31,11 +31,11 @@ static double scale_of(const struct formula_params *p, qobs_dtype dtype, double 
 {
     const double width = p->quant_max - p->quant_min;
     if (p->torchao.mapping == TORCHAO_ASYMMETRIC)
-        return qobs_round_to(dtype, qobs_round_to(dtype, b - a) / operand(dtype, width));
+        return rounded(dtype, rounded(dtype, b - a) / operand(dtype, width));
     if (p->torchao.mapping == TORCHAO_SYMMETRIC)
-        return qobs_round_to(dtype, (-a > b || a != a ? -a : b) / operand(dtype, width / 2));
-    const double low = qobs_round_to(dtype, a / operand(dtype, p->quant_min)),
-                 high = qobs_round_to(dtype, b / operand(dtype, p->quant_max));
+        return rounded(dtype, (-a > b || a != a ? -a : b) / operand(dtype, width / 2));
+    const double low = rounded(dtype, a / operand(dtype, p->quant_min)),
+                 high = rounded(dtype, b / operand(dtype, p->quant_max));
     return low > high ? low : high;
 }
 
@@ -45,18 +45,18 @@ static int qparam(const struct formula_params *p, qobs_dtype dtype, double min, 
 {
     const bool whole = !p->torchao.preserve_zero;
     const double a = min < 0 || min != min || whole ? min : 0, b = max > 0 || max != max || whole ? max : 0;
-    const double eps = qobs_round_to(dtype, epsilon(p, dtype)), s = scale_of(p, dtype, a, b);
+    const double eps = rounded(dtype, epsilon(p, dtype)), s = scale_of(p, dtype, a, b);
     const double middle = (p->quant_max + p->quant_min + 1) / 2;
     double z;
     (void)error;
     result->scale = s < eps ? eps : s;
     if (p->torchao.mapping != TORCHAO_ASYMMETRIC) {
-        z = qobs_round_to(dtype, trunc(middle));
+        z = rounded(dtype, trunc(middle));
     } else if (whole) {
-        z = qobs_round_to(dtype, a + qobs_round_to(dtype, result->scale * operand(dtype, middle)));
+        z = rounded(dtype, a + rounded(dtype, result->scale * operand(dtype, middle)));
     } else {
-        const double lowest = qobs_round_to(dtype, p->quant_min), highest = qobs_round_to(dtype, p->quant_max);
-        z = qobs_round_to(dtype, operand(dtype, p->quant_min) - rint(qobs_round_to(dtype, a / result->scale)));
+        const double lowest = rounded(dtype, p->quant_min), highest = rounded(dtype, p->quant_max);
+        z = rounded(dtype, operand(dtype, p->quant_min) - rint(rounded(dtype, a / result->scale)));
         z = z < lowest ? lowest : z > highest ? highest : z;
     }
     result->zero_point = p->no_zero_point ? 0 : z;
