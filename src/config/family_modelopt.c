@@ -114,6 +114,13 @@ static int check_hessian(const qobs_config *config, qobs_error *error)
     return QOBS_OK;
 }
 
+/* The multiples tried. */
+static double steps_of(const qobs_config *config)
+{
+    const struct modelopt_settings *s = &config->modelopt;
+    return ceil((s->stop_multiplier - s->start_multiplier) / s->step_size) + 1;
+}
+
 static int check(const qobs_config *config, qobs_error *error)
 {
     if (has_headroom(config->preset) && !(config->modelopt.headroom.log2_min < config->modelopt.headroom.log2_max))
@@ -122,8 +129,7 @@ static int check(const qobs_config *config, qobs_error *error)
     RETURN_IF_FAILED(check_hessian(config, error));
     if (!(has_multiples(config->preset)))
         return QOBS_OK;
-    const double steps =
-        ceil((config->modelopt.stop_multiplier - config->modelopt.start_multiplier) / config->modelopt.step_size) + 1;
+    const double steps = steps_of(config);
     if (config->modelopt.stop_multiplier < config->modelopt.start_multiplier)
         return qobs_invalid(error, "stop_multiplier: is %g, must not be below start_multiplier, %g",
                             config->modelopt.stop_multiplier, config->modelopt.start_multiplier);
@@ -211,9 +217,7 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
     struct amax_numbers numbers;
     amax_numbers(config, &numbers);
     *m = (struct multiplier_params){
-        .count = (size_t)ceil((config->modelopt.stop_multiplier - config->modelopt.start_multiplier) /
-                              config->modelopt.step_size) +
-                 1,
+        .count = (size_t)steps_of(config),
         .start = config->modelopt.start_multiplier,
         .stop = config->modelopt.stop_multiplier,
         .quant_min = (int64_t)numbers.quant_min,

@@ -96,26 +96,15 @@ static void set_defaults(struct qobs_config *config)
     config->scheme.optimal.zero_point_radius = 1;
 }
 
-static enum optimal_scales scales_of(const qobs_config *config)
-{
-    switch (config->scheme.scale_dtype) {
-    case SCALE_F16:
-        return OPTIMAL_F16;
-    case SCALE_E4M3:
-        return OPTIMAL_E4M3;
-    case SCALE_U8:
-        return OPTIMAL_E8M0;
-    default:
-        return OPTIMAL_BF16;
-    }
-}
-
 static void resolve_optimal(const qobs_config *config, struct optimal_params *p)
 {
+    static const enum optimal_scales scales[] = {
+        [SCALE_NATIVE] = OPTIMAL_BF16, [SCALE_F32] = OPTIMAL_BF16,  [SCALE_BF16] = OPTIMAL_BF16,
+        [SCALE_F16] = OPTIMAL_F16,     [SCALE_E4M3] = OPTIMAL_E4M3, [SCALE_U8] = OPTIMAL_E8M0};
     static const float eps[] = {[SCALE_F32] = 0x1p-23f, [SCALE_BF16] = 0x1p-7f, [SCALE_F16] = 0x1p-10f};
     const int half = 1 << (config->scheme.num_bits - 1);
     *p = (struct optimal_params){
-        .scales = scales_of(config),
+        .scales = scales[config->scheme.scale_dtype],
         .scale_dtype = (enum scale_dtype)config->scheme.scale_dtype,
         .e2m1 = config->scheme.type == TYPE_FLOAT,
         .symmetric = config->symmetric,

@@ -382,22 +382,10 @@ static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
     b->quant_min = number.quant_min;
     b->quant_max = number.quant_max;
     b->dtype = qobs_word_text(qobs_quark_dtypes, config->quark.dtype);
-    switch (config->quark.dtype) {
-    case QUARK_INT4:
-    case QUARK_UINT4:
-    case QUARK_INT8:
-    case QUARK_UINT8:
-        b->centres = CENTRES_TORCH;
-        break;
-    case QUARK_FP8_E4M3:
-    case QUARK_FP8_E5M2:
-        b->centres = CENTRES_QUARK_FLOAT;
+    if (number.groups & SQUARED_ERROR)
+        b->centres = number.is_float ? CENTRES_QUARK_FLOAT : CENTRES_TORCH;
+    if (b->centres == CENTRES_QUARK_FLOAT)
         b->format = qobs_format_find(b->dtype);
-        break;
-    default:
-        b->centres = CENTRES_NONE;
-        break;
-    }
 }
 
 static void range(const qobs_config *config, struct range_rule *rule)

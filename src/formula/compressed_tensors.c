@@ -14,15 +14,12 @@
 
 /* The parameters of one call. */
 struct numbers {
-    bool symmetric;
-    double quant_min, quant_max;
-    bool mx;
-    int mx_half_bits, mx_offset;
+    const struct formula_params *params;
+    bool symmetric, mx;
     enum scale_dtype scale_dtype;
-    double eps;       /* replaces a scale of exactly 0 */
-    double min_scale; /* 2025: scales below it are raised to it before the zero point is made; else 0 */
-    bool e4m3_scales; /* 2025, e2m1 under a global scale: scales are e4m3, and 0.125 replaces 0 */
-    qobs_dtype zero_point_dtype;
+    double eps;              /* replaces a scale of exactly 0 */
+    double min_scale;        /* 2025: scales below it are raised to it before the zero point is made; else 0 */
+    bool e4m3_scales;        /* 2025, e2m1 under a global scale: scales are e4m3, and 0.125 replaces 0 */
     const qobs_format *e4m3; /* of zero points in that dtype */
     bool wide_zero_point;    /* formed in f32 instead of the ranges' dtype */
     bool magnitudes;         /* as in struct range_view; the global scale is finite and not below 0 */
@@ -37,7 +34,7 @@ static void put_zero_point(const struct numbers *q, void *out, size_t i, double 
 {
     /* upstream's cast of NaN on x86 gives 0 for the narrow types */
     const int64_t k = isnan(value) ? 0 : (int64_t)rint(clamp(value, INT32_MIN, INT32_MAX));
-    switch (q->zero_point_dtype) {
+    switch (q->params->compressed_tensors.zero_point_dtype) {
     case QOBS_I8:
         ((int8_t *)out)[i] = (int8_t)clamp((double)k, INT8_MIN, INT8_MAX);
         break;
@@ -116,18 +113,14 @@ static int qparams(const struct formula_params *params, const struct range_view 
     const bool year_2025 = params->compressed_tensors.year_2025;
     const bool e4m3_scales = year_2025 && params->compressed_tensors.e2m1 && r->global_scale;
     const struct numbers q = {
+        .params = params,
         .symmetric = params->mapping == MAPPING_SYMMETRIC,
-        .quant_min = params->quant_min,
-        .quant_max = params->quant_max,
         .mx = params->compressed_tensors.mx,
-        .mx_half_bits = params->compressed_tensors.mx_half_bits,
-        .mx_offset = params->compressed_tensors.mx_offset,
         .scale_dtype = params->compressed_tensors.scale_dtype,
         .eps = epsilon(params->compressed_tensors.scale_dtype,
                        r->global_scale && !r->native_global_scale ? QOBS_F32 : r->dtype),
         .min_scale = year_2025 && !e4m3_scales ? 0x1p-23 : 0,
         .e4m3_scales = e4m3_scales,
-        .zero_point_dtype = params->compressed_tensors.zero_point_dtype,
         .e4m3 = qobs_format_at(FORMAT_E4M3),
         /* upstream's bit_min is a 0-dimensional f32 tensor, which decides the type only beside 0-dimensional ranges */
         .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
@@ -136,7 +129,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
         .native_products = r->native_global_scale,
     };
     if (q.symmetric && zero_point)
-        memset(zero_point, 0, r->n * qobs_dtype_size(q.zero_point_dtype));
+        memset(zero_point, 0, r->n * qobs_dtype_size(params->compressed_tensors.zero_point_dtype));
     if (scale || !q.symmetric)
         FOR_NATIVE(r->dtype, qparams, &q, r, scale, q.symmetric ? NULL : zero_point)
     return qobs_succeed(error);

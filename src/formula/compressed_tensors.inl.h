@@ -25,7 +25,7 @@ static inline stored NATIVE(quotient)(bool is_magnitude, real amax, real half)
 LOOP_INLINE void NATIVE(symmetric_loop)(bool magnitudes, const struct numbers *q, size_t n, const stored *min,
                                  const stored *max, stored *scale)
 {
-    const real half = (real)((q->quant_max - q->quant_min) / 2), eps = (real)q->eps, min_scale = (real)q->min_scale;
+    const real half = (real)((q->params->quant_max - q->params->quant_min) / 2), eps = (real)q->eps, min_scale = (real)q->min_scale;
     if (min_scale > 0) {
         for (size_t i = 0; i < n; i++) {
             const real s = load(NATIVE(quotient)(magnitudes, AMAX(i), half));
@@ -45,7 +45,7 @@ LOOP_INLINE void NATIVE(symmetric_loop)(bool magnitudes, const struct numbers *q
 LOOP_INLINE void NATIVE(global_loop)(bool magnitudes, const struct numbers *q, size_t n, const stored *min,
                                  const stored *max, float *scale)
 {
-    const real half = (real)((q->quant_max - q->quant_min) / 2);
+    const real half = (real)((q->params->quant_max - q->params->quant_min) / 2);
     const float global_scale = *q->global_scale;
     const uint32_t eps = bits_of_float((float)q->eps);
     const int32_t largest = 0x43e00000, infinity = 0x7f800000; /* 448 */
@@ -67,12 +67,12 @@ LOOP_INLINE void NATIVE(global_loop)(bool magnitudes, const struct numbers *q, s
 LOOP_INLINE void NATIVE(power_loop)(bool magnitudes, const struct numbers *q, size_t n, const stored *min,
                                  const stored *max, stored *scale)
 {
-    const int32_t offset = (int32_t)q->mx_offset;
+    const int32_t offset = (int32_t)q->params->compressed_tensors.mx_offset;
     for (size_t i = 0; i < n; i++) {
         const stored element = magnitudes ? max[i] : store(AMAX(i));
         stored_bits bits;
         memcpy(&bits, &element, sizeof bits);
-        const uint32_t half = (uint32_t)1 << (MANTISSA_BITS - q->mx_half_bits);
+        const uint32_t half = (uint32_t)1 << (MANTISSA_BITS - q->params->compressed_tensors.mx_half_bits);
         const int32_t rounded = (int32_t)(((uint32_t)bits + half) >> MANTISSA_BITS);
         const int32_t field = rounded > 255 ? 255 : rounded;
         const int32_t lowered = field - offset < 0 ? 0 : field - offset;
@@ -93,13 +93,13 @@ static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
     const stored element = store(amax);
     stored_bits bits;
     memcpy(&bits, &element, sizeof bits);
-    const stored_bits half = (stored_bits)((stored_bits)1 << (MANTISSA_BITS - q->mx_half_bits));
+    const stored_bits half = (stored_bits)((stored_bits)1 << (MANTISSA_BITS - q->params->compressed_tensors.mx_half_bits));
     bits = (stored_bits)((bits + half) >> MANTISSA_BITS << MANTISSA_BITS);
     stored power;
     memcpy(&power, &bits, sizeof power);
     const real p = load(power);
     const real log = p == 0 ? (real)-INFINITY : isfinite(p) ? (real)ilogb((double)p) : p;
-    return round_native(round_native(127 + log) - (real)q->mx_offset);
+    return round_native(round_native(127 + log) - (real)q->params->compressed_tensors.mx_offset);
 }
 
 /* The steps after the division. They are in f32 under a global scale of f32, else in the dtype of the ranges. */
@@ -126,8 +126,8 @@ static inline double NATIVE(finish)(const struct numbers *q, real s)
 static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, const stored *max, void *scale,
                         void *zero_point)
 {
-    const real range = (real)(q->quant_max - q->quant_min), half = (real)((q->quant_max - q->quant_min) / 2);
-    const real quant_min = (real)q->quant_min, min_scale = (real)q->min_scale;
+    const real range = (real)(q->params->quant_max - q->params->quant_min), half = (real)((q->params->quant_max - q->params->quant_min) / 2);
+    const real quant_min = (real)q->params->quant_min, min_scale = (real)q->min_scale;
     for (size_t i = 0; i < n; i++) {
         const real lo = load(min[i]), hi = load(max[i]);
         const real a = lo < 0 || lo != lo ? lo : 0, b = hi > 0 || hi != hi ? hi : 0;
@@ -142,7 +142,7 @@ static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, co
         if (zero_point) {
             const real steps = round_native(a / s);
             const real z = q->wide_zero_point ? quant_min - steps : round_native(quant_min - steps);
-            put_zero_point(q, zero_point, i, clamp((double)z, q->quant_min, q->quant_max));
+            put_zero_point(q, zero_point, i, clamp((double)z, q->params->quant_min, q->params->quant_max));
         }
         const double t = NATIVE(finish)(q, s);
         if (scale && !q->native_products && (q->global_scale || q->e4m3_scales))

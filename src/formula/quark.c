@@ -264,6 +264,21 @@ static void realign(const struct form *f, size_t n, const double *amax, float gl
     }
 }
 
+/* amax / quant_max in the dtype; 2^-23 instead of 0. */
+static void quotients(qobs_dtype dtype, size_t n, const double *amax, double quant_max, double *scale)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double s = rounded(dtype, rounded(dtype, amax[i]) / operand(dtype, quant_max));
+        scale[i] = s == 0 ? 0x1p-23 : s;
+    }
+}
+
+static void round_all(qobs_dtype dtype, size_t n, double *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = rounded(dtype, x[i]);
+}
+
 static void float_scales(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const double quant_max = f->params->quant_max;
@@ -277,16 +292,16 @@ static void float_scales(const struct form *f, size_t n, const double *amax, dou
         break;
     case SCALE_FORMAT_E4M3:
         two_levels(f, n, amax, scale);
-        FOR_NATIVE(f->dtype, round_all, n, scale)
+        round_all(f->dtype, n, scale);
         break;
     case SCALE_FORMAT_E5M3:
-        FOR_NATIVE(f->native, quotients, n, amax, quant_max, scale)
+        quotients(f->native, n, amax, quant_max, scale);
         for (size_t i = 0; i < n; i++)
             scale[i] = (double)round_e5m3((float)scale[i]);
-        FOR_NATIVE(f->native, round_all, n, scale)
+        round_all(f->native, n, scale);
         break;
     default:
-        FOR_NATIVE(f->dtype, quotients, n, amax, quant_max, scale)
+        quotients(f->dtype, n, amax, quant_max, scale);
         break;
     }
     for (size_t i = 0; f->params->quark.zero_is_eps && i < n; i++)
