@@ -79,7 +79,7 @@ static int set_weights(struct search_call *d, qobs_error *error)
         return qobs_invalid(
             error,
             "importance: goes with base name weight and strategy channel, group or tensor_group, not with %s and %s",
-            qobs_base_name_text(config->base_name), qobs_strategy_text((int)strategy));
+            qobs_word_text(qobs_base_names, config->base_name), qobs_word_text(qobs_strategies, strategy));
     const int64_t columns = d->plan->value.shape[d->plan->value.ndim - 1];
     d->weights_size = (size_t)columns * sizeof *d->importance;
     d->weights = qobs_allocate(&d->runtime, d->weights_size);

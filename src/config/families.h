@@ -69,12 +69,12 @@ static inline const struct llmc_release *qobs_config_release(const qobs_config *
 }
 
 /* Presets of compressed-tensors' schemes, also those of our own (family_llmc.c). */
-extern const struct word qobs_scheme_types[], qobs_scheme_strategies[], qobs_scheme_scale_dtypes[];
+extern const struct word qobs_scheme_types[], qobs_scheme_scale_dtypes[];
 #define SCHEME_NUMBER(most_bits)                                                                                       \
     NUMBER("num_bits", EVERY, KIND_INTEGER, scheme.num_bits, 2, most_bits, "bits of the quantized numbers"),           \
         WORD("type", EVERY, scheme.type, qobs_scheme_types, "integers or floating-point numbers"),                     \
         SWITCH("symmetric", EVERY, symmetric, "symmetric range, zero point 0"),                                        \
-        WORD("strategy", EVERY, scheme.strategy, qobs_scheme_strategies,                                               \
+        WORD("strategy", EVERY, scheme.strategy, qobs_strategies,                                                      \
              "elements that share a scale; `null`: derived from `group_size`"),                                        \
         OPTIONAL("group_size", EVERY, KIND_LONG, group_size, has_group_size, -1, 0x1p53,                               \
                  "columns of a group; -1: one group for each row")

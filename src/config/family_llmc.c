@@ -41,11 +41,6 @@ bool qobs_config_is_current(const qobs_config *config) { return qobs_config_rele
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 const struct word qobs_scheme_types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
-const struct word qobs_scheme_strategies[] = {
-    {"tensor", STRATEGY_TENSOR},       {"channel", STRATEGY_CHANNEL},
-    {"group", STRATEGY_GROUP},         {"tensor_group", STRATEGY_TENSOR_GROUP},
-    {"block", STRATEGY_BLOCK},         {"token", STRATEGY_TOKEN},
-    {"attn_head", STRATEGY_ATTN_HEAD}, {0}};
 const struct word qobs_scheme_scale_dtypes[] = {{"float32", SCALE_F32}, {"bfloat16", SCALE_BF16},
                                                 {"float16", SCALE_F16}, {"float8_e4m3fn", SCALE_E4M3},
                                                 {"uint8", SCALE_U8},    {0}};
@@ -107,7 +102,7 @@ static const struct setting settings[] = {
 int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
-    const char *name = qobs_strategy_text((int)strategy);
+    const char *name = qobs_word_text(qobs_strategies, strategy);
     const long long size = config->group_size;
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
     if (grouped && !config->has_group_size)
@@ -124,7 +119,7 @@ int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error)
 static int check(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
-    const char *name = qobs_strategy_text((int)strategy);
+    const char *name = qobs_word_text(qobs_strategies, strategy);
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
     const char *observer = config->preset->name + 5; /* after "llmc." */
     if (qobs_config_release(config)->only_ranges && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)

@@ -74,13 +74,13 @@ static int check(const qobs_config *config, qobs_error *error)
     const enum strategy strategy = qobs_config_strategy(config);
     if (config->base_name != BASE_WEIGHT)
         return qobs_invalid(error, "base_name: %s takes weights, not %s", config->preset->name,
-                            qobs_base_name_text(config->base_name));
+                            qobs_word_text(qobs_base_names, config->base_name));
     if (config->scheme.optimal.stop_multiplier < config->scheme.optimal.start_multiplier)
         return qobs_invalid(error, "stop_multiplier: is %g, must not be below start_multiplier, %g",
                             config->scheme.optimal.stop_multiplier, config->scheme.optimal.start_multiplier);
     if (strategy != STRATEGY_CHANNEL && strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP)
         return qobs_invalid(error, "strategy: %s has channel, group and tensor_group, not %s", config->preset->name,
-                            qobs_strategy_text((int)strategy));
+                            qobs_word_text(qobs_strategies, strategy));
     RETURN_IF_FAILED(qobs_scheme_check_groups(config, error));
     RETURN_IF_FAILED(check_number(config, strategy, error));
     return check_hessian(config, strategy, error);

@@ -204,7 +204,7 @@ static const struct formula_ops *quark_torch(const qobs_config *config, struct f
                       : config->quark.dtype == QUARK_INT8 ? TORCH_QINT8
                                                           : TORCH_QUINT8;
     const struct quark_number limits = qobs_quark_number(config->quark.dtype);
-    const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype), (int64_t)limits.quant_min,
+    const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype, false), (int64_t)limits.quant_min,
                                                          (int64_t)limits.quant_max, config->reduce_range);
     return qobs_torch_formula(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
 }

@@ -64,7 +64,7 @@ static bool has_channel_scales(const qobs_config *config)
 /* How many numbers torch takes a dtype to have; the elements of quint4x2 have 8 bits in torch.iinfo. */
 static int64_t numbers_of(const qobs_config *config)
 {
-    const struct torch_number number = qobs_torch_number(config->torch.dtype);
+    const struct torch_number number = qobs_torch_number(config->torch.dtype, false);
     const int64_t numbers = number.quant_max - number.quant_min + 1;
     return numbers < 256 ? 256 : numbers;
 }
@@ -150,13 +150,9 @@ static const struct formula_ops *torch(const qobs_config *config, struct formula
         [TORCH_PER_CHANNEL_SYMMETRIC] = MAPPING_SYMMETRIC,
         [TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS] = MAPPING_FLOAT,
     };
-    struct torch_number number = qobs_torch_number(config->torch.dtype);
-    if (config->has_quant_min && config->has_quant_max) {
+    struct torch_number number = qobs_torch_number(config->torch.dtype, config->reduce_range);
+    if (config->has_quant_min && config->has_quant_max)
         number = qobs_torch_limits(number, config->quant_min, config->quant_max, config->reduce_range);
-    } else if (config->reduce_range) {
-        number.quant_min = number.reduced_min;
-        number.quant_max = number.reduced_max;
-    }
     return qobs_torch_formula(&number, mappings[config->torch.qscheme], config->eps, p);
 }
 

@@ -114,13 +114,6 @@ const char *qobs_preset_summary(size_t index) { return index < COUNT ? presets[i
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 const struct word qobs_switch_words[] = {{"true", true}, {"false", false}, {0}};
-const struct word qobs_base_names[] = {{"weight", BASE_WEIGHT},
-                                       {"input", BASE_INPUT},
-                                       {"output", BASE_OUTPUT},
-                                       {"q", BASE_Q},
-                                       {"k", BASE_K},
-                                       {"v", BASE_V},
-                                       {0}};
 const struct word qobs_nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
 const struct word qobs_histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REFUSE},
@@ -204,12 +197,4 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
     };
     preset->ops->set_defaults(&config);
     return config;
-}
-
-const char *qobs_word_text(const struct word *words, int value)
-{
-    for (; words->text; words++)
-        if (words->value == value)
-            return words->text;
-    return NULL;
 }

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "base/error.h"
 #include "config/config.h"
 
 enum setting_kind {
@@ -18,11 +19,6 @@ enum setting_kind {
     KIND_AXES,    /* struct axes; "[0, -1]" or "0" */
     KIND_PAIR,    /* int64_t[2]; "[h, w]" or "hxw" */
     KIND_OWN_NAME /* no field: the name of the preset, which must agree */
-};
-
-struct word {
-    const char *text;
-    int value;
 };
 
 #define NO_FIELD ((size_t)-1)
@@ -91,8 +87,7 @@ struct setting {
 #define LEAST_AXIS (-QOBS_MAX_NDIM)
 #define MOST_AXIS (QOBS_MAX_NDIM - 1)
 
-extern const struct word qobs_switch_words[], qobs_base_names[], qobs_nonfinite_modes[],
-    qobs_histogram_nonfinite_modes[];
+extern const struct word qobs_switch_words[], qobs_nonfinite_modes[], qobs_histogram_nonfinite_modes[];
 
 /* True if a saved state has a line for the setting. */
 bool qobs_setting_is_saved(const struct setting *setting, const struct qobs_config *config);
@@ -135,9 +130,6 @@ size_t qobs_setting_print(const struct setting *setting, const struct qobs_confi
 
 /* The part of the preset's name after the family: the value of KIND_OWN_NAME. */
 const char *qobs_preset_own_name(const struct preset *preset);
-
-/* NULL: the value has no word. */
-const char *qobs_word_text(const struct word *words, int value);
 
 /* Appends a word to a list of words, as far as there is room. */
 void qobs_list_word(char *list, size_t size, const char *word);

@@ -9,7 +9,8 @@
 static int fail_strategy(const struct granularity_params *params, qobs_error *error)
 {
     return qobs_invalid(error, "strategy: %s cannot be applied to base name %s",
-                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name));
+                        qobs_word_text(qobs_strategies, params->strategy),
+                        qobs_word_text(qobs_base_names, params->base_name));
 }
 
 static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
@@ -18,8 +19,8 @@ static int need_dimensions(const qobs_plan *plan, const struct granularity_param
     if (plan->value.ndim >= min && plan->value.ndim <= max)
         return QOBS_OK;
     return qobs_invalid(error, "value: has %d dimensions, strategy %s of base name %s needs %d to %d", plan->value.ndim,
-                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name), min,
-                        max);
+                        qobs_word_text(qobs_strategies, params->strategy),
+                        qobs_word_text(qobs_base_names, params->base_name), min, max);
 }
 
 static int check_divides(const qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
@@ -209,7 +210,7 @@ static int flatten(qobs_plan *plan, const struct granularity_params *params, qob
         return flatten_block(plan, params, error);
     default:
         return qobs_invalid(error, "strategy: %s is none of version 2025-09",
-                            qobs_strategy_text((int)params->strategy));
+                            qobs_word_text(qobs_strategies, params->strategy));
     }
 }
 

@@ -6,6 +6,7 @@
  * second one. */
 #pragma once
 
+#include "base/error.h"
 #include "base/tensor.h"
 #include "qobs/plan.h"
 
@@ -93,5 +94,4 @@ extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granula
 extern const struct granularity_ops qobs_granularity_aiedge, qobs_granularity_nncf;
 
 /* The words of settings and messages. */
-const char *qobs_base_name_text(int base_name);
-const char *qobs_strategy_text(int strategy);
+extern const struct word qobs_base_names[], qobs_strategies[];

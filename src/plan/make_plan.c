@@ -282,7 +282,8 @@ static int check_g_idx(const qobs_plan *plan, const struct granularity *granular
     if (!granularity->ops->g_idx || (strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
         return qobs_invalid(error,
                             "g_idx: goes with base name weight and strategy group or tensor_group, not with %s and %s",
-                            qobs_base_name_text(granularity->params.base_name), qobs_strategy_text((int)strategy));
+                            qobs_word_text(qobs_base_names, granularity->params.base_name),
+                            strategy == STRATEGY_NONE ? "none" : qobs_word_text(qobs_strategies, strategy));
     if (g_idx->dtype != QOBS_I32 && g_idx->dtype != QOBS_I64)
         return qobs_invalid(error, "g_idx: dtype is %s, allowed are I32 and I64", qobs_dtype_name(g_idx->dtype));
     const int64_t columns = plan->value.ndim > 0 ? plan->value.shape[plan->value.ndim - 1] : 0;
@@ -383,21 +384,17 @@ int qobs_plan_shape(const qobs_plan *plan, int64_t *shape, size_t size)
 
 /* The words of granularity settings, and the granularity of observers without ranges. */
 
-const char *qobs_base_name_text(int base_name)
-{
-    static const char *const text[] = {[BASE_WEIGHT] = "weight", [BASE_INPUT] = "input", [BASE_OUTPUT] = "output",
-                                       [BASE_Q] = "q",           [BASE_K] = "k",         [BASE_V] = "v"};
-    return base_name >= 0 && base_name <= BASE_V ? text[base_name] : "?";
-}
-
-const char *qobs_strategy_text(int strategy)
-{
-    static const char *const text[] = {[STRATEGY_TENSOR] = "tensor",      [STRATEGY_CHANNEL] = "channel",
-                                       [STRATEGY_GROUP] = "group",        [STRATEGY_TENSOR_GROUP] = "tensor_group",
-                                       [STRATEGY_BLOCK] = "block",        [STRATEGY_TOKEN] = "token",
-                                       [STRATEGY_ATTN_HEAD] = "attn_head"};
-    return strategy > STRATEGY_NONE && strategy <= STRATEGY_ATTN_HEAD ? text[strategy] : "?";
-}
+const struct word qobs_base_names[] = {{"weight", BASE_WEIGHT},
+                                       {"input", BASE_INPUT},
+                                       {"output", BASE_OUTPUT},
+                                       {"q", BASE_Q},
+                                       {"k", BASE_K},
+                                       {"v", BASE_V},
+                                       {0}};
+const struct word qobs_strategies[] = {{"tensor", STRATEGY_TENSOR},       {"channel", STRATEGY_CHANNEL},
+                                       {"group", STRATEGY_GROUP},         {"tensor_group", STRATEGY_TENSOR_GROUP},
+                                       {"block", STRATEGY_BLOCK},         {"token", STRATEGY_TOKEN},
+                                       {"attn_head", STRATEGY_ATTN_HEAD}, {0}};
 
 static int fail_without_ranges(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
