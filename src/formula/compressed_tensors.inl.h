@@ -25,7 +25,8 @@ static inline stored NATIVE(quotient)(bool is_magnitude, real amax, real half)
 LOOP_INLINE void NATIVE(symmetric_loop)(bool magnitudes, const struct numbers *q, size_t n, const stored *min,
                                  const stored *max, stored *scale)
 {
-    const real half = (real)((q->params->quant_max - q->params->quant_min) / 2), eps = (real)q->eps, min_scale = (real)q->min_scale;
+    const real half = (real)((q->params->quant_max - q->params->quant_min) / 2);
+    const real eps = (real)q->eps, min_scale = (real)q->min_scale;
     if (min_scale > 0) {
         for (size_t i = 0; i < n; i++) {
             const real s = load(NATIVE(quotient)(magnitudes, AMAX(i), half));
@@ -68,11 +69,11 @@ LOOP_INLINE void NATIVE(power_loop)(bool magnitudes, const struct numbers *q, si
                                  const stored *max, stored *scale)
 {
     const int32_t offset = (int32_t)q->params->compressed_tensors.mx_offset;
+    const uint32_t half = (uint32_t)1 << (MANTISSA_BITS - q->params->compressed_tensors.mx_half_bits);
     for (size_t i = 0; i < n; i++) {
         const stored element = magnitudes ? max[i] : store(AMAX(i));
         stored_bits bits;
         memcpy(&bits, &element, sizeof bits);
-        const uint32_t half = (uint32_t)1 << (MANTISSA_BITS - q->params->compressed_tensors.mx_half_bits);
         const int32_t rounded = (int32_t)(((uint32_t)bits + half) >> MANTISSA_BITS);
         const int32_t field = rounded > 255 ? 255 : rounded;
         const int32_t lowered = field - offset < 0 ? 0 : field - offset;
@@ -93,7 +94,8 @@ static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
     const stored element = store(amax);
     stored_bits bits;
     memcpy(&bits, &element, sizeof bits);
-    const stored_bits half = (stored_bits)((stored_bits)1 << (MANTISSA_BITS - q->params->compressed_tensors.mx_half_bits));
+    const int half_bits = q->params->compressed_tensors.mx_half_bits;
+    const stored_bits half = (stored_bits)((stored_bits)1 << (MANTISSA_BITS - half_bits));
     bits = (stored_bits)((bits + half) >> MANTISSA_BITS << MANTISSA_BITS);
     stored power;
     memcpy(&power, &bits, sizeof power);
@@ -126,7 +128,7 @@ static inline double NATIVE(finish)(const struct numbers *q, real s)
 static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, const stored *max, void *scale,
                         void *zero_point)
 {
-    const real range = (real)(q->params->quant_max - q->params->quant_min), half = (real)((q->params->quant_max - q->params->quant_min) / 2);
+    const real range = (real)(q->params->quant_max - q->params->quant_min), half = range / 2;
     const real quant_min = (real)q->params->quant_min, min_scale = (real)q->min_scale;
     for (size_t i = 0; i < n; i++) {
         const real lo = load(min[i]), hi = load(max[i]);
