@@ -306,7 +306,8 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
         const float up = 1 / (scaled ? amax : 1) * 448, number = qobs_format_round(e4m3, (float)x * up, true);
         return unrounded ? (double)number * (double)(1 / up) : (double)(number * (1 / up));
     }
-    const float bound = (float)((1 << (config->modelopt.num_bits - 1 + config->modelopt.is_unsigned)) - 1), up = bound / amax;
+    const float bound = (float)((1 << (config->modelopt.num_bits - 1 + config->modelopt.is_unsigned)) - 1),
+                up = bound / amax;
     const float quant_min = config->modelopt.is_unsigned ? 0 : config->modelopt.narrow_range ? -bound : -bound - 1;
     const float number = fminf(fmaxf(rintf((float)x * up), quant_min), bound);
     return amax <= 0x1p-24f ? 0 : unrounded ? (double)number / (double)up : (double)(number / up);
@@ -316,7 +317,7 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
 static void add_errors(const qobs_observer *o, const qobs_tensor *value, const float *amax, const float *weight,
                        bool unrounded, double *errors)
 {
-    const bool nvfp4 = o->config.preset->granularity == GRANULARITY_MODELOPT_BLOCK;
+    const bool nvfp4 = o->config.preset->granularity == &qobs_granularity_modelopt_block;
     const size_t steps = qobs_range_steps(&o->stages.range);
     qobs_plan *plan;
     assert_int_equal(qobs_plan_create(&plan, &o->config, value, NULL, NULL, NULL), QOBS_OK);

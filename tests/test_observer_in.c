@@ -193,7 +193,7 @@ static void test_region(void **state)
         if (blocks[i]) {
             for (size_t k = 0; k < sizes[i]; k++)
                 assert_int_equal(blocks[i][k], i);
-            qobs_region_release(&region, blocks[i]);
+            qobs_region_release(blocks[i]);
             blocks[i] = NULL;
             continue;
         }
@@ -209,7 +209,7 @@ static void test_region(void **state)
     assert_in_range(failures, 1000, 60000);
     for (size_t i = 0; i < BLOCKS; i++)
         if (blocks[i])
-            qobs_region_release(&region, blocks[i]);
+            qobs_region_release(blocks[i]);
     assert_null(qobs_region_allocate(&region, SIZE));
     assert_null(qobs_region_allocate(&region, SIZE_MAX));
     assert_non_null(qobs_region_allocate(&region, SIZE - (qobs_region_block(SIZE) - SIZE)));

@@ -461,11 +461,10 @@ static void check_candidate(const struct formula *formula, const struct shrink *
     qobs_put_element(&bounds[1], shrink->dtype, high);
     const struct range_view view = {
         .dtype = shrink->dtype, .n = 1, .rank = formula->params.rank, .min = &bounds[0], .max = &bounds[1]};
-    qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(formula, &view, &scale_dtype, &zero_point_dtype);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(formula, &view);
     assert_int_equal(qobs_formula_qparams(formula, &view, &scale, &zero_point, NULL), QOBS_OK);
-    const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0),
-                z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
+    const float s = (float)qobs_qparam_at(&scale, dtypes.scale, 0),
+                z = (float)qobs_qparam_at(&zero_point, dtypes.zero_point, 0);
     const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i],
                 shift = shrunk->offset[c * LANES + i];
     const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;

@@ -125,7 +125,7 @@ static int open_rows(struct code_descent *c, const qobs_config *config, const qo
     if (!plan->order && plan->qparams == c->rows.count * c->groups)
         return QOBS_OK;
     return qobs_invalid(error, "config: strategy is %s, codes are rounded with channel, group and tensor_group",
-                        qobs_strategy_text((int)qobs_config_strategy(config)));
+                        qobs_word_text(qobs_strategies, qobs_config_strategy(config)));
 }
 
 /* Scales as they multiply quantized numbers, and zero points. */
@@ -200,7 +200,7 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
 
 int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OPTIMAL, "optimal", error);
+    RETURN_IF_LEFT_OUT(optimal, error);
     struct runtime runtime;
     qobs_round_args a;
     struct quantize_rule rule;

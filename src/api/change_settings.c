@@ -3,6 +3,7 @@
 
 /* Settings from text, one or many, and from typed values. */
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "config/settings.h"
@@ -16,9 +17,9 @@ enum { KEY = 64, VALUE = 128, NAME = 64 };
 static bool is_unset(const struct setting *setting, const char *value)
 {
     for (const struct word *w = setting->kind == KIND_WORD ? setting->words : NULL; w && w->text; w++)
-        if (qobs_equal_ignoring_case(value, w->text))
+        if (strcasecmp(value, w->text) == 0)
             return false;
-    return qobs_equal_ignoring_case(value, "null") || qobs_equal_ignoring_case(value, "none");
+    return strcasecmp(value, "null") == 0 || strcasecmp(value, "none") == 0;
 }
 
 int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)

@@ -88,7 +88,6 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
 
 static int compute(const qobs_histogram_args *args, qobs_error *error)
 {
-    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;
     qobs_histogram_args a;
     qobs_plan *plan;
@@ -98,7 +97,7 @@ static int compute(const qobs_histogram_args *args, qobs_error *error)
     RETURN_IF_FAILED(check_bins(a.options, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(a.config ? qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error)
-                              : qobs_plan_new(&plan, &tensor, a.value, a.g_idx, &runtime, error));
+                              : qobs_plan_new(&plan, &qobs_whole_tensor, a.value, a.g_idx, &runtime, error));
     const struct batch batch = {&runtime, qobs_kernels_active(), plan, a.value->data};
     const int status = count(&batch, &a, error);
     qobs_plan_destroy(plan);
@@ -107,7 +106,7 @@ static int compute(const qobs_histogram_args *args, qobs_error *error)
 
 int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_HISTOGRAMS, "histograms", error);
+    RETURN_IF_LEFT_OUT(histograms, error);
     const fp_mode mode = fp_enter(); /* limits may be subnormal */
     const int status = compute(args, error);
     fp_leave(mode);

@@ -23,7 +23,7 @@ int qobs_config_get(const qobs_config *config, const char *key, char *value, siz
     const struct setting *setting;
     RETURN_IF_FAILED(qobs_setting_require(config->preset, key, &setting, error));
     char text[QOBS_SETTING_VALUE];
-    const size_t length = qobs_setting_print(setting, config, text);
+    const size_t length = qobs_setting_print(setting, config, false, text);
     if (length >= size)
         return qobs_invalid(error, "size: is %zu, the value of %s needs %zu", size, key, length + 1);
     memcpy(value, text, length + 1);
@@ -38,8 +38,8 @@ static size_t print_config(const qobs_config *config, char *text, size_t size)
     size_t n = (size_t)snprintf(text, size, "%s", config->preset->name);
     for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)); i++) {
         char value[QOBS_SETTING_VALUE], usual[QOBS_SETTING_VALUE];
-        qobs_setting_print(setting, config, value);
-        qobs_setting_print(setting, &defaults, usual);
+        qobs_setting_print(setting, config, false, value);
+        qobs_setting_print(setting, &defaults, false, usual);
         if (strcmp(value, usual) != 0)
             n += (size_t)snprintf(n < size ? text + n : NULL, n < size ? size - n : 0, " %s=%s", setting->key, value);
     }
@@ -113,7 +113,7 @@ int qobs_config_key_info(const qobs_config *config, const char *key, qobs_settin
                               .help = setting->help};
     while (qobs_config_key_word(config, key, made.word_count))
         made.word_count++;
-    qobs_setting_print(setting, &defaults, made.default_value);
+    qobs_setting_print(setting, &defaults, false, made.default_value);
     out_copy(info, &made, sizeof made);
     return qobs_succeed(error);
 }

@@ -178,7 +178,7 @@ static int quantize(struct call *c, const qobs_quantize_args *a, qobs_error *err
 
 int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     struct call c;
     qobs_quantize_args a;
     double sum[2] = {0};
@@ -221,7 +221,7 @@ static int dequantize(struct call *c, const qobs_dequantize_args *a, qobs_error 
 
 int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     struct call c;
     struct view codes;
     qobs_dequantize_args a;
@@ -264,13 +264,12 @@ static int choose_amax_numbers(struct fake_quantize *f, const qobs_fake_quantize
 /* Upstream's unsigned integers refuse negative elements; NaN hides them. */
 static int check_signs(const struct call *c, qobs_error *error)
 {
-    static const struct axes none = {0};
     const struct view *v = &c->plan.value;
     const qobs_tensor value = {sizeof value, v->data, v->dtype, v->ndim, v->shape, v->strides};
     struct nonfinite_count nonfinite = {0};
     double min, max;
     qobs_plan plan;
-    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, &value, &none, &c->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &qobs_whole_tensor, &value, NULL, &c->runtime, error));
     const int status = qobs_reduce_minmax(&c->runtime, c->f.kernels, &plan, v->data, NONFINITE_PROPAGATE, &min, &max,
                                           &nonfinite, error);
     qobs_plan_unmake(&plan);
@@ -318,7 +317,7 @@ static int fake_quantize(struct call *c, const qobs_fake_quantize_args *a, const
 
 int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     struct amax_numbers numbers = {0};
     struct call c;
     qobs_fake_quantize_args a;

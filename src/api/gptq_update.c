@@ -178,7 +178,7 @@ static int check_values(const struct gptq_rows *g, qobs_error *error)
 
 int qobs_gptq_block(const qobs_gptq_block_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OPTIMAL, "optimal", error);
+    RETURN_IF_LEFT_OUT(optimal, error);
     struct runtime runtime;
     qobs_gptq_block_args a;
     struct quantize_rule rule;

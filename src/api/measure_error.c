@@ -80,7 +80,7 @@ static int check_other(const struct view *value, const struct view *other, qobs_
 int qobs_measure_error(const qobs_tensor *value, const qobs_tensor *other, double *squared_error, double *energy,
                        qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     struct view v, o;
     enum kernel_dtype dtype;
     double sum[2] = {0};

@@ -130,13 +130,12 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
                                         qobs_error *error)
 {
     qobs_range_buffers out;
-    static const struct axes none = {0};
     qobs_plan *plan;
     RETURN_IF_FAILED(qobs_require(o, "observer", error));
     if (!o->stages.traits.has_global_range)
         return qobs_invalid(error, "observer: only those of llmc with version 2025-09 or 2025-10 have a global range");
     RETURN_IF_FAILED(read_range_buffers(&out, given, error));
-    RETURN_IF_FAILED(qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_new(&plan, &qobs_whole_tensor, value, NULL, &o->runtime, error));
     int status = check_global(o, plan, out.size, error);
     const fp_mode mode = fp_enter();
     if (status == QOBS_OK)

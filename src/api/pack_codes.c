@@ -226,7 +226,7 @@ static int check_codes(const qobs_pack_args *a, qobs_error *error)
 
 int qobs_pack(const qobs_pack_args *args, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     qobs_pack_args a;
     int64_t stream = 0;
     RETURN_IF_FAILED(read_args(&a, args, &stream, error));

@@ -83,14 +83,12 @@ static int open_dtypes(struct row_quantizer *q, const qobs_quantizer_args *a, qo
     static const float any = 1;
     const struct range_view ranges = {
         .dtype = a->dtype, .rank = q->rule.formula.params.rank, .global_scale = q->rule.has_global_scale ? &any : NULL};
-    qobs_formula_dtypes(&q->rule.formula, &ranges, &q->scale_dtype, &q->zero_point_dtype);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(&q->rule.formula, &ranges);
     if (a->dynamic && (a->scale_dtype || a->zero_point_dtype))
         return qobs_invalid(error, "%s: is set, but dynamic is 1; the configuration says it",
                             a->scale_dtype ? "scale_dtype" : "zero_point_dtype");
-    if (a->scale_dtype)
-        q->scale_dtype = a->scale_dtype;
-    if (a->zero_point_dtype)
-        q->zero_point_dtype = a->zero_point_dtype;
+    q->scale_dtype = a->scale_dtype ? a->scale_dtype : dtypes.scale;
+    q->zero_point_dtype = a->zero_point_dtype ? a->zero_point_dtype : dtypes.zero_point;
     if (qobs_dtype_size(q->zero_point_dtype) == 0)
         return qobs_invalid(error, "zero_point_dtype: %d is unknown", (int)q->zero_point_dtype);
     if (q->scale_dtype != QOBS_F32 && (q->scale_dtype != a->dtype || q->rule.quantizer.torch))
@@ -122,7 +120,7 @@ static int open_quantizer(struct row_quantizer *q, const qobs_quantizer_args *a,
     if (a->dynamic)
         RETURN_IF_FAILED(check_dynamic(a, &q->rule, error));
     else
-        RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+        RETURN_IF_LEFT_OUT(codes, error);
     q->runtime = *runtime;
     q->dtype = a->dtype;
     qobs_kernel_dtype_of(a->dtype, &q->kernel_dtype);
@@ -289,7 +287,7 @@ static int check_codes(const struct row_quantizer *q, const qobs_quantizer_run_a
         return qobs_invalid(error, "codes: is NULL");
     if (!a->codes)
         return QOBS_OK;
-    RETURN_IF_LEFT_OUT(QOBS_HAS_CODES, "codes", error);
+    RETURN_IF_LEFT_OUT(codes, error);
     RETURN_IF_FAILED(read_stride("codes_stride", a->codes_stride, row_size(q), a->rows, &c->out_stride, error));
     const int64_t span = (a->rows - 1) * c->out_stride + row_size(q);
     return a->codes_size < (uint64_t)span
@@ -421,7 +419,7 @@ static bool compute_by_rows(const qobs_config *config, const qobs_tensor *value,
 static int compute_by_observer(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                                const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_LEFT_OUT(observers, error);
     qobs_observer *observer;
     RETURN_IF_FAILED(qobs_observer_create(&observer, config, runtime, error));
     int status = qobs_observer_observe(observer, value, g_idx, error);

@@ -73,7 +73,7 @@ static int set_weights(struct search_call *c, int64_t columns, qobs_error *error
         return qobs_invalid(
             error,
             "importance: goes with base name weight and strategy channel, group or tensor_group, not with %s and %s",
-            qobs_base_name_text(config->base_name), qobs_strategy_text((int)strategy));
+            qobs_word_text(qobs_base_names, config->base_name), qobs_word_text(qobs_strategies, strategy));
     c->weights_size = (size_t)columns * sizeof *c->weights;
     c->weights = qobs_allocate(&c->runtime, c->weights_size);
     if (!c->weights)
@@ -154,11 +154,10 @@ static int check_global(const qobs_search_args *a, qobs_error *error)
 
 static int search_globally(struct search_call *c, qobs_error *error)
 {
-    static const struct axes none = {0};
     const qobs_search_args *a = &c->args;
     struct nonfinite_count nonfinite = {0};
     RETURN_IF_FAILED(check_global(a, error));
-    RETURN_IF_FAILED(qobs_plan_new_along(&c->plan, KEYING_NONE, a->value, &none, &c->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_new(&c->plan, &qobs_whole_tensor, a->value, NULL, &c->runtime, error));
     RETURN_IF_FAILED(check_value(c, error));
     RETURN_IF_FAILED(qobs_reduce_minmax(&c->runtime, qobs_kernels_active(), c->plan, c->plan->value.data,
                                         (enum nonfinite_mode)a->config->nonfinite, a->min, a->max, &nonfinite, error));
@@ -168,7 +167,7 @@ static int search_globally(struct search_call *c, qobs_error *error)
 static int run(const qobs_search_args *args, int (*search)(struct search_call *call, qobs_error *error),
                qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     struct search_call c = {0};
     RETURN_IF_FAILED(open_search(&c, args, error));
     const fp_mode mode = fp_enter();

@@ -44,14 +44,13 @@ static int make_plan(qobs_plan *plan, const qobs_minmax_args *a, const struct ru
 static int make_global_plan(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime,
                             qobs_error *error)
 {
-    static const struct axes none = {0};
     if (a->g_idx || a->axes || a->axis_count > 0)
         return qobs_invalid(error, "%s: has no meaning for the complete tensor",
                             a->g_idx  ? "g_idx"
                             : a->axes ? "axes"
                                       : "axis_count");
     RETURN_IF_FAILED(qobs_require(a->config, "config", error));
-    return qobs_plan_make_along(plan, KEYING_NONE, a->value, &none, runtime, error);
+    return qobs_plan_make(plan, &qobs_whole_tensor, a->value, NULL, runtime, error);
 }
 
 /* Checks the sizes, finds the ranges and counts. */
@@ -131,10 +130,10 @@ static int check_global_scale(const qobs_calculate_args *a, const struct formula
         return QOBS_OK;
     if (!a->global_scale)
         return qobs_invalid(error, "global_scale_dtype: is %d, but global_scale is NULL", (int)dtype);
-    if (!ops->native_global_scale || (dtype != QOBS_BF16 && dtype != QOBS_F16))
+    if (!formula->params.native_global_scale || (dtype != QOBS_BF16 && dtype != QOBS_F16))
         return qobs_invalid(error, "global_scale_dtype: is %s (%d), allowed are F32%s",
                             qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
-                            ops->native_global_scale ? ", BF16, F16" : "");
+                            formula->params.native_global_scale ? ", BF16, F16" : "");
     if (qobs_round_to(dtype, (double)*a->global_scale) != (double)*a->global_scale)
         return qobs_invalid(error, "global_scale: %.9g is no %s number", (double)*a->global_scale,
                             qobs_dtype_name(dtype));
@@ -144,18 +143,17 @@ static int check_global_scale(const qobs_calculate_args *a, const struct formula
 static int check_calculation(const qobs_calculate_args *a, const struct formula *formula,
                              const struct range_view *ranges, qobs_error *error)
 {
-    qobs_dtype scale, zero_point;
     if (a->count > (size_t)1 << 48)
         return qobs_invalid(error, "count: is %zu, allowed are 0 to 2^48", a->count);
     RETURN_IF_FAILED(check_global_scale(a, formula, error));
-    qobs_formula_dtypes(formula, ranges, &scale, &zero_point);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(formula, ranges);
     const size_t size = a->count * qobs_dtype_size(a->dtype);
     RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
     RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
     if (a->scale || a->scale_size > 0)
-        RETURN_IF_FAILED(array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(scale), error));
+        RETURN_IF_FAILED(array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(dtypes.scale), error));
     if (a->zero_point || a->zero_point_size > 0)
-        return array_check("zero_point", a->zero_point, a->zero_point_size, a->count * qobs_dtype_size(zero_point),
+        return array_check("zero_point", a->zero_point, a->zero_point_size, a->count * qobs_dtype_size(dtypes.zero_point),
                            error);
     return QOBS_OK;
 }
@@ -195,7 +193,7 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
     const struct range_view range = {.dtype = QOBS_F64, .n = 1, .min = &min, .max = &max};
     const fp_mode mode = fp_enter();
     const double amax = qobs_amax_of_ranges(&range);
-    const float g = formula.ops->global_scale(dtype, amax);
+    const float g = formula.ops->global_scale(&formula.params, dtype, amax);
     fp_leave(mode);
     if (g == 0)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT,
@@ -212,7 +210,9 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
     if (!scale || !zero_point)
         return qobs_invalid(error, "%s: is NULL", scale ? "zero_point" : "scale");
     const struct range_view ranges = {.dtype = dtype, .rank = formula.params.rank};
-    qobs_formula_dtypes(&formula, &ranges, scale, zero_point);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(&formula, &ranges);
+    *scale = dtypes.scale;
+    *zero_point = dtypes.zero_point;
     return qobs_succeed(error);
 }
 

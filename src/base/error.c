@@ -49,6 +49,14 @@ int qobs_succeed(qobs_error *error)
     return QOBS_OK;
 }
 
+const char *qobs_word_text(const struct word *words, int value)
+{
+    for (; words->text; words++)
+        if (words->value == value)
+            return words->text;
+    return NULL;
+}
+
 const char *qobs_status_string(int status)
 {
     static const char *const text[] = {

@@ -38,3 +38,12 @@ static inline int qobs_require(const void *argument, const char *name, qobs_erro
 
 /* Clears the message and returns QOBS_OK. */
 int qobs_succeed(qobs_error *error);
+
+/* A value that settings and messages call by a word. The last of several has no text. */
+struct word {
+    const char *text;
+    int value;
+};
+
+/* NULL: the value has no word. */
+const char *qobs_word_text(const struct word *words, int value);

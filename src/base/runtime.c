@@ -77,8 +77,10 @@ void *qobs_allocate_state(const struct runtime *runtime, size_t size)
 
 void qobs_release(const struct runtime *runtime, void *memory, size_t size)
 {
-    if (memory && runtime->region && qobs_region_holds(runtime->region, memory))
-        qobs_region_release(runtime->region, memory);
+    const struct region *region = runtime->region;
+    const uintptr_t place = (uintptr_t)memory;
+    if (region && place >= (uintptr_t)region->begin && place < (uintptr_t)region->end)
+        qobs_region_release(memory);
     else if (memory)
         runtime->allocator->release(runtime->allocator->context, memory, size ? size : 1);
 }
@@ -151,14 +153,4 @@ void *qobs_region_allocate(struct region *region, size_t size)
     return best + 1;
 }
 
-bool qobs_region_holds(const struct region *region, const void *memory)
-{
-    const uintptr_t place = (uintptr_t)memory;
-    return place >= (uintptr_t)region->begin && place < (uintptr_t)region->end;
-}
-
-void qobs_region_release(struct region *region, void *memory)
-{
-    (void)region;
-    at((unsigned char *)memory - sizeof(struct block))->used = 0;
-}
+void qobs_region_release(void *memory) { at((unsigned char *)memory - sizeof(struct block))->used = 0; }

@@ -25,8 +25,7 @@ struct region qobs_region_make(unsigned char *begin, const unsigned char *end);
 
 /* NULL: no free block is large enough. */
 void *qobs_region_allocate(struct region *region, size_t size);
-bool qobs_region_holds(const struct region *region, const void *memory);
-void qobs_region_release(struct region *region, void *memory);
+void qobs_region_release(void *memory);
 
 struct runtime {
     const qobs_allocator *allocator; /* never NULL */

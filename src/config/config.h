@@ -18,42 +18,6 @@
 
 /* A name, five stages and default settings. The rows are in preset_rows.h. */
 
-/* Whose settings a preset has. */
-enum family {
-    FAMILY_LLMC = 1,
-    FAMILY_TORCH = 2,
-    FAMILY_QUARK = 4,
-    FAMILY_MODELOPT = 8,
-    FAMILY_QOBS = 16, /* our own */
-    FAMILY_ORT = 32,
-    FAMILY_TORCHAO = 64,
-    FAMILY_AIEDGE = 128, /* ai-edge-quantizer */
-    FAMILY_NNCF = 256
-};
-
-/* With the quantization schemes of compressed-tensors. */
-enum { FAMILIES_OF_SCHEMES = FAMILY_LLMC | FAMILY_QOBS };
-
-/* The granularity; settings choose among its rules (resolve.c, family_*.c). */
-enum granularity_kind {
-    GRANULARITY_NONE,             /* no ranges */
-    GRANULARITY_LLMC,             /* by base name and strategy */
-    GRANULARITY_TENSOR,           /* all elements */
-    GRANULARITY_TORCH_CHANNEL,    /* along ch_axis */
-    GRANULARITY_TORCH_QSCHEME,    /* all elements, or along ch_axis if qscheme is per channel */
-    GRANULARITY_QUARK_CHANNEL,    /* along ch_axis, which a 1-dimensional tensor has, too */
-    GRANULARITY_QUARK_GROUP,      /* runs of group_size along ch_axis */
-    GRANULARITY_QUARK_BLOCK,      /* the same, the last run padded with zeros */
-    GRANULARITY_MODELOPT_AXES,    /* along every axis that is not reduced */
-    GRANULARITY_MODELOPT_REDUCED, /* along every axis that is not named */
-    GRANULARITY_QUARK_LSQ,        /* along ch_axis, unless it is 0 or not set */
-    GRANULARITY_ORT,              /* all elements, or along axis 1 with per_channel */
-    GRANULARITY_TORCHAO,          /* by granularity */
-    GRANULARITY_MODELOPT_BLOCK,   /* runs of block_size along the last dimension */
-    GRANULARITY_AIEDGE,           /* by granularity */
-    GRANULARITY_NNCF              /* by reduction_axes and group_size */
-};
-
 /* The formula; settings choose among its forms (family_*.c). */
 enum formula_kind {
     FORMULA_NONE,  /* no scale and zero point */
@@ -74,10 +38,16 @@ enum formula_kind {
     FORMULA_NNCF /* by mode */
 };
 
-/* Defaults of the grid search. */
-struct search_defaults {
+/* Settings of the grid search. */
+struct search_settings {
     double maxshrink, grid, norm, expand;
     int64_t patience;
+    int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
+    int dtype;          /* enum search_dtype */
+};
+
+struct search_defaults {
+    struct search_settings settings;
     bool importance; /* columns can be weighted by activations */
     bool since_2026; /* older versions of upstream have no such observer */
 };
@@ -85,9 +55,8 @@ struct search_defaults {
 struct family_ops;
 struct preset {
     const char *name;
-    enum family family;
-    const struct family_ops *ops; /* families.h */
-    enum granularity_kind granularity;
+    const struct family_ops *ops;              /* families.h */
+    const struct granularity_ops *granularity; /* settings may choose another one (family_*.c) */
     const struct reduction_ops *reduction;
     const struct accumulator_ops *accumulator;
     const struct range_ops *range;
@@ -98,12 +67,6 @@ struct preset {
 
 /* Fails with the option that brings it if this build leaves out a preset of that name. */
 int qobs_preset_left_out(const char *name, qobs_error *error);
-
-/* True if the settings are those of a quantization scheme. */
-static inline bool qobs_preset_has_scheme(const struct preset *preset)
-{
-    return (preset->family & FAMILIES_OF_SCHEMES) != 0;
-}
 
 /* True if batches are measured; other presets only count them. */
 static inline bool qobs_preset_measures(const struct preset *preset) { return preset->reduction->measure; }
@@ -185,12 +148,7 @@ struct scheme_settings {
     int version;
     bool ragged;
     bool strict; /* no importance, no range */
-    struct {
-        double maxshrink, grid, norm, expand;
-        int dtype; /* enum search_dtype */
-        int64_t patience;
-        int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
-    } search;
+    struct search_settings search;
     struct optimal_settings optimal;
 };
 
@@ -281,7 +239,7 @@ struct qobs_config {
     double scale, eps;
     struct histogram_settings histogram;
 
-    union { /* by preset->family */
+    union { /* by the family */
         struct scheme_settings scheme;
         struct torch_settings torch;
         struct quark_settings quark;

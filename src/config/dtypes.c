@@ -17,7 +17,7 @@ const struct word qobs_torchao_dtypes[] = {TORCHAO_DTYPES(WORD_OF){0}};
 #define NUMBER_OF(name, word, min, max, is_float) [TORCHAO_##name] = {min, max, is_float},
 const struct torchao_number qobs_torchao_numbers[] = {TORCHAO_DTYPES(NUMBER_OF)};
 
-struct torch_number qobs_torch_number(int dtype)
+struct torch_number qobs_torch_number(int dtype, bool reduce_range)
 {
 #define ROW(name, word, format, zero_point) [TORCH_##name] = {format, zero_point},
     static const struct {
@@ -29,11 +29,9 @@ struct torch_number qobs_torch_number(int dtype)
     const qobs_format *format = qobs_format_at(rows[dtype].format);
     if (!format)
         return number;
-    const bool reduced = format->bits == 8; /* the others have no reduced form */
-    number.quant_min = (int64_t)qobs_format_min(format);
-    number.quant_max = (int64_t)qobs_format_max(format);
-    number.reduced_min = reduced ? number.quant_min / 2 : number.quant_min;
-    number.reduced_max = reduced ? number.quant_max / 2 : number.quant_max;
+    const int64_t divisor = reduce_range && format->bits == 8 ? 2 : 1; /* the others have no reduced form */
+    number.quant_min = (int64_t)qobs_format_min(format) / divisor;
+    number.quant_max = (int64_t)qobs_format_max(format) / divisor;
     return number;
 }
 

@@ -33,11 +33,9 @@ enum torch_dtype { TORCH_DTYPES(ENUMERATOR) };
 extern const struct word qobs_torch_dtypes[];
 
 struct torch_number {
-    int64_t quant_min, quant_max;
-    int64_t reduced_min, reduced_max; /* with reduce_range */
-    int64_t symmetric_zero_point;
+    int64_t quant_min, quant_max, symmetric_zero_point;
 };
-struct torch_number qobs_torch_number(int torch_dtype);
+struct torch_number qobs_torch_number(int torch_dtype, bool reduce_range);
 
 /* ---- Quark: name, word, format, mantissa bits as elements of an e8m0 scale, is it a float, observers ---------------
  */

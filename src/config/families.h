@@ -15,10 +15,14 @@
 struct family_ops {
     const struct setting *settings; /* the order of a preset's settings is that of states */
     size_t setting_count;
-    int finders;             /* of ranges in a caller's histogram: enum range_finder */
+    const struct llmc_release *releases; /* whose prefixes name presets; NULL: there are none */
+    int finders;                         /* of ranges in a caller's histogram: enum range_finder */
     const char *old_prefix;  /* of names in version 0.1, whose saved states and scripts have it; NULL: the same */
+    bool has_scheme;         /* settings are those of a scheme of compressed-tensors */
     bool channel_by_default; /* the strategy without group_size; else tensor */
     bool has_own_quantize;   /* fake-quantize is torch's, to the integers of dtype */
+    bool in_f32;             /* tensors are converted to F32 first */
+    bool range_is_lowest;    /* as in struct observer_traits */
     bool positive_zero;      /* zeros quantized to e2m1 have no sign */
     void (*set_defaults)(struct qobs_config *config);
     int (*check)(const qobs_config *config, qobs_error *error); /* settings together */
@@ -47,10 +51,10 @@ struct llmc_release {
     const struct accumulator_ops *average;
     bool skips_first_groups; /* of mse: see struct accumulator */
     bool has_base_names;
-    const struct granularity_ops *weight, *activation, *attention;
-    bool minus_one_is_none, named_groups; /* see struct granularity_params */
+    const struct granularity_ops *weight;
+    int heads;                                          /* see struct granularity_params */
+    bool whole_blocks, minus_one_is_none, named_groups; /* see there */
     enum keying keying;
-    const struct formula_ops *formula;
     bool has_global_range; /* and the global scale comes from it */
     enum token_count token_result;
     bool qparams_along_dim;
@@ -65,12 +69,12 @@ static inline const struct llmc_release *qobs_config_release(const qobs_config *
 }
 
 /* Presets of compressed-tensors' schemes, also those of our own (family_llmc.c). */
-extern const struct word qobs_scheme_types[], qobs_scheme_strategies[], qobs_scheme_scale_dtypes[];
+extern const struct word qobs_scheme_types[], qobs_scheme_scale_dtypes[];
 #define SCHEME_NUMBER(most_bits)                                                                                       \
     NUMBER("num_bits", EVERY, KIND_INTEGER, scheme.num_bits, 2, most_bits, "bits of the quantized numbers"),           \
         WORD("type", EVERY, scheme.type, qobs_scheme_types, "integers or floating-point numbers"),                     \
         SWITCH("symmetric", EVERY, symmetric, "symmetric range, zero point 0"),                                        \
-        WORD("strategy", EVERY, scheme.strategy, qobs_scheme_strategies,                                               \
+        WORD("strategy", EVERY, scheme.strategy, qobs_strategies,                                                      \
              "elements that share a scale; `null`: derived from `group_size`"),                                        \
         OPTIONAL("group_size", EVERY, KIND_LONG, group_size, has_group_size, -1, 0x1p53,                               \
                  "columns of a group; -1: one group for each row")
@@ -81,6 +85,7 @@ extern const struct word qobs_scheme_types[], qobs_scheme_strategies[], qobs_sch
     {"observer", EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0, "accepted only with the preset's own name",            \
      false,      false}
 #define SCHEME_STRICT(only) SWITCH("strict", only, scheme.strict, "fail if importance cannot be used")
+int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error);
 void qobs_scheme_granularity(const qobs_config *config, struct granularity *granularity);
 const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct formula_params *params);
 void qobs_scheme_traits(const qobs_config *config, struct observer_traits *traits);

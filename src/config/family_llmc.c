@@ -11,25 +11,28 @@
 
 /* ---- Releases ---------------------------------------------------------------------------------------------------- */
 
-/* Members of all releases since October 2025, of the present ones, and of those of 2025. */
-#define SINCE_2025_10                                                                                                  \
-    .average = &qobs_accumulate_lerp, .has_base_names = true, .activation = &qobs_granularity_llmc_activation
-#define CURRENT                                                                                                        \
-    SINCE_2025_10, .current = true, .weight = &qobs_granularity_llmc_weight,                                           \
-        .attention = &qobs_granularity_llmc_attention, .minus_one_is_none = true,                                      \
-        .formula = &qobs_formula_compressed_tensors
-#define IN_2025 .formula = &qobs_formula_compressed_tensors_2025, .has_global_range = true
+/* Members of all releases since October 2025, and of the present ones. */
+#define SINCE_2025_10 .average = &qobs_accumulate_lerp, .has_base_names = true, .weight = &qobs_granularity_llmc_weight
+#define CURRENT SINCE_2025_10, .current = true, .heads = 1, .minus_one_is_none = true
 
 const struct llmc_release qobs_llmc_releases[] = {
     [VERSION_CURRENT] = {CURRENT},
     [VERSION_2026_10] = {CURRENT, .prefix = "llmc_2026_10.", .exact_steps = true},
-    [VERSION_2025_10] = {SINCE_2025_10, IN_2025, .prefix = "llmc_2025_10.",
-                         .weight = &qobs_granularity_llmc_weight_2025_10,
-                         .attention = &qobs_granularity_llmc_attention_2025_10},
-    [VERSION_2025_09] = {IN_2025, .prefix = "llmc_2025_09.", .only_ranges = true, .restarts = true,
-                         .scalar_tensor = true, .average = &qobs_accumulate_moving_average, .skips_first_groups = true,
-                         .weight = &qobs_granularity_llmc_2025_09, .minus_one_is_none = true, .named_groups = true,
-                         .keying = KEYING_DEFAULT, .token_result = TOKENS_ALL, .qparams_along_dim = true,
+    [VERSION_2025_10] = {SINCE_2025_10, .has_global_range = true, .prefix = "llmc_2025_10.", .whole_blocks = true,
+                         .heads = 2},
+    [VERSION_2025_09] = {.has_global_range = true,
+                         .prefix = "llmc_2025_09.",
+                         .only_ranges = true,
+                         .restarts = true,
+                         .scalar_tensor = true,
+                         .average = &qobs_accumulate_moving_average,
+                         .skips_first_groups = true,
+                         .weight = &qobs_granularity_llmc_2025_09,
+                         .minus_one_is_none = true,
+                         .named_groups = true,
+                         .keying = KEYING_DEFAULT,
+                         .token_result = TOKENS_ALL,
+                         .qparams_along_dim = true,
                          .hides_single_range = true},
 };
 
@@ -38,11 +41,6 @@ bool qobs_config_is_current(const qobs_config *config) { return qobs_config_rele
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 const struct word qobs_scheme_types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
-const struct word qobs_scheme_strategies[] = {
-    {"tensor", STRATEGY_TENSOR},       {"channel", STRATEGY_CHANNEL},
-    {"group", STRATEGY_GROUP},         {"tensor_group", STRATEGY_TENSOR_GROUP},
-    {"block", STRATEGY_BLOCK},         {"token", STRATEGY_TOKEN},
-    {"attn_head", STRATEGY_ATTN_HEAD}, {0}};
 const struct word qobs_scheme_scale_dtypes[] = {{"float32", SCALE_F32}, {"bfloat16", SCALE_BF16},
                                                 {"float16", SCALE_F16}, {"float8_e4m3fn", SCALE_E4M3},
                                                 {"uint8", SCALE_U8},    {0}};
@@ -101,10 +99,27 @@ static const struct setting settings[] = {
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
+int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error)
+{
+    const enum strategy strategy = qobs_config_strategy(config);
+    const char *name = qobs_word_text(qobs_strategies, strategy);
+    const long long size = config->group_size;
+    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    if (grouped && !config->has_group_size)
+        return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
+    if (grouped && size <= 0)
+        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", size, name);
+    if (config->has_group_size && size == 0)
+        return qobs_invalid(error, "group_size: is 0, allowed are -1 (channel) and above 0");
+    if (!grouped && config->has_group_size && size > 0)
+        return qobs_invalid(error, "group_size: %lld does not go with strategy %s", size, name);
+    return QOBS_OK;
+}
+
 static int check(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
-    const char *name = qobs_strategy_text((int)strategy);
+    const char *name = qobs_word_text(qobs_strategies, strategy);
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
     const char *observer = config->preset->name + 5; /* after "llmc." */
     if (qobs_config_release(config)->only_ranges && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
@@ -119,16 +134,7 @@ static int check(const qobs_config *config, qobs_error *error)
         return qobs_invalid(error,
                             "strategy: token needs dynamic=true; it is llm-compressor's observer, and a scale for "
                             "each token comes from qobs_quantizer_create with dynamic and strategy channel");
-    if (grouped && !config->has_group_size)
-        return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
-    if (grouped && config->group_size <= 0)
-        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", (long long)config->group_size,
-                            name);
-    if (config->has_group_size && config->group_size == 0)
-        return qobs_invalid(error, "group_size: is 0, allowed are -1 (channel) and above 0");
-    if (!grouped && config->has_group_size && config->group_size > 0)
-        return qobs_invalid(error, "group_size: %lld does not go with strategy %s", (long long)config->group_size,
-                            name);
+    RETURN_IF_FAILED(qobs_scheme_check_groups(config, error));
     if ((strategy == STRATEGY_BLOCK) != config->scheme.has_block)
         return qobs_invalid(error, "block_structure: %s",
                             config->scheme.has_block ? "goes with strategy block only"
@@ -148,14 +154,8 @@ static void set_defaults(struct qobs_config *config)
 {
     const struct search_defaults *search = config->preset->search;
     config->scheme.num_bits = 8;
-    config->scheme.search.chunk_size = 5;
-    if (search) {
-        config->scheme.search.maxshrink = search->maxshrink;
-        config->scheme.search.grid = search->grid;
-        config->scheme.search.norm = search->norm;
-        config->scheme.search.expand = search->expand;
-        config->scheme.search.patience = search->patience;
-    }
+    if (search)
+        config->scheme.search = search->settings;
     /* Presets that accumulate batches are for activations. */
     config->base_name = config->preset->accumulator->replaces ? BASE_WEIGHT : BASE_INPUT;
 }
@@ -171,9 +171,11 @@ void qobs_scheme_granularity(const qobs_config *config, struct granularity *g)
     if (!release->has_base_names)
         g->params.base_name = BASE_WEIGHT;
     g->ops = g->params.base_name == BASE_WEIGHT                                    ? release->weight
-             : config->base_name == BASE_INPUT || config->base_name == BASE_OUTPUT ? release->activation
-                                                                                   : release->attention;
+             : config->base_name == BASE_INPUT || config->base_name == BASE_OUTPUT ? &qobs_granularity_llmc_activation
+                                                                                   : &qobs_granularity_llmc_attention;
     g->params.ragged = config->scheme.ragged && g->params.base_name == BASE_WEIGHT;
+    g->params.whole_blocks = release->whole_blocks;
+    g->params.heads = release->heads;
     g->params.minus_one_is_none = release->minus_one_is_none;
     g->params.named_groups = g->params.ragged || release->named_groups;
     g->params.keying = release->keying;
@@ -195,10 +197,12 @@ const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct 
                                              : !integer                     ? QOBS_F8_E4M3
                                              : config->scheme.num_bits <= 8 ? QOBS_I8
                                                                             : QOBS_I16;
+    p->native_global_scale = current;
+    p->compressed_tensors.year_2025 = !current;
     p->compressed_tensors.e2m1 = !integer && config->scheme.num_bits == 4;
     if (qobs_config_release(config)->scalar_tensor && qobs_config_strategy(config) == STRATEGY_TENSOR)
         p->rank = RANK_SCALAR;
-    return qobs_config_release(config)->formula;
+    return &qobs_formula_compressed_tensors;
 }
 
 void qobs_scheme_traits(const qobs_config *config, struct observer_traits *traits)
@@ -312,6 +316,8 @@ static void range(const qobs_config *config, struct range_rule *rule)
 
 const struct family_ops qobs_family_llmc = {
     SETTINGS_OF(settings),
+    .releases = qobs_llmc_releases,
+    .has_scheme = true,
     .positive_zero = true,
     .set_defaults = set_defaults,
     .check = check,

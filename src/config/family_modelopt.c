@@ -48,7 +48,7 @@ static float e4m3_zero(const qobs_config *config)
 
 static bool has_multiples(const struct preset *preset) { return preset->range->reads & READS_MULTIPLIERS; }
 
-static bool is_bias(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_REDUCED; }
+static bool is_bias(const struct preset *preset) { return preset->granularity == &qobs_granularity_modelopt_reduced; }
 
 static bool is_no_bias(const struct preset *preset) { return !is_bias(preset); }
 
@@ -58,10 +58,7 @@ static bool sweeps_scales(const struct preset *preset) { return preset->range->r
 
 static bool has_headroom(const struct preset *preset) { return preset->range->reads & READS_HEADROOM; }
 
-static bool has_blocks(const struct preset *preset)
-{
-    return preset->granularity == GRANULARITY_MODELOPT_BLOCK || has_headroom(preset);
-}
+static bool has_blocks(const struct preset *preset) { return sweeps_scales(preset) || has_headroom(preset); }
 
 #define HEADROOM(key, min, max, help) NUMBER(#key, has_headroom, KIND_REAL, modelopt.headroom.key, min, max, help)
 static const struct setting settings[] = {
@@ -117,6 +114,13 @@ static int check_hessian(const qobs_config *config, qobs_error *error)
     return QOBS_OK;
 }
 
+/* The multiples tried. */
+static double steps_of(const qobs_config *config)
+{
+    const struct modelopt_settings *s = &config->modelopt;
+    return ceil((s->stop_multiplier - s->start_multiplier) / s->step_size) + 1;
+}
+
 static int check(const qobs_config *config, qobs_error *error)
 {
     if (has_headroom(config->preset) && !(config->modelopt.headroom.log2_min < config->modelopt.headroom.log2_max))
@@ -125,8 +129,7 @@ static int check(const qobs_config *config, qobs_error *error)
     RETURN_IF_FAILED(check_hessian(config, error));
     if (!(has_multiples(config->preset)))
         return QOBS_OK;
-    const double steps =
-        ceil((config->modelopt.stop_multiplier - config->modelopt.start_multiplier) / config->modelopt.step_size) + 1;
+    const double steps = steps_of(config);
     if (config->modelopt.stop_multiplier < config->modelopt.start_multiplier)
         return qobs_invalid(error, "stop_multiplier: is %g, must not be below start_multiplier, %g",
                             config->modelopt.stop_multiplier, config->modelopt.start_multiplier);
@@ -214,9 +217,7 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
     struct amax_numbers numbers;
     amax_numbers(config, &numbers);
     *m = (struct multiplier_params){
-        .count = (size_t)ceil((config->modelopt.stop_multiplier - config->modelopt.start_multiplier) /
-                              config->modelopt.step_size) +
-                 1,
+        .count = (size_t)steps_of(config),
         .start = config->modelopt.start_multiplier,
         .stop = config->modelopt.stop_multiplier,
         .quant_min = (int64_t)numbers.quant_min,

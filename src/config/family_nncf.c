@@ -8,8 +8,12 @@
 #include "config/families.h"
 
 enum nncf_mode { INT8_ASYM, INT8_SYM, INT4_ASYM, INT4_SYM, INT3_SYM, INT2_SYM };
-static const struct word modes[] = {{"INT8_ASYM", INT8_ASYM}, {"INT8_SYM", INT8_SYM}, {"INT4_ASYM", INT4_ASYM},
-                                    {"INT4_SYM", INT4_SYM},   {"INT3_SYM", INT3_SYM}, {"INT2_SYM", INT2_SYM},
+static const struct word modes[] = {{"INT8_ASYM", INT8_ASYM},
+                                    {"INT8_SYM", INT8_SYM},
+                                    {"INT4_ASYM", INT4_ASYM},
+                                    {"INT4_SYM", INT4_SYM},
+                                    {"INT3_SYM", INT3_SYM},
+                                    {"INT2_SYM", INT2_SYM},
                                     {0}};
 static const struct {
     int bits;
@@ -67,13 +71,6 @@ static void granularity(const qobs_config *config, struct granularity *g)
     g->params.axes = config->nncf.has_reduction_axes ? config->nncf.reduction_axes : last;
 }
 
-/* Weights are converted to float32 first. */
-static void reduction(const qobs_config *config, struct reduction *r)
-{
-    (void)config;
-    r->in_f32 = true;
-}
-
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
     const int bits = numbers[config->nncf.mode].bits;
@@ -100,6 +97,6 @@ static void range(const qobs_config *config, struct range_rule *rule)
 }
 
 const struct family_ops qobs_family_nncf = {
-    SETTINGS_OF(settings),  .set_defaults = set_defaults, .check = check,     .granularity = granularity,
-    .reduction = reduction, .range = range,               .formula = formula,
+    SETTINGS_OF(settings), .set_defaults = set_defaults, .check = check, .granularity = granularity, .in_f32 = true,
+    .range = range,        .formula = formula,
 };

@@ -140,14 +140,8 @@ static void range(const qobs_config *config, struct range_rule *rule)
     rule->params.bins.roots = config->ort.scenario == ORT_P3;
 }
 
-static void traits(const qobs_config *config, struct observer_traits *t)
-{
-    (void)config;
-    t->range_is_lowest = true;
-}
-
 const struct family_ops qobs_family_ort = {
-    SETTINGS_OF(settings),  .set_defaults = set_defaults, .check = check, .granularity = granularity,
-    .reduction = reduction, .accumulator = accumulator,   .range = range, .formula = formula,
-    .traits = traits,
+    SETTINGS_OF(settings),   .set_defaults = set_defaults, .check = check, .granularity = granularity,
+    .reduction = reduction,  .accumulator = accumulator,   .range = range, .formula = formula,
+    .range_is_lowest = true,
 };

@@ -39,23 +39,6 @@ static const struct setting settings[] = {
      "passes of the descent over the columns, at most; `null`: 4", true, true},
 };
 
-static int check_granularity(const qobs_config *config, enum strategy strategy, qobs_error *error)
-{
-    const char *name = qobs_strategy_text((int)strategy), *preset = config->preset->name;
-    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
-    if (!grouped && strategy != STRATEGY_CHANNEL)
-        return qobs_invalid(error, "strategy: %s has channel, group and tensor_group, not %s", preset, name);
-    if (grouped && !config->has_group_size)
-        return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
-    if (grouped && config->group_size <= 0)
-        return qobs_invalid(error, "group_size: is %lld, strategy %s needs one above 0", (long long)config->group_size,
-                            name);
-    if (!grouped && config->has_group_size && config->group_size != -1)
-        return qobs_invalid(error, "group_size: %lld does not go with strategy %s", (long long)config->group_size,
-                            name);
-    return QOBS_OK;
-}
-
 static int check_number(const qobs_config *config, enum strategy strategy, qobs_error *error)
 {
     const bool under_global = strategy == STRATEGY_TENSOR_GROUP;
@@ -91,11 +74,14 @@ static int check(const qobs_config *config, qobs_error *error)
     const enum strategy strategy = qobs_config_strategy(config);
     if (config->base_name != BASE_WEIGHT)
         return qobs_invalid(error, "base_name: %s takes weights, not %s", config->preset->name,
-                            qobs_base_name_text(config->base_name));
+                            qobs_word_text(qobs_base_names, config->base_name));
     if (config->scheme.optimal.stop_multiplier < config->scheme.optimal.start_multiplier)
         return qobs_invalid(error, "stop_multiplier: is %g, must not be below start_multiplier, %g",
                             config->scheme.optimal.stop_multiplier, config->scheme.optimal.start_multiplier);
-    RETURN_IF_FAILED(check_granularity(config, strategy, error));
+    if (strategy != STRATEGY_CHANNEL && strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP)
+        return qobs_invalid(error, "strategy: %s has channel, group and tensor_group, not %s", config->preset->name,
+                            qobs_word_text(qobs_strategies, strategy));
+    RETURN_IF_FAILED(qobs_scheme_check_groups(config, error));
     RETURN_IF_FAILED(check_number(config, strategy, error));
     return check_hessian(config, strategy, error);
 }
@@ -110,26 +96,15 @@ static void set_defaults(struct qobs_config *config)
     config->scheme.optimal.zero_point_radius = 1;
 }
 
-static enum optimal_scales scales_of(const qobs_config *config)
-{
-    switch (config->scheme.scale_dtype) {
-    case SCALE_F16:
-        return OPTIMAL_F16;
-    case SCALE_E4M3:
-        return OPTIMAL_E4M3;
-    case SCALE_U8:
-        return OPTIMAL_E8M0;
-    default:
-        return OPTIMAL_BF16;
-    }
-}
-
 static void resolve_optimal(const qobs_config *config, struct optimal_params *p)
 {
+    static const enum optimal_scales scales[] = {
+        [SCALE_NATIVE] = OPTIMAL_BF16, [SCALE_F32] = OPTIMAL_BF16,  [SCALE_BF16] = OPTIMAL_BF16,
+        [SCALE_F16] = OPTIMAL_F16,     [SCALE_E4M3] = OPTIMAL_E4M3, [SCALE_U8] = OPTIMAL_E8M0};
     static const float eps[] = {[SCALE_F32] = 0x1p-23f, [SCALE_BF16] = 0x1p-7f, [SCALE_F16] = 0x1p-10f};
     const int half = 1 << (config->scheme.num_bits - 1);
     *p = (struct optimal_params){
-        .scales = scales_of(config),
+        .scales = scales[config->scheme.scale_dtype],
         .scale_dtype = (enum scale_dtype)config->scheme.scale_dtype,
         .e2m1 = config->scheme.type == TYPE_FLOAT,
         .symmetric = config->symmetric,
@@ -158,6 +133,7 @@ static void range(const qobs_config *config, struct range_rule *rule)
 
 const struct family_ops qobs_family_qobs = {
     SETTINGS_OF(settings),
+    .has_scheme = true,
     .channel_by_default = true,
     .set_defaults = set_defaults,
     .check = check,

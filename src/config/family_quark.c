@@ -2,7 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AMD Quark: settings, checks of the dtypes that each observer accepts and of what it needs, and parameters. */
-#include <stdio.h>
 
 #include "base/error.h"
 #include "config/families.h"
@@ -40,10 +39,21 @@ static bool has_threshold(const struct preset *preset) { return preset->formula 
 
 static bool has_scope(const struct preset *preset) { return preset->range->reads & READS_SCOPE; }
 
+static bool is_tensor(const struct preset *preset) { return preset->granularity == &qobs_granularity_tensor; }
+
+static bool has_groups(const struct preset *preset) { return preset->granularity == &qobs_granularity_quark_group; }
+
+/* Groups whose last one is padded. */
+static bool has_blocks(const struct preset *preset)
+{
+    return preset->formula == FORMULA_QUARK_MX || preset->formula == FORMULA_QUARK_BFP;
+}
+
+static bool is_lsq(const struct preset *preset) { return preset->formula == FORMULA_QUARK_LSQ; }
+
 static bool is_tensor_minmax(const struct preset *preset)
 {
-    return preset->granularity == GRANULARITY_TENSOR && preset->formula == FORMULA_QUARK &&
-           !preset->reduction->histogram;
+    return is_tensor(preset) && preset->formula == FORMULA_QUARK && !preset->reduction->histogram;
 }
 
 static const struct setting settings[] = {
@@ -91,28 +101,29 @@ static qobs_dtype scale_dtype_of(const qobs_config *config)
 /* LSQObserver has a scale for every channel. Upstream tests the truth of ch_axis, so that 0 is as none. */
 static bool has_lsq_channels(const qobs_config *config) { return config->has_ch_axis && config->ch_axis != 0; }
 
+/* What follows from a preset's formula: observers that accept the same dtypes, and the parameters. */
+typedef const struct formula_ops *formula_maker(const qobs_config *config, struct formula_params *params);
+static formula_maker none, quark, quark_torch, quark_mx, quark_bfp, quark_power_of_2, quark_lsq, quark_tqt;
+static const struct {
+    enum quark_group group;
+    formula_maker *make;
+} kinds[] = {
+    [FORMULA_NONE] = {PLACEHOLDER, none},
+    [FORMULA_QUARK] = {UNIFORM, quark},
+    [FORMULA_QUARK_TORCH] = {HISTOGRAM, quark_torch},
+    [FORMULA_QUARK_MX] = {MX, quark_mx},
+    [FORMULA_QUARK_BFP] = {BFP, quark_bfp},
+    [FORMULA_QUARK_POWER_OF_2] = {POWER_OF_2, quark_power_of_2},
+    [FORMULA_QUARK_LSQ] = {LEARNED, quark_lsq},
+    [FORMULA_QUARK_TQT] = {THRESHOLD, quark_tqt},
+};
+
 static enum quark_group group_of(const struct preset *preset)
 {
-    switch (preset->formula) {
-    case FORMULA_NONE:
-        return PLACEHOLDER;
-    case FORMULA_QUARK_LSQ:
-        return LEARNED;
-    case FORMULA_QUARK_TQT:
-        return THRESHOLD;
-    case FORMULA_QUARK_MX:
-        return MX;
-    case FORMULA_QUARK_BFP:
-        return BFP;
-    case FORMULA_QUARK_POWER_OF_2:
-        return POWER_OF_2;
-    case FORMULA_QUARK_TORCH:
-        return HISTOGRAM;
-    default:
-        if (preset->range->reads & READS_START_BIN)
-            return SQUARED_ERROR;
-        return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
-    }
+    const enum quark_group group = kinds[preset->formula].group;
+    if (group != UNIFORM)
+        return group;
+    return preset->range->reads & READS_START_BIN ? SQUARED_ERROR : has_groups(preset) ? UNIFORM_GROUP : UNIFORM;
 }
 
 static int check_dtype(const qobs_config *config, qobs_error *error)
@@ -121,46 +132,30 @@ static int check_dtype(const qobs_config *config, qobs_error *error)
     if (wanted == PLACEHOLDER || qobs_quark_number(config->quark.dtype).groups & wanted)
         return QOBS_OK;
     char known[200] = "";
-    size_t used = 0;
     for (const struct word *w = qobs_quark_dtypes; w->text; w++)
         if (qobs_quark_number(w->value).groups & wanted)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", w->text);
+            qobs_list_word(known, sizeof known, w->text);
     return qobs_invalid(error, "dtype: is %s, %s takes %s", qobs_word_text(qobs_quark_dtypes, config->quark.dtype),
                         config->preset->name, known);
 }
 
-static int check_qscheme(const qobs_config *config, qobs_error *error)
+static int check_granularity(const qobs_config *config, qobs_error *error)
 {
-    static const int own[] = {
-        [GRANULARITY_NONE] = QUARK_QSCHEME_NONE,         [GRANULARITY_TENSOR] = QUARK_PER_TENSOR,
-        [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL, [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
-        [GRANULARITY_QUARK_BLOCK] = QUARK_PER_GROUP,
-    };
-    if (config->preset->granularity == GRANULARITY_QUARK_LSQ)
-        return QOBS_OK; /* ch_axis decides */
-    const int expected = own[config->preset->granularity];
-    if (config->quark.qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE ||
-        config->quark.qscheme == expected)
+    const struct preset *preset = config->preset;
+    const bool groups = has_groups(preset), blocks = has_blocks(preset), axis = groups || !is_tensor(preset);
+    const int expected = groups ? QUARK_PER_GROUP : axis ? QUARK_PER_CHANNEL : QUARK_PER_TENSOR;
+    if (!qobs_preset_measures(preset) || is_lsq(preset)) /* whose ch_axis decides */
         return QOBS_OK;
-    return qobs_invalid(error, "qscheme: is %s, %s takes %s", qobs_word_text(qschemes, config->quark.qscheme),
-                        config->preset->name, qobs_word_text(qschemes, expected));
-}
-
-static int check_axis(const qobs_config *config, qobs_error *error)
-{
-    const enum granularity_kind granularity = config->preset->granularity;
-    const char *name = config->preset->name;
-    if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR || granularity == GRANULARITY_QUARK_LSQ)
-        return QOBS_OK;
-    if (!config->has_ch_axis)
-        return qobs_invalid(error, "ch_axis: is not set, %s needs it", name);
-    if (granularity == GRANULARITY_QUARK_CHANNEL)
-        return QOBS_OK;
-    if (!config->has_group_size)
-        return qobs_invalid(error, "group_size: is not set, %s needs it", name);
-    if (config->group_size == 0 || (config->group_size < 0 && granularity == GRANULARITY_QUARK_BLOCK))
-        return qobs_invalid(error, "group_size: is %lld, %s takes %sabove 0", (long long)config->group_size, name,
-                            granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
+    if (config->quark.qscheme != QUARK_QSCHEME_NONE && config->quark.qscheme != expected)
+        return qobs_invalid(error, "qscheme: is %s, %s takes %s", qobs_word_text(qschemes, config->quark.qscheme),
+                            preset->name, qobs_word_text(qschemes, expected));
+    if (axis && !config->has_ch_axis)
+        return qobs_invalid(error, "ch_axis: is not set, %s needs it", preset->name);
+    if (groups && !config->has_group_size)
+        return qobs_invalid(error, "group_size: is not set, %s needs it", preset->name);
+    if (groups && (config->group_size == 0 || (config->group_size < 0 && blocks)))
+        return qobs_invalid(error, "group_size: is %lld, %s takes %sabove 0", (long long)config->group_size,
+                            preset->name, blocks ? "" : "-1 (one group) and ");
     return QOBS_OK;
 }
 
@@ -182,8 +177,7 @@ static int check_format(const qobs_config *config, qobs_error *error)
 static int check(const qobs_config *config, qobs_error *error)
 {
     RETURN_IF_FAILED(check_dtype(config, error));
-    RETURN_IF_FAILED(check_qscheme(config, error));
-    RETURN_IF_FAILED(check_axis(config, error));
+    RETURN_IF_FAILED(check_granularity(config, error));
     return check_format(config, error);
 }
 
@@ -210,7 +204,7 @@ static const struct formula_ops *quark_torch(const qobs_config *config, struct f
                       : config->quark.dtype == QUARK_INT8 ? TORCH_QINT8
                                                           : TORCH_QUINT8;
     const struct quark_number limits = qobs_quark_number(config->quark.dtype);
-    const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype), (int64_t)limits.quant_min,
+    const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype, false), (int64_t)limits.quant_min,
                                                          (int64_t)limits.quant_max, config->reduce_range);
     return qobs_torch_formula(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
 }
@@ -288,6 +282,7 @@ static const struct formula_ops *quark_bfp(const qobs_config *config, struct for
     p->quark.format = SCALE_FORMAT_E8M0;
     p->quark.mode = SCALE_MODE_FLOOR;
     p->quark.emax = BFP_EMAX;
+    p->quark.integer_zero_point = true;
     return &qobs_formula_quark_bfp;
 }
 
@@ -295,41 +290,29 @@ static const struct formula_ops *quark_power_of_2(const qobs_config *config, str
 {
     set_quark(config, p);
     p->quark.zero_point_128 = config->symmetric && config->quark.dtype == QUARK_UINT8;
-    return config->preset->granularity == GRANULARITY_TENSOR ? &qobs_formula_quark_power_of_2_tensor
-                                                             : &qobs_formula_quark_power_of_2_channel;
+    p->quark.tensor = is_tensor(config->preset);
+    return &qobs_formula_quark_power_of_2;
+}
+
+static const struct formula_ops *none(const qobs_config *config, struct formula_params *p)
+{
+    (void)config, (void)p;
+    return &qobs_formula_none;
 }
 
 static struct shape shape_without_data(const qobs_config *config)
 {
-    const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
+    const bool groups = has_groups(config->preset) && !has_blocks(config->preset);
     /* upstream computes the scale of a 0-dimensional range, or the most frequent of one value */
-    const bool scalar =
-        qobs_quark_number(config->quark.dtype).is_float ||
-        (config->preset->formula == FORMULA_QUARK_POWER_OF_2 && config->preset->granularity == GRANULARITY_TENSOR);
+    const bool scalar = qobs_quark_number(config->quark.dtype).is_float ||
+                        (config->preset->formula == FORMULA_QUARK_POWER_OF_2 && is_tensor(config->preset));
     return (struct shape){.ndim = groups ? 2 : scalar ? 0 : 1, .extent = {1, 1}};
 }
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
     p->shape_without_data = shape_without_data(config);
-    switch (config->preset->formula) {
-    case FORMULA_QUARK_TORCH:
-        return quark_torch(config, p);
-    case FORMULA_QUARK_MX:
-        return quark_mx(config, p);
-    case FORMULA_QUARK_BFP:
-        return quark_bfp(config, p);
-    case FORMULA_QUARK_LSQ:
-        return quark_lsq(config, p);
-    case FORMULA_QUARK_TQT:
-        return quark_tqt(config, p);
-    case FORMULA_QUARK_POWER_OF_2:
-        return quark_power_of_2(config, p);
-    case FORMULA_NONE:
-        return &qobs_formula_none;
-    default:
-        return quark(config, p);
-    }
+    return kinds[config->preset->formula].make(config, p);
 }
 
 /* ---- Other stages ------------------------------------------------------------------------------------------------ */
@@ -337,7 +320,8 @@ static const struct formula_ops *formula(const qobs_config *config, struct formu
 static void granularity(const qobs_config *config, struct granularity *g)
 {
     g->params.scalar_scale = true;
-    if (config->preset->granularity == GRANULARITY_QUARK_LSQ && has_lsq_channels(config))
+    g->params.ragged = has_blocks(config->preset);
+    if (is_lsq(config->preset) && has_lsq_channels(config))
         g->ops = &qobs_granularity_torch_channel;
 }
 
@@ -382,7 +366,7 @@ static void resolve_exponent(const qobs_config *config, struct exponent_params *
     *e = (struct exponent_params){
         .quant_min = number.quant_min,
         .quant_max = number.quant_max,
-        .float_zero_points = config->preset->granularity == GRANULARITY_TENSOR,
+        .float_zero_points = is_tensor(config->preset),
         .scope = config->quark.scope,
         .format = qobs_format_find(qobs_word_text(qobs_quark_dtypes, config->quark.dtype)),
         .emax = element_of(config).emax,
@@ -398,22 +382,10 @@ static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
     b->quant_min = number.quant_min;
     b->quant_max = number.quant_max;
     b->dtype = qobs_word_text(qobs_quark_dtypes, config->quark.dtype);
-    switch (config->quark.dtype) {
-    case QUARK_INT4:
-    case QUARK_UINT4:
-    case QUARK_INT8:
-    case QUARK_UINT8:
-        b->centres = CENTRES_TORCH;
-        break;
-    case QUARK_FP8_E4M3:
-    case QUARK_FP8_E5M2:
-        b->centres = CENTRES_QUARK_FLOAT;
+    if (number.groups & SQUARED_ERROR)
+        b->centres = number.is_float ? CENTRES_QUARK_FLOAT : CENTRES_TORCH;
+    if (b->centres == CENTRES_QUARK_FLOAT)
         b->format = qobs_format_find(b->dtype);
-        break;
-    default:
-        b->centres = CENTRES_NONE;
-        break;
-    }
 }
 
 static void range(const qobs_config *config, struct range_rule *rule)
@@ -425,7 +397,7 @@ static void range(const qobs_config *config, struct range_rule *rule)
 
 static void traits(const qobs_config *config, struct observer_traits *t)
 {
-    const bool tqt = has_threshold(config->preset), lsq = config->preset->granularity == GRANULARITY_QUARK_LSQ;
+    const bool tqt = has_threshold(config->preset), lsq = is_lsq(config->preset);
     t->token_result = qobs_preset_measures(config->preset) ? TOKENS_NONZERO : TOKENS_NONE;
     t->counts_nonzero_tokens = true;
     t->first_batch_only = tqt;

@@ -29,7 +29,7 @@ static bool is_no_placeholder(const struct preset *preset) { return !is_placehol
 
 static bool may_have_channels(const struct preset *preset)
 {
-    return preset->granularity == GRANULARITY_TORCH_CHANNEL || preset->granularity == GRANULARITY_TORCH_QSCHEME;
+    return preset->granularity == &qobs_granularity_torch_channel || qobs_preset_has_torch_histogram(preset);
 }
 
 static const struct setting settings[] = {
@@ -57,9 +57,16 @@ static void set_defaults(struct qobs_config *config)
 
 static bool has_channel_scales(const qobs_config *config)
 {
-    return config->preset->granularity == GRANULARITY_TORCH_CHANNEL ||
-           (config->preset->granularity == GRANULARITY_TORCH_QSCHEME &&
-            config->torch.qscheme >= TORCH_PER_CHANNEL_AFFINE);
+    return config->preset->granularity == &qobs_granularity_torch_channel ||
+           (qobs_preset_has_torch_histogram(config->preset) && config->torch.qscheme >= TORCH_PER_CHANNEL_AFFINE);
+}
+
+/* How many numbers torch takes a dtype to have; the elements of quint4x2 have 8 bits in torch.iinfo. */
+static int64_t numbers_of(const qobs_config *config)
+{
+    const struct torch_number number = qobs_torch_number(config->torch.dtype, false);
+    const int64_t numbers = number.quant_max - number.quant_min + 1;
+    return numbers < 256 ? 256 : numbers;
 }
 
 /* FixedQParamsObserver and PlaceholderObserver do not check their other settings. */
@@ -97,9 +104,7 @@ static int check(const qobs_config *config, qobs_error *error)
         if (quant_min >= quant_max)
             return qobs_invalid(error, "quant_min, quant_max: %lld is not below %lld", (long long)quant_min,
                                 (long long)quant_max);
-        const bool bits32 = config->torch.dtype == TORCH_QINT32 || config->torch.dtype == TORCH_INT32;
-        const bool bits16 = config->torch.dtype == TORCH_UINT16 || config->torch.dtype == TORCH_INT16;
-        const int64_t widest = bits32 ? INT64_C(1) << 31 : bits16 ? 65536 : 256;
+        const int64_t widest = numbers_of(config) > INT64_C(1) << 31 ? INT64_C(1) << 31 : numbers_of(config);
         if (quant_max - quant_min + 1 > widest)
             return qobs_invalid(error, "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld",
                                 (long long)quant_min, (long long)quant_max,
@@ -145,13 +150,9 @@ static const struct formula_ops *torch(const qobs_config *config, struct formula
         [TORCH_PER_CHANNEL_SYMMETRIC] = MAPPING_SYMMETRIC,
         [TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS] = MAPPING_FLOAT,
     };
-    struct torch_number number = qobs_torch_number(config->torch.dtype);
-    if (config->has_quant_min && config->has_quant_max) {
+    struct torch_number number = qobs_torch_number(config->torch.dtype, config->reduce_range);
+    if (config->has_quant_min && config->has_quant_max)
         number = qobs_torch_limits(number, config->quant_min, config->quant_max, config->reduce_range);
-    } else if (config->reduce_range) {
-        number.quant_min = number.reduced_min;
-        number.quant_max = number.reduced_max;
-    }
     return qobs_torch_formula(&number, mappings[config->torch.qscheme], config->eps, p);
 }
 
@@ -164,8 +165,6 @@ static const struct formula_ops *fixed(const qobs_config *config, struct formula
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
-    if (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && !has_channel_scales(config))
-        p->rank = RANK_SCALAR;
     return config->preset->formula == FORMULA_FIXED  ? fixed(config, p)
            : config->preset->formula == FORMULA_NONE ? &qobs_formula_none
                                                      : torch(config, p);
@@ -173,39 +172,18 @@ static const struct formula_ops *formula(const qobs_config *config, struct formu
 
 static void granularity(const qobs_config *config, struct granularity *g)
 {
-    if (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && has_channel_scales(config))
+    if (has_channel_scales(config))
         g->ops = &qobs_granularity_torch_channel;
-}
-
-static void reduction(const qobs_config *config, struct reduction *r)
-{
-    (void)config;
-    r->in_f32 = true;
-}
-
-/* How many numbers torch takes a dtype to have; the elements of quint4x2 have 8 bits in torch.iinfo. */
-static double numbers_of(const qobs_config *config)
-{
-    switch (config->torch.dtype) {
-    case TORCH_QINT32:
-    case TORCH_INT32:
-        return 0x1p32;
-    case TORCH_UINT16:
-    case TORCH_INT16:
-        return 0x1p16;
-    default:
-        return 256;
-    }
 }
 
 static void range(const qobs_config *config, struct range_rule *rule)
 {
     qobs_resolve_bins(config, &rule->params.bins);
-    rule->params.bins.numbers = numbers_of(config);
+    rule->params.bins.numbers = (double)numbers_of(config);
 }
 
 const struct family_ops qobs_family_torch = {
     SETTINGS_OF(settings), .finders = FINDER_L2_NORM,  .has_own_quantize = true, .set_defaults = set_defaults,
-    .check = check,        .granularity = granularity, .reduction = reduction,   .range = range,
+    .check = check,        .granularity = granularity, .in_f32 = true,           .range = range,
     .formula = formula,
 };

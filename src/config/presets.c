@@ -4,72 +4,48 @@
 /* The presets, the settings of a preset among the rows of its family, the words that families share, and defaults. */
 #include "config/families.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/build.h"
 #include "base/error.h"
 #include "qobs/qobs.h"
 
-#define QOBS_HAS_RANGES 1
-
 /* A new stage needs no header: its row declares it. */
 #define PRESET(name, family, feature, granularity, reduction, accumulator, range, formula, search, summary)            \
+    extern const struct granularity_ops qobs_granularity_##granularity;                                                \
     extern const struct reduction_ops qobs_reduction_##reduction;                                                      \
     extern const struct accumulator_ops qobs_accumulate_##accumulator;                                                 \
     extern const struct range_ops qobs_range_##range;
 #include "config/preset_rows.h"
 #undef PRESET
 
-#if QOBS_HAS_LLMC && QOBS_HAS_SEARCHES
-static const struct search_defaults mse = {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5};
-static const struct search_defaults nvfp4_expanded_mse = {
-    .maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .since_2026 = true};
+#if QOBS_HAS(llmc) && QOBS_HAS(searches)
+static const struct search_defaults mse = {
+    .settings = {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5, .chunk_size = 5}};
 static const struct search_defaults imatrix_mse = {
-    .maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5, .importance = true, .since_2026 = true};
-static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0.8 / 1.8,
-                                                              .grid = 200,
-                                                              .norm = 2.4,
-                                                              .expand = 1.8,
-                                                              .patience = 1000,
-                                                              .importance = true,
-                                                              .since_2026 = true};
+    .settings = {.maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5},
+    .importance = true,
+    .since_2026 = true};
+#define NVFP4_EXPANDED                                                                                                 \
+    .settings =                                                                                                        \
+        {.maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .chunk_size = 5},      \
+    .since_2026 = true
+static const struct search_defaults nvfp4_expanded_mse = {NVFP4_EXPANDED};
+static const struct search_defaults nvfp4_expanded_imatrix = {NVFP4_EXPANDED, .importance = true};
 #endif
 
-#define OPS_LLMC &qobs_family_llmc
-#define OPS_QOBS &qobs_family_qobs
-#define OPS_TORCH &qobs_family_torch
-#define OPS_QUARK &qobs_family_quark
-#define OPS_MODELOPT &qobs_family_modelopt
-#define OPS_ORT &qobs_family_ort
-#define OPS_TORCHAO &qobs_family_torchao
-#define OPS_AIEDGE &qobs_family_aiedge
-#define OPS_NNCF &qobs_family_nncf
-
-#define ROW(name, family, granularity, reduction, accumulator, range, formula, search, summary)                        \
-    {name,                                                                                                             \
-     FAMILY_##family,                                                                                                  \
-     OPS_##family,                                                                                                     \
-     GRANULARITY_##granularity,                                                                                        \
-     &qobs_reduction_##reduction,                                                                                      \
-     &qobs_accumulate_##accumulator,                                                                                   \
-     &qobs_range_##range,                                                                                              \
-     FORMULA_##formula,                                                                                                \
-     search,                                                                                                           \
-     summary},
-#define PRESET(name, family, feature, ...)                                                                             \
-    QOBS_IF(QOBS_HAS_##family, QOBS_IF(QOBS_HAS_##feature, ROW(name, family, __VA_ARGS__)))
+#define PRESET(name, family, feature, granularity, reduction, accumulator, range, formula, search, summary)            \
+    QOBS_IF(QOBS_HAS(family),                                                                                          \
+            QOBS_IF(QOBS_HAS(feature),                                                                                 \
+                    {name, &qobs_family_##family, &qobs_granularity_##granularity, &qobs_reduction_##reduction,        \
+                     &qobs_accumulate_##accumulator, &qobs_range_##range, FORMULA_##formula, search, summary}, ))
 static const struct preset presets[] = {
 #include "config/preset_rows.h"
 };
 #undef PRESET
 
 /* All of them, for messages. */
-#define FEATURE_RANGES "ranges" /* always there */
-#define FEATURE_HISTOGRAMS "histograms"
-#define FEATURE_SEARCHES "searches"
-#define FEATURE_OPTIMAL "optimal"
-#define PRESET(name, family, feature, ...) {name, QOBS_HAS_##family, QOBS_HAS_##feature ? NULL : FEATURE_##feature},
+#define PRESET(name, family, feature, ...) {name, QOBS_HAS(family), QOBS_HAS(feature) ? NULL : #feature},
 static const struct {
     const char *name;
     bool has_family;
@@ -94,8 +70,8 @@ static bool is_name_of(const struct preset *preset, const char *name, int *versi
     *version = VERSION_CURRENT;
     if (strcmp(preset->name, name) == 0 || is_after(preset->ops->old_prefix, name, preset))
         return true;
-    for (int v = 0; QOBS_HAS_LLMC && v < VERSIONS && preset->family == FAMILY_LLMC; v++)
-        if (is_after(qobs_llmc_releases[v].prefix, name, preset)) {
+    for (int v = 0; v < VERSIONS && preset->ops->releases; v++)
+        if (is_after(preset->ops->releases[v].prefix, name, preset)) {
             *version = v;
             return true;
         }
@@ -138,13 +114,6 @@ const char *qobs_preset_summary(size_t index) { return index < COUNT ? presets[i
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 const struct word qobs_switch_words[] = {{"true", true}, {"false", false}, {0}};
-const struct word qobs_base_names[] = {{"weight", BASE_WEIGHT},
-                                       {"input", BASE_INPUT},
-                                       {"output", BASE_OUTPUT},
-                                       {"q", BASE_Q},
-                                       {"k", BASE_K},
-                                       {"v", BASE_V},
-                                       {0}};
 const struct word qobs_nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
 const struct word qobs_histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REFUSE},
@@ -208,12 +177,10 @@ int qobs_setting_require(const struct preset *preset, const char *key, const str
     *setting = qobs_setting_find(preset, key);
     if (*setting)
         return QOBS_OK;
-    char known[220];
-    size_t used = 0;
-    known[0] = '\0';
+    char known[220] = "";
     const struct setting *s;
-    for (size_t row = 0; (s = next_of(preset, &row)) && used < sizeof known; row++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", s->key);
+    for (size_t row = 0; (s = next_of(preset, &row)); row++)
+        qobs_list_word(known, sizeof known, s->key);
     return qobs_invalid(error, "%s: '%s' is no setting; known are %s", preset->name, key, known);
 }
 
@@ -230,12 +197,4 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
     };
     preset->ops->set_defaults(&config);
     return config;
-}
-
-const char *qobs_word_text(const struct word *words, int value)
-{
-    for (; words->text; words++)
-        if (words->value == value)
-            return words->text;
-    return NULL;
 }

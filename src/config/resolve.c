@@ -5,7 +5,6 @@
  * then the family's own. */
 #include "config/families.h"
 
-#include "base/build.h"
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "number/format.h"
@@ -43,27 +42,8 @@ bool qobs_config_has_whole_zero_points(const qobs_config *config)
 
 void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity)
 {
-    /* Those that depend on settings are the family's. */
-    static const struct granularity_ops *const by_kind[] = {
-        [GRANULARITY_NONE] = &qobs_granularity_none,
-        [GRANULARITY_LLMC] = NULL,
-        [GRANULARITY_TENSOR] = &qobs_granularity_tensor,
-        QOBS_IF(QOBS_HAS_TORCH, [GRANULARITY_TORCH_CHANNEL] = &qobs_granularity_torch_channel,)
-        [GRANULARITY_TORCH_QSCHEME] = &qobs_granularity_tensor,
-        QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_CHANNEL] = &qobs_granularity_quark_channel,)
-        QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_GROUP] = &qobs_granularity_quark_group,)
-        QOBS_IF(QOBS_HAS_QUARK, [GRANULARITY_QUARK_BLOCK] = &qobs_granularity_quark_block,)
-        QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_AXES] = &qobs_granularity_modelopt_axes,)
-        QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_REDUCED] = &qobs_granularity_modelopt_reduced,)
-        [GRANULARITY_QUARK_LSQ] = &qobs_granularity_tensor,
-        [GRANULARITY_ORT] = &qobs_granularity_tensor,
-        QOBS_IF(QOBS_HAS_TORCHAO, [GRANULARITY_TORCHAO] = &qobs_granularity_torchao,)
-        QOBS_IF(QOBS_HAS_MODELOPT, [GRANULARITY_MODELOPT_BLOCK] = &qobs_granularity_modelopt_block,)
-        QOBS_IF(QOBS_HAS_AIEDGE, [GRANULARITY_AIEDGE] = &qobs_granularity_aiedge,)
-        QOBS_IF(QOBS_HAS_NNCF, [GRANULARITY_NNCF] = &qobs_granularity_nncf,)
-    };
     *granularity = (struct granularity){
-        .ops = by_kind[config->preset->granularity],
+        .ops = config->preset->granularity,
         .params = {.name = config->preset->name,
                    .base_name = (enum base_name)config->base_name,
                    .group_size = config->group_size,
@@ -79,7 +59,7 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
     const struct reduction_ops *ops = config->preset->reduction;
     *reduction = (struct reduction){.ops = ops,
                                     .nonfinite = (enum nonfinite_mode)config->nonfinite,
-                                    .in_f32 = ops->histogram,
+                                    .in_f32 = ops->histogram || config->preset->ops->in_f32,
                                     .f64_in_f32 = ops->f64_in_f32,
                                     .histogram = {.ops = ops->histogram,
                                                   .params = {.bins = (size_t)config->histogram.bins,
@@ -121,7 +101,7 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
 
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
 {
-    const bool tensor = config->preset->granularity == GRANULARITY_TENSOR;
+    const bool tensor = config->preset->granularity == &qobs_granularity_tensor;
     *formula = (struct formula){.ops = &qobs_formula_none,
                                 .params = {.name = config->preset->name,
                                            .rank = tensor ? RANK_SCALAR : RANK_TENSOR,
@@ -132,7 +112,7 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
 
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits)
 {
-    *traits = (struct observer_traits){0};
+    *traits = (struct observer_traits){.range_is_lowest = config->preset->ops->range_is_lowest};
     if (config->preset->ops->traits)
         config->preset->ops->traits(config, traits);
 }
@@ -154,7 +134,7 @@ void qobs_stages_of(const qobs_config *config, struct stages *stages)
 /* The format that is given, or that of the configuration; NULL: integers, or the configuration leaves it open. */
 static const qobs_format *format_of(const qobs_config *config, const qobs_format *format)
 {
-    return format || !qobs_preset_has_scheme(config->preset) || config->scheme.type == TYPE_INT
+    return format || !config->preset->ops->has_scheme || config->scheme.type == TYPE_INT
                ? format
                : qobs_config_float_format(config);
 }
@@ -171,7 +151,7 @@ static int resolve_numbers(const qobs_config *config, const qobs_format *given, 
                             config->preset->name);
     if (format)
         qobs_quantizer_for_format(&rule->quantizer, format);
-    else if (torch || qobs_preset_has_scheme(config->preset))
+    else if (torch || config->preset->ops->has_scheme)
         qobs_quantizer_for_integers(&rule->quantizer, quant_min, quant_max, torch);
     else
         return qobs_invalid(error, "format: is NULL, which %s leaves open", config->preset->name);
@@ -188,7 +168,7 @@ static int resolve_codes(const qobs_config *config, const qobs_format *given, st
 {
     const qobs_format *format = format_of(config, given);
     bool found = !format;
-    if (!qobs_preset_has_scheme(config->preset))
+    if (!config->preset->ops->has_scheme)
         return qobs_invalid(error, "config: is %s, codes are those of llmc and qobs presets", config->preset->name);
     rule->kind = QOBS_CODE_INTEGER;
     rule->format = format;

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "base/error.h"
 #include "config/config.h"
 
 enum setting_kind {
@@ -18,11 +19,6 @@ enum setting_kind {
     KIND_AXES,    /* struct axes; "[0, -1]" or "0" */
     KIND_PAIR,    /* int64_t[2]; "[h, w]" or "hxw" */
     KIND_OWN_NAME /* no field: the name of the preset, which must agree */
-};
-
-struct word {
-    const char *text;
-    int value;
 };
 
 #define NO_FIELD ((size_t)-1)
@@ -91,8 +87,7 @@ struct setting {
 #define LEAST_AXIS (-QOBS_MAX_NDIM)
 #define MOST_AXIS (QOBS_MAX_NDIM - 1)
 
-extern const struct word qobs_switch_words[], qobs_base_names[], qobs_nonfinite_modes[],
-    qobs_histogram_nonfinite_modes[];
+extern const struct word qobs_switch_words[], qobs_nonfinite_modes[], qobs_histogram_nonfinite_modes[];
 
 /* True if a saved state has a line for the setting. */
 bool qobs_setting_is_saved(const struct setting *setting, const struct qobs_config *config);
@@ -128,20 +123,13 @@ int qobs_setting_put_int(const struct setting *setting, int64_t value, struct qo
 int qobs_setting_put_real(const struct setting *setting, double value, struct qobs_config *config, qobs_error *error);
 int qobs_setting_put_bool(const struct setting *setting, bool value, struct qobs_config *config, qobs_error *error);
 
-/* Writes the field as text that qobs_setting_parse accepts. Returns the length of the text. */
-size_t qobs_setting_print(const struct setting *setting, const struct qobs_config *config,
+/* Writes the field as text that qobs_setting_parse accepts. Returns the length of the text. in_full: with the 17 digits
+ * of real numbers that version 0.1 printed, else with the fewest that read back as the same double. */
+size_t qobs_setting_print(const struct setting *setting, const struct qobs_config *config, bool in_full,
                           char value[QOBS_SETTING_VALUE]);
-
-/* The same with the 17 digits of real numbers that version 0.1 printed. */
-void qobs_setting_print_in_full(const struct setting *setting, const struct qobs_config *config,
-                                char value[QOBS_SETTING_VALUE]);
-
-/* Writes the shortest text that reads back as the same double, in any locale. */
-void qobs_print_real(double x, char text[QOBS_SETTING_VALUE]);
 
 /* The part of the preset's name after the family: the value of KIND_OWN_NAME. */
 const char *qobs_preset_own_name(const struct preset *preset);
 
-/* NULL: the value has no word. */
-const char *qobs_word_text(const struct word *words, int value);
-bool qobs_equal_ignoring_case(const char *a, const char *b);
+/* Appends a word to a list of words, as far as there is room. */
+void qobs_list_word(char *list, size_t size, const char *word);

@@ -30,3 +30,10 @@ static inline double NATIVE(largest)(size_t n, const stored *min, const stored *
     }
     return (double)amax;
 }
+
+/* n numbers from `first` on. */
+static inline void NATIVE(widen)(const stored *x, size_t first, size_t n, double *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)load(x[first + i]);
+}

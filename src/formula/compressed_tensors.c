@@ -14,18 +14,15 @@
 
 /* The parameters of one call. */
 struct numbers {
-    bool symmetric;
-    double quant_min, quant_max;
-    bool mx;
-    int mx_half_bits, mx_offset;
+    const struct formula_params *params;
+    bool symmetric, mx;
     enum scale_dtype scale_dtype;
-    double eps;       /* replaces a scale of exactly 0 */
-    double min_scale; /* 2025: scales below it are raised to it before the zero point is made; else 0 */
-    bool e4m3_scales; /* 2025, e2m1 under a global scale: scales are e4m3, and 0.125 replaces 0 */
-    qobs_dtype zero_point_dtype;
+    double eps;              /* replaces a scale of exactly 0 */
+    double min_scale;        /* 2025: scales below it are raised to it before the zero point is made; else 0 */
+    bool e4m3_scales;        /* 2025, e2m1 under a global scale: scales are e4m3, and 0.125 replaces 0 */
     const qobs_format *e4m3; /* of zero points in that dtype */
     bool wide_zero_point;    /* formed in f32 instead of the ranges' dtype */
-    bool magnitudes; /* as in struct range_view */
+    bool magnitudes;         /* as in struct range_view; the global scale is finite and not below 0 */
     const float *global_scale;
     bool native_products; /* with the global scale: in the ranges' dtype instead of f32 */
 };
@@ -37,7 +34,7 @@ static void put_zero_point(const struct numbers *q, void *out, size_t i, double 
 {
     /* upstream's cast of NaN on x86 gives 0 for the narrow types */
     const int64_t k = isnan(value) ? 0 : (int64_t)rint(clamp(value, INT32_MIN, INT32_MAX));
-    switch (q->zero_point_dtype) {
+    switch (q->params->compressed_tensors.zero_point_dtype) {
     case QOBS_I8:
         ((int8_t *)out)[i] = (int8_t)clamp((double)k, INT8_MIN, INT8_MAX);
         break;
@@ -93,19 +90,12 @@ static inline double round_scale(enum scale_dtype dtype, double s)
 #define NATIVE_BODY "formula/compressed_tensors.inl.h"
 #include "number/native_each.inl.h"
 
-static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
-                   qobs_dtype *zero_point)
+/* In 2025 only e2m1 has scales under the global scale, which is F32. */
+static struct qparam_dtypes dtypes(const struct formula_params *params, const struct range_view *r)
 {
-    *scale = r->global_scale && !r->native_global_scale ? QOBS_F32 : r->dtype;
-    *zero_point = params->compressed_tensors.zero_point_dtype;
-}
-
-/* In 2025 only e2m1 has scales under the global scale. */
-static void dtypes_2025(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
-                        qobs_dtype *zero_point)
-{
-    *scale = r->global_scale && params->compressed_tensors.e2m1 ? QOBS_F32 : r->dtype;
-    *zero_point = params->compressed_tensors.zero_point_dtype;
+    const bool wide = params->compressed_tensors.year_2025 ? params->compressed_tensors.e2m1 : !r->native_global_scale;
+    return (struct qparam_dtypes){r->global_scale && wide ? QOBS_F32 : r->dtype,
+                                  params->compressed_tensors.zero_point_dtype};
 }
 
 static double epsilon(enum scale_dtype scale, qobs_dtype native)
@@ -117,62 +107,41 @@ static double epsilon(enum scale_dtype scale, qobs_dtype native)
     return native == QOBS_F32 ? 0x1p-23 : native == QOBS_BF16 ? 0x1p-7 : native == QOBS_F16 ? 0x1p-10 : 0x1p-52;
 }
 
-static int qparams(const struct formula_params *params, const struct range_view *r, bool year_2025, void *scale,
-                   void *zero_point, qobs_error *error)
+static int qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
+                   qobs_error *error)
 {
-    if (r->rank == RANK_EMPTY)
-        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    const bool year_2025 = params->compressed_tensors.year_2025;
     const bool e4m3_scales = year_2025 && params->compressed_tensors.e2m1 && r->global_scale;
     const struct numbers q = {
+        .params = params,
         .symmetric = params->mapping == MAPPING_SYMMETRIC,
-        .quant_min = params->quant_min,
-        .quant_max = params->quant_max,
         .mx = params->compressed_tensors.mx,
-        .mx_half_bits = params->compressed_tensors.mx_half_bits,
-        .mx_offset = params->compressed_tensors.mx_offset,
         .scale_dtype = params->compressed_tensors.scale_dtype,
         .eps = epsilon(params->compressed_tensors.scale_dtype,
                        r->global_scale && !r->native_global_scale ? QOBS_F32 : r->dtype),
         .min_scale = year_2025 && !e4m3_scales ? 0x1p-23 : 0,
         .e4m3_scales = e4m3_scales,
-        .zero_point_dtype = params->compressed_tensors.zero_point_dtype,
         .e4m3 = qobs_format_at(FORMAT_E4M3),
         /* upstream's bit_min is a 0-dimensional f32 tensor, which decides the type only beside 0-dimensional ranges */
         .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
-        .magnitudes = r->magnitudes,
+        .magnitudes = r->magnitudes && (!r->global_scale || bits_of_float(*r->global_scale) < 0x7f800000),
         .global_scale = year_2025 && !params->compressed_tensors.e2m1 ? NULL : r->global_scale,
         .native_products = r->native_global_scale,
     };
-    FOR_NATIVE(r->dtype, qparams, &q, r->n, r->min, r->max, scale, zero_point)
+    if (q.symmetric && zero_point)
+        memset(zero_point, 0, r->n * qobs_dtype_size(params->compressed_tensors.zero_point_dtype));
+    if (scale || !q.symmetric)
+        FOR_NATIVE(r->dtype, qparams, &q, r, scale, q.symmetric ? NULL : zero_point)
     return qobs_succeed(error);
 }
 
-static float global_scale(qobs_dtype dtype, double amax, bool year_2025)
+static float global_scale(const struct formula_params *params, qobs_dtype dtype, double amax)
 {
     const double min_normal = dtype == QOBS_F16 ? 0x1p-14 : dtype == QOBS_F64 ? 0x1p-1022 : 0x1p-126;
     float g = 0;
-    FOR_NATIVE(dtype, g = global_scale, amax, year_2025, min_normal)
+    FOR_NATIVE(dtype, g = global_scale, amax, params->compressed_tensors.year_2025, min_normal)
     return g;
 }
 
-/* ---- The releases of 2026 and of 2025 ---------------------------------------------------------------------------- */
-
-static int qparams_2026(const struct formula_params *params, const struct range_view *ranges, void *scale,
-                        void *zero_point, qobs_error *error)
-{
-    return qparams(params, ranges, false, scale, zero_point, error);
-}
-
-static int qparams_2025(const struct formula_params *params, const struct range_view *ranges, void *scale,
-                        void *zero_point, qobs_error *error)
-{
-    return qparams(params, ranges, true, scale, zero_point, error);
-}
-
-static float global_scale_2026(qobs_dtype dtype, double amax) { return global_scale(dtype, amax, false); }
-static float global_scale_2025(qobs_dtype dtype, double amax) { return global_scale(dtype, amax, true); }
-
 const struct formula_ops qobs_formula_compressed_tensors = {
-    .dtypes = dtypes, .qparams = qparams_2026, .global_scale = global_scale_2026, .native_global_scale = true};
-const struct formula_ops qobs_formula_compressed_tensors_2025 = {
-    .dtypes = dtypes_2025, .qparams = qparams_2025, .global_scale = global_scale_2025};
+    .dtypes = dtypes, .qparams = qparams, .global_scale = global_scale, .needs_data = true};

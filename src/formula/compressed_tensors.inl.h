@@ -25,7 +25,8 @@ static inline stored NATIVE(quotient)(bool is_magnitude, real amax, real half)
 LOOP_INLINE void NATIVE(symmetric_loop)(bool magnitudes, const struct numbers *q, size_t n, const stored *min,
                                  const stored *max, stored *scale)
 {
-    const real half = (real)((q->quant_max - q->quant_min) / 2), eps = (real)q->eps, min_scale = (real)q->min_scale;
+    const real half = (real)((q->params->quant_max - q->params->quant_min) / 2);
+    const real eps = (real)q->eps, min_scale = (real)q->min_scale;
     if (min_scale > 0) {
         for (size_t i = 0; i < n; i++) {
             const real s = load(NATIVE(quotient)(magnitudes, AMAX(i), half));
@@ -40,20 +41,12 @@ LOOP_INLINE void NATIVE(symmetric_loop)(bool magnitudes, const struct numbers *q
     }
 }
 
-static void NATIVE(symmetric)(const struct numbers *q, size_t n, const stored *min, const stored *max, stored *scale)
-{
-    if (q->magnitudes)
-        NATIVE(symmetric_loop)(true, q, n, min, max, scale);
-    else
-        NATIVE(symmetric_loop)(false, q, n, min, max, scale);
-}
-
 /* The same under a global scale with scales in e4m3 (NVFP4): float from the product on. With magnitudes the global
  * scale is finite and not below 0, so that no product is NaN. */
 LOOP_INLINE void NATIVE(global_loop)(bool magnitudes, const struct numbers *q, size_t n, const stored *min,
                                  const stored *max, float *scale)
 {
-    const real half = (real)((q->quant_max - q->quant_min) / 2);
+    const real half = (real)((q->params->quant_max - q->params->quant_min) / 2);
     const float global_scale = *q->global_scale;
     const uint32_t eps = bits_of_float((float)q->eps);
     const int32_t largest = 0x43e00000, infinity = 0x7f800000; /* 448 */
@@ -69,27 +62,18 @@ LOOP_INLINE void NATIVE(global_loop)(bool magnitudes, const struct numbers *q, s
     }
 }
 
-static void NATIVE(under_global_scale)(const struct numbers *q, size_t n, const stored *min, const stored *max,
-                                       float *scale)
-{
-    if (q->magnitudes && bits_of_float(*q->global_scale) < 0x7f800000)
-        NATIVE(global_loop)(true, q, n, min, max, scale);
-    else
-        NATIVE(global_loop)(false, q, n, min, max, scale);
-}
-
 #if MANTISSA_BITS == 7 || MANTISSA_BITS == 23
 /* MX scales of dtypes with an exponent of 8 bits: the exponent field of amax after rounding, less mx_offset. A field of
  * 255 gives infinity, and so does NaN; the smallest scale is 2^-127. */
 LOOP_INLINE void NATIVE(power_loop)(bool magnitudes, const struct numbers *q, size_t n, const stored *min,
                                  const stored *max, stored *scale)
 {
-    const int32_t offset = (int32_t)q->mx_offset;
+    const int32_t offset = (int32_t)q->params->compressed_tensors.mx_offset;
+    const uint32_t half = (uint32_t)1 << (MANTISSA_BITS - q->params->compressed_tensors.mx_half_bits);
     for (size_t i = 0; i < n; i++) {
         const stored element = magnitudes ? max[i] : store(AMAX(i));
         stored_bits bits;
         memcpy(&bits, &element, sizeof bits);
-        const uint32_t half = (uint32_t)1 << (MANTISSA_BITS - q->mx_half_bits);
         const int32_t rounded = (int32_t)(((uint32_t)bits + half) >> MANTISSA_BITS);
         const int32_t field = rounded > 255 ? 255 : rounded;
         const int32_t lowered = field - offset < 0 ? 0 : field - offset;
@@ -97,14 +81,6 @@ LOOP_INLINE void NATIVE(power_loop)(bool magnitudes, const struct numbers *q, si
         bits = (stored_bits)(exponent == 0 ? (uint32_t)1 << (MANTISSA_BITS - 1) : (uint32_t)exponent << MANTISSA_BITS);
         memcpy(&scale[i], &bits, sizeof bits);
     }
-}
-
-static void NATIVE(powers_of_2)(const struct numbers *q, size_t n, const stored *min, const stored *max, stored *scale)
-{
-    if (q->magnitudes)
-        NATIVE(power_loop)(true, q, n, min, max, scale);
-    else
-        NATIVE(power_loop)(false, q, n, min, max, scale);
 }
 #endif
 #undef AMAX
@@ -118,13 +94,14 @@ static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
     const stored element = store(amax);
     stored_bits bits;
     memcpy(&bits, &element, sizeof bits);
-    const stored_bits half = (stored_bits)((stored_bits)1 << (MANTISSA_BITS - q->mx_half_bits));
+    const int half_bits = q->params->compressed_tensors.mx_half_bits;
+    const stored_bits half = (stored_bits)((stored_bits)1 << (MANTISSA_BITS - half_bits));
     bits = (stored_bits)((bits + half) >> MANTISSA_BITS << MANTISSA_BITS);
     stored power;
     memcpy(&power, &bits, sizeof power);
     const real p = load(power);
     const real log = p == 0 ? (real)-INFINITY : isfinite(p) ? (real)ilogb((double)p) : p;
-    return round_native(round_native(127 + log) - (real)q->mx_offset);
+    return round_native(round_native(127 + log) - (real)q->params->compressed_tensors.mx_offset);
 }
 
 /* The steps after the division. They are in f32 under a global scale of f32, else in the dtype of the ranges. */
@@ -151,8 +128,8 @@ static inline double NATIVE(finish)(const struct numbers *q, real s)
 static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, const stored *max, void *scale,
                         void *zero_point)
 {
-    const real range = (real)(q->quant_max - q->quant_min), half = (real)((q->quant_max - q->quant_min) / 2);
-    const real quant_min = (real)q->quant_min, min_scale = (real)q->min_scale;
+    const real range = (real)(q->params->quant_max - q->params->quant_min), half = range / 2;
+    const real quant_min = (real)q->params->quant_min, min_scale = (real)q->min_scale;
     for (size_t i = 0; i < n; i++) {
         const real lo = load(min[i]), hi = load(max[i]);
         const real a = lo < 0 || lo != lo ? lo : 0, b = hi > 0 || hi != hi ? hi : 0;
@@ -164,12 +141,10 @@ static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, co
         else
             s = round_native(round_native(b - a) / range);
         s = s < min_scale ? min_scale : s;
-        if (zero_point && q->symmetric) {
-            put_zero_point(q, zero_point, i, 0);
-        } else if (zero_point) {
+        if (zero_point) {
             const real steps = round_native(a / s);
             const real z = q->wide_zero_point ? quant_min - steps : round_native(quant_min - steps);
-            put_zero_point(q, zero_point, i, clamp((double)z, q->quant_min, q->quant_max));
+            put_zero_point(q, zero_point, i, clamp((double)z, q->params->quant_min, q->params->quant_max));
         }
         const double t = NATIVE(finish)(q, s);
         if (scale && !q->native_products && (q->global_scale || q->e4m3_scales))
@@ -179,27 +154,31 @@ static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, co
     }
 }
 
-static void NATIVE(qparams)(const struct numbers *q, size_t n, const stored *min, const stored *max, void *scale,
-                            void *zero_point)
+/* False: none of the loops above has these numbers. */
+LOOP_INLINE bool NATIVE(fast)(bool magnitudes, const struct numbers *q, const struct range_view *r, void *scale)
 {
-    const bool plain = q->symmetric && !q->mx && q->scale_dtype == SCALE_NATIVE && !q->global_scale && !q->e4m3_scales;
-    const bool nvfp4 = q->symmetric && !q->mx && q->scale_dtype == SCALE_E4M3 && q->global_scale && !q->e4m3_scales &&
-                       !q->native_products && q->min_scale == 0 && sizeof(stored) < 8;
-    if (plain && scale)
-        NATIVE(symmetric)(q, n, min, max, scale);
-    if (nvfp4 && scale && !zero_point) {
-        NATIVE(under_global_scale)(q, n, min, max, scale);
-        return;
-    }
+    if (!q->symmetric || q->e4m3_scales)
+        return false;
+    if (!q->mx && q->scale_dtype == SCALE_NATIVE && !q->global_scale)
+        NATIVE(symmetric_loop)(magnitudes, q, r->n, r->min, r->max, scale);
+    else if (!q->mx && q->scale_dtype == SCALE_E4M3 && q->global_scale && !q->native_products && q->min_scale == 0 &&
+             sizeof(stored) < 8)
+        NATIVE(global_loop)(magnitudes, q, r->n, r->min, r->max, scale);
 #if MANTISSA_BITS == 7 || MANTISSA_BITS == 23
-    if (q->mx && q->symmetric && q->scale_dtype == SCALE_U8 && !q->global_scale && q->min_scale == 0 && scale &&
-        !zero_point) {
-        NATIVE(powers_of_2)(q, n, min, max, scale);
-        return;
-    }
+    else if (q->mx && q->scale_dtype == SCALE_U8 && !q->global_scale && q->min_scale == 0)
+        NATIVE(power_loop)(magnitudes, q, r->n, r->min, r->max, scale);
 #endif
-    if (!plain || zero_point)
-        NATIVE(any)(q, n, min, max, plain ? NULL : scale, zero_point);
+    else
+        return false;
+    return true;
+}
+
+/* zero_point is NULL if zero points are 0. */
+static void NATIVE(qparams)(const struct numbers *q, const struct range_view *r, void *scale, void *zero_point)
+{
+    const bool done = scale && (q->magnitudes ? NATIVE(fast)(true, q, r, scale) : NATIVE(fast)(false, q, r, scale));
+    if (!done)
+        NATIVE(any)(q, r->n, r->min, r->max, scale, zero_point);
 }
 
 /* (1 / amax) * 2688. Upstream divides a Python number by a tensor, which torch computes as number times reciprocal. */

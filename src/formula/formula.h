@@ -51,7 +51,8 @@ struct formula_params {
     struct shape shape_without_data; /* of scale in upstream's answer without data */
     double quant_min, quant_max;     /* limits of quantized numbers */
     enum mapping mapping;
-    bool no_zero_point; /* zero points are 0, and no result */
+    bool no_zero_point;       /* zero points are 0, and no result */
+    bool native_global_scale; /* a global scale may have the dtype of the ranges */
     union {
         struct {
             double scale;
@@ -63,7 +64,8 @@ struct formula_params {
             int mx_offset;                /* exponent of the largest quantized number */
             enum scale_dtype scale_dtype; /* scales are rounded to it */
             qobs_dtype zero_point_dtype;
-            bool e2m1; /* quantized numbers are e2m1 */
+            bool e2m1;      /* quantized numbers are e2m1 */
+            bool year_2025; /* as in the releases of that year */
         } compressed_tensors;
         struct {
             double eps; /* the smallest scale; becomes float in the floating-point mode of the call */
@@ -92,7 +94,9 @@ struct formula_params {
             int mantissa_bits, emax; /* of the elements under an e8m0 scale; emax: exponent of the largest */
             bool zero_is_eps;        /* a scale of 0 becomes 2^-23 */
             bool block_scales;       /* with a global scale, scales are multiples of it by e4m3 numbers */
+            bool tensor;             /* powers of two: of the range of a tensor, else of channels */
             bool zero_point_128;     /* powers of two: a zero point of 127 becomes 128 */
+            bool integer_zero_point; /* floats: zero points are I32, else of the dtype of scales */
         } quark;
         struct {
             bool blocks; /* scales are rounded to bfloat16 and float16 */
@@ -101,23 +105,34 @@ struct formula_params {
     };
 };
 
-/* The dtypes of the results. Reads dtype, rank, native_global_scale and global_scale (only if it is NULL) of the
- * ranges. */
-typedef void formula_dtypes_fn(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                               qobs_dtype *zero_point);
+/* The dtypes of the results. */
+struct qparam_dtypes {
+    qobs_dtype scale, zero_point;
+};
+
+/* Reads dtype, rank, native_global_scale and global_scale (only if it is NULL) of the ranges. */
+typedef struct qparam_dtypes formula_dtypes_fn(const struct formula_params *params, const struct range_view *ranges);
 formula_dtypes_fn qobs_fixed_dtypes; /* F32 and I32 */
 
+/* The results for one range, before they are rounded to their dtypes. */
+struct qparam {
+    double scale, zero_point;
+};
+
+/* A formula has `qparam`, or `qparams` if it looks at several ranges or must be fast. */
 struct formula_ops {
     formula_dtypes_fn *dtypes;
-    /* scale and zero_point have these dtypes and may each be NULL. QOBS_ERROR_NO_RESULT: upstream raises.
-     * QOBS_ERROR_NO_DATA: upstream has no answer without data. */
+    /* The range of that dtype from min to max. QOBS_ERROR_NO_RESULT: upstream raises. */
+    int (*qparam)(const struct formula_params *params, qobs_dtype dtype, double min, double max, struct qparam *result,
+                  qobs_error *error);
+    /* All ranges. scale and zero_point have the dtypes of the results and may each be NULL. */
     int (*qparams)(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
                    qobs_error *error);
     /* The global scale of a tensor of that dtype and largest magnitude; NULL: the formula has none. */
-    float (*global_scale)(qobs_dtype dtype, double amax);
-    bool only_f32;            /* ranges are F32 */
-    bool native_global_scale; /* a global scale may have the dtype of the ranges */
-    bool block_scales;        /* a caller may have a global scale if params->quark.block_scales says so */
+    float (*global_scale)(const struct formula_params *params, qobs_dtype dtype, double amax);
+    bool needs_data;   /* upstream has no answer without data */
+    bool only_f32;     /* ranges are F32 */
+    bool block_scales; /* a caller may have a global scale if params->quark.block_scales says so */
 };
 
 struct formula {
@@ -128,7 +143,6 @@ struct formula {
 extern const struct formula_ops qobs_formula_none; /* no scale and zero point */
 extern const struct formula_ops qobs_formula_fixed;
 extern const struct formula_ops qobs_formula_compressed_tensors;
-extern const struct formula_ops qobs_formula_compressed_tensors_2025; /* of the releases of 2025 */
 extern const struct formula_ops qobs_formula_torch;
 extern const struct formula_ops qobs_formula_ort;
 extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
@@ -139,8 +153,7 @@ extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;
 extern const struct formula_ops qobs_formula_quark_lsq, qobs_formula_quark_tqt;
-extern const struct formula_ops qobs_formula_quark_power_of_2_tensor;
-extern const struct formula_ops qobs_formula_quark_power_of_2_channel;
+extern const struct formula_ops qobs_formula_quark_power_of_2;
 
 /* The range of an observer without data. */
 struct range_view qobs_no_ranges(void);
@@ -154,14 +167,12 @@ static inline bool qobs_formula_has_qparams(const struct formula *formula)
 }
 
 /* The functions of a formula, called with its parameters. */
-static inline void qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges,
-                                       qobs_dtype *scale, qobs_dtype *zero_point)
+static inline struct qparam_dtypes qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges)
 {
-    formula->ops->dtypes(&formula->params, ranges, scale, zero_point);
+    return formula->ops->dtypes(&formula->params, ranges);
 }
 
-static inline int qobs_formula_qparams(const struct formula *formula, const struct range_view *ranges, void *scale,
-                                       void *zero_point, qobs_error *error)
-{
-    return formula->ops->qparams(&formula->params, ranges, scale, zero_point, error);
-}
+/* scale and zero_point may each be NULL. QOBS_ERROR_NO_RESULT: upstream raises. QOBS_ERROR_NO_DATA: upstream has no
+ * answer without data. */
+int qobs_formula_qparams(const struct formula *formula, const struct range_view *ranges, void *scale, void *zero_point,
+                         qobs_error *error);

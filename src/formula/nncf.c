@@ -26,8 +26,6 @@ static int qparams(const struct formula_params *params, const struct range_view 
 {
     const float *min = r->min, *max = r->max;
     const bool symmetric = params->mapping == MAPPING_SYMMETRIC;
-    if (r->rank == RANK_EMPTY)
-        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
     for (size_t i = 0; i < r->n; i++) {
         const float low = at_most_0(min[i]), high = at_least_0(max[i]);
         const float s = symmetric ? symmetric_scale(min[i], max[i], (float)-params->quant_min)
@@ -41,4 +39,5 @@ static int qparams(const struct formula_params *params, const struct range_view 
     return qobs_succeed(error);
 }
 
-const struct formula_ops qobs_formula_nncf = {.dtypes = qobs_fixed_dtypes, .qparams = qparams, .only_f32 = true};
+const struct formula_ops qobs_formula_nncf = {
+    .dtypes = qobs_fixed_dtypes, .qparams = qparams, .needs_data = true, .only_f32 = true};

@@ -14,20 +14,6 @@
 #include "number/grid.h"
 #include "number/native.h"
 
-/* The parameters of one call. */
-struct integers {
-    enum mapping mapping;
-    bool scalars; /* ranges are 0-dimensional tensors: the scale of 16-bit ones is promoted to f32 on the way */
-    int64_t quant_min, quant_max;
-};
-
-/* The same of powers of two. */
-struct powers {
-    bool tensor; /* else channels */
-    bool symmetric;
-    int64_t quant_min, quant_max;
-};
-
 enum { CHUNK = 256 };
 
 /* The dtype that scale_type names, or `otherwise`. */
@@ -41,18 +27,15 @@ static qobs_dtype scale_dtype_of(const struct formula_params *params, qobs_dtype
 
 /* ---- Integers: UniformScalingObserver.calculate_int_quant_params ------------------------------------------------ */
 
-static void integer_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                           qobs_dtype *zero_point)
+static struct qparam_dtypes integer_dtypes(const struct formula_params *params, const struct range_view *ranges)
 {
-    if (ranges->rank == RANK_EMPTY) {
-        *scale = QOBS_F32;
-        *zero_point = QOBS_I64;
-        return;
-    }
     const bool fractional = params->mapping == MAPPING_FLOAT;
+    /* The scale of 0-dimensional 16-bit tensors is promoted to f32 on the way. */
     const bool promoted = ranges->rank == RANK_SCALAR && !fractional && ranges->dtype != QOBS_F64;
-    *scale = scale_dtype_of(params, promoted ? QOBS_F32 : ranges->dtype);
-    *zero_point = fractional ? ranges->dtype : QOBS_I32;
+    if (ranges->rank == RANK_EMPTY)
+        return (struct qparam_dtypes){QOBS_F32, QOBS_I64};
+    return (struct qparam_dtypes){scale_dtype_of(params, promoted ? QOBS_F32 : ranges->dtype),
+                                  fractional ? ranges->dtype : QOBS_I32};
 }
 
 static int integer_qparams(const struct formula_params *params, const struct range_view *r, void *scale,
@@ -60,14 +43,9 @@ static int integer_qparams(const struct formula_params *params, const struct ran
 {
     if (r->rank == RANK_EMPTY)
         return put_no_data(scale, zero_point, error);
-    const struct integers q = {.mapping = params->mapping,
-                               .scalars = r->rank == RANK_SCALAR,
-                               .quant_min = (int64_t)params->quant_min,
-                               .quant_max = (int64_t)params->quant_max};
-    qobs_dtype scale_dtype, zero_point_dtype;
-    integer_dtypes(params, r, &scale_dtype, &zero_point_dtype);
+    const qobs_dtype scale_dtype = integer_dtypes(params, r).scale;
     size_t bad = 0;
-    FOR_NATIVE(r->dtype, bad = first_invalid, &q, r->n, r->min, r->max);
+    FOR_NATIVE(r->dtype, bad = first_invalid, r);
     if (bad < r->n)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "min %g should not be above max %g",
                          qobs_element((const unsigned char *)r->min + bad * qobs_dtype_size(r->dtype), r->dtype),
@@ -75,7 +53,7 @@ static int integer_qparams(const struct formula_params *params, const struct ran
     for (size_t first = 0; first < r->n; first += CHUNK) {
         const size_t n = r->n - first < CHUNK ? r->n - first : CHUNK;
         double s[CHUNK];
-        FOR_NATIVE(r->dtype, integers, &q, first, n, r->min, r->max, s, zero_point);
+        FOR_NATIVE(r->dtype, integers, params, r, first, n, s, zero_point);
         if (scale)
             qobs_store_doubles(scale, scale_dtype, first, n, s);
     }
@@ -88,57 +66,39 @@ const struct formula_ops qobs_formula_quark_integer = {.dtypes = integer_dtypes,
 
 /* Quark's LSQObserver in training mode: twice the mean magnitude over the root of the largest quantized number. */
 
-static void lsq_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                       qobs_dtype *zero_point)
+static struct qparam_dtypes lsq_dtypes(const struct formula_params *params, const struct range_view *ranges)
 {
-    *scale = scale_dtype_of(params, ranges->dtype);
-    *zero_point = QOBS_I32;
+    return (struct qparam_dtypes){scale_dtype_of(params, ranges->dtype), QOBS_I32};
 }
 
-static int lsq_qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
-                       qobs_error *error)
+static int lsq_qparam(const struct formula_params *params, qobs_dtype dtype, double min, double mean,
+                      struct qparam *result, qobs_error *error)
 {
-    const size_t size = qobs_dtype_size(r->dtype);
-    const float root = (float)sqrt(params->quant_max);
-    if (r->rank == RANK_EMPTY)
-        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
-    for (size_t i = 0; scale && i < r->n; i++) {
-        const float mean = (float)qobs_element((const unsigned char *)r->max + i * size, r->dtype);
-        const double s = (double)(2 * mean / root);
-        qobs_store_doubles(scale, scale_dtype_of(params, r->dtype), i, 1, &s);
-    }
-    if (zero_point)
-        memset(zero_point, 0, r->n * sizeof(int32_t));
-    return qobs_succeed(error);
+    (void)dtype, (void)min, (void)error;
+    result->scale = (double)(2 * (float)mean / (float)sqrt(params->quant_max));
+    return QOBS_OK;
 }
 
-const struct formula_ops qobs_formula_quark_lsq = {.dtypes = lsq_dtypes, .qparams = lsq_qparams};
+const struct formula_ops qobs_formula_quark_lsq = {.dtypes = lsq_dtypes, .qparam = lsq_qparam, .needs_data = true};
 
 /* ---- TQTObserver ------------------------------------------------------------------------------------------------- */
 
 /* Quark's TQTObserver: the power of two that takes the next power of two above the threshold to half of the numbers. */
 
-static int tqt_qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
-                       qobs_error *error)
+static int tqt_qparam(const struct formula_params *params, qobs_dtype dtype, double min, double threshold,
+                      struct qparam *result, qobs_error *error)
 {
-    const size_t size = qobs_dtype_size(r->dtype);
-    if (r->rank == RANK_EMPTY)
-        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
-    for (size_t i = 0; i < r->n; i++) {
-        const float threshold = (float)qobs_element((const unsigned char *)r->max + i * size, r->dtype);
-        const float log_threshold = (float)log2((double)threshold);
-        if (!isfinite(log_threshold))
-            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale: the logarithm of the threshold, %g, is no number",
-                             (double)threshold);
-        if (scale)
-            ((float *)scale)[i] = (float)(exp2((double)ceilf(log_threshold)) / (params->quant_max + 1));
-    }
-    if (zero_point)
-        memset(zero_point, 0, r->n * sizeof(int32_t));
-    return qobs_succeed(error);
+    const float log_threshold = (float)log2((double)(float)threshold);
+    (void)dtype, (void)min;
+    if (!isfinite(log_threshold))
+        return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale: the logarithm of the threshold, %g, is no number",
+                         (double)(float)threshold);
+    result->scale = exp2((double)ceilf(log_threshold)) / (params->quant_max + 1);
+    return QOBS_OK;
 }
 
-const struct formula_ops qobs_formula_quark_tqt = {.dtypes = qobs_fixed_dtypes, .qparams = tqt_qparams};
+const struct formula_ops qobs_formula_quark_tqt = {
+    .dtypes = qobs_fixed_dtypes, .qparam = tqt_qparam, .needs_data = true};
 
 /* ---- Powers of two ----------------------------------------------------------------------------------------------- */
 
@@ -147,29 +107,59 @@ const struct formula_ops qobs_formula_quark_tqt = {.dtypes = qobs_fixed_dtypes, 
  * truncates. The two classes round that second half in different dtypes: the one of tensors in f32, the one of channels
  * in the dtype of the range. */
 
-/* Range i's power of two and zero point; false if upstream raises. A range without data gives 1 and 0. */
-static bool compute(const struct powers *q, const struct range_view *r, size_t i, double *scale, int32_t *zero_point)
+/* False if the scale is not above 0, which upstream asserts for the range of a tensor. There a range of width 0 has
+ * scale 1; for the range of a channel it has the smallest scale there is. */
+static bool power_qparam(const struct formula_params *p, qobs_dtype dtype, double min, double max, double *scale,
+                         int32_t *zero_point)
 {
-    const size_t size = qobs_dtype_size(r->dtype);
-    const double lo = qobs_element((const unsigned char *)r->min + i * size, r->dtype);
-    const double hi = qobs_element((const unsigned char *)r->max + i * size, r->dtype);
-    bool valid = lo <= hi;
-    *scale = 1;
-    *zero_point = 0;
-    if (r->rank != RANK_TENSOR && is_no_data(lo, hi))
-        return true;
-    if (valid)
-        FOR_NATIVE(r->dtype, valid = power_of_2, q, lo, hi, scale, zero_point)
-    return valid;
+    const bool tensor = p->quark.tensor;
+    const qobs_dtype second = tensor ? QOBS_F32 : dtype;
+    const int64_t quant_min = (int64_t)p->quant_min;
+    double a = min < 0 ? min : 0, b = max > 0 ? max : 0;
+    if (p->mapping == MAPPING_SYMMETRIC) {
+        b = -a > b ? -a : b;
+        a = -b;
+    }
+    const double width = rounded(dtype, b - a);
+    const double s = tensor && width == 0 ? 1 : rounded(dtype, width / operand(dtype, p->quant_max - p->quant_min));
+    if (tensor && !(s > 0))
+        return false;
+    const double steps = rounded(dtype, a / s);
+    const int32_t z = int32_of_double(rounded(dtype, operand(dtype, p->quant_min) - steps));
+    const double limited = s < 0x1p-127 ? 0x1p-127 : s > 0x1p127 ? 0x1p127 : s;
+
+    const double position = rint(-rounded(second, log2(rounded(second, limited))));
+    const double power = rounded(second, ldexp(1, (int)-position));
+    const double product = rounded(second, rounded(second, subtract_int32(quant_min, z)) * power);
+    const double new_steps = rounded(second, (product < 0 ? product : 0) / power);
+    *scale = power;
+    *zero_point = int32_of_double(rint(rounded(second, p->quant_min - new_steps)));
+    return true;
 }
 
-static int power_of_2_qparams(const struct formula_params *params, bool tensor, const struct range_view *r, void *scale,
+/* Range i's power of two and zero point; false if upstream raises. A range without data gives 1 and 0. */
+static bool compute(const struct formula_params *p, const struct range_view *r, size_t i, double *scale,
+                    int32_t *zero_point)
+{
+    const size_t size = qobs_dtype_size(r->dtype);
+    const double min = qobs_element((const unsigned char *)r->min + i * size, r->dtype);
+    const double max = qobs_element((const unsigned char *)r->max + i * size, r->dtype);
+    *scale = 1;
+    *zero_point = 0;
+    return (r->rank != RANK_TENSOR && is_no_data(min, max)) ||
+           (min <= max && power_qparam(p, r->dtype, min, max, scale, zero_point));
+}
+
+static struct qparam_dtypes power_of_2_dtypes(const struct formula_params *params, const struct range_view *ranges)
+{
+    (void)ranges;
+    return (struct qparam_dtypes){QOBS_F32, params->quark.tensor ? QOBS_F32 : QOBS_I32};
+}
+
+static int power_of_2_qparams(const struct formula_params *params, const struct range_view *r, void *scale,
                               void *zero_point, qobs_error *error)
 {
-    const struct powers q = {.tensor = tensor,
-                             .symmetric = params->mapping == MAPPING_SYMMETRIC,
-                             .quant_min = (int64_t)params->quant_min,
-                             .quant_max = (int64_t)params->quant_max};
+    const bool tensor = params->quark.tensor;
     /* Upstream puts both numbers into one list, in f32 or in the dtype of the scales. */
     const qobs_dtype list = tensor ? QOBS_F32 : scale_dtype_of(params, r->dtype);
     if (!tensor && r->dtype == QOBS_F16)
@@ -178,13 +168,13 @@ static int power_of_2_qparams(const struct formula_params *params, bool tensor, 
     int32_t z;
     bool all_127 = true;
     for (size_t i = 0; i < r->n; i++) {
-        if (!compute(&q, r, i, &s, &z))
+        if (!compute(params, r, i, &s, &z))
             return qobs_fail(error, QOBS_ERROR_NO_RESULT, "range %zu: min should not be above max, nor the scale be 0",
                              i);
         all_127 &= z == 127;
     }
     for (size_t i = 0; i < r->n; i++) {
-        compute(&q, r, i, &s, &z);
+        compute(params, r, i, &s, &z);
         if (params->quark.zero_point_128 && z == 127 && (tensor || all_127))
             z = 128;
         if (scale)
@@ -197,31 +187,7 @@ static int power_of_2_qparams(const struct formula_params *params, bool tensor, 
     return qobs_succeed(error);
 }
 
-/* ---- A range for the tensor, a range for each channel ------------------------------------------------------------ */
-
-static void tensor_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                          qobs_dtype *zero_point)
-{
-    (void)params, (void)ranges;
-    *scale = QOBS_F32;
-    *zero_point = QOBS_F32;
-}
-
-static int tensor_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale,
-                          void *zero_point, qobs_error *error)
-{
-    return power_of_2_qparams(params, true, ranges, scale, zero_point, error);
-}
-
-static int channel_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale,
-                           void *zero_point, qobs_error *error)
-{
-    return power_of_2_qparams(params, false, ranges, scale, zero_point, error);
-}
-
-const struct formula_ops qobs_formula_quark_power_of_2_tensor = {.dtypes = tensor_dtypes, .qparams = tensor_qparams};
-const struct formula_ops qobs_formula_quark_power_of_2_channel = {.dtypes = qobs_fixed_dtypes,
-                                                                  .qparams = channel_qparams};
+const struct formula_ops qobs_formula_quark_power_of_2 = {.dtypes = power_of_2_dtypes, .qparams = power_of_2_qparams};
 
 /* ---- Scales from a magnitude ------------------------------------------------------------------------------------- */
 
@@ -298,6 +264,21 @@ static void realign(const struct form *f, size_t n, const double *amax, float gl
     }
 }
 
+/* amax / quant_max in the dtype; 2^-23 instead of 0. */
+static void quotients(qobs_dtype dtype, size_t n, const double *amax, double quant_max, double *scale)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double s = rounded(dtype, rounded(dtype, amax[i]) / operand(dtype, quant_max));
+        scale[i] = s == 0 ? 0x1p-23 : s;
+    }
+}
+
+static void round_all(qobs_dtype dtype, size_t n, double *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = rounded(dtype, x[i]);
+}
+
 static void float_scales(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const double quant_max = f->params->quant_max;
@@ -311,42 +292,34 @@ static void float_scales(const struct form *f, size_t n, const double *amax, dou
         break;
     case SCALE_FORMAT_E4M3:
         two_levels(f, n, amax, scale);
-        FOR_NATIVE(f->dtype, round_all, n, scale)
+        round_all(f->dtype, n, scale);
         break;
     case SCALE_FORMAT_E5M3:
-        FOR_NATIVE(f->native, quotients, n, amax, quant_max, scale)
+        quotients(f->native, n, amax, quant_max, scale);
         for (size_t i = 0; i < n; i++)
             scale[i] = (double)round_e5m3((float)scale[i]);
-        FOR_NATIVE(f->native, round_all, n, scale)
+        round_all(f->native, n, scale);
         break;
     default:
-        FOR_NATIVE(f->dtype, quotients, n, amax, quant_max, scale)
+        quotients(f->dtype, n, amax, quant_max, scale);
         break;
     }
     for (size_t i = 0; f->params->quark.zero_is_eps && i < n; i++)
         scale[i] = scale[i] == 0 ? 0x1p-23 : scale[i];
 }
 
-static void float_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                         qobs_dtype *zero_point)
+static struct qparam_dtypes float_dtypes(const struct formula_params *params, const struct range_view *ranges)
 {
-    *zero_point = form_of(params, ranges->dtype).dtype; /* zeros of the scale's dtype before scale_type is applied */
-    *scale = ranges->global_scale ? QOBS_F32 : scale_dtype_of(params, *zero_point);
-}
-
-static void bfp_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                       qobs_dtype *zero_point)
-{
-    float_dtypes(params, ranges, scale, zero_point);
-    *zero_point = QOBS_I32;
+    const qobs_dtype dtype = form_of(params, ranges->dtype).dtype; /* zeros have it before scale_type is applied */
+    return (struct qparam_dtypes){ranges->global_scale ? QOBS_F32 : scale_dtype_of(params, dtype),
+                                  params->quark.integer_zero_point ? QOBS_I32 : dtype};
 }
 
 static int float_qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
                          qobs_error *error)
 {
     struct form form = form_of(params, r->dtype);
-    qobs_dtype scale_dtype, zero_point_dtype;
-    float_dtypes(params, r, &scale_dtype, &zero_point_dtype);
+    const struct qparam_dtypes dtypes = float_dtypes(params, r);
     if (params->quark.format == SCALE_FORMAT_E5M3 && r->dtype == QOBS_F64)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale_format: e5m3 takes ranges of F32, BF16 and F16, not F64");
     if (params->quark.format == SCALE_FORMAT_E4M3 && r->rank == RANK_TENSOR)
@@ -362,22 +335,13 @@ static int float_qparams(const struct formula_params *params, const struct range
             realign(&form, n, amax, *r->global_scale, s);
         else
             float_scales(&form, n, amax, s);
-        qobs_store_doubles(scale, scale_dtype, first, n, s);
+        qobs_store_doubles(scale, dtypes.scale, first, n, s);
     }
     if (zero_point)
-        memset(zero_point, 0, r->n * qobs_dtype_size(zero_point_dtype));
+        memset(zero_point, 0, r->n * qobs_dtype_size(dtypes.zero_point));
     return qobs_succeed(error);
-}
-
-static int bfp_qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
-                       qobs_error *error)
-{
-    const int status = float_qparams(params, r, scale, NULL, error);
-    if (status == QOBS_OK && zero_point)
-        memset(zero_point, 0, r->n * sizeof(int32_t));
-    return status;
 }
 
 const struct formula_ops qobs_formula_quark_float = {
     .dtypes = float_dtypes, .qparams = float_qparams, .block_scales = true};
-const struct formula_ops qobs_formula_quark_bfp = {.dtypes = bfp_dtypes, .qparams = bfp_qparams};
+const struct formula_ops qobs_formula_quark_bfp = {.dtypes = float_dtypes, .qparams = float_qparams};

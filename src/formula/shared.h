@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "formula/formula.h"
 #include "number/convert.h"
+#include "number/number.h"
 
 /* True for the range of an observer without data: from infinity to -infinity. */
 static inline bool is_no_data(double min, double max) { return min == (double)INFINITY && max == -(double)INFINITY; }
@@ -32,4 +33,23 @@ static inline int32_t affine_zero_point(double steps, int64_t quant_min, int64_t
 {
     const int32_t z = subtract_int32(quant_min, int32_of_double(rint(steps)));
     return z < quant_min ? (int32_t)quant_min : z > quant_max ? (int32_t)quant_max : z;
+}
+
+/* The number that arithmetic in the dtype takes x for: float for the narrow ones. */
+static inline double operand(qobs_dtype dtype, double x) { return dtype == QOBS_F64 ? x : (double)(float)x; }
+
+/* The result of an operation on such numbers that gives x in double, which has more than twice the digits of F32. */
+static inline double rounded(qobs_dtype dtype, double x)
+{
+    const float f = (float)x;
+    switch (dtype) {
+    case QOBS_F32:
+        return (double)f;
+    case QOBS_BF16:
+        return (double)float_of_bf16(bf16_of_float(f));
+    case QOBS_F16:
+        return (double)float_of_f16(f16_of_float(f));
+    default:
+        return x;
+    }
 }

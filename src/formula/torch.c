@@ -7,13 +7,11 @@
 #include "base/error.h"
 #include "formula/shared.h"
 
-static void dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                   qobs_dtype *zero_point)
+static struct qparam_dtypes dtypes(const struct formula_params *params, const struct range_view *ranges)
 {
     static const qobs_dtype zero_points[] = {
         [MAPPING_SYMMETRIC] = QOBS_I64, [MAPPING_AFFINE] = QOBS_I32, [MAPPING_FLOAT] = QOBS_F32};
-    *scale = QOBS_F32;
-    *zero_point = ranges->rank == RANK_EMPTY ? QOBS_I64 : zero_points[params->mapping];
+    return (struct qparam_dtypes){QOBS_F32, ranges->rank == RANK_EMPTY ? QOBS_I64 : zero_points[params->mapping]};
 }
 
 static int qparams(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,

@@ -80,13 +80,12 @@ static int torch_qparams(const struct formula *formula, float amax, float *scale
     const float zero = 0;
     const struct range_view range = {.dtype = QOBS_F32, .n = 1, .rank = RANK_SCALAR, .min = &zero, .max = &amax};
     unsigned char s[8], z[8];
-    qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(formula, &range, &scale_dtype, &zero_point_dtype);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(formula, &range);
     RETURN_IF_FAILED(qobs_formula_qparams(formula, &range, s, z, error));
     int32_t integer;
     memcpy(&integer, z, sizeof integer);
-    *scale = (float)qobs_element(s, scale_dtype);
-    *zero_point = zero_point_dtype == QOBS_I32 ? (float)integer : truncf((float)qobs_element(z, zero_point_dtype));
+    *scale = (float)qobs_element(s, dtypes.scale);
+    *zero_point = dtypes.zero_point == QOBS_I32 ? (float)integer : truncf((float)qobs_element(z, dtypes.zero_point));
     return QOBS_OK;
 }
 

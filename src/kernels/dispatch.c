@@ -9,7 +9,7 @@
 #include "base/build.h"
 #include "base/error.h"
 
-#define TABLE(isa) QOBS_IF(QOBS_HAS_##isa, &qobs_kernels_##isa, )
+#define TABLE(isa) QOBS_IF(QOBS_HAS(isa), &qobs_kernels_##isa, )
 const struct kernel_table *const qobs_kernel_tables[] = {QOBS_ISAS(TABLE) NULL};
 
 /* NULL until the first use; every thread that finds NULL stores the same value. */

@@ -65,11 +65,10 @@ struct kernel_limit {
 /* The slots that this build fills; those of features that are left out are NULL, and nothing calls them. */
 #define QOBS_FILLED_SLOTS(EACH, with)                                                                                  \
     QOBS_MINMAX_SLOTS(EACH, with)                                                                                      \
-    QOBS_IF(QOBS_HAS_CODES, QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_SQUARES_SLOTS(EACH, with))                            \
-    QOBS_IF(QOBS_HAS_HISTOGRAMS, QOBS_HISTOGRAM_SLOTS(EACH, with))                                                     \
-    QOBS_IF(QOBS_HAS_SEARCHES,                                                                                         \
-            QOBS_GPTQ_SLOTS(EACH, with) QOBS_GRAM_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with))                     \
-    QOBS_IF(QOBS_HAS_OPTIMAL, QOBS_OPTIMAL_SLOTS(EACH, with))
+    QOBS_IF(QOBS_HAS(codes), QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_SQUARES_SLOTS(EACH, with))                           \
+    QOBS_IF(QOBS_HAS(histograms), QOBS_HISTOGRAM_SLOTS(EACH, with))                                                    \
+    QOBS_IF(QOBS_HAS(searches), QOBS_GPTQ_SLOTS(EACH, with) QOBS_GRAM_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with)) \
+    QOBS_IF(QOBS_HAS(optimal), QOBS_OPTIMAL_SLOTS(EACH, with))
 
 /* One member a slot: a function, or an array of them by enum kernel_dtype. */
 #define QOBS_EXTENT_ONE

@@ -24,8 +24,8 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
     const struct setting *setting;
     for (size_t i = 0; (setting = qobs_setting_at(a->preset, i)); i++) {
         char ours[QOBS_SETTING_VALUE], theirs[QOBS_SETTING_VALUE];
-        qobs_setting_print(setting, a, ours);
-        qobs_setting_print(setting, b, theirs);
+        qobs_setting_print(setting, a, false, ours);
+        qobs_setting_print(setting, b, false, theirs);
         if (!setting->of_codes && strcmp(ours, theirs) != 0)
             return qobs_invalid(error, "others[%zu]: its setting %s is %s, the observer's is %s", index, setting->key,
                                 theirs, ours);

@@ -306,9 +306,13 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     if (view.elements == 0 || !o->stages.reduction.ops->measure || ignored)
         return pass_over(o, &view, ignored, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
-    RETURN_IF_FAILED(
-        b->axes ? qobs_plan_new_along(&plan, o->stages.granularity.params.keying, b->value, b->axes, &runtime, error)
-                : qobs_plan_new(&plan, &o->stages.granularity, b->value, b->g_idx, &runtime, error));
+    if (b->axes) {
+        const struct granularity along = {.ops = &qobs_granularity_along,
+                                          .params = {.axes = *b->axes, .keying = o->stages.granularity.params.keying}};
+        RETURN_IF_FAILED(qobs_plan_new(&plan, &along, b->value, NULL, &runtime, error));
+    } else {
+        RETURN_IF_FAILED(qobs_plan_new(&plan, &o->stages.granularity, b->value, b->g_idx, &runtime, error));
+    }
     plan->as_f32 = qobs_reduces_as_f32(&o->stages.reduction, plan->dtype);
     struct pending pending;
     const fp_mode mode = fp_enter();

@@ -34,7 +34,7 @@ void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struc
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given,
                          qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_LEFT_OUT(observers, error);
     struct runtime runtime;
     RETURN_IF_FAILED(qobs_require(result, "observer", error));
     RETURN_IF_FAILED(qobs_config_check(config, error));
@@ -146,7 +146,7 @@ enum { HEADER = (sizeof(struct in_place) + REGION_ALIGNMENT - 1) / REGION_ALIGNM
 int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, const qobs_config *config,
                             const qobs_runtime *given, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_LEFT_OUT(observers, error);
     struct runtime runtime;
     const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
     if (!result || !memory)

@@ -35,7 +35,9 @@ void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, boo
     else if (layout->range.ndim == 0 && !qobs_found_is_list(o))
         ranges.rank = RANK_SCALAR;
     ranges.global_scale = o->stages.traits.global != GLOBAL_NONE ? &any : NULL;
-    qobs_formula_dtypes(&o->stages.formula, &ranges, scale, zero_point);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(&o->stages.formula, &ranges);
+    *scale = dtypes.scale;
+    *zero_point = dtypes.zero_point;
 }
 
 struct shape qobs_scale_shape(const qobs_observer *o)
@@ -94,7 +96,8 @@ float qobs_compute_global_scale(const qobs_observer *o)
 {
     const struct range_view ranges = qobs_view_global(o);
     const double amax = o->fused ? o->fused_amax : qobs_amax_of_ranges(&ranges);
-    return o->stages.formula.ops->global_scale(qobs_is_optimal(o) ? QOBS_F32 : o->state.layout.dtype, amax);
+    return o->stages.formula.ops->global_scale(&o->stages.formula.params,
+                                               qobs_is_optimal(o) ? QOBS_F32 : o->state.layout.dtype, amax);
 }
 
 static int write_optimal(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)

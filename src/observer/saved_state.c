@@ -32,7 +32,7 @@ static size_t print_settings(const qobs_config *config, char text[MOST_TEXT])
     const struct setting *setting;
     for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)); i++) {
         char value[QOBS_SETTING_VALUE];
-        qobs_setting_print(setting, config, value);
+        qobs_setting_print(setting, config, false, value);
         if (qobs_setting_is_saved(setting, config))
             n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", setting->key, value);
     }
@@ -76,10 +76,10 @@ static bool is_as_saved(const qobs_config *config, uint32_t format, const char *
 {
     const struct setting *setting = qobs_setting_find(config->preset, key);
     char saved[QOBS_SETTING_VALUE];
-    qobs_setting_print(setting, config, saved);
+    qobs_setting_print(setting, config, false, saved);
     if (strcmp(saved, value) == 0 || format >= SHORT_NUMBERS)
         return strcmp(saved, value) == 0;
-    qobs_setting_print_in_full(setting, config, saved);
+    qobs_setting_print(setting, config, true, saved);
     return strcmp(saved, value) == 0;
 }
 
@@ -143,7 +143,7 @@ static int load_observer(qobs_observer **o, uint32_t format, struct codec *codec
 int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, const qobs_runtime *runtime,
                        qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OBSERVERS, "observers", error);
+    RETURN_IF_LEFT_OUT(observers, error);
     const unsigned char *begin = buffer;
     RETURN_IF_FAILED(qobs_require(result, "observer", error));
     if (!buffer || size < 4 + 4 + 8 + 4 + HASH || size > PTRDIFF_MAX || memcmp(begin, "qobs", 4) != 0)

@@ -17,9 +17,9 @@ static float next_global_scale(const qobs_observer *o, const struct global_range
     if (batch)
         qobs_accumulate_global(&o->stages.accumulator, &global, batch);
     else if (o->fused)
-        return o->stages.formula.ops->global_scale(dtype, o->fused_amax);
+        return o->stages.formula.ops->global_scale(&o->stages.formula.params, dtype, o->fused_amax);
     const struct range_view range = {.dtype = global.dtype, .n = 1, .min = global.min, .max = global.max};
-    return o->stages.formula.ops->global_scale(global.dtype, qobs_amax_of_ranges(&range));
+    return o->stages.formula.ops->global_scale(&o->stages.formula.params, global.dtype, qobs_amax_of_ranges(&range));
 }
 
 /* Runs a search with the arguments that `search` has and those of the observer. */
@@ -38,7 +38,7 @@ static int search_grid(const qobs_observer *o, const qobs_plan *plan, const unsi
 
 int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, struct global_range *global, qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     const struct grid_search search = {.each_global_scale = true, .min = global->min, .max = global->max};
     return search_grid(o, plan, plan->value.data, search, error);
 }
@@ -46,9 +46,8 @@ int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, struct glo
 static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global,
                          qobs_error *error)
 {
-    static const struct axes none = {0};
     qobs_plan *plan;
-    RETURN_IF_FAILED(qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error));
+    RETURN_IF_FAILED(qobs_plan_new(&plan, &qobs_whole_tensor, value, NULL, &o->runtime, error));
     const int status = qobs_search_global(o, plan, global, error);
     qobs_plan_destroy(plan);
     return status;
@@ -58,7 +57,7 @@ int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_
                       struct global_range *global, struct ranges *batch, struct search_record *record,
                       qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     const bool scaled =
         global || (o->stages.traits.global == GLOBAL_FROM_TENSORS && (o->fused || o->global_range.dtype != 0));
     float g = 0, *weights = NULL;
@@ -162,7 +161,7 @@ int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const str
                         struct state *state, struct search_record *record, struct search_workspace *workspace,
                         qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_SEARCHES, "searches", error);
+    RETURN_IF_LEFT_OUT(searches, error);
     const struct range_rule *rule = &o->stages.range;
     const struct state_range *ops = rule->ops->state;
     RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, layout->qparams, error));
@@ -208,12 +207,12 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
                          const struct ranges *batch, const unsigned char *data, struct optimal_result *result,
                          qobs_error *error)
 {
-    RETURN_IF_LEFT_OUT(QOBS_HAS_OPTIMAL, "optimal", error);
+    RETURN_IF_LEFT_OUT(optimal, error);
     const bool global = has_global_scale(o);
     const struct range_view ranges = {
         .dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR, .min = batch->min, .max = batch->max};
     const double amax = global ? amax_of(o, &ranges) : 0;
-    const float global_scale = global ? o->stages.formula.ops->global_scale(QOBS_F32, amax) : 1;
+    const float global_scale = global ? o->stages.formula.ops->global_scale(&o->stages.formula.params, QOBS_F32, amax) : 1;
     const struct optimal_search search = {.runtime = &o->runtime,
                                           .kernels = o->kernels,
                                           .params = &o->stages.range.params,

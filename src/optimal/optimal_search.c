@@ -14,8 +14,8 @@
 #include "number/number.h"
 #include "histogram/range_rule.h"
 
-const struct range_ops qobs_range_mse_optimal = {
-    .optimal = &(const struct optimal_weights){.search = qobs_optimal_search}};
+const struct range_ops qobs_range_mse_optimal = {.optimal =
+                                                     &(const struct optimal_weights){.search = qobs_optimal_search}};
 const struct range_ops qobs_range_imatrix_optimal = {
     .optimal = &(const struct optimal_weights){.importance = true, .search = qobs_optimal_search}};
 const struct range_ops qobs_range_local_hessian = {
@@ -261,11 +261,9 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
     struct qparam_block e;
     place(r, r->memory + (size_t)part * r->each, &w);
     qobs_optimal_prepare(&r->params, r->search->global_scale ? *r->search->global_scale : 1, r->longest, w.scratch);
-    qobs_block_of_qparam(&r->source, from, &e);
     for (int64_t q = from; q < to; q++) {
+        qobs_block_of_qparam(&r->source, q, &e);
         search_one(r, &e, &w, (size_t)q);
-        if (q + 1 < to)
-            qobs_block_next(&r->source, &e);
     }
 }
 

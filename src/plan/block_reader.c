@@ -116,7 +116,7 @@ void qobs_blocks_of(struct qparam_blocks *s, const qobs_plan *plan, int most)
     }
 }
 
-void qobs_block_at(const struct qparam_blocks *s, size_t index, struct qparam_block *b)
+static void locate(const struct qparam_blocks *s, size_t index, bool join, struct qparam_block *b)
 {
     const qobs_plan *plan = s->plan;
     size_t weight = 1; /* of an axis in the index of a qparam */
@@ -143,8 +143,10 @@ void qobs_block_at(const struct qparam_blocks *s, size_t index, struct qparam_bl
         b->qparam += (size_t)position * weight;
         weight *= (size_t)a->extent;
     }
-    place(plan, false, b);
+    place(plan, join, b);
 }
+
+void qobs_block_at(const struct qparam_blocks *s, size_t index, struct qparam_block *b) { locate(s, index, false, b); }
 
 #define NATIVE_BODY "plan/block_reader.inl.h"
 #include "number/native_each.inl.h"
@@ -222,48 +224,8 @@ int64_t qobs_elements_most(const qobs_plan *plan)
 
 void qobs_block_of_qparam(const struct element_source *source, int64_t qparam, struct qparam_block *b)
 {
-    const qobs_plan *plan = source->plan;
-    b->qparams = 1;
-    for (int i = plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &plan->axis[i];
-        b->position[i] = a->role == AXIS_QPARAM ? qparam % a->extent : 0;
-        qparam /= a->role == AXIS_QPARAM ? a->extent : 1;
-    }
-    place(plan, !source->column_weight, b);
-}
-
-/* Does what place() would do if only the offset and the column change; false: the number of elements changes, too. */
-static bool advance(const qobs_plan *plan, int axis, struct qparam_block *b)
-{
-    const struct axis *last = &plan->axis[plan->axes - 1];
-    for (int i = 0; i < plan->axes; i++) {
-        const struct axis *a = &plan->axis[i];
-        if (a->outer == axis && (plan->order || (b->position[axis] + 1) * a->extent > a->unpadded))
-            return false;
-    }
-    b->offset += plan->axis[axis].stride;
-    if (last->outer == axis)
-        b->column += last->extent;
-    return true;
-}
-
-void qobs_block_next(const struct element_source *source, struct qparam_block *b)
-{
-    const qobs_plan *plan = source->plan;
-    bool carried = false;
-    for (int i = plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &plan->axis[i];
-        if (a->role != AXIS_QPARAM)
-            continue;
-        if (++b->position[i] < a->extent) {
-            if (carried || !advance(plan, i, b))
-                place(plan, !source->column_weight, b);
-            return;
-        }
-        b->position[i] = 0;
-        carried = true;
-    }
-    place(plan, !source->column_weight, b);
+    const struct qparam_blocks one = {.plan = source->plan, .along = -1};
+    locate(&one, (size_t)qparam, !source->column_weight, b);
 }
 
 struct prefetch_ahead qobs_block_memory(const struct element_source *source, const struct qparam_block *b,

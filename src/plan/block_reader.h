@@ -90,9 +90,8 @@ struct element_source {
 /* The most elements a qparam has. */
 int64_t qobs_elements_most(const qobs_plan *plan);
 
-/* The block of one qparam, and of the qparam after that. */
+/* The block of one qparam. */
 void qobs_block_of_qparam(const struct element_source *source, int64_t qparam, struct qparam_block *block);
-void qobs_block_next(const struct element_source *source, struct qparam_block *block);
 
 /* The memory of elements first to end, as far as there are any, if they are contiguous; else nothing. */
 struct prefetch_ahead qobs_block_memory(const struct element_source *source, const struct qparam_block *block,

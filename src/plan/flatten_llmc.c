@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* llm-compressor's flatten_for_calibration (observers/helpers.py), present form and the one of October 2025. */
+/* llm-compressor's flatten_for_calibration (observers/helpers.py), present form and the one of October 2025, which does
+ * not pad blocks. */
 #include "base/error.h"
 #include "plan/make_plan.h"
 
 static int fail_strategy(const struct granularity_params *params, qobs_error *error)
 {
     return qobs_invalid(error, "strategy: %s cannot be applied to base name %s",
-                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name));
+                        qobs_word_text(qobs_strategies, params->strategy),
+                        qobs_word_text(qobs_base_names, params->base_name));
 }
 
 static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
@@ -17,32 +19,18 @@ static int need_dimensions(const qobs_plan *plan, const struct granularity_param
     if (plan->value.ndim >= min && plan->value.ndim <= max)
         return QOBS_OK;
     return qobs_invalid(error, "value: has %d dimensions, strategy %s of base name %s needs %d to %d", plan->value.ndim,
-                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name), min,
-                        max);
+                        qobs_word_text(qobs_strategies, params->strategy),
+                        qobs_word_text(qobs_base_names, params->base_name), min, max);
 }
 
 static int check_divides(const qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    const int64_t columns = plan->value.shape[plan->value.ndim - 1];
-    if (columns % params->group_size == 0 || params->ragged)
-        return QOBS_OK;
-    return qobs_invalid(error, "group_size: %lld does not divide the last dimension of value, %lld",
-                        (long long)params->group_size, (long long)columns);
+    return params->ragged
+               ? QOBS_OK
+               : qobs_plan_check_divides(plan, "group_size: ", params->group_size, plan->value.ndim - 1, error);
 }
 
-/* October 2025 does not pad blocks. */
-static int check_blocks_divide(const qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    for (int i = 0; i < 2; i++)
-        if (plan->value.shape[i] % params->block[i] != 0)
-            return qobs_invalid(error,
-                                "block_structure: %lld does not divide dimension %d of value, %lld (version 2025-10)",
-                                (long long)params->block[i], i, (long long)plan->value.shape[i]);
-    return QOBS_OK;
-}
-
-static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *params, bool pads_blocks,
-                             qobs_error *error)
+static int flatten_weight(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     const struct view *v = &plan->value;
     const int last = v->ndim - 1;
@@ -66,24 +54,14 @@ static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *p
         return QOBS_OK;
     case STRATEGY_BLOCK: /* (1, block rows, block columns, height * width) */
         RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
-        if (!pads_blocks)
-            RETURN_IF_FAILED(check_blocks_divide(plan, params, error));
+        for (int i = 0; params->whole_blocks && i < 2; i++)
+            RETURN_IF_FAILED(qobs_plan_check_divides(plan, "block_structure: ", params->block[i], i, error));
         qobs_plan_add_blocks(plan, params->block);
         plan->padded = v->shape[0] % params->block[0] != 0 || v->shape[1] % params->block[1] != 0;
         return QOBS_OK;
     default:
         return fail_strategy(params, error);
     }
-}
-
-static int flatten_weight(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    return flatten_weight_of(plan, params, true, error);
-}
-
-static int flatten_weight_2025_10(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    return flatten_weight_of(plan, params, false, error);
 }
 
 static int flatten_activation(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
@@ -116,33 +94,24 @@ static int flatten_activation(qobs_plan *plan, const struct granularity_params *
     }
 }
 
-/* Dimension `heads` is 1 of (batch, heads, seq, head_dim), or 2 of (batch, seq, heads, head_dim). */
-static int flatten_heads(qobs_plan *plan, const struct granularity_params *params, int heads, qobs_error *error)
+/* Dimension `heads` is 1 of (batch, heads, seq, head_dim), or in October 2025 2 of (batch, seq, heads, head_dim). */
+static int flatten_attention(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
+    if (params->strategy != STRATEGY_TENSOR && (params->strategy != STRATEGY_ATTN_HEAD || params->heads == 2))
+        return fail_strategy(params, error);
     RETURN_IF_FAILED(need_dimensions(plan, params, 4, 4, error));
     qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 0);
-    qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 3 - heads);
+    qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 3 - params->heads);
     if (params->strategy == STRATEGY_TENSOR) { /* (batch * seq, 1, heads * head_dim) */
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-        qobs_plan_add_dimension(plan, AXIS_GROUP, heads);
+        qobs_plan_add_dimension(plan, AXIS_GROUP, params->heads);
     } else { /* (batch * seq, heads, 1, 1, head_dim) */
-        qobs_plan_add_dimension(plan, AXIS_QPARAM, heads);
+        qobs_plan_add_dimension(plan, AXIS_QPARAM, params->heads);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
     }
     qobs_plan_add_dimension(plan, AXIS_GROUP, 3);
     return QOBS_OK;
-}
-
-static int flatten_attention(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    const bool known = params->strategy == STRATEGY_TENSOR || params->strategy == STRATEGY_ATTN_HEAD;
-    return known ? flatten_heads(plan, params, 1, error) : fail_strategy(params, error);
-}
-
-static int flatten_attention_2025_10(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    return params->strategy == STRATEGY_TENSOR ? flatten_heads(plan, params, 2, error) : fail_strategy(params, error);
 }
 
 /* The `shared` of llmc_weight. */
@@ -187,12 +156,9 @@ static bool activation_shared(const struct granularity_params *p, int64_t *rows,
 
 const struct granularity_ops qobs_granularity_llmc_weight = {
     .flatten = flatten_weight, .g_idx = true, .shared = weight_shared};
-const struct granularity_ops qobs_granularity_llmc_weight_2025_10 = {
-    .flatten = flatten_weight_2025_10, .g_idx = true, .shared = weight_shared, .whole_units = true};
 const struct granularity_ops qobs_granularity_llmc_activation = {.flatten = flatten_activation,
                                                                  .shared = activation_shared};
 const struct granularity_ops qobs_granularity_llmc_attention = {.flatten = flatten_attention};
-const struct granularity_ops qobs_granularity_llmc_attention_2025_10 = {.flatten = flatten_attention_2025_10};
 
 /* ---- September 2025 ---------------------------------------------------------------------------------------------- */
 
@@ -201,30 +167,17 @@ const struct granularity_ops qobs_granularity_llmc_attention_2025_10 = {.flatten
  * it names them. Strategy token has a range for each batch and token, as upstream intends (its min/max observer reduces
  * everything there). */
 
-static int need_dimensions_2025_09(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
-                                   qobs_error *error)
-{
-    if (plan->value.ndim >= min && plan->value.ndim <= max)
-        return QOBS_OK;
-    return qobs_invalid(error, "value: has %d dimensions, strategy %s of version 2025-09 needs %d to %d",
-                        plan->value.ndim, qobs_strategy_text((int)params->strategy), min, max);
-}
-
 /* One range for each index of the first `kept` dimensions. */
 static int flatten_leading(qobs_plan *plan, const struct granularity_params *params, int kept, qobs_error *error)
 {
-    const bool keeps[QOBS_MAX_NDIM] = {true, kept > 1};
-    RETURN_IF_FAILED(need_dimensions_2025_09(plan, params, kept, QOBS_MAX_NDIM, error));
-    if (plan->value.ndim > kept)
-        qobs_plan_add_kept(plan, keeps);
-    else /* torch reduces everything if no dimension is left to reduce */
-        qobs_plan_add_global(plan);
+    RETURN_IF_FAILED(need_dimensions(plan, params, kept, QOBS_MAX_NDIM, error));
+    qobs_plan_add_kept_or_global(plan, (1u << kept) - 1);
     return QOBS_OK;
 }
 
 static int flatten_block(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    RETURN_IF_FAILED(need_dimensions_2025_09(plan, params, 2, 2, error));
+    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
     qobs_plan_add_blocks(plan, params->block);
     plan->keying = KEYING_BLOCKS;
     return QOBS_OK;
@@ -232,7 +185,7 @@ static int flatten_block(qobs_plan *plan, const struct granularity_params *param
 
 static int flatten_group(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    RETURN_IF_FAILED(need_dimensions_2025_09(plan, params, 2, 2, error));
+    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
     qobs_plan_add_dimension(plan, AXIS_QPARAM, 0);
     qobs_plan_add_groups(plan, 1, params->group_size);
     plan->keying = KEYING_GROUPS;
@@ -257,7 +210,7 @@ static int flatten(qobs_plan *plan, const struct granularity_params *params, qob
         return flatten_block(plan, params, error);
     default:
         return qobs_invalid(error, "strategy: %s is none of version 2025-09",
-                            qobs_strategy_text((int)params->strategy));
+                            qobs_word_text(qobs_strategies, params->strategy));
     }
 }
 

@@ -13,7 +13,7 @@ static int swap_axis(const qobs_plan *plan, const struct granularity_params *par
     const struct view *v = &plan->value;
     if (v->ndim < 1)
         return qobs_invalid(error, "value: has no dimensions, %s needs at least 1", params->name);
-    const int axis = qobs_plan_find_ch_axis(plan, params->ch_axis, error);
+    const int axis = qobs_plan_find_axis(plan, params->ch_axis, "ch_axis", error);
     if (axis < 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < v->ndim; i++)
@@ -52,20 +52,8 @@ static int flatten_row_groups(qobs_plan *plan, const struct granularity_params *
     return QOBS_OK;
 }
 
-/* Adds the rows along the axis and their groups. Returns the number of rows. */
-static int64_t add_rows_of_groups(qobs_plan *plan, const struct granularity_params *params, const int *order)
-{
-    const int last = plan->value.ndim - 1;
-    int64_t rows = 1;
-    for (int i = 0; i < last; i++) {
-        qobs_plan_add_dimension(plan, AXIS_QPARAM, order[i]);
-        rows *= plan->value.shape[order[i]];
-    }
-    qobs_plan_add_groups(plan, order[last], params->group_size);
-    return rows;
-}
-
-/* Runs of group_size along the axis. The ranges are one list, the scales a row of groups for each row. */
+/* Runs of group_size along the axis. The scales are a row of groups for each row. So are the ranges if the last run of
+ * a row is padded, else they are one list. */
 static int flatten_group(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     int order[QOBS_MAX_NDIM];
@@ -73,30 +61,20 @@ static int flatten_group(qobs_plan *plan, const struct granularity_params *param
     RETURN_IF_FAILED(swap_axis(plan, params, last < 0 ? 0 : last, order, error));
     if (params->group_size == -1)
         return flatten_row_groups(plan, params, order, error);
-    const int64_t length = plan->value.shape[order[last]], groups = length / params->group_size;
-    if (length % params->group_size != 0)
-        return qobs_invalid(error, "group_size: %lld does not divide dimension %d (ch_axis) of value, %lld",
-                            (long long)params->group_size, order[last], (long long)length);
-    const int64_t rows = add_rows_of_groups(plan, params, order);
-    plan->range = (struct shape){.ndim = 1, .extent = {rows * groups}};
-    plan->scale = (struct shape){.ndim = 2, .extent = {rows, groups}};
-    return QOBS_OK;
-}
-
-/* The same with the last run of a row padded; ranges and scales are a row of blocks for each row. */
-static int flatten_block(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    int order[QOBS_MAX_NDIM];
-    const int last = plan->value.ndim - 1;
-    RETURN_IF_FAILED(swap_axis(plan, params, last < 0 ? 0 : last, order, error));
-    const int64_t length = plan->value.shape[order[last]];
-    const int64_t rows = add_rows_of_groups(plan, params, order);
+    if (!params->ragged)
+        RETURN_IF_FAILED(qobs_plan_check_divides(plan, "group_size: ", params->group_size, order[last], error));
+    int64_t rows = 1;
+    for (int i = 0; i < last; i++) {
+        qobs_plan_add_dimension(plan, AXIS_QPARAM, order[i]);
+        rows *= plan->value.shape[order[i]];
+    }
+    qobs_plan_add_groups(plan, order[last], params->group_size);
+    const int64_t length = plan->value.shape[order[last]], groups = plan->axis[last].extent;
     plan->padded = length % params->group_size != 0;
-    plan->range = plan->scale =
-        (struct shape){.ndim = 2, .extent = {rows, length / params->group_size + (plan->padded ? 1 : 0)}};
+    plan->scale = (struct shape){.ndim = 2, .extent = {rows, groups}};
+    plan->range = params->ragged ? plan->scale : (struct shape){.ndim = 1, .extent = {rows * groups}};
     return QOBS_OK;
 }
 
 const struct granularity_ops qobs_granularity_quark_channel = {.flatten = flatten_channel};
 const struct granularity_ops qobs_granularity_quark_group = {.flatten = flatten_group};
-const struct granularity_ops qobs_granularity_quark_block = {.flatten = flatten_block};

@@ -19,7 +19,7 @@ static int flatten_channel(qobs_plan *plan, const struct granularity_params *par
 {
     if (plan->value.ndim < 2)
         return qobs_invalid(error, "value: has %d dimensions, %s needs at least 2", plan->value.ndim, params->name);
-    const int axis = qobs_plan_find_ch_axis(plan, params->ch_axis, error);
+    const int axis = qobs_plan_find_axis(plan, params->ch_axis, "ch_axis", error);
     if (axis < 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
     qobs_plan_add_dimension(plan, AXIS_QPARAM, axis);
@@ -43,6 +43,7 @@ static bool row_shared(const struct granularity_params *p, int64_t *rows, int64_
     return p->ch_axis == 0 || p->ch_axis == -2;
 }
 
+const struct granularity qobs_whole_tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
 const struct granularity_ops qobs_granularity_tensor = {.flatten = flatten_tensor, .shared = all_shared};
 const struct granularity_ops qobs_granularity_torch_channel = {.flatten = flatten_channel, .shared = row_shared};
 
@@ -55,11 +56,11 @@ static int block_of_axis(const qobs_plan *plan, const struct granularity_params 
                          qobs_error *error)
 {
     const bool row = params->torchao == TORCHAO_PER_ROW;
-    const int ndim = plan->value.ndim, given = row ? params->dim : params->ch_axis;
-    const int axis = given < 0 ? given + ndim : given;
-    if (axis < 0 || axis >= ndim)
-        return qobs_invalid(error, "%s: is %d, value has %d dimensions", row ? "dim" : "axis", given, ndim);
-    for (int i = 0; i < ndim; i++)
+    const int axis = row ? qobs_plan_find_axis(plan, params->dim, "dim", error)
+                         : qobs_plan_find_axis(plan, params->ch_axis, "axis", error);
+    if (axis < 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < plan->value.ndim; i++)
         block[i] = (i == axis) == row ? plan->value.shape[i] : 1;
     return QOBS_OK;
 }
@@ -73,9 +74,7 @@ static int block_as_set(const qobs_plan *plan, const struct granularity_params *
         return qobs_invalid(error, "block_size: has %d dimensions, value has %d", count, ndim);
     for (int i = 0; i < ndim; i++) {
         block[i] = i < ndim - count ? 1 : params->block_sizes.axis[i - (ndim - count)];
-        if (plan->value.shape[i] % block[i] != 0)
-            return qobs_invalid(error, "block_size: %lld does not divide dimension %d of value, %lld",
-                                (long long)block[i], i, (long long)plan->value.shape[i]);
+        RETURN_IF_FAILED(qobs_plan_check_divides(plan, "block_size: ", block[i], i, error));
     }
     return QOBS_OK;
 }
@@ -93,9 +92,7 @@ static int block_of(const qobs_plan *plan, const struct granularity_params *para
         block[i] = i == last || params->torchao == TORCHAO_PER_TENSOR ? v->shape[i] : 1;
     if (params->torchao != TORCHAO_PER_GROUP)
         return QOBS_OK;
-    if (v->ndim == 0 || v->shape[last] % params->group_size != 0)
-        return qobs_invalid(error, "group_size: %lld does not divide the last dimension of value, %lld",
-                            (long long)params->group_size, v->ndim == 0 ? 1 : (long long)v->shape[last]);
+    RETURN_IF_FAILED(qobs_plan_check_divides(plan, "group_size: ", params->group_size, last, error));
     block[last] = params->group_size;
     return QOBS_OK;
 }

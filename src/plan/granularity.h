@@ -6,6 +6,7 @@
  * second one. */
 #pragma once
 
+#include "base/error.h"
 #include "base/tensor.h"
 #include "qobs/plan.h"
 
@@ -55,6 +56,8 @@ struct granularity_params {
     bool keepdim;            /* reduced dimensions stay, as 1 */
     bool whole;              /* all elements share a qparam */
     bool ragged;             /* the last group may be shorter than group_size */
+    bool whole_blocks;       /* blocks are not padded */
+    int heads;               /* the dimension of the heads of attention */
     bool scalar_scale;       /* one scale for the tensor has no dimensions */
     bool minus_one_is_none;  /* -1 in g_idx: g_idx is not filled in; else it is a number like any other */
     bool named_groups;       /* a group has the columns g_idx names, else group_size columns in g_idx order */
@@ -68,7 +71,6 @@ struct granularity_ops {
     /* Rows and columns of a matrix that share a qparam, which are 0 (all) before; false: these parameters have none.
      * NULL: no parameters have. */
     bool (*shared)(const struct granularity_params *params, int64_t *rows, int64_t *columns);
-    bool whole_units; /* the rows of a matrix are a multiple of those that share a qparam */
 };
 
 struct granularity {
@@ -78,19 +80,18 @@ struct granularity {
 
 extern const struct granularity_ops qobs_granularity_none; /* has no ranges: always fails */
 extern const struct granularity_ops qobs_granularity_tensor;
-extern const struct granularity_ops qobs_granularity_llmc_weight, qobs_granularity_llmc_weight_2025_10;
-extern const struct granularity_ops qobs_granularity_llmc_activation;
-extern const struct granularity_ops qobs_granularity_llmc_attention, qobs_granularity_llmc_attention_2025_10;
+extern const struct granularity qobs_whole_tensor;          /* that, for no preset */
+extern const struct granularity_ops qobs_granularity_along; /* axes are kept; none or all: the tensor */
+extern const struct granularity_ops qobs_granularity_llmc_weight, qobs_granularity_llmc_activation,
+    qobs_granularity_llmc_attention;
 extern const struct granularity_ops qobs_granularity_llmc_2025_09;
 extern const struct granularity_ops qobs_granularity_torch_channel;
 extern const struct granularity_ops qobs_granularity_torchao;
-extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granularity_quark_group,
-    qobs_granularity_quark_block;
+extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granularity_quark_group;
 extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block,
     qobs_granularity_modelopt_reduced;
 
 extern const struct granularity_ops qobs_granularity_aiedge, qobs_granularity_nncf;
 
 /* The words of settings and messages. */
-const char *qobs_base_name_text(int base_name);
-const char *qobs_strategy_text(int strategy);
+extern const struct word qobs_base_names[], qobs_strategies[];

@@ -5,7 +5,6 @@
  * sort, because there are few of them. */
 #include "plan/loops.h"
 
-
 const struct loop qobs_single_loop = {1, 0, 0, 0};
 
 unsigned qobs_plan_tiles(const qobs_plan *plan)
@@ -177,7 +176,7 @@ bool qobs_row_geometry_of(const struct granularity *granularity, int64_t columns
     g.full = columns / g.run;
     g.left = columns % g.run;
     g.per_unit = g.full + (g.left > 0);
-    g.whole_units = g.unit > 1 && granularity->ops->whole_units;
+    g.whole_units = g.unit > 1 && granularity->params.whole_blocks;
     *geometry = g;
     return true;
 }

@@ -70,8 +70,8 @@ static void measure_runs(const struct row_quantizer *q, const unsigned char *x, 
 {
     const struct kernel_table *k = q->f.kernels;
     unsigned char *const max = (unsigned char *)&to->max + first * q->work.element, *const min =
-                                                                                       (unsigned char *)&to->min +
-                                                                                       first * q->work.element;
+                                                                                        (unsigned char *)&to->min +
+                                                                                        first * q->work.element;
     if (q->rule.symmetric)
         k->absmax_rows[q->kernel_dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)step,
                                         nonfinite);
@@ -141,13 +141,12 @@ static int measure_nonfinite(const struct row_quantizer *q, const struct cell *c
 /* Fails with the counts and the first place in the complete matrix. */
 static int fail_nonfinite(const struct row_quantizer *q, const struct row_call *c, qobs_error *error)
 {
-    static const struct axes none = {0};
     const int64_t shape[2] = {c->rows, q->geometry.columns}, strides[2] = {c->x_stride, q->work.element};
     const qobs_tensor matrix = matrix_of(q, c->x, shape, strides);
     struct nonfinite_count nonfinite;
     double min, max;
     qobs_plan plan;
-    const int status = qobs_plan_make_along(&plan, KEYING_NONE, &matrix, &none, &alone, error);
+    const int status = qobs_plan_make(&plan, &qobs_whole_tensor, &matrix, NULL, &alone, error);
     return status == QOBS_OK
                ? qobs_reduce_minmax(&alone, q->f.kernels, &plan, c->x, NONFINITE_REFUSE, &min, &max, &nonfinite, error)
                : status;
@@ -289,7 +288,7 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
         again = true;
     }
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
-    if (QOBS_HAS_CODES && out) {
+    if (QOBS_HAS(codes) && out) {
         struct quantization job = *j->job;
         job.bounded = !again && is_bounded(j, &ranges, qparam, c->units * c->runs);
         quantize_cell(&job, &q->geometry, c, out, j->call->out_stride, qparam);
@@ -437,7 +436,7 @@ void qobs_quantize_rows_by(const struct row_quantizer *q, const struct row_call 
 int qobs_quantize_rows_of(const struct row_quantizer *q, const struct row_call *c, struct nonfinite_count *nonfinite,
                           qobs_error *error)
 {
-    const bool apart = QOBS_HAS_CODES && c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
+    const bool apart = QOBS_HAS(codes) && c->out && (c->sum || (q->geometry.unit == 0 && q->runtime.executor));
     const struct quantization job =
         quantization_by(q, c->scale, q->rule.symmetric ? NULL : c->zero_point, c->global_scale, NULL);
     struct row_call call = *c;

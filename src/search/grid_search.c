@@ -160,13 +160,10 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
     size_t first, end;
     const size_t at = acquire_workspace(s, &w);
     qparams_of(s, from, to, &first, &end);
-    if (first < end)
-        qobs_block_of_qparam(&s->q.source, (int64_t)first, &e);
     for (size_t i = first, n, found = s->find ? first : end; i < end; i += n) {
         if (i == found)
             found = find_ranges(s, i, end);
-        if (i > first)
-            qobs_block_next(&s->q.source, &e);
+        qobs_block_of_qparam(&s->q.source, (int64_t)i, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
         w.prefetch = prefetch_slice(s, i, n, end);
         qobs_search_qparams(&s->q, &w, &e, i, n, s->improved + (size_t)part * s->words);

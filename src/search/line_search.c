@@ -247,7 +247,9 @@ static void search(const struct search_batch *batch, const struct search_state *
     struct line_search s = {
         .batch = batch, .state = state, .params = &state->params->line, .value = batch->plan->dtype};
     const struct range_view ranges = {.dtype = s.value, .n = 1, .rank = RANK_TENSOR};
-    qobs_formula_dtypes(batch->formula, &ranges, &s.scale, &s.zero_point);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(batch->formula, &ranges);
+    s.scale = dtypes.scale;
+    s.zero_point = dtypes.zero_point;
     s.product = promote(s.value, s.scale);
     s.sum = is_float(s.zero_point) ? promote(s.product, s.zero_point) : s.product;
     qobs_block_tasks_of(&s.tasks, batch->plan, 1, BLOCK_ELEMENTS);

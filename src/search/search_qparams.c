@@ -234,7 +234,7 @@ void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, st
     w->most = 0;
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
-            qobs_block_next(&s->source, e);
+            qobs_block_of_qparam(&s->source, (int64_t)(first + i), e);
         if (s->row > 0) {
             load(s, w, i, e);
         } else if (w->ranges.finite[i]) {

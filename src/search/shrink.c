@@ -159,7 +159,7 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
         return qobs_no_memory(error, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
     }
     for (size_t c = 0; c < s->candidates; c++)
-        s->global_scales[c] = s->formula.ops->global_scale(s->dtype, candidate_bound(s, c, amax));
+        s->global_scales[c] = s->formula.ops->global_scale(&s->formula.params, s->dtype, candidate_bound(s, c, amax));
     return QOBS_OK;
 }
 
@@ -201,14 +201,13 @@ static void compute_candidates(const struct shrink *s, size_t range, size_t c, s
                                     .min = to->min + c * size,
                                     .max = to->max + c * size,
                                     .global_scale = global_scale};
-    qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(&s->formula, &view, &scale_dtype, &zero_point_dtype);
+    const struct qparam_dtypes dtypes = qobs_formula_dtypes(&s->formula, &view);
     (void)qobs_formula_qparams(&s->formula, &view, to->raw_scale, to->raw_zero_point, NULL);
     for (size_t i = 0; i < n; i++) {
-        double scale = qobs_qparam_at(to->raw_scale, scale_dtype, (int64_t)i);
+        double scale = qobs_qparam_at(to->raw_scale, dtypes.scale, (int64_t)i);
         if (global_scale)
-            scale = scale_dtype == QOBS_F64 ? scale / (double)*global_scale : (double)((float)scale / *global_scale);
-        const float zero_point = (float)qobs_qparam_at(to->raw_zero_point, zero_point_dtype, (int64_t)i);
+            scale = dtypes.scale == QOBS_F64 ? scale / (double)*global_scale : (double)((float)scale / *global_scale);
+        const float zero_point = (float)qobs_qparam_at(to->raw_zero_point, dtypes.zero_point, (int64_t)i);
         const double scaled = ldexp(scale, prescale_exp);
         const size_t at = (c + i) * QOBS_SEARCH_LANES + range;
         to->scale[at] = isfinite(scale) && scaled > (double)FLT_MAX ? FLT_MAX : (float)scaled;
