@@ -89,14 +89,14 @@ static void count_run(struct counting *c, int64_t qparam, const unsigned char *x
 }
 
 /* The innermost loops of a qparam, which are those of a call. */
-struct innermost {
+struct counted_runs {
     struct counting *c;
     struct loop runs, run;
 };
 
 static void count_entry(void *argument, const struct loop_entry *at)
 {
-    const struct innermost *i = argument;
+    const struct counted_runs *i = argument;
     if (i->runs.extent > 1)
         count_runs(i->c, at->qparam, at->in, i->runs.in, i->runs.extent, i->run.extent);
     else
@@ -106,7 +106,7 @@ static void count_entry(void *argument, const struct loop_entry *at)
 /* Walks the loops of the qparams, and inside those the loops whose elements share one. */
 static void count_loops(struct counting *c, const struct loops *loops)
 {
-    struct innermost inner = {.c = c, .runs = qobs_single_loop, .run = qobs_single_loop};
+    struct counted_runs inner = {.c = c, .runs = qobs_single_loop, .run = qobs_single_loop};
     struct loop walked[MAX_AXES];
     int n = 0;
     for (int shared = 0; shared < 2; shared++)

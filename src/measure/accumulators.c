@@ -15,9 +15,9 @@
 #define NATIVE_BODY "measure/accumulate.inl.h"
 #include "number/native_each.inl.h"
 
-void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi)
+void qobs_update_running(qobs_dtype dtype, size_t n, size_t step, void *min, void *max, const void *lo, const void *hi)
 {
-    FOR_NATIVE(dtype, running, n, min, max, lo, hi)
+    FOR_NATIVE(dtype, running, n, step, min, max, lo, hi)
 }
 
 void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool first)
@@ -33,7 +33,7 @@ static void extremes(const struct accumulator_params *params, const struct range
 {
     (void)params;
     if (!u->first)
-        qobs_update_running(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max);
+        qobs_update_running(u->dtype, u->n, 1, u->min, u->max, u->batch_min, u->batch_max);
 }
 
 static void lerp(const struct accumulator_params *params, const struct range_update *u)

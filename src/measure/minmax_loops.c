@@ -8,11 +8,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "number/number.h"
+#include "measure/accumulators.h"
+#include "number/convert.h"
 
 struct minmax_call {
     const struct kernel_table *kernels;
-    enum kernel_dtype dtype;
+    qobs_dtype dtype;
+    enum kernel_dtype kernel;
     size_t element;
     unsigned char *min, *max; /* min NULL: magnitudes */
     struct nonfinite_count *nonfinite;
@@ -35,20 +37,20 @@ static void rows(const struct minmax_call *c, const unsigned char *x, int64_t st
                  unsigned char *min, unsigned char *max, int64_t out_stride, struct nonfinite_count *nonfinite)
 {
     if (c->min)
-        c->kernels->minmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max,
-                                          (ptrdiff_t)out_stride, nonfinite);
+        c->kernels->minmax_rows[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max,
+                                           (ptrdiff_t)out_stride, nonfinite);
     else
-        c->kernels->absmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)out_stride,
-                                          nonfinite);
+        c->kernels->absmax_rows[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)out_stride,
+                                           nonfinite);
 }
 
 static void columns(const struct minmax_call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t width,
                     unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     if (c->min)
-        c->kernels->minmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, min, max, nonfinite);
+        c->kernels->minmax_columns[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, min, max, nonfinite);
     else
-        c->kernels->absmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, max, nonfinite);
+        c->kernels->absmax_columns[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, max, nonfinite);
 }
 
 static unsigned char *min_at(const struct minmax_call *c, int64_t out)
@@ -57,28 +59,16 @@ static unsigned char *min_at(const struct minmax_call *c, int64_t out)
 }
 static unsigned char *max_at(const struct minmax_call *c, int64_t out) { return c->max + out * (int64_t)c->element; }
 
-static const union identity {
-    float f32[2];
-    uint16_t h16[2];
-    double f64[2];
-} identities[QOBS_KERNEL_DTYPES] = {
-    [QOBS_KERNEL_F32] = {.f32 = {INFINITY, -INFINITY}},
-    [QOBS_KERNEL_BF16] = {.h16 = {0x7f80, 0xff80}},
-    [QOBS_KERNEL_F16] = {.h16 = {0x7c00, 0xfc00}},
-    [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}},
-};
-
-void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, void *min, void *max)
+void qobs_fill_identities(qobs_dtype dtype, size_t n, void *min, void *max)
 {
-    const unsigned char *identity = (const unsigned char *)&identities[dtype];
-    const size_t size = n * element;
-    if (!min) { /* magnitudes */
+    const size_t element = qobs_dtype_size(dtype), size = n * element;
+    if (!min || n == 0) { /* magnitudes, or nothing */
         memset(max, 0, size);
         return;
     }
     unsigned char *const lo = min, *const hi = max;
-    memcpy(lo, identity, n > 0 ? element : 0);
-    memcpy(hi, identity + element, n > 0 ? element : 0);
+    qobs_put_element(lo, dtype, INFINITY);
+    qobs_put_element(hi, dtype, -INFINITY);
     for (size_t done = element; done < size; done *= 2) {
         memcpy(lo + done, lo, done < size - done ? done : size - done);
         memcpy(hi + done, hi, done < size - done ? done : size - done);
@@ -87,48 +77,27 @@ void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, voi
 
 static void fill_identities(const struct minmax_call *c, unsigned char *min, unsigned char *max, int64_t n)
 {
-    qobs_fill_identities(c->dtype, c->element, (size_t)n, c->min ? min : NULL, max);
+    qobs_fill_identities(c->dtype, (size_t)n, c->min ? min : NULL, max);
 }
 
 /* ---- Columns --------------------------------------------------------------------------------------------------- */
 
 enum { COLUMNS = 256 }; /* of a panel whose outputs are scattered */
 
-/* Merges n adjacent outputs into outputs that are inner->qparam apart. A pair is merged as two runs of one element,
- * each into both min and max: a minimum is never above the maximum that follows. Only an identity is, which remains if
- * all elements were NaN. */
-static void scatter_outputs(const struct minmax_call *c, const unsigned char *min, const unsigned char *max, int64_t n,
-                            int64_t out, bool identities_possible)
-{
-    struct nonfinite_count counted = {0}; /* by the kernel before */
-    const int64_t element = (int64_t)c->element, step = c->inner->qparam * element;
-    unsigned char *to_min = min_at(c, out), *to_max = max_at(c, out);
-    if (!c->min || !identities_possible) {
-        if (c->min)
-            rows(c, min, element, n, 1, to_min, to_max, c->inner->qparam, &counted);
-        rows(c, max, element, n, 1, to_min, to_max, c->inner->qparam, &counted);
-        return;
-    }
-    const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
-    for (int64_t j = 0; j < n; j++) {
-        unsigned char spare[8];
-        memcpy(spare, identity + c->element, c->element);
-        rows(c, min + j * element, 0, 1, 1, to_min + j * step, spare, 0, &counted);
-        memcpy(spare, identity, c->element);
-        rows(c, max + j * element, 0, 1, 1, spare, to_max + j * step, 0, &counted);
-    }
-}
-
 /* Columns whose outputs are not adjacent: a panel of them is reduced to adjacent outputs first. */
 static void reduce_scattered_columns(const struct minmax_call *c, const unsigned char *x, int64_t out)
 {
     unsigned char min[COLUMNS * 8], max[COLUMNS * 8];
-    for (int64_t first = 0; first < c->inner->extent; first += COLUMNS) {
+    const int64_t element = (int64_t)c->element, step = c->inner->qparam;
+    for (int64_t first = 0; first < c->inner->extent; first += COLUMNS, out += COLUMNS * step) {
         const int64_t n = c->inner->extent - first < COLUMNS ? c->inner->extent - first : COLUMNS;
+        struct nonfinite_count counted = {0}; /* with the columns */
         fill_identities(c, min, max, n);
-        const uint64_t nan_before = c->nonfinite->nan;
-        columns(c, x + first * (int64_t)c->element, c->second->in, c->second->extent, n, min, max, c->nonfinite);
-        scatter_outputs(c, min, max, n, out + first * c->inner->qparam, c->nonfinite->nan != nan_before);
+        columns(c, x + first * element, c->second->in, c->second->extent, n, min, max, c->nonfinite);
+        if (c->min)
+            qobs_update_running(c->dtype, (size_t)n, (size_t)step, min_at(c, out), max_at(c, out), min, max);
+        else
+            rows(c, max, element, n, 1, NULL, max_at(c, out), step, &counted);
     }
 }
 
@@ -157,63 +126,42 @@ enum {
     MAX_BAND_BYTES = 32 << 20 /* exceeds L3: panels read memory 1 to 10 % faster */
 };
 
-/* Merges all bounds into both min and max: no minimum is above the maximum that follows. */
-static void merge_both(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
-                       int64_t width, unsigned char *min, unsigned char *max)
+/* Merges the bounds of n rows into those at min and max. The maxima of minima and the minima of maxima are not wanted.
+ */
+static void merge_bounds(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
+                         int64_t width, unsigned char *min, unsigned char *max)
 {
     struct nonfinite_count counted = {0}; /* with the runs */
-    const int64_t stride = width * (int64_t)c->element;
+    unsigned char unwanted[MAX_BOUNDS / MIN_PANEL_ROWS * 8];
+    fill_identities(c, unwanted, unwanted, width);
     if (c->min)
-        columns(c, lo, stride, n, width, min, max, &counted);
-    columns(c, hi, stride, n, width, min, max, &counted);
+        columns(c, lo, width * (int64_t)c->element, n, width, min, unwanted, &counted);
+    columns(c, hi, width * (int64_t)c->element, n, width, unwanted, max, &counted);
 }
 
-/* Merges the bounds of n rows of runs into their outputs; each run is a column. If there are few columns, several rows
- * form a wider row first. */
-static void merge_bounds(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
-                         unsigned char *min, unsigned char *max)
-{
-    unsigned char wide_lo[2 * MIN_COLUMNS * 8], wide_hi[2 * MIN_COLUMNS * 8];
-    int64_t wide = c->second->extent;
-    while (wide < MIN_COLUMNS && n % 2 == 0) {
-        wide *= 2;
-        n /= 2;
-    }
-    if (wide > c->second->extent) {
-        fill_identities(c, wide_lo, wide_hi, wide);
-        merge_both(c, lo, hi, n, wide, wide_lo, wide_hi);
-        n = wide / c->second->extent;
-        lo = wide_lo;
-        hi = wide_hi;
-    }
-    merge_both(c, lo, hi, n, c->second->extent, min, max);
-}
-
-/* One kernel call for the runs of a panel, and a few more to merge rows that share outputs. */
+/* One kernel call for the runs of a panel, and a few more to merge rows that share outputs; each run is a column then.
+ * If there are few columns, several rows form a wider row first. */
 static void reduce_panels(void *argument, const struct loop_entry *at)
 {
     const struct minmax_call *c = argument;
-    const unsigned char *x = at->in;
-    int64_t out = at->qparam;
     const int64_t across = c->second->extent, height = c->row->extent * c->block->extent, element = (int64_t)c->element;
-    unsigned char *const lo = c->scratch, *const hi = lo + c->panel * across * element;
     for (int64_t first = 0, n; first < height; first += n) {
         n = height - first < c->panel ? height - first : c->panel;
-        const struct nonfinite_count before = *c->nonfinite;
+        unsigned char *lo = c->scratch, *hi = lo + c->panel * across * element;
         fill_identities(c, lo, hi, n * across);
-        rows(c, x + first * c->row->in, c->second->in, n * across, c->inner->extent, lo, hi, 1, c->nonfinite);
-        const bool nan = c->nonfinite->nan != before.nan; /* the bounds of a run may be identities */
-        if (nan)
-            *c->nonfinite = before;
+        rows(c, at->in + first * c->row->in, c->second->in, n * across, c->inner->extent, lo, hi, 1, c->nonfinite);
         for (int64_t r = first, end; r < first + n; r = end) {
-            const int64_t block = r / c->row->extent, done = (r - first) * across * element;
+            const int64_t block = r / c->row->extent, out = at->qparam + block * c->block->qparam;
             end = (block + 1) * c->row->extent < first + n ? (block + 1) * c->row->extent : first + n;
-            unsigned char *min = min_at(c, out + block * c->block->qparam),
-                          *max = max_at(c, out + block * c->block->qparam);
-            if (!nan)
-                merge_bounds(c, lo + done, hi + done, end - r, min, max);
-            for (; nan && r < end; r++)
-                rows(c, x + r * c->row->in, c->second->in, across, c->inner->extent, min, max, 1, c->nonfinite);
+            int64_t together = 1;
+            while (together * across < MIN_COLUMNS && (end - r) % (2 * together) == 0)
+                together *= 2;
+            const int64_t wide = together * across, size = wide * element;
+            if (together > 1)
+                merge_bounds(c, lo + size, hi + size, (end - r) / together - 1, wide, lo, hi);
+            merge_bounds(c, lo, hi, together > 1 ? together : end - r, across, min_at(c, out), max_at(c, out));
+            lo += (end - r) * across * element;
+            hi += (end - r) * across * element;
         }
     }
 }
@@ -226,9 +174,9 @@ static void reduce_row_panels(void *argument, const struct loop_entry *at)
     int64_t out = at->qparam;
     const int64_t runs = c->second->extent, each = c->block->qparam == runs ? c->block->extent : 1;
     for (int64_t i = 0; i < c->block->extent; i += each, x += c->block->in, out += c->block->qparam)
-        c->kernels->minmax_row_panels[c->dtype](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent,
-                                                (size_t)runs, (size_t)c->inner->extent, min_at(c, out), max_at(c, out),
-                                                c->nonfinite);
+        c->kernels->minmax_row_panels[c->kernel](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent,
+                                                 (size_t)runs, (size_t)c->inner->extent, min_at(c, out), max_at(c, out),
+                                                 c->nonfinite);
 }
 
 /* There is no such kernel for magnitudes. */
@@ -295,24 +243,24 @@ static void choose(const struct loops *loops, bool magnitudes, bool panels, stru
     c->outers = n;
 }
 
-size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magnitudes)
+size_t qobs_minmax_scratch(const struct loops *loops, qobs_dtype dtype, bool magnitudes)
 {
-    struct minmax_call c = {.element = element};
+    struct minmax_call c = {.element = qobs_dtype_size(dtype)};
     choose(loops, magnitudes, true, &c);
-    return 2 * (size_t)(c.panel * c.second->extent) * element;
+    return 2 * (size_t)(c.panel * c.second->extent) * c.element;
 }
 
-void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, enum kernel_dtype dtype,
-                       size_t element, void *scratch, unsigned char *min, unsigned char *max,
-                       struct nonfinite_count *nonfinite)
+void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, qobs_dtype dtype, void *scratch,
+                       unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     struct minmax_call c = {.kernels = kernels,
                             .dtype = dtype,
-                            .element = element,
+                            .element = qobs_dtype_size(dtype),
                             .scratch = scratch,
                             .min = min,
                             .max = max,
                             .nonfinite = nonfinite};
+    qobs_kernel_dtype_of(dtype, &c.kernel);
     choose(loops, !min, scratch != NULL, &c);
     struct loop outer[MAX_AXES];
     int n = 0;

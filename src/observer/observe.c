@@ -108,7 +108,7 @@ static struct global_range global_range_of(const struct layout *layout, const st
     memcpy(global.min, batch->min, size);
     memcpy(global.max, batch->max, size);
     for (size_t i = 1; i < layout->qparams; i++)
-        qobs_update_running(layout->dtype, 1, global.min, global.max, batch->min + i * size, batch->max + i * size);
+        qobs_update_running(layout->dtype, 1, 1, global.min, global.max, batch->min + i * size, batch->max + i * size);
     return global;
 }
 

@@ -99,8 +99,7 @@ static void measure_rows(const struct row_quantizer *q, const struct cell *c, st
 static void measure(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
                     struct nonfinite_count *nonfinite)
 {
-    qobs_fill_identities(q->kernel_dtype, (size_t)q->work.element, (size_t)(c->units * c->runs),
-                         q->rule.symmetric ? NULL : &to->min, &to->max);
+    qobs_fill_identities(q->dtype, (size_t)(c->units * c->runs), q->rule.symmetric ? NULL : &to->min, &to->max);
     if (c->unit == 1) {
         measure_rows(q, c, to, nonfinite);
         return;
@@ -371,7 +370,7 @@ static bool measure_all(const struct rows_job *j, const struct split *split, str
     memcpy(&ranges.max, &r.part[0].max, sizeof(double));
     const fp_mode mode = fp_enter();
     for (int64_t i = 0; i < split->parts; i++) {
-        qobs_update_running(q->dtype, 1, &ranges.min, &ranges.max, &r.part[i].min, &r.part[i].max);
+        qobs_update_running(q->dtype, 1, 1, &ranges.min, &ranges.max, &r.part[i].min, &r.part[i].max);
         nonfinite.nan += r.part[i].nonfinite.nan;
         nonfinite.inf += r.part[i].nonfinite.inf;
     }
