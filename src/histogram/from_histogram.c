@@ -24,13 +24,11 @@ bool qobs_is_empty(const struct histogram *h)
 
 /* ---- Many histograms --------------------------------------------------------------------------------------------- */
 
-static int find_non_linear(const struct runtime *runtime, const struct range_params *params,
-                           const struct formula *formula, const struct histogram *h, float *min, float *max,
-                           qobs_error *error)
+static int find_non_linear(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
+    const struct histogram *h = r->histogram;
     const size_t size = (h->bins + qobs_non_linear_workspace(h->bins)) * sizeof(float);
-    float *counts = qobs_allocate(runtime, size);
-    (void)formula;
+    float *counts = qobs_allocate(r->runtime, size);
     if (!counts)
         return qobs_no_memory(error, "observer: no memory for %zu bytes", size);
     for (size_t q = 0; q < h->qparams; q++) {
@@ -41,10 +39,10 @@ static int find_non_linear(const struct runtime *runtime, const struct range_par
             continue;
         for (size_t k = 0; k < h->bins; k++)
             counts[k] = (float)h->mass[q * h->bins + k];
-        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, params->bins.numbers, counts + h->bins, &min[q],
-                               &max[q]);
+        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, r->rule->params.bins.numbers, counts + h->bins,
+                               &min[q], &max[q]);
     }
-    qobs_release(runtime, counts, size);
+    qobs_release(r->runtime, counts, size);
     return QOBS_OK;
 }
 
@@ -69,17 +67,13 @@ static int open_bins(const struct runtime *runtime, const struct histogram *h, s
     return QOBS_OK;
 }
 
-static int find_percentile(const struct runtime *runtime, const struct range_params *params,
-                           const struct formula *formula, const struct histogram *h, float *min, float *max,
-                           qobs_error *error)
+static int find_percentile(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
     struct bins_memory m;
-    const int status = open_bins(runtime, h, &m, error);
-    (void)formula;
-    if (status != QOBS_OK)
-        return status;
-    qobs_percentile_quark(&m.view, params->bins.symmetric, params->bins.percentile, min, max);
-    qobs_release(runtime, m.workspace, m.size);
+    const struct bins_params *params = &r->rule->params.bins;
+    RETURN_IF_FAILED(open_bins(r->runtime, r->histogram, &m, error));
+    qobs_percentile_quark(&m.view, params->symmetric, params->percentile, min, max);
+    qobs_release(r->runtime, m.workspace, m.size);
     return QOBS_OK;
 }
 
@@ -93,18 +87,18 @@ static int amax_by_percentile(const struct bins_params *params, const struct for
     return QOBS_OK;
 }
 
-static int find_amax(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                     const struct histogram *h, float *min, float *max, qobs_error *error)
+static int find_amax(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
     static amax_finder *const methods[] = {
         [AMAX_ENTROPY] = qobs_amax_by_entropy, [AMAX_MSE] = qobs_amax_by_mse, [AMAX_PERCENTILE] = amax_by_percentile};
     struct bins_memory m;
-    RETURN_IF_FAILED(open_bins(runtime, h, &m, error));
+    const struct bins_params *params = &r->rule->params.bins;
+    RETURN_IF_FAILED(open_bins(r->runtime, r->histogram, &m, error));
     *min = 0;
     struct found_amax found = {0};
-    const int status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, &found, error);
+    const int status = methods[params->method](params, r->formula, &m.view, m.workspace, &found, error);
     *max = found.amax;
-    qobs_release(runtime, m.workspace, m.size);
+    qobs_release(r->runtime, m.workspace, m.size);
     return status;
 }
 
@@ -150,7 +144,7 @@ int qobs_find_range(const struct range_request *r, qobs_error *error)
     if (!ops->find)
         ranges = qobs_no_ranges();
     else
-        status = ops->find(r->runtime, &r->rule->params, r->formula, r->histogram, found, found + n, error);
+        status = ops->find(r, found, found + n, error);
     if (status == QOBS_OK && ops->found == FOUND_WITHIN_DATA && r->data_min)
         cut_to_data(r, n, found, found + n);
     if (ops->empty_is_list && qobs_is_empty(r->histogram))

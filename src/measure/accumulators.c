@@ -27,27 +27,20 @@ void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const 
 
 void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out) { FOR_NATIVE(from, convert, n, x, out) }
 
-static void last(const struct accumulator_params *params, const struct range_update *u) { (void)params, (void)u; }
-
 static void extremes(const struct accumulator_params *params, const struct range_update *u)
 {
     (void)params;
-    if (!u->first)
-        qobs_update_running(u->dtype, u->n, 1, u->min, u->max, u->batch_min, u->batch_max);
+    qobs_update_running(u->dtype, u->n, 1, u->min, u->max, u->batch_min, u->batch_max);
 }
 
 static void lerp(const struct accumulator_params *params, const struct range_update *u)
 {
-    if (u->first)
-        return;
     FOR_NATIVE(u->dtype, lerp, u->n, u->min, u->batch_min, params->averaging_constant)
     FOR_NATIVE(u->dtype, lerp, u->n, u->max, u->batch_max, params->averaging_constant)
 }
 
 static void moving_average(const struct accumulator_params *params, const struct range_update *u)
 {
-    if (u->first)
-        return;
     FOR_NATIVE(u->dtype, moving_average, u->n, u->min, u->batch_min, params->averaging_constant)
     FOR_NATIVE(u->dtype, moving_average, u->n, u->max, u->batch_max, params->averaging_constant)
 }
@@ -72,7 +65,7 @@ static void bfp(const struct accumulator_params *params, const struct range_upda
     FOR_NATIVE(u->dtype, absmax_bfp, scale_dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, u->first)
 }
 
-const struct accumulator_ops qobs_accumulate_last = {.update = last, .merge = MERGE_LAST, .replaces = true};
+const struct accumulator_ops qobs_accumulate_last = {.merge = MERGE_LAST, .replaces = true};
 const struct accumulator_ops qobs_accumulate_extremes = {.update = extremes, .merge = MERGE_EXTREMES};
 const struct accumulator_ops qobs_accumulate_lerp = {.update = lerp, .merge = MERGE_MEANS, .averages = true};
 const struct accumulator_ops qobs_accumulate_moving_average = {
@@ -99,16 +92,20 @@ static void average(qobs_dtype dtype, size_t n, void *state, const void *batch, 
     }
 }
 
-static void update(const struct accumulator_params *params, const struct range_update *u)
+static void running_mean(const struct accumulator_params *params, const struct range_update *u)
 {
     (void)params;
-    if (u->first)
-        return;
     average(u->dtype, u->n, u->min, u->batch_min, u->batches);
     average(u->dtype, u->n, u->max, u->batch_max, u->batches);
 }
 
-const struct accumulator_ops qobs_accumulate_running_mean = {.update = update, .merge = MERGE_MEANS};
+const struct accumulator_ops qobs_accumulate_running_mean = {.update = running_mean, .merge = MERGE_MEANS};
+
+void qobs_accumulate(const struct accumulator *a, const struct range_update *update)
+{
+    if (a->ops->update && (!update->first || a->ops->symmetric))
+        a->ops->update(&a->params, update);
+}
 
 /* ---- Mode -------------------------------------------------------------------------------------------------------- */
 

@@ -35,6 +35,7 @@ struct accumulator_params {
 };
 
 struct accumulator_ops {
+    /* Not called for the first batch unless ranges are symmetric; NULL: the batch stays as it is. */
     void (*update)(const struct accumulator_params *params, const struct range_update *update);
     enum merge_rule merge;
     bool symmetric;   /* ranges are (-amax, amax) */
@@ -54,6 +55,8 @@ struct accumulator {
                               * first group of each row are looked up under a name they are not stored by, so the batch
                               * replaces them */
 };
+
+void qobs_accumulate(const struct accumulator *accumulator, const struct range_update *update);
 
 extern const struct accumulator_ops qobs_accumulate_last;           /* the last batch */
 extern const struct accumulator_ops qobs_accumulate_extremes;       /* the extremes of all batches */

@@ -215,7 +215,7 @@ static void accumulate(qobs_observer *o, bool first)
     const struct ranges *batch = first ? &s->ranges : &s->batch;
     const struct range_update update = {s->layout.dtype, s->layout.qparams, s->ranges.min, s->ranges.max,
                                         batch->min,      batch->max,        first,         o->counts.batches};
-    a->ops->update(&a->params, &update);
+    qobs_accumulate(a, &update);
 }
 
 /* Counts the scale and zero point that the accumulated ranges give. If upstream raises for them, nothing is counted. */
