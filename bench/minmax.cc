@@ -37,10 +37,10 @@ Call Blocks(const kernel_table &table, const Dtype &dtype, const unsigned char *
                               {{all / columns / side, side * columns * size, 0, across}, {side, columns * size, 0, 0},
                                  {across, side * size, 0, 1}, {side, size, 0, 0}}};
     const Buffer min(n / side / side * dtype.size), max(n / side / side * dtype.size);
-    const Buffer scratch(qobs_minmax_scratch(&loops, dtype.tensor, false));
+    const Buffer scratch(qobs_minmax_scratch(&loops, dtype.size, false));
     return [=, &table, &dtype] {
         nonfinite_count nonfinite = {};
-        qobs_minmax_loops(&loops, &table, dtype.tensor, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);
+        qobs_minmax_loops(&loops, &table, dtype.kernel, dtype.size, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);
         benchmark::DoNotOptimize(nonfinite);
     };
 }

@@ -9,12 +9,11 @@
 #include <string.h>
 
 #include "measure/accumulators.h"
-#include "number/convert.h"
+#include "number/number.h"
 
 struct minmax_call {
     const struct kernel_table *kernels;
-    qobs_dtype dtype;
-    enum kernel_dtype kernel;
+    enum kernel_dtype dtype;
     size_t element;
     unsigned char *min, *max; /* min NULL: magnitudes */
     struct nonfinite_count *nonfinite;
@@ -37,20 +36,20 @@ static void rows(const struct minmax_call *c, const unsigned char *x, int64_t st
                  unsigned char *min, unsigned char *max, int64_t out_stride, struct nonfinite_count *nonfinite)
 {
     if (c->min)
-        c->kernels->minmax_rows[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max,
-                                           (ptrdiff_t)out_stride, nonfinite);
+        c->kernels->minmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max,
+                                          (ptrdiff_t)out_stride, nonfinite);
     else
-        c->kernels->absmax_rows[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)out_stride,
-                                           nonfinite);
+        c->kernels->absmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)out_stride,
+                                          nonfinite);
 }
 
 static void columns(const struct minmax_call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t width,
                     unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     if (c->min)
-        c->kernels->minmax_columns[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, min, max, nonfinite);
+        c->kernels->minmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, min, max, nonfinite);
     else
-        c->kernels->absmax_columns[c->kernel](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, max, nonfinite);
+        c->kernels->absmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, max, nonfinite);
 }
 
 static unsigned char *min_at(const struct minmax_call *c, int64_t out)
@@ -59,16 +58,25 @@ static unsigned char *min_at(const struct minmax_call *c, int64_t out)
 }
 static unsigned char *max_at(const struct minmax_call *c, int64_t out) { return c->max + out * (int64_t)c->element; }
 
-void qobs_fill_identities(qobs_dtype dtype, size_t n, void *min, void *max)
+void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, void *min, void *max)
 {
-    const size_t element = qobs_dtype_size(dtype), size = n * element;
-    if (!min || n == 0) { /* magnitudes, or nothing */
+    static const union {
+        float f32[2];
+        uint16_t h16[2];
+        double f64[2];
+    } identities[QOBS_KERNEL_DTYPES] = {[QOBS_KERNEL_F32] = {.f32 = {INFINITY, -INFINITY}},
+                                        [QOBS_KERNEL_BF16] = {.h16 = {0x7f80, 0xff80}},
+                                        [QOBS_KERNEL_F16] = {.h16 = {0x7c00, 0xfc00}},
+                                        [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}}};
+    const unsigned char *identity = (const unsigned char *)&identities[dtype];
+    const size_t size = n * element;
+    if (!min) { /* magnitudes */
         memset(max, 0, size);
         return;
     }
     unsigned char *const lo = min, *const hi = max;
-    qobs_put_element(lo, dtype, INFINITY);
-    qobs_put_element(hi, dtype, -INFINITY);
+    memcpy(lo, identity, n > 0 ? element : 0);
+    memcpy(hi, identity + element, n > 0 ? element : 0);
     for (size_t done = element; done < size; done *= 2) {
         memcpy(lo + done, lo, done < size - done ? done : size - done);
         memcpy(hi + done, hi, done < size - done ? done : size - done);
@@ -77,7 +85,7 @@ void qobs_fill_identities(qobs_dtype dtype, size_t n, void *min, void *max)
 
 static void fill_identities(const struct minmax_call *c, unsigned char *min, unsigned char *max, int64_t n)
 {
-    qobs_fill_identities(c->dtype, (size_t)n, c->min ? min : NULL, max);
+    qobs_fill_identities(c->dtype, c->element, (size_t)n, c->min ? min : NULL, max);
 }
 
 /* ---- Columns --------------------------------------------------------------------------------------------------- */
@@ -87,6 +95,10 @@ enum { COLUMNS = 256 }; /* of a panel whose outputs are scattered */
 /* Columns whose outputs are not adjacent: a panel of them is reduced to adjacent outputs first. */
 static void reduce_scattered_columns(const struct minmax_call *c, const unsigned char *x, int64_t out)
 {
+    static const qobs_dtype dtypes[QOBS_KERNEL_DTYPES] = {[QOBS_KERNEL_F32] = QOBS_F32,
+                                                          [QOBS_KERNEL_BF16] = QOBS_BF16,
+                                                          [QOBS_KERNEL_F16] = QOBS_F16,
+                                                          [QOBS_KERNEL_F64] = QOBS_F64};
     unsigned char min[COLUMNS * 8], max[COLUMNS * 8];
     const int64_t element = (int64_t)c->element, step = c->inner->qparam;
     for (int64_t first = 0; first < c->inner->extent; first += COLUMNS, out += COLUMNS * step) {
@@ -95,7 +107,7 @@ static void reduce_scattered_columns(const struct minmax_call *c, const unsigned
         fill_identities(c, min, max, n);
         columns(c, x + first * element, c->second->in, c->second->extent, n, min, max, c->nonfinite);
         if (c->min)
-            qobs_update_running(c->dtype, (size_t)n, (size_t)step, min_at(c, out), max_at(c, out), min, max);
+            qobs_update_running(dtypes[c->dtype], (size_t)n, (size_t)step, min_at(c, out), max_at(c, out), min, max);
         else
             rows(c, max, element, n, 1, NULL, max_at(c, out), step, &counted);
     }
@@ -174,9 +186,9 @@ static void reduce_row_panels(void *argument, const struct loop_entry *at)
     int64_t out = at->qparam;
     const int64_t runs = c->second->extent, each = c->block->qparam == runs ? c->block->extent : 1;
     for (int64_t i = 0; i < c->block->extent; i += each, x += c->block->in, out += c->block->qparam)
-        c->kernels->minmax_row_panels[c->kernel](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent,
-                                                 (size_t)runs, (size_t)c->inner->extent, min_at(c, out), max_at(c, out),
-                                                 c->nonfinite);
+        c->kernels->minmax_row_panels[c->dtype](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent,
+                                                (size_t)runs, (size_t)c->inner->extent, min_at(c, out), max_at(c, out),
+                                                c->nonfinite);
 }
 
 /* There is no such kernel for magnitudes. */
@@ -243,24 +255,26 @@ static void choose(const struct loops *loops, bool magnitudes, bool panels, stru
     c->outers = n;
 }
 
-size_t qobs_minmax_scratch(const struct loops *loops, qobs_dtype dtype, bool magnitudes)
+size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magnitudes)
 {
-    struct minmax_call c = {.element = qobs_dtype_size(dtype)};
+    struct minmax_call c = {.element = element};
+    if (loops->count < 3) /* no panels; small tensors need not choose twice */
+        return 0;
     choose(loops, magnitudes, true, &c);
-    return 2 * (size_t)(c.panel * c.second->extent) * c.element;
+    return 2 * (size_t)(c.panel * c.second->extent) * element;
 }
 
-void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, qobs_dtype dtype, void *scratch,
-                       unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
+void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, enum kernel_dtype dtype,
+                       size_t element, void *scratch, unsigned char *min, unsigned char *max,
+                       struct nonfinite_count *nonfinite)
 {
     struct minmax_call c = {.kernels = kernels,
                             .dtype = dtype,
-                            .element = qobs_dtype_size(dtype),
+                            .element = element,
                             .scratch = scratch,
                             .min = min,
                             .max = max,
                             .nonfinite = nonfinite};
-    qobs_kernel_dtype_of(dtype, &c.kernel);
     choose(loops, !min, scratch != NULL, &c);
     struct loop outer[MAX_AXES];
     int n = 0;

@@ -29,13 +29,13 @@ struct reduce_arguments {
 
 static void fill_identities(const struct reduce_arguments *job, unsigned char *min, unsigned char *max)
 {
-    qobs_fill_identities(job->plan->dtype, (size_t)job->plan->qparams, job->absmax ? NULL : min, max);
+    qobs_fill_identities(job->dtype, job->element, (size_t)job->plan->qparams, job->absmax ? NULL : min, max);
 }
 
 static void reduce_loops(const struct reduce_arguments *job, const struct loops *loops, void *scratch,
                          unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
-    qobs_minmax_loops(loops, job->kernels, job->plan->dtype, scratch, job->absmax ? NULL : min, max, nonfinite);
+    qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
 
 /* Merges the private outputs of a part into those of the job. */
@@ -114,7 +114,7 @@ static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, 
 {
     qobs_loops_normalise(loops, LOOPS_BY_INPUT);
     const struct split split = split_loops(job, loops);
-    const size_t size = qobs_minmax_scratch(loops, job->plan->dtype, job->absmax);
+    const size_t size = qobs_minmax_scratch(loops, job->element, job->absmax);
     if (split.parts > 1)
         return reduce_parts(job, loops, &split, size, error);
     const bool wanted = size > 0 && job->runtime->allocator; /* that of qobs_grid_search has none */
@@ -304,7 +304,7 @@ static void rescan(const struct reduce_arguments *job, enum nonfinite_mode mode)
     const qobs_plan *plan = job->plan;
     const int64_t runs = qobs_plan_run_count(plan);
     if (mode == NONFINITE_IGNORE) {
-        qobs_fill_identities(plan->dtype, (size_t)plan->qparams, job->min, job->max);
+        qobs_fill_identities(job->dtype, job->element, (size_t)plan->qparams, job->min, job->max);
     }
     for (int64_t i = 0; i < runs; i++) {
         qobs_run run;

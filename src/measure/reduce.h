@@ -23,12 +23,13 @@ enum nonfinite_mode {
 /* Merges everything the loops cover into min and max, which are indexed by qparam. The loops are normalised by input.
  * If min is NULL, the magnitudes are merged into max, which holds no sign. scratch: qobs_minmax_scratch bytes, where
  * `magnitudes` says that min is NULL; without scratch (NULL) some loops take longer. */
-size_t qobs_minmax_scratch(const struct loops *loops, qobs_dtype dtype, bool magnitudes);
-void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, qobs_dtype dtype, void *scratch,
-                       unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite);
+size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magnitudes);
+void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, enum kernel_dtype dtype,
+                       size_t element, void *scratch, unsigned char *min, unsigned char *max,
+                       struct nonfinite_count *nonfinite);
 
 /* Sets n ranges to what merging changes: infinity and -infinity, or, if min is NULL, magnitudes of 0. */
-void qobs_fill_identities(qobs_dtype dtype, size_t n, void *min, void *max);
+void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, void *min, void *max);
 
 /* Writes plan->qparams elements of the plan's dtype to min and to max; data is laid out as the plan's value. NaN and
  * infinities are counted. `mode` says if they fail with a message (min and max are then undefined), are left out, or

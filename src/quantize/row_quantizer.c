@@ -99,7 +99,8 @@ static void measure_rows(const struct row_quantizer *q, const struct cell *c, st
 static void measure(const struct row_quantizer *q, const struct cell *c, struct range_panel *to,
                     struct nonfinite_count *nonfinite)
 {
-    qobs_fill_identities(q->dtype, (size_t)(c->units * c->runs), q->rule.symmetric ? NULL : &to->min, &to->max);
+    qobs_fill_identities(q->kernel_dtype, (size_t)q->work.element, (size_t)(c->units * c->runs),
+                         q->rule.symmetric ? NULL : &to->min, &to->max);
     if (c->unit == 1) {
         measure_rows(q, c, to, nonfinite);
         return;
