@@ -79,18 +79,6 @@ static int begin(struct batch_histogram *b, const struct histogram_rule *rule, c
     return QOBS_OK;
 }
 
-/* Memory for counts of that many bins instead of those before. */
-static int allocate_counts(struct batch_histogram *b, size_t bins, qobs_error *error)
-{
-    int64_t n, size;
-    qobs_release(b->runtime, b->counts, b->counts_size);
-    const bool fits =
-        qobs_multiply((int64_t)b->qparams, (int64_t)bins, &n) && qobs_multiply(n, sizeof *b->counts, &size);
-    b->counts_size = fits ? (size_t)size : 0;
-    b->counts = fits ? qobs_allocate(b->runtime, b->counts_size) : NULL;
-    return b->counts ? QOBS_OK : out_of_memory(b->qparams, bins, error);
-}
-
 static void end(struct batch_histogram *b)
 {
     qobs_release(b->runtime, b->extrema, b->size);
@@ -125,7 +113,11 @@ static int collect(struct batch_histogram *b, const struct batch *batch, const s
                    qobs_error *error)
 {
     const struct histogram_params *p = &b->rule->params;
-    RETURN_IF_FAILED(allocate_counts(b, bins, error));
+    qobs_release(b->runtime, b->counts, b->counts_size);
+    b->counts_size = b->qparams * bins * sizeof *b->counts; /* less than a histogram; only one alone grows */
+    b->counts = qobs_allocate(b->runtime, b->counts_size);
+    if (!b->counts)
+        return out_of_memory(b->qparams, bins, error);
     for (size_t q = 0; q < b->qparams; q++)
         b->binning[q] = bin_range_is_empty(&range[q])
                             ? qobs_binning_of_nothing(bins, p->magnitude, p->skip_zeros)

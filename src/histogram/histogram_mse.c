@@ -14,8 +14,6 @@ enum { CHUNK = 256, LANES = 16 };
 
 float qobs_bin_centre(const struct histogram_view *h, size_t bin) { return (h->edges[bin + 1] + h->edges[bin]) / 2; }
 
-size_t qobs_squared_error_workspace(size_t bins) { return 2 * bins; }
-
 struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *workspace)
 {
     float *centre = workspace, *count = workspace + h->bins;
@@ -145,12 +143,6 @@ static int find(const struct squared_error *e, const struct histogram_view *h, c
             break;
     }
     return QOBS_OK;
-}
-
-size_t qobs_range_workspace(size_t bins)
-{
-    const size_t squared = (qobs_squared_error_workspace(bins) * sizeof(float) + sizeof(double) - 1) / sizeof(double);
-    return squared > qobs_entropy_workspace(bins) ? squared : qobs_entropy_workspace(bins);
 }
 
 int qobs_amax_by_mse(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,

@@ -208,22 +208,17 @@ static int merge(const struct histogram_rule *rule, const struct runtime *runtim
 {
     if (bin_range_is_empty(&from->range[0]))
         return QOBS_OK;
+    const bool empty = bin_range_is_empty(&h->range[0]);
     struct histogram larger = {0};
-    if (bin_range_is_empty(&h->range[0]))
-        RETURN_IF_FAILED(qobs_histogram_copy(runtime, rule->ops, &larger, from, error));
-    else
-        RETURN_IF_FAILED(rule->params.magnitude
-                             ? hold_magnitude(runtime, h, (float)from->edges[from->bins], &larger, error)
-                             : hold_threshold(runtime, h, threshold_of(from), &larger, error));
-    const bool copied = bin_range_is_empty(&h->range[0]);
+    RETURN_IF_FAILED(empty ? qobs_histogram_copy(runtime, rule->ops, &larger, from, error)
+                     : rule->params.magnitude
+                         ? hold_magnitude(runtime, h, (float)from->edges[from->bins], &larger, error)
+                         : hold_threshold(runtime, h, threshold_of(from), &larger, error));
     if (larger.bins > 0) {
         qobs_histogram_release(runtime, h);
         *h = larger;
     }
-    if (copied)
-        return QOBS_OK;
-    size_t k = 0;
-    for (size_t i = 0; i < from->bins; i++) {
+    for (size_t i = 0, k = 0; i < from->bins && !empty; i++) {
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;
         while (k + 1 < h->bins && centre >= h->edges[k + 1])
             k++;

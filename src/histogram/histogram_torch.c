@@ -279,8 +279,6 @@ static double quantization_error(const struct clip_search *s, size_t first, size
     return cascade_sum(s->norm, s->bins);
 }
 
-size_t qobs_non_linear_workspace(size_t bins) { return 3 * bins; }
-
 double qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
                               float *new_min, float *new_max)
 {

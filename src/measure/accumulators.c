@@ -80,23 +80,17 @@ const struct accumulator_ops qobs_accumulate_bfp = {.update = bfp, .merge = MERG
 /* Model-Optimizer's BiasCalibrator: the mean of the batches' means, (mean * n + batch) / (n + 1) in float, rounded to
  * the dtype. */
 
-static void average(qobs_dtype dtype, size_t n, void *state, const void *batch, uint64_t batches)
-{
-    const size_t size = qobs_dtype_size(dtype);
-    const float before = (float)batches, after = (float)(batches + 1);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char *mean = (unsigned char *)state + i * size;
-        const float old = (float)qobs_element(mean, dtype),
-                    added = (float)qobs_element((const unsigned char *)batch + i * size, dtype);
-        qobs_put_element(mean, dtype, (double)((old * before + added) / after));
-    }
-}
-
 static void running_mean(const struct accumulator_params *params, const struct range_update *u)
 {
+    const size_t size = qobs_dtype_size(u->dtype);
+    const float before = (float)u->batches, after = (float)(u->batches + 1);
     (void)params;
-    average(u->dtype, u->n, u->min, u->batch_min, u->batches);
-    average(u->dtype, u->n, u->max, u->batch_max, u->batches);
+    for (size_t i = 0; i < 2 * u->n; i++) {
+        unsigned char *mean = (unsigned char *)(i % 2 ? u->max : u->min) + i / 2 * size;
+        const unsigned char *batch = (const unsigned char *)(i % 2 ? u->batch_max : u->batch_min) + i / 2 * size;
+        const float old = (float)qobs_element(mean, u->dtype), added = (float)qobs_element(batch, u->dtype);
+        qobs_put_element(mean, u->dtype, (double)((old * before + added) / after));
+    }
 }
 
 const struct accumulator_ops qobs_accumulate_running_mean = {.update = running_mean, .merge = MERGE_MEANS};

@@ -191,19 +191,6 @@ static void reduce_row_panels(void *argument, const struct loop_entry *at)
                                                 c->nonfinite);
 }
 
-/* There is no such kernel for magnitudes. */
-static bool suits_row_panels(const struct minmax_call *c, bool magnitudes)
-{
-    const int64_t run = c->inner->extent * (int64_t)c->element;
-    return !magnitudes && run >= MIN_BAND_RUN &&
-           run * c->second->extent * c->row->extent * c->block->extent < MAX_BAND_BYTES;
-}
-
-static bool suits_panels(const struct minmax_call *c)
-{
-    return c->inner->extent >= MIN_PANEL_RUN && MAX_BOUNDS / c->second->extent >= MIN_PANEL_ROWS;
-}
-
 /* Takes several rows of contiguous runs that share outputs as one call, because a row alone is little work for a
  * kernel. Returns how many of the n outer loops are left. */
 static int choose_rows(struct minmax_call *c, bool magnitudes, bool panels, int n)
@@ -217,10 +204,11 @@ static int choose_rows(struct minmax_call *c, bool magnitudes, bool panels, int 
     const bool blocks = n > 1 && c->outer[n - 2].in == row->extent * row->in;
     c->row = row;
     c->block = blocks ? &c->outer[n - 2] : &qobs_single_loop;
-    if (suits_row_panels(c, magnitudes)) {
+    const int64_t height = c->row->extent * c->block->extent, most = MAX_BOUNDS / run->extent;
+    /* There is no kernel of row panels for magnitudes. */
+    if (!magnitudes && run->in >= MIN_BAND_RUN && run->in * run->extent * height < MAX_BAND_BYTES) {
         c->reduce = reduce_row_panels;
-    } else if (panels && suits_panels(c)) {
-        const int64_t height = c->row->extent * c->block->extent, most = MAX_BOUNDS / run->extent;
+    } else if (panels && c->inner->extent >= MIN_PANEL_RUN && most >= MIN_PANEL_ROWS) {
         c->reduce = reduce_panels;
         c->panel = height < most ? height : most;
     } else {
