@@ -97,7 +97,7 @@ static void expect_entropy(const json_object *c, const qobs_config *config, cons
 {
     qobs_tensor t;
     const void *divergences = expected(c, "divergences", &t)->data;
-    double *workspace = malloc(qobs_entropy_workspace(h->bins) * sizeof *workspace), quant_min = INFINITY;
+    double *workspace = malloc(qobs_range_workspace(h->bins) * sizeof *workspace), quant_min = INFINITY;
     const struct entropy e =
         qobs_entropy_prepare(h, (size_t)1 << (config->modelopt.num_bits - 1 + config->modelopt.is_unsigned), workspace);
     assert_int_equal(t.dtype, QOBS_F64);
@@ -122,7 +122,7 @@ static void expect_squared_error(const json_object *c, const qobs_config *config
 {
     qobs_tensor t;
     const void *errors = expected(c, "errors", &t)->data;
-    float *workspace = malloc(qobs_squared_error_workspace(h->bins) * sizeof *workspace);
+    float *workspace = malloc(2 * h->bins * sizeof *workspace);
     const struct squared_error e = qobs_squared_error_prepare(h, workspace);
     struct range_rule rule;
     double quant_min = INFINITY;
@@ -388,7 +388,7 @@ static void test_sparse_entropy(void **state)
 {
     (void)state;
     double counts[MOST_BINS], workspace[4 * MOST_BINS + 1];
-    assert_true(qobs_entropy_workspace(MOST_BINS) <= sizeof workspace / sizeof *workspace);
+    assert_true(qobs_range_workspace(MOST_BINS) <= sizeof workspace / sizeof *workspace);
     uint32_t random = 1;
     for (int round = 0; round < 60; round++) {
         const size_t bins = 2 + (size_t)round * 6, cells = (size_t)1 << round % 9;

@@ -38,12 +38,13 @@ struct weight_histograms {
 static void count(const struct weight_histograms *w, const struct qparam_block *block, struct histogram *h)
 {
     float x[1][BLOCK_ELEMENTS];
+    const double per_unit = bins_per_unit(h);
     memset(h->mass, 0, h->bins * sizeof *h->mass);
     for (int64_t at = 0; at < block->elements; at += BLOCK_ELEMENTS) {
         const size_t n = (size_t)(block->elements - at < BLOCK_ELEMENTS ? block->elements - at : BLOCK_ELEMENTS);
         qobs_block_read(block, w->plan.dtype, w->args->value->data, at, n, x);
         for (size_t i = 0; i < n; i++)
-            h->mass[qobs_numpy_bin(h, (double)fabsf(x[0][i]))]++;
+            h->mass[numpy_bin(h, per_unit, (double)fabsf(x[0][i]))]++;
     }
 }
 

@@ -70,7 +70,7 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
     for (size_t q = 0; q < n && bins->min < bins->max; q++)
         binning[q] = qobs_binning_of(bins->min, bins->max, (size_t)bins->count, bins->magnitude, bins->skip_zeros);
     if (status == QOBS_OK)
-        status = qobs_collect(batch, binning, a->counts, extrema, NULL, error);
+        status = qobs_collect(batch, binning, a->counts, extrema, error);
     qobs_counts all = {.batches = 1, .elements = (uint64_t)batch->plan->value.elements};
     for (size_t q = 0; status == QOBS_OK && q < n; q++) {
         if (a->first_edge)

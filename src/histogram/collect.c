@@ -1,49 +1,166 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Splits a batch over threads and gives each thread memory to count in. */
+/* Splits a batch over threads, and its elements into calls of the histogram kernel. Each thread has 32-bit counters,
+ * which are emptied into 64-bit counts before they overflow. */
 #include "histogram/collect.h"
+
+#include <float.h>
 
 #include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
 #include "measure/reduce.h"
 
-/* ---- Work for several threads ------------------------------------------------------------------------------------ */
+/* Elements that may be counted before the 32-bit counters are emptied. */
+#define MAX_PENDING ((int64_t)1 << 31)
 
-enum { MIN_ELEMENTS = 1 << 16 };
+enum { GATHERED = 2048, MIN_ELEMENTS = 1 << 16 }; /* GATHERED: elements that are not contiguous, at a time */
 
-/* Work is counted in elements. Parts of an axis of qparams write to the same counts through private counters. Parts of
- * a reduced axis have private counts, too, so a thread gets one part. */
-static const struct split_rule by_qparams = {
-    .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
-static const struct split_rule by_reduced = {
-    .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 1, .max_parts = SPLIT_MAX_PARTS};
+/* The counters of one thread. */
+struct counting {
+    const struct batch *batch;
+    qobs_histogram_rows_fn *rows;
+    int64_t element;               /* bytes */
+    const struct binning *binning; /* [qparams] */
+    size_t bins;
+    uint64_t *counts;        /* [qparams * bins] */
+    struct extrema *extrema; /* [qparams] */
+    uint32_t *counters;      /* counters_size(bins) bytes, all 0 between qparams */
+    int64_t pending, qparam; /* elements in the counters, and their qparam */
+};
 
-/* The dimension to split for `threads`: the longest along which qparams lie if it is long enough, else the outermost
- * that is reduced; -1: there is none. */
-static int dimension_to_split(const struct loops *loops, size_t threads)
-{
-    int best = -1;
-    for (int i = 0; i < loops->count; i++) {
-        const struct loop *d = &loops->loop[i];
-        if (d->qparam != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > loops->loop[best].extent))
-            best = i;
-    }
-    for (int i = 0; i < loops->count && best < 0; i++)
-        if (loops->loop[i].qparam == 0)
-            best = i;
-    return best;
-}
+static size_t counters_size(size_t bins) { return QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t); }
 
 static int out_of_memory(size_t size, qobs_error *error)
 {
     return qobs_no_memory(error, "histogram: no memory for %zu bytes of counters", size);
 }
 
+/* ---- One thread -------------------------------------------------------------------------------------------------- */
+
+static void empty_counters(struct counting *c)
+{
+    uint64_t *counts = c->counts + (size_t)c->qparam * c->bins;
+    for (size_t copy = 0; copy < QOBS_COUNTER_COPIES && c->pending > 0; copy++) {
+        uint32_t *counters = c->counters + copy * qobs_counter_stride(c->bins);
+        for (size_t k = 0; k < c->bins; k++)
+            counts[k] += counters[k];
+        memset(counters, 0, c->bins * sizeof *counters);
+    }
+    c->pending = 0;
+}
+
+/* Counts runs of contiguous elements of one qparam, `stride` bytes apart: as many elements at a time as the counters
+ * take. */
+static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
+                       int64_t length)
+{
+    if (qparam != c->qparam)
+        empty_counters(c);
+    c->qparam = qparam;
+    for (int64_t done = 0, part; done < length; done += part) {
+        part = length - done < MAX_PENDING ? length - done : MAX_PENDING;
+        for (int64_t run = 0, n; run < runs; run += n) {
+            if (c->pending > MAX_PENDING - part)
+                empty_counters(c);
+            const int64_t most = (MAX_PENDING - c->pending) / part;
+            n = runs - run < most ? runs - run : most;
+            c->rows(&c->binning[qparam], x + run * stride + done * c->element, stride, (size_t)n, (size_t)part,
+                    c->counters, &c->extrema[qparam]);
+            c->pending += n * part;
+        }
+    }
+}
+
+/* Counts n elements of one qparam, `step` bytes apart. */
+static void count_run(struct counting *c, int64_t qparam, const unsigned char *x, int64_t step, int64_t n)
+{
+    unsigned char buffer[GATHERED * sizeof(double)];
+    if (step == c->element || n == 1) {
+        count_runs(c, qparam, x, 0, 1, n);
+        return;
+    }
+    for (int64_t first = 0; first < n; first += GATHERED) {
+        const int64_t some = n - first < GATHERED ? n - first : GATHERED;
+        qobs_copy_elements(c->element, some, x + first * step, step, buffer, c->element);
+        count_runs(c, qparam, buffer, 0, 1, some);
+    }
+}
+
+/* The innermost loops of a qparam, which are those of a call. */
+struct counted_runs {
+    struct counting *c;
+    struct loop runs, run;
+};
+
+static void count_entry(void *argument, const struct loop_entry *at)
+{
+    const struct counted_runs *i = argument;
+    if (i->runs.extent > 1)
+        count_runs(i->c, at->qparam, at->in, i->runs.in, i->runs.extent, i->run.extent);
+    else
+        count_run(i->c, at->qparam, at->in, i->run.in, i->run.extent);
+}
+
+/* Walks the loops of the qparams, and inside those the loops whose elements share one. */
+static void count_loops(struct counting *c, const struct loops *loops)
+{
+    struct counted_runs inner = {.c = c, .runs = qobs_single_loop, .run = qobs_single_loop};
+    struct loop walked[MAX_AXES];
+    int n = 0;
+    for (int shared = 0; shared < 2; shared++)
+        for (int i = 0; i < loops->count; i++)
+            if ((loops->loop[i].qparam == 0) == shared)
+                walked[n++] = loops->loop[i];
+    if (n > 0 && walked[n - 1].qparam == 0)
+        inner.run = walked[--n];
+    if (n > 0 && walked[n - 1].qparam == 0 && inner.run.in == c->element)
+        inner.runs = walked[--n];
+    qobs_loops_walk(walked, n, (struct loop_entry){loops->in, NULL, loops->qparam}, count_entry, &inner);
+    empty_counters(c);
+}
+
+/* Run by run: for plans with g_idx or with padded blocks. */
+static void count_each_run(struct counting *c)
+{
+    static const double zero;
+    const qobs_plan *plan = c->batch->plan;
+    for (int64_t i = 0, runs = qobs_plan_run_count(plan); i < runs; i++) {
+        qobs_run run;
+        qobs_plan_run(plan, i, &run, NULL);
+        if (run.offset == QOBS_PADDING)
+            count_run(c, run.qparam, (const unsigned char *)&zero, 0, run.length);
+        else
+            count_run(c, run.qparam, c->batch->data + run.offset, run.stride, run.length);
+    }
+    empty_counters(c);
+}
+
+/* ---- Work for several threads ------------------------------------------------------------------------------------ */
+
+/* In elements. */
+static const struct split_rule rule = {
+    .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
+
+/* The loop to split for `threads`: the longest along which qparams lie if it is long enough, else the outermost that is
+ * reduced; -1: there is none. */
+static int loop_to_split(const struct loops *loops, size_t threads)
+{
+    int longest = -1, reduced = -1;
+    for (int i = 0; i < loops->count; i++) {
+        const struct loop *l = &loops->loop[i];
+        if (l->qparam == 0)
+            reduced = reduced < 0 ? i : reduced;
+        else if (l->extent >= (int64_t)threads && (longest < 0 || l->extent > loops->loop[longest].extent))
+            longest = i;
+    }
+    return longest < 0 ? reduced : longest;
+}
+
 struct count_parts {
     const struct loops *loops;
-    int axis; /* the dimension that is split */
+    int axis; /* the loop that is split */
     struct counting counting[SPLIT_MAX_PARTS];
 };
 
@@ -51,144 +168,82 @@ static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct count_parts *p = argument;
     struct loops loops = *p->loops;
-    qobs_loops_cut(&loops, p->axis, from, to);
-    qobs_count_loops(&p->counting[part], &loops);
+    if (p->axis >= 0)
+        qobs_loops_cut(&loops, p->axis, from, to);
+    count_loops(&p->counting[part], &loops);
 }
 
-/* The first part counts into *total. Each other part has private counters, and if the split axis is reduced also
- * private counts and extrema. */
-static int count_parts(struct counting *total, const struct loops *loops, int axis, const struct split *split,
-                       qobs_error *error)
+/* The first part counts into *total. Each other part has private counters. If the split loop is reduced, it also has
+ * private counts and extrema, and a thread gets one part. */
+static int count_tile(const struct counting *total, struct loops *loops, qobs_error *error)
 {
-    const struct counting_job *job = total->job;
-    const size_t bins = job->bins, qparams = (size_t)job->batch.plan->qparams, parts = (size_t)split->parts;
-    const bool private = loops->loop[axis].qparam == 0;
-    const size_t counters = counters_size(bins), counts = private ? qparams * bins * sizeof(uint64_t) : 0;
-    const size_t each = counts + counters + (private ? qparams * sizeof(struct extrema) : 0), size = (parts - 1) * each;
-    struct count_parts p = {.loops = loops, .axis = axis, .counting = {*total}};
-    unsigned char *memory = qobs_allocate(job->batch.runtime, size);
-    if (!memory)
-        return out_of_memory(size, error);
-    memset(memory, 0, size);
-    for (size_t i = 1; i < parts; i++) {
-        unsigned char *own = memory + (i - 1) * each;
+    const struct runtime *runtime = total->batch->runtime;
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    struct count_parts p = {.loops = loops, .axis = loop_to_split(loops, qobs_threads(runtime)), .counting = {*total}};
+    const struct loop *split_loop = p.axis < 0 ? &qobs_single_loop : &loops->loop[p.axis];
+    const bool private = split_loop->qparam == 0;
+    const int64_t work = qobs_loops_elements(loops);
+    const struct split split = qobs_split(runtime, &rule, split_loop->extent, work, private ? work : 0);
+    const size_t qparams = (size_t)total->batch->plan->qparams, others = (size_t)split.parts - 1;
+    const size_t counters = counters_size(total->bins), all = private ? qparams * total->bins : 0;
+    const size_t each = all * sizeof(uint64_t) + counters + (private ? qparams * sizeof(struct extrema) : 0);
+    unsigned char *memory = others > 0 ? qobs_allocate(runtime, others * each) : NULL, *own = memory;
+    if (others > 0 && !memory)
+        return out_of_memory(others * each, error);
+    for (size_t i = 1; i <= others; i++, own += each) {
         struct counting *c = &p.counting[i];
         *c = *total;
-        c->counters = (uint32_t *)(void *)(own + counts);
+        memset(own, 0, each);
+        c->counters = (uint32_t *)(void *)(own + all * sizeof(uint64_t));
         if (!private)
             continue;
         c->counts = (uint64_t *)(void *)own;
-        c->extrema = (struct extrema *)(void *)(own + counts + counters);
+        c->extrema = (struct extrema *)(void *)(own + all * sizeof(uint64_t) + counters);
         for (size_t q = 0; q < qparams; q++)
             c->extrema[q] = qobs_extrema_of_nothing();
     }
-    qobs_split_run(job->batch.runtime, split, count_part, &p);
-    for (size_t i = 0; i < parts; i++)
-        total->stopped = total->stopped || p.counting[i].stopped;
-    for (size_t i = 1; private && i < parts; i++) {
-        for (size_t k = 0; k < qparams * bins; k++)
+    qobs_split_run(runtime, &split, count_part, &p);
+    for (size_t i = 1; private && i <= others; i++) {
+        for (size_t k = 0; k < all; k++)
             total->counts[k] += p.counting[i].counts[k];
         for (size_t q = 0; q < qparams; q++)
             extrema_merge(&total->extrema[q], &p.counting[i].extrema[q]);
     }
-    qobs_release(job->batch.runtime, memory, size);
-    return QOBS_OK;
-}
-
-static int count_tile(struct counting *total, struct loops *loops, qobs_error *error)
-{
-    const struct runtime *runtime = total->job->batch.runtime;
-    struct split split = {.parts = 1};
-    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
-    const int axis = dimension_to_split(loops, qobs_threads(runtime));
-    if (axis >= 0) {
-        const struct loop *d = &loops->loop[axis];
-        split =
-            qobs_split(runtime, d->qparam == 0 ? &by_reduced : &by_qparams, d->extent, qobs_loops_elements(loops), 0);
-    }
-    if (split.parts > 1)
-        return count_parts(total, loops, axis, &split, error);
-    qobs_count_loops(total, loops);
-    return QOBS_OK;
-}
-
-static struct counting_job job_of(const struct batch *batch, const struct binning *binning, bool stops)
-{
-    enum kernel_dtype dtype;
-    qobs_kernel_dtype_of(batch->plan->dtype, &dtype);
-    return (struct counting_job){.batch = *batch,
-                                 .binning = binning,
-                                 .dtype = dtype,
-                                 .rows = batch->kernels->histogram_rows[dtype],
-                                 .element = qobs_dtype_size(batch->plan->dtype),
-                                 .bins = batch->plan->qparams > 0 ? binning->bins : 0,
-                                 .stops = stops};
-}
-
-/* Memory for one thread's counters, and all results empty. */
-static int start(struct counting *c, const struct counting_job *job, uint64_t *counts, struct extrema *extrema,
-                 qobs_error *error)
-{
-    const size_t size = counters_size(job->bins), qparams = (size_t)job->batch.plan->qparams;
-    *c = (struct counting){
-        .job = job, .counts = counts, .extrema = extrema, .counters = qobs_allocate(job->batch.runtime, size)};
-    if (!c->counters)
-        return out_of_memory(size, error);
-    memset(c->counters, 0, size);
-    memset(counts, 0, qparams * job->bins * sizeof *counts);
-    for (size_t q = 0; q < qparams; q++)
-        extrema[q] = qobs_extrema_of_nothing();
+    qobs_release(runtime, memory, others * each);
     return QOBS_OK;
 }
 
 int qobs_collect(const struct batch *batch, const struct binning *binning, uint64_t *counts, struct extrema *extrema,
-                 bool *stopped, qobs_error *error)
+                 qobs_error *error)
 {
-    const struct counting_job job = job_of(batch, binning, stopped != NULL);
     const qobs_plan *plan = batch->plan;
     const bool by_runs = plan->order || plan->padded;
-    struct counting counting;
-    int status = start(&counting, &job, counts, extrema, error);
-    if (status != QOBS_OK)
-        return status;
+    const size_t qparams = (size_t)plan->qparams, bins = qparams > 0 ? binning->bins : 0, size = counters_size(bins);
+    enum kernel_dtype dtype;
+    int status = QOBS_OK;
+    qobs_kernel_dtype_of(plan->dtype, &dtype);
+    struct counting counting = {.batch = batch,
+                                .rows = batch->kernels->histogram_rows[dtype],
+                                .element = (int64_t)qobs_dtype_size(plan->dtype),
+                                .binning = binning,
+                                .bins = bins,
+                                .counts = counts,
+                                .extrema = extrema,
+                                .counters = qobs_allocate(batch->runtime, size)};
+    if (!counting.counters)
+        return out_of_memory(size, error);
+    memset(counting.counters, 0, size);
+    memset(counts, 0, qparams * bins * sizeof *counts);
+    for (size_t q = 0; q < qparams; q++)
+        extrema[q] = qobs_extrema_of_nothing();
     if (by_runs)
-        qobs_count_each_run(&counting);
+        count_each_run(&counting);
     for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n && !by_runs && status == QOBS_OK; tails++) {
         struct loops loops;
         if (qobs_loops_of_tile(plan, tails, batch->data, NULL, NULL, &loops))
             status = count_tile(&counting, &loops, error);
     }
-    qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
-    if (stopped)
-        *stopped = counting.stopped;
-    return status;
-}
-
-/* ---- A run whose range grows while it is read -------------------------------------------------------------------- */
-
-static bool is_one_run(const struct counting_job *job, struct loops *loops)
-{
-    const qobs_plan *plan = job->batch.plan;
-    if (plan->order || plan->padded || plan->qparams != 1 || qobs_plan_tiles(plan) != 1 ||
-        !qobs_loops_of_tile(plan, 0, job->batch.data, NULL, NULL, loops))
-        return false;
-    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
-    const bool split = qobs_threads(job->batch.runtime) > 1 && qobs_loops_elements(loops) >= by_reduced.min_total;
-    return !split && loops->count == 1 && loops->loop->in == (int64_t)job->element && loops->loop->qparam == 0;
-}
-
-int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct binning *binning,
-                         uint64_t *counts, struct extrema *extrema, bool *counted, qobs_error *error)
-{
-    const struct counting_job job = job_of(batch, binning, true);
-    struct counting counting;
-    struct loops loops;
-    *counted = is_one_run(&job, &loops);
-    if (!*counted)
-        return QOBS_OK;
-    RETURN_IF_FAILED(start(&counting, &job, counts, extrema, error));
-    const int status = qobs_count_growing(&counting, range, loops.in, loops.loop->extent, error);
-    qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
+    qobs_release(batch->runtime, counting.counters, size);
     return status;
 }
 
@@ -231,7 +286,7 @@ int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros
     struct binning *nothing = (struct binning *)(void *)(counts + n);
     for (size_t q = 0; q < n; q++)
         nothing[q] = qobs_binning_of_nothing(1, magnitude, skip_zeros);
-    const int status = qobs_collect(batch, nothing, counts, extrema, NULL, error);
+    const int status = qobs_collect(batch, nothing, counts, extrema, error);
     qobs_release(batch->runtime, counts, size);
     return status;
 }
@@ -248,4 +303,43 @@ int qobs_check_extrema(const struct batch *batch, enum nonfinite_mode mode, cons
     if (mode == NONFINITE_IGNORE || (nonfinite->nan == 0 && !(infinities && nonfinite->inf > 0)))
         return QOBS_OK;
     return qobs_fail_nonfinite(batch->plan, batch->data, nonfinite, infinities, error);
+}
+
+/* ---- Bins -------------------------------------------------------------------------------------------------------- */
+
+struct binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros)
+{
+    struct binning b = {
+        .lo = lo, .hi = hi, .scale = 1, .bins = (uint32_t)bins, .magnitude = magnitude, .skip_zeros = skip_zeros};
+    if (lo == hi) {
+        b.lo = lo - 1;
+        b.hi = hi + 1;
+    }
+    if (b.lo == b.hi) {
+        b.lo = lo > -FLT_MAX ? nextafterf(lo, -INFINITY) : lo;
+        b.hi = hi < FLT_MAX ? nextafterf(hi, INFINITY) : hi;
+    }
+    if (!isfinite((b.hi - b.lo) * (float)bins))
+        b.scale = 0x1p-26f;
+    b.from = b.lo * b.scale;
+    b.width = b.hi * b.scale - b.from;
+    return b;
+}
+
+struct binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros)
+{
+    struct binning b = qobs_binning_of(-1, 1, bins, magnitude, skip_zeros);
+    b.lo = INFINITY;
+    b.hi = -INFINITY;
+    return b;
+}
+
+struct extrema qobs_extrema_of_nothing(void) { return (struct extrema){.min = INFINITY, .max = -INFINITY}; }
+
+float qobs_bin_edge(const struct bin_range *range, size_t bins, size_t i)
+{
+    if (range->step > 0)
+        return (float)((double)range->lo + (double)range->step * (double)i);
+    const struct linspace edges = linspace_of(range->lo, range->hi, bins + 1);
+    return i == bins ? range->hi : linspace_at(&edges, i);
 }

@@ -7,8 +7,6 @@
 #include "histogram/from_histogram.h"
 
 /* Empty bins add nothing. They are left out because most bins of a histogram that has grown to an outlier are empty. */
-size_t qobs_entropy_workspace(size_t bins) { return 4 * bins + 1; }
-
 struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t levels, double *workspace)
 {
     double *const counts = workspace, *const logs = counts + h->bins, *const before = logs + h->bins;

@@ -22,17 +22,17 @@ bool qobs_is_empty(const struct histogram *h)
     return true;
 }
 
-/* ---- Many histograms --------------------------------------------------------------------------------------------- */
-
-static int find_non_linear(const struct runtime *runtime, const struct range_params *params,
-                           const struct formula *formula, const struct histogram *h, float *min, float *max,
-                           qobs_error *error)
+static struct histogram_view view_of(const struct range_request *r)
 {
-    const size_t size = (h->bins + qobs_non_linear_workspace(h->bins)) * sizeof(float);
-    float *counts = qobs_allocate(runtime, size);
-    (void)formula;
-    if (!counts)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes", size);
+    qobs_read_edges(r->histogram, r->edges);
+    return (struct histogram_view){.bins = r->histogram->bins, .counts = r->histogram->mass, .edges = r->edges};
+}
+
+static int find_non_linear(const struct range_request *r, float *min, float *max, qobs_error *error)
+{
+    const struct histogram *h = r->histogram;
+    float *counts = (float *)(void *)r->workspace;
+    (void)error;
     for (size_t q = 0; q < h->qparams; q++) {
         const struct bin_range *range = &h->range[q];
         min[q] = range->lo;
@@ -41,45 +41,18 @@ static int find_non_linear(const struct runtime *runtime, const struct range_par
             continue;
         for (size_t k = 0; k < h->bins; k++)
             counts[k] = (float)h->mass[q * h->bins + k];
-        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, params->bins.numbers, counts + h->bins, &min[q],
-                               &max[q]);
+        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, r->rule->params.bins.numbers, counts + h->bins,
+                               &min[q], &max[q]);
     }
-    qobs_release(runtime, counts, size);
     return QOBS_OK;
 }
 
-/* ---- One histogram with edges ------------------------------------------------------------------------------------ */
-
-struct bins_memory {
-    struct histogram_view view;
-    double *workspace;
-    size_t size;
-};
-
-static int open_bins(const struct runtime *runtime, const struct histogram *h, struct bins_memory *m, qobs_error *error)
+static int find_percentile(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
-    const size_t workspace = qobs_range_workspace(h->bins);
-    m->size = workspace * sizeof(double) + (h->bins + 1) * sizeof(float);
-    m->workspace = qobs_allocate(runtime, m->size);
-    if (!m->workspace)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes", m->size);
-    float *edges = (float *)(void *)(m->workspace + workspace);
-    qobs_read_edges(h, edges);
-    m->view = (struct histogram_view){.bins = h->bins, .counts = h->mass, .edges = edges};
-    return QOBS_OK;
-}
-
-static int find_percentile(const struct runtime *runtime, const struct range_params *params,
-                           const struct formula *formula, const struct histogram *h, float *min, float *max,
-                           qobs_error *error)
-{
-    struct bins_memory m;
-    const int status = open_bins(runtime, h, &m, error);
-    (void)formula;
-    if (status != QOBS_OK)
-        return status;
-    qobs_percentile_quark(&m.view, params->bins.symmetric, params->bins.percentile, min, max);
-    qobs_release(runtime, m.workspace, m.size);
+    const struct histogram_view view = view_of(r);
+    const struct bins_params *params = &r->rule->params.bins;
+    (void)error;
+    qobs_percentile_quark(&view, params->symmetric, params->percentile, min, max);
     return QOBS_OK;
 }
 
@@ -93,18 +66,16 @@ static int amax_by_percentile(const struct bins_params *params, const struct for
     return QOBS_OK;
 }
 
-static int find_amax(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                     const struct histogram *h, float *min, float *max, qobs_error *error)
+static int find_amax(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
     static amax_finder *const methods[] = {
         [AMAX_ENTROPY] = qobs_amax_by_entropy, [AMAX_MSE] = qobs_amax_by_mse, [AMAX_PERCENTILE] = amax_by_percentile};
-    struct bins_memory m;
-    RETURN_IF_FAILED(open_bins(runtime, h, &m, error));
-    *min = 0;
+    const struct histogram_view view = view_of(r);
+    const struct bins_params *params = &r->rule->params.bins;
     struct found_amax found = {0};
-    const int status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, &found, error);
+    const int status = methods[params->method](params, r->formula, &view, r->workspace, &found, error);
+    *min = 0;
     *max = found.amax;
-    qobs_release(runtime, m.workspace, m.size);
     return status;
 }
 
@@ -133,35 +104,40 @@ static void cut_to_data(const struct range_request *r, size_t n, float *min, flo
     }
 }
 
-int qobs_find_range(const struct range_request *r, qobs_error *error)
+int qobs_find_range(const struct range_request *request, qobs_error *error)
 {
-    const struct histogram_range *ops = r->rule->ops->histogram;
-    const size_t n = r->histogram->qparams, size = n * sizeof(float);
-    float *found = qobs_allocate(r->runtime, 2 * size);
-    if (!found)
-        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * size);
-    struct range_view ranges = {.dtype = QOBS_F32, .n = n, .rank = r->rank, .min = found, .max = found + n};
+    struct range_request r = *request;
+    const struct histogram_range *ops = r.rule->ops->histogram;
+    const size_t n = r.histogram->qparams, bins = r.histogram->bins, ranges_size = n * sizeof(float);
+    const size_t doubles = qobs_range_workspace(bins),
+                 size = doubles * sizeof(double) + 2 * ranges_size + (bins + 1) * sizeof(float);
+    r.workspace = qobs_allocate(r.runtime, size);
+    if (!r.workspace)
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", size);
+    float *const found = (float *)(void *)(r.workspace + doubles);
+    r.edges = found + 2 * n;
+    struct range_view ranges = {.dtype = QOBS_F32, .n = n, .rank = r.rank, .min = found, .max = found + n};
     const fp_mode mode = fp_enter();
     int status = QOBS_OK;
-    if (r->data_min && r->data_max) { /* some rules read the range of the elements there */
-        memcpy(found, r->data_min, size);
-        memcpy(found + n, r->data_max, size);
+    if (r.data_min && r.data_max) { /* some rules read the range of the elements there */
+        memcpy(found, r.data_min, ranges_size);
+        memcpy(found + n, r.data_max, ranges_size);
     }
     if (!ops->find)
         ranges = qobs_no_ranges();
     else
-        status = ops->find(r->runtime, &r->rule->params, r->formula, r->histogram, found, found + n, error);
-    if (status == QOBS_OK && ops->found == FOUND_WITHIN_DATA && r->data_min)
-        cut_to_data(r, n, found, found + n);
-    if (ops->empty_is_list && qobs_is_empty(r->histogram))
+        status = ops->find(&r, found, found + n, error);
+    if (status == QOBS_OK && ops->found == FOUND_WITHIN_DATA && r.data_min)
+        cut_to_data(&r, n, found, found + n);
+    if (ops->empty_is_list && qobs_is_empty(r.histogram))
         ranges.rank = RANK_TENSOR;
-    if (status == QOBS_OK && (r->scale || r->zero_point))
-        status = qobs_formula_qparams(r->formula, &ranges, r->scale, r->zero_point, error);
+    if (status == QOBS_OK && (r.scale || r.zero_point))
+        status = qobs_formula_qparams(r.formula, &ranges, r.scale, r.zero_point, error);
     fp_leave(mode);
-    if (status == QOBS_OK && r->min)
-        memcpy(r->min, ranges.min, size);
-    if (status == QOBS_OK && r->max)
-        memcpy(r->max, ranges.max, size);
-    qobs_release(r->runtime, found, 2 * size);
+    if (status == QOBS_OK && r.min)
+        memcpy(r.min, ranges.min, ranges_size);
+    if (status == QOBS_OK && r.max)
+        memcpy(r.max, ranges.max, ranges_size);
+    qobs_release(r.runtime, r.workspace, size);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

@@ -20,6 +20,8 @@ struct range_request {
     const float *data_min, *data_max; /* the range of the elements of each histogram */
     float *min, *max;         /* output: the range of each histogram */
     void *scale, *zero_point; /* output: what the formula makes of the ranges. Each of the four may be NULL. */
+    double *workspace;        /* qobs_range_workspace doubles; qobs_find_range sets this and the next */
+    float *edges;             /* bins + 1 */
 };
 
 /* Fails for settings that upstream refuses only here, and if the formula fails. */
@@ -39,6 +41,9 @@ struct histogram_view {
     const double *counts;
     const float *edges;
 };
+
+/* The workspace that every method has, in doubles. */
+static inline size_t qobs_range_workspace(size_t bins) { return 4 * bins + 1; }
 
 /* ---- Percentile: percent in [0, 100] ----------------------------------------------------------------------------- */
 
@@ -68,8 +73,7 @@ struct entropy {
     const double *before; /* [used + 1], elements in all bins before */
 };
 
-/* The workspace is in doubles. h has at least 2 bins. */
-size_t qobs_entropy_workspace(size_t bins);
+/* h has at least 2 bins. */
 struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t levels, double *workspace);
 
 /* Kullback-Leibler divergence, in double. P is the first `inside` bins, with all elements above them added to the last
@@ -85,7 +89,6 @@ struct squared_error {
     const float *centre, *count; /* [used] */
 };
 
-size_t qobs_squared_error_workspace(size_t bins); /* in floats */
 struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *workspace);
 
 /* The mean over all bins of count * (quantized centre - centre)^2: terms in float, their sum in double. q->centres
@@ -101,8 +104,7 @@ float qobs_bin_centre(const struct histogram_view *h, size_t bin);
 
 /* torch.ao's HistogramObserver: clips 1e-5 of the elements at a time from either side, as long as the squared error
  * falls. Elements are taken to be spread evenly over their bins and quantized to `numbers` numbers. Returns the error
- * of the range; NaN if max - min overflows float. The workspace is in floats. */
-size_t qobs_non_linear_workspace(size_t bins);
+ * of the range; NaN if max - min overflows float. The workspace has 3 floats a bin. */
 double qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
                               float *new_min, float *new_max);
 
@@ -113,8 +115,7 @@ struct found_amax {
     double score; /* that of the candidate: the mean squared error, or the divergence */
 };
 
-/* These check params->stride and start_bin. The workspace is in doubles. */
-size_t qobs_range_workspace(size_t bins);
+/* These check params->stride and start_bin. */
 typedef int amax_finder(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
                         double *workspace, struct found_amax *found, qobs_error *error);
 amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;

@@ -79,31 +79,10 @@ static int begin(struct batch_histogram *b, const struct histogram_rule *rule, c
     return QOBS_OK;
 }
 
-/* Memory for counts of that many bins instead of those before. */
-static int allocate_counts(struct batch_histogram *b, size_t bins, qobs_error *error)
-{
-    int64_t n, size;
-    qobs_release(b->runtime, b->counts, b->counts_size);
-    const bool fits =
-        qobs_multiply((int64_t)b->qparams, (int64_t)bins, &n) && qobs_multiply(n, sizeof *b->counts, &size);
-    b->counts_size = fits ? (size_t)size : 0;
-    b->counts = fits ? qobs_allocate(b->runtime, b->counts_size) : NULL;
-    return b->counts ? QOBS_OK : out_of_memory(b->qparams, bins, error);
-}
-
 static void end(struct batch_histogram *b)
 {
     qobs_release(b->runtime, b->extrema, b->size);
     qobs_release(b->runtime, b->counts, b->counts_size);
-}
-
-static void set_binning(struct batch_histogram *b, const struct bin_range *range, size_t bins)
-{
-    const struct histogram_params *p = &b->rule->params;
-    for (size_t q = 0; q < b->qparams; q++)
-        b->binning[q] = bin_range_is_empty(&range[q])
-                            ? qobs_binning_of_nothing(bins, p->magnitude, p->skip_zeros)
-                            : qobs_binning_of(range[q].lo, range[q].hi, bins, p->magnitude, p->skip_zeros);
 }
 
 static void require_ranges(struct batch_histogram *b, size_t bins)
@@ -131,44 +110,19 @@ static int grow(struct batch_histogram *b, const struct histogram *h, size_t *bi
 }
 
 static int collect(struct batch_histogram *b, const struct batch *batch, const struct bin_range *range, size_t bins,
-                   bool *stopped, qobs_error *error)
+                   qobs_error *error)
 {
-    set_binning(b, range, bins);
-    const int status = allocate_counts(b, bins, error);
-    return status == QOBS_OK ? qobs_collect(batch, b->binning, b->counts, b->extrema, stopped, error) : status;
-}
-
-/* ---- One pass over a batch while its range grows ----------------------------------------------------------------- */
-
-struct growth {
-    struct growing_range range; /* first */
-    struct batch_histogram *batch;
-    const struct histogram *histogram;
-};
-
-static int grow_while_counting(struct growing_range *range, qobs_error *error)
-{
-    const struct growth *g = (struct growth *)(void *)range;
-    size_t bins = g->histogram->bins;
-    bool grown = false;
-    const int status = grow(g->batch, g->histogram, &bins, &grown, error);
-    set_binning(g->batch, g->batch->next, bins);
-    range->min = g->batch->next->lo;
-    range->max = g->batch->next->hi;
-    return status;
-}
-
-/* *counted stays false if the batch or the rule does not allow it. */
-static int collect_growing(struct batch_histogram *b, const struct batch *batch, const struct histogram *h,
-                           bool *counted, qobs_error *error)
-{
-    if (!b->rule->ops->same_bins || h->qparams != 1)
-        return QOBS_OK;
-    struct growth g = {{h->range->lo, h->range->hi, h->outside == MAX_OUTSIDE, grow_while_counting}, b, h};
-    set_binning(b, h->range, h->bins);
-    const int status = allocate_counts(b, h->bins, error);
-    return status == QOBS_OK ? qobs_collect_growing(batch, &g.range, b->binning, b->counts, b->extrema, counted, error)
-                             : status;
+    const struct histogram_params *p = &b->rule->params;
+    qobs_release(b->runtime, b->counts, b->counts_size);
+    b->counts_size = b->qparams * bins * sizeof *b->counts; /* less than a histogram; only one alone grows */
+    b->counts = qobs_allocate(b->runtime, b->counts_size);
+    if (!b->counts)
+        return out_of_memory(b->qparams, bins, error);
+    for (size_t q = 0; q < b->qparams; q++)
+        b->binning[q] = bin_range_is_empty(&range[q])
+                            ? qobs_binning_of_nothing(bins, p->magnitude, p->skip_zeros)
+                            : qobs_binning_of(range[q].lo, range[q].hi, bins, p->magnitude, p->skip_zeros);
+    return qobs_collect(batch, b->binning, b->counts, b->extrema, error);
 }
 
 /* ---- Accept a batch ---------------------------------------------------------------------------------------------- */
@@ -211,33 +165,28 @@ static void add_counts(const struct batch_histogram *b, struct histogram *h)
             h->mass[k] = add_mass(h->mass[k], (double)(b->counts[k] < most ? b->counts[k] : most), float32);
 }
 
-/* Normal case: the batch lies inside the known ranges and is read once. After MAX_OUTSIDE batches in a row that did
- * not, its extrema are scanned first. Otherwise it is counted optimistically; if an element is outside, that pass has
- * found the extrema and a second pass counts. A single run is counted in one pass while its range grows, if the rule
- * never changes the number of bins. */
+/* Normal case: the batch lies inside the known ranges and is read once. If it does not, it is counted again. After
+ * MAX_OUTSIDE batches in a row that did not, its extrema are scanned first, which is faster than counting. */
 static int count(struct batch_histogram *b, const struct batch *batch, struct histogram *h,
                  struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const struct histogram_params *p = &b->rule->params;
-    const int outside = h->outside;
-    bool one_pass = false, grown = false;
+    const int before = h->outside;
+    const bool scanned = before == MAX_OUTSIDE;
+    bool grown = false;
     size_t bins = h->bins;
-    RETURN_IF_FAILED(collect_growing(b, batch, h, &one_pass, error));
-    bool uncounted = !one_pass && outside == MAX_OUTSIDE;
-    if (uncounted)
-        RETURN_IF_FAILED(qobs_scan_extrema(batch, p->magnitude, p->skip_zeros, b->extrema, error));
-    else if (!one_pass)
-        RETURN_IF_FAILED(collect(b, batch, h->range, bins, &uncounted, error));
+    RETURN_IF_FAILED(scanned ? qobs_scan_extrema(batch, p->magnitude, p->skip_zeros, b->extrema, error)
+                             : collect(b, batch, h->range, bins, error));
     RETURN_IF_FAILED(qobs_check_extrema(batch, p->nonfinite, b->extrema, nonfinite, error));
     RETURN_IF_FAILED(grow(b, h, &bins, &grown, error));
-    if (!one_pass && (grown || uncounted)) {
-        RETURN_IF_FAILED(collect(b, batch, b->next, bins, NULL, error));
+    if (grown || scanned) {
+        RETURN_IF_FAILED(collect(b, batch, b->next, bins, error));
         require_ranges(b, h->bins);
     }
     if (grown)
         RETURN_IF_FAILED(move(b, h, bins, error));
     add_counts(b, h);
-    h->outside = !grown ? 0 : outside < MAX_OUTSIDE ? outside + 1 : outside;
+    h->outside = !grown ? 0 : scanned ? MAX_OUTSIDE : before + 1;
     return QOBS_OK;
 }
 

@@ -85,8 +85,36 @@ extern const struct histogram_ops qobs_histogram_numpy;
 
 /* Sets the edges of h->bins bins as numpy.linspace does in float; a range of one point becomes 1 wide. */
 void qobs_numpy_edges(struct histogram *h, float first, float last);
-/* The bin of x, which lies within the edges. */
-size_t qobs_numpy_bin(const struct histogram *h, double x);
+
+static inline double bins_per_unit(const struct histogram *h)
+{
+    return (double)h->bins / (h->edges[h->bins] - h->edges[0]);
+}
+
+/* The bin of x, which lies within the edges: the last one whose left edge is not above x. */
+static inline size_t numpy_bin(const struct histogram *h, double per_unit, double x)
+{
+    const double share = (x - h->edges[0]) * per_unit;
+    size_t k = share < (double)h->bins ? (size_t)share : h->bins - 1;
+    while (k > 0 && x < h->edges[k])
+        k--;
+    while (k + 1 < h->bins && x >= h->edges[k + 1])
+        k++;
+    return k;
+}
+
+/* By numpy's rule for the edges of a linspace: the quotient in float, corrected by at most one bin. */
+static inline size_t numpy_linspace_bin(const struct histogram *h, float x)
+{
+    const float first = (float)h->edges[0], last = (float)h->edges[h->bins];
+    const float share = (x - first) / (last - first) * (float)h->bins;
+    size_t k = share < (float)h->bins ? (size_t)share : h->bins - 1;
+    if ((double)x < h->edges[k])
+        k -= k > 0;
+    if ((double)x >= h->edges[k + 1] && k != h->bins - 1)
+        k++;
+    return k;
+}
 
 /* ONNX Runtime's: values between -threshold and threshold, or with `magnitude` magnitudes. */
 extern const struct histogram_ops qobs_histogram_ort;

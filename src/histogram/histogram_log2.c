@@ -36,12 +36,11 @@ static double magnitude_at(const struct headroom_params *p, const struct histogr
 }
 
 /* *max is the largest magnitude on entry. */
-static int find(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                const struct histogram *h, float *min, float *max, qobs_error *error)
+static int find(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
-    const struct headroom_params *p = &params->headroom;
+    const struct headroom_params *p = &r->rule->params.headroom;
+    const struct histogram *h = r->histogram;
     const struct histogram_params bins = {.bins = h->bins, .log2_min = p->log2_min, .log2_max = p->log2_max};
-    (void)runtime, (void)formula;
     const double largest = (double)*max;
     const double upper = p->upper_percentile >= 100 ? largest : magnitude_at(p, h, p->upper_percentile, 0);
     if (!(upper > 0))

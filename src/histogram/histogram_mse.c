@@ -14,8 +14,6 @@ enum { CHUNK = 256, LANES = 16 };
 
 float qobs_bin_centre(const struct histogram_view *h, size_t bin) { return (h->edges[bin + 1] + h->edges[bin]) / 2; }
 
-size_t qobs_squared_error_workspace(size_t bins) { return 2 * bins; }
-
 struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *workspace)
 {
     float *centre = workspace, *count = workspace + h->bins;
@@ -35,43 +33,24 @@ static inline float round_to_integer(float x) { return (x + 0x1.8p23f) - 0x1.8p2
 
 static inline float clamp(float x, float min, float max) { return x < min ? min : x > max ? max : x; }
 
-static void modelopt_integer(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
-{
-    const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
-    const bool nothing = amax <= q->zero_amax;
-    const float scale = nothing ? 1 : quant_max / amax;
-    for (size_t i = 0; i < n; i++)
-        out[i] = nothing ? 0 : round_to_integer(clamp(c[i] * scale, quant_min, quant_max)) / scale;
-}
+/* A centre c becomes round(clamp(c * scale)) * back, or with quotients in place of products. */
+struct centre_rule {
+    float scale, back;
+    bool divides, divides_back; /* by scale and by back */
+    float min, max;             /* integers, so that clamping before rounding changes nothing */
+    const qobs_format *format;  /* NULL: rounded to integers */
+};
 
-static void modelopt_e4m3(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
+static void quantize(const struct centre_rule *r, size_t n, const float *c, float *out)
 {
-    const float scale = 1 / (amax <= q->zero_amax ? 1 : amax) * 448, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
-        out[i] = clamp(c[i] * scale, -448, 448);
-    qobs_round_floats(q->format, n, out, out, true);
-    for (size_t i = 0; i < n; i++)
-        out[i] *= inverse;
-}
-
-static void quark_float(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
-{
-    const float quant_max = (float)q->quant_max, scale = amax / quant_max;
-    for (size_t i = 0; i < n; i++)
-        out[i] = clamp(c[i] / scale, -quant_max, quant_max);
-    qobs_round_floats(q->format, n, out, out, true);
-    for (size_t i = 0; i < n; i++)
-        out[i] *= scale;
-}
-
-/* Clamps before rounding; the limits are integers, so the order does not matter. */
-static void torch_integer(const struct bins_params *q, float scale, float zero_point, size_t n, const float *c,
-                          float *out)
-{
-    const float quant_min = (float)q->quant_min - zero_point, quant_max = (float)q->quant_max - zero_point,
-                inverse = 1 / scale;
-    for (size_t i = 0; i < n; i++)
-        out[i] = round_to_integer(clamp(c[i] * inverse, quant_min, quant_max)) * scale;
+        out[i] = clamp(r->divides ? c[i] / r->scale : c[i] * r->scale, r->min, r->max);
+    if (r->format)
+        qobs_round_floats(r->format, n, out, out, true);
+    for (size_t i = 0; i < n; i++) {
+        const float rounded = r->format ? out[i] : round_to_integer(out[i]);
+        out[i] = r->divides_back ? rounded / r->back : rounded * r->back;
+    }
 }
 
 /* Scale and zero point of the range (0, amax), as floats. The zero point is truncated to an integer. */
@@ -89,35 +68,49 @@ static int torch_qparams(const struct formula *formula, float amax, float *scale
     return QOBS_OK;
 }
 
+static int rule_of(const struct bins_params *q, const struct formula *formula, float amax, struct centre_rule *r,
+                   qobs_error *error)
+{
+    const bool nothing = amax <= q->zero_amax; /* all centres become 0 */
+    const float quant_min = nothing ? 0 : (float)q->quant_min, quant_max = (float)q->quant_max;
+    float scale = 0, zero_point = 0;
+    switch (q->centres) {
+    case CENTRES_MODELOPT_INTEGER:
+        scale = nothing ? 1 : quant_max / amax;
+        *r = (struct centre_rule){scale, scale, false, true, quant_min, nothing ? 0 : quant_max, NULL};
+        break;
+    case CENTRES_MODELOPT_E4M3:
+        scale = 1 / (nothing ? 1 : amax) * 448;
+        *r = (struct centre_rule){scale, 1 / scale, false, false, -448, 448, q->format};
+        break;
+    case CENTRES_QUARK_FLOAT:
+        scale = amax / quant_max;
+        *r = (struct centre_rule){scale, scale, true, false, -quant_max, quant_max, q->format};
+        break;
+    case CENTRES_TORCH:
+        RETURN_IF_FAILED(torch_qparams(formula, amax, &scale, &zero_point, error));
+        *r = (struct centre_rule){
+            1 / scale, scale, false, false, (float)q->quant_min - zero_point, quant_max - zero_point, NULL};
+        break;
+    case CENTRES_NONE:
+        break;
+    }
+    return QOBS_OK;
+}
+
 /* ---- Errors ------------------------------------------------------------------------------------------------------ */
 
 int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const struct formula *formula,
                        float amax, double *mean, qobs_error *error)
 {
-    float scale = 0, zero_point = 0, quantized[CHUNK];
+    struct centre_rule rule = {0};
+    float quantized[CHUNK];
     double lane[LANES] = {0}, sum = 0;
-    if (q->centres == CENTRES_TORCH) {
-        RETURN_IF_FAILED(torch_qparams(formula, amax, &scale, &zero_point, error));
-    }
+    RETURN_IF_FAILED(rule_of(q, formula, amax, &rule, error));
     for (size_t first = 0; first < e->used; first += CHUNK) {
         const size_t n = e->used - first < CHUNK ? e->used - first : CHUNK;
         const float *c = e->centre + first, *count = e->count + first;
-        switch (q->centres) {
-        case CENTRES_MODELOPT_INTEGER:
-            modelopt_integer(q, amax, n, c, quantized);
-            break;
-        case CENTRES_MODELOPT_E4M3:
-            modelopt_e4m3(q, amax, n, c, quantized);
-            break;
-        case CENTRES_QUARK_FLOAT:
-            quark_float(q, amax, n, c, quantized);
-            break;
-        case CENTRES_TORCH:
-            torch_integer(q, scale, zero_point, n, c, quantized);
-            break;
-        case CENTRES_NONE:
-            break;
-        }
+        quantize(&rule, n, c, quantized);
         for (size_t i = 0; i < n; i++) {
             const float off = quantized[i] - c[i];
             lane[i % LANES] += (double)(off * off * count[i]);
@@ -149,12 +142,6 @@ static int find(const struct squared_error *e, const struct histogram_view *h, c
             break;
     }
     return QOBS_OK;
-}
-
-size_t qobs_range_workspace(size_t bins)
-{
-    const size_t squared = (qobs_squared_error_workspace(bins) * sizeof(float) + sizeof(double) - 1) / sizeof(double);
-    return squared > qobs_entropy_workspace(bins) ? squared : qobs_entropy_workspace(bins);
 }
 
 int qobs_amax_by_mse(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,

@@ -20,7 +20,7 @@ void qobs_numpy_edges(struct histogram *h, float first, float last)
     const float from = first == last ? first - 0.5f : first, to = first == last ? last + 0.5f : last,
                 step = (to - from) / (float)h->bins;
     for (size_t i = 0; i < h->bins; i++)
-        h->edges[i] = (double)((float)i * step + from);
+        h->edges[i] = (double)((step == 0 ? (float)i / (float)h->bins * (to - from) : (float)i * step) + from);
     h->edges[h->bins] = (double)to;
 }
 
@@ -57,20 +57,10 @@ static void set_range(struct histogram *h)
     h->range[0] = (struct bin_range){.lo = (float)h->edges[0], .hi = (float)h->edges[h->bins]};
 }
 
-size_t qobs_numpy_bin(const struct histogram *h, double x)
-{
-    const double share = (x - h->edges[0]) / (h->edges[h->bins] - h->edges[0]) * (double)h->bins;
-    size_t k = share < (double)h->bins ? (size_t)share : h->bins - 1;
-    while (k > 0 && x < h->edges[k])
-        k--;
-    while (k + 1 < h->bins && x >= h->edges[k + 1])
-        k++;
-    return k;
-}
-
 static void count(const struct histogram_params *params, const struct batch *batch, struct histogram *h)
 {
     struct element_reader e;
+    const double per_unit = bins_per_unit(h);
     qobs_element_reader_open(&e, batch->plan, batch->data);
     while (qobs_element_reader_next(&e)) {
         for (size_t i = 0; i < e.n; i++) {
@@ -78,7 +68,7 @@ static void count(const struct histogram_params *params, const struct batch *bat
             const bool counted =
                 magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(params->skip_zeros && magnitude == 0);
             if (counted) {
-                double *bin = &h->mass[qobs_numpy_bin(h, magnitude)];
+                double *bin = &h->mass[numpy_bin(h, per_unit, magnitude)];
                 *bin = add_mass(*bin, 1, params->float32_counts);
             }
         }
@@ -118,7 +108,7 @@ static int merge(const struct histogram_rule *rule, const struct runtime *runtim
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;
         const size_t k = centre < h->edges[0]         ? 0
                          : centre > h->edges[h->bins] ? h->bins - 1
-                                                      : qobs_numpy_bin(h, centre);
+                                                      : numpy_bin(h, bins_per_unit(h), centre);
         h->mass[k] = add_mass(h->mass[k], from->mass[i], rule->params.float32_counts);
     }
     return QOBS_OK;

@@ -34,16 +34,6 @@ static int check_width(float first, float last, qobs_error *error)
                         (double)last, (double)first, (double)last);
 }
 
-/* numpy.linspace in float; a range of one point is widened by 0.5 on both sides. */
-static void set_edges(struct histogram *h, float first, float last)
-{
-    const float from = first == last ? first - 0.5f : first, to = first == last ? last + 0.5f : last,
-                step = (to - from) / (float)h->bins;
-    for (size_t i = 0; i < h->bins; i++)
-        h->edges[i] = (double)((step == 0 ? (float)i / (float)h->bins * (to - from) : (float)i * step) + from);
-    h->edges[h->bins] = (double)to;
-}
-
 static void set_range(struct histogram *h, float threshold)
 {
     h->range[0] =
@@ -62,55 +52,19 @@ static float threshold_of(const struct histogram *h)
 struct counting_ort {
     const struct batch *batch;
     const struct histogram *histogram;
-    const float *edges;
-    float per_unit; /* bins, on average */
     bool magnitude;
-    bool uniform; /* bins by numpy's rule for a range and a number of bins, else between the edges */
+    bool uniform;     /* bins by numpy's rule for a range and a number of bins, else between the edges */
     uint64_t *counts; /* [parts][bins] */
 };
-
-/* numpy.histogram for bins of the same width: the quotient, corrected by at most one bin. */
-static size_t uniform_bin(const struct counting_ort *c, float x)
-{
-    const size_t n = c->histogram->bins;
-    const float first = c->edges[0], last = c->edges[n];
-    const float share = (x - first) / (last - first) * (float)n;
-    size_t k = share < (float)n ? (size_t)share : n - 1;
-    if (x < c->edges[k])
-        k -= k > 0;
-    if (x >= c->edges[k + 1] && k != n - 1)
-        k++;
-    return k;
-}
-
-/* The last bin whose left edge is not above x. Edges are nearly equidistant, unless they came from outside: the bin is
- * at the quotient or next to it. */
-static size_t bin_between(const struct counting_ort *c, float x)
-{
-    const float *edges = c->edges;
-    const size_t n = c->histogram->bins;
-    const float quotient = (x - edges[0]) * c->per_unit;
-    size_t low = quotient < (float)n ? (size_t)quotient : n - 1, high = n;
-    for (int i = 0; i < 4; i++) {
-        if (low + 1 < n && edges[low + 1] <= x)
-            low++;
-        else if (edges[low] > x && low > 0)
-            low--;
-        else
-            return low;
-    }
-    for (low = 0; high - low > 1;) {
-        const size_t middle = low + (high - low) / 2;
-        *(edges[middle] <= x ? &low : &high) = middle;
-    }
-    return low;
-}
 
 static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct counting_ort *c = argument;
-    const size_t bins = c->histogram->bins;
-    uint64_t *const counts = c->counts + (size_t)part * bins;
+    const struct histogram h = *c->histogram;
+    const float first = (float)h.edges[0], last = (float)h.edges[h.bins];
+    const bool uniform = c->uniform;
+    const double per_unit = bins_per_unit(&h);
+    uint64_t *const counts = c->counts + (size_t)part * h.bins;
     struct element_reader e;
     qobs_element_reader_open(&e, c->batch->plan, c->batch->data);
     e.from = from * BLOCK_ELEMENTS;
@@ -118,8 +72,8 @@ static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
     while (qobs_element_reader_next(&e))
         for (size_t i = 0; i < e.n; i++) {
             const float v = c->magnitude ? fabsf(e.x[0][i]) : e.x[0][i];
-            if (v >= c->edges[0] && v <= c->edges[bins])
-                counts[c->uniform ? uniform_bin(c, v) : bin_between(c, v)]++;
+            if (v >= first && v <= last)
+                counts[uniform ? numpy_linspace_bin(&h, v) : numpy_bin(&h, per_unit, (double)v)]++;
         }
 }
 
@@ -132,26 +86,19 @@ static int count(const struct histogram_params *params, const struct batch *batc
     const int64_t elements = batch->plan->value.elements;
     const struct split split =
         qobs_split(batch->runtime, &rule, (elements + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS, elements, 0);
-    const size_t counts = (size_t)split.parts * h->bins;
-    const size_t size = counts * sizeof(uint64_t) + (h->bins + 1) * sizeof(float);
-    uint64_t *memory = qobs_allocate(batch->runtime, size);
-    if (!memory)
-        return qobs_no_memory(error, "histogram: no memory for %zu bytes of counters", size);
-    memset(memory, 0, counts * sizeof *memory);
-    float *edges = (float *)(void *)(memory + counts);
-    for (size_t i = 0; i <= h->bins; i++)
-        edges[i] = (float)h->edges[i];
+    const size_t counts = (size_t)split.parts * h->bins, size = counts * sizeof(uint64_t);
     struct counting_ort c = {.batch = batch,
                              .histogram = h,
-                             .edges = edges,
-                             .per_unit = (float)h->bins / (edges[h->bins] - edges[0]),
                              .magnitude = params->magnitude,
                              .uniform = uniform,
-                             .counts = memory};
+                             .counts = qobs_allocate(batch->runtime, size)};
+    if (!c.counts)
+        return qobs_no_memory(error, "histogram: no memory for %zu bytes of counters", size);
+    memset(c.counts, 0, size);
     qobs_split_run(batch->runtime, &split, count_part, &c);
     for (size_t i = 0; i < counts; i++)
-        h->mass[i % h->bins] += (double)memory[i];
-    qobs_release(batch->runtime, memory, size);
+        h->mass[i % h->bins] += (double)c.counts[i];
+    qobs_release(batch->runtime, c.counts, size);
     return QOBS_OK;
 }
 
@@ -188,7 +135,7 @@ static int hold_threshold(const struct runtime *runtime, const struct histogram 
     const float grown = old > 0 ? half * stride + old : threshold;
     RETURN_IF_FAILED(check_width(-grown, grown, error));
     RETURN_IF_FAILED(enlarge(runtime, h, (size_t)bins, (size_t)half, larger, error));
-    set_edges(larger, -grown, grown);
+    qobs_numpy_edges(larger, -grown, grown);
     set_range(larger, grown);
     return QOBS_OK;
 }
@@ -224,7 +171,7 @@ static int hold(const struct histogram_params *params, const struct batch *batch
         RETURN_IF_FAILED(qobs_scan_extrema(batch, true, false, &magnitudes, error));
     RETURN_IF_FAILED(check_width(params->magnitude ? magnitudes.min : -threshold, threshold, error));
     RETURN_IF_FAILED(qobs_histogram_allocate(batch->runtime, &qobs_histogram_ort, next, 1, params->bins, error));
-    set_edges(next, params->magnitude ? magnitudes.min : -threshold, threshold);
+    qobs_numpy_edges(next, params->magnitude ? magnitudes.min : -threshold, threshold);
     set_range(next, params->magnitude ? 0 : threshold);
     return QOBS_OK;
 }
@@ -261,22 +208,17 @@ static int merge(const struct histogram_rule *rule, const struct runtime *runtim
 {
     if (bin_range_is_empty(&from->range[0]))
         return QOBS_OK;
+    const bool empty = bin_range_is_empty(&h->range[0]);
     struct histogram larger = {0};
-    if (bin_range_is_empty(&h->range[0]))
-        RETURN_IF_FAILED(qobs_histogram_copy(runtime, rule->ops, &larger, from, error));
-    else
-        RETURN_IF_FAILED(rule->params.magnitude
-                             ? hold_magnitude(runtime, h, (float)from->edges[from->bins], &larger, error)
-                             : hold_threshold(runtime, h, threshold_of(from), &larger, error));
-    const bool copied = bin_range_is_empty(&h->range[0]);
+    RETURN_IF_FAILED(empty ? qobs_histogram_copy(runtime, rule->ops, &larger, from, error)
+                     : rule->params.magnitude
+                         ? hold_magnitude(runtime, h, (float)from->edges[from->bins], &larger, error)
+                         : hold_threshold(runtime, h, threshold_of(from), &larger, error));
     if (larger.bins > 0) {
         qobs_histogram_release(runtime, h);
         *h = larger;
     }
-    if (copied)
-        return QOBS_OK;
-    size_t k = 0;
-    for (size_t i = 0; i < from->bins; i++) {
+    for (size_t i = 0, k = 0; i < from->bins && !empty; i++) {
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;
         while (k + 1 < h->bins && centre >= h->edges[k + 1])
             k++;

@@ -123,39 +123,6 @@ static inline size_t first_part(const struct parts *p, float x)
     return part;
 }
 
-/* New bins that are summed in parallel, as each addition waits for the one before, and the old bins they may consist
- * of. */
-enum { UNROLLED = 4, MAX_OLD = 64 };
-
-/* Sums the parts first[i] to first[i + 1] of UNROLLED new bins, rounding to float after each. The first min(n) parts
- * need no check. After that, exhausted bins add 0 from a sentinel entry, because the branch would be unpredictable. */
-static inline bool sum_unrolled(const double *mass, const size_t *first, float *sums)
-{
-    const size_t from = first[0] / PARTS, old = (first[UNROLLED] + PARTS - 1) / PARTS - from;
-    size_t n[UNROLLED], at[UNROLLED], fewest = SIZE_MAX, most = 0;
-    float share[MAX_OLD + 1], sum[UNROLLED] = {0};
-    if (old > MAX_OLD)
-        return false;
-    for (size_t i = 0; i < old; i++)
-        share[i] = (float)(mass[from + i] / PARTS);
-    share[MAX_OLD] = 0;
-    for (size_t i = 0; i < UNROLLED; i++) {
-        n[i] = first[i + 1] - first[i];
-        at[i] = first[i] - from * PARTS;
-        fewest = n[i] < fewest ? n[i] : fewest;
-        most = n[i] > most ? n[i] : most;
-    }
-    size_t part = 0;
-    for (; part < fewest; part++)
-        for (size_t i = 0; i < UNROLLED; i++)
-            sum[i] += share[(at[i] + part) / PARTS];
-    for (; part < most; part++)
-        for (size_t i = 0; i < UNROLLED; i++)
-            sum[i] += share[part < n[i] ? (at[i] + part) / PARTS : MAX_OLD];
-    memcpy(sums, sum, sizeof sum);
-    return true;
-}
-
 /* Adds `share` n times, rounding after each. */
 static inline double add_shares(double mass, double share, size_t n, bool float32)
 {
@@ -192,16 +159,10 @@ void qobs_rebin(const struct histogram_params *params, const struct bin_range *n
         qobs_rebin_by_parts(params, now, bins, mass, next, next_bins, to);
         return;
     }
-    size_t first[UNROLLED + 1] = {0};
-    for (size_t bin = 0; bin < next_bins; bin += UNROLLED) {
-        for (size_t i = 1; i <= UNROLLED; i++)
-            first[i] = bin + i < next_bins ? first_part(&parts, linspace_at(&edges, bin + i)) : bins * PARTS;
-        float sums[UNROLLED];
-        const bool summed = sum_unrolled(mass, first, sums);
-        for (size_t i = 0; i < UNROLLED && bin + i < next_bins; i++)
-            to[bin + i] = summed && sums[i] < 0x1p24f ? (double)sums[i]
-                                                      : sum_parts(mass, first[i], first[i + 1], params->float32_counts);
-        first[0] = first[UNROLLED];
+    size_t first = 0;
+    for (size_t bin = 0, end; bin < next_bins; bin++, first = end) {
+        end = bin + 1 < next_bins ? first_part(&parts, linspace_at(&edges, bin + 1)) : bins * PARTS;
+        to[bin] = sum_parts(mass, first, end, params->float32_counts);
     }
 }
 
@@ -317,8 +278,6 @@ static double quantization_error(const struct clip_search *s, size_t first, size
     }
     return cascade_sum(s->norm, s->bins);
 }
-
-size_t qobs_non_linear_workspace(size_t bins) { return 3 * bins; }
 
 double qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
                               float *new_min, float *new_max)

@@ -22,16 +22,15 @@ static size_t first_bin(const struct histogram *h, double total, double share)
     return h->bins;
 }
 
-static int find_percentile(const struct runtime *runtime, const struct range_params *params,
-                           const struct formula *formula, const struct histogram *h, float *min, float *max,
-                           qobs_error *error)
+static int find_percentile(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
-    const double percentile = params->bins.percentile, cut = (100 - percentile) / 200;
+    const struct histogram *h = r->histogram;
+    const double percentile = r->rule->params.bins.percentile, cut = (100 - percentile) / 200;
     double total = 0;
-    (void)runtime, (void)formula, (void)error;
+    (void)error;
     for (size_t i = 0; i < h->bins; i++)
         total += h->mass[i];
-    if (params->bins.symmetric) {
+    if (r->rule->params.bins.symmetric) {
         *max = (float)h->edges[first_bin(h, total, percentile / 100)];
         *min = -*max;
     } else {
@@ -55,14 +54,13 @@ static float centre(const struct histogram *h, size_t i, bool roots)
 }
 
 /* min and max are mean and standard deviation. */
-static int find_distribution(const struct runtime *runtime, const struct range_params *params,
-                             const struct formula *formula, const struct histogram *h, float *min, float *max,
-                             qobs_error *error)
+static int find_distribution(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
+    const struct histogram *h = r->histogram;
     double total = 0, sum = 0, squares = 0;
-    (void)runtime, (void)formula, (void)error;
+    (void)error;
     for (size_t i = 0; i < h->bins; i++) {
-        const float value = centre(h, i, params->bins.roots), square = value * value;
+        const float value = centre(h, i, r->rule->params.bins.roots), square = value * value;
         total += h->mass[i];
         sum += h->mass[i] * (double)value;
         squares += h->mass[i] * (double)square;
@@ -167,13 +165,12 @@ static double divergence(struct candidate *c, bool *defined)
 /* The cost grows with the square of the bins. */
 enum { MOST_BINS = 8192 };
 
-static int find_entropy(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                        const struct histogram *h, float *min, float *max, qobs_error *error)
+static int find_entropy(const struct range_request *r, float *min, float *max, qobs_error *error)
 {
-    const size_t middle = h->bins / 2, levels = params->bins.levels, half = levels / 2;
+    const struct histogram *h = r->histogram;
+    const size_t middle = h->bins / 2, levels = r->rule->params.bins.levels, half = levels / 2;
     double best = (double)NAN, left = 0, right = 0;
     bool defined = true;
-    (void)runtime, (void)formula;
     if (middle < half)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "num_quantized_bins: is %zu, above the %zu bins of the histogram",
                          levels, h->bins);

@@ -138,11 +138,11 @@ enum found_range {
     FOUND_MOMENTS      /* mean and standard deviation, which find writes to min and max */
 };
 
+struct range_request; /* histogram/from_histogram.h */
 struct histogram_range {
     /* The range of every qparam. It fails for settings that upstream refuses only here. NULL: upstream has no range,
      * and the formula gets that of an observer without data. */
-    int (*find)(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                const struct histogram *histogram, float *min, float *max, qobs_error *error);
+    int (*find)(const struct range_request *request, float *min, float *max, qobs_error *error);
     enum found_range found;
     bool zero_min;      /* upstream's minimum is the integer 0 */
     bool empty_is_list; /* the range of an empty histogram is a tensor with a dimension in upstream */

@@ -15,46 +15,32 @@
 
 static void convert(qobs_dtype from, const unsigned char *x, size_t n, qobs_dtype to, void *out)
 {
-    for (size_t i = 0; i < n; i++) {
-        const double number = qobs_element(x + i * qobs_dtype_size(from), from);
-        qobs_store_doubles(out, to, i, 1, &number);
-    }
+    for (size_t i = 0; i < n; i++)
+        qobs_put_element((unsigned char *)out + i * qobs_dtype_size(to), to,
+                         qobs_element(x + i * qobs_dtype_size(from), from));
 }
 
 /* Ranges in the plan's dtype, converted if the reduction wants another. */
-static int measure(reduce_fn *reduce, const struct reduction *r, const struct batch *b, void *min, void *max,
+static int measure(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min, void *max,
                    struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const qobs_plan *plan = b->plan;
     const qobs_dtype to = qobs_reduced_dtype(r, plan->dtype);
+    (void)histogram;
     if (to == plan->dtype)
-        return reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, min, max, nonfinite, error);
+        return r->ops->reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, min, max, nonfinite, error);
     const size_t n = (size_t)plan->qparams, half = (n * qobs_dtype_size(plan->dtype) + 63) / 64 * 64;
     unsigned char *native = qobs_allocate(b->runtime, 2 * half);
     if (!native)
         return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * half);
     const int status =
-        reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, native, native + half, nonfinite, error);
+        r->ops->reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, native, native + half, nonfinite, error);
     if (status == QOBS_OK) {
         convert(plan->dtype, native, n, to, min);
         convert(plan->dtype, native + half, n, to, max);
     }
     qobs_release(b->runtime, native, 2 * half);
     return status;
-}
-
-static int measure_minmax(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
-                          void *max, struct nonfinite_count *nonfinite, qobs_error *error)
-{
-    (void)histogram;
-    return measure(qobs_reduce_minmax, r, b, min, max, nonfinite, error);
-}
-
-static int measure_absmax(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
-                          void *max, struct nonfinite_count *nonfinite, qobs_error *error)
-{
-    (void)histogram;
-    return measure(qobs_reduce_absmax, r, b, min, max, nonfinite, error);
 }
 
 static int measure_histogram(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
@@ -64,9 +50,10 @@ static int measure_histogram(const struct reduction *r, const struct batch *b, s
 }
 
 const struct reduction_ops qobs_reduction_none = {.measure = NULL};
-const struct reduction_ops qobs_reduction_minmax = {.measure = measure_minmax};
-const struct reduction_ops qobs_reduction_absmax = {.measure = measure_absmax};
-const struct reduction_ops qobs_reduction_absmax_f32 = {.measure = measure_absmax, .f64_in_f32 = true};
+const struct reduction_ops qobs_reduction_minmax = {.measure = measure, .reduce = qobs_reduce_minmax};
+const struct reduction_ops qobs_reduction_absmax = {.measure = measure, .reduce = qobs_reduce_absmax};
+const struct reduction_ops qobs_reduction_absmax_f32 = {
+    .measure = measure, .reduce = qobs_reduce_absmax, .f64_in_f32 = true};
 const struct reduction_ops qobs_reduction_histogram_torch = {.measure = measure_histogram,
                                                              .histogram = &qobs_histogram_torch};
 const struct reduction_ops qobs_reduction_histogram_quark = {.measure = measure_histogram,
@@ -144,31 +131,21 @@ static void mean_of_block(void *argument, size_t index)
 }
 
 /* The ranges are (mean, mean), or (-mean, mean) of magnitudes. */
-static int measure_sums(bool magnitude, const struct reduction *r, const struct batch *b, void *min, void *max,
-                        struct nonfinite_count *nonfinite, qobs_error *error)
+static int measure_means(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
+                         void *max, struct nonfinite_count *nonfinite, qobs_error *error)
 {
+    (void)histogram;
     RETURN_IF_FAILED(
         qobs_reduce_minmax(b->runtime, b->kernels, b->plan, b->data, r->nonfinite, min, max, nonfinite, error));
-    struct mean m = {
-        .batch = b, .magnitude = magnitude, .finite_only = r->nonfinite == NONFINITE_IGNORE, .min = min, .max = max};
+    struct mean m = {.batch = b,
+                     .magnitude = r->ops->magnitudes,
+                     .finite_only = r->nonfinite == NONFINITE_IGNORE,
+                     .min = min,
+                     .max = max};
     qobs_blocks_of(&m.blocks, b->plan, BLOCK_QPARAMS);
     qobs_parallel_for(b->runtime, mean_of_block, &m, m.blocks.count);
     return QOBS_OK;
 }
 
-static int measure_mean(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
-                        void *max, struct nonfinite_count *nonfinite, qobs_error *error)
-{
-    (void)histogram;
-    return measure_sums(false, r, b, min, max, nonfinite, error);
-}
-
-static int measure_mean_magnitude(const struct reduction *r, const struct batch *b, struct histogram *histogram,
-                                  void *min, void *max, struct nonfinite_count *nonfinite, qobs_error *error)
-{
-    (void)histogram;
-    return measure_sums(true, r, b, min, max, nonfinite, error);
-}
-
-const struct reduction_ops qobs_reduction_mean = {.measure = measure_mean};
-const struct reduction_ops qobs_reduction_mean_magnitude = {.measure = measure_mean_magnitude};
+const struct reduction_ops qobs_reduction_mean = {.measure = measure_means};
+const struct reduction_ops qobs_reduction_mean_magnitude = {.measure = measure_means, .magnitudes = true};

@@ -14,6 +14,8 @@ struct reduction;
 struct reduction_ops {
     int (*measure)(const struct reduction *reduction, const struct batch *batch, struct histogram *histogram, void *min,
                    void *max, struct nonfinite_count *nonfinite, qobs_error *error);
+    reduce_fn *reduce;                     /* of a reduction to minimum and maximum or to magnitudes */
+    bool magnitudes;                       /* means: those of magnitudes */
     const struct histogram_ops *histogram; /* NULL: none */
     bool f64_in_f32; /* ranges of F64 are F32 */
 };

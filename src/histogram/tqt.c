@@ -50,26 +50,12 @@ static float by_deviation(const struct batch *batch)
 
 /* ---- Divergence -------------------------------------------------------------------------------------------------- */
 
-/* Arrays with one number for each bin. */
+/* numpy's histogram, and arrays with one number for each bin. */
 struct cumulative {
-    size_t bins;
-    float first, last;           /* edges */
-    float *share;                /* of the elements, up to each bin */
-    double *counts, *few, *back; /* few: of the quantized numbers */
+    struct histogram h;
+    float *share; /* of the elements, up to each bin */
+    double *few;  /* of the quantized numbers */
 };
-
-/* numpy's rule for bins of the same width, whose edges are those of linspace. */
-static size_t bin_of(const struct cumulative *c, float x)
-{
-    const float step = (c->last - c->first) / (float)c->bins;
-    const float share = (x - c->first) / (c->last - c->first) * (float)c->bins;
-    size_t k = share < (float)c->bins ? (size_t)share : c->bins - 1;
-    if (x < (float)k * step + c->first)
-        k -= k > 0;
-    if (k + 1 < c->bins && x >= (float)(k + 1) * step + c->first)
-        k++;
-    return k;
-}
 
 static void count(const struct batch *batch, struct cumulative *c)
 {
@@ -78,13 +64,13 @@ static void count(const struct batch *batch, struct cumulative *c)
     while (qobs_element_reader_next(&e))
         for (size_t i = 0; i < e.n; i++)
             if (isfinite(e.x[0][i]))
-                c->counts[bin_of(c, fabsf(e.x[0][i]))]++;
+                c->h.mass[numpy_linspace_bin(&c->h, fabsf(e.x[0][i]))]++;
     double total = 0;
     float sum = 0;
-    for (size_t k = 0; k < c->bins; k++)
-        total += c->counts[k];
-    for (size_t k = 0; k < c->bins; k++) {
-        sum += (float)(c->counts[k] / total);
+    for (size_t k = 0; k < c->h.bins; k++)
+        total += c->h.mass[k];
+    for (size_t k = 0; k < c->h.bins; k++) {
+        sum += (float)(c->h.mass[k] / total);
         c->share[k] = sum;
     }
 }
@@ -110,11 +96,11 @@ static double place(size_t i, size_t n) { return i + 1 == n ? 1 : (double)i * (1
 static float divergence(const struct cumulative *c, size_t limit, size_t numbers)
 {
     for (size_t k = 0; k < limit; k++)
-        c->counts[k] = k + 1 < limit ? (double)c->share[k] : 1;
+        c->h.mass[k] = k + 1 < limit ? (double)c->share[k] : 1;
     for (size_t k = 0; k < numbers; k++)
-        c->few[k] = interpolate(c->counts, limit, place(k, numbers));
+        c->few[k] = interpolate(c->h.mass, limit, place(k, numbers));
     double sum = 0;
-    for (size_t k = 0; k < c->bins; k++) {
+    for (size_t k = 0; k < c->h.bins; k++) {
         const float p = c->share[k];
         const float q = k < limit ? (float)interpolate(c->few, numbers, place(k, limit)) : 1;
         if (p != 0)
@@ -127,7 +113,7 @@ static float lowest_divergence(const struct cumulative *c, size_t numbers)
 {
     float best = NAN;
     size_t at = 0;
-    for (size_t i = numbers + 1; i <= c->bins; i++) {
+    for (size_t i = numbers + 1; i <= c->h.bins; i++) {
         const float d = divergence(c, i, numbers);
         if (at == 0 || d < best || (isnan(d) && !isnan(best))) {
             best = d;
@@ -136,7 +122,7 @@ static float lowest_divergence(const struct cumulative *c, size_t numbers)
         if (isnan(best)) /* counts as the smallest in numpy */
             break;
     }
-    const float width = 1 * ((c->last - c->first) / (float)c->bins) + c->first - c->first;
+    const float width = (float)c->h.edges[1] - (float)c->h.edges[0];
     return (float)((double)at + 0.5) * width;
 }
 
@@ -147,21 +133,22 @@ static int by_divergence(const struct batch *batch, size_t numbers, float *thres
     const double bins = width > 0 ? ceil((double)m.max / width) : 1;
     if (!(bins <= MAX_BINS))
         return qobs_invalid(error, "value: takes %g bins, allowed are %d", bins, MAX_BINS);
-    struct cumulative c = {
-        .bins = (size_t)bins, .first = m.max > 0 ? 0 : -0.5f, .last = m.max > 0 ? m.max : 0.5f};
-    *threshold = c.last;
-    if (numbers + 1 > c.bins)
+    *threshold = m.max > 0 ? m.max : 0.5f;
+    if ((double)(numbers + 1) > bins)
         return QOBS_OK;
-    const size_t size = c.bins * (sizeof *c.counts + sizeof *c.share) + numbers * sizeof *c.few;
-    c.counts = qobs_allocate(batch->runtime, size);
-    if (!c.counts)
+    struct cumulative c = {.h.bins = (size_t)bins};
+    const size_t doubles = 2 * c.h.bins + 1 + numbers, size = doubles * sizeof(double) + c.h.bins * sizeof *c.share;
+    c.h.mass = qobs_allocate(batch->runtime, size);
+    if (!c.h.mass)
         return qobs_no_memory(error, "observer: no memory for %zu bytes", size);
-    c.few = c.counts + c.bins;
+    c.h.edges = c.h.mass + c.h.bins;
+    c.few = c.h.edges + c.h.bins + 1;
     c.share = (float *)(void *)(c.few + numbers);
-    memset(c.counts, 0, c.bins * sizeof *c.counts);
+    memset(c.h.mass, 0, c.h.bins * sizeof *c.h.mass);
+    qobs_numpy_edges(&c.h, 0, m.max);
     count(batch, &c);
     *threshold = lowest_divergence(&c, numbers);
-    qobs_release(batch->runtime, c.counts, size);
+    qobs_release(batch->runtime, c.h.mass, size);
     return QOBS_OK;
 }
 

@@ -5,12 +5,12 @@
 
 #include "number/exponent.inl.h"
 
-static void NATIVE(running)(size_t n, stored *min, stored *max, const stored *lo, const stored *hi)
+static void NATIVE(running)(size_t n, size_t step, stored *min, stored *max, const stored *lo, const stored *hi)
 {
-    for (size_t i = 0; i < n; i++) {
-        const real a = load(min[i]), b = load(lo[i]), c = load(max[i]), d = load(hi[i]);
-        min[i] = a < b || a != a ? min[i] : lo[i];
-        max[i] = c > d || c != c ? max[i] : hi[i];
+    for (size_t i = 0; i < n; i++, min += step, max += step) {
+        const real a = load(*min), b = load(lo[i]), c = load(*max), d = load(hi[i]);
+        *min = a < b || a != a ? *min : lo[i];
+        *max = c > d || c != c ? *max : hi[i];
     }
 }
 

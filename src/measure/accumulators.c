@@ -15,9 +15,9 @@
 #define NATIVE_BODY "measure/accumulate.inl.h"
 #include "number/native_each.inl.h"
 
-void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi)
+void qobs_update_running(qobs_dtype dtype, size_t n, size_t step, void *min, void *max, const void *lo, const void *hi)
 {
-    FOR_NATIVE(dtype, running, n, min, max, lo, hi)
+    FOR_NATIVE(dtype, running, n, step, min, max, lo, hi)
 }
 
 void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool first)
@@ -27,27 +27,20 @@ void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const 
 
 void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out) { FOR_NATIVE(from, convert, n, x, out) }
 
-static void last(const struct accumulator_params *params, const struct range_update *u) { (void)params, (void)u; }
-
 static void extremes(const struct accumulator_params *params, const struct range_update *u)
 {
     (void)params;
-    if (!u->first)
-        qobs_update_running(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max);
+    qobs_update_running(u->dtype, u->n, 1, u->min, u->max, u->batch_min, u->batch_max);
 }
 
 static void lerp(const struct accumulator_params *params, const struct range_update *u)
 {
-    if (u->first)
-        return;
     FOR_NATIVE(u->dtype, lerp, u->n, u->min, u->batch_min, params->averaging_constant)
     FOR_NATIVE(u->dtype, lerp, u->n, u->max, u->batch_max, params->averaging_constant)
 }
 
 static void moving_average(const struct accumulator_params *params, const struct range_update *u)
 {
-    if (u->first)
-        return;
     FOR_NATIVE(u->dtype, moving_average, u->n, u->min, u->batch_min, params->averaging_constant)
     FOR_NATIVE(u->dtype, moving_average, u->n, u->max, u->batch_max, params->averaging_constant)
 }
@@ -72,7 +65,7 @@ static void bfp(const struct accumulator_params *params, const struct range_upda
     FOR_NATIVE(u->dtype, absmax_bfp, scale_dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, u->first)
 }
 
-const struct accumulator_ops qobs_accumulate_last = {.update = last, .merge = MERGE_LAST, .replaces = true};
+const struct accumulator_ops qobs_accumulate_last = {.merge = MERGE_LAST, .replaces = true};
 const struct accumulator_ops qobs_accumulate_extremes = {.update = extremes, .merge = MERGE_EXTREMES};
 const struct accumulator_ops qobs_accumulate_lerp = {.update = lerp, .merge = MERGE_MEANS, .averages = true};
 const struct accumulator_ops qobs_accumulate_moving_average = {
@@ -87,28 +80,26 @@ const struct accumulator_ops qobs_accumulate_bfp = {.update = bfp, .merge = MERG
 /* Model-Optimizer's BiasCalibrator: the mean of the batches' means, (mean * n + batch) / (n + 1) in float, rounded to
  * the dtype. */
 
-static void average(qobs_dtype dtype, size_t n, void *state, const void *batch, uint64_t batches)
+static void running_mean(const struct accumulator_params *params, const struct range_update *u)
 {
-    const size_t size = qobs_dtype_size(dtype);
-    const float before = (float)batches, after = (float)(batches + 1);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char *mean = (unsigned char *)state + i * size;
-        const float old = (float)qobs_element(mean, dtype),
-                    added = (float)qobs_element((const unsigned char *)batch + i * size, dtype);
-        qobs_put_element(mean, dtype, (double)((old * before + added) / after));
+    const size_t size = qobs_dtype_size(u->dtype);
+    const float before = (float)u->batches, after = (float)(u->batches + 1);
+    (void)params;
+    for (size_t i = 0; i < 2 * u->n; i++) {
+        unsigned char *mean = (unsigned char *)(i % 2 ? u->max : u->min) + i / 2 * size;
+        const unsigned char *batch = (const unsigned char *)(i % 2 ? u->batch_max : u->batch_min) + i / 2 * size;
+        const float old = (float)qobs_element(mean, u->dtype), added = (float)qobs_element(batch, u->dtype);
+        qobs_put_element(mean, u->dtype, (double)((old * before + added) / after));
     }
 }
 
-static void update(const struct accumulator_params *params, const struct range_update *u)
-{
-    (void)params;
-    if (u->first)
-        return;
-    average(u->dtype, u->n, u->min, u->batch_min, u->batches);
-    average(u->dtype, u->n, u->max, u->batch_max, u->batches);
-}
+const struct accumulator_ops qobs_accumulate_running_mean = {.update = running_mean, .merge = MERGE_MEANS};
 
-const struct accumulator_ops qobs_accumulate_running_mean = {.update = update, .merge = MERGE_MEANS};
+void qobs_accumulate(const struct accumulator *a, const struct range_update *update)
+{
+    if (a->ops->update && (!update->first || a->ops->symmetric))
+        a->ops->update(&a->params, update);
+}
 
 /* ---- Mode -------------------------------------------------------------------------------------------------------- */
 

@@ -35,6 +35,7 @@ struct accumulator_params {
 };
 
 struct accumulator_ops {
+    /* Not called for the first batch unless ranges are symmetric; NULL: the batch stays as it is. */
     void (*update)(const struct accumulator_params *params, const struct range_update *update);
     enum merge_rule merge;
     bool symmetric;   /* ranges are (-amax, amax) */
@@ -55,6 +56,8 @@ struct accumulator {
                               * replaces them */
 };
 
+void qobs_accumulate(const struct accumulator *accumulator, const struct range_update *update);
+
 extern const struct accumulator_ops qobs_accumulate_last;           /* the last batch */
 extern const struct accumulator_ops qobs_accumulate_extremes;       /* the extremes of all batches */
 extern const struct accumulator_ops qobs_accumulate_lerp;           /* min * (1 - c) + batch * c, llm-compressor */
@@ -69,8 +72,9 @@ extern const struct accumulator_ops qobs_accumulate_bfp; /* the largest magnitud
 /* The arithmetic of accumulators: a batch's ranges (lo, hi) update the accumulated ranges (min, max), n of each, all of
  * one dtype. */
 
-/* min(min, lo), max(max, hi). NaN on either side stays, as in torch.min and torch.max. */
-void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi);
+/* min(min, lo), max(max, hi). NaN on either side stays, as in torch.min and torch.max. (min, max) are `step` elements
+ * apart. */
+void qobs_update_running(qobs_dtype dtype, size_t n, size_t step, void *min, void *max, const void *lo, const void *hi);
 
 /* (-m, m) for the largest magnitude m of (min, max) and (lo, hi). NaN stays. `first`: only (lo, hi) count, which may
  * then be the same memory as (min, max). */

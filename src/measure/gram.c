@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/split.h"
+#include "measure/importance.h"
 #include "plan/row_list.h"
 
 enum { PANEL = 128, LANES = 16 /* a row is loaded with zeros up to a multiple of that */, CHUNK = QOBS_GRAM_CHUNK };
@@ -234,15 +235,9 @@ int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kern
                   const struct view *v, qobs_error *error)
 {
     struct gram_addition a = {.kernels = kernels, .gram = g};
-    RETURN_IF_FAILED(qobs_require_kernel_dtype(v->dtype, "activations", error));
-    if (v->ndim == 0)
-        return qobs_invalid(error, "activations: have no dimensions, the last must be the columns");
+    RETURN_IF_FAILED(qobs_check_activations(v, g->columns, error));
     if (v->elements == 0)
         return QOBS_OK;
-    const int64_t columns = v->shape[v->ndim - 1];
-    if (columns != g->columns)
-        return qobs_invalid(error, "activations: have %lld columns, those before had %lld", (long long)columns,
-                            (long long)g->columns);
     const bool first = !g->sum;
     RETURN_IF_FAILED(first ? qobs_gram_reserve(runtime, g, error) : QOBS_OK);
     qobs_rows_of_view(v, kernels, &a.tokens);

@@ -109,20 +109,26 @@ static void add_peaks(const struct view *v, double *peak)
     }
 }
 
+int qobs_check_activations(const struct view *v, int64_t columns, qobs_error *error)
+{
+    RETURN_IF_FAILED(qobs_require_kernel_dtype(v->dtype, "activations", error));
+    if (v->ndim == 0)
+        return qobs_invalid(error, "activations: have no dimensions, the last must be the columns");
+    if (columns > 0 && v->elements > 0 && v->shape[v->ndim - 1] != columns)
+        return qobs_invalid(error, "activations: have %lld columns, those before had %lld",
+                            (long long)v->shape[v->ndim - 1], (long long)columns);
+    return QOBS_OK;
+}
+
 int qobs_importance_add(const struct runtime *runtime, const struct kernel_table *kernels,
                         struct importance *importance, bool peaks, const struct view *v, qobs_error *error)
 {
     struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype)};
-    RETURN_IF_FAILED(qobs_require_kernel_dtype(v->dtype, "activations", error));
+    RETURN_IF_FAILED(qobs_check_activations(v, importance->columns, error));
     qobs_kernel_dtype_of(v->dtype, &a.dtype);
-    if (v->ndim == 0)
-        return qobs_invalid(error, "activations: have no dimensions, the last must be the columns");
-    const int64_t columns = v->shape[v->ndim - 1];
-    if (importance->columns > 0 && v->elements > 0 && columns != importance->columns)
-        return qobs_invalid(error, "activations: have %lld columns, those before had %lld", (long long)columns,
-                            (long long)importance->columns);
     if (v->elements == 0)
         return QOBS_OK;
+    const int64_t columns = v->shape[v->ndim - 1];
     RETURN_IF_FAILED(qobs_importance_reserve(runtime, importance, columns, peaks, error));
     a.sum = importance->sum;
     qobs_rows_of_view(v, kernels, &a.rows);

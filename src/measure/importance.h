@@ -33,6 +33,9 @@ enum importance_fault {
 };
 const char *qobs_importance_fault_text(enum importance_fault fault); /* NULL for USABLE */
 
+/* Fails if v is no activations (..., columns), or if a number of columns is known (above 0) and v has another one. */
+int qobs_check_activations(const struct view *v, int64_t columns, qobs_error *error);
+
 /* Adds activations v (..., columns). The first ones set the number of columns; another number fails. Runs on the
  * executor; each column is summed in the order of the tokens. */
 int qobs_importance_add(const struct runtime *runtime, const struct kernel_table *kernels,

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "measure/accumulators.h"
 #include "number/number.h"
 
 struct minmax_call {
@@ -57,19 +58,16 @@ static unsigned char *min_at(const struct minmax_call *c, int64_t out)
 }
 static unsigned char *max_at(const struct minmax_call *c, int64_t out) { return c->max + out * (int64_t)c->element; }
 
-static const union identity {
-    float f32[2];
-    uint16_t h16[2];
-    double f64[2];
-} identities[QOBS_KERNEL_DTYPES] = {
-    [QOBS_KERNEL_F32] = {.f32 = {INFINITY, -INFINITY}},
-    [QOBS_KERNEL_BF16] = {.h16 = {0x7f80, 0xff80}},
-    [QOBS_KERNEL_F16] = {.h16 = {0x7c00, 0xfc00}},
-    [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}},
-};
-
 void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, void *min, void *max)
 {
+    static const union {
+        float f32[2];
+        uint16_t h16[2];
+        double f64[2];
+    } identities[QOBS_KERNEL_DTYPES] = {[QOBS_KERNEL_F32] = {.f32 = {INFINITY, -INFINITY}},
+                                        [QOBS_KERNEL_BF16] = {.h16 = {0x7f80, 0xff80}},
+                                        [QOBS_KERNEL_F16] = {.h16 = {0x7c00, 0xfc00}},
+                                        [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}}};
     const unsigned char *identity = (const unsigned char *)&identities[dtype];
     const size_t size = n * element;
     if (!min) { /* magnitudes */
@@ -94,41 +92,24 @@ static void fill_identities(const struct minmax_call *c, unsigned char *min, uns
 
 enum { COLUMNS = 256 }; /* of a panel whose outputs are scattered */
 
-/* Merges n adjacent outputs into outputs that are inner->qparam apart. A pair is merged as two runs of one element,
- * each into both min and max: a minimum is never above the maximum that follows. Only an identity is, which remains if
- * all elements were NaN. */
-static void scatter_outputs(const struct minmax_call *c, const unsigned char *min, const unsigned char *max, int64_t n,
-                            int64_t out, bool identities_possible)
-{
-    struct nonfinite_count counted = {0}; /* by the kernel before */
-    const int64_t element = (int64_t)c->element, step = c->inner->qparam * element;
-    unsigned char *to_min = min_at(c, out), *to_max = max_at(c, out);
-    if (!c->min || !identities_possible) {
-        if (c->min)
-            rows(c, min, element, n, 1, to_min, to_max, c->inner->qparam, &counted);
-        rows(c, max, element, n, 1, to_min, to_max, c->inner->qparam, &counted);
-        return;
-    }
-    const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
-    for (int64_t j = 0; j < n; j++) {
-        unsigned char spare[8];
-        memcpy(spare, identity + c->element, c->element);
-        rows(c, min + j * element, 0, 1, 1, to_min + j * step, spare, 0, &counted);
-        memcpy(spare, identity, c->element);
-        rows(c, max + j * element, 0, 1, 1, spare, to_max + j * step, 0, &counted);
-    }
-}
-
 /* Columns whose outputs are not adjacent: a panel of them is reduced to adjacent outputs first. */
 static void reduce_scattered_columns(const struct minmax_call *c, const unsigned char *x, int64_t out)
 {
+    static const qobs_dtype dtypes[QOBS_KERNEL_DTYPES] = {[QOBS_KERNEL_F32] = QOBS_F32,
+                                                          [QOBS_KERNEL_BF16] = QOBS_BF16,
+                                                          [QOBS_KERNEL_F16] = QOBS_F16,
+                                                          [QOBS_KERNEL_F64] = QOBS_F64};
     unsigned char min[COLUMNS * 8], max[COLUMNS * 8];
-    for (int64_t first = 0; first < c->inner->extent; first += COLUMNS) {
+    const int64_t element = (int64_t)c->element, step = c->inner->qparam;
+    for (int64_t first = 0; first < c->inner->extent; first += COLUMNS, out += COLUMNS * step) {
         const int64_t n = c->inner->extent - first < COLUMNS ? c->inner->extent - first : COLUMNS;
+        struct nonfinite_count counted = {0}; /* with the columns */
         fill_identities(c, min, max, n);
-        const uint64_t nan_before = c->nonfinite->nan;
-        columns(c, x + first * (int64_t)c->element, c->second->in, c->second->extent, n, min, max, c->nonfinite);
-        scatter_outputs(c, min, max, n, out + first * c->inner->qparam, c->nonfinite->nan != nan_before);
+        columns(c, x + first * element, c->second->in, c->second->extent, n, min, max, c->nonfinite);
+        if (c->min)
+            qobs_update_running(dtypes[c->dtype], (size_t)n, (size_t)step, min_at(c, out), max_at(c, out), min, max);
+        else
+            rows(c, max, element, n, 1, NULL, max_at(c, out), step, &counted);
     }
 }
 
@@ -157,63 +138,42 @@ enum {
     MAX_BAND_BYTES = 32 << 20 /* exceeds L3: panels read memory 1 to 10 % faster */
 };
 
-/* Merges all bounds into both min and max: no minimum is above the maximum that follows. */
-static void merge_both(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
-                       int64_t width, unsigned char *min, unsigned char *max)
+/* Merges the bounds of n rows into those at min and max. The maxima of minima and the minima of maxima are not wanted.
+ */
+static void merge_bounds(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
+                         int64_t width, unsigned char *min, unsigned char *max)
 {
     struct nonfinite_count counted = {0}; /* with the runs */
-    const int64_t stride = width * (int64_t)c->element;
+    unsigned char unwanted[MAX_BOUNDS / MIN_PANEL_ROWS * 8];
+    fill_identities(c, unwanted, unwanted, width);
     if (c->min)
-        columns(c, lo, stride, n, width, min, max, &counted);
-    columns(c, hi, stride, n, width, min, max, &counted);
+        columns(c, lo, width * (int64_t)c->element, n, width, min, unwanted, &counted);
+    columns(c, hi, width * (int64_t)c->element, n, width, unwanted, max, &counted);
 }
 
-/* Merges the bounds of n rows of runs into their outputs; each run is a column. If there are few columns, several rows
- * form a wider row first. */
-static void merge_bounds(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
-                         unsigned char *min, unsigned char *max)
-{
-    unsigned char wide_lo[2 * MIN_COLUMNS * 8], wide_hi[2 * MIN_COLUMNS * 8];
-    int64_t wide = c->second->extent;
-    while (wide < MIN_COLUMNS && n % 2 == 0) {
-        wide *= 2;
-        n /= 2;
-    }
-    if (wide > c->second->extent) {
-        fill_identities(c, wide_lo, wide_hi, wide);
-        merge_both(c, lo, hi, n, wide, wide_lo, wide_hi);
-        n = wide / c->second->extent;
-        lo = wide_lo;
-        hi = wide_hi;
-    }
-    merge_both(c, lo, hi, n, c->second->extent, min, max);
-}
-
-/* One kernel call for the runs of a panel, and a few more to merge rows that share outputs. */
+/* One kernel call for the runs of a panel, and a few more to merge rows that share outputs; each run is a column then.
+ * If there are few columns, several rows form a wider row first. */
 static void reduce_panels(void *argument, const struct loop_entry *at)
 {
     const struct minmax_call *c = argument;
-    const unsigned char *x = at->in;
-    int64_t out = at->qparam;
     const int64_t across = c->second->extent, height = c->row->extent * c->block->extent, element = (int64_t)c->element;
-    unsigned char *const lo = c->scratch, *const hi = lo + c->panel * across * element;
     for (int64_t first = 0, n; first < height; first += n) {
         n = height - first < c->panel ? height - first : c->panel;
-        const struct nonfinite_count before = *c->nonfinite;
+        unsigned char *lo = c->scratch, *hi = lo + c->panel * across * element;
         fill_identities(c, lo, hi, n * across);
-        rows(c, x + first * c->row->in, c->second->in, n * across, c->inner->extent, lo, hi, 1, c->nonfinite);
-        const bool nan = c->nonfinite->nan != before.nan; /* the bounds of a run may be identities */
-        if (nan)
-            *c->nonfinite = before;
+        rows(c, at->in + first * c->row->in, c->second->in, n * across, c->inner->extent, lo, hi, 1, c->nonfinite);
         for (int64_t r = first, end; r < first + n; r = end) {
-            const int64_t block = r / c->row->extent, done = (r - first) * across * element;
+            const int64_t block = r / c->row->extent, out = at->qparam + block * c->block->qparam;
             end = (block + 1) * c->row->extent < first + n ? (block + 1) * c->row->extent : first + n;
-            unsigned char *min = min_at(c, out + block * c->block->qparam),
-                          *max = max_at(c, out + block * c->block->qparam);
-            if (!nan)
-                merge_bounds(c, lo + done, hi + done, end - r, min, max);
-            for (; nan && r < end; r++)
-                rows(c, x + r * c->row->in, c->second->in, across, c->inner->extent, min, max, 1, c->nonfinite);
+            int64_t together = 1;
+            while (together * across < MIN_COLUMNS && (end - r) % (2 * together) == 0)
+                together *= 2;
+            const int64_t wide = together * across, size = wide * element;
+            if (together > 1)
+                merge_bounds(c, lo + size, hi + size, (end - r) / together - 1, wide, lo, hi);
+            merge_bounds(c, lo, hi, together > 1 ? together : end - r, across, min_at(c, out), max_at(c, out));
+            lo += (end - r) * across * element;
+            hi += (end - r) * across * element;
         }
     }
 }
@@ -231,19 +191,6 @@ static void reduce_row_panels(void *argument, const struct loop_entry *at)
                                                 c->nonfinite);
 }
 
-/* There is no such kernel for magnitudes. */
-static bool suits_row_panels(const struct minmax_call *c, bool magnitudes)
-{
-    const int64_t run = c->inner->extent * (int64_t)c->element;
-    return !magnitudes && run >= MIN_BAND_RUN &&
-           run * c->second->extent * c->row->extent * c->block->extent < MAX_BAND_BYTES;
-}
-
-static bool suits_panels(const struct minmax_call *c)
-{
-    return c->inner->extent >= MIN_PANEL_RUN && MAX_BOUNDS / c->second->extent >= MIN_PANEL_ROWS;
-}
-
 /* Takes several rows of contiguous runs that share outputs as one call, because a row alone is little work for a
  * kernel. Returns how many of the n outer loops are left. */
 static int choose_rows(struct minmax_call *c, bool magnitudes, bool panels, int n)
@@ -257,10 +204,11 @@ static int choose_rows(struct minmax_call *c, bool magnitudes, bool panels, int 
     const bool blocks = n > 1 && c->outer[n - 2].in == row->extent * row->in;
     c->row = row;
     c->block = blocks ? &c->outer[n - 2] : &qobs_single_loop;
-    if (suits_row_panels(c, magnitudes)) {
+    const int64_t height = c->row->extent * c->block->extent, most = MAX_BOUNDS / run->extent;
+    /* There is no kernel of row panels for magnitudes. */
+    if (!magnitudes && run->in >= MIN_BAND_RUN && run->in * run->extent * height < MAX_BAND_BYTES) {
         c->reduce = reduce_row_panels;
-    } else if (panels && suits_panels(c)) {
-        const int64_t height = c->row->extent * c->block->extent, most = MAX_BOUNDS / run->extent;
+    } else if (panels && c->inner->extent >= MIN_PANEL_RUN && most >= MIN_PANEL_ROWS) {
         c->reduce = reduce_panels;
         c->panel = height < most ? height : most;
     } else {
@@ -298,6 +246,8 @@ static void choose(const struct loops *loops, bool magnitudes, bool panels, stru
 size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magnitudes)
 {
     struct minmax_call c = {.element = element};
+    if (loops->count < 3) /* no panels; small tensors need not choose twice */
+        return 0;
     choose(loops, magnitudes, true, &c);
     return 2 * (size_t)(c.panel * c.second->extent) * element;
 }

@@ -27,27 +27,6 @@ struct reduce_arguments {
     struct nonfinite_count *nonfinite;
 };
 
-static void fill_identities(const struct reduce_arguments *job, unsigned char *min, unsigned char *max)
-{
-    qobs_fill_identities(job->dtype, job->element, (size_t)job->plan->qparams, job->absmax ? NULL : min, max);
-}
-
-static void reduce_loops(const struct reduce_arguments *job, const struct loops *loops, void *scratch,
-                         unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
-{
-    qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
-}
-
-/* Merges the private outputs of a part into those of the job. */
-static void merge_part(const struct reduce_arguments *job, const unsigned char *min, const unsigned char *max)
-{
-    const size_t n = (size_t)job->plan->qparams;
-    if (job->absmax)
-        qobs_update_absmax(job->plan->dtype, n, job->min, job->max, max, max, false);
-    else
-        qobs_update_running(job->plan->dtype, n, job->min, job->max, min, max);
-}
-
 /* ---- Work for several threads ---------------------------------------------------------------------------------- */
 
 static const struct split_rule rule = {
@@ -73,16 +52,17 @@ static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
     if (p->private) {
         min = workspace;
         max = min + p->outputs / 2;
-        fill_identities(job, min, max);
+        qobs_fill_identities(job->dtype, job->element, (size_t)job->plan->qparams, job->absmax ? NULL : min, max);
     }
-    reduce_loops(job, &loops, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[part]);
+    qobs_minmax_loops(&loops, job->kernels, job->dtype, job->element, p->scratch > 0 ? workspace + p->outputs : NULL,
+                      job->absmax ? NULL : min, max, &p->nonfinite[part]);
 }
 
 static int reduce_parts(const struct reduce_arguments *job, const struct loops *loops, const struct split *split,
                         size_t scratch, qobs_error *error)
 {
     struct reduction_parts p = {.job = job, .loops = loops, .private = loops->loop[0].qparam == 0, .scratch = scratch};
-    const size_t half = (size_t)job->plan->qparams * job->element;
+    const size_t n = (size_t)job->plan->qparams, half = n * job->element;
     p.outputs = p.private ? 2 * half : 0;
     const size_t size = (size_t)split->parts * (p.outputs + p.scratch);
     p.workspace = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
@@ -90,30 +70,30 @@ static int reduce_parts(const struct reduce_arguments *job, const struct loops *
         return qobs_no_memory(error, "observe: no memory for %zu bytes", size);
     qobs_split_run(job->runtime, split, reduce_part, &p);
     for (int64_t i = 0; i < split->parts; i++) {
-        const size_t at = (size_t)i * (p.outputs + p.scratch);
         job->nonfinite->nan += p.nonfinite[i].nan;
         job->nonfinite->inf += p.nonfinite[i].inf;
-        if (p.private)
-            merge_part(job, p.workspace + at, p.workspace + at + half);
+        if (!p.private)
+            continue;
+        const unsigned char *const min = p.workspace + (size_t)i * (p.outputs + p.scratch), *const max = min + half;
+        if (job->absmax)
+            qobs_update_absmax(job->plan->dtype, n, job->min, job->max, max, max, false);
+        else
+            qobs_update_running(job->plan->dtype, n, 1, job->min, job->max, min, max);
     }
     qobs_release(job->runtime, p.workspace, size);
     return QOBS_OK;
 }
 
 /* Splits the outermost loop, so that every part is a contiguous part of memory. */
-static struct split split_loops(const struct reduce_arguments *job, const struct loops *loops)
-{
-    if (loops->count == 0 || qobs_threads(job->runtime) == 1)
-        return (struct split){.parts = 1};
-    const int64_t bytes = qobs_loops_elements(loops) * (int64_t)job->element;
-    const int64_t outputs = loops->loop[0].qparam == 0 ? job->plan->qparams * (int64_t)job->element : 0;
-    return qobs_split(job->runtime, &rule, loops->loop[0].extent, bytes, outputs);
-}
-
 static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, qobs_error *error)
 {
+    struct split split = {.parts = 1};
     qobs_loops_normalise(loops, LOOPS_BY_INPUT);
-    const struct split split = split_loops(job, loops);
+    if (loops->count > 0 && qobs_threads(job->runtime) > 1) {
+        const int64_t element = (int64_t)job->element;
+        split = qobs_split(job->runtime, &rule, loops->loop[0].extent, qobs_loops_elements(loops) * element,
+                           loops->loop[0].qparam == 0 ? job->plan->qparams * element : 0);
+    }
     const size_t size = qobs_minmax_scratch(loops, job->element, job->absmax);
     if (split.parts > 1)
         return reduce_parts(job, loops, &split, size, error);
@@ -121,7 +101,8 @@ static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, 
     void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
     if (wanted && !scratch)
         return qobs_no_memory(error, "observe: no memory for %zu bytes", size);
-    reduce_loops(job, loops, scratch, job->min, job->max, job->nonfinite);
+    qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : job->min, job->max,
+                      job->nonfinite);
     qobs_release(job->runtime, scratch, size);
     return QOBS_OK;
 }
@@ -173,21 +154,15 @@ static void reduce_rows(void *argument, int64_t part, int64_t from, int64_t to)
     }
 }
 
-/* A part has at least COPIED_ROWS rows. */
-static struct split split_rows(const struct runtime *runtime, const struct indexed *d)
-{
-    const int64_t rows = d->rows.count, most = rows / COPIED_ROWS;
-    const struct split_rule rule = {
-        .min_total = 1 << 18, .parts_per_thread = 1, .max_parts = most < SPLIT_MAX_PARTS ? most : SPLIT_MAX_PARTS};
-    return qobs_split(runtime, &rule, rows, rows * d->rows.columns * (int64_t)d->rows.element, 0); /* bytes */
-}
-
 static int reduce_ordered(const struct reduce_arguments *job, qobs_error *error)
 {
     struct indexed d = {.job = job};
     qobs_rows_of_plan(job->plan, job->data, NULL, NULL, &d.rows);
     d.gaps = d.rows.column_in != (int64_t)d.rows.element;
-    const struct split split = split_rows(job->runtime, &d);
+    const int64_t bytes = d.rows.count * d.rows.columns * (int64_t)d.rows.element, most = d.rows.count / COPIED_ROWS;
+    const struct split_rule rows = {
+        .min_total = 1 << 18, .parts_per_thread = 1, .max_parts = most < SPLIT_MAX_PARTS ? most : SPLIT_MAX_PARTS};
+    const struct split split = qobs_split(job->runtime, &rows, d.rows.count, bytes, 0);
     d.scratch = QOBS_INDEXED_SCRATCH((size_t)d.rows.groups);
     d.copied = d.gaps ? COPIED_ROWS * (size_t)d.rows.columns * d.rows.element : 0;
     const size_t index = (size_t)d.rows.columns * sizeof *d.group,
@@ -346,16 +321,6 @@ static void make_symmetric(const struct reduce_arguments *job, bool from_max)
                        job->max, true);
 }
 
-static int reduce_tiles(const struct reduce_arguments *job, qobs_error *error)
-{
-    for (unsigned tails = 0, n = qobs_plan_tiles(job->plan); tails < n; tails++) {
-        struct loops loops;
-        if (qobs_loops_of_tile(job->plan, tails, job->data, NULL, NULL, &loops))
-            RETURN_IF_FAILED(reduce_tile(job, &loops, error));
-    }
-    return QOBS_OK;
-}
-
 static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct nonfinite_count *nonfinite,
                   qobs_error *error)
 {
@@ -364,8 +329,14 @@ static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct
     job->element = qobs_dtype_size(plan->dtype);
     job->nonfinite = &counted;
     qobs_kernel_dtype_of(plan->dtype, &job->dtype);
-    fill_identities(job, job->min, job->max);
-    RETURN_IF_FAILED(plan->order ? reduce_ordered(job, error) : reduce_tiles(job, error));
+    qobs_fill_identities(job->dtype, job->element, (size_t)plan->qparams, job->absmax ? NULL : job->min, job->max);
+    if (plan->order)
+        RETURN_IF_FAILED(reduce_ordered(job, error));
+    for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n && !plan->order; tails++) {
+        struct loops loops;
+        if (qobs_loops_of_tile(plan, tails, job->data, NULL, NULL, &loops))
+            RETURN_IF_FAILED(reduce_tile(job, &loops, error));
+    }
     if (job->absmax)
         make_symmetric(job, true);
     else if (plan->padded)

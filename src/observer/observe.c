@@ -105,7 +105,7 @@ static struct global_range global_range_of(const struct layout *layout, const st
     memcpy(global.min, batch->min, size);
     memcpy(global.max, batch->max, size);
     for (size_t i = 1; i < layout->qparams; i++)
-        qobs_update_running(layout->dtype, 1, global.min, global.max, batch->min + i * size, batch->max + i * size);
+        qobs_update_running(layout->dtype, 1, 1, global.min, global.max, batch->min + i * size, batch->max + i * size);
     return global;
 }
 
@@ -212,7 +212,7 @@ static void accumulate(qobs_observer *o, bool first)
     const struct ranges *batch = first ? &s->ranges : &s->batch;
     const struct range_update update = {s->layout.dtype, s->layout.qparams, s->ranges.min, s->ranges.max,
                                         batch->min,      batch->max,        first,         o->counts.batches};
-    a->ops->update(&a->params, &update);
+    qobs_accumulate(a, &update);
 }
 
 /* Counts the scale and zero point that the accumulated ranges give. If upstream raises for them, nothing is counted. */

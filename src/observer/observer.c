@@ -131,7 +131,7 @@ void qobs_accumulate_global(const struct accumulator *a, struct global_range *gl
                                         .batch_min = batch->min,
                                         .batch_max = batch->max,
                                         .first = first};
-    a->ops->update(&a->params, &update);
+    qobs_accumulate(a, &update);
 }
 
 /* ---- In memory of the caller: the observer, its region, and the state in that ------------------------------------ */

@@ -185,7 +185,7 @@ static void merge_ranges(const struct merge *m, bool global, bool own)
     for (size_t i = 0; m->o->stages.accumulator.merge == MERGE_EXTREMES && i < m->count; i++) {
         const struct bounds from = bounds_of(m->others[i], global);
         if (from.min)
-            qobs_update_running(to.dtype, to.n, to.min, to.max, from.min, from.max);
+            qobs_update_running(to.dtype, to.n, 1, to.min, to.max, from.min, from.max);
     }
 }
 

@@ -370,7 +370,7 @@ static bool measure_all(const struct rows_job *j, const struct split *split, str
     memcpy(&ranges.max, &r.part[0].max, sizeof(double));
     const fp_mode mode = fp_enter();
     for (int64_t i = 0; i < split->parts; i++) {
-        qobs_update_running(q->dtype, 1, &ranges.min, &ranges.max, &r.part[i].min, &r.part[i].max);
+        qobs_update_running(q->dtype, 1, 1, &ranges.min, &ranges.max, &r.part[i].min, &r.part[i].max);
         nonfinite.nan += r.part[i].nonfinite.nan;
         nonfinite.inf += r.part[i].nonfinite.inf;
     }
