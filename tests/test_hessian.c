@@ -42,7 +42,7 @@ struct sample {
     _Alignas(64) float w[MOST];
     double h[MOST * MOST], hw[MOST], linear[MOST], g[MOST], energy;
     float scale[OPTIMAL_MOST_SCALES];
-    size_t count;
+    struct scale_list scales;
     int first, last;
 };
 
@@ -135,7 +135,7 @@ static bool make(struct sample *s, const struct kind *kind)
     struct optimal_choice choice;
     if (!qobs_optimal_is_searched(&s->params, &range, &group, &choice))
         return false;
-    s->count = qobs_optimal_scales(&s->params, range.scale, s->global_scale, s->scale);
+    s->scales = qobs_optimal_scales(&s->params, range.scale, s->global_scale, s->scale);
     const int centre = (int)below(2 * (size_t)half) - half;
     s->first = kind->asymmetric ? (centre > -half ? centre - 1 : centre) : 0;
     s->last = kind->asymmetric ? (centre < half - 1 ? centre + 1 : centre) : 0;
@@ -150,7 +150,7 @@ static bool make(struct sample *s, const struct kind *kind)
         s->linear[i] = kind->descent ? gauss() * largest * 0.3 : 0;
         s->g[i] = s->hw[i] - s->linear[i];
     }
-    return s->count > 0;
+    return s->scales.count > 0;
 }
 
 /* ---- Search and brute force -------------------------------------------------------------------------------------- */
@@ -164,13 +164,12 @@ static struct hessian_choice search(const struct sample *s, const struct kernel_
     qobs_hessian_workspace_place(&s->params, MOST, &layout, &workspace);
     assert_true(layout.used <= sizeof memory);
     qobs_hessian_levels(&s->params, s->global_scale, &levels);
-    const struct hessian_scales scales = qobs_hessian_scales(&s->params, s->scale, s->count);
     double largest = 0, shift = s->energy; /* errors less that are what candidates are compared by */
     for (size_t i = 0; i < s->n; i++) {
         largest = s->h[i * (MOST + 1)] > largest ? s->h[i * (MOST + 1)] : largest;
         shift -= 2 * (double)s->w[i] * s->linear[i];
     }
-    const double known = error_of(s, s->scale[s->count / 2], s->first) - shift;
+    const double known = error_of(s, s->scale[s->scales.count / 2], s->first) - shift;
     const struct hessian_group group = {
         .w = s->w,
         .n = s->n,
@@ -181,18 +180,18 @@ static struct hessian_choice search(const struct sample *s, const struct kernel_
         .constant = shift,
         .first = s->first,
         .last = s->last,
-        .lowest = prune ? qobs_hessian_lowest(&s->params, &scales, s->w, s->n, s->hw, s->linear, largest, s->energy, known,
-                                              s->first, s->last)
+        .lowest = prune ? qobs_hessian_lowest(&s->params, &s->scales, s->w, s->n, s->hw, s->linear, largest, s->energy,
+                                              known, s->first, s->last)
                         : 0,
     };
-    return qobs_hessian_group(kernels, &s->params, &levels, &scales, &group, &workspace);
+    return qobs_hessian_group(kernels, &s->params, &levels, &s->scales, &group, &workspace);
 }
 
 static void check(const struct sample *s, const char *name)
 {
     struct hessian_choice first = {0};
     double best = INFINITY;
-    for (size_t k = 0; k < s->count; k++)
+    for (size_t k = 0; k < s->scales.count; k++)
         for (int sign = 0; sign <= s->params.signed_scale; sign++)
             for (int z = s->first; z <= s->last; z++)
                 best = fmin(best, error_of(s, sign ? -s->scale[k] : s->scale[k], z));
@@ -257,7 +256,8 @@ static void pruning(void **state)
     for (size_t i = 0; i < groups_of_each_kind; i++) {
         if (!make(&s, &kinds[i % (sizeof kinds / sizeof *kinds)]))
             continue;
-        const struct hessian_choice a = search(&s, &qobs_kernels_scalar, true), b = search(&s, &qobs_kernels_scalar, false);
+        const struct hessian_choice a = search(&s, &qobs_kernels_scalar, true),
+                                    b = search(&s, &qobs_kernels_scalar, false);
         assert_int_equal(a.index, b.index);
         assert_int_equal(a.negative, b.negative);
         assert_int_equal(a.zero_point, b.zero_point);
@@ -272,7 +272,8 @@ int main(int argc, char **argv)
     if (argc > 1)
         groups_of_each_kind = (size_t)strtoull(argv[1], NULL, 10);
     for (size_t i = 0; i < count; i++)
-        tests[i] = (struct CMUnitTest){.name = kinds[i].name, .test_func = brute_force, .initial_state = (void *)&kinds[i]};
+        tests[i] =
+            (struct CMUnitTest){.name = kinds[i].name, .test_func = brute_force, .initial_state = (void *)&kinds[i]};
     tests[count] = (struct CMUnitTest){.name = "pruning", .test_func = pruning};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

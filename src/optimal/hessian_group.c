@@ -48,53 +48,10 @@ static float quantized(const struct optimal_params *p, float w, float scale, int
 
 /* ---- Buckets ----------------------------------------------------------------------------------------------------- */
 
-struct hessian_scales qobs_hessian_scales(const struct optimal_params *p, const float *scale, size_t count)
-{
-    struct hessian_scales s = {.scale = scale, .count = count};
-    struct hessian_lattice *const l = &s.lattice;
-    l->shift = 16;
-    l->last = (int32_t)count - 1;
-    l->regular = UINT32_MAX;
-    switch (p->scales) {
-    case OPTIMAL_E4M3: /* exponents have a bias of 7, codes begin with 1 */
-        l->shift = 20;
-        l->first = ((127 - 7) << 3) + 1;
-        l->regular = bits_of_float(0x1p-6f);
-        break;
-    case OPTIMAL_E8M0:
-        l->shift = 23;
-        l->first = 1;
-        l->exact = true;
-        break;
-    default:
-        l->first = (int32_t)(bits_of_float(scale[0]) >> 16);
-        l->exact = p->scales == OPTIMAL_BF16 || scale[0] >= 0x1p-14f; /* else f16 subnormals, which are other numbers */
-    }
-    l->regular = l->exact ? 0 : l->regular;
-    return s;
-}
-
-/* By bisection: the index of the largest candidate <= t, or -1. */
-static ptrdiff_t find_below(const struct hessian_scales *s, double t)
-{
-    ptrdiff_t low = -1, high = (ptrdiff_t)s->count; /* scale[low] <= t < scale[high] */
-    while (high - low > 1) {
-        const ptrdiff_t middle = (low + high) / 2;
-        *((double)s->scale[middle] <= t ? &low : &high) = middle;
-    }
-    return low;
-}
-
-size_t qobs_hessian_scale_below(const struct hessian_scales *s, double t)
-{
-    const ptrdiff_t k = find_below(s, t);
-    return k < 0 ? 0 : (size_t)k;
-}
-
 /* One sign and zero point of a group. */
 struct sweep {
     const struct optimal_params *params;
-    const struct hessian_scales *scales;
+    const struct scale_list *scales;
     const struct hessian_group *group;
     bool negative;
     int zero_point;
@@ -116,7 +73,7 @@ static int32_t decide(const struct sweep *s, float w, float level, float inverse
 {
     const float *const scale = s->scales->scale, t = fabsf(w) * inverse;
     const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1;
-    ptrdiff_t k = find_below(s->scales, (double)t);
+    ptrdiff_t k = scale[0] <= t ? (ptrdiff_t)qobs_scale_below(s->scales, (double)t) : -1;
     if (k < last && scale[k + 1] - t <= t * NEAR && has_reached(s, w, (size_t)(k + 1), level))
         k++;
     else if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
@@ -161,7 +118,7 @@ static int find_buckets(const struct kernel_table *kernels, const struct sweep *
     const int down = p->e2m1 ? l->count : s->zero_point - p->quant_min;
     const int all = up > down ? up : down, both = up < down ? up : down;
     const bool negative_goes_on = (up > down) == s->negative; /* beyond the steps that both have */
-    int32_t most = last; /* bucket of a step, or undecided */
+    int32_t most = last;                                      /* bucket of a step, or undecided */
     int taken = 0;
     memset(count, 0, (size_t)(last + 2 - lowest) * sizeof *count);
     for (; taken < all && most >= lowest; taken++) {
@@ -231,9 +188,9 @@ typedef double four_doubles __attribute__((vector_size(32)));
 typedef int64_t four_masks __attribute__((vector_size(32)));
 typedef float four_floats __attribute__((vector_size(16)));
 
-size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_scales *scales, const float *w,
-                           size_t n, const double *hw, const double *linear, double largest, double energy,
-                           double known, int first, int last)
+size_t qobs_hessian_lowest(const struct optimal_params *p, const struct scale_list *scales, const float *w, size_t n,
+                           const double *hw, const double *linear, double largest, double energy, double known,
+                           int first, int last)
 {
     const int above = p->quant_max - first, below = last - p->quant_min;
     const double step = p->e2m1 ? 6 : (double)(above > below ? above : below);
@@ -262,11 +219,11 @@ size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_
     /* s^2 along^2 - 2 s energy (along + against) - energy known > 0 below the smaller root */
     const double half = energy * (along + against), square = half * half + along * along * energy * known;
     const double root = square > 0 && along > 0 ? (half - sqrt(square)) / (along * along) : 0;
-    return root > 0 ? qobs_hessian_scale_below(scales, root * (1 - 1e-6)) : 0;
+    return root > 0 ? qobs_scale_below(scales, root * (1 - 1e-6)) : 0;
 }
 
 struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, const struct optimal_params *p,
-                                         const struct hessian_levels *levels, const struct hessian_scales *scales,
+                                         const struct hessian_levels *levels, const struct scale_list *scales,
                                          const struct hessian_group *group, const struct hessian_workspace *w)
 {
     struct hessian_choice best = {.error = INFINITY};

@@ -87,17 +87,19 @@ static int limited(const struct optimal_params *p, int z)
     return z < p->quant_min ? p->quant_min : z > p->quant_max ? p->quant_max : z;
 }
 
-static struct hessian_scales scales_of(const struct hessian_tile *t, int64_t r, int64_t k)
+static struct optimal_range range_of(const struct hessian_tile *t, int64_t r, int64_t k)
+{
+    const size_t n = (size_t)qobs_hessian_group_width(&t->run->block, k);
+    const struct optimal_group group = {.w = t->w + place_of(t, r, k), .n = n};
+    return qobs_optimal_range(t->run->params, &group);
+}
+
+static struct scale_list scales_of(const struct hessian_tile *t, int64_t r, int64_t k)
 {
     const struct hessian_run *run = t->run;
-    if (run->fixed_count > 0)
-        return qobs_hessian_scales(run->params, run->fixed_scales, run->fixed_count);
-    const struct optimal_group group = {.w = t->w + place_of(t, r, k),
-                                        .n = (size_t)qobs_hessian_group_width(&run->block, k),
-                                        .global_scale = run->global_scale};
-    const struct optimal_range range = qobs_optimal_range(run->params, &group);
-    const size_t count = qobs_optimal_scales(run->params, range.scale, run->global_scale, t->scales);
-    return qobs_hessian_scales(run->params, t->scales, count);
+    if (run->fixed.count > 0)
+        return run->fixed;
+    return qobs_optimal_scales(run->params, range_of(t, r, k).scale, run->global_scale, t->scales);
 }
 
 struct group_choice {
@@ -108,12 +110,12 @@ struct group_choice {
 /* The best choice among zero points first to last. h: H of the group, g: H w. linear: H e of the other groups, which g
  * is less afterwards, or NULL. known: the error of a candidate, less w^T H w - 2 w.linear. */
 static struct group_choice best_choice(struct hessian_tile *t, int64_t r, int64_t k, const double *h, double energy,
-                                 double known, bool linear, int first, int last)
+                                       double known, bool linear, int first, int last)
 {
     const struct hessian_run *run = t->run;
     const size_t at = place_of(t, r, k), n = (size_t)qobs_hessian_group_width(&run->block, k);
     const size_t padded = (size_t)run->block.padded;
-    const struct hessian_scales scales = scales_of(t, r, k);
+    const struct scale_list scales = scales_of(t, r, k);
     struct hessian_group group = {.w = t->w + at,
                                   .n = n,
                                   .h = h,
@@ -236,8 +238,7 @@ static void set_initial(struct hessian_tile *t, int64_t r, int64_t k, struct ini
 static void set_decided(struct hessian_tile *t, int64_t r, int64_t k)
 {
     const size_t at = place_of(t, r, k), n = (size_t)qobs_hessian_group_width(&t->run->block, k);
-    const struct optimal_group plain = {.w = t->w + at, .n = n, .global_scale = t->run->global_scale};
-    const struct optimal_range range = qobs_optimal_range(t->run->params, &plain);
+    const struct optimal_range range = range_of(t, r, k);
     for (size_t i = at; i < at + n; i++)
         t->e[i] = t->other[i] = 0;
     if (range.scale == 0)
@@ -269,10 +270,10 @@ static double error_of_scale(struct hessian_tile *t, int64_t r, int64_t k, float
 /* The best scale by bounds: H has a factor. Candidates are ascending, and the first of equal errors wins. */
 static void choose_by_bounds(struct hessian_tile *t, int64_t r, int64_t k, const struct initial *start)
 {
-    const struct hessian_scales scales = scales_of(t, r, k);
+    const struct scale_list scales = scales_of(t, r, k);
     struct hessian_candidate_list c;
     qobs_hessian_lanes(t->run->search->kernels, &t->run->block.factor[k], &scales, t->w + place_of(t, r, k),
-                       amax_of(&start->range), t->run->global_scale, &c);
+                       amax_of(&start->range), &c);
     float scale = scales.scale[c.index[0]];
     if (c.count > 1) {
         double least = INFINITY;
@@ -295,10 +296,10 @@ static void choose_groups(struct hessian_tile *t, int64_t k, struct initial star
     for (int64_t r = 0; r < t->rows; r++) {
         if (!t->searched[r * b->groups + k])
             continue;
-        const struct hessian_scales scales = scales_of(t, r, k);
+        const struct scale_list scales = scales_of(t, r, k);
         left[r] = !factor || !qobs_hessian_lanes_fit(factor, &scales, amax_of(&start[r].range));
         if (left[r]) {
-            const size_t near = qobs_hessian_scale_below(&scales, (double)start[r].range.scale);
+            const size_t near = qobs_scale_below(&scales, (double)start[r].range.scale);
             residual(t, r, k, scales.scale[near], start[r].centre, t->e);
         } else {
             choose_by_bounds(t, r, k, &start[r]);

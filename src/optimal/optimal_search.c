@@ -14,8 +14,8 @@
 #include "number/number.h"
 #include "histogram/range_rule.h"
 
-const struct range_ops qobs_range_mse_optimal = {
-    .optimal = &(const struct optimal_weights){.search = qobs_optimal_search}};
+const struct range_ops qobs_range_mse_optimal = {.optimal =
+                                                     &(const struct optimal_weights){.search = qobs_optimal_search}};
 const struct range_ops qobs_range_imatrix_optimal = {
     .optimal = &(const struct optimal_weights){.importance = true, .search = qobs_optimal_search}};
 const struct range_ops qobs_range_local_hessian = {
