@@ -31,7 +31,7 @@ static size_t groups_of_each_kind;
 struct kind {
     const char *name;
     enum optimal_scales scales;
-    bool e2m1, asymmetric, with_signs, descent;
+    bool e2m1, asymmetric, with_signs, descent, of_f16;
     int bits;
 };
 
@@ -118,6 +118,7 @@ static bool make(struct sample *s, const struct kind *kind)
                                         .e2m1 = kind->e2m1,
                                         .symmetric = !kind->asymmetric,
                                         .signed_scale = kind->with_signs,
+                                        .f16_results = kind->of_f16,
                                         .num_bits = kind->bits,
                                         .quant_min = -half,
                                         .quant_max = half - 1,
@@ -227,6 +228,8 @@ static const struct kind kinds[] = {
     {"asymmetric int8", OPTIMAL_BF16, .bits = 8, .asymmetric = true},
     {"e2m1, e4m3 scales", OPTIMAL_E4M3, .bits = 4, .e2m1 = true},
     {"e2m1, e8m0 scales", OPTIMAL_E8M0, .bits = 4, .e2m1 = true},
+    {"int4 of f16 weights", OPTIMAL_BF16, .bits = 4, .of_f16 = true},
+    {"e2m1 of f16 weights, e8m0 scales", OPTIMAL_E8M0, .bits = 4, .e2m1 = true, .of_f16 = true},
     {"int4, descent", OPTIMAL_BF16, .bits = 4, .descent = true},
     {"int3, signed, descent", OPTIMAL_BF16, .bits = 3, .descent = true, .with_signs = true},
     {"asymmetric int3, descent", OPTIMAL_BF16, .bits = 3, .descent = true, .asymmetric = true},
