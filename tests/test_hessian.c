@@ -156,7 +156,7 @@ static bool make(struct sample *s, const struct kind *kind)
 
 /* ---- Search and brute force -------------------------------------------------------------------------------------- */
 
-static struct hessian_choice search(const struct sample *s, const struct kernel_table *kernels, bool prune)
+static struct hessian_choice search(const struct sample *s, const struct kernel_table *kernels)
 {
     static _Alignas(64) unsigned char memory[MOST * 256 * 40 + (1 << 16)];
     struct hessian_workspace workspace;
@@ -165,12 +165,9 @@ static struct hessian_choice search(const struct sample *s, const struct kernel_
     qobs_hessian_workspace_place(&s->params, MOST, &layout, &workspace);
     assert_true(layout.used <= sizeof memory);
     qobs_hessian_levels(&s->params, s->global_scale, &levels);
-    double largest = 0, shift = s->energy; /* errors less that are what candidates are compared by */
-    for (size_t i = 0; i < s->n; i++) {
-        largest = s->h[i * (MOST + 1)] > largest ? s->h[i * (MOST + 1)] : largest;
+    double shift = s->energy; /* errors less that are what candidates are compared by */
+    for (size_t i = 0; i < s->n; i++)
         shift -= 2 * (double)s->w[i] * s->linear[i];
-    }
-    const double known = error_of(s, s->scale[s->scales.count / 2], s->first) - shift;
     const struct hessian_group group = {
         .w = s->w,
         .n = s->n,
@@ -181,9 +178,6 @@ static struct hessian_choice search(const struct sample *s, const struct kernel_
         .constant = shift,
         .first = s->first,
         .last = s->last,
-        .lowest = prune ? qobs_hessian_lowest(&s->params, &s->scales, s->w, s->n, s->hw, s->linear, largest, s->energy,
-                                              known, s->first, s->last)
-                        : 0,
     };
     return qobs_hessian_group(kernels, &s->params, &levels, &s->scales, &group, &workspace);
 }
@@ -199,7 +193,7 @@ static void check(const struct sample *s, const char *name)
     for (size_t i = 0; qobs_kernel_tables[i]; i++) {
         if (!qobs_kernel_tables[i]->usable())
             continue;
-        const struct hessian_choice c = search(s, qobs_kernel_tables[i], true);
+        const struct hessian_choice c = search(s, qobs_kernel_tables[i]);
         const float scale = c.negative ? -s->scale[c.index] : s->scale[c.index];
         const double error = error_of(s, scale, c.zero_point);
         double floor = 0; /* what 1e-12 of the energy is, of terms that may cancel */
@@ -250,26 +244,9 @@ static void brute_force(void **state)
     }
 }
 
-/* Candidates that are left out as too small would not have won. */
-static void pruning(void **state)
-{
-    (void)state;
-    static struct sample s;
-    rng = 7;
-    for (size_t i = 0; i < groups_of_each_kind; i++) {
-        if (!make(&s, &kinds[i % (sizeof kinds / sizeof *kinds)]))
-            continue;
-        const struct hessian_choice a = search(&s, &qobs_kernels_scalar, true),
-                                    b = search(&s, &qobs_kernels_scalar, false);
-        assert_int_equal(a.index, b.index);
-        assert_int_equal(a.negative, b.negative);
-        assert_int_equal(a.zero_point, b.zero_point);
-    }
-}
-
 int main(int argc, char **argv)
 {
-    struct CMUnitTest tests[sizeof kinds / sizeof *kinds + 1];
+    struct CMUnitTest tests[sizeof kinds / sizeof *kinds];
     const size_t count = sizeof kinds / sizeof *kinds;
     groups_of_each_kind = (size_t)repeats(200, 1500);
     if (argc > 1)
@@ -277,6 +254,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < count; i++)
         tests[i] =
             (struct CMUnitTest){.name = kinds[i].name, .test_func = brute_force, .initial_state = (void *)&kinds[i]};
-    tests[count] = (struct CMUnitTest){.name = "pruning", .test_func = pruning};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,18 +36,7 @@ struct hessian_group {
     const double *g; /* [columns] H w, less what other groups of the block take off */
     double constant; /* w^T H w, or 0 if only differences of errors matter */
     int first, last; /* zero points */
-    size_t lowest;   /* the smallest candidate that can win */
 };
-
-/* Returns the smallest candidate that can win. energy: w^T H w; linear: H e of the other groups of the block (NULL: 0);
- * known: the error of some candidate, less w^T H w - 2 w.linear; largest: the largest entry of H. By Cauchy's
- * inequality (w^T H q)^2 <= energy * q^T H q. w^T H q is at most the largest step times P, the sum of (H w)_i where it
- * has the sign of w_i. So a candidate s with s^2 P'^2 / energy - 2 s (P' + L) > known for P' = P * largest step cannot
- * win; L is such a sum of -linear. If w^T H w cancels, so that it may be nothing but rounding, no candidate is left
- * out. */
-size_t qobs_hessian_lowest(const struct optimal_params *params, const struct scale_list *scales, const float *w,
-                           size_t n, const double *hw, const double *linear, double largest, double energy,
-                           double known, int first, int last);
 
 struct hessian_choice {
     size_t index; /* of the candidate */
@@ -154,7 +143,6 @@ enum { HESSIAN_TILE = 32 };
 struct hessian_tile {
     const struct hessian_run *run;
     int64_t row, rows; /* of the weight */
-    double largest;    /* entry of H of the group at hand */
     float *w;          /* [rows][span] */
     float *scale;      /* [rows][groups]: multiplies quantized numbers, divided by the global scale */
     bool *searched;    /* [rows][groups]: H decides */
