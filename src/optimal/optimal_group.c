@@ -440,22 +440,6 @@ static void search_scales(struct group_search *s)
 
 /* ---- All at once ------------------------------------------------------------------------------------------------- */
 
-/* A limit below which one of the two largest elements of a side costs more than `budget`: beyond it an element adds the
- * square of the distance to that of at most half a scale. */
-static double lowest_cap(const struct group_search *s, int side, double scale, double budget)
-{
-    enum { LARGEST = 2 };
-    const float *const w = s->arrays.large[side];
-    const double *const h = s->arrays.large_weight[side], free = scale / 2,
-                        end = (double)(s->params->quant_max - s->params->quant_min) * scale + free;
-    double lowest = s->threshold[side]; /* smaller elements are not in the lists */
-    for (size_t i = 0; i < s->large[side] && i < LARGEST; i++) {
-        const double limit = (double)w[i] - sqrt(budget / h[i] + free * free);
-        lowest = (double)w[i] <= end && limit > lowest ? limit : lowest;
-    }
-    return lowest / scale;
-}
-
 static void add_excess(const struct group_search *s, double scale, const int32_t lowest[2], size_t caps,
                        double excess[2][QOBS_OPTIMAL_STEPS])
 {
@@ -485,9 +469,9 @@ static void add_zero_points(struct group_search *s, float scale, double free, do
 {
     const struct optimal_params *p = s->params;
     const int32_t all = p->quant_max - p->quant_min;
-    const double wide = (double)scale, budget = s->bound - free + slack;
+    const double wide = (double)scale;
     double excess[2][QOBS_OPTIMAL_STEPS];
-    const double up = lowest_cap(s, 0, wide, budget), down = lowest_cap(s, 1, wide, budget), margin = 0x1p-20;
+    const double up = s->threshold[0] / wide, down = s->threshold[1] / wide, margin = 0x1p-20;
     if (!(up + down <= all + margin))
         return;
     const int32_t lowest[2] = {ceiling(up - margin * up), ceiling(down - margin * down)};
