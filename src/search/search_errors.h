@@ -59,10 +59,8 @@ struct native_search {
     bool active; /* false: the search is in float */
     bool is_bf16;
     struct native_norm norm;
-    double exponent; /* norm as the dtype has it */
-    double largest;  /* the error that the first candidate has to be below */
-    double *table;   /* owned; NULL: none */
-    float *fine;     /* owned; NULL: none */
+    double largest; /* the error that the first candidate has to be below */
+    void *powers;   /* owned: the table or the fine table of `norm`; NULL: none */
 };
 
 /* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. elements:
