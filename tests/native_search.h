@@ -15,7 +15,7 @@ static double slow_power(const struct native_search *n, qobs_dtype dtype, double
     const float e = fabsf((float)error);
     if (n->norm.fine)
         return (double)(float)pow((double)e, exponent);
-    if (!n->table)
+    if (!n->norm.table)
         return exponent == 1 ? (double)e : exponent == 2 ? (double)(e * e) : (double)(e * e * e);
     const double power = exponent == 1   ? (double)e
                          : exponent == 2 ? (double)(e * e)

@@ -61,7 +61,7 @@ struct sample {
     _Alignas(64) float w[SIDE];
     _Alignas(64) double h[SIDE * SIDE];
     struct hessian_factor factor;
-    struct hessian_scales scales;
+    struct scale_list scales;
     float scale[OPTIMAL_MOST_SCALES];
 };
 
@@ -134,7 +134,8 @@ static void put_in_middle(struct sample *s)
 
 static bool make(struct sample *s, const struct kind *kind)
 {
-    static const struct optimal_params params = {.scales = OPTIMAL_E4M3, .e2m1 = true, .symmetric = true, .num_bits = 4};
+    static const struct optimal_params params = {
+        .scales = OPTIMAL_E4M3, .e2m1 = true, .symmetric = true, .num_bits = 4};
     const double size = ldexp(0.02 + unit(), (int)below(20) - 16);
     s->n = below(4) == 0 ? 1 + below(SIDE) : SIDE;
     s->amax = 0;
@@ -147,8 +148,7 @@ static bool make(struct sample *s, const struct kind *kind)
     s->global_scale = (float)(2688 / (size * 4) * exp2(-8 * unit() + (below(8) == 0 ? 14 * unit() - 7 : 0)));
     if (below(4) == 0)
         s->global_scale = (float)exp2(rint(log2((double)s->global_scale)));
-    const size_t count = qobs_optimal_scales(&params, 1, s->global_scale, s->scale);
-    s->scales = qobs_hessian_scales(&params, s->scale, count);
+    s->scales = qobs_optimal_scales(&params, 1, s->global_scale, s->scale);
     if (kind->weights == MIDDLE)
         put_in_middle(s);
     qobs_hessian_factor(s->h, s->n, SIDE, &s->factor);
@@ -196,7 +196,7 @@ static void candidates(void **state)
             if (!qobs_kernel_tables[i]->usable())
                 continue;
             struct hessian_candidate_list c;
-            qobs_hessian_lanes(qobs_kernel_tables[i], &s.factor, &s.scales, s.w, s.amax, s.global_scale, &c);
+            qobs_hessian_lanes(qobs_kernel_tables[i], &s.factor, &s.scales, s.w, s.amax, &c);
             bool found = false;
             for (size_t k = 0; k < c.count; k++) {
                 found |= c.index[k] == best;

@@ -35,17 +35,11 @@ struct optimal_moments {
     double energy, magnitude, weight;
 };
 
-#define QOBS_OPTIMAL_MOMENTS(name)                                                                                     \
-    void name(const float *w, const double *h, size_t n, struct optimal_moments *moments)
+#define QOBS_OPTIMAL_MOMENTS(name) void name(const float *w, const double *h, size_t n, struct optimal_moments *moments)
 
 /* beyond[0] = sum h * x * x and beyond[1] = sum h * x with x = max(0, w - above, -w - below), above, below >= 0. */
 #define QOBS_OPTIMAL_BEYOND(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, float above, float below, double beyond[2])
-
-/* Writes the indices of elements of one sign, in ascending order, whose magnitudes are at least those of a positive
- * number, `lower`, without its low 16 bits, and returns how many. n: at most 4096. index has capacity for
- * QOBS_OPTIMAL_LANES more. */
-#define QOBS_OPTIMAL_LARGE(name) size_t name(const float *w, size_t n, bool negative, float lower, uint32_t *index)
 
 /* The magnitudes that an element is quantized to, from 0 on. Step j leads to magnitude j + 1: from the scale
  * |w| * inverse_mid[j] downwards an element takes it. What it adds to sum h * |w| * q is h * |w| * gain[j][0], and to
@@ -78,16 +72,9 @@ struct optimal_steps {
     void name(const float *w, const double *h, size_t n, double scale, double highest, double lowest, size_t caps,     \
               double *excess)
 
-/* Writes the magnitudes of w, and weights h * factor, at most 1e30, as floats; n elements with their padding. Both
- * arrays are aligned to 64 bytes. */
-#define QOBS_OPTIMAL_NARROW(name)                                                                                      \
-    void name(const float *w, const double *h, size_t n, double factor, float *magnitude, float *weight)
-
 #define QOBS_OPTIMAL_SLOTS(EACH, with)                                                                                 \
     EACH(ONE, optimal_error, QOBS_OPTIMAL_ERROR, with)                                                                 \
-    EACH(ONE, optimal_narrow, QOBS_OPTIMAL_NARROW, with)                                                               \
     EACH(ONE, optimal_nearly, QOBS_OPTIMAL_NEARLY, with)                                                               \
-    EACH(ONE, optimal_large, QOBS_OPTIMAL_LARGE, with)                                                                 \
     EACH(ONE, optimal_moments, QOBS_OPTIMAL_MOMENTS, with)                                                             \
     EACH(ONE, optimal_beyond, QOBS_OPTIMAL_BEYOND, with)                                                               \
     EACH(ONE, optimal_curve, QOBS_OPTIMAL_CURVE, with)                                                                 \

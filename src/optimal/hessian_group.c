@@ -48,53 +48,10 @@ static float quantized(const struct optimal_params *p, float w, float scale, int
 
 /* ---- Buckets ----------------------------------------------------------------------------------------------------- */
 
-struct hessian_scales qobs_hessian_scales(const struct optimal_params *p, const float *scale, size_t count)
-{
-    struct hessian_scales s = {.scale = scale, .count = count};
-    struct hessian_lattice *const l = &s.lattice;
-    l->shift = 16;
-    l->last = (int32_t)count - 1;
-    l->regular = UINT32_MAX;
-    switch (p->scales) {
-    case OPTIMAL_E4M3: /* exponents have a bias of 7, codes begin with 1 */
-        l->shift = 20;
-        l->first = ((127 - 7) << 3) + 1;
-        l->regular = bits_of_float(0x1p-6f);
-        break;
-    case OPTIMAL_E8M0:
-        l->shift = 23;
-        l->first = 1;
-        l->exact = true;
-        break;
-    default:
-        l->first = (int32_t)(bits_of_float(scale[0]) >> 16);
-        l->exact = p->scales == OPTIMAL_BF16 || scale[0] >= 0x1p-14f; /* else f16 subnormals, which are other numbers */
-    }
-    l->regular = l->exact ? 0 : l->regular;
-    return s;
-}
-
-/* By bisection: the index of the largest candidate <= t, or -1. */
-static ptrdiff_t find_below(const struct hessian_scales *s, double t)
-{
-    ptrdiff_t low = -1, high = (ptrdiff_t)s->count; /* scale[low] <= t < scale[high] */
-    while (high - low > 1) {
-        const ptrdiff_t middle = (low + high) / 2;
-        *((double)s->scale[middle] <= t ? &low : &high) = middle;
-    }
-    return low;
-}
-
-size_t qobs_hessian_scale_below(const struct hessian_scales *s, double t)
-{
-    const ptrdiff_t k = find_below(s, t);
-    return k < 0 ? 0 : (size_t)k;
-}
-
 /* One sign and zero point of a group. */
 struct sweep {
     const struct optimal_params *params;
-    const struct hessian_scales *scales;
+    const struct scale_list *scales;
     const struct hessian_group *group;
     bool negative;
     int zero_point;
@@ -116,7 +73,7 @@ static int32_t decide(const struct sweep *s, float w, float level, float inverse
 {
     const float *const scale = s->scales->scale, t = fabsf(w) * inverse;
     const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1;
-    ptrdiff_t k = find_below(s->scales, (double)t);
+    ptrdiff_t k = scale[0] <= t ? (ptrdiff_t)qobs_scale_below(s->scales, (double)t) : -1;
     if (k < last && scale[k + 1] - t <= t * NEAR && has_reached(s, w, (size_t)(k + 1), level))
         k++;
     else if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
@@ -140,12 +97,8 @@ void qobs_hessian_levels(const struct optimal_params *p, float global_scale, str
     }
 }
 
-/* Buckets of candidates are counted from 1 on for the lowest one; bucket 0 is of what is left out. */
-static int32_t bucket_index(int32_t k, int32_t lowest)
-{
-    const int32_t index = k - lowest + 1;
-    return index > 0 ? index : 0;
-}
+/* Buckets of candidates are counted from 1 on; bucket 0 is of steps that no candidate takes. */
+static int32_t bucket_index(int32_t k) { return k >= 0 ? k + 1 : 0; }
 
 /* Finds the bucket of every step of every element and counts them in w->end. Returns the number of steps that any
  * element takes. */
@@ -156,21 +109,21 @@ static int find_buckets(const struct kernel_table *kernels, const struct sweep *
     const size_t n = s->group->n, padded = (n + 15) / 16 * 16;
     const float *const x = s->group->w;
     uint32_t *const count = w->end;
-    const int32_t last = s->scales->lattice.last, lowest = (int32_t)s->group->lowest;
+    const int32_t last = s->scales->lattice.last;
     const int up = p->e2m1 ? l->count : p->quant_max - s->zero_point; /* steps of elements whose q grows */
     const int down = p->e2m1 ? l->count : s->zero_point - p->quant_min;
     const int all = up > down ? up : down, both = up < down ? up : down;
     const bool negative_goes_on = (up > down) == s->negative; /* beyond the steps that both have */
-    int32_t most = last; /* bucket of a step, or undecided */
+    int32_t most = last;                                      /* bucket of a step, or undecided */
     int taken = 0;
-    memset(count, 0, (size_t)(last + 2 - lowest) * sizeof *count);
-    for (; taken < all && most >= lowest; taken++) {
+    memset(count, 0, (size_t)(last + 2) * sizeof *count);
+    for (; taken < all && most >= 0; taken++) {
         int32_t *const bucket = w->buckets + (size_t)taken * padded;
         most = kernels->hessian_buckets(&s->scales->lattice, &l->step[taken], ((taken + 1 + s->zero_point) & 1) == 0, x,
                                         padded, bucket);
         if (most < QOBS_HESSIAN_UNDECIDED && taken < both) {
             for (size_t i = 0; i < padded; i++)
-                bucket[i] = bucket_index(bucket[i], lowest);
+                bucket[i] = bucket_index(bucket[i]);
             for (size_t i = 0; i < n; i++)
                 count[bucket[i]]++;
             continue;
@@ -180,7 +133,7 @@ static int find_buckets(const struct kernel_table *kernels, const struct sweep *
             if (k == QOBS_HESSIAN_UNDECIDED)
                 k = decide(s, x[i], l->level[taken], l->step[taken].inverse);
             k = taken < both || (x[i] < 0) == negative_goes_on ? k : -1;
-            bucket[i] = k = bucket_index(k, lowest);
+            bucket[i] = k = bucket_index(k);
             count[k]++;
         }
     }
@@ -195,7 +148,7 @@ static size_t sort_events(const struct sweep *s, const struct hessian_levels *l,
     const size_t n = s->group->n, padded = (n + 15) / 16 * 16;
     uint32_t *const end = w->end;
     uint32_t begin = 0;
-    for (size_t k = s->scales->count - s->group->lowest + 1; k-- > 0;) {
+    for (size_t k = s->scales->count + 1; k-- > 0;) {
         const uint32_t count = end[k];
         end[k] = begin;
         begin += count;
@@ -214,9 +167,8 @@ static size_t sort_events(const struct sweep *s, const struct hessian_levels *l,
 static void choose(const struct sweep *s, const struct hessian_workspace *w, struct hessian_choice *best)
 {
     const double constant = s->group->constant;
-    const size_t lowest = s->group->lowest;
-    for (size_t k = lowest; k < s->scales->count; k++) {
-        const size_t at = w->end[k - lowest + 1];
+    for (size_t k = 0; k < s->scales->count; k++) {
+        const size_t at = w->end[k + 1];
         const double scale = (double)s->scales->scale[k];
         const double error = (constant - (2 * scale) * w->b[at]) + (scale * scale) * w->c[at];
         if (error < best->error || (error == best->error && k < best->index))
@@ -226,47 +178,8 @@ static void choose(const struct sweep *s, const struct hessian_workspace *w, str
     }
 }
 
-/* An extension of both compilers. */
-typedef double four_doubles __attribute__((vector_size(32)));
-typedef int64_t four_masks __attribute__((vector_size(32)));
-typedef float four_floats __attribute__((vector_size(16)));
-
-size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_scales *scales, const float *w,
-                           size_t n, const double *hw, const double *linear, double largest, double energy,
-                           double known, int first, int last)
-{
-    const int above = p->quant_max - first, below = last - p->quant_min;
-    const double step = p->e2m1 ? 6 : (double)(above > below ? above : below);
-    four_doubles sum[3] = {{0}};
-    for (size_t i = 0; i < n; i += 4) { /* rows end with zeros */
-        four_floats f;
-        four_doubles y, z = {0};
-        memcpy(&f, w + i, sizeof f);
-        memcpy(&y, hw + i, sizeof y);
-        if (linear)
-            memcpy(&z, linear + i, sizeof z);
-        const four_doubles x = __builtin_convertvector(f, four_doubles);
-        const four_masks sign = (x < 0) & INT64_MIN;
-        const four_doubles a = (four_doubles)((four_masks)y ^ sign), b = -(four_doubles)((four_masks)z ^ sign);
-        sum[0] += (four_doubles)((four_masks)a & (a > 0));
-        sum[1] += (four_doubles)((four_masks)b & (b > 0));
-        sum[2] += x * x;
-    }
-    double along = (sum[0][0] + sum[0][1]) + (sum[0][2] + sum[0][3]);
-    double against = (sum[1][0] + sum[1][1]) + (sum[1][2] + sum[1][3]);
-    const double plain = (sum[2][0] + sum[2][1]) + (sum[2][2] + sum[2][3]);
-    if (!(energy > 1e-6 * largest * plain))
-        return 0;
-    along *= step;
-    against *= step;
-    /* s^2 along^2 - 2 s energy (along + against) - energy known > 0 below the smaller root */
-    const double half = energy * (along + against), square = half * half + along * along * energy * known;
-    const double root = square > 0 && along > 0 ? (half - sqrt(square)) / (along * along) : 0;
-    return root > 0 ? qobs_hessian_scale_below(scales, root * (1 - 1e-6)) : 0;
-}
-
 struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, const struct optimal_params *p,
-                                         const struct hessian_levels *levels, const struct hessian_scales *scales,
+                                         const struct hessian_levels *levels, const struct scale_list *scales,
                                          const struct hessian_group *group, const struct hessian_workspace *w)
 {
     struct hessian_choice best = {.error = INFINITY};

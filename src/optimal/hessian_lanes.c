@@ -175,7 +175,7 @@ enum { BELOW_RANGE = 2 };
 
 struct lanes {
     const struct hessian_factor *factor;
-    const struct hessian_scales *scales;
+    const struct scale_list *scales;
     _Alignas(64) float w[SIDE]; /* in the order of T */
     double squares;             /* sum weight * w^2 */
     double least;               /* the least error of all candidates is at most this */
@@ -184,7 +184,7 @@ struct lanes {
     float sum[HESSIAN_LANES_MOST + 1]; /* of the candidates */
 };
 
-bool qobs_hessian_lanes_fit(const struct hessian_factor *f, const struct hessian_scales *s, float amax)
+bool qobs_hessian_lanes_fit(const struct hessian_factor *f, const struct scale_list *s, float amax)
 {
     return f->fits && s->count == HESSIAN_LANES_MOST && amax >= LEAST_AMAX && amax <= MOST_AMAX &&
            s->scale[0] >= LEAST_SCALE && s->scale[s->count - 1] <= MOST_SCALE;
@@ -275,16 +275,6 @@ static double smallest_scale(const struct lanes *l, size_t k)
     return (most[0] > most[1] ? most[0] : most[1]) / 6 * (1 - MARGIN);
 }
 
-/* An index near that of the largest candidate below a scale. */
-static size_t near_index(const struct hessian_scales *s, float scale, float global_scale)
-{
-    const uint32_t bits = bits_of_float(scale * global_scale);
-    if (bits < s->lattice.regular)
-        return qobs_hessian_scale_below(s, (double)scale);
-    const int32_t k = (int32_t)(bits >> s->lattice.shift) - s->lattice.first;
-    return k < s->lattice.last ? (size_t)k : (size_t)s->lattice.last;
-}
-
 /* Leaves candidates that may still win, and sorts them. */
 static void drop_losers(struct lanes *l)
 {
@@ -303,9 +293,8 @@ static void drop_losers(struct lanes *l)
     c->count = n;
 }
 
-void qobs_hessian_lanes(const struct kernel_table *kernels, const struct hessian_factor *f,
-                        const struct hessian_scales *s, const float *w, float amax, float global_scale,
-                        struct hessian_candidate_list *candidates)
+void qobs_hessian_lanes(const struct kernel_table *kernels, const struct hessian_factor *f, const struct scale_list *s,
+                        const float *w, float amax, struct hessian_candidate_list *candidates)
 {
     struct lanes l; /* an initializer would clear its sums */
     double squares[4] = {0};
@@ -321,8 +310,8 @@ void qobs_hessian_lanes(const struct kernel_table *kernels, const struct hessian
         }
     l.squares = (squares[0] + squares[1]) + (squares[2] + squares[3]);
     candidates->count = 0;
-    const size_t zeros = near_index(s, 4 * amax, global_scale) + 3, end = zeros < s->count ? zeros : s->count;
-    const size_t range = near_index(s, amax / 6, global_scale), first = range > BELOW_RANGE ? range - BELOW_RANGE : 0;
+    const size_t zeros = qobs_scale_below(s, 4 * (double)amax) + 3, end = zeros < s->count ? zeros : s->count;
+    const size_t range = qobs_scale_below(s, (double)amax / 6), first = range > BELOW_RANGE ? range - BELOW_RANGE : 0;
     size_t from = first + LANES > s->count ? s->count - LANES : first;
     for (size_t k = from; k < end; k += LANES)
         try_lanes(kernels, &l, k, end - k < LANES ? end - k : LANES);

@@ -195,7 +195,7 @@ static int allocate_and_search(struct hessian_tiles *tiles, qobs_error *error)
     for (int64_t i = 0; i < run->block.padded; i++)
         run->ones[i] = 1;
     if (run->params->scales == OPTIMAL_E4M3 || run->params->scales == OPTIMAL_E8M0)
-        run->fixed_count = qobs_optimal_scales(run->params, 1, run->global_scale, run->fixed_scales);
+        run->fixed = qobs_optimal_scales(run->params, 1, run->global_scale, run->fixed_scales);
     search_blocks(tiles, &split);
     qobs_release(runtime, memory, size);
     return QOBS_OK;

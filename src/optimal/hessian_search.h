@@ -27,18 +27,6 @@ struct hessian_levels {
 };
 void qobs_hessian_levels(const struct optimal_params *params, float global_scale, struct hessian_levels *levels);
 
-/* The candidates for the magnitude of a scale, ascending. */
-struct hessian_scales {
-    const float *scale;
-    size_t count;
-    struct hessian_lattice lattice;
-};
-
-struct hessian_scales qobs_hessian_scales(const struct optimal_params *params, const float *scale, size_t count);
-
-/* The index of the largest candidate <= t; 0 without one. */
-size_t qobs_hessian_scale_below(const struct hessian_scales *scales, double t);
-
 struct hessian_group {
     const float *w;
     size_t n;
@@ -48,18 +36,7 @@ struct hessian_group {
     const double *g; /* [columns] H w, less what other groups of the block take off */
     double constant; /* w^T H w, or 0 if only differences of errors matter */
     int first, last; /* zero points */
-    size_t lowest;   /* the smallest candidate that can win */
 };
-
-/* Returns the smallest candidate that can win. energy: w^T H w; linear: H e of the other groups of the block (NULL: 0);
- * known: the error of some candidate, less w^T H w - 2 w.linear; largest: the largest entry of H. By Cauchy's
- * inequality (w^T H q)^2 <= energy * q^T H q. w^T H q is at most the largest step times P, the sum of (H w)_i where it
- * has the sign of w_i. So a candidate s with s^2 P'^2 / energy - 2 s (P' + L) > known for P' = P * largest step cannot
- * win; L is such a sum of -linear. If w^T H w cancels, so that it may be nothing but rounding, no candidate is left
- * out. */
-size_t qobs_hessian_lowest(const struct optimal_params *params, const struct hessian_scales *scales, const float *w,
-                           size_t n, const double *hw, const double *linear, double largest, double energy,
-                           double known, int first, int last);
 
 struct hessian_choice {
     size_t index; /* of the candidate */
@@ -81,7 +58,7 @@ void qobs_hessian_workspace_place(const struct optimal_params *params, size_t n,
 
 /* The lowest error; of equal ones the smaller magnitude of the scale, then + before -, then the smaller zero point. */
 struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, const struct optimal_params *params,
-                                         const struct hessian_levels *levels, const struct hessian_scales *scales,
+                                         const struct hessian_levels *levels, const struct scale_list *scales,
                                          const struct hessian_group *group, const struct hessian_workspace *workspace);
 
 /* ---- Groups of at most 16 e2m1 numbers --------------------------------------------------------------------------- */
@@ -113,12 +90,12 @@ struct hessian_candidate_list {
 };
 
 /* True if it can search the group; amax is the largest magnitude. */
-bool qobs_hessian_lanes_fit(const struct hessian_factor *factor, const struct hessian_scales *scales, float amax);
+bool qobs_hessian_lanes_fit(const struct hessian_factor *factor, const struct scale_list *scales, float amax);
 
 /* Finds the candidates whose error may be the least or equal to it, as hessian_residual and a product with H in double
  * give it. Those that are left out have a larger one. w: 16 elements, zeros behind the group. */
 void qobs_hessian_lanes(const struct kernel_table *kernels, const struct hessian_factor *factor,
-                        const struct hessian_scales *scales, const float *w, float amax, float global_scale,
+                        const struct scale_list *scales, const float *w, float amax,
                         struct hessian_candidate_list *candidates);
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
@@ -154,8 +131,8 @@ struct hessian_run {
     struct hessian_levels levels;
     struct hessian_block block;
     struct optimal_number number;
-    float *fixed_scales; /* e4m3 and e8m0: the candidates of every group */
-    size_t fixed_count;  /* 0: there are none */
+    float *fixed_scales;
+    struct scale_list fixed; /* e4m3 and e8m0: the candidates of every group */
     float global_scale;
     double *ones; /* [padded] */
 };
@@ -166,7 +143,6 @@ enum { HESSIAN_TILE = 32 };
 struct hessian_tile {
     const struct hessian_run *run;
     int64_t row, rows; /* of the weight */
-    double largest;    /* entry of H of the group at hand */
     float *w;          /* [rows][span] */
     float *scale;      /* [rows][groups]: multiplies quantized numbers, divided by the global scale */
     bool *searched;    /* [rows][groups]: H decides */

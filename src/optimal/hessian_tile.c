@@ -37,16 +37,6 @@ static const double *inside(const struct hessian_block *b, int64_t k)
     return columns_of(b, k) + k * b->padded * b->padded;
 }
 
-/* Sets t->largest; h is H of a group of n columns. */
-static void set_largest(struct hessian_tile *t, const double *h, int64_t n)
-{
-    t->largest = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double entry = h[i * (t->run->block.padded + 1)];
-        t->largest = entry > t->largest ? entry : t->largest;
-    }
-}
-
 /* ---- Arithmetic of groups ---------------------------------------------------------------------------------------- */
 
 static double dot(const double *a, const double *b, int64_t n)
@@ -87,17 +77,19 @@ static int limited(const struct optimal_params *p, int z)
     return z < p->quant_min ? p->quant_min : z > p->quant_max ? p->quant_max : z;
 }
 
-static struct hessian_scales scales_of(const struct hessian_tile *t, int64_t r, int64_t k)
+static struct optimal_range range_of(const struct hessian_tile *t, int64_t r, int64_t k)
+{
+    const size_t n = (size_t)qobs_hessian_group_width(&t->run->block, k);
+    const struct optimal_group group = {.w = t->w + place_of(t, r, k), .n = n};
+    return qobs_optimal_range(t->run->params, &group);
+}
+
+static struct scale_list scales_of(const struct hessian_tile *t, int64_t r, int64_t k)
 {
     const struct hessian_run *run = t->run;
-    if (run->fixed_count > 0)
-        return qobs_hessian_scales(run->params, run->fixed_scales, run->fixed_count);
-    const struct optimal_group group = {.w = t->w + place_of(t, r, k),
-                                        .n = (size_t)qobs_hessian_group_width(&run->block, k),
-                                        .global_scale = run->global_scale};
-    const struct optimal_range range = qobs_optimal_range(run->params, &group);
-    const size_t count = qobs_optimal_scales(run->params, range.scale, run->global_scale, t->scales);
-    return qobs_hessian_scales(run->params, t->scales, count);
+    if (run->fixed.count > 0)
+        return run->fixed;
+    return qobs_optimal_scales(run->params, range_of(t, r, k).scale, run->global_scale, t->scales);
 }
 
 struct group_choice {
@@ -105,28 +97,23 @@ struct group_choice {
     int zero_point;
 };
 
-/* The best choice among zero points first to last. h: H of the group, g: H w. linear: H e of the other groups, which g
- * is less afterwards, or NULL. known: the error of a candidate, less w^T H w - 2 w.linear. */
-static struct group_choice best_choice(struct hessian_tile *t, int64_t r, int64_t k, const double *h, double energy,
-                                 double known, bool linear, int first, int last)
+/* The best choice among zero points first to last. h: H of the group, t->g: H w, less H e of the other groups.
+ * constant: w^T H w, or 0 if only differences of errors matter. */
+static struct group_choice best_choice(struct hessian_tile *t, int64_t r, int64_t k, const double *h, double constant,
+                                       int first, int last)
 {
     const struct hessian_run *run = t->run;
-    const size_t at = place_of(t, r, k), n = (size_t)qobs_hessian_group_width(&run->block, k);
     const size_t padded = (size_t)run->block.padded;
-    const struct hessian_scales scales = scales_of(t, r, k);
-    struct hessian_group group = {.w = t->w + at,
-                                  .n = n,
-                                  .h = h,
-                                  .columns = padded,
-                                  .h_stride = padded,
-                                  .g = t->g + at,
-                                  .constant = linear ? 0 : energy,
-                                  .first = first,
-                                  .last = last};
-    group.lowest = qobs_hessian_lowest(run->params, &scales, group.w, n, group.g, linear ? t->linear + at : NULL,
-                                       t->largest, energy, known, first, last);
-    for (size_t i = at; i < at + n && linear; i++)
-        t->g[i] -= t->linear[i];
+    const struct scale_list scales = scales_of(t, r, k);
+    const struct hessian_group group = {.w = t->w + place_of(t, r, k),
+                                        .n = (size_t)qobs_hessian_group_width(&run->block, k),
+                                        .h = h,
+                                        .columns = padded,
+                                        .h_stride = padded,
+                                        .g = t->g + place_of(t, r, k),
+                                        .constant = constant,
+                                        .first = first,
+                                        .last = last};
     const struct hessian_choice best =
         qobs_hessian_group(run->search->kernels, run->params, &run->levels, &scales, &group, &t->workspace);
     return (struct group_choice){best.negative ? -scales.scale[best.index] : scales.scale[best.index], best.zero_point};
@@ -176,7 +163,6 @@ struct initial {
     struct optimal_range range;
     double energy;
     int centre, first, last; /* zero points */
-    double known;            /* error of a candidate */
 };
 
 /* Decides groups without H: those that are not finite or all 0, and those that no activation has reached, whose errors
@@ -236,8 +222,7 @@ static void set_initial(struct hessian_tile *t, int64_t r, int64_t k, struct ini
 static void set_decided(struct hessian_tile *t, int64_t r, int64_t k)
 {
     const size_t at = place_of(t, r, k), n = (size_t)qobs_hessian_group_width(&t->run->block, k);
-    const struct optimal_group plain = {.w = t->w + at, .n = n, .global_scale = t->run->global_scale};
-    const struct optimal_range range = qobs_optimal_range(t->run->params, &plain);
+    const struct optimal_range range = range_of(t, r, k);
     for (size_t i = at; i < at + n; i++)
         t->e[i] = t->other[i] = 0;
     if (range.scale == 0)
@@ -269,10 +254,10 @@ static double error_of_scale(struct hessian_tile *t, int64_t r, int64_t k, float
 /* The best scale by bounds: H has a factor. Candidates are ascending, and the first of equal errors wins. */
 static void choose_by_bounds(struct hessian_tile *t, int64_t r, int64_t k, const struct initial *start)
 {
-    const struct hessian_scales scales = scales_of(t, r, k);
+    const struct scale_list scales = scales_of(t, r, k);
     struct hessian_candidate_list c;
     qobs_hessian_lanes(t->run->search->kernels, &t->run->block.factor[k], &scales, t->w + place_of(t, r, k),
-                       amax_of(&start->range), t->run->global_scale, &c);
+                       amax_of(&start->range), &c);
     float scale = scales.scale[c.index[0]];
     if (c.count > 1) {
         double least = INFINITY;
@@ -285,36 +270,15 @@ static void choose_by_bounds(struct hessian_tile *t, int64_t r, int64_t k, const
     store_choice(t, r, k, (struct group_choice){scale, 0}, start->energy);
 }
 
-/* Groups that bounds do not decide are compared with the error of the candidate next to the scale of the range. */
-static void choose_groups(struct hessian_tile *t, int64_t k, struct initial start[HESSIAN_TILE])
+static void choose_group(struct hessian_tile *t, int64_t r, int64_t k, const struct initial *start)
 {
     const struct hessian_block *b = &t->run->block;
-    const struct hessian_factor *const factor = b->factor ? &b->factor[k] : NULL;
-    const int64_t n = qobs_hessian_group_width(b, k);
-    bool left[HESSIAN_TILE] = {false}, any = false;
-    for (int64_t r = 0; r < t->rows; r++) {
-        if (!t->searched[r * b->groups + k])
-            continue;
-        const struct hessian_scales scales = scales_of(t, r, k);
-        left[r] = !factor || !qobs_hessian_lanes_fit(factor, &scales, amax_of(&start[r].range));
-        if (left[r]) {
-            const size_t near = qobs_hessian_scale_below(&scales, (double)start[r].range.scale);
-            residual(t, r, k, scales.scale[near], start[r].centre, t->e);
-        } else {
-            choose_by_bounds(t, r, k, &start[r]);
-        }
-        any |= left[r];
-    }
-    if (!any)
-        return;
-    multiply(t, t->e, k * b->padded, diagonal_of(b, k), n, k, false, t->product);
-    for (int64_t r = 0; r < t->rows; r++)
-        if (left[r]) {
-            const double energy = start[r].energy, known = error_of(t, t->e, t->product, r, k) - energy;
-            store_choice(t, r, k,
-                         best_choice(t, r, k, diagonal_of(b, k), energy, known, false, start[r].first, start[r].last),
-                         energy);
-        }
+    const struct scale_list scales = scales_of(t, r, k);
+    if (b->factor && qobs_hessian_lanes_fit(&b->factor[k], &scales, amax_of(&start->range)))
+        choose_by_bounds(t, r, k, start);
+    else
+        store_choice(t, r, k, best_choice(t, r, k, diagonal_of(b, k), start->energy, start->first, start->last),
+                     start->energy);
 }
 
 /* Writes e^T H e of the group for all rows that were searched. */
@@ -334,7 +298,6 @@ static void search_group(struct hessian_tile *t, int64_t k)
     const double *const h = diagonal_of(b, k);
     const bool reached = has_importance(t, k, n);
     struct initial start[HESSIAN_TILE] = {0};
-    set_largest(t, h, n);
     for (int64_t r = 0; r < t->rows; r++) {
         const size_t at = place_of(t, r, k);
         t->searched[r * b->groups + k] = needs_search(t, r, k, reached, &start[r].range);
@@ -348,7 +311,9 @@ static void search_group(struct hessian_tile *t, int64_t k)
         else
             set_decided(t, r, k);
     }
-    choose_groups(t, k, start);
+    for (int64_t r = 0; r < t->rows; r++)
+        if (t->searched[r * b->groups + k])
+            choose_group(t, r, k, &start[r]);
     store_errors(t, k, t->e, t->run->result->error);
     store_errors(t, k, t->other, t->run->result->minmax_error);
 }
@@ -395,15 +360,16 @@ static void store_minmax_parts(struct hessian_tile *t)
 }
 
 /* The new choice of a row for group k; its errors go to `other`. g is H w and loses `linear`. */
-static struct group_choice choose_again(struct hessian_tile *t, int64_t r, int64_t k, double present_error)
+static struct group_choice choose_again(struct hessian_tile *t, int64_t r, int64_t k)
 {
     const struct optimal_params *p = t->run->params;
     const int present = t->run->result->zero_point[qparam_of(t, r, k)];
     const int first = p->symmetric ? 0 : limited(p, present - p->zero_point_radius);
     const int last = p->symmetric ? 0 : limited(p, present + p->zero_point_radius);
-    const double energy = error_of(t, t->x, t->g, r, k);
-    const double known = present_error - (energy - 2 * error_of(t, t->x, t->linear, r, k));
-    const struct group_choice c = best_choice(t, r, k, inside(&t->run->block, k), energy, known, true, first, last);
+    const size_t at = place_of(t, r, k), n = (size_t)qobs_hessian_group_width(&t->run->block, k);
+    for (size_t i = at; i < at + n; i++)
+        t->g[i] -= t->linear[i];
+    const struct group_choice c = best_choice(t, r, k, inside(&t->run->block, k), 0, first, last);
     residual(t, r, k, c.scale, c.zero_point, t->other);
     return c;
 }
@@ -432,7 +398,6 @@ static bool descend_group(struct hessian_tile *t, int64_t k, struct row_errors *
     struct group_choice choice[HESSIAN_TILE] = {{0}};
     double present[HESSIAN_TILE] = {0}, part[HESSIAN_TILE] = {0};
     bool changed = false;
-    set_largest(t, inside(b, k), n);
     multiply_outside(t, t->e, k);
     multiply(t, t->x, first, inside(b, k), n, k, false, t->g);
     multiply(t, t->e, first, inside(b, k), n, k, false, t->product);
@@ -443,7 +408,7 @@ static bool descend_group(struct hessian_tile *t, int64_t k, struct row_errors *
         part[r] = alone + before;
         rows->start[r] += alone + (outside - before);
         if (t->searched[r * b->groups + k] && t->run->params->passes > 0)
-            choice[r] = choose_again(t, r, k, present[r]);
+            choice[r] = choose_again(t, r, k);
     }
     multiply(t, t->other, first, inside(b, k), n, k, false, t->product);
     for (int64_t r = 0; r < t->rows; r++) {

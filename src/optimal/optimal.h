@@ -101,9 +101,26 @@ struct optimal_range qobs_optimal_range_of(const struct optimal_params *params, 
 bool qobs_optimal_is_searched(const struct optimal_params *params, const struct optimal_range *range,
                               const struct optimal_group *group, struct optimal_choice *choice);
 
-/* Writes the magnitudes of all candidates in ascending order; returns how many. */
-size_t qobs_optimal_scales(const struct optimal_params *params, float range_scale, float global_scale,
-                           float scale[OPTIMAL_MOST_SCALES]);
+/* The candidates for the magnitude of a scale, ascending. */
+struct scale_list {
+    const float *scale;
+    size_t count;
+    float times; /* candidates times this are on the lattice, up to rounding */
+    struct hessian_lattice lattice;
+};
+
+/* Writes all candidates to `scale`. There is at least one. */
+struct scale_list qobs_optimal_scales(const struct optimal_params *params, float range_scale, float global_scale,
+                                      float scale[OPTIMAL_MOST_SCALES]);
+
+/* The index of the largest candidate that is not above t; 0 without one. */
+size_t qobs_scale_below(const struct scale_list *scales, double t);
+
+/* True if each group has its own candidates: numbers of 8 significant bits around the scale of the range. */
+static inline bool optimal_around_range(const struct optimal_params *params)
+{
+    return params->scales == OPTIMAL_BF16 || params->scales == OPTIMAL_F16;
+}
 
 /* The zero point of the range in compressed-tensors' convention. */
 int32_t qobs_optimal_zero_point(const struct optimal_params *params, const struct optimal_range *range);

@@ -12,8 +12,7 @@
 
 struct optimal_number qobs_optimal_number(const struct optimal_params *p)
 {
-    return (struct optimal_number){
-        .e2m1 = p->e2m1, .quant_min = (float)p->quant_min, .quant_max = (float)p->quant_max};
+    return (struct optimal_number){.e2m1 = p->e2m1, .quant_min = (float)p->quant_min, .quant_max = (float)p->quant_max};
 }
 
 /* ---- The range --------------------------------------------------------------------------------------------------- */
@@ -40,9 +39,7 @@ int32_t qobs_optimal_zero_point(const struct optimal_params *p, const struct opt
     if (p->symmetric)
         return 0;
     const float z = rintf((float)p->quant_min - r->lo / r->scale);
-    return z < (float)p->quant_min   ? p->quant_min
-           : z > (float)p->quant_max ? p->quant_max
-                                     : (int32_t)z;
+    return z<(float)p->quant_min ? p->quant_min : z>(float) p->quant_max ? p->quant_max : (int32_t)z;
 }
 
 /* The scale that replaces 0, or a scale below those that are searched in the scale dtype. */
@@ -86,39 +83,71 @@ static size_t e4m3_scales(float global_scale, float *scale)
     return n;
 }
 
-static size_t e8m0_scales(bool f16, float *scale)
+/* The numbers with the bits first to last, times 2^shift. */
+static size_t float_scales(uint32_t first, uint32_t last, int shift, float *scale)
 {
-    size_t n = 0;
-    for (uint32_t exponent = f16 ? 103 : 1; exponent < (f16 ? 143 : 255); exponent++)
-        scale[n++] = float_of_bits(exponent << 23);
-    return n;
+    for (uint32_t k = first; k <= last; k++)
+        scale[k - first] = float_of_bits(k << shift);
+    return first <= last ? last - first + 1 : 0;
 }
 
-static size_t f16_scales(uint32_t first, uint32_t last, float *scale)
+/* Rounds scales to f16, without those that are equal, 0 or infinite then; returns how many are left. */
+static size_t round_scales(size_t count, float *scale)
 {
     size_t n = 0;
-    for (uint32_t k = first; k <= last; k++) {
-        const float s = float_of_f16(f16_of_float(float_of_bits(k << 16)));
+    for (size_t k = 0; k < count; k++) {
+        const float s = float_of_f16(f16_of_float(scale[k]));
         if (s > 0 && isfinite(s) && (n == 0 || s > scale[n - 1]))
             scale[n++] = s;
     }
     return n;
 }
 
-size_t qobs_optimal_scales(const struct optimal_params *p, float range_scale, float global_scale,
-                           float scale[OPTIMAL_MOST_SCALES])
+struct scale_list qobs_optimal_scales(const struct optimal_params *p, float range_scale, float global_scale,
+                                      float scale[OPTIMAL_MOST_SCALES])
 {
-    if (p->scales == OPTIMAL_E4M3)
-        return e4m3_scales(global_scale, scale);
-    if (p->scales == OPTIMAL_E8M0)
-        return e8m0_scales(p->f16_results, scale);
+    struct scale_list s = {.scale = scale, .times = 1};
+    struct hessian_lattice *const l = &s.lattice;
     const uint32_t start = bits_of_float(range_scale * p->start) >> 16;
     const uint32_t stop = bits_of_float(range_scale * p->stop) >> 16;
-    const uint32_t first = start < 0x80 ? 0x80 : start, last = stop > 0x7f7f ? 0x7f7f : stop;
-    if (p->scales == OPTIMAL_F16 || p->f16_results)
-        return f16_scales(first, last, scale);
-    size_t n = 0;
-    for (uint32_t k = first; k <= last; k++)
-        scale[n++] = float_of_bits(k << 16);
-    return n;
+    const bool narrow = p->scales == OPTIMAL_F16 || p->f16_results;
+    switch (p->scales) {
+    case OPTIMAL_E4M3: /* exponents have a bias of 7, codes begin with 1 */
+        s.count = e4m3_scales(global_scale, scale);
+        s.times = global_scale;
+        l->shift = 20;
+        l->first = ((127 - 7) << 3) + 1;
+        l->regular = bits_of_float(0x1p-6f);
+        break;
+    case OPTIMAL_E8M0: /* those of f16 are normal or exact */
+        l->shift = 23;
+        l->first = p->f16_results ? 103 : 1;
+        s.count = float_scales((uint32_t)l->first, p->f16_results ? 142 : 254, l->shift, scale);
+        l->exact = true;
+        break;
+    default:
+        l->shift = 16;
+        s.count = float_scales(start < 0x80 ? 0x80 : start, stop > 0x7f7f ? 0x7f7f : stop, l->shift, scale);
+        s.count = narrow ? round_scales(s.count, scale) : s.count;
+        if (s.count == 0)
+            scale[s.count++] = range_scale < 1 ? 0x1p-24f : 65504;
+        l->exact = !narrow || scale[0] >= 0x1p-14f; /* else f16 subnormals, which are other numbers */
+        l->first = (int32_t)(bits_of_float(scale[0]) >> 16);
+        l->regular = l->exact ? 0 : UINT32_MAX;
+    }
+    l->last = (int32_t)s.count - 1;
+    return s;
+}
+
+size_t qobs_scale_below(const struct scale_list *s, double t)
+{
+    const float on_lattice = (float)(t * (double)s->times);
+    const int32_t last = (int32_t)s->count - 1, at = (int32_t)(bits_of_float(on_lattice) >> s->lattice.shift);
+    int32_t k = at - s->lattice.first;
+    k = k < 0 ? 0 : k > last ? last : k;
+    while (k < last && (double)s->scale[k + 1] <= t)
+        k++;
+    while (k > 0 && (double)s->scale[k] > t)
+        k--;
+    return (size_t)k;
 }

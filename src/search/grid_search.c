@@ -51,7 +51,6 @@ struct grid_run {
     struct split split; /* units: blocks of all qparams if blocks > 1; else entries of the slices' axis, or batches */
     unsigned char *workspaces; /* one for each part, of workspace_size bytes */
     size_t workspace_size;
-    atomic_uint *taken; /* workspaces in use; smaller atomics need a library on some CPUs */
     double *sums;       /* [qparams][blocks][candidates] if blocks > 1 */
     bool by_amax;       /* qparams are searched in order of amax, if enough share theirs */
     uint32_t *order;    /* of qparams, by amax; unused if not by_amax */
@@ -140,17 +139,10 @@ static void qparams_of(const struct grid_run *s, int64_t from, int64_t to, size_
     *end = (size_t)(last < qparams ? last : qparams);
 }
 
-/* The first free workspace, so that a thread gets the one that is in its caches. */
-static size_t acquire_workspace(struct grid_run *s, struct qparam_workspace *w)
+static void place_workspace(const struct grid_run *s, int64_t part, struct qparam_workspace *w)
 {
-    size_t i = 0;
-    while (atomic_exchange(&s->taken[i], 1))
-        i++;
-    qobs_qparam_workspace_place(&s->q, s->workspaces + i * s->workspace_size, w);
-    return i;
+    qobs_qparam_workspace_place(&s->q, s->workspaces + (size_t)part * s->workspace_size, w);
 }
-
-static void release_workspace(struct grid_run *s, size_t i) { atomic_store(&s->taken[i], 0); }
 
 static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
@@ -158,7 +150,7 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
     struct qparam_workspace w;
     struct qparam_block e;
     size_t first, end;
-    const size_t at = acquire_workspace(s, &w);
+    place_workspace(s, part, &w);
     qparams_of(s, from, to, &first, &end);
     for (size_t i = first, n, found = s->find ? first : end; i < end; i += n) {
         if (i == found)
@@ -168,7 +160,6 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
         w.prefetch = prefetch_slice(s, i, n, end);
         qobs_search_qparams(&s->q, &w, &e, i, n, s->improved + (size_t)part * s->words);
     }
-    release_workspace(s, at);
 }
 
 /* The parts are of the order by amax. */
@@ -176,7 +167,8 @@ static void search_part_by_amax(void *argument, int64_t part, int64_t from, int6
 {
     struct grid_run *s = argument;
     struct qparam_workspace w;
-    const size_t at = acquire_workspace(s, &w), end = (size_t)to, qparams = (size_t)s->q.plan->qparams;
+    const size_t end = (size_t)to, qparams = (size_t)s->q.plan->qparams;
+    place_workspace(s, part, &w);
     for (size_t i = (size_t)from, next; i < end; i = next) {
         const uint32_t amax = qobs_amax_bits(s->q.min, s->q.max, s->order[i]);
         const bool by_table = qobs_amax_count(s->order, qparams, amax) >= s->enough;
@@ -184,7 +176,6 @@ static void search_part_by_amax(void *argument, int64_t part, int64_t from, int6
             next++;
         qobs_search_same_amax(&s->q, &w, s->order + i, next - i, by_table, s->improved + (size_t)part * s->words);
     }
-    release_workspace(s, at);
 }
 
 static void store_ranges_of_part(void *argument, int64_t part, int64_t from, int64_t to)
@@ -210,7 +201,7 @@ static void search_part_again(void *argument, int64_t part, int64_t from, int64_
     uint64_t *improved = s->improved + (size_t)part * s->words;
     struct qparam_workspace w;
     size_t first, end;
-    const size_t at = acquire_workspace(s, &w);
+    place_workspace(s, part, &w);
     qparams_of(s, from, to, &first, &end);
     for (size_t i = first; i < end && s->blocks > 1; i++)
         if (s->q.best_step[i] >= s->q.stop)
@@ -226,15 +217,13 @@ static void search_part_again(void *argument, int64_t part, int64_t from, int64_
         qobs_block_of_qparam(&s->q.source, (int64_t)i, &e);
         qobs_search_qparams(&s->q, &w, &e, i, n, improved); /* the others of the batch get the same result as before */
     }
-    release_workspace(s, at);
 }
 
 static void sum_blocks_of_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct grid_run *s = argument;
     struct qparam_workspace w;
-    const size_t at = acquire_workspace(s, &w);
-    (void)part;
+    place_workspace(s, part, &w);
     for (int64_t block = from; block < to; block++) {
         const int64_t qparam = block / s->blocks, first = block % s->blocks * BLOCK;
         double *const sums = sums_of(s, block);
@@ -248,7 +237,6 @@ static void sum_blocks_of_part(void *argument, int64_t part, int64_t from, int64
         else
             memset(sums, 0, size);
     }
-    release_workspace(s, at);
 }
 
 static void choose_from_blocks(struct grid_run *s)
@@ -400,7 +388,7 @@ static unsigned char *allocate(struct grid_run *s, size_t *bytes, qobs_error *er
     const size_t sums = s->blocks > 1 ? qparams * (size_t)s->blocks * s->q.shrink.candidates : 0;
     const size_t wide = sums + parts * s->words, steps = s->q.best_step ? 0 : qparams, ends = qparams * s->q.size;
     const size_t order = s->by_amax ? amax_order_size(qparams) : 0;
-    *bytes = wide * 8 + 2 * ends + (steps + order) * 4 + parts * (s->workspace_size + sizeof *s->taken);
+    *bytes = wide * 8 + 2 * ends + (steps + order) * 4 + parts * s->workspace_size;
     unsigned char *memory = qobs_allocate(s->runtime, *bytes);
     if (!memory) {
         qobs_no_memory(error, "search: no memory for %zu bytes", *bytes);
@@ -414,9 +402,6 @@ static unsigned char *allocate(struct grid_run *s, size_t *bytes, qobs_error *er
     if (!s->q.best_step)
         s->q.best_step = (int32_t *)(void *)(s->order + order);
     s->workspaces = s->q.max + ends + (steps + order) * 4;
-    s->taken = (atomic_uint *)(void *)(s->workspaces + parts * s->workspace_size);
-    for (size_t i = 0; i < parts; i++)
-        atomic_init(&s->taken[i], 0);
     return memory;
 }
 

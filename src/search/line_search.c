@@ -157,25 +157,27 @@ static void add_errors(const struct line_search *s, struct candidates_of *c, con
 struct best {
     double loss; /* of the best candidate, or NaN */
     int32_t step;
+    double chosen, last; /* losses: of `step`, without one of the last candidate; of the last candidate */
 };
 
-static void compare(const struct line_search *s, struct best *best, size_t step, double sum, int64_t elements,
-                    double *last)
+static void compare(const struct line_search *s, struct best *best, size_t step, double sum, int64_t elements)
 {
     const double loss = round_as(s->value, sum / (double)elements);
     if (loss < best->loss)
         best->step = (int32_t)step;
+    if (best->step < 0 || best->step == (int32_t)step)
+        best->chosen = loss;
     best->loss = isnan(loss) || isnan(best->loss) ? (double)NAN : loss < best->loss ? loss : best->loss;
-    *last = loss;
+    best->last = loss;
 }
 
-static void choose(const struct line_search *s, size_t qparam, const struct best *best, double chosen, double last)
+static void choose(const struct line_search *s, size_t qparam, const struct best *best)
 {
     const struct search_state *state = s->state;
     const size_t at = qparam * qobs_dtype_size(state->dtype);
     state->record->best_step[qparam] = best->step;
-    state->record->error[qparam] = isnan(chosen) ? (double)NAN : chosen;
-    state->record->error_before[qparam] = isnan(last) ? (double)NAN : last;
+    state->record->error[qparam] = isnan(best->chosen) ? (double)NAN : best->chosen;
+    state->record->error_before[qparam] = isnan(best->last) ? (double)NAN : best->last;
     if (best->step < 0)
         return;
     const double t = threshold(s, qparam, (size_t)best->step);
@@ -198,7 +200,6 @@ static void search_part(void *argument, size_t index)
     float x[1][BLOCK_ELEMENTS];
     const fp_mode mode = fp_enter();
     struct best best = nothing_yet(s);
-    double last = 0, chosen = 0;
     int64_t from, end;
     const size_t part = qobs_block_task_at(&s->tasks, index, &block, &from, &end);
     for (size_t first = 0; first < n; first += TOGETHER) {
@@ -212,15 +213,13 @@ static void search_part(void *argument, size_t index)
             add_errors(s, &c, x[0], count);
         }
         for (size_t i = 0; i < c.n; i++)
-            if (s->tasks.parts > 1) {
+            if (s->tasks.parts > 1)
                 s->batch->workspace[(part * qparams + block.qparam) * n + first + i] = c.error[i];
-            } else {
-                compare(s, &best, first + i, c.error[i], block.elements, &last);
-                chosen = best.step == (int32_t)(first + i) ? last : chosen;
-            }
+            else
+                compare(s, &best, first + i, c.error[i], block.elements);
     }
     if (s->tasks.parts == 1)
-        choose(s, block.qparam, &best, best.step < 0 ? last : chosen, last);
+        choose(s, block.qparam, &best);
     fp_leave(mode);
 }
 
@@ -230,16 +229,14 @@ static void join_parts(const struct line_search *s, size_t qparam)
     const size_t n = (size_t)s->params->steps, qparams = (size_t)s->batch->plan->qparams;
     struct qparam_block block;
     struct best best = nothing_yet(s);
-    double last = 0, chosen = 0;
     qobs_block_at(&s->tasks.blocks, 0, &block);
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
         for (size_t part = 0; part < s->tasks.parts; part++)
             sum += s->batch->workspace[(part * qparams + qparam) * n + i];
-        compare(s, &best, i, sum, block.elements, &last);
-        chosen = best.step == (int32_t)i ? last : chosen;
+        compare(s, &best, i, sum, block.elements);
     }
-    choose(s, qparam, &best, best.step < 0 ? last : chosen, last);
+    choose(s, qparam, &best);
 }
 
 static void search(const struct search_batch *batch, const struct search_state *state)

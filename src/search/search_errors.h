@@ -5,6 +5,7 @@
  * multiplied by 2^prescale_exp first. A kernel's sum is then an error in units of qobs_search_error_unit(). */
 #pragma once
 
+#include <float.h>
 #include <string.h>
 
 #include "base/runtime.h"
@@ -42,13 +43,12 @@ static inline double qobs_search_prescale(int prescale_exp)
 }
 
 /* The reciprocal of a candidate's scale and its rounding offset, as kernels read them. */
-void qobs_search_candidate(bool integers, float scale, float zero_point, float *inverse, float *offset);
-
-/* Adds to error[i] the error of candidate i over n floats at any address. weight: n floats; NULL: all 1. zero_point:
- * one for each candidate; NULL: all 0. quantizer: integers or a signed float format; not in_double. */
-void qobs_search_errors(const struct kernel_table *kernels, const struct quantizer *quantizer,
-                        const struct search_norm *norm, const float *x, const float *weight, size_t n,
-                        size_t candidates, const float *scale, const float *zero_point, double *error);
+static inline void qobs_search_candidate(bool integers, float scale, float zero_point, float *inverse, float *offset)
+{
+    const float reciprocal = 1 / scale;
+    *inverse = reciprocal > FLT_MAX ? FLT_MAX : reciprocal;
+    *offset = integers ? 0x1.8p23f + zero_point : zero_point;
+}
 
 /* ---- Upstream's own arithmetic ----------------------------------------------------------------------------------- */
 
@@ -59,10 +59,8 @@ struct native_search {
     bool active; /* false: the search is in float */
     bool is_bf16;
     struct native_norm norm;
-    double exponent; /* norm as the dtype has it */
-    double largest;  /* the error that the first candidate has to be below */
-    double *table;   /* owned; NULL: none */
-    float *fine;     /* owned; NULL: none */
+    double largest; /* the error that the first candidate has to be below */
+    void *powers;   /* owned: the table or the fine table of `norm`; NULL: none */
 };
 
 /* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. elements:
@@ -107,19 +105,6 @@ void qobs_candidates_search(const struct search_batch *batch, const struct searc
 
 /* Elements of a block: a multiple of 8, at most HESSIAN_ERRORS. Matrices of that many doubles are on the stack. */
 enum { HESSIAN_ERRORS = 512 };
-
-/* The candidates of a qparam, as struct candidates prepares them. */
-struct hessian_candidates {
-    const struct quantizer *quantizer; /* of `up` and `down` */
-    size_t count;
-    const float *up;    /* factors before rounding; without `down` scales of e2m1 */
-    const double *down; /* factors after rounding, or NULL */
-};
-
-/* Adds to error[c] the error of the elements x of gram block `index` with candidate c, in double. Elements that are not
- * finite make all errors NaN. The bits do not depend on the instruction set. */
-void qobs_hessian_errors(const struct kernel_table *kernels, const struct gram *gram, int64_t index,
-                         const struct hessian_candidates *candidates, const float *x, double *error);
 
 /* The candidates of NVIDIA Model-Optimizer's MseCalibrator and NVFP4MSECalibrator
  * (modelopt/torch/quantization/calib/mse.py): one list of multipliers of an amax for all qparams. */

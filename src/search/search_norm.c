@@ -184,59 +184,46 @@ static void make_series(double norm, float series[4])
     }
 }
 
-/* The powers of all magnitudes of the dtype, rounded to it. */
-static void fill_rounded(const struct native_search *n)
-{
-    for (unsigned i = 0; i < POWERS; i++) {
-        const uint16_t bits = (uint16_t)i;
-        const float magnitude = n->is_bf16 ? float_of_bf16(bits) : float_of_f16(bits);
-        n->table[i] = (double)round_to_half(n->is_bf16, power(magnitude, n->exponent));
-    }
-}
-
-/* The powers of all magnitudes of BF16, in float. */
-static void fill_fine(const struct native_search *n, double norm)
-{
-    for (unsigned i = 0; i < POWERS; i++)
-        n->fine[i] = power(float_of_bf16((uint16_t)i), norm);
-}
+/* Room for the powers of all magnitudes of a dtype in double. */
+enum { POWERS_SIZE = POWERS * sizeof(double) };
 
 int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
                              int64_t elements, const struct runtime *runtime, qobs_error *error)
 {
-    const bool rounded = elements <= params->rounded;
+    const bool rounded = elements <= params->rounded, bf16 = dtype == QOBS_BF16;
     const bool product = params->norm == 1 || params->norm == 2 || params->norm == 3;
-    *n = (struct native_search){.is_bf16 = dtype == QOBS_BF16};
-    n->active = params->native && (dtype == QOBS_BF16 || dtype == QOBS_F16);
+    *n = (struct native_search){.active = params->native && (bf16 || dtype == QOBS_F16), .is_bf16 = bf16};
     if (!n->active)
         return QOBS_OK;
     n->norm.exponent = product ? (int)params->norm : 0;
-    n->exponent = rounded ? (double)round_to_half(n->is_bf16, (float)params->norm) : params->norm;
-    n->largest = !rounded ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
+    n->largest = !rounded ? (double)FLT_MAX : bf16 ? 0x1.fep127 : 65504;
     if (product && !rounded)
         return QOBS_OK;
+    n->powers = qobs_allocate(runtime, POWERS_SIZE);
+    if (!n->powers)
+        return qobs_no_memory(error, "search: no memory for %zu bytes", (size_t)POWERS_SIZE);
+    double *const table = n->powers;
+    float *const fine = n->powers;
+    /* In float the fine table has the upper halves of floats, which are those of BF16. */
+    const double exponent = rounded ? (double)round_to_half(bf16, (float)params->norm) : params->norm;
+    for (unsigned i = 0; i < POWERS; i++) {
+        const uint16_t bits = (uint16_t)i;
+        const float p = power(bf16 || !rounded ? float_of_bf16(bits) : float_of_f16(bits), exponent);
+        if (rounded)
+            table[i] = (double)round_to_half(bf16, p);
+        else
+            fine[i] = p;
+    }
     make_series(params->norm, n->norm.series);
-    if (rounded)
-        n->norm.table = n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
-    else
-        n->norm.fine = n->fine = qobs_allocate(runtime, POWERS * sizeof *n->fine);
-    if (!n->table && !n->fine)
-        return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
-    if (rounded)
-        fill_rounded(n);
-    else
-        fill_fine(n, params->norm);
+    n->norm.table = rounded ? table : NULL;
+    n->norm.fine = rounded ? NULL : fine;
     return QOBS_OK;
 }
 
 void qobs_native_search_release(struct native_search *n, const struct runtime *runtime)
 {
-    if (n->table)
-        qobs_release(runtime, n->table, POWERS * sizeof *n->table);
-    if (n->fine)
-        qobs_release(runtime, n->fine, POWERS * sizeof *n->fine);
-    n->table = NULL;
-    n->fine = NULL;
+    qobs_release(runtime, n->powers, POWERS_SIZE);
+    n->powers = NULL;
 }
 
 double qobs_native_error(const struct native_search *n, double sum)

@@ -26,7 +26,7 @@ struct row_capacity qobs_native_rows_capacity(const struct native_search *native
     const double limit = fmin(quantizer->quant_max, -quantizer->quant_min);
     const bool integers = (double)quantizer->min_normal >= quantizer->quant_max;
     struct row_capacity capacity = {.stride = (candidates + 7) / 8 * 8};
-    if (!native->active || !native->is_bf16 || !native->table || !integers || limit < 1 || !(min_p > 0) ||
+    if (!native->active || !native->is_bf16 || !native->norm.table || !integers || limit < 1 || !(min_p > 0) ||
         candidates > NATIVE_ROWS_CANDIDATES)
         return capacity;
     /* From the largest element to the first one that is always rounded to 0, then rows of negative elements that are
@@ -46,7 +46,7 @@ static void fill_splats(const struct native_search *native, size_t stride, uint3
 {
     for (uint32_t m = first; m <= end; m++, row += stride)
         for (size_t c = 0; c < stride; c++)
-            row[c] = (float)native->table[m];
+            row[c] = (float)native->norm.table[m];
 }
 
 bool qobs_native_rows_fill(const struct kernel_table *kernels, const struct native_search *native,
@@ -86,7 +86,7 @@ bool qobs_native_rows_fill(const struct kernel_table *kernels, const struct nati
             memset(row + i * stride + count, 0, (stride - count) * sizeof(float));
         kernels->search_native_rows(quantizer, &native->norm, x, n, candidates, count, row, stride);
     }
-    *rows = (struct native_rows){capacity->memory, stride, first, symmetric, last, native->table};
+    *rows = (struct native_rows){capacity->memory, stride, first, symmetric, last, native->norm.table};
     return true;
 }
 

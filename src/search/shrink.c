@@ -7,80 +7,23 @@
 
 #include "base/error.h"
 #include "number/convert.h"
-#include "number/number.h"
+#include "number/native.h"
 #include "quantize/qparam_view.h"
 #include "search/search_errors.h"
 
-/* x * factor as torch multiplies a tensor by a Python number: in float, rounded to the tensor's dtype. */
-static inline float times(qobs_dtype dtype, float x, float factor)
-{
-    const float product = x * factor;
-    return dtype == QOBS_F32    ? product
-           : dtype == QOBS_BF16 ? float_of_bf16(bf16_of_float(product))
-                                : float_of_f16(f16_of_float(product));
-}
+#define NATIVE_BODY "search/shrink.inl.h"
+#include "number/native_each.inl.h"
 
 double qobs_shrink_bound(const struct shrink *s, int step, double bound)
 {
-    if (s->dtype == QOBS_F64)
-        return bound * s->params->expand * (step < 0 ? 1 : 1 - step / s->params->grid);
-    return (double)times(s->dtype, times(s->dtype, (float)bound, (float)s->params->expand), step < 0 ? 1 : s->p[step]);
-}
-
-static inline float load_number(qobs_dtype dtype, const unsigned char *x)
-{
-    float f;
-    uint16_t h;
-    if (dtype == QOBS_F32) {
-        memcpy(&f, x, sizeof f);
-        return f;
-    }
-    memcpy(&h, x, sizeof h);
-    return dtype == QOBS_BF16 ? float_of_bf16(h) : float_of_f16(h);
-}
-
-static inline void store_number(qobs_dtype dtype, float f, unsigned char *x)
-{
-    const uint16_t h = dtype == QOBS_BF16 ? bf16_of_float(f) : f16_of_float(f);
-    if (dtype == QOBS_F32)
-        memcpy(x, &f, sizeof f);
-    else
-        memcpy(x, &h, sizeof h);
-}
-
-/* The compiler specialises this for a constant dtype. Bounds that do not change keep their bits. */
-static inline void shrink_bounds(const struct shrink *s, qobs_dtype dtype, const int32_t *step, size_t n,
-                                 const unsigned char *from, unsigned char *to)
-{
-    const float expand = (float)s->params->expand;
-    const size_t size = dtype == QOBS_F32 ? 4 : 2;
-    memcpy(to, from, n * size);
-    for (size_t i = 0; i < n; i++) {
-        const float bound = load_number(dtype, from + i * size);
-        const float expanded = expand == 1 ? bound : times(dtype, bound, expand);
-        if (step[i] >= 0 || expand != 1)
-            store_number(dtype, step[i] < 0 ? expanded : times(dtype, expanded, s->p[step[i]]), to + i * size);
-    }
+    FOR_NATIVE(s->dtype, bound = bound_at, s->params, step, bound)
+    return bound;
 }
 
 void qobs_shrink_bounds(const struct shrink *s, const int32_t *step, size_t n, const unsigned char *from,
                         unsigned char *to)
 {
-    switch (s->dtype) {
-    case QOBS_F32:
-        shrink_bounds(s, QOBS_F32, step, n, from, to);
-        break;
-    case QOBS_BF16:
-        shrink_bounds(s, QOBS_BF16, step, n, from, to);
-        break;
-    case QOBS_F16:
-        shrink_bounds(s, QOBS_F16, step, n, from, to);
-        break;
-    default:
-        for (size_t i = 0; i < n; i++)
-            qobs_put_element(to + i * sizeof(double), s->dtype,
-                             qobs_shrink_bound(s, step[i], qobs_element(from + i * sizeof(double), s->dtype)));
-    }
+    FOR_NATIVE(s->dtype, shrink_bounds, s->params, step, n, from, to)
 }
 
 /* A bound of candidate c's range. */

@@ -111,23 +111,6 @@ ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double
     (((energy) - (2 * (double)float_of_bits((bits) << 16)) * ((bucket)[0] + (above)[0])) +                             \
      ((double)float_of_bits((bits) << 16) * (double)float_of_bits((bits) << 16)) * ((bucket)[1] + (above)[1]))
 
-QOBS_OPTIMAL_LARGE(ENTRY(qobs_optimal_large))
-{
-    CLEARS_UPPER_HALVES
-    const uint32_t first = bits_of_float(lower) >> 16, count = 0x8000 - first;
-    size_t found = 0;
-    for (size_t i = 0; i < n; i += BLOCK) {
-        float t[BLOCK];
-        int32_t unused[BLOCK] = {0};
-        for (size_t l = 0; l < BLOCK; l++)
-            t[l] = negative ? -w[i + l] : w[i + l];
-        found += pack_events(index + found, t, first, count, (uint32_t)(16 * i), unused);
-    }
-    for (size_t i = 0; i < found; i++)
-        index[i] = index[i] >> 4 & 4095;
-    return found;
-}
-
 QOBS_OPTIMAL_CURVE(ENTRY(qobs_optimal_curve))
 {
     CLEARS_UPPER_HALVES

@@ -123,19 +123,6 @@ ALWAYS_INLINE float largest_of(const mask32x8 *bits)
     return float_of_bits((uint32_t)(even > odd ? even : odd));
 }
 
-QOBS_OPTIMAL_NARROW(ENTRY(qobs_optimal_narrow))
-{
-    CLEARS_UPPER_HALVES
-    const f64x4 most = {1e30, 1e30, 1e30, 1e30};
-    for (size_t i = 0; i < n; i += LANES) {
-        *(mask32x8 *)(void *)(magnitude + i) = *(const mask32x8 *)(const void *)(w + i) & INT32_MAX;
-        for (int part = 0; part < 2; part++) {
-            const f64x4 h4 = FOUR(h + i, part) * factor;
-            ((f32x4 *)(void *)(weight + i))[part] = __builtin_convertvector(LESSER(h4, most), f32x4);
-        }
-    }
-}
-
 QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 {
     CLEARS_UPPER_HALVES
@@ -153,12 +140,11 @@ QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
             weight[part] += g;
         }
     }
-    *moments = (struct optimal_moments){
-        .lo = -largest_of(&down),
-        .hi = largest_of(&up),
-        .energy = SUM_OF(energy),
-        .magnitude = SUM_OF(magnitude),
-        .weight = SUM_OF(weight)};
+    *moments = (struct optimal_moments){.lo = -largest_of(&down),
+                                        .hi = largest_of(&up),
+                                        .energy = SUM_OF(energy),
+                                        .magnitude = SUM_OF(magnitude),
+                                        .weight = SUM_OF(weight)};
 }
 
 QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))

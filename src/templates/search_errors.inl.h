@@ -254,8 +254,7 @@ DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weight
         f32x16_transpose(a->x + first, a->row, tile);
         for (size_t i = 0; i < L; i++) {
             const f32x16 v = f32x16_load(tile + i * L);
-            f32x16_store(to + i * each,
-                         to_unit(kind, target == INTEGERS || target == FLOATS ? f32x16_abs(v) : v));
+            f32x16_store(to + i * each, to_unit(kind, target == INTEGERS || target == FLOATS ? f32x16_abs(v) : v));
             if (target == INTEGERS)
                 f32x16_store(to + i * each + L, f32x16_by_sign(v, below, k.quant_max));
         }
@@ -299,53 +298,39 @@ DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weight
 /* ---- One function for each combination --------------------------------------------------------------------------- */
 
 typedef void errors_fn(const struct arguments *a);
+enum { PLAIN, WEIGHTED };
 
-#define FUNCTION(way, target, kind)                                                                                    \
-    static void way##_##target##_##kind(const struct arguments *a) { way(target, kind, a); }
-#define EACH_NORM(way, target)                                                                                         \
-    FUNCTION(way, target, QOBS_NORM_1)                                                                                 \
-    FUNCTION(way, target, QOBS_NORM_2)                                                                                 \
-    FUNCTION(way, target, QOBS_NORM_3)                                                                                 \
-    FUNCTION(way, target, QOBS_NORM_TABLE)                                                                             \
-    FUNCTION(way, target, QOBS_NORM_POW)
-#define FUNCTIONS(way, target)                                                                                         \
-    {way##_##target##_QOBS_NORM_1, way##_##target##_QOBS_NORM_2, way##_##target##_QOBS_NORM_3,                         \
-     way##_##target##_QOBS_NORM_TABLE, way##_##target##_QOBS_NORM_POW}
+#define FUNCTION(way, target, weighted, kind)                                                                          \
+    static void way##_##target##_##weighted##_##kind(const struct arguments *a) { way(target, kind, weighted, a); }
+#define EACH_NORM(way, target, weighted)                                                                               \
+    FUNCTION(way, target, weighted, QOBS_NORM_1)                                                                       \
+    FUNCTION(way, target, weighted, QOBS_NORM_2)                                                                       \
+    FUNCTION(way, target, weighted, QOBS_NORM_3)                                                                       \
+    FUNCTION(way, target, weighted, QOBS_NORM_TABLE)                                                                   \
+    FUNCTION(way, target, weighted, QOBS_NORM_POW)
+#define EACH_TARGET(way)                                                                                               \
+    EACH_NORM(way, INTEGERS, PLAIN)                                                                                    \
+    EACH_NORM(way, INTEGERS, WEIGHTED)                                                                                 \
+    EACH_NORM(way, INTEGERS_SHIFTED, PLAIN)                                                                            \
+    EACH_NORM(way, INTEGERS_SHIFTED, WEIGHTED)                                                                         \
+    EACH_NORM(way, FLOATS, PLAIN)                                                                                      \
+    EACH_NORM(way, FLOATS, WEIGHTED)                                                                                   \
+    EACH_NORM(way, FLOATS_SHIFTED, WEIGHTED)
+#define NORMS(way, target, weighted)                                                                                   \
+    {way##_##target##_##weighted##_QOBS_NORM_1, way##_##target##_##weighted##_QOBS_NORM_2,                             \
+     way##_##target##_##weighted##_QOBS_NORM_3, way##_##target##_##weighted##_QOBS_NORM_TABLE,                         \
+     way##_##target##_##weighted##_QOBS_NORM_POW}
+#define TARGETS(way)                                                                                                   \
+    {                                                                                                                  \
+        [INTEGERS] = {NORMS(way, INTEGERS, PLAIN), NORMS(way, INTEGERS, WEIGHTED)},                                    \
+        [INTEGERS_SHIFTED] = {NORMS(way, INTEGERS_SHIFTED, PLAIN), NORMS(way, INTEGERS_SHIFTED, WEIGHTED)},            \
+        [FLOATS] = {NORMS(way, FLOATS, PLAIN), NORMS(way, FLOATS, WEIGHTED)}, [FLOATS_SHIFTED] = {                     \
+            [WEIGHTED] = NORMS(way, FLOATS_SHIFTED, WEIGHTED)                                                          \
+        }                                                                                                              \
+    }
 
-DEEP_INLINE void elements(enum target target, enum norm_kind kind, const struct arguments *a)
-{
-    by_elements(target, kind, false, a);
-}
-
-DEEP_INLINE void weighted_elements(enum target target, enum norm_kind kind, const struct arguments *a)
-{
-    by_elements(target, kind, true, a);
-}
-
-DEEP_INLINE void qparams(enum target target, enum norm_kind kind, const struct arguments *a)
-{
-    by_qparams(target, kind, false, a);
-}
-
-DEEP_INLINE void weighted_qparams(enum target target, enum norm_kind kind, const struct arguments *a)
-{
-    by_qparams(target, kind, true, a);
-}
-
-EACH_NORM(elements, INTEGERS)
-EACH_NORM(elements, INTEGERS_SHIFTED)
-EACH_NORM(elements, FLOATS)
-EACH_NORM(weighted_elements, INTEGERS)
-EACH_NORM(weighted_elements, INTEGERS_SHIFTED)
-EACH_NORM(weighted_elements, FLOATS)
-EACH_NORM(weighted_elements, FLOATS_SHIFTED)
-EACH_NORM(qparams, INTEGERS)
-EACH_NORM(qparams, INTEGERS_SHIFTED)
-EACH_NORM(qparams, FLOATS)
-EACH_NORM(weighted_qparams, INTEGERS)
-EACH_NORM(weighted_qparams, INTEGERS_SHIFTED)
-EACH_NORM(weighted_qparams, FLOATS)
-EACH_NORM(weighted_qparams, FLOATS_SHIFTED)
+EACH_TARGET(by_elements)
+EACH_TARGET(by_qparams)
 
 static enum target target_of(const struct quantizer *quantizer, bool with_shift)
 {
@@ -357,12 +342,7 @@ static enum target target_of(const struct quantizer *quantizer, bool with_shift)
 QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 {
     CLEARS_UPPER_HALVES
-    static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = {
-        [INTEGERS] = {FUNCTIONS(elements, INTEGERS), FUNCTIONS(weighted_elements, INTEGERS)},
-        [INTEGERS_SHIFTED] = {FUNCTIONS(elements, INTEGERS_SHIFTED), FUNCTIONS(weighted_elements, INTEGERS_SHIFTED)},
-        [FLOATS] = {FUNCTIONS(elements, FLOATS), FUNCTIONS(weighted_elements, FLOATS)},
-        [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_elements, FLOATS_SHIFTED)},
-    };
+    static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = TARGETS(by_elements);
     const struct arguments a = {quantizer, norm, x, weight, 0, n, candidates, count, prefetch, sum};
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
@@ -370,12 +350,7 @@ QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
 {
     CLEARS_UPPER_HALVES
-    static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = {
-        [INTEGERS] = {FUNCTIONS(qparams, INTEGERS), FUNCTIONS(weighted_qparams, INTEGERS)},
-        [INTEGERS_SHIFTED] = {FUNCTIONS(qparams, INTEGERS_SHIFTED), FUNCTIONS(weighted_qparams, INTEGERS_SHIFTED)},
-        [FLOATS] = {FUNCTIONS(qparams, FLOATS), FUNCTIONS(weighted_qparams, FLOATS)},
-        [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_qparams, FLOATS_SHIFTED)},
-    };
+    static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = TARGETS(by_qparams);
     const struct arguments a = {quantizer, norm, x, weight, row, n, candidates, count, prefetch, sum};
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
