@@ -41,6 +41,16 @@ static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
 static inline bool vec_any_ge16(vec a, vec b) { return _mm512_cmpge_epi16_mask(a, b) != 0; }
 static inline bool vec_any_ge32(vec a, vec b) { return _mm512_cmpge_epi32_mask(a, b) != 0; }
 
+/* bits <-> key: x ^ (sign & magnitude mask), as one three-way operation */
+static inline vec vec_key16(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi16(v, 15), _mm512_set1_epi16(INT16_MAX), 0x78);
+}
+static inline vec vec_key32(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi32(v, 31), _mm512_set1_epi32(INT32_MAX), 0x78);
+}
+
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v)
 {

@@ -20,7 +20,7 @@
 #define UNROLLED (ABSMAX_UNROLLED_BYTES / VEC_BYTES)
 #define LINE_VECTORS (64 / VEC_BYTES)
 
-static inline vec K(load_magnitudes)(const void *p) { return vec_load(p) & K(vec_splat)(MOST_POSITIVE); }
+static inline vec K(load_magnitudes)(const void *p) { return K(vec_magnitude)(vec_load(p)); }
 
 /* A block of at least a vector. */
 static inline KEY K(block_absmax)(const unsigned char *x, size_t n)

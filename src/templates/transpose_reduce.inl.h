@@ -55,7 +55,7 @@ DEEP_INLINE vec K(load_as)(enum bounds_form form, const unsigned char *p, ptrdif
 {
     const vec v = vec_load_ordered(p);
     K(prefetch_ahead)(p, ahead);
-    return form == AS_RAW_BITS ? v : form == AS_KEYS ? K(vec_key)(v) : (vec)(v & K(vec_splat)(MOST_POSITIVE));
+    return form == AS_RAW_BITS ? v : form == AS_KEYS ? K(vec_key)(v) : K(vec_magnitude)(v);
 }
 
 DEEP_INLINE vec K(lower)(enum bounds_form form, vec a, vec b)

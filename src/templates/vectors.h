@@ -59,9 +59,15 @@ static inline void vec_store(void *p, vec v) { *(vec_at *)p = v; }
 static inline vec vec_splat16(int16_t k) { return (vec)((s16v){0} + k); }
 static inline vec vec_splat32(int32_t k) { return (vec)((s32v){0} + k); }
 
+/* Without the sign. */
+static inline vec vec_magnitude16(vec v) { return (vec)((u16v)v & INT16_MAX); }
+static inline vec vec_magnitude32(vec v) { return (vec)((u32v)v & INT32_MAX); }
+
+#if VEC_BYTES < 64
 /* bits <-> key: x ^ (sign >> 1), the sign spread over its lane */
 static inline vec vec_key16(vec v) { return v ^ (vec)((u16v)((s16v)v >> 15) >> 1); }
 static inline vec vec_key32(vec v) { return v ^ (vec)((u32v)((s32v)v >> 31) >> 1); }
+#endif
 
 /* 0 where v equals k */
 static inline vec vec_clear_equal16(vec v, vec k) { return v & ~(vec)((s16v)v == (s16v)k); }
