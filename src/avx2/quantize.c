@@ -2,10 +2,6 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX2 fake-quantize; contract and limits in templates/quantize.inl.h. */
-#if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
-#error "this file needs -mavx2 -mfma -mf16c"
-#endif
-
 #include "avx2/simd.h"
 
 #define ENTRY_(name) name##_avx2

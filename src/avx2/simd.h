@@ -25,34 +25,9 @@
 
 #define VEC_BYTES 32
 #define VEC_REGISTERS 16
+#define VEC_REGISTER "x"
 typedef __m256i vec;
-
-/* Loaded once: gcc would otherwise make it a memory operand of every use, and be bound by its loads. */
-static inline vec vec_load(const void *p)
-{
-    vec v = _mm256_loadu_si256((const vec *)p);
-    __asm__("" : "+x"(v));
-    return v;
-}
-
-/* Ordered load: the compiler keeps the order of such loads. */
-static inline vec vec_load_ordered(const void *p)
-{
-    vec v = _mm256_loadu_si256((const vec *)p);
-    __asm__ volatile("" : "+x"(v));
-    return v;
-}
-
-/* Keeps the vector in a register. */
-static inline void vec_in_register(vec *v) { __asm__("" : "+x"(*v)); }
-
-static inline void vec_store(void *p, vec v) { _mm256_storeu_si256((vec *)p, v); }
-
-static inline vec vec_not(vec v) { return _mm256_xor_si256(v, _mm256_set1_epi64x(-1)); }
-
-static inline vec vec_and(vec a, vec b) { return _mm256_and_si256(a, b); }
-
-static inline vec vec_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
+typedef __m256 f32v;
 
 static inline vec vec_max_s16(vec a, vec b) { return _mm256_max_epi16(a, b); }
 static inline vec vec_max_s32(vec a, vec b) { return _mm256_max_epi32(a, b); }
@@ -63,25 +38,9 @@ static inline vec vec_max_u32(vec a, vec b) { return _mm256_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm256_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm256_min_epu32(a, b); }
 
-static inline vec vec_splat16(int16_t k) { return _mm256_set1_epi16(k); }
-static inline vec vec_splat32(int32_t k) { return _mm256_set1_epi32(k); }
-
 /* a >= b somewhere: not a < b everywhere */
 static inline bool vec_any_ge16(vec a, vec b) { return _mm256_movemask_epi8(_mm256_cmpgt_epi16(b, a)) != -1; }
 static inline bool vec_any_ge32(vec a, vec b) { return _mm256_movemask_epi8(_mm256_cmpgt_epi32(b, a)) != -1; }
-
-/* bits <-> key: x ^ (sign >> 1), the sign spread over its lane */
-static inline vec vec_key16(vec v) { return vec_xor(v, _mm256_srli_epi16(_mm256_srai_epi16(v, 15), 1)); }
-
-static inline vec vec_key32(vec v) { return vec_xor(v, _mm256_srli_epi32(_mm256_srai_epi32(v, 31), 1)); }
-
-/* 0 where v equals k */
-static inline vec vec_clear_equal16(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi16(v, k), v); }
-static inline vec vec_clear_equal32(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi32(v, k), v); }
-
-/* key -1 is -0: make it +0 */
-static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
-static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v)
@@ -160,47 +119,30 @@ static inline vec vec_order32(int first, vec v)
 
 /* ---- Transposition ----------------------------------------------------------------------------------------------- */
 
-/* Tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and
- * afterwards r[c] the column c of all rows in their order. Elements are interleaved within 128 bits first, then the
- * 128-bit lanes change places. */
-
 /* 16 rows of 16 elements do not fit the registers, two halves of 8 vectors do. */
 #define VEC_PARTS16 2
-#define VEC_PARTS32 1
 
 /* The lower (p = 0) or the upper halves of two vectors. */
-static inline vec vec_halves16(vec a, vec b, int p)
+static inline vec vec_halves(vec a, vec b, int p)
 {
     return p == 0 ? _mm256_permute2x128_si256(a, b, 0x20) : _mm256_permute2x128_si256(a, b, 0x31);
 }
 
-/* Unused: there is one part. */
-static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
-
-/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become
- * twice as wide. */
-static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
+static inline __attribute__((always_inline)) vec vec_zip(int bits, bool high, vec a, vec b)
 {
-    _Pragma("GCC unroll 8") for (int b = 0; b < n; b += 2 * done)
-    {
-        vec t[8];
-        _Pragma("GCC unroll 8") for (int j = 0; j < done; j++)
-        {
-            const vec a = r[b + j], c = r[b + done + j];
-            t[2 * j] = bits == 16   ? _mm256_unpacklo_epi16(a, c)
-                       : bits == 32 ? _mm256_unpacklo_epi32(a, c)
-                                    : _mm256_unpacklo_epi64(a, c);
-            t[2 * j + 1] = bits == 16   ? _mm256_unpackhi_epi16(a, c)
-                           : bits == 32 ? _mm256_unpackhi_epi32(a, c)
-                                        : _mm256_unpackhi_epi64(a, c);
-        }
-        _Pragma("GCC unroll 8") for (int j = 0; j < 2 * done; j++) r[b + j] = t[j];
-    }
+    if (bits == 16)
+        return high ? _mm256_unpackhi_epi16(a, b) : _mm256_unpacklo_epi16(a, b);
+    if (bits == 32)
+        return high ? _mm256_unpackhi_epi32(a, b) : _mm256_unpacklo_epi32(a, b);
+    return high ? _mm256_unpackhi_epi64(a, b) : _mm256_unpacklo_epi64(a, b);
 }
 
-/* Two vectors with two rows of lanes, of the columns c and c + n for n vectors. */
-static inline __attribute__((always_inline)) void vec_lanes2(int n, vec *r)
+static inline void vec_transpose_lanes16(vec *r) { (void)r; }
+
+/* Two vectors have two rows of lanes, of the columns c and c + n. */
+static inline __attribute__((always_inline)) void vec_transpose_lanes32(vec *r)
 {
+    enum { n = 4 };
     _Pragma("GCC unroll 8") for (int c = 0; c < n; c++)
     {
         const vec a = r[c], b = r[n + c];
@@ -209,115 +151,31 @@ static inline __attribute__((always_inline)) void vec_lanes2(int n, vec *r)
     }
 }
 
-static inline __attribute__((always_inline)) void vec_transpose16(vec *r)
+/* ---- Floats ------------------------------------------------------------------------------------------------------ */
+
+DEEP_INLINE f32v f32v_splat(float a) { return _mm256_set1_ps(a); }
+DEEP_INLINE f32v f32v_fma(f32v a, f32v b, f32v c) { return _mm256_fmadd_ps(a, b, c); }
+DEEP_INLINE f32v f32v_fnma(f32v a, f32v b, f32v c) { return _mm256_fnmadd_ps(a, b, c); }
+DEEP_INLINE f32v f32v_max(f32v a, f32v b) { return _mm256_max_ps(a, b); }
+DEEP_INLINE f32v f32v_min(f32v a, f32v b) { return _mm256_min_ps(a, b); }
+DEEP_INLINE f32v f32v_of_bf16(__m128i words)
 {
-    vec_interleave(16, 1, 8, r);
-    vec_interleave(32, 2, 8, r);
-    vec_interleave(64, 4, 8, r);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
 }
-
-static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
+DEEP_INLINE f32v f32v_load_bf16(const void *p) { return f32v_of_bf16(_mm_loadu_si128(p)); }
+DEEP_INLINE f32v f32v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+DEEP_INLINE f32v f32v_round_f16(f32v a)
 {
-    vec_interleave(32, 1, 8, r);
-    vec_interleave(64, 2, 8, r);
-    vec_lanes2(4, r);
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+#define f32v_pow Sleef_cinz_powf8_u10avx
 
-/* ---- 16 floats --------------------------------------------------------------------------------------------------- */
+typedef __m256i f32v_mask;
 
-/* One vector, in two registers. */
-
-typedef struct {
-    __m256 l, h;
-} f32x16;
-
-DEEP_INLINE f32x16 f32x16_load(const float *p) { return (f32x16){_mm256_load_ps(p), _mm256_load_ps(p + 8)}; }
-
-DEEP_INLINE void f32x16_store(float *p, f32x16 a)
-{
-    _mm256_storeu_ps(p, a.l);
-    _mm256_storeu_ps(p + 8, a.h);
-}
-
-DEEP_INLINE f32x16 f32x16_splat(float a) { return (f32x16){_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
-DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { return (f32x16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
-DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { return (f32x16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
-DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { return (f32x16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
-DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return (f32x16){_mm256_div_ps(a.l, b.l), _mm256_div_ps(a.h, b.h)}; }
-
-/* The largest power of 2 that is not above a, which is positive and normal; less than 2^-126 becomes 0. */
-DEEP_INLINE f32x16 f32x16_power_of_2(f32x16 a)
-{
-    const __m256 exponent = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
-    return (f32x16){_mm256_and_ps(a.l, exponent), _mm256_and_ps(a.h, exponent)};
-}
-
-/* True if a <= b in a lane. */
-DEEP_INLINE bool f32x16_any_at_most(f32x16 a, f32x16 b)
-{
-    const __m256 low = _mm256_cmp_ps(a.l, b.l, _CMP_LE_OQ), high = _mm256_cmp_ps(a.h, b.h, _CMP_LE_OQ);
-    return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
-}
-
-/* a * b + c */
-DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
-{
-    return (f32x16){_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
-}
-
-/* c - a * b */
-DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
-{
-    return (f32x16){_mm256_fnmadd_ps(a.l, b.l, c.l), _mm256_fnmadd_ps(a.h, b.h, c.h)};
-}
-
-DEEP_INLINE f32x16 f32x16_abs(f32x16 a)
-{
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    return (f32x16){_mm256_andnot_ps(sign, a.l), _mm256_andnot_ps(sign, a.h)};
-}
-
-/* `negative` in lanes in which x has a sign, `other` in the rest. */
-DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
-{
-    return (f32x16){_mm256_blendv_ps(other.l, negative.l, x.l), _mm256_blendv_ps(other.h, negative.h, x.h)};
-}
-
-/* The sign of `sign` on the magnitude of a. */
-DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
-{
-    const __m256 minus = _mm256_set1_ps(-0.0f);
-    return (f32x16){_mm256_or_ps(_mm256_andnot_ps(minus, a.l), _mm256_and_ps(minus, sign.l)),
-                    _mm256_or_ps(_mm256_andnot_ps(minus, a.h), _mm256_and_ps(minus, sign.h))};
-}
-
-/* Minimum and maximum of bits as signed integers. That is the order of floats if neither is negative, or if one of them
- * is and the other is not. */
-DEEP_INLINE __m256 half_min_bits(__m256 a, __m256 b)
-{
-    return _mm256_castsi256_ps(_mm256_min_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
-}
-
-DEEP_INLINE __m256 half_max_bits(__m256 a, __m256 b)
-{
-    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
-}
-
-DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
-{
-    return (f32x16){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)};
-}
-DEEP_INLINE f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
-{
-    return (f32x16){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)};
-}
-
-/* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
-DEEP_INLINE f32x16 f32x16_minus_mantissa(f32x16 a)
-{
-    const __m256 set = _mm256_set1_ps(-1);
-    return (f32x16){_mm256_or_ps(a.l, set), _mm256_or_ps(a.h, set)};
-}
+DEEP_INLINE f32v_mask f32v_signs(f32v a) { return _mm256_castps_si256(a); } /* enough for f32v_choose */
+DEEP_INLINE f32v f32v_choose(f32v_mask k, f32v a, f32v b) { return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(k)); }
+DEEP_INLINE uint32_t f32v_bits(f32v_mask k) { return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(k)); }
+DEEP_INLINE bool f32v_any(f32v_mask k) { return f32v_bits(k) != 0; }
 
 struct f32x16_table {
     __m256 low, high;
@@ -328,34 +186,22 @@ DEEP_INLINE struct f32x16_table f32x16_table(const float low[8], const float hig
     return (struct f32x16_table){_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation
- * looks at the low three bits of its indices only. */
-DEEP_INLINE __m256 half_look_up(struct f32x16_table t, __m256 a)
+/* A permutation looks at the low three bits of its indices only. */
+DEEP_INLINE f32v f32v_look_up(struct f32x16_table t, f32v a)
 {
     const __m256i bits = _mm256_castps_si256(a);
     return _mm256_mul_ps(_mm256_permutevar8x32_ps(t.low, _mm256_srli_epi32(bits, 23)),
                          _mm256_permutevar8x32_ps(t.high, _mm256_srli_epi32(bits, 26)));
 }
 
-DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
-{
-    return (f32x16){half_look_up(t, a.l), half_look_up(t, a.h)};
-}
-
-#ifdef QOBS_SLEEF
-DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent)
-{
-    const __m256 e = _mm256_set1_ps(exponent);
-    return (f32x16){Sleef_cinz_powf8_u10avx(a.l, e), Sleef_cinz_powf8_u10avx(a.h, e)};
-}
-#endif
+#include "templates/vectors.h"
 
 /* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
 DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     __m256 eight[4];
     for (int i = 0; i < 4; i++)
-        eight[i] = _mm256_add_ps(a[i].l, a[i].h);
+        eight[i] = a[i].part[0] + a[i].part[1];
     const __m256 ab =
         _mm256_add_ps(_mm256_blend_ps(eight[0], eight[1], 0xf0), _mm256_permute2f128_ps(eight[0], eight[1], 0x21));
     const __m256 cd =
@@ -368,76 +214,10 @@ DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
     _mm_storeu_ps(sum, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(one, order)));
 }
 
-/* Transposes 16 rows of 16 floats that start `row` floats apart. */
-DEEP_INLINE void f32x16_transpose(const float *x, size_t row, float *out)
-{
-    for (size_t from = 0; from < 16; from += 8)
-        for (size_t column = 0; column < 16; column += 8) {
-            vec r[8];
-            for (size_t i = 0; i < 8; i++)
-                r[i] = _mm256_loadu_si256((const __m256i *)(const void *)(x + (from + i) * row + column));
-            vec_transpose32(r);
-            for (size_t i = 0; i < 8; i++)
-                _mm256_store_si256((__m256i *)(void *)(out + (column + i) * 16 + from), r[i]);
-        }
-}
-
-DEEP_INLINE int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
-{
-    const __m256 less = _mm256_cmp_ps(a, *best, _CMP_LT_OQ);
-    *best = _mm256_blendv_ps(*best, a, less);
-    *at = _mm256_blendv_ps(*at, step, less);
-    return _mm256_movemask_ps(less);
-}
-
-/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
- * NaN is not below. */
-DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
-{
-    const __m256 steps = _mm256_set1_ps(step);
-    return (half_improve(a.l, steps, &best->l, &at->l) | half_improve(a.h, steps, &best->h, &at->h)) != 0;
-}
-
-/* 8 floats. */
-typedef __m256 f32x8;
-
-DEEP_INLINE f32x8 f32x8_load(const float *p) { return _mm256_load_ps(p); }
-DEEP_INLINE void f32x8_store(float *p, f32x8 a) { _mm256_storeu_ps(p, a); }
-DEEP_INLINE f32x8 f32x8_splat(float a) { return _mm256_set1_ps(a); }
-DEEP_INLINE f32x8 f32x8_add(f32x8 a, f32x8 b) { return _mm256_add_ps(a, b); }
-
 /* ---- Elements, bits and codes for templates/codes_lanes.inl.h ---------------------------------------------------- */
 
 #define INTEGERS_(a) _mm256_castps_si256(a)
 #define FLOATS_(a) _mm256_castsi256_ps(a)
-
-/* A constant of a loop. */
-DEEP_INLINE f32x16 f32x16_constant(float a) { return f32x16_splat(a); }
-
-/* Elements at any address, as floats. */
-DEEP_INLINE f32x16 f32x16_load_f32(const void *p)
-{
-    return (f32x16){_mm256_loadu_ps(p), _mm256_loadu_ps((const float *)p + 8)};
-}
-DEEP_INLINE __m256 half_of_bf16(__m128i words) { return FLOATS_(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16)); }
-DEEP_INLINE __m256 half_load_bf16(const uint16_t *p) { return half_of_bf16(_mm_loadu_si128((const __m128i *)p)); }
-DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
-{
-    return (f32x16){half_load_bf16(p), half_load_bf16((const uint16_t *)p + 8)};
-}
-/* 32 elements: those at even places and those at odd ones. */
-DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd)
-{
-    const __m256i l = _mm256_loadu_si256(p), h = _mm256_loadu_si256((const __m256i *)p + 1);
-    const __m256i high = _mm256_set1_epi32(-0x10000);
-    *even = (f32x16){FLOATS_(_mm256_slli_epi32(l, 16)), FLOATS_(_mm256_slli_epi32(h, 16))};
-    *odd = (f32x16){FLOATS_(_mm256_and_si256(l, high)), FLOATS_(_mm256_and_si256(h, high))};
-}
-DEEP_INLINE f32x16 f32x16_load_f16(const void *p)
-{
-    const __m128i *halves = p;
-    return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
-}
 
 /* The numbers of 16 codes of e2m1, made as BF16: a table has their low bytes, another one their high bytes. */
 DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
@@ -446,85 +226,15 @@ DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
     const __m128i high = _mm_setr_epi8(0, 63, 63, 63, 64, 64, 64, 64, -128, -65, -65, -65, -64, -64, -64, -64);
     const __m128i at = _mm_loadu_si128((const __m128i *)codes);
     const __m128i l = _mm_shuffle_epi8(low, at), h = _mm_shuffle_epi8(high, at);
-    return (f32x16){half_of_bf16(_mm_unpacklo_epi8(l, h)), half_of_bf16(_mm_unpackhi_epi8(l, h))};
-}
-
-/* a, or the limit if a is below or above it. NaN stays. */
-DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit)
-{
-    return (f32x16){_mm256_max_ps(limit.l, a.l), _mm256_max_ps(limit.h, a.h)};
-}
-DEEP_INLINE f32x16 f32x16_lower(f32x16 a, f32x16 limit)
-{
-    return (f32x16){_mm256_min_ps(limit.l, a.l), _mm256_min_ps(limit.h, a.h)};
-}
-
-/* Rounds to the dtype. A NaN must be quiet and its low 16 bits 0. */
-DEEP_INLINE __m256 half_round_bf16(__m256 a)
-{
-    const __m256i bits = INTEGERS_(a), up = _mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff));
-    const __m256i even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    return FLOATS_(_mm256_and_si256(_mm256_add_epi32(up, even), _mm256_set1_epi32(-0x10000)));
-}
-DEEP_INLINE f32x16 f32x16_round_bf16(f32x16 a) { return (f32x16){half_round_bf16(a.l), half_round_bf16(a.h)}; }
-DEEP_INLINE __m256 half_round_f16(__m256 a)
-{
-    return _mm256_cvtph_ps(_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-DEEP_INLINE f32x16 f32x16_round_f16(f32x16 a) { return (f32x16){half_round_f16(a.l), half_round_f16(a.h)}; }
-
-DEEP_INLINE f32x16 f32x16_and(f32x16 a, f32x16 b) { return (f32x16){_mm256_and_ps(a.l, b.l), _mm256_and_ps(a.h, b.h)}; }
-DEEP_INLINE f32x16 f32x16_or(f32x16 a, f32x16 b) { return (f32x16){_mm256_or_ps(a.l, b.l), _mm256_or_ps(a.h, b.h)}; }
-
-/* Sums and shifts of bits as integers. */
-DEEP_INLINE f32x16 f32x16_add_bits(f32x16 a, f32x16 b)
-{
-    return (f32x16){FLOATS_(_mm256_add_epi32(INTEGERS_(a.l), INTEGERS_(b.l))),
-                    FLOATS_(_mm256_add_epi32(INTEGERS_(a.h), INTEGERS_(b.h)))};
-}
-DEEP_INLINE f32x16 f32x16_sub_bits(f32x16 a, f32x16 b)
-{
-    return (f32x16){FLOATS_(_mm256_sub_epi32(INTEGERS_(a.l), INTEGERS_(b.l))),
-                    FLOATS_(_mm256_sub_epi32(INTEGERS_(a.h), INTEGERS_(b.h)))};
-}
-DEEP_INLINE f32x16 f32x16_shift_right_20(f32x16 a)
-{
-    return (f32x16){FLOATS_(_mm256_srli_epi32(INTEGERS_(a.l), 20)), FLOATS_(_mm256_srli_epi32(INTEGERS_(a.h), 20))};
-}
-DEEP_INLINE f32x16 f32x16_shift_right_22(f32x16 a)
-{
-    return (f32x16){FLOATS_(_mm256_srli_epi32(INTEGERS_(a.l), 22)), FLOATS_(_mm256_srli_epi32(INTEGERS_(a.h), 22))};
-}
-DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a)
-{
-    return (f32x16){FLOATS_(_mm256_srli_epi32(INTEGERS_(a.l), 24)), FLOATS_(_mm256_srli_epi32(INTEGERS_(a.h), 24))};
-}
-DEEP_INLINE f32x16 f32x16_shift_right_26(f32x16 a)
-{
-    return (f32x16){FLOATS_(_mm256_srli_epi32(INTEGERS_(a.l), 26)), FLOATS_(_mm256_srli_epi32(INTEGERS_(a.h), 26))};
-}
-
-/* a in lanes in which v is a number, `other` in those in which it is NaN. */
-DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)
-{
-    return (f32x16){_mm256_blendv_ps(a.l, other.l, _mm256_cmp_ps(v.l, v.l, _CMP_UNORD_Q)),
-                    _mm256_blendv_ps(a.h, other.h, _mm256_cmp_ps(v.h, v.h, _CMP_UNORD_Q))};
-}
-
-/* The bits of b in lanes in which v is below 0, none in the others. */
-DEEP_INLINE f32x16 f32x16_if_negative(f32x16 v, f32x16 b)
-{
-    const __m256 zero = _mm256_setzero_ps();
-    return (f32x16){_mm256_and_ps(_mm256_cmp_ps(v.l, zero, _CMP_LT_OQ), b.l),
-                    _mm256_and_ps(_mm256_cmp_ps(v.h, zero, _CMP_LT_OQ), b.h)};
+    return (f32x16){{f32v_of_bf16(_mm_unpacklo_epi8(l, h)), f32v_of_bf16(_mm_unpackhi_epi8(l, h))}};
 }
 
 /* The low byte of each lane. Packing saturates, so the other bytes are cleared first. */
 DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
 {
     const __m256i byte = _mm256_set1_epi32(255);
-    const __m256i words = _mm256_packus_epi32(_mm256_and_si256(INTEGERS_(a.l), byte),
-                                              _mm256_and_si256(INTEGERS_(a.h), byte)); /* 0-3 8-11 | 4-7 12-15 */
+    const __m256i words = _mm256_packus_epi32(_mm256_and_si256(INTEGERS_(a.part[0]), byte),
+                                              _mm256_and_si256(INTEGERS_(a.part[1]), byte)); /* 0-3 8-11 | 4-7 12-15 */
     const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
     _mm_storeu_si128((__m128i *)to, _mm_shuffle_epi32(bytes, 0xd8));
 }
@@ -538,7 +248,8 @@ DEEP_INLINE __m256i half_byte_pairs(__m256 even, __m256 odd)
 }
 DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
 {
-    const __m256i pairs = _mm256_packus_epi32(half_byte_pairs(even.l, odd.l), half_byte_pairs(even.h, odd.h));
+    const __m256i pairs =
+        _mm256_packus_epi32(half_byte_pairs(even.part[0], odd.part[0]), half_byte_pairs(even.part[1], odd.part[1]));
     _mm256_storeu_si256((__m256i *)to, _mm256_permute4x64_epi64(pairs, 0xd8));
 }
 
@@ -565,8 +276,8 @@ DEEP_INLINE void half_nearest_store(unsigned char *to, const f32x16 a[2], struct
 {
     const __m256i alternate =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
-    const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0].l), _mm256_cvtps_epi32(a[1].l));
-    const __m256i high = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0].h), _mm256_cvtps_epi32(a[1].h));
+    const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0].part[0]), _mm256_cvtps_epi32(a[1].part[0]));
+    const __m256i high = _mm256_packs_epi32(_mm256_cvtps_epi32(a[0].part[1]), _mm256_cvtps_epi32(a[1].part[1]));
     __m256i bytes = _mm256_packs_epi16(low, high);
     if (limits) {
         limits->least = _mm256_min_epi16(limits->least, _mm256_min_epi16(low, high));
@@ -600,7 +311,7 @@ DEEP_INLINE __m256i nearest_e4m3_code(__m256i magnitude)
  * NaN, or between 2^-10 and 2^-6, whose codes have other steps. */
 DEEP_INLINE bool half_nearest_e4m3_store(unsigned char *to, const f32x16 a[2])
 {
-    const __m256i low = nearest_words(a[0].l, a[1].l), high = nearest_words(a[0].h, a[1].h);
+    const __m256i low = nearest_words(a[0].part[0], a[1].part[0]), high = nearest_words(a[0].part[1], a[1].part[1]);
     const __m256i m0 = _mm256_and_si256(low, _mm256_set1_epi16(0x7fff)),
                   m1 = _mm256_and_si256(high, _mm256_set1_epi16(0x7fff));
     const __m256i above = _mm256_set1_epi16(0x3a81), most = _mm256_set1_epi16(0x43e0);

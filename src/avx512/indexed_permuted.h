@@ -101,7 +101,7 @@ static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrd
     const vec limit = vec_splat16((int16_t)inf);
     _Pragma("GCC unroll 4") for (int i = 0; i < PERMUTED_ROWS;
                                  i++) if (vec_any_ge16(hi[i], limit) ||
-                                          vec_any_ge16(vec_not(lo[i]), limit)) return false;
+                                          vec_any_ge16(~lo[i], limit)) return false;
     const __mmask32 all = (__mmask32)(UINT32_MAX >> (PERMUTED_LANES - groups));
     _Pragma("GCC unroll 4") for (size_t i = 0; i < PERMUTED_ROWS; i++)
     {

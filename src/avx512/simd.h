@@ -25,34 +25,9 @@
 
 #define VEC_BYTES 64
 #define VEC_REGISTERS 32
+#define VEC_REGISTER "v"
 typedef __m512i vec;
-
-/* Loaded once: gcc would otherwise make it a memory operand of every use, and be bound by its loads. */
-static inline vec vec_load(const void *p)
-{
-    vec v = _mm512_loadu_si512(p);
-    __asm__("" : "+v"(v));
-    return v;
-}
-
-/* Ordered load: the compiler keeps the order of such loads. */
-static inline vec vec_load_ordered(const void *p)
-{
-    vec v = _mm512_loadu_si512(p);
-    __asm__ volatile("" : "+v"(v));
-    return v;
-}
-
-/* Keeps the vector in a register. */
-static inline void vec_in_register(vec *v) { __asm__("" : "+v"(*v)); }
-
-static inline void vec_store(void *p, vec v) { _mm512_storeu_si512(p, v); }
-
-static inline vec vec_not(vec v) { return _mm512_ternarylogic_epi64(v, v, v, 0x55); }
-
-static inline vec vec_and(vec a, vec b) { return _mm512_and_si512(a, b); }
-
-static inline vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
+typedef __m512 f32v;
 
 static inline vec vec_max_s16(vec a, vec b) { return _mm512_max_epi16(a, b); }
 static inline vec vec_max_s32(vec a, vec b) { return _mm512_max_epi32(a, b); }
@@ -62,8 +37,6 @@ static inline vec vec_max_u16(vec a, vec b) { return _mm512_max_epu16(a, b); }
 static inline vec vec_max_u32(vec a, vec b) { return _mm512_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm512_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
-static inline vec vec_splat16(int16_t k) { return _mm512_set1_epi16(k); }
-static inline vec vec_splat32(int32_t k) { return _mm512_set1_epi32(k); }
 
 static inline bool vec_any_ge16(vec a, vec b) { return _mm512_cmpge_epi16_mask(a, b) != 0; }
 static inline bool vec_any_ge32(vec a, vec b) { return _mm512_cmpge_epi32_mask(a, b) != 0; }
@@ -73,19 +46,10 @@ static inline vec vec_key16(vec v)
 {
     return _mm512_ternarylogic_epi64(v, _mm512_srai_epi16(v, 15), _mm512_set1_epi16(INT16_MAX), 0x78);
 }
-
 static inline vec vec_key32(vec v)
 {
     return _mm512_ternarylogic_epi64(v, _mm512_srai_epi32(v, 31), _mm512_set1_epi32(INT32_MAX), 0x78);
 }
-
-/* 0 where v equals k */
-static inline vec vec_clear_equal16(vec v, vec k) { return _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(v, k), v); }
-static inline vec vec_clear_equal32(vec v, vec k) { return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(v, k), v); }
-
-/* key -1 is -0: make it +0 */
-static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
-static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v)
@@ -172,47 +136,28 @@ static inline vec vec_order32(int first, vec v)
 
 /* ---- Transposition ----------------------------------------------------------------------------------------------- */
 
-/* Tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and
- * afterwards r[c] the column c of all rows in their order. Elements are interleaved within 128 bits first, then the
- * 128-bit lanes change places. */
-
 /* 32 rows of 32 elements do not fit the registers, two halves of 16 vectors do. */
 #define VEC_PARTS16 2
-#define VEC_PARTS32 1
 
 /* The lower (p = 0) or the upper halves of two vectors. */
-static inline vec vec_halves16(vec a, vec b, int p)
+static inline vec vec_halves(vec a, vec b, int p)
 {
     return p == 0 ? _mm512_inserti64x4(a, _mm512_castsi512_si256(b), 1) : _mm512_shuffle_i64x2(a, b, 0xee);
 }
 
-/* Unused: there is one part. */
-static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
-
-/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become
- * twice as wide. */
-static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
+static inline __attribute__((always_inline)) vec vec_zip(int bits, bool high, vec a, vec b)
 {
-    _Pragma("GCC unroll 16") for (int b = 0; b < n; b += 2 * done)
-    {
-        vec t[16];
-        _Pragma("GCC unroll 16") for (int j = 0; j < done; j++)
-        {
-            const vec a = r[b + j], c = r[b + done + j];
-            t[2 * j] = bits == 16   ? _mm512_unpacklo_epi16(a, c)
-                       : bits == 32 ? _mm512_unpacklo_epi32(a, c)
-                                    : _mm512_unpacklo_epi64(a, c);
-            t[2 * j + 1] = bits == 16   ? _mm512_unpackhi_epi16(a, c)
-                           : bits == 32 ? _mm512_unpackhi_epi32(a, c)
-                                        : _mm512_unpackhi_epi64(a, c);
-        }
-        _Pragma("GCC unroll 16") for (int j = 0; j < 2 * done; j++) r[b + j] = t[j];
-    }
+    if (bits == 16)
+        return high ? _mm512_unpackhi_epi16(a, b) : _mm512_unpacklo_epi16(a, b);
+    if (bits == 32)
+        return high ? _mm512_unpackhi_epi32(a, b) : _mm512_unpacklo_epi32(a, b);
+    return high ? _mm512_unpackhi_epi64(a, b) : _mm512_unpacklo_epi64(a, b);
 }
 
-/* Four vectors with four rows of lanes, of the columns c, c + n, c + 2n and c + 3n for n vectors. */
-static inline __attribute__((always_inline)) void vec_lanes4(int n, vec *r)
+/* Four vectors have four rows of lanes, of the columns c, c + n, c + 2n and c + 3n. */
+static inline __attribute__((always_inline)) void vec_transpose_lanes32(vec *r)
 {
+    enum { n = 4 };
     _Pragma("GCC unroll 16") for (int c = 0; c < n; c++)
     {
         const vec a = _mm512_shuffle_i64x2(r[c], r[n + c], 0x88),
@@ -226,12 +171,9 @@ static inline __attribute__((always_inline)) void vec_lanes4(int n, vec *r)
     }
 }
 
-static inline __attribute__((always_inline)) void vec_transpose16(vec *r)
+static inline __attribute__((always_inline)) void vec_transpose_lanes16(vec *r)
 {
     const vec first = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0), second = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
-    vec_interleave(16, 1, 16, r);
-    vec_interleave(32, 2, 16, r);
-    vec_interleave(64, 4, 16, r);
     _Pragma("GCC unroll 16") for (int c = 0; c < 8; c++)
     {
         const vec a = r[c], b = r[8 + c];
@@ -240,67 +182,34 @@ static inline __attribute__((always_inline)) void vec_transpose16(vec *r)
     }
 }
 
-static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
+/* ---- Floats ------------------------------------------------------------------------------------------------------ */
+
+DEEP_INLINE f32v f32v_splat(float a) { return _mm512_set1_ps(a); }
+DEEP_INLINE f32v f32v_fma(f32v a, f32v b, f32v c) { return _mm512_fmadd_ps(a, b, c); }
+DEEP_INLINE f32v f32v_fnma(f32v a, f32v b, f32v c) { return _mm512_fnmadd_ps(a, b, c); }
+DEEP_INLINE f32v f32v_max(f32v a, f32v b) { return _mm512_max_ps(a, b); }
+DEEP_INLINE f32v f32v_min(f32v a, f32v b) { return _mm512_min_ps(a, b); }
+DEEP_INLINE f32v f32v_load_bf16(const void *p)
 {
-    vec_interleave(32, 1, 16, r);
-    vec_interleave(64, 2, 16, r);
-    vec_lanes4(4, r);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
-
-/* ---- 16 floats --------------------------------------------------------------------------------------------------- */
-
-/* One vector, in one register. */
-
-typedef __m512 f32x16;
-
-DEEP_INLINE f32x16 f32x16_load(const float *p) { return _mm512_load_ps(p); }
-DEEP_INLINE void f32x16_store(float *p, f32x16 a) { _mm512_storeu_ps(p, a); }
-DEEP_INLINE f32x16 f32x16_splat(float a) { return _mm512_set1_ps(a); }
-DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { return _mm512_add_ps(a, b); }
-DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { return _mm512_sub_ps(a, b); }
-DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { return _mm512_mul_ps(a, b); }
-DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
-DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
-DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return _mm512_div_ps(a, b); }
-DEEP_INLINE f32x16 f32x16_abs(f32x16 a) { return _mm512_abs_ps(a); }
-
-/* The largest power of 2 that is not above a, which is positive and normal; less than 2^-126 becomes 0. */
-DEEP_INLINE f32x16 f32x16_power_of_2(f32x16 a)
+DEEP_INLINE f32v f32v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+DEEP_INLINE f32v f32v_round_f16(f32v a)
 {
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7f800000)));
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+#define f32v_pow Sleef_cinz_powf16_u10avx512fnofma
 
-/* True if a <= b in a lane. */
-DEEP_INLINE bool f32x16_any_at_most(f32x16 a, f32x16 b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ) != 0; }
+#define F32V_MASK_IS_REGISTER
+typedef __mmask16 f32v_mask;
 
-/* `negative` in lanes in which x has a sign, `other` in the rest. */
-DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
-{
-    return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), other, negative);
-}
-
-/* The sign of `sign` on the magnitude of a. */
-DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
-{
-    const __m512i minus = _mm512_set1_epi32(INT32_MIN);
-    return _mm512_castsi512_ps(
-        _mm512_ternarylogic_epi32(minus, _mm512_castps_si512(sign), _mm512_castps_si512(a), 0xca));
-}
-
-/* Minimum and maximum of bits as signed integers. That is the order of floats if neither is negative, or if one of them
- * is and the other is not. */
-DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
-{
-    return _mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
-}
-
-DEEP_INLINE f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
-{
-    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
-}
-
-/* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
-DEEP_INLINE f32x16 f32x16_minus_mantissa(f32x16 a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
+DEEP_INLINE f32v_mask f32v_less(f32v a, f32v b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+DEEP_INLINE f32v_mask f32v_at_most(f32v a, f32v b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
+DEEP_INLINE f32v_mask f32v_equal(f32v a, f32v b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+DEEP_INLINE f32v f32v_if(f32v_mask k, f32v a) { return _mm512_maskz_mov_ps(k, a); }
+DEEP_INLINE f32v_mask f32v_signs(f32v a) { return _mm512_movepi32_mask(_mm512_castps_si512(a)); }
+DEEP_INLINE f32v f32v_choose(f32v_mask k, f32v a, f32v b) { return _mm512_mask_blend_ps(k, b, a); }
+DEEP_INLINE bool f32v_any(f32v_mask k) { return k != 0; }
 
 struct f32x16_table {
     __m512 low, high; /* for exponents 32 to 47 and 48 to 63; 0 for those below */
@@ -315,21 +224,15 @@ DEEP_INLINE struct f32x16_table f32x16_table(const float low[8], const float hig
     };
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does
- * not matter. A permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
-DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
+/* A permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
+DEEP_INLINE f32v f32v_look_up(struct f32x16_table t, f32v a)
 {
     const __m512i bits = _mm512_castps_si512(a);
     const __mmask16 there = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(32 << 23));
     return _mm512_maskz_permutex2var_ps(there, t.low, _mm512_srli_epi32(bits, 23), t.high);
 }
 
-#ifdef QOBS_SLEEF
-DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent)
-{
-    return Sleef_cinz_powf16_u10avx512fnofma(a, f32x16_splat(exponent));
-}
-#endif
+#include "templates/vectors.h"
 
 /* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
 DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
@@ -343,59 +246,7 @@ DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
     _mm_storeu_ps(sum, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, one)));
 }
 
-/* Transposes 16 rows of 16 floats that start `row` floats apart. */
-DEEP_INLINE void f32x16_transpose(const float *x, size_t row, float *out)
-{
-    vec r[16];
-    for (size_t i = 0; i < 16; i++)
-        r[i] = _mm512_loadu_si512(x + i * row);
-    vec_transpose32(r);
-    for (size_t i = 0; i < 16; i++)
-        _mm512_store_si512(out + i * 16, r[i]);
-}
-
-/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
- * NaN is not below. */
-DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
-{
-    const __mmask16 less = _mm512_cmp_ps_mask(a, *best, _CMP_LT_OQ);
-    *best = _mm512_mask_mov_ps(*best, less, a);
-    *at = _mm512_mask_mov_ps(*at, less, f32x16_splat(step));
-    return less != 0;
-}
-
-/* 8 floats. */
-typedef __m256 f32x8;
-
-DEEP_INLINE f32x8 f32x8_load(const float *p) { return _mm256_load_ps(p); }
-DEEP_INLINE void f32x8_store(float *p, f32x8 a) { _mm256_storeu_ps(p, a); }
-DEEP_INLINE f32x8 f32x8_splat(float a) { return _mm256_set1_ps(a); }
-DEEP_INLINE f32x8 f32x8_add(f32x8 a, f32x8 b) { return _mm256_add_ps(a, b); }
-
 /* ---- Elements, bits and codes for templates/codes_lanes.inl.h ---------------------------------------------------- */
-
-/* A constant of a loop, in a register: gcc would make it again for each vector. */
-DEEP_INLINE f32x16 f32x16_constant(float a)
-{
-    f32x16 v = _mm512_set1_ps(a);
-    __asm__("" : "+v"(v));
-    return v;
-}
-
-/* Elements at any address, as floats. */
-DEEP_INLINE f32x16 f32x16_load_f32(const void *p) { return _mm512_loadu_ps(p); }
-DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
-{
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
-}
-/* 32 elements: those at even places and those at odd ones. */
-DEEP_INLINE void f32x16_load_bf16_pairs(const void *p, f32x16 *even, f32x16 *odd)
-{
-    const __m512i pairs = _mm512_loadu_si512(p);
-    *even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-    *odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000)));
-}
-DEEP_INLINE f32x16 f32x16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
 /* Entries of a table for the low 4 bits of 16 codes; the numbers of 16 codes of e2m1. */
 DEEP_INLINE f32x16 code_permute(f32x16 table, const unsigned char *codes)
@@ -405,65 +256,6 @@ DEEP_INLINE f32x16 code_permute(f32x16 table, const unsigned char *codes)
 DEEP_INLINE f32x16 f32x16_load_e2m1(const unsigned char *codes)
 {
     return code_permute((f32x16){0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6}, codes);
-}
-
-/* a, or the limit if a is below or above it. NaN stays. */
-DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit) { return _mm512_max_ps(limit, a); }
-DEEP_INLINE f32x16 f32x16_lower(f32x16 a, f32x16 limit) { return _mm512_min_ps(limit, a); }
-
-/* Rounds to the dtype. A NaN must be quiet and its low 16 bits 0. */
-DEEP_INLINE f32x16 f32x16_round_bf16(f32x16 a)
-{
-    const __m512i bits = _mm512_castps_si512(a);
-    const __m512i up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
-    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(up, even), _mm512_set1_epi32(-0x10000)));
-}
-DEEP_INLINE f32x16 f32x16_round_f16(f32x16 a)
-{
-    return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-DEEP_INLINE f32x16 f32x16_and(f32x16 a, f32x16 b) { return _mm512_and_ps(a, b); }
-DEEP_INLINE f32x16 f32x16_or(f32x16 a, f32x16 b) { return _mm512_or_ps(a, b); }
-
-/* Sums and shifts of bits as integers. */
-DEEP_INLINE f32x16 f32x16_add_bits(f32x16 a, f32x16 b)
-{
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
-}
-DEEP_INLINE f32x16 f32x16_sub_bits(f32x16 a, f32x16 b)
-{
-    return _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
-}
-DEEP_INLINE f32x16 f32x16_shift_right_20(f32x16 a)
-{
-    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 20));
-}
-DEEP_INLINE f32x16 f32x16_shift_right_22(f32x16 a)
-{
-    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 22));
-}
-DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a)
-{
-    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 24));
-}
-DEEP_INLINE f32x16 f32x16_shift_right_26(f32x16 a)
-{
-    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 26));
-}
-
-/* a in lanes in which v is a number, `other` in those in which it is NaN. */
-DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)
-{
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), other, a);
-}
-
-/* The bits of b in lanes in which v is below 0, none in the others. */
-DEEP_INLINE f32x16 f32x16_if_negative(f32x16 v, f32x16 b)
-{
-    const __m512 zero = _mm512_set1_ps(0);
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, zero, _CMP_LT_OQ), zero, b);
 }
 
 /* The low byte of each lane. */

@@ -3,43 +3,33 @@
 
 #include "number/convert.h"
 
-#include <string.h>
-
 #include "number/native.h"
 #include "qobs/format.h"
 
 double qobs_element(const void *element, qobs_dtype dtype)
 {
-    uint16_t half;
-    float single;
-    double d;
     switch (dtype) {
     case QOBS_F32:
-        memcpy(&single, element, sizeof single);
-        return single;
+        return *(const element_f32 *)element;
     case QOBS_BF16:
-        memcpy(&half, element, sizeof half);
-        return float_of_bf16(half);
+        return float_of_bf16(*(const element_bf16 *)element);
     case QOBS_F16:
-        memcpy(&half, element, sizeof half);
-        return float_of_f16(half);
+        return float_of_f16(*(const element_f16 *)element);
     default:
-        memcpy(&d, element, sizeof d);
-        return d;
+        return *(const element_f64 *)element;
     }
 }
 
 void qobs_put_element(void *to, qobs_dtype dtype, double value)
 {
-    const float single = (float)value;
-    if (dtype == QOBS_F32) {
-        memcpy(to, &single, sizeof single);
-    } else if (dtype == QOBS_BF16 || dtype == QOBS_F16) {
-        const uint16_t half = dtype == QOBS_BF16 ? bf16_of_float(single) : f16_of_float(single);
-        memcpy(to, &half, sizeof half);
-    } else {
-        memcpy(to, &value, sizeof value);
-    }
+    if (dtype == QOBS_F32)
+        *(element_f32 *)to = (float)value;
+    else if (dtype == QOBS_BF16)
+        *(element_bf16 *)to = bf16_of_float((float)value);
+    else if (dtype == QOBS_F16)
+        *(element_f16 *)to = f16_of_float((float)value);
+    else
+        *(element_f64 *)to = value;
 }
 
 double qobs_round_to(qobs_dtype dtype, double value)
@@ -69,25 +59,20 @@ void qobs_store_doubles(void *array, qobs_dtype dtype, size_t first, size_t n, c
 
 double qobs_number_of(const void *number, qobs_dtype dtype)
 {
-    int8_t byte;
-    int16_t half;
-    int32_t word;
-    int64_t wide;
+    typedef int16_t __attribute__((aligned(1), may_alias)) element_i16;
+    typedef int32_t __attribute__((aligned(1), may_alias)) element_i32;
+    typedef int64_t __attribute__((aligned(1), may_alias)) element_i64;
     switch (dtype) {
     case QOBS_I8:
-        memcpy(&byte, number, sizeof byte);
-        return byte;
+        return *(const signed char *)number;
     case QOBS_U8:
         return *(const unsigned char *)number;
     case QOBS_I16:
-        memcpy(&half, number, sizeof half);
-        return half;
+        return *(const element_i16 *)number;
     case QOBS_I32:
-        memcpy(&word, number, sizeof word);
-        return word;
+        return *(const element_i32 *)number;
     case QOBS_I64:
-        memcpy(&wide, number, sizeof wide);
-        return (double)wide;
+        return (double)*(const element_i64 *)number;
     case QOBS_F8_E4M3:
         return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), *(const unsigned char *)number);
     default:

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Portable search by a Hessian; contract and limits in templates/hessian.inl.h. */
-#include "scalar/f32x16.h"
+#include "scalar/simd.h"
 #include "scalar/tuning.h"
 
 #ifndef FP_FAST_FMAF

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Portable fake-quantize; contract and limits in templates/quantize.inl.h. */
-#include "scalar/f32x16_codes.h"
+#include "scalar/simd.h"
 
 #define WITH_F64 /* all tables have these kernels */
 #define ENTRY_(name) name##_scalar

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Portable range search; contract and limits in templates/search_errors.inl.h. */
-#include "scalar/f32x16.h"
+#include "scalar/simd.h"
 #include "scalar/tuning.h"
 
 #define WITH_F64 /* all tables have these kernels */

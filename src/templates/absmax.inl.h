@@ -20,7 +20,7 @@
 #define UNROLLED (ABSMAX_UNROLLED_BYTES / VEC_BYTES)
 #define LINE_VECTORS (64 / VEC_BYTES)
 
-static inline vec K(load_magnitudes)(const void *p) { return vec_and(vec_load(p), K(vec_splat)(MOST_POSITIVE)); }
+static inline vec K(load_magnitudes)(const void *p) { return K(vec_magnitude)(vec_load(p)); }
 
 #include "templates/transpose_reduce.inl.h"
 
@@ -42,7 +42,7 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n, ptrdiff_t ah
     max[0] = K(vec_max_s)(max[0], K(load_magnitudes)(last)); /* last, as in minmax.inl.h */
     for (int i = 1; i < UNROLLED; i++)
         max[0] = K(vec_max_s)(max[0], max[i]);
-    return (KEY)~K(vec_reduce_min)(vec_not(max[0]));
+    return (KEY)~K(vec_reduce_min)(~max[0]);
 }
 
 /* One run of any length, block by block. */

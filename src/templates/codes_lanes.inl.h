@@ -5,7 +5,7 @@
  * the same pass; included by quantize_native.inl.h, whose contract holds. F64 is codes_native.inl.h. */
 
 #if MANTISSA_BITS == 23
-#define lanes_load f32x16_load_f32
+#define lanes_load f32x16_load
 #define lanes_round(v) (v)
 #elif MANTISSA_BITS == 7
 #define lanes_load f32x16_load_bf16
@@ -94,11 +94,11 @@ REFERENCE_INLINE f32x16 NATIVE(lanes_code)(const struct NATIVE(lane_constants) *
     const f32x16 power = f32x16_max_bits(f32x16_and(v, c->exponent), c->min_normal);
     const f32x16 shifter = f32x16_copy_sign(f32x16_add_bits(power, c->digits), v), sum = f32x16_add(v, shifter);
     *number = f32x16_sub(sum, shifter);
-    const f32x16 exponent = kind == QOBS_CODE_E2M1 ? f32x16_shift_right_22(power) : f32x16_shift_right_20(power);
+    const f32x16 exponent = kind == QOBS_CODE_E2M1 ? f32x16_shift_right(power, 22) : f32x16_shift_right(power, 20);
     const f32x16 magnitude = f32x16_add_bits(f32x16_sub_bits(sum, shifter), f32x16_sub_bits(exponent, c->least));
     const f32x16 sign = kind == QOBS_CODE_E2M1   ? f32x16_if_negative(v, c->sign)
-                        : kind == QOBS_CODE_E2M3 ? f32x16_and(f32x16_shift_right_26(v), c->sign)
-                                                 : f32x16_and(f32x16_shift_right_24(v), c->sign);
+                        : kind == QOBS_CODE_E2M3 ? f32x16_and(f32x16_shift_right(v, 26), c->sign)
+                                                 : f32x16_and(f32x16_shift_right(v, 24), c->sign);
     return f32x16_if_number(v, f32x16_or(magnitude, sign), c->nan);
 }
 
@@ -137,7 +137,7 @@ REFERENCE_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c
     if (how & WITH_SUM) {
         f32x16 error = NATIVE(lanes_error)(how, x, number, p);
         if (left < 16)
-            error = f32x16_and(error, f32x16_load_f32(first_lanes + 16 - left));
+            error = f32x16_and(error, f32x16_load(first_lanes + 16 - left));
         code_sums_add(sums, error, x);
     }
     if (left < 16)
@@ -378,7 +378,7 @@ ALWAYS_INLINE struct NATIVE(lane_qparams)
     for (int k = 0; k < (how & WITH_SUM ? 3 : 2); k++) {
         if (left < 16)
             memcpy(few[k], arrays[k] + first, left * sizeof **few);
-        lanes[k] = f32x16_load_f32(left < 16 ? few[k] : arrays[k] + first);
+        lanes[k] = f32x16_load(left < 16 ? few[k] : arrays[k] + first);
     }
     return (struct NATIVE(lane_qparams)){lanes[0], lanes[0], lanes[1], how & WITH_SUM ? lanes[2] : lanes[1]};
 }

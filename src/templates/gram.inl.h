@@ -14,11 +14,6 @@
 
 enum { GRAM_LANES = 16 };
 
-/* a * b + c; an instruction set may have its own. */
-#ifndef GRAM_MULTIPLY_ADD
-#define GRAM_MULTIPLY_ADD f32x16_fma
-#endif
-
 DEEP_INLINE void gram_tile(size_t rows, size_t vectors, const float *a, const float *b, size_t stride, size_t tokens,
                            float *out)
 {
@@ -32,7 +27,7 @@ DEEP_INLINE void gram_tile(size_t rows, size_t vectors, const float *a, const fl
         for (size_t r = 0; r < rows; r++) {
             const f32x16 x = f32x16_splat(a[r]);
             for (size_t v = 0; v < vectors; v++)
-                s[r * vectors + v] = GRAM_MULTIPLY_ADD(x, y[v], s[r * vectors + v]);
+                s[r * vectors + v] = f32x16_fma(x, y[v], s[r * vectors + v]);
         }
     }
     for (size_t i = 0; i < rows * vectors; i++)

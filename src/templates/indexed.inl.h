@@ -62,7 +62,7 @@ static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_
 ALWAYS_INLINE vec K(indexed_part)(const unsigned char *x, ptrdiff_t step, int i, int p)
 {
     return PARTS == 1 ? vec_load(x + i * step)
-                      : K(vec_halves)(vec_load(x + i * step), vec_load(x + (TILE + i) * step), p);
+                      : vec_halves(vec_load(x + i * step), vec_load(x + (TILE + i) * step), p);
 }
 
 /* Adds the columns of a tile of LANES rows to their groups. prefetch: lines that are needed next. */
@@ -115,7 +115,7 @@ static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t group
     const vec infinite = K(vec_splat)((KEY)inf);
     bool any = false;
     for (size_t g = 0; g < groups; g++, accumulators += 2 * VEC_BYTES) {
-        any |= K(vec_any_ge)(vec_not(vec_load(accumulators)), infinite);
+        any |= K(vec_any_ge)(~vec_load(accumulators), infinite);
         any |= K(vec_any_ge)(vec_load(accumulators + VEC_BYTES), infinite);
     }
     return any;

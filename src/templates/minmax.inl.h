@@ -86,7 +86,7 @@ static inline void K(range_of_bounds)(const struct K(bounds) * b, KEY *lo, KEY *
     vec lowest, highest;
     K(keys_of_bounds)(b, &lowest, &highest);
     *lo = K(vec_reduce_min)(lowest);
-    *hi = (KEY)~K(vec_reduce_min)(vec_not(highest));
+    *hi = (KEY)~K(vec_reduce_min)(~highest);
 }
 
 /* Reads two pages side by side and prefetches the pages +4 and +5 into L2, each line twice, because some prefetches

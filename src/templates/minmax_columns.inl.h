@@ -21,7 +21,7 @@ static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride
                                     struct nonfinite_count *nonfinite)
 {
     const vec limit = K(vec_splat)((KEY)inf);
-    if (!K(vec_any_ge)(hi, limit) && !K(vec_any_ge)(vec_not(lo), limit)) {
+    if (!K(vec_any_ge)(hi, limit) && !K(vec_any_ge)(~lo, limit)) {
         vec_store(min, K(vec_key)(K(vec_no_minus_zero)(K(vec_min_s)(lo, K(vec_key)(vec_load(min))))));
         vec_store(max, K(vec_key)(K(vec_no_minus_zero)(K(vec_max_s)(hi, K(vec_key)(vec_load(max))))));
         return;

@@ -13,10 +13,10 @@
 DEEP_INLINE bool K(is_right)(enum bounds_form form, struct K(extent) e, BITS inf)
 {
     if (form == AS_RAW_BITS) {
-        const vec most = K(vec_max_s)(e.lo, vec_xor(e.hi, K(vec_splat)(MOST_NEGATIVE)));
+        const vec most = K(vec_max_s)(e.lo, e.hi ^ K(vec_splat)(MOST_NEGATIVE));
         return !K(vec_any_ge)(most, K(vec_splat)((KEY)(inf ^ (BITS)MOST_NEGATIVE)));
     }
-    return !K(vec_any_ge)(form == AS_KEYS ? K(vec_max_s)(e.hi, vec_not(e.lo)) : e.hi, K(vec_splat)((KEY)inf));
+    return !K(vec_any_ge)(form == AS_KEYS ? K(vec_max_s)(e.hi, ~e.lo) : e.hi, K(vec_splat)((KEY)inf));
 }
 
 /* True if there is no gap between runs. */

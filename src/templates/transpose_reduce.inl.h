@@ -36,7 +36,7 @@ static inline bool K(begins_with_both_signs)(const unsigned char *x)
         lo = K(vec_min_s)(lo, vec_load(x + i * VEC_BYTES));
         hi = K(vec_max_s)(hi, vec_load(x + i * VEC_BYTES));
     }
-    return K(vec_any_ge)(hi, K(vec_splat)(0)) && K(vec_any_ge)(vec_not(lo), K(vec_splat)(0));
+    return K(vec_any_ge)(hi, K(vec_splat)(0)) && K(vec_any_ge)(~lo, K(vec_splat)(0));
 }
 
 /* Bounds of some runs, each in some lanes. */
@@ -58,7 +58,7 @@ DEEP_INLINE vec K(load_as)(enum bounds_form form, const unsigned char *p, ptrdif
 {
     const vec v = vec_load_ordered(p);
     K(prefetch_ahead)(p, ahead);
-    return form == AS_RAW_BITS ? v : form == AS_KEYS ? K(vec_key)(v) : vec_and(v, K(vec_splat)(MOST_POSITIVE));
+    return form == AS_RAW_BITS ? v : form == AS_KEYS ? K(vec_key)(v) : K(vec_magnitude)(v);
 }
 
 DEEP_INLINE vec K(lower)(enum bounds_form form, vec a, vec b)
