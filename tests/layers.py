@@ -27,9 +27,9 @@ import re
 import sys
 from collections import Counter, defaultdict
 
-SETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "instruction_sets.txt")
+SETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "meson.build")
 with open(SETS, encoding="utf-8") as sets:
-    ISAS = [line.split()[0] for line in sets]
+    ISAS = re.findall(r"^(\w+) (?:any|x86_64|aarch64)\b", sets.read(), re.M)
 
 # From the ground up. A file may include from every folder before its own.
 LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "measure", "formula", "histogram", "quantize", "search", "optimal",
@@ -37,7 +37,7 @@ LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "measure", "f
 CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "plan", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 ABOVE_CONFIG = LAYERS[LAYERS.index("config") + 1:]
-LOOSE = ["src/meson.build", "src/sources.txt", "src/instruction_sets.txt"]
+LOOSE = ["src/meson.build"]
 CLIENTS = ["checkpoint", "tools"]
 KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}
 MAX_COLUMNS = 120

@@ -95,7 +95,8 @@ static void K(one_by_one)(const struct K(runs) * r, size_t run)
 {
     for (size_t i = run; i < run + LANES; i++)
         K(one_run)
-    (r->x + (ptrdiff_t)i * r->run_stride, r->length, r->ahead, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
+    (r->x + (ptrdiff_t)i * r->run_stride, r->length, r->ahead, r->inf, r->absmax + (ptrdiff_t)i * r->out_step,
+     r->nonfinite);
 }
 
 #include "templates/short_runs.inl.h"
@@ -106,7 +107,8 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     const ptrdiff_t ahead = K(ahead_of)(runs * length * sizeof(BITS));
     const struct K(runs) r = {x, run_stride, length, inf, absmax, out_step, ahead, nonfinite};
     for (size_t done = K(reduce_short_runs)(&r, runs); done < runs; done++)
-        K(one_run)(x + (ptrdiff_t)done * run_stride, length, ahead, inf, absmax + (ptrdiff_t)done * out_step, nonfinite);
+        K(one_run)(x + (ptrdiff_t)done * run_stride, length, ahead, inf, absmax + (ptrdiff_t)done * out_step,
+                   nonfinite);
 }
 
 /* `vectors` adjacent vectors of columns over `rows` rows. prefetch: as many rows further down are fetched into L2,
