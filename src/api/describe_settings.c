@@ -35,7 +35,7 @@ static size_t print_config(const qobs_config *config, char *text, size_t size)
 {
     const struct qobs_config defaults = qobs_config_defaults(config->preset);
     const struct setting *setting;
-    size_t n = (size_t)snprintf(text, size, "%s", config->preset->name);
+    size_t n = (size_t)snprintf(size > 0 ? text : NULL, size, "%s", config->preset->name);
     for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)); i++) {
         char value[QOBS_SETTING_VALUE], usual[QOBS_SETTING_VALUE];
         qobs_setting_print(setting, config, false, value);

@@ -151,10 +151,11 @@ static int check_calculation(const qobs_calculate_args *a, const struct formula 
     RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
     RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
     if (a->scale || a->scale_size > 0)
-        RETURN_IF_FAILED(array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(dtypes.scale), error));
+        RETURN_IF_FAILED(
+            array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(dtypes.scale), error));
     if (a->zero_point || a->zero_point_size > 0)
-        return array_check("zero_point", a->zero_point, a->zero_point_size, a->count * qobs_dtype_size(dtypes.zero_point),
-                           error);
+        return array_check("zero_point", a->zero_point, a->zero_point_size,
+                           a->count * qobs_dtype_size(dtypes.zero_point), error);
     return QOBS_OK;
 }
 

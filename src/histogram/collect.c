@@ -107,7 +107,7 @@ static void count_entry(void *argument, const struct loop_entry *at)
 static void count_loops(struct counting *c, const struct loops *loops)
 {
     struct counted_runs inner = {.c = c, .runs = qobs_single_loop, .run = qobs_single_loop};
-    struct loop walked[MAX_AXES];
+    struct loop walked[MAX_AXES] = {qobs_single_loop};
     int n = 0;
     for (int shared = 0; shared < 2; shared++)
         for (int i = 0; i < loops->count; i++)

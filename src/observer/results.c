@@ -26,7 +26,7 @@ struct reading {
 };
 
 /* Dtypes of results beside those of elements. */
-enum { OF_RANGES, OF_MIN = -4, OF_GLOBAL_RANGE, OF_SCALE, OF_ZERO_POINT };
+enum { OF_MIN = -4, OF_GLOBAL_RANGE, OF_SCALE, OF_ZERO_POINT, OF_RANGES };
 
 struct result_row {
     const char *name;
@@ -603,7 +603,8 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
 static bool integer_at(const unsigned char *array, qobs_dtype dtype, size_t i, int64_t *integer)
 {
     const double x = qobs_qparam_at(array, dtype, (int64_t)i);
-    const bool good = x >= -0x1p63 && x < 0x1p63 && x == floor(x);
+    const double limit = 0x1p63;
+    const bool good = x >= -limit && x < limit && x == floor(x);
     if (dtype == QOBS_I64)
         memcpy(integer, array + i * sizeof *integer, sizeof *integer);
     else

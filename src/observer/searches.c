@@ -212,7 +212,8 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
     const struct range_view ranges = {
         .dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR, .min = batch->min, .max = batch->max};
     const double amax = global ? amax_of(o, &ranges) : 0;
-    const float global_scale = global ? o->stages.formula.ops->global_scale(&o->stages.formula.params, QOBS_F32, amax) : 1;
+    const float global_scale =
+        global ? o->stages.formula.ops->global_scale(&o->stages.formula.params, QOBS_F32, amax) : 1;
     const struct optimal_search search = {.runtime = &o->runtime,
                                           .kernels = o->kernels,
                                           .params = &o->stages.range.params,

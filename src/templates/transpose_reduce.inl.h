@@ -45,7 +45,7 @@ struct K(extent) {
 };
 
 /* The distance of prefetches in a call that reads so many bytes. With 0 a prefetch costs less than a branch. */
-static inline ptrdiff_t K(ahead_of)(size_t bytes) { return bytes >= AHEAD_CALL_BYTES ? BYTES_AHEAD : 0; }
+static inline ptrdiff_t K(ahead_of)(size_t bytes) { return (bytes >= AHEAD_CALL_BYTES) * (ptrdiff_t)BYTES_AHEAD; }
 
 /* Prefetches the line `ahead` bytes after p into L2, if BYTES_AHEAD is not 0. */
 static inline void K(prefetch_ahead)(const unsigned char *p, ptrdiff_t ahead)
