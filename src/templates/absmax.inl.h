@@ -33,7 +33,7 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n, ptrdiff_t ah
         max[i] = K(load_magnitudes)(x);
     for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES)
         for (int i = 0; i < UNROLLED; i++) {
-            if (i * VEC_BYTES % 64 == 0)
+            if (ahead > 0 && i * VEC_BYTES % 64 == 0)
                 K(prefetch_ahead)(x + i * VEC_BYTES, ahead);
             max[i] = K(vec_max_s)(max[i], K(load_magnitudes)(x + i * VEC_BYTES));
         }
