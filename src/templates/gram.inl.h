@@ -7,20 +7,22 @@
  *   any size give the same bits. Products and sums are fused, rounded once. Doubles are the caller's.
  * Overflow: an infinite product or sum makes its entry infinite or NaN; the bits of a NaN are not defined.
  * Tails: rows one at a time; columns in vectors that reach into the zeros behind b, whose entries are not stored.
- * In flight: GRAM_ROWS * GRAM_VECTORS sums.
+ * In flight: GRAM_ROWS * GRAM_VECTORS sums. Lines behind the tokens of b are prefetched into L2, one for 8 tokens of
+ *   a tile: callers whose matrices are longer than a call continue there. They need not be readable.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include "kernels/kernel_gram.h"
 #include "templates/inline.h"
 
-enum { GRAM_LANES = 16 };
+enum { GRAM_LANES = 16, GRAM_PREFETCHED = 8 /* bytes a token and tile */ };
 
 DEEP_INLINE void gram_tile(size_t rows, size_t vectors, const float *a, const float *b, size_t stride, size_t tokens,
-                           float *out)
+                           const char *next, float *out)
 {
     f32x16 s[GRAM_ROWS * GRAM_VECTORS];
     for (size_t i = 0; i < rows * vectors; i++)
         s[i] = f32x16_splat(0);
     for (size_t t = 0; t < tokens; t++, a += stride, b += stride) {
+        __builtin_prefetch(next + t * GRAM_PREFETCHED, 0, 2);
         f32x16 y[GRAM_VECTORS];
         for (size_t v = 0; v < vectors; v++)
             y[v] = f32x16_load(b + v * GRAM_LANES);
@@ -51,6 +53,7 @@ QOBS_GRAM(ENTRY(qobs_gram))
     /* NOLINTBEGIN(bugprone-branch-clone): where a tile has one row or one vector, branches are the same */
     enum { WIDTH = GRAM_VECTORS * GRAM_LANES };
     float tile[GRAM_ROWS * WIDTH];
+    const char *next = (const char *)(b + tokens * stride);
     for (size_t j = 0, n; j < rows; j += n) {
         n = rows - j >= GRAM_ROWS ? GRAM_ROWS : 1;
         for (size_t k = upper ? j / GRAM_LANES * GRAM_LANES : 0, w; k < columns; k += w) {
@@ -58,13 +61,14 @@ QOBS_GRAM(ENTRY(qobs_gram))
             const size_t vectors = left >= GRAM_VECTORS ? GRAM_VECTORS : 1;
             w = vectors * GRAM_LANES;
             if (n == GRAM_ROWS && vectors == GRAM_VECTORS)
-                gram_tile(GRAM_ROWS, GRAM_VECTORS, a + j, b + k, stride, tokens, tile);
+                gram_tile(GRAM_ROWS, GRAM_VECTORS, a + j, b + k, stride, tokens, next, tile);
             else if (n == GRAM_ROWS)
-                gram_tile(GRAM_ROWS, 1, a + j, b + k, stride, tokens, tile);
+                gram_tile(GRAM_ROWS, 1, a + j, b + k, stride, tokens, next, tile);
             else if (vectors == GRAM_VECTORS)
-                gram_tile(1, GRAM_VECTORS, a + j, b + k, stride, tokens, tile);
+                gram_tile(1, GRAM_VECTORS, a + j, b + k, stride, tokens, next, tile);
             else
-                gram_tile(1, 1, a + j, b + k, stride, tokens, tile);
+                gram_tile(1, 1, a + j, b + k, stride, tokens, next, tile);
+            next += tokens * GRAM_PREFETCHED;
             for (size_t r = 0; r < n; r++) {
                 const size_t from = upper && j + r > k ? j + r : k, to = k + w < columns ? k + w : columns;
                 if (w == WIDTH)
