@@ -5,7 +5,7 @@
 
 #include "number/exponent.inl.h"
 
-static void NATIVE(running)(size_t n, size_t step, stored *min, stored *max, const stored *lo, const stored *hi)
+static void NATIVE(running)(size_t n, ptrdiff_t step, stored *min, stored *max, const stored *lo, const stored *hi)
 {
     for (size_t i = 0; i < n; i++, min += step, max += step) {
         const real a = load(*min), b = load(lo[i]), c = load(*max), d = load(hi[i]);

@@ -15,7 +15,8 @@
 #define NATIVE_BODY "measure/accumulate.inl.h"
 #include "number/native_each.inl.h"
 
-void qobs_update_running(qobs_dtype dtype, size_t n, size_t step, void *min, void *max, const void *lo, const void *hi)
+void qobs_update_running(qobs_dtype dtype, size_t n, ptrdiff_t step, void *min, void *max, const void *lo,
+                         const void *hi)
 {
     FOR_NATIVE(dtype, running, n, step, min, max, lo, hi)
 }

@@ -74,7 +74,8 @@ extern const struct accumulator_ops qobs_accumulate_bfp; /* the largest magnitud
 
 /* min(min, lo), max(max, hi). NaN on either side stays, as in torch.min and torch.max. (min, max) are `step` elements
  * apart. */
-void qobs_update_running(qobs_dtype dtype, size_t n, size_t step, void *min, void *max, const void *lo, const void *hi);
+void qobs_update_running(qobs_dtype dtype, size_t n, ptrdiff_t step, void *min, void *max, const void *lo,
+                         const void *hi);
 
 /* (-m, m) for the largest magnitude m of (min, max) and (lo, hi). NaN stays. `first`: only (lo, hi) count, which may
  * then be the same memory as (min, max). */

@@ -107,7 +107,7 @@ static void reduce_scattered_columns(const struct minmax_call *c, const unsigned
         fill_identities(c, min, max, n);
         columns(c, x + first * element, c->second->in, c->second->extent, n, min, max, c->nonfinite);
         if (c->min)
-            qobs_update_running(dtypes[c->dtype], (size_t)n, (size_t)step, min_at(c, out), max_at(c, out), min, max);
+            qobs_update_running(dtypes[c->dtype], (size_t)n, (ptrdiff_t)step, min_at(c, out), max_at(c, out), min, max);
         else
             rows(c, max, element, n, 1, NULL, max_at(c, out), step, &counted);
     }

@@ -118,14 +118,13 @@ DEEP_INLINE void abs_pow(enum norm_kind kind, const struct constants *k, const f
     f32x16 m[UNROLLED];
     for (int j = 0; j < n; j++) {
         a[j] = e[j];
+        m[j] = kind == QOBS_NORM_TABLE ? f32x16_minus_mantissa(e[j]) : e[j];
         b[j] = kind == QOBS_NORM_2 ? e[j] : kind == QOBS_NORM_TABLE ? f32x16_look_up(k->table, e[j]) : f32x16_abs(e[j]);
     }
     for (int j = 0; j < n && kind == QOBS_NORM_3; j++)
         a[j] = f32x16_mul(e[j], e[j]);
-    for (int j = 0; j < n && kind == QOBS_NORM_TABLE; j++) {
-        m[j] = f32x16_minus_mantissa(e[j]);
+    for (int j = 0; j < n && kind == QOBS_NORM_TABLE; j++)
         a[j] = f32x16_add(m[j], k->polynomial[4]);
-    }
     for (int i = 3; i >= 0 && kind == QOBS_NORM_TABLE; i--)
         for (int j = 0; j < n; j++)
             a[j] = f32x16_fma(a[j], m[j], k->polynomial[i]);
