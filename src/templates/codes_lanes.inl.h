@@ -372,15 +372,16 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
 ALWAYS_INLINE struct NATIVE(lane_qparams)
     NATIVE(lanes_of_columns)(int how, const struct qparam_pair *qparams, size_t first, size_t left)
 {
-    const real *arrays[] = {qparams->scale, qparams->zero_point_add, qparams->zero_point_sub};
+    const real *arrays[] = {qparams->scale, qparams->zero_point_add,
+                            how & WITH_SUM ? qparams->zero_point_sub : qparams->zero_point_add};
     float few[3][16] = {{0}};
     f32x16 lanes[3];
-    for (int k = 0; k < (how & WITH_SUM ? 3 : 2); k++) {
+    for (int k = 0; k < 3; k++) {
         if (left < 16)
             memcpy(few[k], arrays[k] + first, left * sizeof **few);
         lanes[k] = f32x16_load(left < 16 ? few[k] : arrays[k] + first);
     }
-    return (struct NATIVE(lane_qparams)){lanes[0], lanes[0], lanes[1], how & WITH_SUM ? lanes[2] : lanes[1]};
+    return (struct NATIVE(lane_qparams)){lanes[0], lanes[0], lanes[1], lanes[2]};
 }
 
 ALWAYS_INLINE void NATIVE(lanes_columns)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
