@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Parts that all drop-ins share: replacing functions, deciding which calls are served, and counting.
 
-A drop-in replaces hot functions of a framework and leaves its classes and their state alone. A call that qobs does not
+A drop-in replaces the slow functions of a framework and leaves its classes and their state alone. A call that qobs does not
 serve runs upstream's own function; dropin_calls() counts it as declined. One that fails in qobs runs it, too, and is
 counted as failed; with strict=True it raises."""
 from __future__ import annotations

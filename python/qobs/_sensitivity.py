@@ -92,7 +92,7 @@ class Sensitivity:
 
     def take(self, name: str, gradient: Any, x: Any) -> None:
         """Adds |g_i| / |x| of each sequence, g_i the gradient of row i of the weight."""
-        count = self._batch if gradient[..., 0].numel() % self._batch == 0 else 1  # 1: they cannot be told apart
+        count = self._batch if gradient[..., 0].numel() % self._batch == 0 else 1  # 1: they cannot be separated
         gradients = gradient.reshape(count, -1, gradient.shape[-1]).float()
         inputs = x.reshape(count, -1, x.shape[-1]).float()
         for i in range(count):

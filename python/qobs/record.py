@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Runs the command. arguments: those of the command line; None: of this process."""
     parser = argparse.ArgumentParser(prog="python -m qobs.record", description="Records activations of a model.")
     parser.add_argument("model", help="directory of a model with its tokenizer, which transformers loads")
-    parser.add_argument("--text", required=True, help="text file; pieces of it are the samples")
+    parser.add_argument("--text", required=True, help="text file; the samples are parts of it")
     parser.add_argument("-o", "--out", required=True, help="new or empty directory")
     parser.add_argument("--samples", type=int, default=64, help="number of samples (default 64)")
     parser.add_argument("--length", type=int, default=512, help="tokens of a sample (default 512)")

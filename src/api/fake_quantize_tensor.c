@@ -82,7 +82,7 @@ static int check_out(const void *out, const int64_t *strides, size_t size, const
     return QOBS_OK;
 }
 
-/* What the three functions have in common. */
+/* The three functions have these in common. */
 struct call {
     struct runtime runtime;
     struct quantize_rule rule;

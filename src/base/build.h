@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What this build has: a build system defines QOBS_WITHOUT_WORD as 1 for each instruction set, family of presets and
- * feature that its options leave out (meson_options.txt). Left out is what a table does not name, so that a linker
- * drops it: rows of presets (config/preset_rows.h), slots of kernels (kernels/kernels.h), tables of instruction sets
+/* The contents of this build: a build system defines QOBS_WITHOUT_WORD as 1 for each instruction set, family of presets
+ * and feature that its options leave out (meson_options.txt). A table does not name them, so that a linker drops
+ * them: rows of presets (config/preset_rows.h), slots of kernels (kernels/kernels.h), tables of instruction sets
  * (kernels/dispatch.c). A public function that would need it fails. */
 #pragma once
 

@@ -101,7 +101,7 @@ static qobs_dtype scale_dtype_of(const qobs_config *config)
 /* LSQObserver has a scale for every channel. Upstream tests the truth of ch_axis, so that 0 is as none. */
 static bool has_lsq_channels(const qobs_config *config) { return config->has_ch_axis && config->ch_axis != 0; }
 
-/* What follows from a preset's formula: observers that accept the same dtypes, and the parameters. */
+/* The consequences of a preset's formula: observers that accept the same dtypes, and the parameters. */
 typedef const struct formula_ops *formula_maker(const qobs_config *config, struct formula_params *params);
 static formula_maker none, quark, quark_torch, quark_mx, quark_bfp, quark_power_of_2, quark_lsq, quark_tqt;
 static const struct {

@@ -26,7 +26,7 @@ static double epsilon(const struct formula_params *params, qobs_dtype dtype)
     return params->torchao.pt2e ? next[dtype] : smallest[dtype];
 }
 
-/* Of the range [a, b]. */
+/* The scale of the range [a, b]. */
 static double scale_of(const struct formula_params *p, qobs_dtype dtype, double a, double b)
 {
     const double width = p->quant_max - p->quant_min;

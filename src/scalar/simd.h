@@ -124,7 +124,7 @@ DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
     F32X16_EACH((f32v)(BITS_(a) << 16));
 }
 
-/* As float_of_f16. */
+/* The same numbers as float_of_f16. */
 DEEP_INLINE f32v f32v_of_f16(u32v halves)
 {
     const u32v magnitude = (halves & 0x7fff) << 13, large = (u32v)(magnitude >= 0x0f800000);
