@@ -86,7 +86,7 @@ def scale_exponent(variable, points):
     if variable in ("bytes", FLAT):
         return rules.exponent(points)
     fixed = points[0][1]
-    above = [(value, t - fixed) for value, t in points[1:] if t >= FIXED * fixed]
+    above = [(value, t - fixed) for value, t in points[1:] if t > fixed and t >= FIXED * fixed]  # 0: below a tick
     return rules.exponent(above) if len(above) > 1 else None
 
 
