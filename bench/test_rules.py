@@ -130,6 +130,11 @@ class Growth(unittest.TestCase):
         self.assertAlmostEqual(statistics.median(fits["elements, work/isa, L2"]), 1.2)
         self.assertAlmostEqual(statistics.median(self.fits(1.2, read=0.8)["elements, work/isa, L3"]), 1.2)
 
+    def test_counts_whose_time_is_below_a_tick_do_not_count(self):
+        points = [(1, 0.0), (10, 0.0), (100, 0.1), (1000, 1.0), (10000, 10.0)]
+        self.assertAlmostEqual(growth.scale_exponent("tensors", points), 1)
+        self.assertIsNone(growth.scale_exponent("tensors", points[:2]))
+
 
 class Doubtful(unittest.TestCase):
     PAIRS = {"pair/avx512-avx2/absmax/f32/row/L1": [0.9, 0.95, 0.96], "pair/avx512-avx2/search/f32/int4-norm-2.4/L1": [0.8, 0.9, 0.93],
