@@ -211,20 +211,31 @@ def _accumulate_hessian(inp: Any, module: Any, hessian: Any, num_samples: Any) -
 
 
 def _factorize_hessian(weights: Any, hessians: Any, percdamp: float, used_rtn_fallback: Any) -> Any:
-    """Upstream's own factor, once for the layers of an input."""
+    """Upstream's three calls of LAPACK, once for the layers of an input, in place on one copy in the order of columns, of
+    which each of upstream's calls makes two. Batches of several layers stay upstream's."""
     import torch
-    from llmcompressor.modifiers.gptq import helpers
-    if hessians.shape[-1] not in _shared or not eligible(hessians) or not eligible(weights):
+    if hessians.shape[0] != 1 or not eligible(hessians) or not eligible(weights):
         return NotImplemented
+    dead = torch.diagonal(hessians[0]) == 0
+    weights.masked_fill_(dead, 0)
     for last in _factors:
         if last.share == percdamp and torch.equal(last.hessian, hessians):
-            weights.masked_fill_((torch.diagonal(last.hessian, dim1=-2, dim2=-1) == 0).unsqueeze(1), 0)
             used_rtn_fallback |= last.fallback
             return hessians.copy_(last.value)
-    before = hessians.clone()
-    helpers.factorize_hessian.__qobs_original__(weights, hessians, percdamp, used_rtn_fallback)
-    _factors[:] = [*_factors[-1:], _Factor(before, percdamp, hessians.clone(), used_rtn_fallback.clone())]
-    return hessians
+    work = hessians[0].t().contiguous().t()
+    torch.diagonal(work).masked_fill_(dead, 1.0)
+    torch.diagonal(work).add_(percdamp * torch.mean(torch.diag(work)))
+    info = torch.empty((), dtype=torch.int32)
+    torch.linalg.cholesky_ex(work, check_errors=False, out=(work, info))
+    if info.item() == 0:
+        torch.cholesky_inverse(work, out=work)
+        torch.linalg.cholesky(work, upper=True, out=work)
+    else:
+        work = torch.eye(hessians.shape[-1])
+        used_rtn_fallback[0] = True
+    if hessians.shape[-1] in _shared:
+        _factors[:] = [*_factors[-1:], _Factor(hessians.clone(), percdamp, work[None], used_rtn_fallback.clone())]
+    return hessians.copy_(work)
 
 
 # Codes. Scales come in the dtype of the weight or in another one, zero points in that of their scheme.

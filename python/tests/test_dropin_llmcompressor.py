@@ -195,8 +195,9 @@ def test_gptq_of_infinity():
     assert calls == {"llmcompressor.gptq failed": 1}, calls
 
 
-def accumulated(inputs, layers, dead=False):
-    """Hessians of layers that see inputs, one after the other, and their factors."""
+def accumulated(inputs, layers, kind=None):
+    """Hessians of layers that see inputs, one after the other, and their factors. kind: a dead column, or a Hessian that
+    is not positive definite."""
     from llmcompressor.modifiers.gptq import helpers
     hessians, samples = [torch.zeros(96, 96) for _ in layers], [torch.zeros(()) for _ in layers]
     for x in inputs:
@@ -205,8 +206,10 @@ def accumulated(inputs, layers, dead=False):
     found = bits([hessians, samples])
     for h in hessians:
         weights, fallback = weight(torch.float32, 8, 96)[None], torch.zeros(1, dtype=torch.bool)
-        if dead:
+        if kind == "dead":
             h[:, 7] = h[7] = 0
+        if kind == "indefinite":
+            h[5, 5] = -1
         found += bits([helpers.factorize_hessian(weights, h[None], .01, fallback), weights, fallback])
     return found
 
@@ -216,10 +219,10 @@ def test_gptq_of_one_input(dtype):
     """Layers of one input get one product and one factor; changed contents, other inputs and other shares get theirs."""
     layers = [torch.nn.Linear(96, 8, bias=False) for _ in range(3)]
     inputs = [weight(dtype, 200, 96, i).reshape(2, 100, 96) for i in range(4)]
-    for dead in (False, True):
-        wanted = accumulated(inputs, layers, dead)
+    for kind in (None, "dead", "indefinite"):
+        wanted = accumulated(inputs, layers, kind)
         with served(dropin) as calls:
-            assert accumulated(inputs, layers, dead) == wanted
+            assert accumulated(inputs, layers, kind) == wanted
             assert dropin._shared == {96} and len(dropin._factors) == 1
         assert calls == {"llmcompressor.hessian": 12, "llmcompressor.factor": 3}, calls
     assert dropin._product is None and not dropin._factors

@@ -60,15 +60,19 @@ static void load_lane(const struct gptq_rows *g, int64_t row, float *lane, int64
     for (int64_t k = 0; k < g->columns; k++)
         w[k * ROWS] = g->args->value[row * g->columns + k];
     read_row(g->scale, row, g->columns, scale);
-    if (g->zero_point) {
-        read_row(g->zero_point, row, g->columns, add);
-        for (int64_t k = 0; k < g->columns; k++)
-            sub[k * ROWS] = add[k * ROWS];
-    } else {
-        for (int64_t k = 0; k < g->columns; k++) { /* -0 changes nothing */
-            add[k * ROWS] = g->positive_zero ? 0.0f : -0.0f;
-            sub[k * ROWS] = 0;
-        }
+    if (!g->zero_point)
+        return; /* as fill_zeros left them */
+    read_row(g->zero_point, row, g->columns, add);
+    for (int64_t k = 0; k < g->columns; k++)
+        sub[k * ROWS] = add[k * ROWS];
+}
+
+/* Zero points of a tile if there are none. -0 changes nothing. */
+static void fill_zeros(const struct gptq_rows *g, float *add, float *sub, int64_t size)
+{
+    for (int64_t i = 0; i < size; i++) {
+        add[i] = g->positive_zero ? 0.0f : -0.0f;
+        sub[i] = 0;
     }
 }
 
@@ -90,6 +94,7 @@ static void run_tiles(void *argument, int64_t part, int64_t from, int64_t to)
     const struct gptq_rows *g = argument;
     const int64_t size = g->columns * ROWS;
     float *const tile = g->memory + part * ARRAYS * size;
+    fill_zeros(g, tile + 2 * size, tile + 3 * size, size);
     for (int64_t t = from; t < to; t++) {
         const int64_t first = t * ROWS, n = g->rows - first < ROWS ? g->rows - first : ROWS;
         for (int64_t r = 0; r < ROWS; r++)
