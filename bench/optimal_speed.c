@@ -3,7 +3,8 @@
 
 /* Processor time, on one thread, of the Gram of activations, of the presets with optimal scales, and of rounding.
  *
- *   optimal_speed [ROWS [ISA]]     rows of a bf16 weight of 4096 columns (default 256), 0: only the Gram
+ *   optimal_speed [ROWS [ISA [COLUMNS]]]   rows of a bf16 weight of 4096 columns (default 256), 0: only the Gram;
+ *                                          with COLUMNS only rounding
  *
  * The Gram is compared with the peak of fused float multiply-adds that the same run measures in registers alone.
  * Multiply-adds are those of entries j <= k, as H is symmetric; tiles of registers do up to a quarter more. Searches
@@ -11,6 +12,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +25,9 @@
 #include "qobs/qobs.h"
 #include "qobs/stateless.h"
 
-enum { COLUMNS = 4096, TOKENS = 4096, TRIES = 5 };
+enum { TOKENS = 4096, TRIES = 5 };
+
+static int64_t columns = 4096;
 
 static double now(void)
 {
@@ -136,7 +140,7 @@ static void measure_gram(const qobs_tensor *x, int block, double peak)
         qobs_observer_destroy(o);
         qobs_observer_destroy(diagonal);
     }
-    const double needed = (double)TOKENS * COLUMNS * (block + 1) / 2 / best;
+    const double needed = (double)TOKENS * (double)columns * (block + 1) / 2 / best;
     printf("Gram, blocks of %4d: %6.1f G multiply-adds/s", block, needed * 1e-9);
     if (peak > 0)
         printf(", %.2f of the peak", needed / peak);
@@ -164,12 +168,14 @@ static void measure_rounding(const qobs_tensor *x, const qobs_tensor *w, double 
 {
     enum { GROUP = 128, PASSES = 2 };
     const char *const text = "qobs.imatrix_optimal num_bits=4 group_size=128";
-    const int64_t rows = w->shape[0], shape[] = {1, COLUMNS, COLUMNS}, scales[] = {rows, COLUMNS / GROUP};
-    const size_t size = (size_t)COLUMNS * COLUMNS * sizeof(double), qparams = (size_t)(rows * COLUMNS / GROUP);
-    qobs_observer *h = open_observer("qobs.local_hessian group_size=128 hessian_block_size=4096");
+    const int64_t rows = w->shape[0], shape[] = {1, columns, columns}, scales[] = {rows, columns / GROUP};
+    const size_t size = (size_t)(columns * columns) * sizeof(double), qparams = (size_t)(rows * columns / GROUP);
+    char whole[100];
+    snprintf(whole, sizeof whole, "qobs.local_hessian group_size=128 hessian_block_size=%lld", (long long)columns);
+    qobs_observer *h = open_observer(whole);
     qobs_observer *o = open_observer(text);
     double *const sum = malloc(size), best = 1e9;
-    unsigned char *const codes = malloc((size_t)rows * COLUMNS);
+    unsigned char *const codes = malloc((size_t)(rows * columns));
     uint16_t *const scale = malloc(qparams * sizeof *scale);
     signed char *const zero_point = malloc(qparams);
     qobs_error error;
@@ -193,14 +199,14 @@ static void measure_rounding(const qobs_tensor *x, const qobs_tensor *w, double 
                                   .hessian_count = TOKENS,
                                   .passes = PASSES,
                                   .codes = codes,
-                                  .codes_size = (size_t)rows * COLUMNS};
+                                  .codes_size = (size_t)(rows * columns)};
     for (int i = 0; i < TRIES; i++) {
         const double start = now();
         must(qobs_round_codes(&args, &error), &error);
         const double seconds = now() - start;
         best = seconds < best ? seconds : best;
     }
-    const double needed = (double)rows * COLUMNS * COLUMNS * PASSES / best;
+    const double needed = (double)rows * (double)columns * (double)columns * PASSES / best;
     printf("%6.2f s for 4096 rows, %5.1f G multiply-adds/s", best * 4096 / (double)rows, needed * 1e-9);
     if (peak > 0)
         printf(", %.2f of the peak", needed / peak);
@@ -223,20 +229,24 @@ int main(int argc, char **argv)
         "qobs.local_hessian num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
         ("qobs.local_hessian num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn "
          "hessian_block_size=1024")};
+    static const int blocks[] = {128, 16, 1024};
     const int64_t rows = argc > 1 ? strtoll(argv[1], NULL, 10) : 256;
-    const int64_t x_shape[] = {TOKENS, COLUMNS}, few_shape[] = {256, COLUMNS}, w_shape[] = {rows, COLUMNS};
-    uint16_t *const x = malloc((size_t)TOKENS * COLUMNS * sizeof *x);
-    uint16_t *const w = malloc((size_t)(rows + 1) * COLUMNS * sizeof *w);
-    if (!x || !w || rows < 0) {
-        fprintf(stderr, "optimal_speed: no memory, or a negative number of rows\n");
+    const bool rounding_alone = argc > 3;
+    if (rounding_alone)
+        columns = strtoll(argv[3], NULL, 10);
+    const int64_t x_shape[] = {TOKENS, columns}, few_shape[] = {256, columns}, w_shape[] = {rows, columns};
+    uint16_t *const x = malloc((size_t)(TOKENS * columns) * sizeof *x);
+    uint16_t *const w = malloc((size_t)((rows + 1) * columns) * sizeof *w);
+    if (!x || !w || rows < 0 || columns < 128 || columns % 128 != 0) {
+        fprintf(stderr, "optimal_speed: no memory, a negative number of rows, or columns that 128 does not divide\n");
         return 1;
     }
     float last = 0; /* neighbouring columns go together */
-    for (size_t i = 0; i < (size_t)TOKENS * COLUMNS; i++) {
-        last = gauss() + (i % COLUMNS % 64 > 0 ? last * 0.7f : 0);
+    for (size_t i = 0; i < (size_t)(TOKENS * columns); i++) {
+        last = gauss() + (i % (size_t)columns % 64 > 0 ? last * 0.7f : 0);
         x[i] = bf16_below(last);
     }
-    for (size_t i = 0; i < (size_t)rows * COLUMNS; i++)
+    for (size_t i = 0; i < (size_t)(rows * columns); i++)
         w[i] = bf16_below(gauss() * 0.05f);
     const qobs_tensor all = {sizeof all, x, QOBS_BF16, 2, x_shape, NULL};
     const qobs_tensor few = {sizeof few, x, QOBS_BF16, 2, few_shape, NULL};
@@ -247,11 +257,10 @@ int main(int argc, char **argv)
         qobs_isa_select(qobs_isa_name(i), NULL);
         const double peak = peak_of(qobs_isa_name(i));
         printf("%s: peak %.1f G fused float multiply-adds/s\n", qobs_isa_name(i), peak * 1e-9);
-        measure_gram(&all, 128, peak);
-        measure_gram(&all, 16, peak);
-        measure_gram(&all, 1024, peak);
+        for (size_t b = 0; !rounding_alone && b < sizeof blocks / sizeof *blocks; b++)
+            measure_gram(&all, blocks[b], peak);
         double first = 0;
-        for (size_t s = 0; rows > 0 && s < sizeof searches / sizeof *searches; s++) {
+        for (size_t s = 0; !rounding_alone && rows > 0 && s < sizeof searches / sizeof *searches; s++) {
             const double seconds = measure_search(searches[s], &few, &weight);
             first = s == 0 ? seconds : first;
             printf("%6.2f s for 4096 rows, %5.1f times the first: %s\n", seconds * 4096 / (double)rows, seconds / first,
