@@ -86,7 +86,7 @@ static void put_layer(json_object *layers, const struct calibration *c, const st
     json_put_count(layer, "inf", job->statistics->counts.inf);
     if (is_searched(job))
         put_search(layer, job);
-    json_append(layers, layer);
+    json_append_printed(layers, layer, JSON_INDENTED, 2);
 }
 
 /* ---- Activations ------------------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static void put_need(json_object *modules, const struct activation_scales *s, si
             if (s->items[i].need == index)
                 put_result(module, &s->items[i]);
     }
-    json_append(modules, module);
+    json_append_printed(modules, module, JSON_INDENTED, 3);
 }
 
 static void put_activations(json_object *report, const struct calibration *c)

@@ -28,7 +28,7 @@ static json_object *build_number(struct json_span span)
     OWNED char *text = strndup(span.text, span.length);
     json_object *v =
         text && strspn(text, "-0123456789") == span.length ? json_object_new_int64(strtoll(text, NULL, 10)) : NULL;
-    if (text && (!v || strcmp(json_object_get_string(v), text) != 0)) { /* -0, or more than 64 bits */
+    if (text && (!v || strcmp(json_scalar(v, &(struct json_scalar){{0}}), text) != 0)) { /* -0, or more than 64 bits */
         json_object_put(v);
         v = json_exact_number(text);
     }
@@ -60,7 +60,7 @@ static int build(json_object **v, struct json_span span, const char *path, const
     const char c = *span.text;
     OWNED char *text = c == '"' ? json_span_string(span) : NULL;
     *v = c == '{'               ? json_object_new_object()
-         : c == '['             ? json_object_new_array()
+         : c == '['             ? json_object_new_array_ext((int)json_span_count(span))
          : text                 ? json_object_new_string(text)
          : c == 't' || c == 'f' ? json_object_new_boolean(c == 't')
          : c == 'n' || c == '"' ? NULL

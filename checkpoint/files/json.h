@@ -179,3 +179,7 @@ void json_print_string(FILE *out, const char *text, bool ascii);
 
 /* Returns the text without a final newline, to be freed with free(). NULL: no memory. */
 char *json_print(const json_object *root, enum json_style style);
+
+/* Adds an element as its text, a quarter of the memory of a tree, and frees the tree. style: that of the json_print to
+ * come; depth: of the element in that tree. Nothing else may read it. Returns false if it cannot. */
+bool json_append_printed(json_object *array, json_object *element, enum json_style style, int depth);

@@ -10,6 +10,9 @@
 #include "files/json.h"
 #include "files/text.h"
 
+/* The user data of a string that is the text of a value. */
+static char printed[1];
+
 struct printer {
     FILE *out;
     bool failed;
@@ -109,23 +112,37 @@ static void print_value(struct printer *p, const json_object *v, int depth)
 {
     if (json_is_object(v) || json_is_array(v))
         print_members(p, v, depth);
+    else if (json_is_string(v) && json_object_get_userdata((json_object *)(uintptr_t)v) == printed)
+        fputs(json_text(v), p->out);
     else if (json_is_string(v))
         json_print_string(p->out, json_text(v), true);
     else
         fputs(json_scalar(v, &(struct json_scalar){{0}}), p->out);
 }
 
-char *json_print(const json_object *root, enum json_style style)
+static char *print(const json_object *v, enum json_style style, int depth)
 {
     char *text = NULL;
     size_t size;
     struct printer p = {.out = open_memstream(&text, &size), .style = style};
     if (!p.out)
         return NULL;
-    print_value(&p, root, 0);
+    print_value(&p, v, depth);
     p.failed |= ferror(p.out) != 0;
     if (fclose(p.out) == 0 && !p.failed)
         return text;
     free(text);
     return NULL;
+}
+
+char *json_print(const json_object *root, enum json_style style) { return print(root, style, 0); }
+
+bool json_append_printed(json_object *array, json_object *element, enum json_style style, int depth)
+{
+    OWNED char *text = print(element, style, depth);
+    json_object *value = text ? json_object_new_string(text) : NULL;
+    json_object_put(element);
+    if (value)
+        json_object_set_userdata(value, printed, NULL);
+    return value && json_append(array, value);
 }

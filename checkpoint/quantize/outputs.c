@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The files of the output, which are open while tensors of a batch are written to them. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "quantize/run.h"
@@ -33,13 +34,17 @@ int open_files(struct quantize_run *run, const struct weight_job *job, struct fa
             continue;
         const size_t shard = run->layout.tensors[index].shard;
         struct output_file *file = &run->files[shard];
-        const struct output_shard *s = &run->layout.shards[shard];
+        struct output_shard *s = &run->layout.shards[shard];
         if (file->fd >= 0 || file->done || job->range_only)
             continue;
         if (output_directory_create(&run->out, s->path, s->bytes, &file->fd, f) != 0 ||
             output_directory_put(&run->out, file->fd, s->header, s->header_bytes, 0, f) != 0)
             return QOBS_ERROR_SYSTEM;
         atomic_fetch_sub(&file->left, s->header_bytes);
+        if (run->args->part_count == 0) { /* the fingerprint of a part covers headers */
+            free(s->header);
+            s->header = NULL;
+        }
     }
     return QOBS_OK;
 }

@@ -50,7 +50,7 @@ static void add_layers(json_object *layers, const struct quantize_run *run)
         }
         if (job->plan->group->weights.strategy == QUANT_TENSOR_GROUP)
             json_put(layer, "global_scale", json_number((double)job->global_scale));
-        json_append(layers, layer);
+        json_append_printed(layers, layer, JSON_INDENTED, 2);
     }
 }
 
