@@ -158,8 +158,10 @@ static const struct formula_ops *torch(const qobs_config *config, struct formula
 
 static const struct formula_ops *fixed(const qobs_config *config, struct formula_params *p)
 {
+    p->fixed.scale_dtype = QOBS_F32;
+    p->fixed.zero_point_dtype = QOBS_I32;
     p->fixed.scale = config->scale;
-    p->fixed.zero_point = (int32_t)config->zero_point;
+    p->fixed.zero_point = (double)config->zero_point;
     return &qobs_formula_fixed;
 }
 
