@@ -167,47 +167,31 @@ const struct granularity_ops qobs_granularity_llmc_attention = {.flatten = flatt
  * it names them. Strategy token has a range for each batch and token, as upstream intends (its min/max observer reduces
  * everything there). */
 
-/* One range for each index of the first `kept` dimensions. */
-static int flatten_leading(qobs_plan *plan, const struct granularity_params *params, int kept, qobs_error *error)
-{
-    RETURN_IF_FAILED(need_dimensions(plan, params, kept, QOBS_MAX_NDIM, error));
-    qobs_plan_add_kept_or_global(plan, (1u << kept) - 1);
-    return QOBS_OK;
-}
-
-static int flatten_block(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
-    qobs_plan_add_blocks(plan, params->block);
-    plan->keying = KEYING_BLOCKS;
-    return QOBS_OK;
-}
-
-static int flatten_group(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
-    qobs_plan_add_dimension(plan, AXIS_QPARAM, 0);
-    qobs_plan_add_groups(plan, 1, params->group_size);
-    plan->keying = KEYING_GROUPS;
-    return QOBS_OK;
-}
-
 static int flatten(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
+    const int leading = params->strategy == STRATEGY_CHANNEL ? 1 : 2; /* dimensions that are kept */
     plan->keying = KEYING_DEFAULT;
     switch (params->strategy) {
     case STRATEGY_TENSOR:
         qobs_plan_add_global(plan);
         return QOBS_OK;
     case STRATEGY_CHANNEL:
-        return flatten_leading(plan, params, 1, error);
     case STRATEGY_TOKEN:
-        return flatten_leading(plan, params, 2, error);
+        RETURN_IF_FAILED(need_dimensions(plan, params, leading, QOBS_MAX_NDIM, error));
+        qobs_plan_add_kept_or_global(plan, (1u << leading) - 1);
+        return QOBS_OK;
     case STRATEGY_GROUP:
     case STRATEGY_TENSOR_GROUP:
-        return flatten_group(plan, params, error);
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
+        qobs_plan_add_dimension(plan, AXIS_QPARAM, 0);
+        qobs_plan_add_groups(plan, 1, params->group_size);
+        plan->keying = KEYING_GROUPS;
+        return QOBS_OK;
     case STRATEGY_BLOCK:
-        return flatten_block(plan, params, error);
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
+        qobs_plan_add_blocks(plan, params->block);
+        plan->keying = KEYING_BLOCKS;
+        return QOBS_OK;
     default:
         return qobs_invalid(error, "strategy: %s is none of version 2025-09",
                             qobs_word_text(qobs_strategies, params->strategy));
