@@ -207,7 +207,7 @@ static void set_torch(const qobs_config *config, struct formula_params *p)
     const struct quark_number limits = qobs_quark_number(config->quark.dtype);
     const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype, false), (int64_t)limits.quant_min,
                                                          (int64_t)limits.quant_max, config->reduce_range);
-    qobs_torch_formula(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
+    qobs_set_torch(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
 }
 
 static void set_quark(const qobs_config *config, struct formula_params *p)

@@ -117,41 +117,19 @@ static int flatten_attention(qobs_plan *plan, const struct granularity_params *p
 /* The `shared` of llmc_weight. */
 static bool weight_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
-    switch (p->strategy) {
-    case STRATEGY_TENSOR:
-        return true;
-    case STRATEGY_CHANNEL:
-        *rows = 1;
-        return true;
-    case STRATEGY_GROUP:
-    case STRATEGY_TENSOR_GROUP:
-        *rows = 1;
-        *columns = p->group_size;
-        return true;
-    case STRATEGY_BLOCK:
-        *rows = p->block[0];
-        *columns = p->block[1];
-        return true;
-    default:
-        return false;
-    }
+    const bool block = p->strategy == STRATEGY_BLOCK;
+    *rows = block ? p->block[0] : p->strategy == STRATEGY_TENSOR ? 0 : 1;
+    *columns = block ? p->block[1] : qobs_has_groups(p->strategy) ? p->group_size : 0;
+    return p->strategy != STRATEGY_TOKEN && p->strategy != STRATEGY_ATTN_HEAD;
 }
 
 /* All rows of a matrix are one batch, or one token. */
 static bool activation_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
+    const bool grouped = qobs_has_groups(p->strategy);
     *rows = 0;
-    switch (p->strategy) {
-    case STRATEGY_TENSOR:
-    case STRATEGY_TOKEN:
-        return true;
-    case STRATEGY_GROUP:
-    case STRATEGY_TENSOR_GROUP:
-        *columns = p->group_size;
-        return true;
-    default:
-        return false;
-    }
+    *columns = grouped ? p->group_size : 0;
+    return grouped || p->strategy == STRATEGY_TENSOR || p->strategy == STRATEGY_TOKEN;
 }
 
 const struct granularity_ops qobs_granularity_llmc_weight = {
