@@ -30,10 +30,9 @@ enum formula_kind {
     FORMULA_QUARK_POWER_OF_2,
     FORMULA_QUARK_LSQ,
     FORMULA_QUARK_TQT,
-    FORMULA_ORT,           /* by activation_type */
-    FORMULA_TORCHAO,       /* by mapping_type */
-    FORMULA_TORCHAO_FIXED, /* those that are set, in torchao's dtypes */
-    FORMULA_QUARK_TORCH,   /* torch's observer with Quark's limits */
+    FORMULA_ORT,         /* by activation_type */
+    FORMULA_TORCHAO,     /* by mapping_type */
+    FORMULA_QUARK_TORCH, /* torch's observer with Quark's limits */
     FORMULA_AIEDGE,
     FORMULA_NNCF /* by mode */
 };
@@ -108,10 +107,7 @@ static inline bool qobs_preset_grows_bins(const struct preset *preset)
     return preset->reduction->histogram && !(preset->range->reads & (READS_BINS | READS_HEADROOM));
 }
 
-static inline bool qobs_preset_is_fixed(const struct preset *preset)
-{
-    return preset->formula == FORMULA_FIXED || preset->formula == FORMULA_TORCHAO_FIXED;
-}
+static inline bool qobs_preset_is_fixed(const struct preset *preset) { return preset->formula == FORMULA_FIXED; }
 
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
 

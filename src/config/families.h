@@ -90,9 +90,8 @@ void qobs_scheme_granularity(const qobs_config *config, struct granularity *gran
 const struct formula_ops *qobs_scheme_formula(const qobs_config *config, struct formula_params *params);
 void qobs_scheme_traits(const qobs_config *config, struct observer_traits *traits);
 
-/* torch's formula, with limits that are set (family_torch.c). */
-const struct formula_ops *qobs_torch_formula(const struct torch_number *number, enum mapping mapping, double eps,
-                                             struct formula_params *params);
+/* Parameters of torch's formula, and limits that are set (family_torch.c). */
+void qobs_set_torch(const struct torch_number *number, enum mapping mapping, double eps, struct formula_params *params);
 struct torch_number qobs_torch_limits(struct torch_number number, int64_t quant_min, int64_t quant_max, bool reduce);
 
 /* The bins of a histogram (resolve.c). */

@@ -104,7 +104,7 @@ int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error)
     const enum strategy strategy = qobs_config_strategy(config);
     const char *name = qobs_word_text(qobs_strategies, strategy);
     const long long size = config->group_size;
-    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    const bool grouped = qobs_has_groups(strategy);
     if (grouped && !config->has_group_size)
         return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
     if (grouped && size <= 0)
@@ -120,7 +120,7 @@ static int check(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
     const char *name = qobs_word_text(qobs_strategies, strategy);
-    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    const bool grouped = qobs_has_groups(strategy);
     const char *observer = config->preset->name + 5; /* after "llmc." */
     if (qobs_config_release(config)->only_ranges && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
         return qobs_invalid(error, "version: 2025-09 has observers minmax and mse, not %s", observer);

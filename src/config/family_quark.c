@@ -102,20 +102,21 @@ static qobs_dtype scale_dtype_of(const qobs_config *config)
 static bool has_lsq_channels(const qobs_config *config) { return config->has_ch_axis && config->ch_axis != 0; }
 
 /* The consequences of a preset's formula: observers that accept the same dtypes, and the parameters. */
-typedef const struct formula_ops *formula_maker(const qobs_config *config, struct formula_params *params);
-static formula_maker none, quark, quark_torch, quark_mx, quark_bfp, quark_power_of_2, quark_lsq, quark_tqt;
+typedef void parameter_setter(const qobs_config *config, struct formula_params *params);
+static parameter_setter set_quark, set_float, set_torch, set_mx, set_bfp, set_power_of_2, set_lsq;
 static const struct {
     enum quark_group group;
-    formula_maker *make;
+    const struct formula_ops *formula;
+    parameter_setter *set;
 } kinds[] = {
-    [FORMULA_NONE] = {PLACEHOLDER, none},
-    [FORMULA_QUARK] = {UNIFORM, quark},
-    [FORMULA_QUARK_TORCH] = {HISTOGRAM, quark_torch},
-    [FORMULA_QUARK_MX] = {MX, quark_mx},
-    [FORMULA_QUARK_BFP] = {BFP, quark_bfp},
-    [FORMULA_QUARK_POWER_OF_2] = {POWER_OF_2, quark_power_of_2},
-    [FORMULA_QUARK_LSQ] = {LEARNED, quark_lsq},
-    [FORMULA_QUARK_TQT] = {THRESHOLD, quark_tqt},
+    [FORMULA_NONE] = {PLACEHOLDER, &qobs_formula_none, set_quark},
+    [FORMULA_QUARK] = {UNIFORM, &qobs_formula_quark_float, set_float}, /* of integers: qobs_formula_quark_integer */
+    [FORMULA_QUARK_TORCH] = {HISTOGRAM, &qobs_formula_torch, set_torch},
+    [FORMULA_QUARK_MX] = {MX, &qobs_formula_quark_float, set_mx},
+    [FORMULA_QUARK_BFP] = {BFP, &qobs_formula_quark_bfp, set_bfp},
+    [FORMULA_QUARK_POWER_OF_2] = {POWER_OF_2, &qobs_formula_quark_power_of_2, set_power_of_2},
+    [FORMULA_QUARK_LSQ] = {LEARNED, &qobs_formula_quark_lsq, set_lsq},
+    [FORMULA_QUARK_TQT] = {THRESHOLD, &qobs_formula_quark_tqt, set_quark},
 };
 
 static enum quark_group group_of(const struct preset *preset)
@@ -198,7 +199,7 @@ static void set_defaults(struct qobs_config *config)
 /* ---- Formulas ---------------------------------------------------------------------------------------------------- */
 
 /* HistogramObserverPro is torch's observer of a dtype like its own, with Quark's limits. */
-static const struct formula_ops *quark_torch(const qobs_config *config, struct formula_params *p)
+static void set_torch(const qobs_config *config, struct formula_params *p)
 {
     const int dtype = config->quark.dtype == QUARK_UINT4  ? TORCH_QUINT4X2
                       : config->quark.dtype == QUARK_INT8 ? TORCH_QINT8
@@ -206,7 +207,7 @@ static const struct formula_ops *quark_torch(const qobs_config *config, struct f
     const struct quark_number limits = qobs_quark_number(config->quark.dtype);
     const struct torch_number number = qobs_torch_limits(qobs_torch_number(dtype, false), (int64_t)limits.quant_min,
                                                          (int64_t)limits.quant_max, config->reduce_range);
-    return qobs_torch_formula(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
+    qobs_set_torch(&number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps, p);
 }
 
 static void set_quark(const qobs_config *config, struct formula_params *p)
@@ -231,23 +232,20 @@ static enum scale_mode mode_of(const qobs_config *config)
 }
 
 /* Only ranges of fp4 go by scale_format. */
-static const struct formula_ops *quark(const qobs_config *config, struct formula_params *p)
+static void set_float(const qobs_config *config, struct formula_params *p)
 {
     const bool fp4 = config->quark.dtype == QUARK_FP4;
     set_quark(config, p);
-    if (!qobs_quark_number(config->quark.dtype).is_float)
-        return &qobs_formula_quark_integer;
     /* The scale quantizer of a two-level scheme observes the magnitudes of blocks. */
     if (!fp4 && config->quark.has_first_level)
         p->quant_max *= config->quark.quant_max_first_level;
     p->quark.format = fp4 ? (enum scale_format)config->quark.scale_format : SCALE_FORMAT_FLOAT32;
     p->quark.mode = mode_of(config);
     p->quark.zero_is_eps = fp4;
-    return &qobs_formula_quark_float;
 }
 
 /* PerBlockMXDiffsObserver has e8m0 scales whatever the settings say. */
-static const struct formula_ops *quark_mx(const qobs_config *config, struct formula_params *p)
+static void set_mx(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
     if (has_scope(config->preset)) {
@@ -258,46 +256,29 @@ static const struct formula_ops *quark_mx(const qobs_config *config, struct form
         p->quark.format = (enum scale_format)config->quark.scale_format;
         p->quark.mode = mode_of(config);
     }
-    return &qobs_formula_quark_float;
 }
 
-static const struct formula_ops *quark_lsq(const qobs_config *config, struct formula_params *p)
+static void set_lsq(const qobs_config *config, struct formula_params *p)
 {
-    const struct quark_number number = qobs_quark_number(config->quark.dtype);
-    const double numbers = number.quant_max - number.quant_min;
     set_quark(config, p);
+    const double numbers = p->quant_max - p->quant_min;
     p->quant_max = config->symmetric ? (numbers - 1) / 2 : numbers;
-    return &qobs_formula_quark_lsq;
 }
 
-static const struct formula_ops *quark_tqt(const qobs_config *config, struct formula_params *p)
-{
-    set_quark(config, p);
-    return &qobs_formula_quark_tqt;
-}
-
-static const struct formula_ops *quark_bfp(const qobs_config *config, struct formula_params *p)
+static void set_bfp(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
     p->quark.format = SCALE_FORMAT_E8M0;
     p->quark.mode = SCALE_MODE_FLOOR;
     p->quark.emax = BFP_EMAX;
     p->quark.integer_zero_point = true;
-    return &qobs_formula_quark_bfp;
 }
 
-static const struct formula_ops *quark_power_of_2(const qobs_config *config, struct formula_params *p)
+static void set_power_of_2(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
     p->quark.zero_point_128 = config->symmetric && config->quark.dtype == QUARK_UINT8;
     p->quark.tensor = is_tensor(config->preset);
-    return &qobs_formula_quark_power_of_2;
-}
-
-static const struct formula_ops *none(const qobs_config *config, struct formula_params *p)
-{
-    (void)config, (void)p;
-    return &qobs_formula_none;
 }
 
 static struct shape shape_without_data(const qobs_config *config)
@@ -311,8 +292,11 @@ static struct shape shape_without_data(const qobs_config *config)
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
+    const enum formula_kind kind = config->preset->formula;
+    const bool integers = kind == FORMULA_QUARK && !qobs_quark_number(config->quark.dtype).is_float;
     p->shape_without_data = shape_without_data(config);
-    return kinds[config->preset->formula].make(config, p);
+    (integers ? set_quark : kinds[kind].set)(config, p);
+    return integers ? &qobs_formula_quark_integer : kinds[kind].formula;
 }
 
 /* ---- Other stages ------------------------------------------------------------------------------------------------ */

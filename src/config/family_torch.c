@@ -119,15 +119,13 @@ static int check(const qobs_config *config, qobs_error *error)
 
 static int64_t floor_half(int64_t x) { return x >= 0 ? x / 2 : -((1 - x) / 2); }
 
-const struct formula_ops *qobs_torch_formula(const struct torch_number *number, enum mapping mapping, double eps,
-                                             struct formula_params *p)
+void qobs_set_torch(const struct torch_number *number, enum mapping mapping, double eps, struct formula_params *p)
 {
     p->mapping = mapping;
     p->quant_min = (double)number->quant_min;
     p->quant_max = (double)number->quant_max;
     p->torch.eps = eps;
     p->torch.symmetric_zero_point = number->symmetric_zero_point;
-    return &qobs_formula_torch;
 }
 
 /* Limits that are set replace those of the dtype. A symmetric zero point of 128 then becomes the middle of them. */
@@ -153,13 +151,16 @@ static const struct formula_ops *torch(const qobs_config *config, struct formula
     struct torch_number number = qobs_torch_number(config->torch.dtype, config->reduce_range);
     if (config->has_quant_min && config->has_quant_max)
         number = qobs_torch_limits(number, config->quant_min, config->quant_max, config->reduce_range);
-    return qobs_torch_formula(&number, mappings[config->torch.qscheme], config->eps, p);
+    qobs_set_torch(&number, mappings[config->torch.qscheme], config->eps, p);
+    return &qobs_formula_torch;
 }
 
 static const struct formula_ops *fixed(const qobs_config *config, struct formula_params *p)
 {
+    p->fixed.scale_dtype = QOBS_F32;
+    p->fixed.zero_point_dtype = QOBS_I32;
     p->fixed.scale = config->scale;
-    p->fixed.zero_point = (int32_t)config->zero_point;
+    p->fixed.zero_point = (double)config->zero_point;
     return &qobs_formula_fixed;
 }
 

@@ -107,26 +107,26 @@ static const struct formula_ops *torchao(const qobs_config *config, struct formu
 }
 
 /* Upstream replaces a scale of 0, as one that is not set, by 1. */
-static const struct formula_ops *torchao_fixed(const qobs_config *config, struct formula_params *p)
+static const struct formula_ops *fixed(const qobs_config *config, struct formula_params *p)
 {
-    p->torchao.scale_dtype = (qobs_dtype)config->torchao.scale_dtype;
-    p->torchao.zero_point_dtype = (qobs_dtype)config->torchao.zero_point_dtype;
-    p->torchao.has_fixed_zero_point = config->has_zero_point;
-    p->torchao.fixed_scale = config->has_scale && config->scale != 0 ? config->scale : 1;
-    p->torchao.fixed_zero_point = config->has_zero_point ? (double)config->zero_point : 0;
-    return &qobs_formula_torchao_fixed;
+    const int scale_dtype = config->torchao.scale_dtype, zero_point_dtype = config->torchao.zero_point_dtype;
+    p->fixed.scale_dtype = scale_dtype ? (qobs_dtype)scale_dtype : QOBS_F32;
+    p->fixed.zero_point_dtype = zero_point_dtype         ? (qobs_dtype)zero_point_dtype
+                                : config->has_zero_point ? QOBS_I64
+                                                         : QOBS_F32;
+    p->fixed.scale = config->scale != 0 ? config->scale : 1;
+    p->fixed.zero_point = (double)config->zero_point;
+    return &qobs_formula_fixed;
 }
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
-    return config->preset->formula == FORMULA_TORCHAO_FIXED ? torchao_fixed(config, p) : torchao(config, p);
+    return qobs_preset_is_fixed(config->preset) ? fixed(config, p) : torchao(config, p);
 }
 
 static int check_limits(const qobs_config *config, qobs_error *error)
 {
-    qobs_config own = *config;
-    own.has_quant_min = own.has_quant_max = false;
-    const struct torchao_number all = number_of(&own), set = number_of(config);
+    const struct torchao_number all = qobs_torchao_numbers[config->torchao.target_dtype], set = number_of(config);
     const char *dtype = qobs_word_text(qobs_torchao_dtypes, config->torchao.target_dtype);
     if (set.quant_min < all.quant_min || set.quant_max > all.quant_max)
         return qobs_invalid(error, "quant_min, quant_max: %.15g to %.15g is not within %.15g to %.15g of %s",

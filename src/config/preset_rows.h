@@ -87,7 +87,7 @@ PRESET("torchao.AffineQuantizedMovingAverageMinMaxObserver", torchao, ranges, to
        TORCHAO, NULL, "moving average of the range")
 PRESET("torchao.AffineQuantizedMSEObserver", torchao, searches, torchao, minmax, last, line, TORCHAO, NULL,
        "symmetric range with the smallest squared error on the last tensor")
-PRESET("torchao.AffineQuantizedFixedQParamObserver", torchao, ranges, none, none, last, measured, TORCHAO_FIXED, NULL,
+PRESET("torchao.AffineQuantizedFixedQParamObserver", torchao, ranges, none, none, last, measured, FIXED, NULL,
        "the scale and zero point that are set")
 PRESET("modelopt.MaxCalibrator", modelopt, ranges, modelopt_axes, absmax, absmax, measured, NONE, NULL,
        "largest magnitude of all tensors along the axes that are not reduced")

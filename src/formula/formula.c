@@ -72,7 +72,14 @@ int qobs_formula_qparams(const struct formula *f, const struct range_view *r, vo
     return qobs_succeed(error);
 }
 
-/* torch's FixedQParamsObserver. */
+/* torch's FixedQParamsObserver and torchao's AffineQuantizedFixedQParamObserver. */
+
+static struct qparam_dtypes dtypes_of_fixed(const struct formula_params *params, const struct range_view *ranges)
+{
+    (void)ranges;
+    return (struct qparam_dtypes){params->fixed.scale_dtype, params->fixed.zero_point_dtype};
+}
+
 static int fixed(const struct formula_params *params, qobs_dtype dtype, double min, double max, struct qparam *result,
                  qobs_error *error)
 {
@@ -88,7 +95,7 @@ static int none(const struct formula_params *params, const struct range_view *ra
     return qobs_invalid(error, "%s has no scale and zero point", params->name);
 }
 
-const struct formula_ops qobs_formula_fixed = {.dtypes = qobs_fixed_dtypes, .qparam = fixed};
+const struct formula_ops qobs_formula_fixed = {.dtypes = dtypes_of_fixed, .qparam = fixed};
 const struct formula_ops qobs_formula_none = {.dtypes = qobs_fixed_dtypes, .qparams = none};
 
 struct range_view qobs_no_ranges(void)

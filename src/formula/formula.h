@@ -55,8 +55,8 @@ struct formula_params {
     bool native_global_scale; /* a global scale may have the dtype of the ranges */
     union {
         struct {
-            double scale;
-            int32_t zero_point;
+            qobs_dtype scale_dtype, zero_point_dtype;
+            double scale, zero_point;
         } fixed;
         struct {
             bool mx;                      /* MXFP4 or MXFP8: scales are powers of two */
@@ -84,8 +84,6 @@ struct formula_params {
             bool has_eps;                             /* else eps follows from the dtype */
             double eps;                               /* the smallest scale */
             qobs_dtype scale_dtype, zero_point_dtype; /* 0: as the arithmetic leaves them */
-            bool has_fixed_zero_point;
-            double fixed_scale, fixed_zero_point; /* AffineQuantizedFixedQParamObserver */
         } torchao;
         struct {
             qobs_dtype scale_dtype; /* scales are rounded to it; 0: they stay in the dtype of the arithmetic */
@@ -140,14 +138,13 @@ struct formula {
     struct formula_params params;
 };
 
-extern const struct formula_ops qobs_formula_none; /* no scale and zero point */
-extern const struct formula_ops qobs_formula_fixed;
+extern const struct formula_ops qobs_formula_none;  /* no scale and zero point */
+extern const struct formula_ops qobs_formula_fixed; /* those that are set */
 extern const struct formula_ops qobs_formula_compressed_tensors;
 extern const struct formula_ops qobs_formula_torch;
 extern const struct formula_ops qobs_formula_ort;
 extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
 extern const struct formula_ops qobs_formula_torchao;
-extern const struct formula_ops qobs_formula_torchao_fixed;
 extern const struct formula_ops qobs_formula_aiedge, qobs_formula_nncf;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* torchao's choose_qparams_affine_with_min_max (quantization/quant_primitives.py and pt2e/_affine_quantization.py) in
- * the dtype of the ranges, and the constants of its AffineQuantizedFixedQParamObserver. */
+ * the dtype of the ranges. */
 #include "formula/shared.h"
 
 static struct qparam_dtypes dtypes(const struct formula_params *params, const struct range_view *r)
@@ -64,23 +64,3 @@ static int qparam(const struct formula_params *p, qobs_dtype dtype, double min, 
 }
 
 const struct formula_ops qobs_formula_torchao = {.dtypes = dtypes, .qparam = qparam, .needs_data = true};
-
-/* ---- Constants --------------------------------------------------------------------------------------------------- */
-
-static struct qparam_dtypes fixed_dtypes(const struct formula_params *params, const struct range_view *ranges)
-{
-    const qobs_dtype zero_point = params->torchao.has_fixed_zero_point ? QOBS_I64 : QOBS_F32;
-    (void)ranges;
-    return (struct qparam_dtypes){params->torchao.scale_dtype ? params->torchao.scale_dtype : QOBS_F32,
-                                  params->torchao.zero_point_dtype ? params->torchao.zero_point_dtype : zero_point};
-}
-
-static int fixed(const struct formula_params *params, qobs_dtype dtype, double min, double max, struct qparam *result,
-                 qobs_error *error)
-{
-    (void)dtype, (void)min, (void)max, (void)error;
-    *result = (struct qparam){params->torchao.fixed_scale, params->torchao.fixed_zero_point};
-    return QOBS_OK;
-}
-
-const struct formula_ops qobs_formula_torchao_fixed = {.dtypes = fixed_dtypes, .qparam = fixed};

@@ -117,41 +117,19 @@ static int flatten_attention(qobs_plan *plan, const struct granularity_params *p
 /* The `shared` of llmc_weight. */
 static bool weight_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
-    switch (p->strategy) {
-    case STRATEGY_TENSOR:
-        return true;
-    case STRATEGY_CHANNEL:
-        *rows = 1;
-        return true;
-    case STRATEGY_GROUP:
-    case STRATEGY_TENSOR_GROUP:
-        *rows = 1;
-        *columns = p->group_size;
-        return true;
-    case STRATEGY_BLOCK:
-        *rows = p->block[0];
-        *columns = p->block[1];
-        return true;
-    default:
-        return false;
-    }
+    const bool block = p->strategy == STRATEGY_BLOCK;
+    *rows = block ? p->block[0] : p->strategy == STRATEGY_TENSOR ? 0 : 1;
+    *columns = block ? p->block[1] : qobs_has_groups(p->strategy) ? p->group_size : 0;
+    return p->strategy != STRATEGY_TOKEN && p->strategy != STRATEGY_ATTN_HEAD;
 }
 
 /* All rows of a matrix are one batch, or one token. */
 static bool activation_shared(const struct granularity_params *p, int64_t *rows, int64_t *columns)
 {
+    const bool grouped = qobs_has_groups(p->strategy);
     *rows = 0;
-    switch (p->strategy) {
-    case STRATEGY_TENSOR:
-    case STRATEGY_TOKEN:
-        return true;
-    case STRATEGY_GROUP:
-    case STRATEGY_TENSOR_GROUP:
-        *columns = p->group_size;
-        return true;
-    default:
-        return false;
-    }
+    *columns = grouped ? p->group_size : 0;
+    return grouped || p->strategy == STRATEGY_TENSOR || p->strategy == STRATEGY_TOKEN;
 }
 
 const struct granularity_ops qobs_granularity_llmc_weight = {
@@ -167,47 +145,31 @@ const struct granularity_ops qobs_granularity_llmc_attention = {.flatten = flatt
  * it names them. Strategy token has a range for each batch and token, as upstream intends (its min/max observer reduces
  * everything there). */
 
-/* One range for each index of the first `kept` dimensions. */
-static int flatten_leading(qobs_plan *plan, const struct granularity_params *params, int kept, qobs_error *error)
-{
-    RETURN_IF_FAILED(need_dimensions(plan, params, kept, QOBS_MAX_NDIM, error));
-    qobs_plan_add_kept_or_global(plan, (1u << kept) - 1);
-    return QOBS_OK;
-}
-
-static int flatten_block(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
-    qobs_plan_add_blocks(plan, params->block);
-    plan->keying = KEYING_BLOCKS;
-    return QOBS_OK;
-}
-
-static int flatten_group(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
-{
-    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
-    qobs_plan_add_dimension(plan, AXIS_QPARAM, 0);
-    qobs_plan_add_groups(plan, 1, params->group_size);
-    plan->keying = KEYING_GROUPS;
-    return QOBS_OK;
-}
-
 static int flatten(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
+    const int leading = params->strategy == STRATEGY_CHANNEL ? 1 : 2; /* dimensions that are kept */
     plan->keying = KEYING_DEFAULT;
     switch (params->strategy) {
     case STRATEGY_TENSOR:
         qobs_plan_add_global(plan);
         return QOBS_OK;
     case STRATEGY_CHANNEL:
-        return flatten_leading(plan, params, 1, error);
     case STRATEGY_TOKEN:
-        return flatten_leading(plan, params, 2, error);
+        RETURN_IF_FAILED(need_dimensions(plan, params, leading, QOBS_MAX_NDIM, error));
+        qobs_plan_add_kept_or_global(plan, (1u << leading) - 1);
+        return QOBS_OK;
     case STRATEGY_GROUP:
     case STRATEGY_TENSOR_GROUP:
-        return flatten_group(plan, params, error);
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
+        qobs_plan_add_dimension(plan, AXIS_QPARAM, 0);
+        qobs_plan_add_groups(plan, 1, params->group_size);
+        plan->keying = KEYING_GROUPS;
+        return QOBS_OK;
     case STRATEGY_BLOCK:
-        return flatten_block(plan, params, error);
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
+        qobs_plan_add_blocks(plan, params->block);
+        plan->keying = KEYING_BLOCKS;
+        return QOBS_OK;
     default:
         return qobs_invalid(error, "strategy: %s is none of version 2025-09",
                             qobs_word_text(qobs_strategies, params->strategy));

@@ -23,6 +23,11 @@ enum strategy {
     STRATEGY_ATTN_HEAD
 };
 
+static inline bool qobs_has_groups(enum strategy strategy)
+{
+    return strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+}
+
 /* The names under which upstream keeps ranges: llm-compressor's tensor_id of September 2025. */
 enum keying {
     KEYING_NONE,    /* all together */

@@ -279,7 +279,7 @@ static int check_g_idx(const qobs_plan *plan, const struct granularity *granular
                        qobs_error *error)
 {
     const enum strategy strategy = granularity->params.strategy;
-    if (!granularity->ops->g_idx || (strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
+    if (!granularity->ops->g_idx || !qobs_has_groups(strategy))
         return qobs_invalid(error,
                             "g_idx: goes with base name weight and strategy group or tensor_group, not with %s and %s",
                             qobs_word_text(qobs_base_names, granularity->params.base_name),
