@@ -17,7 +17,6 @@
 
 struct qobs_quantizer {
     struct row_quantizer rows;
-    struct runtime runtime;
     bool in_place; /* in memory of the caller */
 };
 
@@ -171,7 +170,6 @@ int qobs_quantizer_create(qobs_quantizer **result, const qobs_quantizer_args *ar
         qobs_release(&runtime, quantizer, sizeof *quantizer);
         return status;
     }
-    quantizer->runtime = runtime;
     quantizer->in_place = false;
     *result = quantizer;
     return qobs_succeed(error);
@@ -200,7 +198,7 @@ int qobs_quantizer_create_in(qobs_quantizer **result, void *memory, size_t size,
 void qobs_quantizer_destroy(qobs_quantizer *quantizer)
 {
     if (quantizer && !quantizer->in_place) {
-        const struct runtime runtime = quantizer->runtime;
+        const struct runtime runtime = quantizer->rows.runtime;
         qobs_release(&runtime, quantizer, sizeof *quantizer);
     }
 }
