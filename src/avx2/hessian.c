@@ -3,9 +3,6 @@
 
 /* AVX2 search by a Hessian; contract and limits in templates/hessian.inl.h. */
 #include "avx2/simd.h"
-#include "avx2/tuning.h"
 
-#define ENTRY_(name) name##_avx2
-#define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"
 #include "templates/gptq.inl.h"

@@ -134,5 +134,4 @@ static inline void hist_left_pack_bins(uint16_t *p, hist_index bins, uint32_t ma
 
 #include "avx2/tuning.h"
 
-#define ENTRY(name) name##_avx2
 #include "templates/histogram.inl.h"

@@ -3,9 +3,6 @@
 
 /* AVX2 minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
 #include "avx2/simd.h"
-#include "avx2/tuning.h"
-
-#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/indexed.inl.h"
@@ -14,5 +11,4 @@
 #define WIDTH 64
 #include "templates/indexed.inl.h"
 
-#define ENTRY(name) name##_avx2
 #include "templates/indexed_entries.inl.h"

@@ -8,13 +8,13 @@
 
 #include <immintrin.h>
 
+#include "avx2/tuning.h"
+
 #define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
 #define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 
 #define GREATER(x, y) ((f64x4)_mm256_max_pd((__m256d)(x), (__m256d)(y)))
 
-#define ENTRY_(name) name##_avx2
-#define ENTRY(name) ENTRY_(name)
 #include "templates/optimal_error.inl.h"
 
 /* For each mask of eight lanes the indices of its lanes, a byte each, first those of the lowest lanes. */

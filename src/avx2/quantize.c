@@ -4,6 +4,4 @@
 /* AVX2 fake-quantize; contract and limits in templates/quantize.inl.h. */
 #include "avx2/simd.h"
 
-#define ENTRY_(name) name##_avx2
-#define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

@@ -3,10 +3,7 @@
 
 /* AVX2 range search; contract and limits in templates/search_errors.inl.h. */
 #include "avx2/simd.h"
-#include "avx2/tuning.h"
 
-#define ENTRY_(name) name##_avx2
-#define ENTRY(name) ENTRY_(name)
 #include "templates/search_errors.inl.h"
 
 #include "templates/search_load.inl.h"

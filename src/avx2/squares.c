@@ -8,6 +8,4 @@
 
 #include "avx2/tuning.h"
 
-#define ENTRY_(name) name##_avx2
-#define ENTRY(name) ENTRY_(name)
 #include "templates/squares.inl.h"

@@ -2,10 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 absmax; contract and limits in templates/absmax.inl.h. */
-#include "avx512/tuning.h"
 #include "avx512/simd.h"
-
-#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/absmax.inl.h"
@@ -14,5 +11,4 @@
 #define WIDTH 64
 #include "templates/absmax_plain.inl.h"
 
-#define ENTRY(name) name##_avx512
 #include "templates/absmax_entries.inl.h"

@@ -3,8 +3,5 @@
 
 /* AVX-512 Gram of columns; contract and limits in templates/gram.inl.h. */
 #include "avx512/simd.h"
-#include "avx512/tuning.h"
 
-#define ENTRY_(name) name##_avx512
-#define ENTRY(name) ENTRY_(name)
 #include "templates/gram.inl.h"

@@ -5,8 +5,6 @@
 #include "avx512/prefer_avx2.h"
 #include "avx512/simd.h"
 
-#include "kernels/kernel_minmax.h"
-
 #define WIDTH 16
 #define PERMUTED "avx512/indexed_permuted.h"
 #include "templates/indexed.inl.h"
@@ -16,5 +14,4 @@
 #define WIDTH 64
 #include "templates/indexed.inl.h"
 
-#define ENTRY(name) name##_avx512
 #include "templates/indexed_entries.inl.h"

@@ -8,6 +8,8 @@
 
 #include <immintrin.h>
 
+#include "avx512/tuning.h"
+
 #define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
 #define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 
@@ -19,8 +21,6 @@
 
 #define GREATER(x, y) ((f64x4)_mm256_max_pd((__m256d)(x), (__m256d)(y)))
 
-#define ENTRY_(name) name##_avx512
-#define ENTRY(name) ENTRY_(name)
 #include "templates/optimal_error.inl.h"
 
 /* See templates/optimal_curve.inl.h. */

@@ -6,6 +6,4 @@
 #include "avx512/simd.h"
 #include "avx512/prefer_avx2.h"
 
-#define ENTRY_(name) name##_avx512
-#define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

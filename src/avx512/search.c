@@ -3,10 +3,7 @@
 
 /* AVX-512 range search; contract and limits in templates/search_errors.inl.h. */
 #include "avx512/simd.h"
-#include "avx512/tuning.h"
 
-#define ENTRY_(name) name##_avx512
-#define ENTRY(name) ENTRY_(name)
 #include "templates/search_errors.inl.h"
 
 #include "templates/search_load.inl.h"

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "avx512/tuning.h"
 #include "kernels/kernel_search.h"
 #include "templates/inline.h"
 #ifdef QOBS_SLEEF

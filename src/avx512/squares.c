@@ -8,6 +8,4 @@
 
 #include "avx512/tuning.h"
 
-#define ENTRY_(name) name##_avx512
-#define ENTRY(name) ENTRY_(name)
 #include "templates/squares.inl.h"

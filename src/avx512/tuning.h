@@ -7,6 +7,10 @@
 
 #include "kernels/vector_tuning.h"
 
+/* The name of an entry of this instruction set. */
+#define ENTRY_(name) name##_avx512
+#define ENTRY(name) ENTRY_(name)
+
 /* Contiguous runs of this size in total are read two pages side by side, other pages being prefetched; from
  * TWO_PAGES_END_BYTES on memory is the bottleneck, and two pages are slower. */
 #define TWO_PAGES_BYTES ((size_t)16 << 20)

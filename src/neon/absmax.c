@@ -3,9 +3,6 @@
 
 /* NEON absmax; contract and limits in templates/absmax.inl.h. */
 #include "neon/simd.h"
-#include "neon/tuning.h"
-
-#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/absmax.inl.h"
@@ -14,5 +11,4 @@
 #define WIDTH 64
 #include "templates/absmax_plain.inl.h"
 
-#define ENTRY(name) name##_neon
 #include "templates/absmax_entries.inl.h"

@@ -3,9 +3,6 @@
 
 /* NEON search by a Hessian; contract and limits in templates/hessian.inl.h. */
 #include "neon/simd.h"
-#include "neon/tuning.h"
 
-#define ENTRY_(name) name##_neon
-#define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"
 #include "templates/gptq.inl.h"

@@ -121,5 +121,4 @@ static inline void hist_left_pack_bins(uint16_t *p, hist_index bins, uint32_t ma
 
 #include "neon/tuning.h"
 
-#define ENTRY(name) name##_neon
 #include "templates/histogram.inl.h"

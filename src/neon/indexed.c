@@ -3,9 +3,6 @@
 
 /* NEON minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
 #include "neon/simd.h"
-#include "neon/tuning.h"
-
-#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/indexed.inl.h"
@@ -14,5 +11,4 @@
 #define WIDTH 64
 #include "templates/indexed.inl.h"
 
-#define ENTRY(name) name##_neon
 #include "templates/indexed_entries.inl.h"

@@ -3,9 +3,6 @@
 
 /* NEON minimum and maximum; contract and limits in templates/minmax.inl.h. */
 #include "neon/simd.h"
-#include "neon/tuning.h"
-
-#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/minmax.inl.h"
@@ -14,5 +11,4 @@
 #define WIDTH 64
 #include "templates/minmax_plain.inl.h"
 
-#define ENTRY(name) name##_neon
 #include "templates/minmax_entries.inl.h"

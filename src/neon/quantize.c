@@ -4,6 +4,4 @@
 /* NEON fake-quantize; contract and limits in templates/quantize.inl.h. */
 #include "neon/simd.h"
 
-#define ENTRY_(name) name##_neon
-#define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

@@ -3,10 +3,7 @@
 
 /* NEON range search; contract and limits in templates/search_errors.inl.h. */
 #include "neon/simd.h"
-#include "neon/tuning.h"
 
-#define ENTRY_(name) name##_neon
-#define ENTRY(name) ENTRY_(name)
 #include "templates/search_errors.inl.h"
 
 #include "templates/search_load.inl.h"

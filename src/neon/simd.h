@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "kernels/kernel_search.h"
+#include "neon/tuning.h"
 #include "templates/inline.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>

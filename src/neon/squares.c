@@ -4,6 +4,4 @@
 /* NEON sums of squares; contract and limits in templates/squares.inl.h. */
 #include "neon/tuning.h"
 
-#define ENTRY_(name) name##_neon
-#define ENTRY(name) ENTRY_(name)
 #include "templates/squares.inl.h"

@@ -7,6 +7,10 @@
 
 #include "kernels/vector_tuning.h"
 
+/* The name of an entry of this instruction set. */
+#define ENTRY_(name) name##_neon
+#define ENTRY(name) ENTRY_(name)
+
 /* No size: methods that nobody has measured on such a processor are left out. Intervals that begin and end here are
  * empty. */
 #define UNMEASURED_BYTES SIZE_MAX

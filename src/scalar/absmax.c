@@ -3,12 +3,7 @@
 
 /* Portable absmax: the definition the other instruction sets are checked against.
  * Accumulators: one integer of bits without the sign; counts 64 bits; element by element, so there is no tail. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include "kernels/kernel_minmax.h"
+#include "scalar/tuning.h"
 
 #define WIDTH 16
 #include "templates/absmax_plain.inl.h"
@@ -17,5 +12,4 @@
 #define WIDTH 64
 #include "templates/absmax_plain.inl.h"
 
-#define ENTRY(name) name##_scalar
 #include "templates/absmax_entries.inl.h"

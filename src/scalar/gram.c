@@ -3,8 +3,5 @@
 
 /* Portable Gram of columns; contract and limits in templates/gram.inl.h. */
 #include "scalar/simd.h"
-#include "scalar/tuning.h"
 
-#define ENTRY_(name) name##_scalar
-#define ENTRY(name) ENTRY_(name)
 #include "templates/gram.inl.h"

@@ -5,9 +5,9 @@
  * Counters: 32 bits in the first array alone; element by element, so there is no tail. */
 #include "kernels/kernel_histogram.h"
 
+#include "scalar/tuning.h"
 #include "templates/histogram_elements.inl.h"
 
-#define ENTRY(name) name##_scalar
 #define HISTOGRAM_ENTRY(dtype, bytes)                                                                                  \
     QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_##dtype))                                                            \
     {                                                                                                                  \

@@ -3,12 +3,7 @@
 
 /* Portable minimum and maximum of columns in groups: the definition the other instruction sets are checked against.
  * Accumulators: the caller's; counts 64 bits; element by element, so there is no tail. */
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include "kernels/kernel_minmax.h"
+#include "scalar/tuning.h"
 
 #define WIDTH 16
 #include "templates/indexed.inl.h"
@@ -17,5 +12,4 @@
 #define WIDTH 64
 #include "templates/indexed.inl.h"
 
-#define ENTRY(name) name##_scalar
 #include "templates/indexed_entries.inl.h"

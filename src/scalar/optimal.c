@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Scalar search for optimal scales; contract and limits in the templates. */
-#define ENTRY_(name) name##_scalar
-#define ENTRY(name) ENTRY_(name)
+#include "scalar/tuning.h"
 #include "templates/optimal_error.inl.h"
 
 #include "templates/optimal_curve.inl.h"

@@ -3,11 +3,8 @@
 
 /* Portable range search; contract and limits in templates/search_errors.inl.h. */
 #include "scalar/simd.h"
-#include "scalar/tuning.h"
 
 #define WITH_F64 /* all tables have these kernels */
-#define ENTRY_(name) name##_scalar
-#define ENTRY(name) ENTRY_(name)
 #include "templates/search_errors.inl.h"
 
 #include "templates/search_load.inl.h"

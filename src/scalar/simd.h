@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "number/number.h"
+#include "scalar/tuning.h"
 #include "templates/inline.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>

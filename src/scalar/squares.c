@@ -5,6 +5,4 @@
 #include "scalar/tuning.h"
 
 #define WITH_F64 /* all tables have these kernels */
-#define ENTRY_(name) name##_scalar
-#define ENTRY(name) ENTRY_(name)
 #include "templates/squares.inl.h"

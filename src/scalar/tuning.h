@@ -5,6 +5,10 @@
  * instruction sets share. */
 #pragma once
 
+/* The name of an entry of this instruction set. */
+#define ENTRY_(name) name##_scalar
+#define ENTRY(name) ENTRY_(name)
+
 #define SQUARES_UNROLLED_ROWS 8
 #define SEARCH_MAX_LINES 16 /* cache lines prefetched a step of the search */
 #define SEARCH_UNROLLED 1   /* candidates at a time */

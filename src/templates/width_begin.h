@@ -5,6 +5,10 @@
  * WIDTH. K(name)        name followed by the width: K(rows) is rows16, rows32 or rows64; search for "K(rows)" BITS, KEY
  * unsigned and signed integers of the width MOST_POSITIVE, MOST_NEGATIVE   limits of KEY LANES          elements of a
  * vector (VEC_BYTES), if there are vectors */
+#include <string.h>
+
+#include "kernels/kernel_minmax.h"
+
 #define WIDTH_CAT_(a, b) a##b
 #define WIDTH_CAT(a, b) WIDTH_CAT_(a, b)
 #define K(name) WIDTH_CAT(name, WIDTH)
