@@ -109,8 +109,9 @@ enum { HESSIAN_ERRORS = 512 };
 /* The candidates of NVIDIA Model-Optimizer's MseCalibrator and NVFP4MSECalibrator
  * (modelopt/torch/quantization/calib/mse.py): one list of multipliers of an amax for all qparams. */
 
-/* The most multipliers of an MseCalibrator; the settings are checked against it. */
-enum { QOBS_MAX_MULTIPLIERS = 512 };
+/* The most multipliers of an MseCalibrator; the settings are checked against it. NVFP4MSECalibrator has one for each
+ * positive number of e4m3. */
+enum { QOBS_MAX_MULTIPLIERS = 512, QOBS_E4M3_MULTIPLIERS = 126 };
 
 /* Multiplier i of MseCalibrator, of a qparam's amax. */
 float qobs_multiplier(const struct multiplier_params *params, size_t i);
