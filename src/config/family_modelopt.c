@@ -217,7 +217,7 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
     struct amax_numbers numbers;
     amax_numbers(config, &numbers);
     *m = (struct multiplier_params){
-        .count = (size_t)steps_of(config),
+        .count = sweeps_scales(config->preset) ? QOBS_E4M3_MULTIPLIERS : (size_t)steps_of(config),
         .start = config->modelopt.start_multiplier,
         .stop = config->modelopt.stop_multiplier,
         .quant_min = (int64_t)numbers.quant_min,

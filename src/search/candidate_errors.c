@@ -167,14 +167,6 @@ static double dot(const double *a, const double *b, size_t n)
     return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-static bool is_finite(const float *x, size_t n)
-{
-    bool finite = true;
-    for (size_t i = 0; i < n; i++)
-        finite &= isfinite(x[i]) != 0;
-    return finite;
-}
-
 /* e^T H e of the elements of a block of the gram. */
 APART void hessian_errors(const struct candidate_run *s, int64_t index, const struct quantizer *quantizer,
                           const float *up, const double *down, const float *x, double *error)
@@ -184,7 +176,7 @@ APART void hessian_errors(const struct candidate_run *s, int64_t index, const st
     const struct gram *gram = s->batch->gram;
     const double *const h = qobs_gram_block(gram, index).sum;
     const size_t n = (size_t)gram->block, most = HESSIAN_ERRORS / n;
-    const double unit = is_finite(x, n) ? 1 / (double)gram->tokens : (double)NAN;
+    const double unit = isnan(magnitude_of(kernels, x, n)) ? (double)NAN : 1 / (double)gram->tokens;
     double e[HESSIAN_ERRORS], product[HESSIAN_ERRORS];
     for (size_t c = 0, some; c < s->candidates->count; c += some) {
         some = s->candidates->count - c < most ? s->candidates->count - c : most;

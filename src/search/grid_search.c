@@ -7,6 +7,7 @@
 #include "search/grid_search.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "measure/reduce.h"

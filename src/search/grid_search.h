@@ -136,25 +136,6 @@ size_t qobs_qparam_workspace_size(const struct qparam_search *search);
 void qobs_qparam_workspace_place(const struct qparam_search *search, unsigned char *memory,
                                  struct qparam_workspace *workspace);
 
-/* Sums of errors of the candidates of one qparam. They go to workspace->total, of qparam i of the batch whose
- * candidates are in workspace->shrunk. */
-
-/* The candidates of qparam i. */
-static inline struct search_candidates candidates_of(const struct qparam_workspace *w, size_t i)
-{
-    return (struct search_candidates){w->shrunk.scale + i, w->shrunk.inverse + i, w->shrunk.offset + i,
-                                      QOBS_SEARCH_LANES};
-}
-
-/* Loads a block in upstream's arithmetic, from element `first` on, unless it is all of the qparam and there already;
- * returns its size. */
-size_t qobs_load_block(const struct qparam_search *s, struct qparam_workspace *w, const struct qparam_block *e,
-                       int64_t first, bool there);
-
-/* Sums of n candidates from `from` on in upstream's arithmetic, after qobs_load_block. */
-void qobs_sum_candidates(const struct qparam_search *s, struct qparam_workspace *w, size_t i,
-                         const struct qparam_block *e, size_t from, size_t n);
-
 /* The grid search of some qparams by one thread: the errors of all their candidates, and the best step of each. */
 
 /* Searches n <= QOBS_SEARCH_LANES qparams from `first` on. `e` has the elements of the first one, afterwards those of
@@ -165,14 +146,6 @@ void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *
 
 /* Writes the ranges of the best steps of n qparams from `first` on. */
 void qobs_store_ranges(struct qparam_search *search, size_t first, size_t n);
-
-/* Writes candidates of n qparams from `first` on to workspace->shrunk. */
-void qobs_shrink_qparams(const struct qparam_search *search, struct qparam_workspace *workspace, size_t first,
-                         size_t n);
-
-/* Writes best_step and errors of a qparam; `unit` multiplies both errors. */
-void qobs_record_step(struct qparam_search *search, size_t qparam, int32_t step, double best, double before,
-                      double unit);
 
 /* For a qparam that is searched in blocks: writes the sums of all candidates over elements first to end to
  * workspace->total. Returns false, without sums, if the range is not finite. */

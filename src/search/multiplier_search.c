@@ -10,24 +10,11 @@
 #include "number/grid.h"
 #include "quantize/fake_quantize.h"
 
-enum { E4M3_SCALES = 126 /* positive numbers of e4m3 */ };
+static size_t steps(const struct range_params *params) { return params->multiplier.count; }
 
-static size_t multiplier_steps(const struct range_params *params) { return params->multiplier.count; }
-
-static size_t e4m3_steps(const struct range_params *params)
-{
-    (void)params;
-    return E4M3_SCALES;
-}
-
-static size_t multiplier_workspace(const struct range_params *params, const qobs_plan *plan)
+static size_t workspace(const struct range_params *params, const qobs_plan *plan)
 {
     return qobs_candidates_workspace(plan, params->multiplier.count, params->multiplier.hessian_block);
-}
-
-static size_t e4m3_workspace(const struct range_params *params, const qobs_plan *plan)
-{
-    return qobs_candidates_workspace(plan, E4M3_SCALES, params->multiplier.hessian_block);
 }
 
 /* torch.linspace in float, from both ends and with fused multiply-add. */
@@ -223,11 +210,11 @@ static void read_amax(const struct search_state *s, float *amax)
 }
 
 const struct range_ops qobs_range_multiplier = {.reads = READS_MULTIPLIERS,
-                                                .state = &(const struct state_range){.steps = multiplier_steps,
+                                                .state = &(const struct state_range){.steps = steps,
                                                                                      .reference = REFERENCE_OF_QPARAMS,
                                                                                      .sums = true,
                                                                                      .check = check_multipliers,
-                                                                                     .workspace = multiplier_workspace,
+                                                                                     .workspace = workspace,
                                                                                      .search = search_multipliers,
                                                                                      .after_merge = choose_multipliers,
                                                                                      .amax = read_amax}};
@@ -238,7 +225,7 @@ const struct range_ops qobs_range_multiplier = {.reads = READS_MULTIPLIERS,
 static void search_e4m3(const struct search_batch *b, const struct search_state *s)
 {
     float *min = (float *)(void *)s->min, *max = (float *)(void *)s->max;
-    struct multiplier_search m = {.state = s, .count = E4M3_SCALES};
+    struct multiplier_search m = {.state = s, .count = s->params->multiplier.count};
     const struct candidates c = {.count = m.count, .argument = &m, .prepare = prepare_scales, .store = choose_scale};
     for (size_t q = 0; q < s->record->qparams; q++)
         m.global_amax = max[q] > m.global_amax || max[q] != max[q] ? max[q] : m.global_amax;
@@ -255,8 +242,8 @@ static void search_e4m3(const struct search_batch *b, const struct search_state 
 }
 
 const struct range_ops qobs_range_e4m3 = {.reads = READS_FOUR_OVER_SIX,
-                                          .state = &(const struct state_range){.steps = e4m3_steps,
+                                          .state = &(const struct state_range){.steps = steps,
                                                                                .reference = REFERENCE_OF_TENSOR,
                                                                                .check = check_e4m3,
-                                                                               .workspace = e4m3_workspace,
+                                                                               .workspace = workspace,
                                                                                .search = search_e4m3}};

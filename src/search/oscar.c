@@ -10,12 +10,12 @@
  * in the order of their columns; upstream's order of these depends on the sorting that numpy chooses for the
  * processor. The state's ranges become (-c, c). */
 #include <math.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "number/convert.h"
+#include "number/number.h"
 #include "histogram/range_rule.h"
 #include "plan/block_reader.h"
 #include "search/pairwise.h"
@@ -101,19 +101,13 @@ static double sum_of_masses(const struct oscar_search *s, int64_t first, int64_t
 /* The upper half of an element orders it: larger magnitudes come first, NaN last. The lower half is its index. */
 static uint64_t order_of(float x, uint64_t index)
 {
-    const float magnitude = fabsf(x);
-    uint32_t bits;
-    memcpy(&bits, &magnitude, sizeof bits);
-    return (uint64_t)(UINT32_MAX - (isnan(x) ? 0 : bits + 1)) << 32 | index;
+    return (uint64_t)(UINT32_MAX - (isnan(x) ? 0 : bits_of_float(fabsf(x)) + 1)) << 32 | index;
 }
 
 static double magnitude_of(uint64_t element)
 {
     const uint32_t rest = UINT32_MAX - (uint32_t)(element >> 32);
-    const uint32_t bits = rest - 1;
-    float magnitude;
-    memcpy(&magnitude, &bits, sizeof magnitude);
-    return rest == 0 ? (double)NAN : (double)magnitude;
+    return rest == 0 ? (double)NAN : (double)float_of_bits(rest - 1);
 }
 
 /* By the upper halves, a byte at a time; equal ones keep their order. The result is in `a` again. */

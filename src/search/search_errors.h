@@ -6,13 +6,13 @@
 #pragma once
 
 #include <float.h>
-#include <string.h>
 
 #include "base/runtime.h"
 #include "histogram/range_params.h"
 #include "histogram/range_rule.h"
 #include "kernels/kernels.h"
 #include "measure/gram.h"
+#include "number/number.h"
 #include "qobs/qobs.h"
 #include "search/search_record.h"
 
@@ -36,10 +36,7 @@ double qobs_search_error_unit(const struct search_norm *norm, int prescale_exp);
 /* 2^prescale_exp; replaces a call of ldexp. */
 static inline double qobs_search_prescale(int prescale_exp)
 {
-    const uint64_t bits = (uint64_t)(prescale_exp + 1023) << 52;
-    double factor;
-    memcpy(&factor, &bits, sizeof factor);
-    return prescale_exp > -1023 ? factor : 0x1p-1023; /* subnormal */
+    return prescale_exp > -1023 ? double_of_bits((uint64_t)(prescale_exp + 1023) << 52) : 0x1p-1023; /* subnormal */
 }
 
 /* The reciprocal of a candidate's scale and its rounding offset, as kernels read them. */
@@ -109,8 +106,9 @@ enum { HESSIAN_ERRORS = 512 };
 /* The candidates of NVIDIA Model-Optimizer's MseCalibrator and NVFP4MSECalibrator
  * (modelopt/torch/quantization/calib/mse.py): one list of multipliers of an amax for all qparams. */
 
-/* The most multipliers of an MseCalibrator; the settings are checked against it. */
-enum { QOBS_MAX_MULTIPLIERS = 512 };
+/* The most multipliers of an MseCalibrator; the settings are checked against it. NVFP4MSECalibrator has one for each
+ * positive number of e4m3. */
+enum { QOBS_MAX_MULTIPLIERS = 512, QOBS_E4M3_MULTIPLIERS = 126 };
 
 /* Multiplier i of MseCalibrator, of a qparam's amax. */
 float qobs_multiplier(const struct multiplier_params *params, size_t i);

@@ -5,7 +5,6 @@
  * a table entry. */
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "number/number.h"
@@ -151,8 +150,7 @@ int qobs_search_prescale_exp(double magnitude, qobs_dtype dtype)
     const int max = dtype == QOBS_F64 ? MAX_PRESCALE_EXP - 1 : 126;
     if (!(magnitude > 0) || !isfinite(magnitude))
         return 0;
-    uint64_t bits;
-    memcpy(&bits, &magnitude, sizeof bits);
+    const uint64_t bits = bits_of_double(magnitude);
     int exponent = (int)(bits >> 52) - 1022;
     if (bits >> 52 == 0)
         frexp(magnitude, &exponent);
