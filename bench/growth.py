@@ -84,9 +84,10 @@ def scale_exponent(variable, points):
 
     Bytes have no such cost: the smallest model is far larger than nothing."""
     if variable in ("bytes", FLAT):
-        return rules.exponent(points)
-    fixed = points[0][1]
-    above = [(value, t - fixed) for value, t in points[1:] if t > fixed and t >= FIXED * fixed]  # 0: below a tick
+        above = [(value, t) for value, t in points if t > 0]  # 0: below a tick
+    else:
+        fixed = points[0][1]
+        above = [(value, t - fixed) for value, t in points[1:] if t > fixed and t >= FIXED * fixed]
     return rules.exponent(above) if len(above) > 1 else None
 
 

@@ -134,6 +134,8 @@ class Growth(unittest.TestCase):
         points = [(1, 0.0), (10, 0.0), (100, 0.1), (1000, 1.0), (10000, 10.0)]
         self.assertAlmostEqual(growth.scale_exponent("tensors", points), 1)
         self.assertIsNone(growth.scale_exponent("tensors", points[:2]))
+        self.assertAlmostEqual(growth.scale_exponent("bytes", points), 1)
+        self.assertIsNone(growth.scale_exponent("bytes", points[:3]))
 
 
 class Doubtful(unittest.TestCase):
