@@ -20,6 +20,7 @@
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
 #define BYTES_AHEAD 0 /* runs are not prefetched */
 #define AHEAD_CALL_BYTES SIZE_MAX
+#define PREFETCHES_INTO_L1 false
 #define ROW_PANEL_ROWS 1 /* rows that enter bounds together */
 /* From this size on rows are prefetched; from the end on it costs more than it brings. */
 #define ROW_PANEL_PREFETCH_BYTES ((size_t)16 << 20)

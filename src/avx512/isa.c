@@ -4,7 +4,19 @@
 /* The avx512 table. Built for the baseline, because usable() runs on every CPU. A CPU with AVX-512 also has AVX2, so
  * these kernels may call those of the avx2 table. */
 #include "avx512/tuning.h"
+
+#include <unistd.h>
+
 #include "kernels/kernels.h"
+
+bool qobs_avx512_has_large_l1(void)
+{
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+    return sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 << 10;
+#else
+    return false;
+#endif
+}
 
 static bool usable(void)
 {

@@ -5,7 +5,12 @@
  * KB, L2 1 MB, L3 32 MB) in November 2026. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "kernels/vector_tuning.h"
+
+/* Returns true if the C library says that L1 has 48 KB or more, as Zen 5 and Intel from Ice Lake on have. */
+bool qobs_avx512_has_large_l1(void);
 
 /* The name of an entry of this instruction set. */
 #define ENTRY_(name) name##_avx512
@@ -17,9 +22,11 @@
 #define TWO_PAGES_END_BYTES ((size_t)64 << 20)
 /* Up to this size columns go in tiles of registers, 10 vectors or lines of the cache wide. */
 #define TILED_COLUMN_BYTES ((size_t)1024 << 10)
-/* Bytes from a load of a run to the line that is prefetched with it into L2, in calls from this size on. */
+/* Bytes from a load of a run to the line that is prefetched with it into L1, in calls from this size on. An L1 of 32 KB
+ * (Zen 4) loses what such prefetches replace: bench/notes/avx512-and-avx2.md. */
 #define BYTES_AHEAD 4096
-#define AHEAD_CALL_BYTES ((size_t)16 << 20)
+#define AHEAD_CALL_BYTES ((size_t)64 << 10)
+#define PREFETCHES_INTO_L1 qobs_avx512_has_large_l1()
 #define ROW_PANEL_ROWS 2 /* rows that enter bounds together */
 /* From this size on rows are prefetched; from the end on it costs more than it brings. */
 #define ROW_PANEL_PREFETCH_BYTES ((size_t)16 << 20)

@@ -23,6 +23,7 @@
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
 #define BYTES_AHEAD 0 /* runs are not prefetched */
 #define AHEAD_CALL_BYTES SIZE_MAX
+#define PREFETCHES_INTO_L1 false
 #define ROW_PANEL_ROWS 1 /* rows that enter bounds together */
 #define SEARCH_UNROLLED 2 /* candidates whose sums fit the registers beside what they need */
 #define SEARCH_TABLE_UNROLLED 2 /* the same for norms by a table, which need more registers */

@@ -45,13 +45,16 @@ struct K(extent) {
 };
 
 /* The distance of prefetches in a call that reads so many bytes. With 0 a prefetch costs less than a branch. */
-static inline ptrdiff_t K(ahead_of)(size_t bytes) { return (bytes >= AHEAD_CALL_BYTES) * (ptrdiff_t)BYTES_AHEAD; }
+static inline ptrdiff_t K(ahead_of)(size_t bytes)
+{
+    return bytes >= AHEAD_CALL_BYTES && PREFETCHES_INTO_L1 ? (ptrdiff_t)BYTES_AHEAD : 0;
+}
 
-/* Prefetches the line `ahead` bytes after p into L2, if BYTES_AHEAD is not 0. */
+/* Prefetches the line `ahead` bytes after p into L1, if BYTES_AHEAD is not 0. */
 static inline void K(prefetch_ahead)(const unsigned char *p, ptrdiff_t ahead)
 {
     if (BYTES_AHEAD > 0)
-        __builtin_prefetch(p + ahead, 0, 2);
+        __builtin_prefetch(p + ahead, 0, 3);
 }
 
 DEEP_INLINE vec K(load_as)(enum bounds_form form, const unsigned char *p, ptrdiff_t ahead)
