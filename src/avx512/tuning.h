@@ -22,8 +22,8 @@ bool qobs_avx512_has_large_l1(void);
 #define TWO_PAGES_END_BYTES ((size_t)64 << 20)
 /* Up to this size columns go in tiles of registers, 10 vectors or lines of the cache wide. */
 #define TILED_COLUMN_BYTES ((size_t)1024 << 10)
-/* Bytes from a load of a run to the line that is prefetched with it into L1, in calls from this size on. An L1 of 32 KB
- * (Zen 4) loses what such prefetches replace: bench/notes/avx512-and-avx2.md. */
+/* Bytes from a load of a run to the line that is prefetched with it into L1, in calls from this size on. Zen 5, L1 of
+ * 48 KB, is faster with it; Zen 4, L1 of 32 KB, is slower: bench/notes/avx512-and-avx2.md. */
 #define BYTES_AHEAD 4096
 #define AHEAD_CALL_BYTES ((size_t)64 << 10)
 #define PREFETCHES_INTO_L1 qobs_avx512_has_large_l1()
