@@ -11,20 +11,13 @@
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
 
-/* Contiguous runs of this size in total are read two pages side by side, other pages being prefetched; from
- * TWO_PAGES_END_BYTES on memory is the bottleneck, and two pages are slower. */
-#define TWO_PAGES_BYTES ((size_t)16 << 20)
-#define TWO_PAGES_END_BYTES ((size_t)64 << 20)
 /* Up to this size columns go in tiles of registers. A tile of 4 vectors is two lines of the cache, so panels of
  * columns are faster from L2 on. */
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
 #define BYTES_AHEAD 0 /* runs are not prefetched */
 #define AHEAD_CALL_BYTES SIZE_MAX
 #define PREFETCHES_INTO_L1 false
-#define ROW_PANEL_ROWS 1 /* rows that enter bounds together */
-/* From this size on rows are prefetched; from the end on it costs more than it brings. */
-#define ROW_PANEL_PREFETCH_BYTES ((size_t)16 << 20)
-#define ROW_PANEL_PREFETCH_END_BYTES ((size_t)32 << 20)
+#define ABSMAX_STREAMING_ROWS 4 /* of columns of magnitudes from memory that are read together; Zen 5 */
 #define SEARCH_UNROLLED 2 /* candidates whose sums fit the registers beside what they need */
 #define SEARCH_TABLE_UNROLLED 1 /* the same for norms by a table, which need more registers */
 #define GRAM_ROWS 6       /* a tile of sums in registers: rows */
@@ -34,8 +27,4 @@
 #define HESSIAN_LANES 4     /* and columns of a vector */
 
 #define TUNING_LIMITS(LIMIT)                                                                                           \
-    VECTOR_LIMITS(LIMIT)                                                                                               \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_PAGES_BYTES)                                                               \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_PAGES_END_BYTES)                                                           \
-    LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_BYTES)                                                      \
-    LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_END_BYTES)
+    VECTOR_LIMITS(LIMIT)

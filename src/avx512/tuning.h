@@ -16,10 +16,6 @@ bool qobs_avx512_has_large_l1(void);
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
 
-/* Contiguous runs of this size in total are read two pages side by side, other pages being prefetched; from
- * TWO_PAGES_END_BYTES on memory is the bottleneck, and two pages are slower. */
-#define TWO_PAGES_BYTES ((size_t)16 << 20)
-#define TWO_PAGES_END_BYTES ((size_t)64 << 20)
 /* Up to this size columns go in tiles of registers, 10 vectors or lines of the cache wide. */
 #define TILED_COLUMN_BYTES ((size_t)1024 << 10)
 /* Bytes from a load of a run to the line that is prefetched with it into L1, in calls from this size on. Zen 5, L1 of
@@ -27,10 +23,7 @@ bool qobs_avx512_has_large_l1(void);
 #define BYTES_AHEAD 4096
 #define AHEAD_CALL_BYTES ((size_t)64 << 10)
 #define PREFETCHES_INTO_L1 qobs_avx512_has_large_l1()
-#define ROW_PANEL_ROWS 2 /* rows that enter bounds together */
-/* From this size on rows are prefetched; from the end on it costs more than it brings. */
-#define ROW_PANEL_PREFETCH_BYTES ((size_t)16 << 20)
-#define ROW_PANEL_PREFETCH_END_BYTES ((size_t)32 << 20)
+#define ABSMAX_STREAMING_ROWS 1 /* of columns of magnitudes from memory that are read together; Zen 5 */
 #define SEARCH_UNROLLED 4       /* candidates whose sums fit the registers beside what they need */
 #define SEARCH_TABLE_UNROLLED 4 /* the same for norms by a table, which need more registers */
 #define GRAM_ROWS 8             /* a tile of sums in registers: rows */
@@ -46,11 +39,7 @@ bool qobs_avx512_has_large_l1(void);
 
 #define TUNING_LIMITS(LIMIT)                                                                                           \
     VECTOR_LIMITS(LIMIT)                                                                                               \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_PAGES_BYTES)                                                               \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_PAGES_END_BYTES)                                                           \
     LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, AHEAD_CALL_BYTES)                                                              \
-    LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_BYTES)                                                      \
-    LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_END_BYTES)                                                  \
     LIMIT(QOBS_LIMITS_INDEXED, COUNT, PERMUTED_MIN_ROWS)                                                               \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_ABOVE_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_BELOW_BYTES)

@@ -25,7 +25,6 @@
 /* The kernels that a limit is of, as bits. */
 enum {
     QOBS_LIMITS_ROWS = 1, /* minmax_rows and absmax_rows */
-    QOBS_LIMITS_ROW_PANELS = 2,
     QOBS_LIMITS_MINMAX_COLUMNS = 4,
     QOBS_LIMITS_ABSMAX_COLUMNS = 8,
     QOBS_LIMITS_COLUMNS = QOBS_LIMITS_MINMAX_COLUMNS | QOBS_LIMITS_ABSMAX_COLUMNS,

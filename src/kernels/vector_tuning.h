@@ -14,11 +14,7 @@
 #define BLOCK_BYTES ((size_t)256 << 10)
 /* A block of this size is read as two streams. */
 #define TWO_STREAMS_BYTES 131072
-#define PAGES_AHEAD 4 /* pages prefetched before the two that are read side by side */
-/* Shorter runs share one transposed reduction; in total below REDUCE_CACHED_CALL_BYTES longer ones do, too. */
-#define REDUCE_RUN_BYTES 4160
-#define REDUCE_CACHED_RUN_BYTES 131072
-#define REDUCE_CACHED_CALL_BYTES ((size_t)16 << 20)
+#define REDUCE_RUN_BYTES 4160 /* shorter runs share one transposed reduction */
 /* From this length on a transposed reduction of keys is slower than runs one by one. */
 #define KEYS_RUN_BYTES 2048
 /* If raw bits do not suffice: groups of runs that are reduced as keys, or one by one, before raw bits are tried
@@ -39,7 +35,7 @@
 #define PANEL_UNROLLED_ROWS 8
 /* From this size on columns are taken to come from memory: a panel is a page wide, so that few pages are open, and
  * lines are prefetched some rows ahead. */
-#define STREAMING_COLUMN_BYTES ((size_t)16 << 20)
+#define STREAMING_COLUMN_BYTES ((size_t)24 << 20)
 #define STREAMING_PANEL_BYTES 4096
 #define STREAMING_UNROLLED_ROWS 4
 #define STREAMING_ROWS_AHEAD 8
@@ -48,13 +44,14 @@
 
 #define ABSMAX_UNROLLED_BYTES 256
 #define ABSMAX_UNROLLED_ROWS 8
-#define ABSMAX_STREAMING_BYTES ((size_t)16 << 20) /* from here on the next rows are prefetched */
+/* From this size on ABSMAX_STREAMING_ROWS rows are read together, and rows further down are prefetched. */
+#define ABSMAX_STREAMING_BYTES ((size_t)24 << 20)
+#define ABSMAX_ROWS_AHEAD 8
 
 /* ---- Row panels -------------------------------------------------------------------------------------------------- */
 
 #define ROW_PANEL_RUNS 64       /* runs whose bounds stay in L1 */
 #define ROW_PANEL_MIN_VECTORS 4 /* shorter runs go row by row */
-#define ROW_PANEL_ROWS_AHEAD 4
 
 /* ---- Others ------------------------------------------------------------------------------------------------------ */
 
@@ -68,8 +65,6 @@
     LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, 2 * BLOCK_BYTES)                                                               \
     LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_STREAMS_BYTES)                                                             \
     LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_RUN_BYTES)                                                                     \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_CACHED_RUN_BYTES)                                                              \
-    LIMIT(QOBS_LIMITS_ROWS, CALL, REDUCE_CACHED_CALL_BYTES)                                                            \
     LIMIT(QOBS_LIMITS_ROWS, RUN, KEYS_RUN_BYTES)                                                                       \
     LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_COLUMN_BYTES)                                                        \
     LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, PANEL_BYTES)                                                                \

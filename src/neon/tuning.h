@@ -11,20 +11,13 @@
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
 
-/* No size: methods that nobody has measured on such a processor are left out. Intervals that begin and end here are
- * empty. */
-#define UNMEASURED_BYTES SIZE_MAX
-#define TWO_PAGES_BYTES UNMEASURED_BYTES
-#define TWO_PAGES_END_BYTES UNMEASURED_BYTES
-#define ROW_PANEL_PREFETCH_BYTES UNMEASURED_BYTES
-#define ROW_PANEL_PREFETCH_END_BYTES UNMEASURED_BYTES
 /* Up to this size columns go in tiles of registers. A tile of 10 vectors is 2.5 lines of the cache, so panels of
  * columns are faster from L2 on. */
 #define TILED_COLUMN_BYTES ((size_t)32 << 10)
+#define ABSMAX_STREAMING_ROWS 8 /* not measured */
 #define BYTES_AHEAD 0 /* runs are not prefetched */
 #define AHEAD_CALL_BYTES SIZE_MAX
 #define PREFETCHES_INTO_L1 false
-#define ROW_PANEL_ROWS 1 /* rows that enter bounds together */
 #define SEARCH_UNROLLED 2 /* candidates whose sums fit the registers beside what they need */
 #define SEARCH_TABLE_UNROLLED 2 /* the same for norms by a table, which need more registers */
 #define GRAM_ROWS 4       /* a tile of sums in registers: rows */

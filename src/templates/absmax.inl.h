@@ -111,8 +111,8 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
                    nonfinite);
 }
 
-/* `vectors` adjacent vectors of columns over `rows` rows. prefetch: as many rows further down are fetched into L2,
- * because the hardware does not foresee that the streams continue there. If an element is not finite, the columns go
+/* `vectors` adjacent vectors of columns over `rows` rows. prefetch: rows further down are fetched into L2, because the
+ * hardware does not foresee that the streams continue there. If an element is not finite, the columns go
  * element by element, except the first `counted` ones, which another vector has counted. */
 ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
                                   size_t counted, BITS inf, unsigned char *absmax, struct nonfinite_count *nonfinite)
@@ -126,7 +126,7 @@ ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned cha
         for (int i = 0; i < vectors; i++) {
             max[i] = K(vec_max_s)(max[i], K(load_magnitudes)(row + i * VEC_BYTES));
             if (prefetch)
-                __builtin_prefetch(row + (ptrdiff_t)rows * row_stride + i * VEC_BYTES, 0, 2);
+                __builtin_prefetch(row + ABSMAX_ROWS_AHEAD * row_stride + i * VEC_BYTES, 0, 2);
         }
     for (int i = 0; i < vectors; i++, absmax += VEC_BYTES) {
         if (!K(vec_any_ge)(max[i], K(vec_splat)((KEY)inf))) {
@@ -172,9 +172,9 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         return;
     }
     const bool streaming = rows * columns * sizeof(BITS) >= ABSMAX_STREAMING_BYTES;
-    for (; streaming && rows >= ABSMAX_UNROLLED_ROWS;
-         rows -= ABSMAX_UNROLLED_ROWS, x += ABSMAX_UNROLLED_ROWS * row_stride)
-        K(column_rows)(true, x, row_stride, ABSMAX_UNROLLED_ROWS, columns, inf, absmax, nonfinite);
+    for (; streaming && rows >= ABSMAX_STREAMING_ROWS;
+         rows -= ABSMAX_STREAMING_ROWS, x += ABSMAX_STREAMING_ROWS * row_stride)
+        K(column_rows)(true, x, row_stride, ABSMAX_STREAMING_ROWS, columns, inf, absmax, nonfinite);
     for (; rows > 0;
          rows -= rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, x += ABSMAX_UNROLLED_ROWS * row_stride)
         K(column_rows)

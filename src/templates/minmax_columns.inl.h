@@ -34,6 +34,14 @@ static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride
     }
 }
 
+/* In registers only: otherwise gcc also updates copies in memory. */
+static inline void K(in_registers)(struct K(bounds) * b)
+{
+    vec_in_register(&b->high);
+    vec_in_register(&b->low);
+    vec_in_register(&b->high_signed);
+}
+
 /* `vectors` adjacent vectors of columns, down some rows, with bounds in registers; `counted` as above. */
 ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
                                   size_t counted, BITS inf, unsigned char *min, unsigned char *max,
@@ -49,7 +57,7 @@ ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t
         row += row_stride;
 #pragma GCC unroll 16
         for (int i = 0; i < vectors; i++) {
-            K(add_vector)(&b[i], vec_load(row + i * VEC_BYTES));
+            K(add_vector)(false, &b[i], vec_load(row + i * VEC_BYTES));
             K(in_registers)(&b[i]);
         }
     }
@@ -94,7 +102,7 @@ ALWAYS_INLINE void K(panel_rows)(bool streaming, int vectors, const unsigned cha
         for (int r = 0; r < unrolled; r++) {
             const unsigned char *at = x + r * row_stride;
             if (r > 0)
-                K(add_vector)(&b, vec_load_ordered(at));
+                K(add_vector)(false, &b, vec_load_ordered(at));
             if (streaming)
                 __builtin_prefetch(at + STREAMING_ROWS_AHEAD * row_stride, 0, 2);
             if (streaming && VEC_BYTES == 64)

@@ -94,9 +94,7 @@ DEEP_INLINE size_t K(short_runs)(enum run_layout layout, const struct K(runs) * 
 /* Reduces the groups at the beginning that are short enough; returns the number of runs done. */
 static size_t K(reduce_short_runs)(const struct K(runs) * r, size_t runs)
 {
-    const bool cached = runs * r->length < REDUCE_CACHED_CALL_BYTES / sizeof(BITS);
-    const size_t most = (cached ? REDUCE_CACHED_RUN_BYTES : REDUCE_RUN_BYTES) / sizeof(BITS);
-    if (r->length > 4 * LANES && r->length < most)
+    if (r->length > 4 * LANES && r->length < REDUCE_RUN_BYTES / sizeof(BITS))
         return K(short_runs)(OVER_4_VECTORS, r, runs);
     if (r->length > 2 * LANES && r->length <= 4 * LANES)
         return K(short_runs)(OVER_2_VECTORS, r, runs);

@@ -82,16 +82,21 @@ DEEP_INLINE void K(add)(enum bounds_form form, struct K(extent) * e, vec v)
     e->hi = K(vec_max_s)(e->hi, v);
 }
 
+/* Two vectors. They meet first, as in minmax.inl.h. */
+DEEP_INLINE void K(add_two)(enum bounds_form form, struct K(extent) * e, vec v, vec w)
+{
+    e->lo = K(lower)(form, e->lo, K(lower)(form, v, w));
+    e->hi = K(vec_max_s)(e->hi, K(vec_max_s)(v, w));
+}
+
 /* Four vectors. */
 DEEP_INLINE void K(add_four)(enum bounds_form form, struct K(extent) * e, struct K(extent) * f, const unsigned char *x,
                              ptrdiff_t ahead)
 {
     const vec p = K(load_as)(form, x, ahead), q = K(load_as)(form, x + VEC_BYTES, ahead);
     const vec r = K(load_as)(form, x + 2 * VEC_BYTES, ahead), s = K(load_as)(form, x + 3 * VEC_BYTES, ahead);
-    K(add)(form, e, p);
-    K(add)(form, e, r);
-    K(add)(form, f, q);
-    K(add)(form, f, s);
+    K(add_two)(form, e, p, q);
+    K(add_two)(form, f, r, s);
 }
 
 /* One run of more than 2 vectors. The last four may overlap: that changes no bound and needs no branch. */
@@ -168,23 +173,41 @@ DEEP_INLINE struct K(extent) K(reduce_2)(enum bounds_form form, enum run_layout 
 REDUCE_TWICE(K(reduce_4), K(reduce_2), 1)
 REDUCE_TWICE(K(reduce_8), K(reduce_4), 2)
 REDUCE_TWICE(K(reduce_16), K(reduce_8), 3)
-REDUCE_TWICE(K(reduce_32), K(reduce_16), 4)
 #undef REDUCE_TWICE
 
-/* Bounds of LANES runs from x on, in the order of the runs. */
+/* Half of so many vectors of runs. */
+DEEP_INLINE struct K(extent)
+    K(reduce_half)(int vectors, enum bounds_form form, enum run_layout layout, int first, const unsigned char **x,
+                   ptrdiff_t stride, size_t length, ptrdiff_t ahead)
+{
+    if (vectors == 4)
+        return K(reduce_2)(form, layout, first, x, stride, length, ahead);
+    if (vectors == 8)
+        return K(reduce_4)(form, layout, first, x, stride, length, ahead);
+    if (vectors == 16)
+        return K(reduce_8)(form, layout, first, x, stride, length, ahead);
+    return K(reduce_16)(form, layout, first, x, stride, length, ahead);
+}
+
+/* Bounds of LANES runs from x on, in the order of the runs. If they fill 2 KB, both halves share their instructions: a
+ * Zen 5 reads L2 at half its speed if each load advances by 2 KB (bench/notes/minmax-groups.md). */
 DEEP_INLINE struct K(extent) K(reduce_runs)(enum bounds_form form, enum run_layout layout, const unsigned char *x,
                                             ptrdiff_t run_stride, size_t length, ptrdiff_t ahead)
 {
     const int first = layout == HALF_VECTORS ? 1 : layout == QUARTER_VECTORS ? 2 : 0, vectors = (int)LANES >> first;
+    const int run_vectors = layout == OVER_1_VECTOR ? 2 : layout > OVER_1_VECTOR ? 1 : 0; /* 0: more than 2 */
     const ptrdiff_t stride = first > 0 ? VEC_BYTES : run_stride;
-    struct K(extent) e;
-    if (vectors == 4)
-        e = K(reduce_4)(form, layout, first, &x, stride, length, ahead);
-    else if (vectors == 8)
-        e = K(reduce_8)(form, layout, first, &x, stride, length, ahead);
-    else if (vectors == 16)
-        e = K(reduce_16)(form, layout, first, &x, stride, length, ahead);
-    else
-        e = K(reduce_32)(form, layout, first, &x, stride, length, ahead);
+    struct K(extent) half = {K(vec_splat)(0), K(vec_splat)(0)}, e = half;
+    if (vectors * run_vectors * VEC_BYTES == 2048) {
+        for (int halves = 2; halves > 0; halves--) {
+            __asm__("" : "+r"(halves)); /* against unrolling */
+            half = e;
+            e = K(reduce_half)(vectors, form, layout, first, &x, stride, length, ahead);
+        }
+    } else {
+        half = K(reduce_half)(vectors, form, layout, first, &x, stride, length, ahead);
+        e = K(reduce_half)(vectors, form, layout, first, &x, stride, length, ahead);
+    }
+    e = K(reduce_step)(form, first, vectors == 4 ? 1 : vectors == 8 ? 2 : vectors == 16 ? 3 : 4, half, e);
     return (struct K(extent)){K(vec_order)(first, e.lo), K(vec_order)(first, e.hi)};
 }

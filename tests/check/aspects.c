@@ -243,7 +243,6 @@ static bool is_of_form(const struct check *check, const struct kernel_limit *lim
 {
     static const unsigned kernels[FORMS] = {
         [ROWS] = QOBS_LIMITS_ROWS,
-        [ROW_PANELS] = QOBS_LIMITS_ROW_PANELS,
         [COLUMNS] = QOBS_LIMITS_MINMAX_COLUMNS,
         [INDEXED] = QOBS_LIMITS_INDEXED,
         [ABSMAX_ROWS] = QOBS_LIMITS_ROWS,
