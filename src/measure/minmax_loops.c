@@ -134,7 +134,7 @@ enum {
     MIN_COLUMNS = 64,         /* for the columns kernel to be fast */
     MIN_PANEL_ROWS = 8,       /* for panels to be faster than the rows kernel */
     MIN_PANEL_RUN = 32,       /* elements */
-    MIN_BAND_RUN = 256        /* bytes; shorter runs are faster in panels */
+    MIN_ROW_PANEL_RUN = 256   /* bytes; shorter runs are faster in panels */
 };
 
 /* Merges the bounds of n rows into those at min and max. The maxima of minima and the minima of maxima are not wanted.
@@ -205,7 +205,7 @@ static int choose_rows(struct minmax_call *c, bool magnitudes, bool panels, int 
     c->block = blocks ? &c->outer[n - 2] : &qobs_single_loop;
     const int64_t height = c->row->extent * c->block->extent, most = MAX_BOUNDS / run->extent;
     /* There is no kernel of row panels for magnitudes. */
-    if (!magnitudes && run->in >= MIN_BAND_RUN) {
+    if (!magnitudes && run->in >= MIN_ROW_PANEL_RUN) {
         c->reduce = reduce_row_panels;
     } else if (panels && c->inner->extent >= MIN_PANEL_RUN && most >= MIN_PANEL_ROWS) {
         c->reduce = reduce_panels;
