@@ -42,12 +42,14 @@ static float width_of(const struct bin_range *now, size_t bins)
     return qobs_bin_edge(now, bins, 1) - qobs_bin_edge(now, bins, 0);
 }
 
-/* The bin of another range for edge i of `now`, as elements are counted. */
+/* The bin of another range for edge i of `now`, as elements are counted. An edge outside is of the bin at that end:
+ * saved states may have any range. */
 static size_t bin_of_edge(const struct bin_range *now, size_t bins, size_t i, const struct bin_range *next,
                           size_t next_bins)
 {
     const float distance = qobs_bin_edge(now, bins, i) - next->lo;
-    return (size_t)(distance * (float)next_bins / (next->hi - next->lo));
+    const float bin = distance * (float)next_bins / (next->hi - next->lo);
+    return !(bin > 0) ? 0 : bin < (float)next_bins ? (size_t)bin : next_bins - 1;
 }
 
 /* Upstream adds old counts to the first bins, even if bins have been added below them. With shifted_counts they move
