@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Charts by gnuplot, legible on light and dark pages: transparent, with lines and letters of medium brightness.
 
-Speed against size: a line for each instruction set, and the limit. Observers beside upstream's. Growth of cost."""
+Speed against size: a line for each instruction set, and the limit. Growth of cost."""
 
 import shutil
 import statistics
@@ -86,38 +86,6 @@ def script(work, lines, limit, caches, path):
 
 def gnuplot(lines):
     subprocess.run(["gnuplot"], input="\n".join(lines) + "\n", text=True, check=True)
-
-
-def beside(rows, path):
-    """Speed of both sides for each row (label, theirs, ours) in elements a second, on a log axis."""
-    out = head(path, f"820,{70 + 24 * len(rows)}", "")
-    out += [
-        "set logscale x 10",
-        'set xlabel "elements a second"',
-        "set format x '10^{%L}'",
-        f"set yrange [{len(rows) - 0.5}:-0.5]",
-        "set key outside top center horizontal",
-        "unset grid",
-        f"set grid xtics lc rgb '{INK}' lw 0.3 dt 3",
-        "set ytics nomirror scale 0 noenhanced",
-        "set xrange [*:*]",
-        "set offsets graph 0.02, graph 0.12, 0, 0",
-        "set lmargin 46",
-    ]
-    data = [
-        f'{i} {theirs:.6g} {ours:.6g} "{label}" "{ours / theirs:.3g}x" {max(theirs, ours):.6g}'
-        for i, (label, theirs, ours) in enumerate(rows)
-    ]
-    out += [
-        "$rows << EOD",
-        *data,
-        "EOD",
-        f"plot $rows using 2:1:($3-$2):(0) with vectors nohead lw 2 lc rgb '{INK}' notitle, "
-        f"$rows using 2:1:ytic(4) with points pt 7 ps 0.9 lc rgb '{THEIRS}' title 'theirs', "
-        f"$rows using 3:1 with points pt 7 ps 0.9 lc rgb '{OURS}' title 'qobs', "
-        f"$rows using 6:1:5 with labels left offset 0.9,0 textcolor rgb '{INK}' font 'sans,11' notitle",
-    ]
-    gnuplot(out)
 
 
 def scale(results, path):

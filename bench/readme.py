@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The tables and the picture of README: what they show, and from which pairs."""
+"""The tables of README: what they show, and from which pairs."""
 
-import os
 import re
-import shutil
 import statistics
 import textwrap
 
-import charts
 import rules
 
 WIDTH = 120  # of lines
-OBSERVERS = "bench/results/beside-observers.svg"  # beside README
 
 # Beside what users run: each row names the pair that measures it.
 USERS = {
@@ -32,31 +28,6 @@ LIMITS = {
     "min/max, bf16, groups of 128": ("pair/minmax-read/bf16/group-128/4096x4096", "a loop that reads"),
     "`qobs calibrate`, 1 GB bf16, two threads": ("pair/calibrate-cat", "`cat`"),
     "`qobs quantize --scheme W4A16`, two threads": ("pair/checkpoint/cat/W4A16", "`cat`"),
-}
-# The picture: a row for each observer.
-PICTURE = {
-    "torch MinMaxObserver": "pair/torch/observer/MinMaxObserver",
-    "torch MovingAverageMinMaxObserver": "pair/torch/observer/MovingAverageMinMaxObserver",
-    "torch PerChannelMinMaxObserver": "pair/torch/observer/PerChannelMinMaxObserver",
-    "torch PerChannelMinMaxObserver, ch_axis 1": "pair/torch/observer/PerChannelMinMaxObserver-ch_axis-1",
-    "torch HistogramObserver": "pair/torch/HistogramObserver/forward-steady",
-    "torchao AffineQuantizedMinMax, groups": "pair/torchao/AffineQuantizedMinMaxObserver/int8-group-128",
-    "llm-compressor memoryless_minmax, bf16": "pair/llmcompressor/memoryless_minmax/bf16-int4-group-128",
-    "llm-compressor static_minmax": "pair/llmcompressor/static_minmax/int8-tensor-10-batches",
-    "llm-compressor minmax": "pair/llmcompressor/minmax/int8-tensor-10-batches",
-    "llm-compressor memoryless_mse, f32": "pair/llmcompressor/memoryless_mse/f32-int4-group-128-norm-2.4",
-    "llm-compressor memoryless_mse, bf16": "pair/llmcompressor/memoryless_mse/bf16-int4-group-128-norm-2.4",
-    "AutoRound opt_rtn / qobs.imatrix_optimal": "pair/optimal/int4-opt_rtn",
-    "AutoRound NeUQI / qobs.imatrix_optimal": "pair/optimal/int4-asymmetric-neuqi",
-    "Model-Optimizer NVFP4 sweep": "pair/optimal/nvfp4-sweep",
-    "Model-Optimizer MaxCalibrator": "pair/modelopt/MaxCalibrator/axis-0",
-    "Model-Optimizer HistogramCalibrator, percentile": "pair/modelopt/HistogramCalibrator/percentile",
-    "Model-Optimizer HistogramCalibrator, entropy": "pair/modelopt/HistogramCalibrator/entropy-stride-8",
-    "ONNX Runtime EntropyCalibrater": "pair/onnxruntime/EntropyCalibrater/5-batches",
-    "ONNX Runtime PercentileCalibrater": "pair/onnxruntime/PercentileCalibrater/5-batches",
-    "Quark PerGroupMinMaxObserver": "pair/quark/PerGroupMinMaxObserver/int4-group-128",
-    "Quark PerTensorPercentileObserver": "pair/quark/PerTensorPercentileObserver/5-batches",
-    "Quark PerTensorMSEObserver": "pair/quark/PerTensorMSEObserver/5-batches",
 }
 
 
@@ -95,19 +66,7 @@ def source(results):
     return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def picture(results, path):
-    rows = []
-    for label, name in PICTURE.items():
-        if name in results["pairs"]:
-            pair = results["pairs"][name]
-            rows.append((label, statistics.median(pair["other_speed"]), statistics.median(pair["speed"])))
-    if not rows or not shutil.which("gnuplot"):
-        return False
-    charts.beside(rows, path)
-    return True
-
-
-def blocks(results, directory):
+def blocks(results):
     """The text between the marks of README, by name."""
     rows = USERS | {what: pair for what, (pair, _) in LIMITS.items()}
     found = table(
@@ -116,14 +75,13 @@ def blocks(results, directory):
         "one thread | compared with | times as fast",
         lambda what, pair: (what, LIMITS[what][1] if what in LIMITS else pair["upstream"]),
     )
-    picture(results, os.path.join(directory, OBSERVERS))
     return {"measured": [*found, "", *source(results)]}
 
 
 def write(path, results):
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    for name, lines in blocks(results, os.path.dirname(path)).items():
+    for name, lines in blocks(results).items():
         marks = f"<!-- {name}: written by bench/report.py -->", f"<!-- end of {name} -->"
         before, _, rest = text.partition(marks[0])
         _, found, after = rest.partition(marks[1])
@@ -142,4 +100,4 @@ def pattern(*tables):
 
 
 if __name__ == "__main__":
-    print(pattern(USERS, PICTURE, {what: pair for what, (pair, _) in LIMITS.items()}))
+    print(pattern(USERS, {what: pair for what, (pair, _) in LIMITS.items()}))

@@ -5,8 +5,8 @@
 
     report.py RESULTS.json [README.md]
 
-Writes RESULTS.md and RESULTS-<work>.svg beside it, and short tables and a picture between the marks in the README.
-Prints the targets that are not reached.
+Writes beside it RESULTS.md, what documents quote: targets, what users run, limits; RESULTS-rows.md, every other figure;
+RESULTS-<work>.svg; and short tables between the marks in the README. Prints the targets that are not reached.
 """
 
 import json
@@ -47,6 +47,12 @@ class Report:
 
     def write(self, *lines):
         self.lines.extend(lines)
+
+    def save(self, path):
+        """Writes what was collected, and begins anew."""
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(re.sub(r"\n{3,}", "\n\n", "\n".join(self.lines)).strip() + "\n")
+        self.lines = []
 
     def table(self, header, rows):
         self.write("", "| " + " | ".join(header) + " |", "|" + "---|" * len(header))
@@ -280,12 +286,14 @@ def main():
     report.head()
     report.targets()
     report.upstream()
+    report.limits()
     stem = os.path.splitext(path)[0]
+    report.save(stem + ".md")
+    report.write(f"# Every figure: {results['cpu']}", "", f"[Targets and limits]({os.path.basename(stem)}.md)")
     pictures = charts.draw(results, stem)
     if pictures:
         report.write("", "## Speed against size", "")
         report.write(*(f"![{title}]({os.path.basename(picture)})" for title, picture in pictures))
-    report.limits()
     report.family("minmax", "Minimum and maximum: GB/s (share of the read loop)", "bytes", read)
     report.family("absmax", "Largest magnitude: GB/s (share of the read loop)", "bytes", read)
     report.family("histogram", "Histograms of 2048 bins: G elements/s (share of one counter a time)", "items", count)
@@ -306,8 +314,7 @@ def main():
     report.pairs("pair/avx512-avx2/", "AVX-512: of AVX2")
     if len(sys.argv) > 2:
         readme.write(sys.argv[2], results)
-    with open(stem + ".md", "w", encoding="utf-8") as out:
-        out.write(re.sub(r"\n{3,}", "\n\n", "\n".join(report.lines)) + "\n")
+    report.save(stem + "-rows.md")
 
 
 if __name__ == "__main__":
