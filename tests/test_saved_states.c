@@ -21,6 +21,9 @@ static char *expected; /* the whole expected.txt */
  * saved again in today's format. */
 static bool is_old(void) { return strstr(directory, "states-0.1.") != NULL; }
 
+/* The released versions have one fixture for each kind of state. */
+static bool is_fixture(const struct saved_case *c) { return (c->options & (KIND | LATER)) == KIND; }
+
 static void fixture_name(const struct saved_case *c, char name[96])
 {
     static const char now[] = "modelopt.", then[] = "trt.";
@@ -359,8 +362,6 @@ static const char *skip_reason(const struct saved_case *c)
 #else
     const bool signed_nan = true;
 #endif
-    if (c->options & LATER)
-        return "is later than the fixtures";
     if (c->options & SLEEF && !sleef)
         return "needs SLEEF";
     return c->options & NAN_SIGN && !signed_nan ? "has a NaN with a sign, which RISC-V does not make" : NULL;
@@ -384,7 +385,7 @@ static void test_sections(void **state)
     (void)state;
     size_t sections = 0, released = 0;
     for (size_t i = 0; i < CASES; i++)
-        released += !(cases[i].options & LATER);
+        released += is_fixture(&cases[i]);
     for (const char *at = expected; (at = strstr(at, "\ncase ")); at++)
         sections++;
     assert_int_equal(sections, released);
@@ -405,6 +406,8 @@ static void test_write(void **state)
     for (size_t i = 0; i < CASES; i++) {
         char name[96];
         size_t size;
+        if (!(cases[i].options & (KIND | LATER)))
+            continue;
         name_of(&cases[i], name);
         qobs_observer *o = observed(&cases[i]);
         unsigned char *bytes = save(o, &size);
@@ -441,6 +444,8 @@ int main(int argc, char **argv)
         remove_states(expected);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_sections);
     for (size_t i = 0; i < CASES; i++) {
+        if (!is_fixture(&cases[i]))
+            continue;
         fixture_name(&cases[i], names[i]);
         const char *reason = skip_reason(&cases[i]);
         if (reason)
