@@ -37,7 +37,7 @@ int main(void)
         found = general;
         bool root = true;
         for (char *t = strtok_r(parts[0], ",", &save); t; t = strtok_r(NULL, ",", &save), root = false)
-            architectures_add(&found, t, root);
+            architectures_add(&found, t, NULL, root);
         const char *name = parts[2];
         const size_t length = strlen(name);
         const int64_t rows = strtoll(parts[3], NULL, 10);

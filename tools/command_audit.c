@@ -24,6 +24,7 @@ struct audit_options {
 static const struct option_row rows[] = {
     TEXT_ROW("against", "MODEL_DIR", args.against, "the model before it was quantized",
              "prints the error of each layer, the largest first"),
+    ARCHITECTURES_ROW,
     JSON_ROW("the report", NULL),
     TABLE_ROW(table),
     ISA_ROW,

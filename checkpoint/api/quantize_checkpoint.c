@@ -50,8 +50,10 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(write_side_files(run, f));
     if (a->part_count > 0)
         return part_publish(run, f);
-    const struct publish_options options = {
-        .runtime = a->runtime, .keep_findings = a->keep_findings, .compatible = a->compat != QOBS_COMPAT_VLLM};
+    const struct publish_options options = {.runtime = a->runtime,
+                                            .architectures = a->architectures,
+                                            .keep_findings = a->keep_findings,
+                                            .compatible = a->compat != QOBS_COMPAT_VLLM};
     return publish(&run->out, &options, &run->findings, f);
 }
 

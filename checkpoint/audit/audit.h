@@ -29,6 +29,7 @@ struct audit {
     bool is_output; /* of the run at hand: its codes are as written, and its mixed sets are asked for */
     bool modelopt;  /* tensors have the names of Model-Optimizer */
     struct model model, original;
+    struct architecture_file given;     /* rows of the arguments */
     struct architectures architectures; /* of the model */
     struct weights originals[2];        /* experts split as the model says, and by rows as llm-compressor does */
     struct quant_config config;

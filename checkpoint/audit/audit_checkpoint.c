@@ -63,13 +63,17 @@ static void check_index(struct audit *audit)
 int audit_run(struct audit *audit, struct fail *f)
 {
     const qobs_checkpoint_audit_args *a = audit->args;
+    RETURN_IF_NOT_OK(architecture_file_read(&audit->given, a->architectures, f));
     RETURN_IF_NOT_OK(model_open(&audit->model, a->checkpoint, f));
-    architectures_find(&audit->architectures, &audit->model);
+    architectures_find(&audit->architectures, &audit->model, &audit->given);
     RETURN_IF_NOT_OK(read_configuration(audit, f));
     if (a->against) {
         RETURN_IF_NOT_OK(model_open(&audit->original, a->against, f));
-        RETURN_IF_NOT_OK(weights_list(&audit->originals[0], &audit->original, QOBS_COMPAT_VLLM, true, f));
-        RETURN_IF_NOT_OK(weights_list(&audit->originals[1], &audit->original, QOBS_COMPAT_LLM_COMPRESSOR, false, f));
+        struct architectures found;
+        architectures_find(&found, &audit->original, &audit->given);
+        RETURN_IF_NOT_OK(weights_list(&audit->originals[0], &audit->original, &found, QOBS_COMPAT_VLLM, true, f));
+        RETURN_IF_NOT_OK(
+            weights_list(&audit->originals[1], &audit->original, &found, QOBS_COMPAT_LLM_COMPRESSOR, false, f));
     }
     check_index(audit);
     RETURN_IF_NOT_OK(audit_list_modules(audit, f));
@@ -90,6 +94,7 @@ void audit_free(struct audit *audit)
     quant_config_free(&audit->config);
     model_close(&audit->original);
     model_close(&audit->model);
+    architecture_file_free(&audit->given);
     pthread_mutex_destroy(&audit->lock);
 }
 

@@ -9,8 +9,10 @@
 static int audit_output(const char *directory, const struct publish_options *options, struct findings *findings,
                         struct fail *f)
 {
-    const qobs_checkpoint_audit_args args = {
-        .struct_size = sizeof args, .checkpoint = directory, .runtime = options->runtime};
+    const qobs_checkpoint_audit_args args = {.struct_size = sizeof args,
+                                             .checkpoint = directory,
+                                             .runtime = options->runtime,
+                                             .architectures = options->architectures};
     struct audit audit = {.args = &args, .is_output = true, .lock = PTHREAD_MUTEX_INITIALIZER};
     int status = audit_run(&audit, f);
     if (status != QOBS_OK && options->compatible && audit.model.count > 0) {

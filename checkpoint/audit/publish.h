@@ -10,6 +10,7 @@
 
 struct publish_options {
     const qobs_runtime *runtime; /* NULL: the calling thread */
+    const char *architectures;   /* path of a file of rows; NULL: none */
     bool keep_findings;          /* findings stop nothing */
     bool compatible;             /* the bytes are upstream's: findings stop nothing, nor does what cannot be audited */
 };

@@ -109,24 +109,86 @@ static bool has_component(const char *module, size_t length, const char *word, s
 
 /* ---- Rows of a model --------------------------------------------------------------------------------------------- */
 
-void architectures_add(struct architectures *found, const char *type, bool root)
+void versions_set(struct versions *versions, const char *transformers, const char *vllm)
 {
-    found->type_count++;
-    for (size_t i = 0; i < sizeof table / sizeof *table && found->count < MAX_ARCHITECTURES; i++)
-        if (is_one_of(type, table[i].types)) {
-            found->root[found->count] = root;
-            found->rows[found->count++] = &table[i];
-        }
+    *versions = (struct versions){.transformers = transformers, .vllm = vllm};
+    const char *const full[] = {transformers, vllm};
+    char *const cut[] = {versions->short_transformers, versions->short_vllm};
+    for (int i = 0; i < 2; i++) {
+        const size_t major = strcspn(full[i], "."), minor = strcspn(full[i] + major + (full[i][major] == '.'), ".");
+        snprintf(cut[i], sizeof versions->short_vllm, "%.*s", (int)(major + minor + 1), full[i]);
+    }
 }
 
-void architectures_find(struct architectures *found, const struct model *model)
+const char *knowledge_source_name(enum knowledge_source source)
 {
-    *found = (struct architectures){0};
+    static const char *const names[] = {[KNOWLEDGE_RULE] = "rule",
+                                        [KNOWLEDGE_TABLE] = "table",
+                                        [KNOWLEDGE_INSTALLED] = "installed",
+                                        [KNOWLEDGE_FILE] = "file"};
+    return names[source];
+}
+
+static bool has_row(const struct architecture *row, const char *type, const char *class_name)
+{
+    return (type && row->types && is_one_of(type, row->types)) ||
+           (class_name && row->classes && is_one_of(class_name, row->classes));
+}
+
+/* Adds those of `count` rows that have the type or the class. Returns false if none has. */
+static bool add_rows(struct architectures *found, const struct architecture *rows, size_t count, const char *type,
+                     const char *class_name, bool root)
+{
+    bool any = false;
+    for (size_t i = 0; i < count; i++) {
+        if (!has_row(&rows[i], type, class_name))
+            continue;
+        any = true;
+        if (found->count == MAX_ARCHITECTURES)
+            break;
+        found->root[found->count] = root;
+        found->rows[found->count++] = &rows[i];
+    }
+    return any;
+}
+
+bool architectures_add(struct architectures *found, const char *type, const char *class_name, bool root)
+{
+    const struct architecture_file *file = found->file;
+    const bool of_file = file && add_rows(found, file->rows, file->count, type, class_name, root);
+    const bool any = of_file || add_rows(found, table, sizeof table / sizeof *table, type, class_name, root);
+    found->type_count++;
+    if (root) {
+        found->source = of_file ? file->source : any ? KNOWLEDGE_TABLE : KNOWLEDGE_RULE;
+        if (of_file)
+            found->versions = file->versions;
+        else
+            versions_set(&found->versions, TABLE_TRANSFORMERS, TABLE_VLLM);
+    }
+    return any;
+}
+
+/* Adds the rows of a configuration. Those of config.json and of the language model decide what is known. */
+static void add_config(struct architectures *found, const struct model_config *config)
+{
+    const bool root = config->path[0] == '\0';
+    const char *type = model_config_type(config);
+    const char *class_name = json_text(json_at(json_get(config->object, "architectures"), 0));
+    if (!root && !type && !class_name)
+        return;
+    const bool known = architectures_add(found, type, class_name, root);
+    if (!known && (root || config->rank == 0) && (root || !found->unknown))
+        found->unknown = type ? type : class_name;
+}
+
+void architectures_find(struct architectures *found, const struct model *model, const struct architecture_file *file)
+{
+    *found = (struct architectures){.file = file};
+    versions_set(&found->versions, TABLE_TRANSFORMERS, TABLE_VLLM);
     for (size_t i = 0; i < model->config_count; i++) {
-        const char *type = model_config_type(&model->configs[i]);
         const json_object *vocabulary = json_get(model->configs[i].object, "vocab_size");
-        if (type)
-            architectures_add(found, type, model->configs[i].path[0] == '\0');
+        if (model->configs[i].object != model->hf_quant_config)
+            add_config(found, &model->configs[i]);
         if (json_is_number(vocabulary) && found->vocabulary_count < MAX_VOCABULARIES)
             found->vocabularies[found->vocabulary_count++] = json_object_get_int(vocabulary);
     }

@@ -28,7 +28,8 @@ enum module_kind {
  * component `*` stands for any one, a `^` before the first says that the name begins there. Lists are separated by
  * spaces. */
 struct architecture {
-    const char *types;               /* values of model_type */
+    const char *types;               /* values of model_type; NULL: none */
+    const char *classes;             /* values of `architectures`, for types that are not in `types`; NULL: none */
     const char *names[MODULE_KINDS]; /* by kind; NULL: none */
     const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
     /* Components of modules that vLLM builds without quantization, so that it does not load them quantized: "a|b". */
@@ -52,8 +53,31 @@ struct architecture {
 
 enum { MAX_ARCHITECTURES = 64, MAX_VOCABULARIES = 16 };
 
-/* The rows of a model: of its model_type and of those of all its sub-configurations. */
+/* Where the rows of config.json itself come from. */
+enum knowledge_source { KNOWLEDGE_RULE, KNOWLEDGE_TABLE, KNOWLEDGE_INSTALLED, KNOWLEDGE_FILE };
+
+/* The runtimes that rows were read from. */
+struct versions {
+    const char *transformers, *vllm;             /* "5.24.0" */
+    char short_transformers[16], short_vllm[16]; /* "5.24" */
+};
+
+/* The rows of a file, in place of those of the table that have one of their types (architecture_file.c). */
+struct architecture_file {
+    enum knowledge_source source;
+    struct versions versions;
+    struct architecture *rows;
+    size_t count;
+    char **texts; /* of the rows */
+    size_t text_count;
+};
+
+/* The rows of a model: of the model_type or the class of config.json and of all its sub-configurations. */
 struct architectures {
+    const struct architecture_file *file; /* NULL: none */
+    enum knowledge_source source;
+    struct versions versions; /* of the source; of the table if that is the general rule */
+    const char *unknown; /* a type or a class, of config.json or of its language model, that has no row; NULL: none */
     const struct architecture *rows[MAX_ARCHITECTURES];
     bool root[MAX_ARCHITECTURES]; /* the row is of config.json itself */
     size_t count;
@@ -62,11 +86,22 @@ struct architectures {
     size_t vocabulary_count;
 };
 
-/* Finds the rows of a model by its configurations. */
-void architectures_find(struct architectures *found, const struct model *model);
+/* Finds the rows of a model by its configurations. `file` may be NULL; it and the model must outlive the rows. */
+void architectures_find(struct architectures *found, const struct model *model, const struct architecture_file *file);
 
-/* Adds the row of one model_type; root: that of config.json itself. */
-void architectures_add(struct architectures *found, const char *type, bool root);
+/* Adds the rows of one model_type or class, either of which may be NULL; root: those of config.json itself. Returns
+ * false if there are none. */
+bool architectures_add(struct architectures *found, const char *type, const char *class_name, bool root);
+
+/* Returns the name of a source: "table". */
+const char *knowledge_source_name(enum knowledge_source source);
+
+/* Sets the versions and their short forms, which keep the first two numbers. */
+void versions_set(struct versions *versions, const char *transformers, const char *vllm);
+
+/* Reads a file of rows; NULL: none. Fails, with its path and the member in the message, if it is no such file. */
+int architecture_file_read(struct architecture_file *file, const char *path, struct fail *f);
+void architecture_file_free(struct architecture_file *file);
 
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);

@@ -214,7 +214,7 @@ int qobs_checkpoint_fused_sets(const char *const *names, size_t count, const cha
     for (size_t i = 0; status == QOBS_OK && i < count; i++)
         status = names[i] ? QOBS_OK : INVALID(&f, "names: entry %zu is NULL", i);
     if (status == QOBS_OK && model_type)
-        architectures_add(&architectures, model_type, true);
+        architectures_add(&architectures, model_type, NULL, true);
     if (status == QOBS_OK)
         status = fused_sets(names, count, FUSED_VLLM, &architectures, set, &f);
     return give_error(error, status, &f);

@@ -44,17 +44,15 @@ static int list_tensor(struct weights *list, const struct model *model, const st
     return weights_append(list, w, weight_name(source->stored->name), f);
 }
 
-int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, bool split_experts,
-                 struct fail *f)
+int weights_list(struct weights *weights, const struct model *model, const struct architectures *found,
+                 qobs_compat compat, bool split_experts, struct fail *f)
 {
-    struct architectures found;
     struct source_hints hints;
     *weights = (struct weights){0};
-    architectures_find(&found, model);
     source_hints_read(&hints, model);
     for (size_t i = 0; i < model->count; i++)
         if (compat == QOBS_COMPAT_VLLM || !model->tensors[i].omitted)
-            RETURN_IF_NOT_OK(list_tensor(weights, model, &found, &hints, &model->tensors[i], compat, split_experts, f));
+            RETURN_IF_NOT_OK(list_tensor(weights, model, found, &hints, &model->tensors[i], compat, split_experts, f));
     weights_sort(weights);
     const char *twice = named_twice(weights->items, weights->count, sizeof *weights->items);
     return twice ? INVALID(f, "tensor '%.200s' would be there twice after the experts are split", twice) : QOBS_OK;

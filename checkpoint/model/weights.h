@@ -59,8 +59,9 @@ struct weights {
 };
 
 /* Lists the tensors of a model. compat and split_experts decide which experts are split and how (experts.h). */
-int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, bool split_experts,
-                 struct fail *f);
+struct architectures;
+int weights_list(struct weights *weights, const struct model *model, const struct architectures *found,
+                 qobs_compat compat, bool split_experts, struct fail *f);
 void weights_free(struct weights *weights);
 
 /* Returns the weight of a complete tensor, without a name. */

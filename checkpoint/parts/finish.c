@@ -197,7 +197,8 @@ static int finish(struct finish *run, struct fail *f)
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(add_files(run, i, f));
     const char *compat = json_text_of(json_get(run->manifests[0], "report"), "compat");
-    const struct publish_options options = {.keep_findings = a->keep_findings,
+    const struct publish_options options = {.architectures = json_text(json_get(run->manifests[0], "architectures")),
+                                            .keep_findings = a->keep_findings,
                                             .compatible = strcmp(compat, "llm-compressor") == 0};
     RETURN_IF_NOT_OK(publish(&run->out, &options, &run->findings, f));
     output_directory_remove(run->parts);

@@ -143,12 +143,15 @@ int part_publish(struct quantize_run *run, struct fail *f)
     char fingerprint[24];
     RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
     OWNED char *model = realpath(run->model.tree.root, NULL), *report = report_make(run), *text = NULL;
+    OWNED char *rows = run->args->architectures ? realpath(run->args->architectures, NULL) : NULL;
     OWNED_JSON json_object *json = json_object_new_object();
     json_put_text(json, "qobs_version", qobs_version());
     json_put_count(json, "part", (uint64_t)run->args->part);
     json_put_count(json, "parts", (uint64_t)run->args->part_count);
     json_put_text(json, "fingerprint", fingerprint);
     json_put_text(json, "model", model ? model : run->args->model);
+    if (run->args->architectures)
+        json_put_text(json, "architectures", rows ? rows : run->args->architectures);
     json_put(json, "files", list_files(run));
     json_object *parsed = NULL;
     if (report && json_parse(&parsed, run->out.path, "report", report, strlen(report), f) == 0 &&

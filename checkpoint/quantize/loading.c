@@ -10,6 +10,8 @@
 #include "schemes/runtimes.h"
 
 #define SAY(text, ...) snprintf(text, sizeof(text), __VA_ARGS__)
+#define VLLM_OF(run) ((run)->architectures.versions.short_vllm)
+#define TRANSFORMERS_OF(run) ((run)->architectures.versions.short_transformers)
 
 /* Returns an expert of a group, or with NULL one that stays as it is, in a matrix of its own; NULL: there is none.
  * *stacked: transformers puts such experts into one tensor. */
@@ -72,30 +74,31 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
     *loading = (struct loading){.where = !row ? NULL : expert ? row->experts : row->vllm};
     struct refusal *vllm = &loading->vllm, *transformers = &loading->transformers;
     if (architecture_lacks_vllm(&run->architectures)) {
-        SAY(vllm->why, "vLLM 0.32 does not have this architecture");
+        SAY(vllm->why, "vLLM %s does not have this architecture", VLLM_OF(run));
     } else if (!loading->where) {
-        SAY(vllm->why, "vLLM 0.32 has no kernel for %s%.40s", expert ? "experts in " : "", group->name);
+        SAY(vllm->why, "vLLM %s has no kernel for %s%.40s", VLLM_OF(run), expert ? "experts in " : "", group->name);
     } else if (kept) {
-        SAY(vllm->why, "vLLM 0.32 loads no quantized %.40s", keeps);
+        SAY(vllm->why, "vLLM %s loads no quantized %.40s", VLLM_OF(run), keeps);
         vllm->first = kept->name;
         vllm->list = keeps;
     }
     if (vllm->why[0])
         loading->where = NULL;
     if (tied) {
-        SAY(transformers->why, "transformers 5.17 ties no scales of %.40s", ties);
+        SAY(transformers->why, "transformers %s ties no scales of %.40s", TRANSFORMERS_OF(run), ties);
         transformers->first = tied->name;
         transformers->list = ties;
         transformers->always = true;
     } else if (bare) {
-        SAY(transformers->why, "transformers 5.17 loads no packed %.40s", *needs == '*' ? "weights of it" : needs);
+        SAY(transformers->why, "transformers %s loads no packed %.40s", TRANSFORMERS_OF(run),
+            *needs == '*' ? "weights of it" : needs);
         transformers->first = bare->name;
         transformers->list = needs;
     } else if (stacked && !reads_experts(run, group)) {
-        SAY(transformers->why, "transformers 5.17 reads no experts in %.40s", group->name);
+        SAY(transformers->why, "transformers %s reads no experts in %.40s", TRANSFORMERS_OF(run), group->name);
     } else if (split || joined) {
-        SAY(transformers->why, "transformers 5.17 cannot %s %.40s in this format", split ? "split" : "join",
-            split ? splits : joins);
+        SAY(transformers->why, "transformers %s cannot %s %.40s in this format", TRANSFORMERS_OF(run),
+            split ? "split" : "join", split ? splits : joins);
         transformers->first = split ? split->name : joined->name;
         transformers->list = split ? splits : joins;
     }
@@ -113,9 +116,12 @@ static void check_split_experts(struct loading *loading, const struct quantize_r
                 : MODULE_LINEAR;
         if (kind != MODULE_EXPERTS && kind != MODULE_STACKED_EXPERTS)
             continue;
-        loading->transformers = (struct refusal){"transformers 5.17 does not find split experts", w->name, NULL, false};
-        if (kind == MODULE_EXPERTS)
-            loading->vllm = (struct refusal){"vLLM 0.32 does not find split experts", w->name, NULL, false};
+        loading->transformers = (struct refusal){.first = w->name};
+        SAY(loading->transformers.why, "transformers %s does not find split experts", TRANSFORMERS_OF(run));
+        if (kind == MODULE_STACKED_EXPERTS)
+            return;
+        loading->vllm = (struct refusal){.first = w->name};
+        SAY(loading->vllm.why, "vLLM %s does not find split experts", VLLM_OF(run));
         return;
     }
 }
@@ -125,9 +131,10 @@ static void check_plain_experts(struct loading *loading, const struct quantize_r
 {
     bool stacked;
     const struct weight *first = find_expert(run, NULL, &stacked);
-    if (first && stacked && !reads_experts(run, NULL))
-        loading->transformers =
-            (struct refusal){"transformers 5.17 gives random numbers to experts that stay", first->name, NULL, false};
+    if (!first || !stacked || reads_experts(run, NULL))
+        return;
+    loading->transformers = (struct refusal){.first = first->name};
+    SAY(loading->transformers.why, "transformers %s gives random numbers to experts that stay", TRANSFORMERS_OF(run));
 }
 
 void loading_find(struct loading *loading, const struct quantize_run *run)
@@ -148,7 +155,7 @@ void loading_find(struct loading *loading, const struct quantize_run *run)
     if (!quantized)
         return;
     if (run->mixed_sets.count > 0 && !loading->vllm.why[0])
-        SAY(loading->vllm.why, "vLLM 0.32 loads no sets of several schemes");
+        SAY(loading->vllm.why, "vLLM %s loads no sets of several schemes", VLLM_OF(run));
     check_split_experts(loading, run);
     if (!loading->transformers.why[0])
         check_plain_experts(loading, run);

@@ -8,7 +8,7 @@
 
 /* Why a runtime does not load the output. */
 struct refusal {
-    char why[96];      /* "": it does */
+    char why[128];     /* "": it does */
     const char *first; /* a tensor that is the reason; NULL: none */
     const char *list;  /* of the architecture, "a|b" or "*", if the layers in it are the reason; else NULL */
     bool always;       /* it loads these layers in no format */

@@ -152,6 +152,7 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     struct fail reason;
+    RETURN_IF_NOT_OK(architecture_file_read(&run->given, a->architectures, f));
     RETURN_IF_NOT_OK(activation_scales_open(&run->activations, a, f));
     for (size_t i = 0; i < a->importance_count; i++)
         if (importance_add(&run->importance, a->importance[i], &reason) != 0)
@@ -159,8 +160,8 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
     RETURN_IF_NOT_OK((run->contents == CONTENTS_SCALES ? model_open_files : model_open)(&run->model, a->model, f));
     if (run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(check_model(run, f));
-    architectures_find(&run->architectures, &run->model);
-    RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, a->split_experts, f));
+    architectures_find(&run->architectures, &run->model, &run->given);
+    RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, &run->architectures, a->compat, a->split_experts, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
     if (a->compat == QOBS_COMPAT_VLLM && run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));

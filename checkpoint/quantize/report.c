@@ -223,6 +223,17 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
     }
 }
 
+/* Says where the facts about the architecture come from. */
+static void add_knowledge(json_object *report, const struct architectures *found)
+{
+    json_object *knowledge = json_put_object(report, "knowledge");
+    json_put_text(knowledge, "source", knowledge_source_name(found->source));
+    json_put_text(knowledge, "transformers", found->versions.transformers);
+    json_put_text(knowledge, "vllm", found->versions.vllm);
+    if (found->unknown)
+        json_put_text(knowledge, "unknown", found->unknown);
+}
+
 char *report_make(const struct quantize_run *run)
 {
     OWNED_JSON json_object *report = json_object_new_object();
@@ -233,6 +244,7 @@ char *report_make(const struct quantize_run *run)
         json_put_count(report, "part", (uint64_t)run->args->part);
         json_put_count(report, "parts", (uint64_t)run->args->part_count);
     }
+    add_knowledge(report, &run->architectures);
     json_put_count(report, "bytes_before", run->model.bytes);
     json_put_count(report, "bytes_after", run->layout.data_bytes);
     json_put_count(report, "activation_scales", run->activations.count);

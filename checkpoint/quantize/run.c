@@ -69,6 +69,7 @@ void run_free(struct quantize_run *run)
     quant_config_free(&run->config);
     findings_free(&run->findings);
     model_close(&run->model);
+    architecture_file_free(&run->given);
     pthread_mutex_destroy(&run->lock);
     free(run);
 }

@@ -105,6 +105,7 @@ struct quantize_run {
     enum layout_contents contents;
     struct st_writer *scales; /* receives CONTENTS_SCALES in place of `out` */
     struct model model;
+    struct architecture_file given;     /* rows of the arguments */
     struct architectures architectures; /* of the model */
     struct quant_config config;
     json_object *earlier; /* what stays of the model's quantization_config; NULL: none */
@@ -141,7 +142,7 @@ struct quantize_run {
     .struct_size = sizeof(qobs_checkpoint_quantize_args), .model = (a)->model, .targets = (a)->targets,                \
     .target_count = (a)->target_count, .ignore = (a)->ignore, .ignore_count = (a)->ignore_count,                       \
     .states = (a)->states, .state_count = (a)->state_count, .importance = (a)->importance,                             \
-    .importance_count = (a)->importance_count, .runtime = (a)->runtime
+    .importance_count = (a)->importance_count, .runtime = (a)->runtime, .architectures = (a)->architectures
 
 /* Checks the arguments, which have the right size, and makes a run. */
 int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *args, enum layout_contents contents,

@@ -95,6 +95,9 @@ typedef struct qobs_checkpoint_quantize_args {
     /** Receives a JSON text with sizes, errors, warnings and findings, also after FINDINGS; the caller frees it with
      * free(). */
     char **report;
+    /** Path of a JSON file with rows of architectures, which python -m qobs.architectures writes; they come before
+     * those of the library for the same types (docs/checkpoint.md). */
+    const char *architectures;
 } qobs_checkpoint_quantize_args;
 
 /** Quantizes a whole model: reads the safetensors files and the index of `model`, quantizes the weights that the scheme
@@ -144,6 +147,7 @@ typedef struct qobs_checkpoint_audit_args {
     const qobs_runtime *runtime; /**< NULL: the calling thread */
     size_t *findings;            /**< receives the number of findings */
     char **report;               /**< receives a JSON text with layers and findings; the caller frees it with free() */
+    const char *architectures;   /**< as in qobs_checkpoint_quantize_args */
 } qobs_checkpoint_audit_args;
 
 /** Checks a quantized checkpoint of anybody, in the format of compressed-tensors or with the names of Model-Optimizer
@@ -190,6 +194,7 @@ typedef struct qobs_checkpoint_calibrate_args {
     /** Receives the number of scales of activations that the scheme stores and that nothing was recorded for. */
     size_t *missing;
     char **report; /**< receives a JSON text with scales, errors and counts; the caller frees it with free() */
+    const char *architectures; /**< as in qobs_checkpoint_quantize_args */
 } qobs_checkpoint_calibrate_args;
 
 /** Computes the scales that qobs_checkpoint_quantize would store, and no codes: "<module>.weight_scale",
@@ -231,7 +236,8 @@ typedef struct qobs_checkpoint_plan_args {
     const qobs_runtime *runtime;                                   /**< as in qobs_checkpoint_quantize_args */
     int (*progress)(void *context, const qobs_progress *progress); /**< the same; stage is "plan" */
     void *context;                                                 /**< first argument of progress */
-    char **report; /**< receives a JSON text, which the caller frees with free() */
+    char **report;             /**< receives a JSON text, which the caller frees with free() */
+    const char *architectures; /**< as in qobs_checkpoint_quantize_args */
 } qobs_checkpoint_plan_args;
 
 /** Foretells what schemes cost a model, and chooses among them. It quantizes every weight under each scheme, writes

@@ -37,7 +37,7 @@ class _QuantizeArgs(Structure):
                 ("compat", c_int), ("part", c_size_t), ("part_count", c_size_t), ("replace", c_bool),
                 ("keep_findings", c_bool),
                 ("allow_mixed_sets", c_bool), ("runtime", c_void_p),
-                ("progress", _Report), ("context", c_void_p), ("report", c_void_p)]
+                ("progress", _Report), ("context", c_void_p), ("report", c_void_p), ("architectures", c_char_p)]
 
 
 class _FinishArgs(Structure):
@@ -47,7 +47,7 @@ class _FinishArgs(Structure):
 
 class _AuditArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("checkpoint", c_char_p), ("against", c_char_p), ("runtime", c_void_p),
-                ("findings", c_void_p), ("report", c_void_p)]
+                ("findings", c_void_p), ("report", c_void_p), ("architectures", c_char_p)]
 
 
 class _CalibrateArgs(Structure):
@@ -58,7 +58,7 @@ class _CalibrateArgs(Structure):
                 ("activation_count", c_size_t), ("states", c_void_p), ("state_count", c_size_t),
                 ("importance", c_void_p), ("importance_count", c_size_t), ("fill_experts", c_int),
                 ("runtime", c_void_p), ("progress", _Report), ("context", c_void_p), ("missing", c_void_p),
-                ("report", c_void_p)]
+                ("report", c_void_p), ("architectures", c_char_p)]
 
 
 class _PlanArgs(Structure):
@@ -67,7 +67,7 @@ class _PlanArgs(Structure):
                 ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p), ("setting_count", c_size_t),
                 ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
                 ("importance_count", c_size_t), ("budget", c_double), ("max_kl", c_double), ("runtime", c_void_p),
-                ("progress", _Report), ("context", c_void_p), ("report", c_void_p)]
+                ("progress", _Report), ("context", c_void_p), ("report", c_void_p), ("architectures", c_char_p)]
 
 
 # C name without prefix -> class, for the comparison with the header in python/tests.
@@ -192,7 +192,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
              states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, split_experts: bool = False,
              fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
              replace: bool = False, keep_findings: bool = False, allow_mixed_sets: bool = False,
-             threads: int | None = None, progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+             architectures: Any = None, threads: int | None = None,
+             progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
     model_dir: safetensors files with their index and config.json; only read. out_dir: new or empty; it appears when it
@@ -208,7 +209,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     pre-release. part: (i, n) writes part i of n, and finish joins them.
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
-    several schemes; vLLM cannot load them. threads: None is one for each processor. progress: called with Progress, by
+    several schemes; vLLM cannot load them. architectures: a JSON file with what is known of architectures, which
+    python -m qobs.architectures writes; it comes before the library's own table. threads: None is one for each processor. progress: called with Progress, by
     one thread at a time; an exception in it stops the run.
 
     Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings, findings. Errors:
@@ -234,7 +236,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
         states=states_.address, state_count=states_.count, importance=importance_.address,
         importance_count=importance_.count, split_experts=split_experts, fill_experts=_FILL_EXPERTS[fill_experts],
         compat=_COMPAT[compat], part=number, part_count=count, replace=replace, keep_findings=keep_findings,
-        allow_mixed_sets=allow_mixed_sets, runtime=pool.address,
+        allow_mixed_sets=allow_mixed_sets, architectures=_encoded(architectures, "architectures"), runtime=pool.address,
         progress=_ProgressCall(progress, pool).address, report=report.address)
     with _one_run:
         try:
@@ -265,7 +267,7 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
                          presets: Mapping[str, str] | str | None = None, settings: Mapping[str, Any] | None = None,
                          activations: Iterable[Any] | None = None, states: Iterable[Any] | None = None,
                          importance: Iterable[Any] | None = None, fill_experts: str = "refuse",
-                         threads: int | None = None,
+                         architectures: Any = None, threads: int | None = None,
                          progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Computes the scales that quantize would store, and no codes, as `qobs calibrate` does.
 
@@ -289,7 +291,8 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
         sizeof(_CalibrateArgs), _encoded(model, "model"), _encoded(out, "out"), _encoded(scheme, "scheme"),
         _encoded(config, "config"), _encoded(recipe, "recipe"),
         *(value for texts in lists for value in (texts.address, texts.count)), _FILL_EXPERTS[fill_experts],
-        pool.address, _ProgressCall(progress, pool).address, None, ctypes.addressof(missing), report.address)
+        pool.address, _ProgressCall(progress, pool).address, None, ctypes.addressof(missing), report.address,
+        _encoded(architectures, "architectures"))
     with _one_run:
         try:
             call(_lib().qobs_checkpoint_calibrate, byref(args))
@@ -303,7 +306,8 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
 def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Iterable[Any] | None = None,
          importance: Iterable[Any] | None = None, preset: str | None = None,
          settings: Mapping[str, Any] | None = None, targets: Iterable[str] | None = None,
-         ignore: Iterable[str] | None = None, budget: float = 0, max_kl: float = 0, threads: int | None = None,
+         ignore: Iterable[str] | None = None, budget: float = 0, max_kl: float = 0, architectures: Any = None,
+         threads: int | None = None,
          progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Foretells what schemes cost a model, and chooses a mixture of them, as `qobs plan` does. Nothing is quantized.
 
@@ -326,6 +330,7 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
     args = _PlanArgs(
         struct_size=sizeof(_PlanArgs), model=_encoded(model_dir, "model_dir"), out=_encoded(out, "out"),
         preset=_encoded(preset, "preset"), budget=budget, max_kl=max_kl, runtime=pool.address,
+        architectures=_encoded(architectures, "architectures"),
         progress=_ProgressCall(progress, pool).address, report=report.address, **addresses, **counts)
     with _one_run:
         try:
@@ -349,16 +354,16 @@ def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) 
     return report.take()
 
 
-def audit(checkpoint_dir: Any, against: Any = None, *, threads: int | None = None) -> dict[str, Any]:
+def audit(checkpoint_dir: Any, against: Any = None, *, architectures: Any = None, threads: int | None = None) -> dict[str, Any]:
     """Checks a quantized checkpoint of anybody in the format of compressed-tensors or of Model-Optimizer.
 
-    against: the model before it was quantized, for the error of each layer. Returns {"findings": [{"module",
+    against: the model before it was quantized, for the error of each layer. architectures: as of quantize. Returns {"findings": [{"module",
     "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory
     is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
     args = _AuditArgs(sizeof(_AuditArgs), _encoded(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
                       pool.address,
-                      ctypes.addressof(findings), report.address)
+                      ctypes.addressof(findings), report.address, _encoded(architectures, "architectures"))
     with _one_run:
         call(_lib().qobs_checkpoint_audit, byref(args))
     return report.take()

@@ -36,6 +36,7 @@ static const struct option_row rows[] = {
              "are calibrated if an option names them"),
     TARGETS_ROW("modules to calibrate"),
     IGNORE_ROW("modules to leave out"),
+    ARCHITECTURES_ROW,
     OUT_ROW("FILE", args.out, "the output", "it appears when it is complete"),
     REPORT_ROW,
     TABLE_ROW(run.table),

@@ -35,6 +35,7 @@ static const struct option_row rows[] = {
                "the mixture with the fewest bytes"),
     TARGETS_ROW("modules to quantize"),
     IGNORE_ROW("modules to leave as they are"),
+    ARCHITECTURES_ROW,
     OUT_ROW("RECIPE", args.out, "write the mixture as a recipe", "for qobs quantize --recipe with the same states"),
     REPORT_ROW,
     FLAG_ROW("table", run.table, "list all layers, not the ten that cost most", NULL),

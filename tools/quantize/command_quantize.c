@@ -67,6 +67,7 @@ static const struct option_row rows[] = {
         "compat", args.compat, "vllm llm-compressor llm-compressor-0.14 next", "vllm (default), or a release",
         "llm-compressor: byte for byte what model_free_ptq of its release writes, which is 0.14; next: of its newest "
         "pre-release"),
+    ARCHITECTURES_ROW,
     OUT_ROW("DIR", args.out, "the output: a directory that is new or empty", NULL),
     {.name = "part",
      .argument = "I/N",
@@ -139,6 +140,7 @@ static int check_report(const struct quantize_options *o)
     const qobs_checkpoint_quantize_args *a = &o->args;
     const struct list_argument lists[] = {{"config", &a->config, 1},
                                           {"recipe", &a->recipe, 1},
+                                          {"architectures", &a->architectures, 1},
                                           {"activations", a->activations, a->activation_count},
                                           {"states", a->states, a->state_count},
                                           {"importance", a->importance, a->importance_count}};

@@ -143,6 +143,18 @@ void quantize_print_findings(const char *report)
         print_findings(json_get(json, "findings"));
 }
 
+/* Says where the facts about the architecture come from. */
+static void print_knowledge(const json_object *knowledge)
+{
+    const char *source = json_text_of(knowledge, "source");
+    printf("architecture: from %s, transformers %s, vLLM %s\n",
+           strcmp(source, "table") == 0       ? "the program's table"
+           : strcmp(source, "file") == 0      ? "the file"
+           : strcmp(source, "installed") == 0 ? "the installed packages"
+                                              : "the general rule",
+           json_text_of(knowledge, "transformers"), json_text_of(knowledge, "vllm"));
+}
+
 /* Says where each scheme runs. */
 static void print_runtimes(const json_object *runtimes)
 {
@@ -196,6 +208,7 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         json_each(item, json_get(json, "dequantized"))
             printf("dequantized first, %s: %.0f\n", item.key, json_object_get_double(item.value));
         print_left_out(json_get(json, "left_out"));
+        print_knowledge(json_get(json, "knowledge"));
         print_runtimes(json_get(json, "runtimes"));
         code = print_layers(layers, all_layers);
         printf("\nerror: root of the squared error of the weights over the root of their squares\n");
