@@ -27,24 +27,10 @@ static struct quant_config config_of(const struct scheme_preset *preset)
     return config;
 }
 
-/* Returns the bits of a code and its share of scale and zero point in a large matrix of a bf16 model: rows and whole
- * matrices that share a scale are too long to count. */
-static double bits_of(const struct quant_group *group)
-{
-    const struct quant_args *weights = &group->weights;
-    const struct quant_format_row *row = quant_format_row(group->format);
-    const int code = row->word ? weights->num_bits : 8;
-    const int scale = 8 * (int)dtype_size(row->scale_dtype ? row->scale_dtype : FILE_BF16);
-    const int zero_point = weights->symmetric ? 0 : row->packs_zero_points ? code : 8;
-    const int64_t *block = weights->block_structure;
-    const int64_t sharing = block[0] > 0 ? block[0] * block[1] : weights->group_size;
-    return code + (sharing > 0 ? (double)(scale + zero_point) / (double)sharing : 0);
-}
-
 /* Prints the cells of a scheme that README has, too. */
-static void put_needs(const struct scheme_preset *preset, const struct quant_group *group)
+static void put_needs(const struct scheme_preset *preset)
 {
-    printf("| %s | %s | %.4g | %s | ", preset->name, preset->summary, bits_of(group),
+    printf("| %s | %s | %.4g | %s | ", preset->name, preset->summary, scheme_preset_bits(preset),
            preset->inputs && preset->inputs->dynamic != QUANT_DYNAMIC ? "yes" : "no");
 }
 
@@ -57,7 +43,7 @@ static void put_schemes(void)
         const struct quant_group *group = &config.groups[0];
         const struct runtime_row *row = runtime_find(group);
         const char *version = runtime_compressed_tensors(group);
-        put_needs(scheme_preset_at(i), group);
+        put_needs(scheme_preset_at(i));
         printf("%s | %s | %s | %s%s |\n", quant_format_name(group->format), row ? row->vllm : "no",
                row && row->experts ? row->experts : "no", version ? "from " : "all", version ? version : "");
         quant_config_free(&config);
@@ -74,7 +60,7 @@ static void put_common(void)
         const struct scheme_preset *preset = scheme_preset_find(common[i]);
         struct quant_config config = config_of(preset);
         const struct runtime_row *row = runtime_find(&config.groups[0]);
-        put_needs(preset, &config.groups[0]);
+        put_needs(preset);
         printf("%s |\n", row ? row->vllm : "no");
         quant_config_free(&config);
     }
@@ -151,7 +137,8 @@ static void put_manual(void)
 {
     puts("@manual");
     for (size_t i = 0; scheme_preset_at(i); i++)
-        printf(".It %s\n%s\n", scheme_preset_at(i)->name, scheme_preset_at(i)->summary);
+        printf(".It %s\n%s; %.4g bits a weight\n", scheme_preset_at(i)->name, scheme_preset_at(i)->summary,
+               scheme_preset_bits(scheme_preset_at(i)));
 }
 
 static void put_settings(const char *name, const struct quant_args *args)

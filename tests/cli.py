@@ -129,6 +129,14 @@ def npy_bytes(descr, shape, raw, fortran=False):
 THREADED = {"audit", "calibrate", "observe", "plan", "quantize", "show"}
 
 
+def static_schemes():
+    """Returns the schemes that store scales of activations, by the table of the document."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../docs/checkpoint.md")
+    with open(path, encoding="utf-8") as file:
+        rows = [[cell.strip() for cell in line.split("|")] for line in file]
+    return {row[1] for row in rows if len(row) > 5 and row[4] == "yes"}
+
+
 def run(*arguments, **keywords):
     """Runs the program: with one thread, which is the fastest with small files, unless a test or QOBS_WHOLE wants more."""
     words = [str(a) for a in arguments]

@@ -6,8 +6,8 @@
     live_static.py QOBS MODEL
 
 Needs llmcompressor and torch. MODEL is a directory that transformers loads. oneshot calibrates the model on four
-samples; the same samples run through the unquantized model, whose activations are recorded. qobs quantize gets the
-recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same; for
+samples, and the inputs of its layers are recorded at the same time. With keys and values the same samples run through the
+unquantized model, whose activations are recorded. qobs quantize gets the recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same; for
 that, the layers of a fused set in FP8 get the largest of the scales that oneshot gives each. Then transformers loads
 outputs of qobs quantize and computes logits; it loads the experts that the report says it loads. A case that the installed
 release of upstream cannot do, with its own files neither, is left out and named. Ends with `N passed, N failed`.
@@ -36,12 +36,22 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 SAMPLES = 4
 KV_CACHE = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True,
             "observer": "static_minmax"}
-SCHEMES = [("FP8", KV_CACHE), ("FP8", None), ("NVFP4", None), ("NVFP4", KV_CACHE)]
+SCHEMES = [("FP8", KV_CACHE), ("FP8", None), ("NVFP4", None), ("NVFP4", KV_CACHE), ("W8A8_STATIC", None),
+           ("W8A8_STATIC_ASYM", None)]
 E4M3 = "type=float num_bits=8 strategy=tensor"
 INPUTS = {"FP8": E4M3,
-          "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local"}
+          "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",
+          "W8A8_STATIC": "type=int num_bits=8 strategy=tensor",
+          "W8A8_STATIC_ASYM": "type=int num_bits=8 strategy=tensor symmetric=false"}
+# llm-compressor has no names for static int8.
+GROUPS = {f"W8A8_STATIC{name}": {"group_0": {
+    "targets": ["Linear"],
+    "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True, "dynamic": False},
+    "input_activations": {"num_bits": 8, "type": "int", "strategy": "tensor", "symmetric": not name, "dynamic": False,
+                          "observer": "static_minmax"}}} for name in ("", "_ASYM")}
 # Largest relative errors of logits; about twice those of tinylm. A scale or a layout that is read wrongly gives more than 1.
-LIMITS = {"W4A16": 0.15, "W4A16_ASYM": 0.15, "W8A8": 0.04, "FP8_DYNAMIC": 0.06, "FP8": 0.1, "NVFP4A16": 0.15, "NVFP4": 0.2,
+LIMITS = {"W4A16": 0.15, "W4A16_ASYM": 0.15, "W8A8": 0.04, "W8A8_STATIC": 0.1,
+          "W8A8_STATIC_ASYM": 0.07, "FP8_DYNAMIC": 0.06, "FP8": 0.1, "NVFP4A16": 0.15, "NVFP4": 0.2,
           "MXFP4A16": 0.15}
 # transformers 5.24 wants zero points that are not packed, with compressed-tensors 0.19 and 0.20; oneshot's own file is refused, too.
 NOT_LOADED = {"W4A16_ASYM"} if transformers.__version__.startswith("5.24") else set()
@@ -59,33 +69,42 @@ def load(model):
     return AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
 
 
-def record(model, samples, folder):
-    """Writes one file of activations for each sample and returns the paths."""
+def watch(network):
+    """Returns a list that gets the inputs of the layers of each run of the network."""
+    batches = []
+    network.register_forward_pre_hook(lambda *_: batches.append({}))
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            module.register_forward_pre_hook(
+                lambda _, inputs, key=f"{name}.input": batches[-1].update({key: inputs[0].contiguous().clone()}))
+    return batches
+
+
+def save(batches, folder):
+    """Writes one file of activations for each batch and returns the paths."""
+    paths = [f"{folder}/activations-{i}.safetensors" for i in range(len(batches))]
+    for path, batch in zip(paths, batches):
+        save_file(batch, path)
+    return paths
+
+
+def record(model, samples):
+    """Returns the activations of each sample."""
     network = load(model)
-    names = {module: name for name, module in network.named_modules()}
-    batch = {}
+    names, batches = {module: name for name, module in network.named_modules()}, watch(network)
 
     def attention(module, query, key, value, *args, **kwargs):
-        batch[names[module] + ".k_states"], batch[names[module] + ".v_states"] = key.contiguous(), value.contiguous()
+        name = names[module]
+        batches[-1].update({f"{name}.k_states": key.contiguous(), f"{name}.v_states": value.contiguous()})
         return sdpa_attention_forward(module, query, key, value, *args, **kwargs)
-
-    def linear(module, inputs):
-        batch[names[module] + ".input"] = inputs[0].contiguous().clone()
 
     AttentionInterface.register("recording", attention)
     AttentionMaskInterface.register("recording", ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
     network.set_attn_implementation("recording")
-    for name, module in network.named_modules():
-        if isinstance(module, torch.nn.Linear) and name != "lm_head":
-            module.register_forward_pre_hook(linear)
-    paths = []
-    for i, sample in enumerate(samples):
-        batch.clear()
-        with torch.no_grad():
+    with torch.no_grad():
+        for sample in samples:
             network(torch.tensor([sample]))
-        paths.append(f"{folder}/activations-{i}.safetensors")
-        save_file(batch, paths[-1])
-    return paths
+    return batches
 
 
 def save_states(qobs, paths, settings, folder):
@@ -204,22 +223,20 @@ def main(qobs, model):
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?")), unk_token="?", pad_token="a")
     with tempfile.TemporaryDirectory() as scratch:
-        paths = record(model, samples, scratch)
         for i, (scheme, kv_cache) in enumerate(SCHEMES):
             what, folder = f"{scheme}{' and keys' if kv_cache else ''}", f"{scratch}/{i}"
             os.mkdir(folder)
-            recipe = QuantizationModifier(targets="Linear", scheme=scheme, ignore=["lm_head"], kv_cache_scheme=kv_cache)
-            oneshot(model=load(model), processor=tokenizer, dataset=dataset, recipe=recipe, pipeline="basic",
+            numbers = {"config_groups": GROUPS[scheme]} if scheme in GROUPS else {"targets": "Linear", "scheme": scheme}
+            recipe = QuantizationModifier(ignore=["lm_head"], kv_cache_scheme=kv_cache, **numbers)
+            network = load(model)
+            batches = watch(network)
+            oneshot(model=network, processor=tokenizer, dataset=dataset, recipe=recipe, pipeline="basic",
                     num_calibration_samples=SAMPLES, max_seq_length=24, output_dir=f"{folder}/theirs")
             if kv_cache and not keeps_keys(f"{folder}/theirs"):
                 print(f"left out: {what}: this llm-compressor stores no scales of keys and values")
                 continue
-            given = paths
-            if not kv_cache:
-                given = []
-                for path in paths:
-                    given.append(f"{folder}/{os.path.basename(path)}")
-                    save_file({k: v for k, v in load_file(path).items() if k.endswith(".input")}, given[-1])
+            check(len(batches) == SAMPLES, f"{what}: a run for each sample", len(batches))
+            given = save(record(model, samples) if kv_cache else batches, folder)
             sources = {"files": [a for path in given for a in ("--activations", path)],
                        "states": [a for d in save_states(qobs, given, INPUTS[scheme], folder) for a in ("--states", d)]}
             for source, options in sources.items():

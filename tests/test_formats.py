@@ -114,7 +114,7 @@ def test_schemes():
     schemes = cli.fine("schemes", "info", "--list", "schemes").split()
     check(len(schemes) >= 30, "the schemes", schemes)
     for scheme in schemes:
-        inputs = ["--activations", f"{MODEL}/activations.safetensors"] if scheme in ("FP8", "NVFP4") else []
+        inputs = ["--activations", f"{MODEL}/activations.safetensors"] if scheme in cli.static_schemes() else []
         found = quantize(MODEL, "--scheme", scheme, *inputs)
         check(found.returncode == 0, f"{scheme}: quantize", found.stderr)
         found = cli.run("calibrate", MODEL, "--quiet", "--scheme", scheme, *inputs, "-o", "scales.safetensors")

@@ -114,7 +114,7 @@ def test_sets_of_several_schemes():
     q_alone = [*g32, "--ignore", "re:.*q_proj"]
     run = quantize(*q_alone)
     cli.check(run.returncode == 2 and not os.path.exists("out"), "a member that is ignored", run.stderr)
-    for words in ("model.layers.0.self_attn", "q_proj (not quantized)", "k_proj (config_group_0)", "2 sets",
+    for words in ("model.layers.0.self_attn", "q_proj (not quantized)", "k_proj (W4A16)", "2 sets",
                   "'re:.*(k_proj|q_proj|v_proj)$'", "--allow-mixed-sets"):
         check(words in run.stderr, f"the message has {words}", run.stderr)
     for what, options in (("one target", [*g32, "--targets", "re:.*gate_proj"]),

@@ -171,10 +171,13 @@ def test_bytes_of_both_modes():
     write("acts", cli.st_bytes({f"{m}.input": ("BF16", [1, 128], cli.pack("BF16", [1.0] * 128)) for m in modules}))
     lines = cli.run("quantize", "--help").stdout.split("schemes:")[1].splitlines()
     schemes, documented = {line.split()[0] for line in lines if re.match(r"  \w", line)}, documented_differences()
+    listed = dict(line.split()[:2] for line in lines if re.match(r"  \w", line))
+    equal((listed["W4A16"], listed["W8A8_STATIC"], listed["NVFP4"]), ("4.125", "8", "4.5"), "bits of --help")
+    equal(cli.static_schemes(), {"FP8", "NVFP4", "W8A8_STATIC", "W8A8_STATIC_ASYM"}, "schemes that need activations")
     check(len(schemes) > 25 and {"W4A8", "FP8"} <= documented & schemes, "the schemes", f"{schemes} {documented}")
     for scheme in sorted(schemes):
-        options = ("--scheme", scheme, *(("--activations", "acts") if scheme in ("FP8", "NVFP4") else ()),
-                   *(("--keep-findings",) if scheme in ("MXFP6A16", "MXFP6A8") else ()))  # no runtime loads the experts
+        options = ("--scheme", scheme, *(("--activations", "acts") if scheme in cli.static_schemes() else ()),
+                   *(("--keep-findings",) if scheme.startswith(("MXFP6", "W8A8_STATIC")) else ()))  # no runtime loads the experts
         equal(quantize(*options).returncode, 0, scheme)
         default, compat = shards(), "next" if scheme.startswith("MXFP6") else "llm-compressor"
         equal(quantize(*options, "--compat", compat).returncode, 0, f"{scheme}, compatible")
@@ -186,7 +189,8 @@ def test_bytes_of_both_modes():
 # Scheme: (where vLLM 0.32 runs it, the version of compressed-tensors that transformers needs, kernels for CPUs).
 RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.18", False),
             "W8A16": ("on GPUs", None, False),
-            "W8A8": ("on CPUs and GPUs", None, True), "W6A8": ("on GPUs", "0.18", False),
+            "W8A8": ("on CPUs and GPUs", None, True), "W8A8_STATIC": ("on CPUs and GPUs", None, True),
+            "W8A8_STATIC_ASYM": ("on CPUs and GPUs", None, True), "W6A8": ("on GPUs", "0.18", False),
             "W4AFP8": ("on GPUs of compute capability 9.0", None, False),
             "FP8_DYNAMIC": ("on CPUs and GPUs", None, True),
             "NVFP4A16": ("on GPUs", None, False), "MXFP4": ("on GPUs", None, False),
@@ -195,15 +199,19 @@ RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.1
 
 def test_runtimes():
     make_model("in", layers=1)
+    inputs = {f"model.layers.0.self_attn.{m}_proj.input": ("BF16", [1, 128], cli.pack("BF16", [1.0, -0.5] * 64)) for m in "qkv"}
+    write("acts", cli.st_bytes(inputs))
     for scheme, (vllm, version, cpu) in RUNTIMES.items():
-        run = cli.run("quantize", "in", "--scheme", scheme, "-o", "out", "--replace", "--json", "report")
+        static = ("--activations", "acts") if scheme in cli.static_schemes() else ()
+        run = cli.run("quantize", "in", "--scheme", scheme, "-o", "out", "--replace", "--json", "report", *static)
         equal(run.returncode, 0, scheme)
         row, = json.loads(cli.read("report"))["runtimes"]
         equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"], row["transformers"]), (vllm, version, cpu, True), scheme)
         check(f"{scheme}: vLLM 0.32 {vllm or 'is not known to load it'};" in run.stdout, f"the summary of {scheme}", run.stdout)
         equal("no runtime has kernels for it on CPUs" in run.stdout, bool(vllm) and not cpu, f"{scheme}: kernels for CPUs")
     run = cli.run("quantize", "in", "--scheme", "W4A16", "--preset", "llmc.memoryless_mse", "-o", "out", "--replace")
-    check("\nruntimes: vLLM 0.32 on CPUs and GPUs" in run.stdout, "the summary of a scheme with another observer", run.stdout)
+    check("\nW4A16: vLLM 0.32 on CPUs and GPUs" in run.stdout, "the summary of a scheme with another observer", run.stdout)
+    equal(list(config()["config_groups"]), ["config_group_0"], "the key of a scheme that is changed")
     shutil.rmtree("out")
     equal(quantize("--scheme", "W8A8", "--set", "symmetric=false", "--set", "format=int-quantized").returncode, 0,
           "zero points")

@@ -14,24 +14,25 @@
 static const char *scheme_name(const void *context, size_t index)
 {
     (void)context;
-    return quant_scheme_name(index, NULL);
+    return scheme_preset_at(index) ? scheme_preset_at(index)->name : NULL;
 }
 
 void print_schemes(void)
 {
-    const char *summary;
-    printf("schemes:\n");
-    for (size_t i = 0; quant_scheme_name(i, &summary); i++) {
-        const int column = printf("  %-12s ", quant_scheme_name(i, NULL));
-        print_wrapped(summary, column, 15);
+    enum { SUMMARY = 26 };
+    printf("schemes:           bits  a weight\n");
+    for (size_t i = 0; scheme_preset_at(i); i++) {
+        const struct scheme_preset *preset = scheme_preset_at(i);
+        const int column = printf("  %-16s %5.4g  ", preset->name, scheme_preset_bits(preset));
+        print_wrapped(preset->summary, column, SUMMARY);
     }
 }
 
 int print_missing_scheme(const char *option)
 {
     char known[400] = "";
-    for (size_t i = 0; quant_scheme_name(i, NULL); i++)
-        text_append(known, sizeof known, "%s%s", i ? ", " : "", quant_scheme_name(i, NULL));
+    for (size_t i = 0; scheme_name(NULL, i); i++)
+        text_append(known, sizeof known, "%s%s", i ? ", " : "", scheme_name(NULL, i));
     return print_error(EXIT_USAGE, "%s: is missing; known are %s", option, known);
 }
 

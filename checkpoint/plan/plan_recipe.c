@@ -54,8 +54,6 @@ static json_object *modifier_json(const struct plan *p)
         if (g.target_count > 0)
             groups[config.group_count++] = g;
     }
-    for (size_t i = 0; i < config.group_count; i++)
-        groups[i].name = (char *)(uintptr_t)"config_group_0"; /* the others get free names */
     if (done && (whole = quant_config_json(&config, NULL)) && (modifier = json_object_new_object()))
         done = json_put(modifier, "config_groups", json_copy(json_get(whole, "config_groups")));
     json_object_put(whole);

@@ -99,9 +99,8 @@ int run_read_config(struct quantize_run *run, struct fail *f)
         for (size_t i = 0; i < a->setting_count; i++)
             RETURN_IF_NOT_OK(apply_setting(&config->groups[g], a->settings[i], f));
     }
-    if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0) &&
-        !text_set(&config->groups[0].name, "config_group_0"))
-        return NO_MEMORY(f, "the scheme");
+    if (a->scheme)
+        config->groups[0].changed = a->preset || a->setting_count > 0 || a->target_count > 0;
     return quant_config_finish(config, a->compat, f);
 }
 

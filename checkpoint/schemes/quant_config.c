@@ -5,6 +5,7 @@
 #include "schemes/quant_config.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,6 @@
 #include "files/json.h"
 #include "files/text.h"
 #include "schemes/match.h"
-
-const char *quant_scheme_name(size_t index, const char **summary)
-{
-    const struct scheme_preset *preset = scheme_preset_at(index);
-    if (summary)
-        *summary = preset ? preset->summary : NULL;
-    return preset ? preset->name : NULL;
-}
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
 
@@ -308,6 +301,30 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
             g->inputs.zp_dtype = g->inputs.symmetric ? FILE_NONE : quant_code_dtype(&g->inputs);
     }
     return 0;
+}
+
+/* Rows and whole matrices that share a scale are too long to count. */
+static double bits_of(const struct quant_group *group)
+{
+    const struct quant_args *weights = &group->weights;
+    const struct quant_format_row *row = quant_format_row(group->format);
+    const int code = row->word ? weights->num_bits : 8;
+    const int scale = 8 * (int)dtype_size(row->scale_dtype ? row->scale_dtype : FILE_BF16);
+    const int zero_point = weights->symmetric ? 0 : row->packs_zero_points ? code : 8;
+    const int64_t *block = weights->block_structure;
+    const int64_t sharing = block[0] > 0 ? block[0] * block[1] : weights->group_size;
+    return code + (sharing > 0 ? (double)(scale + zero_point) / (double)sharing : 0);
+}
+
+double scheme_preset_bits(const struct scheme_preset *preset)
+{
+    struct quant_config config = {0};
+    struct fail f;
+    const bool complete = quant_config_add_scheme(&config, preset->name, NULL, 0, &f) == 0 &&
+                          quant_config_finish(&config, QOBS_COMPAT_VLLM, &f) == 0;
+    const double bits = complete ? bits_of(config.groups) : (double)NAN;
+    quant_config_free(&config);
+    return bits;
 }
 
 static bool args_alike(bool has_a, const struct quant_args *a, bool has_b, const struct quant_args *b)

@@ -10,7 +10,8 @@
 #include "schemes/releases.h"
 
 struct quant_group {
-    char *name;     /* key in config_groups */
+    char *name;     /* of the scheme, or the key in config_groups that the user gave */
+    bool changed;   /* the scheme is no longer that of its name: config.json calls it config_group_N */
     char **targets; /* names, "re:" patterns, class names */
     size_t target_count;
     bool has_weights, has_inputs, has_outputs;
@@ -67,8 +68,9 @@ const struct scheme_preset *scheme_preset_at(size_t index);
 /* Returns the preset with that name in any case, or NULL. */
 const struct scheme_preset *scheme_preset_find(const char *name);
 
-/* Returns the name of a preset scheme by index, and what it does in one line; NULL after the last one. */
-const char *quant_scheme_name(size_t index, const char **summary);
+/* Returns the bits of an element of a preset's weights in a large matrix of a bf16 model: those of its code, and its
+ * share of a scale and a zero point. NaN: no memory. */
+double scheme_preset_bits(const struct scheme_preset *preset);
 
 /* Reads a whole quantization_config (a JSON text) from a file: "config_groups" of schemes, or of lists of targets under
  * the name of a preset; "ignore"; "kv_cache_scheme", which needs no groups; "format". Messages name the file. */

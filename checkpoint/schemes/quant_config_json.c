@@ -89,10 +89,11 @@ static json_object *groups_json(struct tree *t, const struct quant_config *confi
         json_each(group, groups) omit_unset_of_group(group.value);
     for (size_t i = 0; i < config->group_count; i++) {
         char name[160];
-        snprintf(name, sizeof name, "%.100s", config->groups[i].name);
+        const struct quant_group *g = &config->groups[i];
+        snprintf(name, sizeof name, "%.100s", g->changed ? "config_group_0" : g->name);
         for (int k = 1; json_has(groups, name); k++)
             snprintf(name, sizeof name, "config_group_%d", k);
-        add(t, groups, name, group_json(t, &config->groups[i]));
+        add(t, groups, name, group_json(t, g));
     }
     return groups;
 }

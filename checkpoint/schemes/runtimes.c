@@ -6,7 +6,15 @@
 
 #include <string.h>
 
-enum input_kind { NO_INPUTS = 1, INT_TOKENS = 2, FP8_TOKENS = 4, FP8_TENSOR = 8, FP8_GROUPS = 16, FP4_INPUTS = 32 };
+enum input_kind {
+    NO_INPUTS = 1,
+    INT_TOKENS = 2,
+    FP8_TOKENS = 4,
+    FP8_TENSOR = 8,
+    FP8_GROUPS = 16,
+    FP4_INPUTS = 32,
+    INT_TENSOR = 64 /* also with zero points */
+};
 
 #define BY_GROUP (1u << QUANT_GROUP)
 #define BY_ROW (1u << QUANT_GROUP | 1u << QUANT_CHANNEL)
@@ -23,6 +31,7 @@ static const struct runtime_row rows[] = {
     {QUANT_PACK, 2, 8, BY_ROW, INT_TOKENS, GPUS, NULL},
     {QUANT_PACK, 4, 4, BY_GROUP, FP8_TOKENS, SM90, SM90},
     {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TOKENS, BOTH, "on CPUs with AMX, on Arm CPUs and on GPUs"},
+    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TENSOR, BOTH, NULL},
     {QUANT_INT_QUANTIZED, 4, 4, BY_ROW, INT_TOKENS, BOTH, "on Arm CPUs"},
     {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TOKENS, BOTH, GPUS},
     {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TENSOR, GPUS, GPUS},
@@ -45,8 +54,8 @@ static unsigned input_kind(const struct quant_group *g)
         return FP4_INPUTS;
     if (a->strategy == QUANT_TOKEN && dynamic && a->symmetric)
         return is_float ? FP8_TOKENS : INT_TOKENS;
-    if (is_float && a->strategy == QUANT_TENSOR && !dynamic)
-        return FP8_TENSOR;
+    if (a->strategy == QUANT_TENSOR && !dynamic && (is_float || a->num_bits == 8))
+        return is_float ? FP8_TENSOR : INT_TENSOR;
     return is_float && a->strategy == QUANT_GROUP && dynamic ? FP8_GROUPS : 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The preset schemes of compressed-tensors 0.19 and 0.20 (compressed_tensors/quantization/quant_scheme.py). */
+/* The preset schemes of compressed-tensors 0.19 and 0.20 (compressed_tensors/quantization/quant_scheme.py), and
+ * W8A8_STATIC, which have no names there: _is_static_tensor_w8a8 of vLLM 0.32 takes them. */
 #include "schemes/quant_config.h"
 
 #include <strings.h>
@@ -18,6 +19,8 @@ static const struct quant_args w2 = INT(2, GROUPS_OF_128), w3 = INT(3, GROUPS_OF
 static const struct quant_args int8 = INT(8, .strategy = QUANT_CHANNEL);
 static const struct quant_args a4 = INT(4, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC);
 static const struct quant_args a8 = INT(8, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC);
+static const struct quant_args a8_tensor = INT(8, .strategy = QUANT_TENSOR);
+static const struct quant_args a8_tensor_asym = {.num_bits = 8, .strategy = QUANT_TENSOR};
 static const struct quant_args fp8_tensor = FLOAT(8, .strategy = QUANT_TENSOR);
 static const struct quant_args fp8_channel = FLOAT(8, .strategy = QUANT_CHANNEL);
 static const struct quant_args fp8_token = FLOAT(8, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC);
@@ -34,6 +37,9 @@ static const struct scheme_preset presets[] = {
     {"W8A16", &w8, NULL, "int8, groups of 128"},
     {"W8A8", &int8, &a8, "int8, one scale for each channel; activations int8, dynamic"},
     {"INT8", &int8, &a8, "the same as W8A8"},
+    {"W8A8_STATIC", &int8, &a8_tensor,
+     "int8, one scale for each channel; activations int8, one for each tensor, static"},
+    {"W8A8_STATIC_ASYM", &int8, &a8_tensor_asym, "the same; activations with zero points"},
     {"FP8", &fp8_tensor, &fp8_tensor, "e4m3, one scale for each tensor; activations the same, static"},
     {"FP8_DYNAMIC", &fp8_channel, &fp8_token, "e4m3, one scale for each channel; activations e4m3, dynamic"},
     {"FP8_BLOCK", &fp8_block, &fp8_group, "e4m3, blocks of 128 x 128; activations e4m3, dynamic"},

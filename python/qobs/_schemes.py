@@ -10,6 +10,8 @@ WEIGHTS = {
     "W8A16": "num_bits=8 type=int symmetric=true strategy=group group_size=128",
     "W8A8": "num_bits=8 type=int symmetric=true strategy=channel",
     "INT8": "num_bits=8 type=int symmetric=true strategy=channel",
+    "W8A8_STATIC": "num_bits=8 type=int symmetric=true strategy=channel",
+    "W8A8_STATIC_ASYM": "num_bits=8 type=int symmetric=true strategy=channel",
     "FP8": "num_bits=8 type=float symmetric=true strategy=tensor",
     "FP8_DYNAMIC": "num_bits=8 type=float symmetric=true strategy=channel",
     "FP8_BLOCK": "num_bits=8 type=float symmetric=true strategy=block block_structure=[128,128]",
@@ -41,6 +43,8 @@ WEIGHTS = {
 
 # The inputs of the schemes that store their scales.
 INPUTS = {
+    "W8A8_STATIC": "num_bits=8 type=int symmetric=true strategy=tensor",
+    "W8A8_STATIC_ASYM": "num_bits=8 type=int symmetric=false strategy=tensor",
     "FP8": "num_bits=8 type=float symmetric=true strategy=tensor",
     "NVFP4": "num_bits=4 type=float symmetric=true strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",
 }

@@ -134,8 +134,8 @@ static int list_named(const char *kind, const char *name)
             if (qobs_isa_usable(i))
                 puts(qobs_isa_name(i));
     } else if (strcmp(kind, "schemes") == 0)
-        for (size_t i = 0; quant_scheme_name(i, NULL); i++)
-            puts(quant_scheme_name(i, NULL));
+        for (size_t i = 0; scheme_preset_at(i); i++)
+            puts(scheme_preset_at(i)->name);
     else if (strcmp(kind, "formats") == 0) {
         for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i); i++)
             if (quant_format_name(i))

@@ -12,7 +12,7 @@
 #include "names.h"
 #include "program.h"
 
-enum { WORST = 10, MOST_SCHEMES = 5, COLUMN = 11 };
+enum { WORST = 10, ROOM = 55, LEAST = 11 }; /* ROOM: columns of the schemes of a layer */
 
 /* The KL divergence, else the error. */
 static double badness_of(const json_object *item)
@@ -42,16 +42,28 @@ static bool is_foretold(const json_object *report)
 static void print_schemes_of(const json_object *report)
 {
     const json_object *mixture = json_get(report, "mixture");
-    printf("%-14s %10s %7s %11s\n", "scheme", "MB", "bits", is_foretold(report) ? "KL" : "error");
+    printf("%-16s %10s %7s %11s\n", "scheme", "MB", "bits", is_foretold(report) ? "KL" : "error");
     json_each(item, json_get(report, "schemes"))
     {
-        printf("%-14s ", json_text_of(item.value, "scheme"));
+        printf("%-16s ", json_text_of(item.value, "scheme"));
         print_cost(report, item.value);
     }
     if (!mixture)
         return;
-    printf("%-14s ", "mixture");
+    printf("%-16s ", "mixture");
     print_cost(report, mixture);
+}
+
+/* Returns the columns of a scheme in the table of layers: its name, and a space before it. */
+static int column_of(const json_object *schemes)
+{
+    int column = LEAST;
+    json_each(item, schemes)
+    {
+        const int needed = (int)strlen(json_text_of(item.value, "scheme")) + 1;
+        column = needed > column ? needed : column;
+    }
+    return column;
 }
 
 /* Prints the layers that cost most under the first scheme. */
@@ -59,21 +71,22 @@ static int print_layers(const json_object *report, bool all)
 {
     const json_object *schemes = json_get(report, "schemes");
     const json_object *layers = json_get(json_at(schemes, 0), "layers");
+    const int column = column_of(schemes);
     const size_t n = json_count(layers), shown = all || n < WORST ? n : WORST, count = json_count(schemes),
-                 columns = count < MOST_SCHEMES ? count : MOST_SCHEMES;
+                 most = (size_t)(ROOM / column), columns = count < most ? count : most;
     OWNED struct ranked *sorted = rank(layers, "name", badness_of);
     char name[MAX_NAME + 1];
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    const int width = fit_ranked(sorted, shown, (int)columns * COLUMN, all);
+    const int width = fit_ranked(sorted, shown, (int)columns * column, all);
     printf("\n%-*s", width, is_foretold(report) ? "layer, KL" : "layer, error");
     for (size_t k = 0; k < columns; k++)
-        printf(" %*.*s", COLUMN - 1, COLUMN - 1, json_text_of(json_at(schemes, k), "scheme"));
+        printf("%*s", column, json_text_of(json_at(schemes, k), "scheme"));
     putchar('\n');
     for (size_t i = 0; i < shown; i++) {
         printf("%-*s", width, clean_name(sorted[i].name, width, name));
         for (size_t k = 0; k < columns; k++)
-            printf(" %*.3g", COLUMN - 1, badness_of(json_at(json_get(json_at(schemes, k), "layers"), sorted[i].index)));
+            printf("%*.3g", column, badness_of(json_at(json_get(json_at(schemes, k), "layers"), sorted[i].index)));
         putchar('\n');
     }
     if (shown < n)

@@ -54,7 +54,7 @@ static const struct option_row rows[] = {
     LIST_ROW("set", "KEY=VALUE", args.settings, args.setting_count, "a setting of the scheme or the observer",
              "a member of the scheme's weights, its format or a setting of the observer: group_size=64; may be "
              "repeated"),
-    ACTIVATIONS_ROW("for FP8, NVFP4 and the key/value cache: safetensors with tensors <module>.input, "
+    ACTIVATIONS_ROW("for FP8, W8A8_STATIC, NVFP4 and the key/value cache: safetensors with tensors <module>.input, "
                     "<attention>.k_states, <attention>.v_states; may be repeated, a batch each; or the directory that "
                     "python -m qobs.record has written"),
     STATES_ROW,

@@ -163,8 +163,6 @@ static void print_runtimes(const json_object *runtimes)
         const char *vllm = json_text(json_get(item.value, "vllm")), *group = json_text_of(item.value, "group");
         const char *version = json_text(json_get(item.value, "compressed_tensors"));
         const bool transformers = json_is_true(json_get(item.value, "transformers"));
-        if (json_count(runtimes) == 1 && strncmp(group, "config_group_", 13) == 0)
-            group = "runtimes"; /* a scheme that settings or a preset have changed has a number for a name */
         printf("%.40s: vLLM 0.32 %s; transformers %s%s%s\n", group, vllm && *vllm ? vllm : "is not known to load it",
                transformers ? "with compressed-tensors" : "5.17 does not load it",
                transformers && version && *version ? " from " : "", transformers && version ? version : "");
