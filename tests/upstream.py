@@ -23,7 +23,7 @@ import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 import numpy as np  # noqa: E402
-import run_cli as golden  # noqa: E402
+import cases as golden  # noqa: E402
 import upstream_calls as calls  # noqa: E402
 import upstream_formulas as formulas  # noqa: E402
 import upstream_quantizers as quantizers  # noqa: E402

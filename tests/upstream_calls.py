@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 import numpy as np  # noqa: E402
-import run_cli as golden  # noqa: E402
+import cases as golden  # noqa: E402
 
 try:
     import torch

@@ -13,7 +13,7 @@ import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden"))
 import numpy as np  # noqa: E402
-import run_cli as golden  # noqa: E402
+import cases as golden  # noqa: E402
 
 NAMES = {"float32": "F32", "float16": "F16", "float64": "F64", "int8": "I8", "int16": "I16", "int32": "I32"}
 

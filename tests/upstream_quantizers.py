@@ -5,7 +5,7 @@
 import importlib
 import types
 
-import run_cli as golden
+import cases as golden
 from upstream_calls import numbered, of_torch, to_torch, torch
 
 

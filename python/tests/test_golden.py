@@ -16,13 +16,13 @@ except ImportError:
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
-spec = importlib.util.spec_from_file_location("run_cli", GOLDEN / "run_cli.py")
-run_cli = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(run_cli)
-run_cli.ZERO_SIGNS.update(run_cli.zero_signs())
+spec = importlib.util.spec_from_file_location("golden_cases", GOLDEN / "cases.py")
+cases = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cases)
+cases.ZERO_SIGNS.update(cases.zero_signs())
 
 SUITES = ["torch_minmax", "llmc_minmax", "quark"]
-TENSORS = {suite: run_cli.read(GOLDEN / f"{suite}.safetensors") for suite in SUITES}
+TENSORS = {suite: cases.read(GOLDEN / f"{suite}.safetensors") for suite in SUITES}
 CASES = [(suite, case) for suite in SUITES for case in json.loads((GOLDEN / f"{suite}.json").read_text())
          if case["inputs"] and not case["config"].get("fused") and not case.get("optional")]
 NAMES = {"float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int8": "I8", "int16": "I16",
@@ -42,7 +42,7 @@ def torch_tensor(tensor):
 
 
 def plain(result):
-    """A result as run_cli.read returns it; of numpy or torch as the library was given."""
+    """A result as cases.read returns it; of numpy or torch as the library was given."""
     if torch is not None and isinstance(result, torch.Tensor):
         name = str(result.dtype).rpartition(".")[2]
         if name in ("bfloat16", "float8_e4m3fn"):
@@ -60,13 +60,13 @@ def plain(result):
 def observe(suite, case, tensor):
     config, stored = case["config"], TENSORS[suite]
     inputs = [stored[k] for k in case["inputs"]]
-    settings = {k: v for k, v in config.items() if k not in run_cli.META and v is not None}
+    settings = {k: v for k, v in config.items() if k not in cases.META and v is not None}
     if config.get("base_name"):
         settings["base_name"] = config["base_name"]
     if any(np.issubdtype(a.dtype, np.floating) and not np.isfinite(a).all() for _, a in inputs):
         settings["nonfinite"] = "propagate"
     g_idx = tensor(inputs.pop()) if config.get("has_g_idx") else None
-    observer, got = qobs.Observer(run_cli.preset(suite, case), **settings), {}
+    observer, got = qobs.Observer(cases.preset(suite, case), **settings), {}
     for i, x in enumerate(inputs):
         x = tensor(x)
         observer.observe(x, g_idx)
@@ -89,4 +89,4 @@ def test_case(suite, case, library):
         with pytest.raises(qobs.Error, match="."):
             observe(suite, case, tensor)
         return
-    assert run_cli.check(case, TENSORS[suite], observe(suite, case, tensor)) == []
+    assert cases.check(case, TENSORS[suite], observe(suite, case, tensor)) == []
