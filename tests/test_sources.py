@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import sys
 import tempfile
 
@@ -150,14 +151,56 @@ def test_modelopt_file():
     equal(json.loads(cli.read("out/config.json"))["audio_config"], {"quantization": {"dimension": 8}}, "it stays")
 
 
+CACHE = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "tensor", "dynamic": False}
+A = "model.layers.0.self_attn."
+
+
+def scale(number):
+    """A scale without dimensions, as ModelOpt writes them."""
+    return "F32", [], struct.pack("<f", number)
+
+
+def modelopt(**more):
+    return {"hf_quant_config.json": {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", **more}}}
+
+
 def test_attention_scales():
-    """Scales of keys and values disappear with the configuration that describes them."""
-    make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, "model.layers.0.self_attn.k_scale": SCALE,
-                "model.layers.0.self_attn.k_proj.v_scale": SCALE, "model.layers.0.mlp.down_proj.weight": tensor([128, 128], 1)},
-         **config_of(kv_cache_scheme={"num_bits": 8, "type": "float"}))
-    out = run("keys and values")
-    check(not [n for n in out if n.endswith(("k_scale", "v_scale"))], "no scales of keys and values", str(sorted(out)))
-    check(json.loads(cli.read("out/config.json"))["quantization_config"]["kv_cache_scheme"] is None, "no kv_cache_scheme")
+    """Scales of keys and values and their scheme belong to no weight: they stay when every layer is quantized anew."""
+    own, after = {A + "k_scale": scale(.5), A + "v_scale": scale(.25)}, {A + "k_proj.k_scale": scale(.5), A + "v_proj.v_scale": scale(.25)}
+    outputs = {A + "k_proj.output_scale": scale(.5), A + "v_proj.output_scale": scale(.25)}
+    fp8 = {"quant_method": "fp8", "activation_scheme": "static"}
+    modelopt_scheme = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
+    for what, scales, files, scheme in (
+            ("compressed-tensors without groups", own, config_of(kv_cache_scheme={"num_bits": 8, "type": "float"}), CACHE),
+            ("heads", {A + f"{n}_scale": ("F32", [4, 1, 1], struct.pack("<4f", 1, 2, 3, 4)) for n in "kv"},
+             config_of(kv_cache_scheme={**CACHE, "strategy": "attn_head"}, config_groups={}), {**CACHE, "strategy": "attn_head"}),
+            ("names of older files", outputs, config_of(kv_cache_scheme=CACHE), CACHE),
+            ("ModelOpt's file", after, modelopt(kv_cache_quant_algo="FP8"), CACHE),
+            ("ModelOpt's config.json", after, {"quantization_config": modelopt_scheme}, CACHE),
+            ("FP8 without a scheme", own, {"quantization_config": fp8}, None),
+            ("FP8, names of outputs", outputs, {"quantization_config": fp8}, None)):
+        q = {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, f"{Q}.input_scale": SCALE}
+        q |= {A + f"{n}_proj.weight": tensor([128, 128], i) for i, n in enumerate("kv")}
+        shutil.rmtree("in", ignore_errors=True)
+        make("in", {**q, **scales}, **{k: v for k, v in files.items() if not k.endswith(".json")})
+        for name in set(files) - {"quantization_config"}:
+            write(f"in/{name}", json.dumps(files[name]).encode())
+        run(what, scheme="W4A16")
+        out = st_raw("out/model.safetensors")
+        shape = [4, 1, 1] if "heads" in what else [1]
+        for n, stored in zip("kv", scales.values()):
+            equal(out.get(A + f"{n}_scale"), ("F32", shape, stored[2]), f"{what}: {n}_scale")
+        equal(sorted(n for n in out if n.endswith(("input_scale", "output_scale", "proj.k_scale", "proj.v_scale"))), [], f"{what}: no other scales")
+        equal(json.loads(cli.read("out/config.json"))["quantization_config"]["kv_cache_scheme"], scheme, f"{what}: the scheme")
+
+
+def test_attention_scales_dropped():
+    """ModelOpt's NVFP4 of keys and values has no scheme of compressed-tensors: it goes, and the warning says so."""
+    make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, A + "k_proj.k_scale": SCALE})
+    write("in/hf_quant_config.json", json.dumps(modelopt(kv_cache_quant_algo="NVFP4")["hf_quant_config.json"]).encode())
+    p = quantize("in", "-o", "out")
+    check(p.returncode == 0 and "NVFP4 of keys and values" in p.stderr, "a warning", p.stderr)
+    check(not [n for n in st_raw("out/model.safetensors") if n.endswith("k_scale")], "no scales of keys")
 
 
 # ---- A model quantized in two runs -----------------------------------------------------------------------------------

@@ -64,12 +64,17 @@ static const char parts[] = "weight_scale weight_scale_inv weight_scale_2 weight
 static const char attention_parts[] = "k_scale v_scale q_scale kv_scale k_zero_point v_zero_point "
                                       "q_zero_point";
 
+bool weight_is_of_attention(const struct weight *w)
+{
+    return is_one_of(w->name + component_start(w->name, strlen(w->name)), attention_parts);
+}
+
 bool weight_is_consumed(const struct weights *weights, const struct weight *w, qobs_compat compat)
 {
     char name[1024];
     const char *dot = strrchr(w->name, '.'), *part = dot ? dot + 1 : w->name;
     const size_t length = (size_t)(part - w->name);
-    if (weights->drops_attention_scales && is_one_of(part, attention_parts))
+    if (weights->drops_attention_scales && weight_is_of_attention(w))
         return true;
     if (!is_one_of(part, parts) || length + sizeof "weight" > sizeof name)
         return false;

@@ -55,7 +55,7 @@ struct weight {
 struct weights {
     struct weight *items; /* sorted by name with strcmp */
     size_t count;
-    bool drops_attention_scales; /* those of keys and values belong to a configuration that disappears */
+    bool drops_attention_scales; /* those of keys and values: others take their place, or no runtime has their scheme */
 };
 
 /* Lists the tensors of a model. compat and split_experts decide which experts are split and how (experts.h). */
@@ -95,6 +95,9 @@ int64_t weight_rows_at_once(const struct weight *w);
 
 /* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. */
 void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
+
+/* Returns true for a scale or a zero point of keys, values or queries, by its name. */
+bool weight_is_of_attention(const struct weight *w);
 
 /* Returns true if the tensor belongs to a weight that is dequantized (its scale, its zero point, the scale of its
  * input), so that the output does not have it. Upstream drops the scale alone. */

@@ -199,7 +199,7 @@ int earlier_merge(struct quantize_run *run, struct fail *f)
 {
     const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
     const json_object *config = find_config(run);
-    bool kept = false, dequantized = false, described = false;
+    bool kept = false, dequantized = false;
     for (size_t i = 0; i < run->weights.count; i++) {
         struct weight *w = &run->weights.items[i];
         const struct quant_format_row *format = w->source_codes.format;
@@ -218,10 +218,10 @@ int earlier_merge(struct quantize_run *run, struct fail *f)
         weights_sort(&run->weights);
         RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
     }
-    for (size_t i = 0; i < run->model.config_count; i++)
-        described |= model_config_quantization(&run->model.configs[i]) != NULL;
     if (config && !(dequantized && (compatible || !kept)) && !(run->earlier = json_copy(config)))
         return NO_MEMORY(f, "quantization_config");
-    run->weights.drops_attention_scales = !compatible && described && (!run->earlier || run->config.has_kv_cache);
-    return compatible ? QOBS_OK : merge(run, f);
+    if (compatible)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(merge(run, f));
+    return earlier_keep_cache(run, f);
 }

@@ -171,6 +171,7 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
         RETURN_IF_NOT_OK(loading_check(run, f));
     if (!run->planning)
         RETURN_IF_NOT_OK(find_activations(run, requested, f));
+    run->weights.drops_attention_scales |= a->compat == QOBS_COMPAT_VLLM && run->config.has_kv_cache; /* for new ones */
     return layout_make(&run->layout, &run->model, &run->weights, &run->config, &run->activations, a->compat,
                        run->contents, f);
 }

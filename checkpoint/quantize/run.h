@@ -163,6 +163,10 @@ int run_check_out(const struct quantize_run *run, const char *path, struct fail 
  * are quantized anew, and one list of groups is put beside the other. */
 int earlier_merge(struct quantize_run *run, struct fail *f);
 
+/* Keeps the scheme of keys and values, and their scales, if every layer is quantized anew: in run->earlier, which then
+ * has no groups. A scheme that compressed-tensors does not have is left out with a note. */
+int earlier_keep_cache(struct quantize_run *run, struct fail *f);
+
 /* Finds the importance of the weights whose range is searched. Fails if importance was given and none has any. */
 int run_find_importance(struct quantize_run *run, struct fail *f);
 
