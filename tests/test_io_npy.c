@@ -105,7 +105,7 @@ static void test_refuses_files(void **state)
     struct npy_file file;
     assert_refused(npy_open(&file, io_path("missing"), &f), &f, "No such file");
     npy_close(&file);
-    assert_refused(npy_open(&file, io_bytes("f", "", 0), &f), &f, "not a .npy file");
+    assert_refused(npy_open(&file, io_bytes("f", "", 0), &f), &f, "is empty: 0 bytes");
     assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPZ\1\0\0\0", 10), &f), &f, "not a .npy file");
     assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPY\1\0\0", 9), &f), &f, "cut off", "9 bytes");
     assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPY\2\0\0\0\0", 11), &f), &f, "cut off", "11 bytes");

@@ -78,11 +78,11 @@ static void test_kinds(void **state)
 
     assert_refused(tensors_open(&set, io_path("missing"), &f), &f, "missing", "No such file");
     tensors_close(&set);
-    assert_refused(tensors_open(&set, io_bytes("unknown", "PK\3\4", 4), &f), &f, "unknown kind", ".npy");
-    assert_refused(tensors_open(&set, io_bytes("empty", "", 0), &f), &f, "unknown kind", ".safetensors");
-    assert_refused(tensors_open(&set, io_bytes("e.safetensors", "", 0), &f), &f, "not a safetensors file");
-    assert_refused(tensors_open(&set, io_bytes("e.npy", "", 0), &f), &f, "not a .npy file");
-    assert_refused(tensors_open(&set, io_bytes("e.index.json", "", 0), &f), &f, "index cannot be read as JSON");
+    assert_refused(tensors_open(&set, io_bytes("unknown", "YK\3\4", 4), &f), &f, "unknown kind", ".npy");
+    assert_refused(tensors_open(&set, io_bytes("archive", "PK\3\4", 4), &f), &f, "is a zip archive", "safetensors");
+    assert_refused(tensors_open(&set, io_bytes("e.safetensors", "", 0), &f), &f, "is empty");
+    assert_refused(tensors_open(&set, io_bytes("e.npy", "", 0), &f), &f, "is empty");
+    assert_refused(tensors_open(&set, io_bytes("e.index.json", "", 0), &f), &f, "is empty");
     assert_refused(tensors_open(&set, io_path("e.npy/"), &f), &f, "Not a directory");
     assert_refused(tensors_open(&set, "/dev/null", &f), &f, "is a character device");
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/file_kind.h"
 #include "files/json.h"
 #include "files/mapped.h"
 #include "files/output.h"
@@ -254,6 +255,8 @@ int state_read(qobs_observer **observer, const char *path, const qobs_runtime *r
     struct fail f;
     qobs_error error;
     if (mapped_open(&map, path, &f) != 0)
+        return print_failure(&f, "");
+    if ((map.size < 4 || memcmp(map.data, "qobs", 4) != 0) && file_kind_refuse(path, map.data, map.size, &f) != 0)
         return print_failure(&f, "");
     return qobs_observer_load(observer, map.data, map.size, runtime, &error) == QOBS_OK
                ? EXIT_OK

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "files/file_kind.h"
 #include "files/json.h"
 #include "files/mapped.h"
 #include "files/status.h"
@@ -119,6 +120,8 @@ static int load(const struct saved_state *state, qobs_observer **observer, struc
     RELEASED_BY(mapped_close) struct mapped map;
     qobs_error error = {0};
     RETURN_IF_NOT_OK(mapped_open(&map, state->path, f));
+    if (map.size < 4 || memcmp(map.data, "qobs", 4) != 0)
+        RETURN_IF_NOT_OK(file_kind_refuse(state->path, map.data, map.size, f));
     const int status = qobs_observer_load(observer, map.data, map.size, NULL, &error);
     return status == QOBS_OK ? QOBS_OK : report_failure(f, status, "%s: %s", state->path, error.message);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "files/file_kind.h"
 #include "files/text.h"
 
 enum { MAX_NAME = 4096 };
@@ -115,7 +116,10 @@ int imatrix_open_mapped(struct imatrix *im, struct mapped *map, struct fail *f)
 {
     *im = (struct imatrix){.map = *map};
     *map = (struct mapped){0};
-    int result = is_gguf(&im->map) ? imatrix_read_gguf(im, f) : read_old_form(im, f);
+    const bool gguf = is_gguf(&im->map);
+    int result = gguf ? imatrix_read_gguf(im, f) : read_old_form(im, f);
+    if (result != 0 && im->count == 0 && !gguf && file_kind(im->map.data, im->map.size)) /* a count may look like one */
+        result = file_kind_refuse(im->map.path, im->map.data, im->map.size, f);
     if (result == 0)
         named_sort(im->entries, im->count, sizeof *im->entries);
     const char *twice = result == 0 ? named_twice(im->entries, im->count, sizeof *im->entries) : NULL;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/file_kind.h"
 #include "files/text.h"
 
 /* ---- Check ------------------------------------------------------------------------------------------------------- */
@@ -226,7 +227,10 @@ int json_check(char **copy, const char *path, const char *part, const void *text
     struct scan s = {.text = (const unsigned char *)own, .length = length, .rules = rules};
     const char *problem = scan_document(&s);
     if (problem) {
+        const char *kind = file_kind(own, length);
         free(own);
+        if (kind)
+            return fail(f, "%s: is %s", path, kind);
         return fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, part, problem, s.at);
     }
     const size_t space = strspn(own, " \t\n\r");

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/file_kind.h"
 #include "files/text.h"
 
 /* mmap fails for a length of 0, so an empty file gets this address. */
@@ -160,7 +161,7 @@ int mapped_check(struct fail *f)
 static struct file_identity {
     dev_t device;
     ino_t inode;
-} *read_files;
+} * read_files;
 static size_t read_count;
 static bool remembers;
 
@@ -232,10 +233,11 @@ int mapped_open(struct mapped *map, const char *path, struct fail *f)
         return fail_system(f, "%s: out of memory", path);
     /* O_NONBLOCK: opening a pipe without a writer would block. Regular files ignore the flag. */
     OWNED_DESCRIPTOR const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    const bool system = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
-    const int result = fd >= 0 ? map_descriptor(&made, fd, path, f)
-                               : report_failure(f, system ? QOBS_ERROR_OUT_OF_MEMORY : QOBS_ERROR_INVALID_ARGUMENT,
-                                                "%s: cannot open: %s", path, strerror(errno));
+    const int error = errno;
+    const bool system = error == ENOMEM || error == EMFILE || error == ENFILE;
+    const int result = fd >= 0  ? map_descriptor(&made, fd, path, f)
+                       : system ? fail_system(f, "%s: cannot open: %s", path, strerror(error))
+                                : file_refuse_access(path, "cannot open", error, f);
     if (result == 0)
         *map = made;
     else

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "files/file_kind.h"
+
 static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 /* The header is the literal of a Python dict with three keys, for example
@@ -176,6 +178,8 @@ static int read_header(struct cursor *c, struct npy_file *file, int *fortran)
 static int read_file(struct npy_file *file, struct fail *f)
 {
     const struct mapped *map = &file->map;
+    if (!npy_looks_like(map))
+        RETURN_IF_NOT_OK(file_kind_refuse(map->path, map->data, map->size, f));
     if (!npy_looks_like(map))
         return fail(f, "%s: is not a .npy file: it does not begin with \\x93NUMPY", map->path);
     if (map->size < 10)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/file_kind.h"
 #include "files/json.h"
 #include "files/text.h"
 
@@ -83,8 +84,10 @@ static int read_offsets(struct json_span list, struct st_tensor *t, const char *
         return fail(f, TENSOR "data_offsets begin at %" PRIu64 " and end before, at %" PRIu64, path, t->name, t->begin,
                     t->end);
     if (t->end > section)
-        return fail(f, TENSOR "data_offsets end at %" PRIu64 ", but the data section has %" PRIu64 " bytes", path,
-                    t->name, t->end, section);
+        return fail(f,
+                    TENSOR "data_offsets end at %" PRIu64 ", but the data section has %" PRIu64
+                           " bytes; the file is cut, fetch it again",
+                    path, t->name, t->end, section);
     return 0;
 }
 
@@ -207,6 +210,8 @@ static int read_file(struct st_file *file, struct fail *f)
 {
     const struct mapped *map = &file->map;
     uint64_t length;
+    if (map->size < sizeof length || map->size < 10 || map->data[8] != '{')
+        RETURN_IF_NOT_OK(file_kind_refuse(map->path, map->data, map->size, f));
     if (map->size < sizeof length)
         return fail(f, "%s: is not a safetensors file: %zu bytes are too short for the 8 bytes of header length",
                     map->path, map->size);
@@ -217,7 +222,8 @@ static int read_file(struct st_file *file, struct fail *f)
                     map->path, length, JSON_MAX_BYTES);
     if (length > rest)
         return fail(f,
-                    "%s: is cut off or not a safetensors file: the header has %" PRIu64 " bytes, %" PRIu64 " are there",
+                    "%s: is cut or not a safetensors file: the header has %" PRIu64 " bytes, %" PRIu64
+                    " are there; fetch it again",
                     map->path, length, rest);
     const unsigned char *text = map->data + sizeof length;
     if (length == 0 || text[0] != '{')

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/file_kind.h"
 #include "files/json.h"
 #include "files/text.h"
 
@@ -43,6 +44,8 @@ static int read_map(struct shard_index *index, const char *root, const char *pat
             return fail(f, "%s: weight_map occurs twice", path);
         weights = value;
     }
+    if (!weights.text)
+        RETURN_IF_NOT_OK(file_kind_refuse(path, root, strlen(root), f));
     if (!weights.text || *weights.text != '{')
         return fail(f, "%s: weight_map must be an object of tensor names and files; it is %s", path,
                     weights.text ? SPAN_WORDS(weights) : "missing");

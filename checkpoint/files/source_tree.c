@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/file_kind.h"
 #include "files/mapped.h"
 #include "files/text.h"
 
@@ -46,7 +47,7 @@ static int visit(struct source_tree *tree, const char *relative, int depth, stru
     if (!path)
         return fail_system(f, "%s: no memory for its names", tree->root);
     if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && access(path, R_OK) != 0))
-        return fail(f, "%s: cannot be read: %s", path, strerror(errno));
+        return file_refuse_access(path, "cannot be read", errno, f);
     if (S_ISDIR(status.st_mode))
         return walk(tree, relative, depth + 1, f);
     if (S_ISREG(status.st_mode))

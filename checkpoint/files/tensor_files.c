@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "files/file_kind.h"
 #include "files/text.h"
 
 static int open_new(struct tensor_files *files, const char *path, const struct stat *status, struct fail *f)
@@ -38,7 +39,7 @@ int tensor_files_open(struct tensor_files *files, const char *path, const struct
     if (!resolved)
         return failure_status(f);
     if (stat(resolved, &status) != 0)
-        return fail(f, "%s: cannot open: %s", resolved, strerror(errno));
+        return file_refuse_access(resolved, "cannot open", errno, f);
     while (i < files->count && (files->entries[i].device != status.st_dev || files->entries[i].inode != status.st_ino))
         i++;
     if (i == files->count)

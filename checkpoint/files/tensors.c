@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "files/file_kind.h"
 #include "files/mapped.h"
 #include "files/npy.h"
 #include "files/safetensors.h"
@@ -198,7 +199,7 @@ char *tensors_resolve(const char *path, struct fail *f)
         if (error == 0 && (i > 0 || !S_ISDIR(status.st_mode)))
             return strdup(resolved);
         if (error != 0 && (i == 0 || error != ENOENT)) {
-            fail(f, "%s: cannot open: %s", resolved, strerror(error));
+            file_refuse_access(resolved, "cannot open", error, f);
             return NULL;
         }
     }
@@ -216,8 +217,12 @@ static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
     if (add)
         result = add(set, &map, f);
     else if (result == 0)
-        result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known, for "
-                         "--importance also llama.cpp's imatrix files (GGUF, .dat, .imatrix)", path);
+        result = file_kind_refuse(path, map.data, map.size, f);
+    if (result == 0 && !add)
+        result = fail(f,
+                      "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known, for "
+                      "--importance also llama.cpp's imatrix files (GGUF, .dat, .imatrix)",
+                      path);
     if (result == 0)
         result = sort(set, f);
     if (result != 0)

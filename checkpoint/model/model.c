@@ -8,9 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "files/file_kind.h"
 #include "files/json.h"
 #include "files/shards.h"
 #include "files/text.h"
+#include "model/adapters.h"
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
@@ -203,6 +205,9 @@ static int read_configs(struct model *m, struct fail *f)
                                                                  : NULL;
     if (m->config_path)
         RETURN_IF_NOT_OK(read_json(&m->config, m, m->config_path, f));
+    if (json_is_string(json_get(m->config, "error")) && !json_has(m->config, "model_type"))
+        return INVALID(f, "%s/%s: is an error of a server, '%.100s', in place of the file; fetch it again",
+                       m->tree.root, m->config_path, json_text_of(m->config, "error"));
     if (source_tree_find(&m->tree, HF_QUANT_CONFIG))
         RETURN_IF_NOT_OK(read_json(&m->hf_quant_config, m, HF_QUANT_CONFIG, f));
     return model_list_configs(m, f);
@@ -219,6 +224,27 @@ static int check_only(const struct model *m, const char *name, struct fail *f)
                    m->index);
 }
 
+/* A directory without safetensors may hold weights of another format. */
+static int refuse_without_files(const struct model *m, struct fail *f)
+{
+    RETURN_IF_NOT_OK(adapters_refuse_directory(&m->tree, f));
+    for (size_t i = 0; i < m->tree.count; i++) {
+        const char *way, *path = m->tree.files[i].path, *format = file_kind_of_weights(path, &way);
+        if (format)
+            return INVALID(f, "%s: holds no safetensors file, but %.100s, %s; %s", m->tree.root, path, format, way);
+    }
+    return INVALID(f, "%s: holds no safetensors file", m->tree.root);
+}
+
+/* Returns true if no file of the model holds anything but an adapter. */
+static bool are_adapters(const struct model *m)
+{
+    bool all = true;
+    for (size_t i = 0; i < m->shard_count; i++)
+        all &= adapters_are_in(m->shards[i].path);
+    return all;
+}
+
 /* Opens the model whose index or file has that name; "": it may have any. */
 static int open_parts(struct model *m, const char *name, struct fail *f)
 {
@@ -226,13 +252,15 @@ static int open_parts(struct model *m, const char *name, struct fail *f)
     const struct source_file *index = ends_with(name, index_ending) ? source_tree_find(&m->tree, name) : NULL;
     m->index = index ? index->path : find_index(&m->tree);
     if (files == 0 && !m->index && !*name)
-        return INVALID(f, "%s: holds no safetensors file", m->tree.root);
+        return refuse_without_files(m, f);
     m->shards = calloc(files + 1, sizeof *m->shards);
     if (!m->shards)
         return NO_MEMORY(f, "the list of files");
     RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_without_index(m, name, f));
     if (m->index && !index && *name)
         RETURN_IF_NOT_OK(check_only(m, name, f));
+    if (are_adapters(m))
+        RETURN_IF_NOT_OK(adapters_refuse_directory(&m->tree, f));
     RETURN_IF_NOT_OK(sort_tensors(m, f));
     RETURN_IF_NOT_OK(list_unnamed(m, f));
     return read_configs(m, f);

@@ -10,6 +10,7 @@
 
 #include "files/json.h"
 #include "files/text.h"
+#include "model/adapters.h"
 
 /* Last components of names that other formats have, and the format. */
 static const struct {
@@ -190,7 +191,7 @@ static int refuse_foreign(const struct st_tensor *tensor, struct fail *f)
         if (strcmp(foreign[i].part, part) == 0)
             return INVALID(f, "tensor '%.150s': is of %s, which cannot be quantized again", tensor->name,
                            foreign[i].format);
-    return QOBS_OK;
+    return adapters_refuse_tensor(tensor->name, f);
 }
 
 /* Fails for codes that no format has, if the model is quantized: nobody knows which numbers they mean. */

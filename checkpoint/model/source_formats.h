@@ -33,7 +33,7 @@ void source_hints_read(struct source_hints *hints, const struct model *model);
 
 /* Finds the format of a tensor. codes->format stays NULL if it is plain, or a part of another. Fills `codes`, the shape
  * of the matrix, and the dtype of its numbers. Fails for a tensor of codes whose scales are missing or do not fit, and
- * for the tensors of foreign formats (GPTQ, AWQ, ...), with their names. */
+ * for the tensors of foreign formats (GPTQ, AWQ, ...) and of adapters, with their names. */
 int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtype *dtype, const struct model *model,
                       const struct source_hints *hints, const struct st_tensor *tensor, qobs_compat compat,
                       struct fail *f);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "files/file_kind.h"
 #include "files/json.h"
 #include "files/mapped.h"
 #include "files/text.h"
@@ -227,6 +228,7 @@ int quant_config_read_recipe(struct quant_config *config, const char *path, stru
     RELEASED_BY(mapped_close) struct mapped map;
     OWNED_JSON json_object *json = NULL;
     RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    RETURN_IF_NOT_OK(file_kind_refuse(path, map.data, map.size, f));
     RETURN_IF_NOT_OK(parse_yaml(&json, &map, f));
     RETURN_IF_NOT_OK(add_modifiers(config, json, path, f));
     return config->group_count > 0 || config->has_kv_cache
