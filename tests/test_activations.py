@@ -296,6 +296,27 @@ def test_missing():
             "kv.num_bits=8")
 
 
+def test_states_of_groups():
+    """Saved states give what recordings give; one of a tensor with other columns is refused."""
+    make_model()
+    tensors = record("a.safetensors")
+    command = (*CALIBRATE, "W8A16", "--preset", "kv=none", "--set", "group_size=8", "--set", "input.group_size=8")
+    groups = ("--preset", "llmc.static_minmax", "--set", "num_bits=8", "--set", "strategy=group", "--set",
+              "group_size=8", "--base-name", "input")
+    fine("recordings", *command, *activations("a.safetensors"))
+    wanted, inputs = outputs(), [name for name in tensors if name.endswith(".input")]
+    os.mkdir("states")
+    for name in inputs:
+        fine(name, "observe", *groups, "--state", f"states/{name}.qobs", f"a.safetensors:{name}")
+    fine("states", *command, "--states", "states")
+    equal(outputs(), wanted, "states")
+    write("other.safetensors", packed({"x": noise("BF16", [3, 64])}))
+    name = LAYER % 0 + "self_attn.o_proj.input"
+    fine("another tensor", "observe", *groups, "--state", f"states/{name}.qobs", "other.safetensors:x")
+    refused("a state of other columns", [f"states/{name}.qobs", "has 8 scales", "needs 4"], *command, "--states",
+            "states")
+
+
 def test_refused():
     make_model()
     tensors = record("a.safetensors")

@@ -171,6 +171,92 @@ def test_recipe():
     equal(tensors("out"), tensors("one"), "a recipe with observer_kwargs")
 
 
+# ---- Saved states ----------------------------------------------------------------------------------------------------
+
+STATE = {"int4": ("num_bits=4", "strategy=group", "group_size=32"),
+         "NVFP4": ("num_bits=4", "type=float", "strategy=tensor_group", "group_size=16", "scale_dtype=float8_e4m3fn")}
+
+
+def make_states(folder, preset, settings, weight, begin=0, end=TOKENS):
+    """States that have observed the inputs [begin, end) and then a weight: weight(module) is (dtype, shape, bytes)."""
+    inputs = st_read("inputs.safetensors")[0]
+    os.makedirs(folder)
+    write("inputs-cut.safetensors", st_bytes({
+        name: ("BF16", [end - begin, COLUMNS], cli.pack("BF16", numbers[begin * COLUMNS:end * COLUMNS]))
+        for name, (_, _, numbers) in inputs.items()}))
+    for m in MODULES:
+        write("weight.safetensors", st_bytes({"w": weight(m)}))
+        fine(folder, "observe", "--preset", preset, *(w for s in settings for w in ("--set", s)), "--base-name",
+             "weight", "--importance", f"inputs-cut.safetensors:{m}.input", "--state",
+             f"{folder}/{m}.importance.qobs", "weight.safetensors:w")
+
+
+def ones(_module):
+    return ("BF16", [1, COLUMNS], cli.pack("BF16", [1.0] * COLUMNS))
+
+
+def ten_times(module):
+    numbers = tensors("model")[f"{module}.weight"][2]
+    return ("BF16", [ROWS, COLUMNS], cli.pack("BF16", [10 * x for x in numbers]))
+
+
+def more_rows(_module):
+    return ("F32", [3 * ROWS, COLUMNS], cli.pack("F32", [1e30] * (3 * ROWS * COLUMNS)))
+
+
+def results_of(scheme, options, sources):
+    """What quantize and calibrate write and plan reports, with states or recordings."""
+    settings = [w for s in options for w in ("--set", s)]
+    fine("quantize", "quantize", "model", "--scheme", scheme, *settings, *sources, "-o", "out", "--replace", "--quiet")
+    fine("calibrate", "calibrate", "model", "--scheme", scheme, *settings, *sources, "-o", "scales.safetensors",
+         "--quiet")
+    p = run("plan", "model", "--schemes", scheme, *settings, *sources, "--json", "plan.json", "--quiet")
+    check(p.returncode == 3 and "no sensitivity" in p.stderr, "plan", p.stderr)
+    report = json.loads(read("plan.json"))
+    return tree("out"), read("scales.safetensors"), dict(report, seconds=0)
+
+
+def test_states_with_weights():
+    """The weight that a state has observed does not count, whatever its shape, dtype and numbers."""
+    make_model()
+    sources = ("--importance", "inputs.safetensors")
+    for form, preset, rounding in (("int4", "qobs.local_hessian", ["rounding=descent"]),
+                                   ("NVFP4", "qobs.local_hessian", []), ("int4", "qobs.imatrix_optimal", []),
+                                   ("int4", "llmc.imatrix_mse", [])):
+        block = ["hessian_block_size=96"] if "hessian" in preset else []
+        settings = (["group_size=32"] if form == "int4" else []) + block + rounding
+        command = ("--preset", preset)
+        scheme = FORMATS[form][0]
+        recorded = results_of(scheme, settings, (*command, *sources))
+        of_states = None
+        for k, weight in enumerate((ones, ten_times, more_rows)):
+            folder = f"{form} {preset} {k}"
+            make_states(folder, preset, [*STATE[form], *block], weight)
+            got = results_of(scheme, settings, (*command, "--states", folder))
+            equal(got[:2], recorded[:2], f"{folder}: as with recordings")
+            of_states = of_states or got
+            equal(got[2], of_states[2], f"{folder}: plan")
+
+
+def test_merged_states_with_weights():
+    """States of two machines merge, whatever weights they have observed."""
+    make_model()
+    states = [("ones", ones, 0, 20), ("others", more_rows, 20, TOKENS)]
+    for folder, weight, begin, end in states:
+        make_states(folder, "qobs.local_hessian", STATE["int4"], weight, begin, end)
+        make_states(f"{folder} again", "qobs.local_hessian", STATE["int4"], ten_times, begin, end)
+    sources = ["--preset", "qobs.local_hessian"]
+    first = results_of("W4A16", ["group_size=32"], [*sources, "--states", "ones", "--states", "others"])
+    again = results_of("W4A16", ["group_size=32"], [*sources, "--states", "ones again", "--states", "others again"])
+    equal(first, again, "two directories")
+    command = ("quantize", "model", "--scheme", "W4A16", "--states", "ones", "--quiet")
+    p = run(*command, *sources, "--set", "group_size=16", "-o", "none")
+    check(p.returncode == 2 and "its setting group_size is 32" in p.stderr and "others[" not in p.stderr,
+          "another group", p.stderr)
+    fine("mean squares of a Hessian serve", *command, "--set", "group_size=32", "--preset", "qobs.imatrix_optimal",
+         "-o", "means")
+
+
 def test_refusals():
     make_model()
     for words, options in {

@@ -275,6 +275,27 @@ static void test_replaced(void **state)
     }
 }
 
+/* A second weight of the same inputs: another one before it leaves no trace, also of another shape and dtype. */
+static void test_next_weight(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SEARCHES; i++) {
+        static const double others[COLUMNS] = {1, -2, 3};
+        const qobs_tensor other = tensor(QOBS_F64, others, 1, COLUMNS);
+        qobs_observer *o = make_search(i), *used = make_search(i);
+        observe_activations(o);
+        observe_activations(used);
+        assert_ok(qobs_observer_observe(used, &other, NULL, &error));
+        qobs_observer_reset_batches(used);
+        expect_same_state(o, used);
+        observe_values(o);
+        observe_values(used);
+        expect_same_state(o, used);
+        qobs_observer_destroy(used);
+        qobs_observer_destroy(o);
+    }
+}
+
 /* ---- Refused ----------------------------------------------------------------------------------------------------- */
 
 /* Is refused with those words, and nothing has changed. */
@@ -387,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_reloaded),
         cmocka_unit_test(test_merged),
         cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_next_weight),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_other_columns),
     };

@@ -140,7 +140,7 @@ int means_of_states(const struct saved_state *first, size_t count, const char *w
                     struct fail *f)
 {
     OWNED_OBSERVER qobs_observer *observer = NULL;
-    RETURN_IF_NOT_OK(saved_states_load(first, count, &observer, f));
+    RETURN_IF_NOT_OK(saved_importance_load(first, count, &observer, f));
     return read_means(observer, first->path, what, n, mean, f);
 }
 

@@ -115,29 +115,50 @@ const struct saved_state *saved_states_find(const struct saved_states *s, const 
     return *count > 0 ? &s->items[low] : NULL;
 }
 
-static int load(const struct saved_state *state, qobs_observer **observer, struct fail *f)
+static int load(const struct saved_state *state, bool importance_alone, qobs_observer **observer, struct fail *f)
 {
     RELEASED_BY(mapped_close) struct mapped map;
     qobs_error error = {0};
     RETURN_IF_NOT_OK(mapped_open(&map, state->path, f));
     if (map.size < 4 || memcmp(map.data, "qobs", 4) != 0)
         RETURN_IF_NOT_OK(file_kind_refuse(state->path, map.data, map.size, f));
-    const int status = qobs_observer_load(observer, map.data, map.size, NULL, &error);
-    return status == QOBS_OK ? QOBS_OK : report_failure(f, status, "%s: %s", state->path, error.message);
+    if (qobs_observer_load(observer, map.data, map.size, NULL, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%.300s: %s", state->path, error.message);
+    if (importance_alone)
+        qobs_observer_reset_batches(*observer);
+    return QOBS_OK;
+}
+
+int merge_failure(const char *path, const char *what, const qobs_error *error, struct fail *f)
+{
+    static const char place[] = "others[0]: ";
+    const size_t length = sizeof place - 1;
+    return report_failure(f, error->status, "%.300s: does not merge with %.300s: %s", path, what,
+                          error->message + (strncmp(error->message, place, length) == 0 ? length : 0));
+}
+
+static int load_all(const struct saved_state *first, size_t count, bool importance_alone, qobs_observer **observer,
+                    struct fail *f)
+{
+    qobs_error error = {0};
+    RETURN_IF_NOT_OK(load(first, importance_alone, observer, f));
+    for (size_t i = 1; i < count; i++) {
+        OWNED_OBSERVER qobs_observer *other = NULL;
+        RETURN_IF_NOT_OK(load(&first[i], importance_alone, &other, f));
+        if (qobs_observer_merge(*observer, (const qobs_observer *const *)&other, 1, &error) != QOBS_OK)
+            return merge_failure(first[i].path, first->path, &error, f);
+    }
+    return QOBS_OK;
 }
 
 int saved_states_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f)
 {
-    qobs_error error = {0};
-    RETURN_IF_NOT_OK(load(first, observer, f));
-    for (size_t i = 1; i < count; i++) {
-        OWNED_OBSERVER qobs_observer *other = NULL;
-        RETURN_IF_NOT_OK(load(&first[i], &other, f));
-        if (qobs_observer_merge(*observer, (const qobs_observer *const *)&other, 1, &error) != QOBS_OK)
-            return report_failure(f, error.status, "%s: does not merge with %s: %s", first[i].path, first->path,
-                                  error.message);
-    }
-    return QOBS_OK;
+    return load_all(first, count, false, observer, f);
+}
+
+int saved_importance_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f)
+{
+    return load_all(first, count, true, observer, f);
 }
 
 bool saved_states_of_activations(const struct saved_states *s)

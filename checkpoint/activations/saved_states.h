@@ -37,6 +37,12 @@ const struct saved_state *saved_states_find(const struct saved_states *states, c
 /* Loads `count` states of one name and merges them in order. Returns a status of qobs/qobs.h. One thread at a time. */
 int saved_states_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f);
 
+/* The same without the tensors that they have observed: importance and Hessians alone, for a weight to come. */
+int saved_importance_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f);
+
+/* The failure of a merge of `path` into `what`, in words that need no list. */
+int merge_failure(const char *path, const char *what, const qobs_error *error, struct fail *f);
+
 /* Returns true if a state is of activations, not of importance or sensitivity. */
 bool saved_states_of_activations(const struct saved_states *states);
 

@@ -283,12 +283,34 @@ static void observe_stream(void *argument, size_t index)
         s->status = observe_recorded(o, s);
 }
 
+/* The scales of a state are those of the module's activations, whose number of rows does not matter. */
+static int check_count(const struct activation_stream *s, const qobs_config *needed, struct fail *f)
+{
+    const struct activation_need *n = s->need;
+    const bool one = n->args->strategy == QUANT_TENSOR;
+    const int64_t shape[] = {1, n->features};
+    const qobs_tensor value = {.struct_size = sizeof value, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
+    qobs_qparam_layout layout = {.struct_size = sizeof layout, .count = 1};
+    qobs_result scale = {.struct_size = sizeof scale};
+    qobs_error error = {0};
+    if (n->args->dynamic != QUANT_STATIC || (n->features < 0 && !one))
+        return QOBS_OK;
+    if ((!one && qobs_config_layout(needed, &value, NULL, &layout, &error) != QOBS_OK) ||
+        qobs_observer_result_find(s->observer, "scale", &scale, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%.300s: %s", s->states->path, error.message);
+    const size_t count = scale.size / qobs_dtype_size(scale.dtype);
+    return count == layout.count ? QOBS_OK
+                                 : INVALID(f, "%.300s: has %zu scales; '%.*s' needs %zu", s->states->path, count,
+                                           n->length > 200 ? 200 : (int)n->length, n->module, layout.count);
+}
+
 static int load_state(struct activation_stream *s, struct fail *f)
 {
     OWNED_CONFIG qobs_config *needed = NULL;
     RETURN_IF_NOT_OK(saved_states_load(s->states, s->state_count, &s->observer, f));
     RETURN_IF_NOT_OK(activation_config(&needed, s->need, f));
-    return check_state(s, needed, f);
+    RETURN_IF_NOT_OK(check_state(s, needed, f));
+    return check_count(s, needed, f);
 }
 
 int activation_streams_observe(struct activation_streams *s, const struct activation_sources *from,

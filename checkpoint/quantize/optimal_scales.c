@@ -10,15 +10,15 @@
 #include "files/text.h"
 #include "quantize/run.h"
 
-/* Adds saved observers of the same preset and settings. */
+/* Adds the Hessian of saved observers of the same preset and settings. */
 static int merge_states(const struct weight_job *job, qobs_observer *o, struct fail *f)
 {
     qobs_error error = {0};
     OWNED_OBSERVER qobs_observer *states = NULL;
-    RETURN_IF_NOT_OK(saved_states_load(job->importance.states, job->importance.state_count, &states, f));
+    RETURN_IF_NOT_OK(saved_importance_load(job->importance.states, job->importance.state_count, &states, f));
     return qobs_observer_merge(o, (const qobs_observer *const *)&states, 1, &error) == QOBS_OK
                ? QOBS_OK
-               : report_failure(f, error.status, "%.300s: %s", job->importance.states->path, error.message);
+               : merge_failure(job->importance.states->path, "the observer of the weights", &error, f);
 }
 
 /* Mean squares of another source, as one token that has them. */
@@ -55,6 +55,29 @@ static int observe_importance(const struct quantize_run *run, const struct weigh
     return observe_means(run, job, o, f);
 }
 
+/* Fails if a result has another number of elements than the weight has qparams. */
+static int check_result(const struct weight_job *job, const qobs_result *result, struct fail *f)
+{
+    const size_t count = result->size / qobs_dtype_size(result->dtype);
+    return count == job_qparams(job) ? QOBS_OK
+                                     : INVALID(f, "tensor '%.200s': %s has %zu numbers, the weight needs %zu",
+                                               job->weight->name, result->name, count, job_qparams(job));
+}
+
+/* Fails if there is importance of the weight and the search could not use it. */
+static int check_used(const struct weight_job *job, const qobs_search_report *report, struct fail *f)
+{
+    const struct importance_found *found = &job->importance;
+    if (!job->weighted || !job->plan->needs.importance || report->weighted)
+        return QOBS_OK;
+    return INVALID(f, "%.200s: importance for '%.200s' with %lld columns: %s",
+                   found->states ? found->states->path
+                   : found->recorded ? found->recorded->file
+                                     : found->entry->name,
+                   job->weight->name, (long long)job->weight->shape[1],
+                   report->fallback ? report->fallback : "cannot be used");
+}
+
 static int read_qparams(struct weight_job *job, const qobs_observer *o, struct fail *f)
 {
     qobs_result scale = {.struct_size = sizeof scale}, zero_point = scale;
@@ -64,6 +87,9 @@ static int read_qparams(struct weight_job *job, const qobs_observer *o, struct f
         qobs_observer_result_find(o, "zero_point", &zero_point, &error) != QOBS_OK ||
         qobs_observer_search_report(o, &report, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
+    RETURN_IF_NOT_OK(check_used(job, &report, f));
+    RETURN_IF_NOT_OK(check_result(job, &scale, f));
+    RETURN_IF_NOT_OK(check_result(job, &zero_point, f));
     job->scale = malloc(scale.size + 1);
     job->zero_point = malloc(zero_point.size + 1);
     if (!job->scale || !job->zero_point)

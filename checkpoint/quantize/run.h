@@ -211,6 +211,9 @@ void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t si
 
 void workspace_clear(struct workspace *w);
 
+/* Returns the number of qparams of a complete weight. */
+size_t job_qparams(const struct weight_job *job);
+
 /* Returns the bytes of the input that a job reads and writes. */
 uint64_t job_bytes(const struct weight_job *job);
 

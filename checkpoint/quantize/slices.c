@@ -117,9 +117,9 @@ int slice_range(struct quantize_run *run, struct row_slice *s, struct workspace 
     return QOBS_OK;
 }
 
-static int search_count(const struct weight_job *job)
+size_t job_qparams(const struct weight_job *job)
 {
-    return (int)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
+    return (size_t)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
 }
 
 /* Counts how often each step was the best one, if steps are a list that all qparams share. */
@@ -150,7 +150,7 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     struct rows r;
     qobs_error error = {0};
     OWNED float *importance = NULL;
-    const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1],
+    const size_t count = job_qparams(job), columns = (size_t)job->weight->shape[1],
                  size = count * qobs_dtype_size(dtype_in_library(job->weight->dtype));
     OWNED int32_t *steps = job->statistics ? malloc((count + 1) * sizeof *steps) : NULL;
     job->search_min = malloc(size + 1);
@@ -204,7 +204,7 @@ static int calculate_qparams(struct weight_job *job, struct fail *f)
     const qobs_dtype dtype = dtype_in_library(job->weight->dtype);
     const struct quant_args *a = &job->plan->group->weights;
     const bool global = a->strategy == QUANT_TENSOR_GROUP;
-    const size_t count = job->search_min ? (size_t)search_count(job) : 1;
+    const size_t count = job->search_min ? job_qparams(job) : 1;
     float extrema[2][1]; /* large enough for the dtypes of weights */
     qobs_error error = {0};
     stored_put_number(extrema[0], dtype, job->min);

@@ -565,6 +565,11 @@ QOBS_API int qobs_observer_search_report(const qobs_observer *observer, qobs_sea
  * @since 0.1.0 */
 QOBS_API void qobs_observer_reset(qobs_observer *observer);
 
+/** Removes the batches that have been observed and all that was found in them. What weighs errors stays: importance, a
+ * Hessian, a reference amax, error weights. The next weight of the same inputs can then be observed.
+ * @since 0.2.0 */
+QOBS_API void qobs_observer_reset_batches(qobs_observer *observer);
+
 /** Adds the state of `count` other observers to `observer`, as if their batches came from other machines. They must
  * have the same settings, dtype and qparam shape. Observers without data are skipped.
  * Running ranges take the extrema, moving averages the mean, and a memoryless range stays unless there was none.

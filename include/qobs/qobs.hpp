@@ -532,6 +532,13 @@ class observer
             qobs_observer_reset(handle());
     }
 
+    /** Removes the batches observed; importance, a Hessian and what else weighs errors stay. */
+    void reset_batches() noexcept
+    {
+        if (o_)
+            qobs_observer_reset_batches(handle());
+    }
+
     /** Returns the counts of all batches. */
     qobs_counts counts() const
     {

@@ -67,6 +67,21 @@ void qobs_observer_reset(qobs_observer *o)
     clear(o);
 }
 
+void qobs_observer_reset_batches(qobs_observer *o)
+{
+    if (!o)
+        return;
+    const struct importance importance = o->importance;
+    const struct gram gram = o->gram;
+    struct search_reference reference = o->reference;
+    reference.dtype = reference.amax ? reference.dtype : 0; /* else it is that of the first batch */
+    qobs_state_release(&o->runtime, &o->state);
+    clear(o);
+    o->importance = importance;
+    o->gram = gram;
+    o->reference = reference;
+}
+
 void qobs_observer_destroy(qobs_observer *o)
 {
     if (!o)
