@@ -109,12 +109,16 @@ def make_model(shards=1):
     write("matrix.dat", old_form(entries()))
 
 
+NEEDS_IMPORTANCE = ("llmc.imatrix_mse", "qobs.imatrix_optimal", "qobs.local_hessian")
+
+
 def quantize(out, *options, preset="llmc.imatrix_mse", group="32"):
     shutil.rmtree(out, ignore_errors=True)
     command = [QOBS, "quantize", "model", "--scheme", "W4A16", "--preset", preset, "--set", f"group_size={group}", "--json",
                "-", "-o", out, *options]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if run.returncode == 0:
+    lacks = preset in NEEDS_IMPORTANCE and "--importance" not in options
+    if run.returncode == (3 if lacks else 0):
         return b"".join(read(f"{out}/{n}") for n in sorted(os.listdir(out))
                         if n.endswith(".safetensors")), json.loads(run.stdout)
     return run
@@ -216,6 +220,38 @@ def test_missing():
     equal(quantize("out", "--importance", "never.gguf")[0], plain, "columns without calls count alike")
     both, _ = quantize("out", "--importance", "never.gguf", "--importance", "matrix.gguf")
     equal(both, quantize("out", "--importance", "matrix.gguf")[0], "the last file counts")
+
+
+def test_none_at_all():
+    """A search that needs inputs says that it has none, from each command and from a recipe, with status 3."""
+    make_model()
+    way_out = ("weighs columns by the inputs", "--states DIR of qobs.calibration, or --importance FILE")
+
+    def lacking(what, words, *arguments):
+        p = cli.run(*arguments)
+        check(p.returncode == 3 and p.stderr.count("\n") == 1 and all(w in p.stderr for w in words), f"{what}: named once",
+              f"{p.returncode} {p.stderr}")
+
+    for preset in NEEDS_IMPORTANCE:
+        common = ("--set", "group_size=32", "--preset", preset, "--quiet")
+        lacking(f"{preset}: quantize", (preset, *way_out), "quantize", "model", "--scheme", "W4A16", *common, "-o", "out",
+                "--replace", "--json", "report.json")
+        equal(json.loads(read("report.json")).get("incomplete"), True, f"{preset}: the report")
+        lacking(f"{preset}: calibrate", (preset, *way_out), "calibrate", "model", "--scheme", "W4A16", *common, "-o",
+                "scales.safetensors")
+        p = cli.run("plan", "model", "--schemes", "W4A16", *common)
+        check(p.returncode == 3 and p.stderr.count(way_out[0]) == 1, f"{preset}: plan", p.stderr)
+    write("recipe.yaml", b"""m: {QuantizationModifier: {ignore: [], config_groups: {group_0: {targets: [Linear], weights: {
+num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32, observer: imatrix_mse}}}}}
+""")
+    lacking("a recipe", ("llmc.imatrix_mse", *way_out), "quantize", "model", "--recipe", "recipe.yaml", "--quiet", "-o", "of_recipe")
+    lacking("another strategy", ("strategy tensor", "channel, group and tensor_group"), "calibrate", "model", "--scheme",
+            "FP8_DYNAMIC", "--set", "strategy=tensor", "--preset", "llmc.imatrix_mse", "--quiet", "-o", "fp8.safetensors")
+    cli.fine("a search that needs none", "calibrate", "model", "--scheme", "W4A16", "--set", "group_size=32", "--preset",
+             "llmc.memoryless_mse", "--quiet", "-o", "scales.safetensors")
+    p = cli.run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--preset", "llmc.imatrix_mse", "--quiet",
+                "--compat", "llm-compressor", "-o", "compatible")
+    check(p.returncode == 0 and way_out[0] in p.stderr, "as upstream: a warning", f"{p.returncode} {p.stderr}")
 
 
 def test_refusals():

@@ -7,9 +7,11 @@ same bytes for every number of threads, instruction set and number of parts.
     test_rounding.py QOBS
 """
 import json
+import math
 import operator
 import os
 import random
+import struct
 
 import cli
 from cli import check, equal, fine, read, run, st_bytes, st_read, write
@@ -169,6 +171,61 @@ def test_recipe():
     fine("recipe", "quantize", "model", "--recipe", "recipe.yaml", "--importance", "inputs.safetensors", "-o", "out",
          "--quiet")
     equal(tensors("out"), tensors("one"), "a recipe with observer_kwargs")
+
+
+# ---- Importance that cannot be used ----------------------------------------------------------------------------------
+
+def of_columns(columns, numbers, tokens=4):
+    return {f"{m}.input": ("F32", [tokens, columns], struct.pack(f"<{tokens * columns}f", *numbers[:tokens * columns]))
+            for m in MODULES}
+
+
+def test_unusable_recordings():
+    """Recordings and states of which no Hessian can be made are refused by each search that weighs columns, with the
+    reason, whether all layers have them or one."""
+    make_model()
+    good, _ = st_read("inputs.safetensors")
+    good = {name: (dtype, shape, cli.pack(dtype, numbers)) for name, (dtype, shape, numbers) in good.items()}
+    ones = [1.0] * 4 * 128
+    cases = {"64 columns": of_columns(64, ones), "128 columns": of_columns(128, ones), "no tokens": of_columns(COLUMNS, ones, 0),
+             "NaN": of_columns(COLUMNS, [math.nan, *ones]), "infinity": of_columns(COLUMNS, [math.inf, *ones]),
+             "zeros": of_columns(COLUMNS, [0.0] * 4 * 128), "too large": of_columns(COLUMNS, [1e30] * 4 * 128)}
+    reasons = {"64 columns": "columns", "128 columns": "columns", "no tokens": "no activations have been observed", "NaN": "finite",
+               "infinity": "finite", "zeros": "0", "too large": "finite"}
+    presets = {"qobs.local_hessian descent": ["hessian_block_size=96", "rounding=descent"],
+               "qobs.local_hessian nearest": ["hessian_block_size=96"], "qobs.imatrix_optimal": [], "llmc.imatrix_mse": []}
+    for case, recorded in cases.items():
+        write("all.safetensors", st_bytes(recorded))
+        name = f"{MODULES[3]}.input"  # no other layer has its input
+        write("one.safetensors", st_bytes(dict(good, **{name: recorded[name]})))
+        for file in ("all", "one"):
+            for preset, settings in presets.items():
+                if case == "too large" and preset in ("qobs.imatrix_optimal", "llmc.imatrix_mse"):
+                    continue  # sums of squares are double
+                command = ("--set", "group_size=32", *(w for s in settings for w in ("--set", s)), "--preset",
+                           preset.split()[0], "--importance", f"{file}.safetensors")
+                p = run("quantize", "model", "--scheme", "W4A16", *command, "-o", "out")
+                check(p.returncode == 2 and p.stderr.count("\n") == 1 and f"{file}.safetensors" in p.stderr
+                      and reasons[case] in p.stderr and not os.path.exists("out"), f"{case}, {file}, {preset}",
+                      f"{p.returncode} {p.stderr}")
+    for columns in (64, 192):
+        write("inputs-other.safetensors", st_bytes(of_columns(columns, [1.0, -2.0] * 400)))
+        os.mkdir(f"states-{columns}")
+        for m in MODULES:
+            write("weight.safetensors", st_bytes({"w": ("F32", [1, columns], struct.pack(f"<{columns}f", *[1.0] * columns))}))
+            fine("state", "observe", "--preset", "qobs.local_hessian", *(w for s in STATE["int4"] for w in ("--set", s)),
+                 "--base-name", "weight", "--importance", f"inputs-other.safetensors:{m}.input", "--state",
+                 f"states-{columns}/{m}.importance.qobs", "weight.safetensors:w")
+        for rounding in ("descent", "nearest"):
+            p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--set", f"rounding={rounding}",
+                    "--preset", "qobs.local_hessian", "--states", f"states-{columns}", "-o", "out")
+            check(p.returncode == 2 and f"states-{columns}" in p.stderr and "columns" in p.stderr and not os.path.exists("out"),
+                  f"states of {columns} columns, {rounding}", f"{p.returncode} {p.stderr}")
+    write("some.safetensors", st_bytes({f"{MODULES[0]}.input": good[f"{MODULES[0]}.input"]}))
+    p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--set", "rounding=descent", "--preset",
+            "qobs.local_hessian", "--importance", "some.safetensors", "-o", "some", "--quiet")
+    check(p.returncode == 0 and "5 of 8 searched weights have none" in p.stderr and "nearest codes" in p.stderr,
+          "layers that were not recorded", f"{p.returncode} {p.stderr}")
 
 
 # ---- Saved states ----------------------------------------------------------------------------------------------------

@@ -164,7 +164,9 @@ def test_fallback():
     for what, file, words in (("other columns", "narrow", "64 columns"), ("NaN", "nan", "finite"),
                               ("zeros", "zero", "0 everywhere")):
         refused(what, [words], *good, "--importance", file + ".safetensors")
-    fine("no recordings at all", *imatrix)
+    p = run(*imatrix)
+    check(p.returncode == 3 and p.stderr.count("\n") == 1 and "--importance FILE" in p.stderr,
+          "no recordings at all: status 3 and the way out", f"{p.returncode} {p.stderr}")
     equal(len([m for m, l in report().items() if "fallback" in l["search"]]), 4,
           "no recordings at all: reported for every layer")
     refused("importance for minmax", ["--importance", "no weight of this run is searched"], *CALIBRATE,

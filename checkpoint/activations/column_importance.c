@@ -41,6 +41,11 @@ bool importance_find(const struct importance_sources *s, const struct saved_stat
     return found->entry != NULL;
 }
 
+const char *importance_path(const struct importance_found *found)
+{
+    return found->states ? found->states->path : found->recorded ? found->recorded->file : found->file->map.path;
+}
+
 void importance_free(struct importance_sources *s)
 {
     recordings_free(&s->recordings);
@@ -125,7 +130,8 @@ static int read_means(const qobs_observer *observer, const char *source, const c
     qobs_result info = {.struct_size = sizeof info};
     const bool hessian = qobs_observer_result_find(observer, "hessian_sum", &info, &ignored) == QOBS_OK;
     if (!hessian && qobs_observer_result_find(observer, "imatrix_sum", &info, &error) != QOBS_OK)
-        return INVALID(f, "%.300s: holds no mean squares: %s", source, error.message);
+        return INVALID(f, "%.300s: holds no mean squares: %s", source,
+                       error.status == QOBS_ERROR_NO_DATA ? "no activations have been observed" : error.message);
     const int64_t numbers = hessian ? info.shape[0] * info.shape[1] : (int64_t)(info.size / sizeof *mean);
     if (hessian ? numbers < n || numbers - info.shape[1] >= n : numbers != n)
         return INVALID(f, "%.300s: has mean squares of %lld %s; the weight has %lld", source, (long long)numbers, what,

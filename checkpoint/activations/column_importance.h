@@ -26,6 +26,9 @@ struct importance_found {
     uint64_t matrix; /* of the entry */
 };
 
+/* Returns the path of what was found. */
+const char *importance_path(const struct importance_found *found);
+
 /* Opens a file: an importance matrix of llama.cpp, or recorded activations. Returns -1 on failure. */
 int importance_add(struct importance_sources *sources, const char *path, struct fail *f);
 

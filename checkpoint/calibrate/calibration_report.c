@@ -200,6 +200,7 @@ static void put_layers(json_object *report, const struct calibration *c)
 char *calibration_report(const struct calibration *c)
 {
     const qobs_checkpoint_calibrate_args *a = c->args;
+    char missing[400];
     size_t skipped = 0;
     for (size_t i = 0; i < c->run->weights.count; i++)
         skipped += c->run->weights.items[i].reason == WEIGHT_NO_FLOAT;
@@ -215,6 +216,9 @@ char *calibration_report(const struct calibration *c)
     json_put(report, "seconds", json_number(c->seconds));
     json_put_count(report, "skipped", skipped);
     put_layers(report, c);
+    json_object *warnings = json_put_array(report, "warnings");
+    if (run_lacks_importance(c->run, missing, sizeof missing))
+        json_append_text(warnings, missing);
     if (c->run->activations.streams.of_need)
         put_activations(report, c);
     return json_print(report, JSON_INDENTED);

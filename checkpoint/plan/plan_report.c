@@ -67,6 +67,11 @@ static void put_warnings(json_object *report, const struct plan *p)
 {
     char text[400];
     json_object *warnings = json_put_array(report, "warnings");
+    for (size_t i = 0; i < p->args->scheme_count; i++)
+        if (run_lacks_importance(p->schemes[i].run, text, sizeof text)) {
+            json_append_text(warnings, text);
+            break; /* one preset serves all */
+        }
     if (p->unknown == 0)
         return;
     snprintf(text, sizeof text,

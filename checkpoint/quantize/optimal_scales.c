@@ -67,13 +67,9 @@ static int check_result(const struct weight_job *job, const qobs_result *result,
 /* Fails if there is importance of the weight and the search could not use it. */
 static int check_used(const struct weight_job *job, const qobs_search_report *report, struct fail *f)
 {
-    const struct importance_found *found = &job->importance;
     if (!job->weighted || !job->plan->needs.importance || report->weighted)
         return QOBS_OK;
-    return INVALID(f, "%.200s: importance for '%.200s' with %lld columns: %s",
-                   found->states ? found->states->path
-                   : found->recorded ? found->recorded->file
-                                     : found->entry->name,
+    return INVALID(f, "%.200s: importance for '%.200s' with %lld columns: %s", importance_path(&job->importance),
                    job->weight->name, (long long)job->weight->shape[1],
                    report->fallback ? report->fallback : "cannot be used");
 }

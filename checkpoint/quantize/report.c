@@ -93,11 +93,16 @@ __attribute__((format(printf, 2, 3))) static void warn(json_object *warnings, co
     json_append_text(warnings, text);
 }
 
-/* Names searched weights whose columns all count alike although others have importance. */
-static void add_importance_warning(json_object *warnings, const struct quantize_run *run)
+/* Names searched weights whose columns all count alike although others have importance. Returns true if an observer
+ * needs importance and there is none at all: the result is not the one that was asked for. */
+static bool add_importance_warning(json_object *warnings, const struct quantize_run *run)
 {
     const struct weight_job *first = NULL;
     size_t searched = 0, unweighted = 0;
+    char missing[400];
+    const bool lacks = run_lacks_importance(run, missing, sizeof missing);
+    if (lacks)
+        warn(warnings, "%s", missing);
     for (size_t i = 0; i < run->job_count; i++) {
         const struct weight_job *job = &run->jobs[i];
         if (!job->plan || !(job->plan->needs.searches_range || job->plan->needs.searches_scale))
@@ -106,10 +111,10 @@ static void add_importance_warning(json_object *warnings, const struct quantize_
         if (!job->weighted && unweighted++ == 0)
             first = job;
     }
-    if (unweighted == 0 || unweighted == searched)
-        return;
-    warn(warnings, "importance: %zu of %zu searched weights have none, such as '%.300s'", unweighted, searched,
-         first->weight->name);
+    if (unweighted > 0 && unweighted < searched)
+        warn(warnings, "importance: %zu of %zu searched weights have none, such as '%.300s'%s", unweighted, searched,
+             first->weight->name, first->plan->descends ? "; they keep the nearest codes" : "");
+    return lacks;
 }
 
 /* Says how much of the model its experts are if they stay as they are though nobody ignores them. */
@@ -168,7 +173,8 @@ static void add_runtime_warnings(json_object *warnings, const struct quantize_ru
              transformers->list && !transformers->always ? ", and transformers loads it in FP8_DYNAMIC and W8A8" : "");
 }
 
-static void add_warnings(json_object *warnings, const struct quantize_run *run)
+/* Returns true if the result lacks something, as a warning says. */
+static bool add_warnings(json_object *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
     for (size_t i = 0; i < run->model.unnamed_count; i++)
@@ -191,7 +197,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
              run->activations.filled);
     for (size_t i = 0; i < run->config.note_count; i++)
         json_append_text(warnings, run->config.notes[i]);
-    add_importance_warning(warnings, run);
+    const bool incomplete = add_importance_warning(warnings, run);
     add_left_experts_warning(warnings, run);
     add_class_warning(warnings, run);
     add_runtime_warnings(warnings, run);
@@ -200,6 +206,7 @@ static void add_warnings(json_object *warnings, const struct quantize_run *run)
     if (!run->model.config_path)
         json_append_text(warnings, "the model has no config.json, so that no loader knows that "
                                    "the output is quantized");
+    return incomplete;
 }
 
 /* Says for each scheme where it runs; transformers loads the whole output or nothing of it. */
@@ -256,7 +263,8 @@ char *report_make(const struct quantize_run *run)
     add_dequantized(report, run);
     add_layers(layers, run);
     add_left_out(left_out, run);
-    add_warnings(warnings, run);
+    if (add_warnings(warnings, run))
+        json_put_bool(report, "incomplete", true);
     add_runtimes(json_put_array(report, "runtimes"), run);
     return findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }

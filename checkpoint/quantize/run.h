@@ -118,6 +118,7 @@ struct quantize_run {
     struct findings findings;          /* of the audit of the output */
     struct group_plan *plans;          /* one for each group */
     struct weight_job *jobs;           /* in the order of work */
+    size_t weighted;                   /* weights that have importance, also of other parts */
     struct job_statistics *statistics; /* one for each job; NULL: none are wanted */
     bool planning;                     /* nothing is written; set before run_open */
     struct weight_costs *costs;        /* one for each weight while planning, else NULL */
@@ -169,6 +170,9 @@ int earlier_keep_cache(struct quantize_run *run, struct fail *f);
 
 /* Finds the importance of the weights whose range is searched. Fails if importance was given and none has any. */
 int run_find_importance(struct quantize_run *run, struct fail *f);
+
+/* Returns true if an observer weighs columns by importance and no weight of the model has any, and says so. */
+bool run_lacks_importance(const struct quantize_run *run, char *text, size_t size);
 
 /* Makes the plans and the jobs. */
 int run_prepare(struct quantize_run *run, struct fail *f);

@@ -3,6 +3,7 @@
 
 /* Finds the importance of every weight that is searched, whichever part writes it. The vectors are read when a weight
  * is in work. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "files/text.h"
@@ -15,14 +16,19 @@ struct weight_importance {
     struct importance_found found;
 };
 
+/* Returns true if no qparam of a group spans rows. */
+static bool has_columns(const struct quant_group *group)
+{
+    const enum quant_strategy strategy = group->weights.strategy;
+    return strategy == QUANT_CHANNEL || strategy == QUANT_GROUP || strategy == QUANT_TENSOR_GROUP;
+}
+
 /* Returns true if the columns of a weight can be weighed: its range is searched, and no qparam spans rows. */
 static bool is_weighable(const struct quantize_run *run, const struct weight *w)
 {
-    if (w->reason != WEIGHT_TAKEN ||
-        !(run->plans[w->group].needs.searches_range || run->plans[w->group].needs.searches_scale))
-        return false;
-    const enum quant_strategy strategy = run->config.groups[w->group].weights.strategy;
-    return strategy == QUANT_CHANNEL || strategy == QUANT_GROUP || strategy == QUANT_TENSOR_GROUP;
+    return w->reason == WEIGHT_TAKEN &&
+           (run->plans[w->group].needs.searches_range || run->plans[w->group].needs.searches_scale) &&
+           has_columns(&run->config.groups[w->group]);
 }
 
 /* Returns the number of searched weights; *weighted receives how many of them have importance. */
@@ -93,8 +99,8 @@ static int check_descent(const struct quantize_run *run, size_t weighted, struct
     for (size_t i = 0; i < run->job_count && weighted == 0; i++)
         if (run->jobs[i].plan && run->jobs[i].plan->descends)
             return INVALID(f,
-                           "tensor '%.200s': rounding: descent needs recorded activations (importance) or states of "
-                           "qobs.local_hessian; there are none",
+                           "tensor '%.200s': rounding: descent needs recorded activations or states of "
+                           "qobs.local_hessian; there are none: --importance FILE, or --states DIR of qobs.calibration",
                            run->jobs[i].weight->name);
     return QOBS_OK;
 }
@@ -108,6 +114,7 @@ int run_find_importance(struct quantize_run *run, struct fail *f)
     if (!of_weight || !member)
         return NO_MEMORY(f, "importance");
     const size_t searched = find_own(run, of_weight, &weighted);
+    run->weighted = weighted;
     RETURN_IF_NOT_OK(check_given(run, searched, weighted, f));
     if (weighted > 0) {
         share(&run->weights, of_weight, member);
@@ -118,4 +125,26 @@ int run_find_importance(struct quantize_run *run, struct fail *f)
     }
     RETURN_IF_NOT_OK(check_strict(run, f));
     return check_descent(run, weighted, f);
+}
+
+bool run_lacks_importance(const struct quantize_run *run, char *text, size_t size)
+{
+    for (size_t i = 0; i < run->job_count; i++) {
+        const struct group_plan *plan = run->jobs[i].plan;
+        if (!plan || !plan->needs.importance || (run->weighted > 0 && has_columns(plan->group)))
+            continue;
+        const char *preset = qobs_config_preset(plan->config);
+        if (has_columns(plan->group))
+            snprintf(text, size,
+                     "importance: %s weighs columns by the inputs of a layer, and there are none, so that all count "
+                     "alike; --states DIR of qobs.calibration, or --importance FILE",
+                     preset);
+        else
+            snprintf(text, size,
+                     "importance: %s weighs no columns under strategy %s, so that all count alike; channel, group and "
+                     "tensor_group do",
+                     preset, quant_strategy_name(plan->group->weights.strategy));
+        return true;
+    }
+    return false;
 }

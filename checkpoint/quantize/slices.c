@@ -4,6 +4,7 @@
 /* One slice of a weight: range, qparams, codes, packed codes, and what is written of them. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "files/text.h"
 #include "qobs/stateless.h"
@@ -179,7 +180,10 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
                                    .report = steps ? &job->statistics->search : NULL,
                                    .runtime = run->args->runtime};
     if (qobs_search(&args, &error) != QOBS_OK)
-        return weight_failure(job, &error, f);
+        return importance && strncmp(error.message, "importance: ", 12) == 0
+                   ? INVALID(f, "%.200s: importance for '%.200s' %s", importance_path(&job->importance),
+                             job->weight->name, error.message + 12)
+                   : weight_failure(job, &error, f);
     if (steps)
         RETURN_IF_NOT_OK(count_candidates(run, job, &r.tensor, steps, count, f));
     double other;

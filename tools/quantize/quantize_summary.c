@@ -186,7 +186,8 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const bool empty =
         json_count(layers) == 0 && json_number_of(json, "activation_scales", 0) == 0; /* of a cache alone */
     const bool compatible = strcmp(json_text_of(json, "compat"), "vllm") != 0;
-    const bool incomplete = !compatible && ((empty && !part) || json_count(findings) > 0);
+    const bool incomplete =
+        !compatible && ((empty && !part) || json_count(findings) > 0 || json_is_true(json_get(json, "incomplete")));
     if (empty && !part)
         warn_of_nothing(json_get(json, "left_out"));
     int code = EXIT_OK;
