@@ -47,11 +47,6 @@ static inline qobs_config *make_config(const char *preset, const char *settings,
 {
     qobs_config *config = NULL;
     assert_ok(qobs_config_create(&config, preset, runtime, &error));
-#ifndef QOBS_SLEEF
-    /* llm-compressor's default norm needs SLEEF. Its presets are tested with a norm that does
-     * not, unless a test sets another. */
-    qobs_config_set(config, "norm", "2", NULL);
-#endif
     assert_ok(qobs_config_set_all(config, settings, &error));
     return config;
 }

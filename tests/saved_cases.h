@@ -14,7 +14,6 @@
 enum { ROWS = 4, COLUMNS = 64, ELEMENTS = ROWS * COLUMNS, BATCHES = 2 };
 
 enum options {
-    SLEEF = 1,          /* needs a build with SLEEF */
     EMPTY = 2,          /* saved before the first batch */
     IMPORTANCE = 4,     /* activations weigh the columns */
     G_IDX = 8,          /* columns belong to groups in a scrambled order */
@@ -76,17 +75,17 @@ static const struct saved_case {
     {"llmc.minmax", "empty", "base_name=input", 0, EMPTY},
     {"llmc.memoryless_mse", "", "base_name=input;strategy=tensor;grid=10;norm=2", 0, KIND},
     {"llmc.memoryless_mse", "channel", "strategy=channel;num_bits=4;grid=20;norm=3;symmetric=false", QOBS_BF16, 0},
-    {"llmc.memoryless_mse", "norm", "strategy=group;group_size=16;num_bits=4", 0, SLEEF | KIND},
+    {"llmc.memoryless_mse", "norm", "strategy=group;group_size=16;num_bits=4", 0, KIND},
     {"llmc.memoryless_mse", "g_idx", "strategy=group;group_size=16;num_bits=4;norm=1", 0, G_IDX},
     {"llmc.mse", "", "base_name=input;strategy=tensor;averaging_constant=0.5;norm=2", QOBS_F16, KIND},
-    {"llmc.mse", "norm", "base_name=input;strategy=group;group_size=32;num_bits=4", 0, SLEEF},
+    {"llmc.mse", "norm", "base_name=input;strategy=group;group_size=32;num_bits=4", 0, 0},
     {"llmc.mse", "2025-10", "base_name=input;" NVFP4 ";version=2025-10;grid=10;norm=2", 0, KIND},
     {"llmc.mse", "2025-09", "base_name=weight;strategy=group;group_size=16;num_bits=4;version=2025-09;grid=10;norm=2",
      0, KIND},
     {"llmc.mse", "2025-09_block",
      "base_name=weight;strategy=block;block_structure=[2,32];num_bits=4;version=2025-09;grid=10;norm=2", 0, KIND},
     {"llmc.nvfp4_expanded_mse", "", NVFP4 ";grid=10;norm=2", 0, KIND},
-    {"llmc.nvfp4_expanded_mse", "norm", NVFP4 ";grid=10", QOBS_BF16, SLEEF},
+    {"llmc.nvfp4_expanded_mse", "norm", NVFP4 ";grid=10", QOBS_BF16, 0},
     {"llmc.nvfp4_expanded_imatrix", "", NVFP4 ";grid=10;norm=2", QOBS_BF16, IMPORTANCE | LATER},
     {"llmc.fouroversix", "", NVFP4 ";grid=10;norm=2", 0, LATER},
     {"llmc.imatrix_mse", "", "group_size=16;num_bits=4;grid=10;norm=2", 0, IMPORTANCE | KIND},

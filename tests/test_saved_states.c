@@ -352,18 +352,11 @@ static void check_case(const struct saved_case *c)
 /* The reason why a case does not run here, or NULL. */
 static const char *skip_reason(const struct saved_case *c)
 {
-#ifdef QOBS_SLEEF
-    const bool sleef = true;
-#else
-    const bool sleef = false;
-#endif
 #ifdef __riscv
     const bool signed_nan = false;
 #else
     const bool signed_nan = true;
 #endif
-    if (c->options & SLEEF && !sleef)
-        return "needs SLEEF";
     return c->options & NAN_SIGN && !signed_nan ? "has a NaN with a sign, which RISC-V does not make" : NULL;
 }
 

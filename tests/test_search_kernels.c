@@ -83,7 +83,7 @@ static const struct target {
 #ifdef QOBS_SLEEF
 static const double norms[] = {2, 2.4, 1, 3, 2.7, 0.4, 4, 4.2, 6.5, 1.5};
 #else
-static const double norms[] = {2, 1, 3};
+static const double norms[] = {2, 2.4, 1, 3};
 #endif
 
 static struct quantizer quantizer_of(const struct target *t)
@@ -651,8 +651,25 @@ static void test_without_sleef(void **unused)
     (void)unused;
     struct search_norm norm;
     qobs_error error;
-    assert_int_equal(qobs_search_norm(&norm, 2.4, &error), QOBS_ERROR_UNSUPPORTED);
+    assert_int_equal(qobs_search_norm(&norm, 2.7, &error), QOBS_ERROR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "norm"));
+}
+#else
+/* The constants are what SLEEF gives. */
+static void test_known_norms(void **unused)
+{
+    (void)unused;
+    struct search_norm known, computed;
+    assert_int_equal(qobs_search_norm(&known, 2.4, NULL), QOBS_OK);
+    qobs_compute_search_norm(&computed, 2.4);
+    assert_true(known.norm == computed.norm && known.sum_exp == computed.sum_exp);
+    assert_int_equal(known.errors.kind, computed.errors.kind);
+    assert_memory_equal(&known.errors.value, &computed.errors.value, sizeof known.errors.value);
+    assert_memory_equal(known.errors.polynomial, computed.errors.polynomial, sizeof known.errors.polynomial);
+    assert_memory_equal(known.errors.low, computed.errors.low, sizeof known.errors.low);
+    assert_memory_equal(known.errors.high, computed.errors.high, sizeof known.errors.high);
+    assert_memory_equal(known.fine_unit, computed.fine_unit, sizeof known.fine_unit);
+    assert_memory_equal(known.coarse_unit, computed.coarse_unit, sizeof known.coarse_unit);
 }
 #endif
 
@@ -683,6 +700,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_uncertain_sum),
 #ifndef QOBS_SLEEF
         cmocka_unit_test(test_without_sleef),
+#else
+        cmocka_unit_test(test_known_norms),
 #endif
         cmocka_unit_test(test_every_slot),
     };

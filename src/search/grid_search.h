@@ -186,5 +186,5 @@ void qobs_search_same_amax(struct qparam_search *search, struct qparam_workspace
 /* Writes the range of the best step of every qparam, or the expanded range if no step improved on the largest finite
  * float. F64 is searched as float. Elements that are not finite count as 0 with NONFINITE_IGNORE; otherwise their
  * qparams never improve. With find_ranges and NONFINITE_REFUSE such elements make the search fail.
- * QOBS_ERROR_UNSUPPORTED: the norm is not 1, 2 or 3 and this build is without SLEEF. */
+ * QOBS_ERROR_UNSUPPORTED: the norm is not 1, 2, 2.4 or 3 and this build is without SLEEF. */
 int qobs_grid_search(const struct grid_search *g, qobs_error *error);

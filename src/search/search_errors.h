@@ -20,12 +20,17 @@
 enum { MAX_PRESCALE_EXP = 1024, FINE_UNITS = 32, COARSE_UNITS = 2 * MAX_PRESCALE_EXP / FINE_UNITS };
 
 struct search_norm {
+    double norm;
     struct error_norm errors; /* for kernels */
     double sum_exp;           /* kernels enlarge their sums by 2^sum_exp, to use all exponents of float */
     double fine_unit[FINE_UNITS], coarse_unit[COARSE_UNITS];
 };
 
-/* QOBS_ERROR_UNSUPPORTED: value is not 1, 2 or 3, and this build is without SLEEF. */
+/* Computes the tables: of any norm with SLEEF, else of 1, 2 and 3. */
+void qobs_compute_search_norm(struct search_norm *norm, double value);
+
+/* Looks the norm up, or computes its tables. QOBS_ERROR_UNSUPPORTED: it is not 1, 2, 2.4 or 3, and this build is without
+ * SLEEF. */
 int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error);
 
 /* The exponent for elements of that dtype and that largest magnitude. Both 2^exponent and its reciprocal are numbers of

@@ -13,6 +13,11 @@
 #include <sleef.h>
 #endif
 
+/* Norms that searches use by default. */
+static const struct search_norm known[] = {
+#include "search/known_norms.inc"
+};
+
 /* The largest relative error of the polynomial. If it is exceeded, the kernel calls SLEEF's pow instead. */
 #define MAX_FIT_ERROR 7e-7
 
@@ -94,48 +99,58 @@ static void make_table(struct error_norm *norm, double value, const double c[COE
 
 static double exp2_of(double x) { return Sleef_cinz_exp2d1_u10purec(x); }
 
-static int make_norm(struct search_norm *norm, double value, qobs_error *error)
+static void make_powers(struct search_norm *norm, double value)
 {
     double c[COEFFICIENTS];
-    (void)error;
     if (fit(value, c) <= MAX_FIT_ERROR) {
         make_table(&norm->errors, value, c);
         norm->sum_exp = TABLE_EXP;
-        return QOBS_OK;
+        return;
     }
     /* Enlarged by 2^up, powers use all exponents of float. The larger the norm, the fewer are left for that. */
     const int up = value > 19 ? (int)(96 / value) : 5;
     norm->errors.kind = QOBS_NORM_POW;
     norm->errors.prescale = (float)ldexp(1, up);
     norm->sum_exp = value * up;
-    return QOBS_OK;
 }
 #else
 /* x is an integer, because the norm is 1, 2 or 3. */
 static double exp2_of(double x) { return ldexp(1, (int)x); }
-
-static int make_norm(struct search_norm *norm, double value, qobs_error *error)
-{
-    (void)norm;
-    return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
-                     "norm: is %g; this build is without SLEEF and has norms 1, 2 and 3 only", value);
-}
 #endif
 
-int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
+static bool is_product(double norm) { return norm == 1 || norm == 2 || norm == 3; }
+
+void qobs_compute_search_norm(struct search_norm *norm, double value)
 {
-    if (!isfinite(value) || value <= 0)
-        return qobs_invalid(error, "norm: is %g, allowed are finite numbers above 0", value);
-    *norm = (struct search_norm){.errors = {.value = (float)value}};
-    if (value == 1 || value == 2 || value == 3) {
+    *norm = (struct search_norm){.norm = value, .errors = {.value = (float)value}};
+    if (is_product(value))
         norm->errors.kind = value == 1 ? QOBS_NORM_1 : value == 2 ? QOBS_NORM_2 : QOBS_NORM_3;
-    } else {
-        RETURN_IF_FAILED(make_norm(norm, value, error));
-    }
+#ifdef QOBS_SLEEF
+    else
+        make_powers(norm, value);
+#endif
     for (int i = 0; i < FINE_UNITS; i++)
         norm->fine_unit[i] = exp2_of(-i * value);
     for (int i = 0; i < COARSE_UNITS; i++)
         norm->coarse_unit[i] = exp2_of(-(i * FINE_UNITS - MAX_PRESCALE_EXP) * value - norm->sum_exp);
+}
+
+int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
+{
+#ifdef QOBS_SLEEF
+    const bool any = true;
+#else
+    const bool any = false;
+#endif
+    if (!isfinite(value) || value <= 0)
+        return qobs_invalid(error, "norm: is %g, allowed are finite numbers above 0", value);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].norm == value)
+            return *norm = known[i], QOBS_OK;
+    if (!any && !is_product(value))
+        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
+                         "norm: is %g; this build is without SLEEF and has norms 1, 2, 2.4 and 3 only", value);
+    qobs_compute_search_norm(norm, value);
     return QOBS_OK;
 }
 
@@ -189,7 +204,7 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
                              int64_t elements, const struct runtime *runtime, qobs_error *error)
 {
     const bool rounded = elements <= params->rounded, bf16 = dtype == QOBS_BF16;
-    const bool product = params->norm == 1 || params->norm == 2 || params->norm == 3;
+    const bool product = is_product(params->norm);
     *n = (struct native_search){.active = params->native && (bf16 || dtype == QOBS_F16), .is_bf16 = bf16};
     if (!n->active)
         return QOBS_OK;
