@@ -277,7 +277,7 @@ def test_targets():
     names = ["lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", LAYER]
     taken, entries = run("heads", names, "--targets", "Linear", "--targets", "lm_head", model_type="llama")
     equal((taken, entries), ({"lm_head", LAYER}, names[1:3]), "--targets lm_head")
-    taken, entries = run("tied", names[1:], "--targets", "lm_head", "--targets", LAYER, model_type="llama")
+    taken, entries = run("tied", names[1:], "--targets", "lm_head", "--targets", LAYER, status=3, model_type="llama")
     equal((taken, entries), ({LAYER}, ["lm_head"]), "--targets lm_head, which is tied")
     taken, entries = run("one", names, "--targets", LAYER, model_type="llama")
     equal((taken, entries), ({LAYER}, []), "--targets of one layer")

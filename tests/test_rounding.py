@@ -49,7 +49,8 @@ def make_model():
 
 def command(form, out, *options, rounding="descent"):
     scheme, settings = FORMATS[form]
-    settings = settings + ["hessian_block_size=96"] + ([f"rounding={rounding}"] if rounding else [])
+    settings = settings + ([f"rounding={rounding}"] if rounding else [])
+    settings += [] if "hessian_block_size=0" in options else ["hessian_block_size=96"]
     return ["quantize", "model", "--scheme", scheme, "--preset", "qobs.local_hessian", "--importance",
             "inputs.safetensors", "-o", out, "--quiet", *(w for s in settings for w in ("--set", s)), *options]
 
@@ -316,13 +317,13 @@ def test_merged_states_with_weights():
 
 def test_refusals():
     make_model()
+    descent = ["--set", "rounding=descent"]
     for words, options in {
-            "rounding: descent needs recorded activations": ["qobs.local_hessian"],
+            "rounding: descent needs recorded activations": ["qobs.local_hessian", *descent],
             "rounding: is 'up', allowed are nearest, descent": ["qobs.local_hessian", "--set", "rounding=up"],
-            "rounding_passes: is '0', allowed are": ["qobs.local_hessian", "--set", "rounding_passes=0"],
-            "'rounding' is no setting": ["qobs.imatrix_optimal"]}.items():
-        p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--set", "rounding=descent", "-o", "out",
-                "--preset", *options)
+            "rounding_passes: is '0', allowed are": ["qobs.local_hessian", *descent, "--set", "rounding_passes=0"],
+            "'rounding' is no setting": ["qobs.imatrix_optimal", *descent]}.items():
+        p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "-o", "out", "--preset", *options)
         check(p.returncode == 2 and words in p.stderr and not os.path.exists("out"), words, p.stderr)
 
 

@@ -190,12 +190,11 @@ def test_whole_tensors():
     values = [few[k % 4099] * (1 + 20 * (k // columns >= 64)) for k in range(rows * columns)]
     write("model.safetensors", st_bytes({"a.weight": ("F32", [rows, columns], pack("F32", values))}))
     words = ["--preset", "llmc.memoryless_mse", "--set", "patience=1", "--set", "norm=2", "--set", "maxshrink=0.5"]
-    for what, settings in (("groups", ["num_bits=4", "group_size=4096"]),
+    for what, settings in (("groups", ["num_bits=4", "group_size=4096", "strategy=group"]),
                            ("channels", ["num_bits=4", "strategy=channel"]),
                            ("tensor", ["num_bits=4", "strategy=tensor"])):
         options = [w for s in settings for w in ("--set", s)]
-        fine(what, "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "W8A8", "--set",
-             "strategy=null", *words,
+        fine(what, "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "W8A8", *words,
              *options)
         fine(f"observe, {what}", "observe", *words, *options, "--out", "one.safetensors", "model.safetensors:a.weight")
         want = st_read("one.safetensors")[0]["scale"]

@@ -90,6 +90,14 @@ int(print_status_error)(const qobs_error *error, const char *about)
                  : print_error(code, "%s", error->message);
 }
 
+const char *suggest_preset(const void *context, size_t index)
+{
+    (void)context;
+    return qobs_preset_name(index);
+}
+
+const char *suggest_key(const void *context, size_t index) { return qobs_config_key(context, index); }
+
 int(print_preset_error)(const qobs_error *error, const char *option, const char *preset)
 {
     const char *near = suggest(preset, suggest_preset, NULL);

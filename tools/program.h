@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "qobs/qobs.h"
+#include "files/suggest.h"
 #include "files/tensors.h"
 
 enum exit_code {
@@ -93,14 +94,6 @@ bool config_weighs_columns(const qobs_config *config);
 bool config_searches_scale(const qobs_config *config);
 
 /* ---- "Did you mean" ---------------------------------------------------------------------------------------------- */
-
-/* Returns a known name by index, constant while suggest runs; NULL after the last one. */
-typedef const char *suggest_names(const void *context, size_t index);
-
-/* Returns the name nearest to `word`, or NULL if none is near. Near is: the same but for case; the part after the last
- * '.' of a name ("minmax" for "llmc.minmax"); the beginning of a name, from three characters on; or at most a character
- * in five inserted, deleted, replaced or exchanged with its neighbour, and one more. */
-const char *suggest(const char *word, suggest_names *names, const void *context);
 
 /* Names of presets, for suggest. context: not used. */
 const char *suggest_preset(const void *context, size_t index);

@@ -115,6 +115,22 @@ int print_member_error(const struct scheme_words *w, const char *members, const 
                                                    : print_error(code, "--%s", message);
 }
 
+bool print_unused(const json_object *report)
+{
+    static const char members[] = "targets ignore preset states activations importance split_experts fill_experts";
+    const json_object *unused = json_get(report, "unused");
+    json_each(item, unused)
+    {
+        const char *text = json_text(item.value);
+        const size_t length = strcspn(text, ":");
+        if (strncmp(text, "setting:", 8) == 0)
+            print_warning("--set%s", text + 7);
+        else
+            print_warning("%s%s", are_one_of(text, length, members) ? "--" : "", text);
+    }
+    return json_count(unused) == 0;
+}
+
 /* ---- Runs -------------------------------------------------------------------------------------------------------- */
 
 int table_run_check(const struct table_run *run)
@@ -144,5 +160,6 @@ int table_run_finish(const struct table_run *run, struct report_file *file, cons
     if (!run->quiet && !(run->report && strcmp(run->report, "-") == 0))
         RETURN_IF_NOT_OK(print(report, run->table));
     RETURN_IF_NOT_OK(report_publish(file, text));
-    return warn(report) ? EXIT_OK : EXIT_INCOMPLETE;
+    const bool used = print_unused(report), complete = warn(report);
+    return used && complete ? EXIT_OK : EXIT_INCOMPLETE;
 }

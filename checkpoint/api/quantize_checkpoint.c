@@ -65,6 +65,8 @@ int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_err
     if (status == QOBS_OK)
         status = run_create(&run, args, CONTENTS_MODEL, &f);
     if (status == QOBS_OK)
+        status = settings_check_once(args->settings, args->setting_count, &f);
+    if (status == QOBS_OK)
         status = run_steps(run, &f);
     if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
         *args->report = report_make(run);

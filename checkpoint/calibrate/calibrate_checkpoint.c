@@ -101,6 +101,7 @@ static int calibrate(struct calibration *c, struct fail *f)
     const struct list_argument lists[] = {{"presets", a->presets, a->preset_count},
                                           {"settings", a->settings, a->setting_count}};
     RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
+    RETURN_IF_NOT_OK(settings_check_once(a->settings, a->setting_count, f));
     c->quantize = arguments_of_run(a);
     RETURN_IF_NOT_OK(run_create(&c->run, &c->quantize, CONTENTS_SCALES, f));
     c->run->scales = &c->writer;

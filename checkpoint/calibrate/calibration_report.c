@@ -217,9 +217,15 @@ char *calibration_report(const struct calibration *c)
     json_put_count(report, "skipped", skipped);
     put_layers(report, c);
     json_object *warnings = json_put_array(report, "warnings");
-    if (run_lacks_importance(c->run, missing, sizeof missing))
+    for (size_t i = 0; i < c->run->config.note_count; i++)
+        json_append_text(warnings, c->run->config.notes[i]);
+    if (run_lacks_importance(c->run, missing, sizeof missing)) {
         json_append_text(warnings, missing);
+        json_put_bool(report, "incomplete", true);
+    }
     if (c->run->activations.streams.of_need)
         put_activations(report, c);
+    if (!quant_config_report_unused(&c->run->config, report))
+        return NULL;
     return json_print(report, JSON_INDENTED);
 }

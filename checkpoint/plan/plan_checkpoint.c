@@ -35,6 +35,7 @@ static int check_args(const qobs_checkpoint_plan_args *a, struct fail *f)
     const struct list_argument lists[] = {{"schemes", a->schemes, a->scheme_count},
                                           {"settings", a->settings, a->setting_count}};
     RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
+    RETURN_IF_NOT_OK(settings_check_once(a->settings, a->setting_count, f));
     RETURN_IF_NOT_OK(check_schemes(a, f));
     RETURN_IF_NOT_OK(check_limit("budget", a->budget, f));
     RETURN_IF_NOT_OK(check_limit("max_kl", a->max_kl, f));

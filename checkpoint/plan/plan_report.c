@@ -93,6 +93,7 @@ char *plan_report(const struct plan *p)
     if (p->choice)
         put_mixture(report, p);
     put_warnings(report, p);
+    quant_config_report_unused(&p->schemes[0].run->config, report);
     char *text = json_print(report, JSON_INDENTED);
     json_object_put(report);
     return text;

@@ -159,11 +159,7 @@ int choose_weights(struct weights *weights, const struct architectures *architec
     for (size_t i = 0; i < weights->count; i++)
         if (weights->items[i].reason == WEIGHT_TAKEN)
             RETURN_IF_NOT_OK(check(&c, &weights->items[i], f));
-    RETURN_IF_NOT_OK(check_patterns(&c, f));
-    if (compat != QOBS_COMPAT_VLLM)
-        return QOBS_OK;
-    RETURN_IF_NOT_OK(experts_check_layers(weights, f));
-    return experts_join(weights, architectures, f);
+    return check_patterns(&c, f);
 }
 
 /* ---- The ignore list --------------------------------------------------------------------------------------------- */

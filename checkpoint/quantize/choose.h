@@ -9,8 +9,8 @@
 #include "schemes/quant_config.h"
 
 /* Fills `reason` and `group` of every weight. Under QOBS_COMPAT_LLM_COMPRESSOR "Linear" targets every weight; otherwise
- * the linear layers by the model's architecture; a tensor of experts that all stay as they are is whole again. Fails if
- * a selected tensor cannot be quantized: not a matrix, no floats, a layer of experts in part. */
+ * the linear layers by the model's architecture. Fails if a selected tensor cannot be quantized: not a matrix, no
+ * floats. */
 int choose_weights(struct weights *weights, const struct architectures *architectures,
                    const struct quant_config *config, qobs_compat compat, struct fail *f);
 

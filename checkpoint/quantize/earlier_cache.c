@@ -132,11 +132,11 @@ static int read_descriptions(struct descriptions *d, const struct model *model, 
 
 static int drop_cache(struct quantize_run *run, const char *scheme, struct fail *f)
 {
-    OWNED char *note = text_format("%.60s of keys and values: compressed-tensors has no such scheme; it and its scales "
-                                   "are left out",
-                                   scheme);
     run->weights.drops_attention_scales = true;
-    return note ? quant_config_add_note(&run->config, note, f) : NO_MEMORY(f, "a note");
+    return quant_config_add_note(&run->config, f,
+                                 "%.60s of keys and values: compressed-tensors has no such scheme; it and its scales "
+                                 "are left out",
+                                 scheme);
 }
 
 int earlier_keep_cache(struct quantize_run *run, struct fail *f)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "files/text.h"
+#include "model/experts.h"
 #include "model/fused.h"
 #include "quantize/loading.h"
 #include "files/status.h"
@@ -66,6 +67,8 @@ static int set_observer(struct quant_args *weights, const char *preset, struct f
 static int apply_setting(struct quant_group *group, const char *setting, struct fail *f)
 {
     static const char format[] = "format=";
+    if (strncmp(setting, "base_name=", 10) == 0)
+        return INVALID(f, "setting: is '%.100s', but the base name of weights is weight", setting);
     return strncmp(setting, format, sizeof format - 1) == 0
                ? quant_config_set_format(&group->format, setting + sizeof format - 1, "--set", f)
                : quant_args_assign(&group->weights, setting, f);
@@ -101,7 +104,9 @@ int run_read_config(struct quantize_run *run, struct fail *f)
     }
     if (a->scheme)
         config->groups[0].changed = a->preset || a->setting_count > 0 || a->target_count > 0;
-    return quant_config_finish(config, a->compat, f);
+    RETURN_IF_NOT_OK(quant_config_finish(config, a->compat, f));
+    RETURN_IF_NOT_OK(settings_check_orders(run, f));
+    return settings_name_unused(run, f);
 }
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */
@@ -145,6 +150,18 @@ static int find_activations(struct quantize_run *run, const bool *requested, str
     return activation_scales_find(&run->activations, &run->weights, &run->config, run->args, requested, &progress, f);
 }
 
+/* ---- Experts ------------------------------------------------------------------------------------------------------
+ */
+
+/* Fails if a layer of experts is quantized in part. A tensor of experts that all stay as they are is whole again. */
+static int check_experts(struct quantize_run *run, struct fail *f)
+{
+    if (run->args->compat != QOBS_COMPAT_VLLM)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(experts_check_layers(&run->weights, f));
+    return experts_join(&run->weights, &run->architectures, f);
+}
+
 /* ---- The first steps --------------------------------------------------------------------------------------------- */
 
 int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
@@ -162,6 +179,8 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
     architectures_find(&run->architectures, &run->model, &run->given);
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, &run->architectures, a->compat, a->split_experts, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
+    RETURN_IF_NOT_OK(run_name_unused(run, f));
+    RETURN_IF_NOT_OK(check_experts(run, f));
     if (a->compat == QOBS_COMPAT_VLLM && run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
     RETURN_IF_NOT_OK(earlier_merge(run, f));

@@ -266,5 +266,7 @@ char *report_make(const struct quantize_run *run)
     if (add_warnings(warnings, run))
         json_put_bool(report, "incomplete", true);
     add_runtimes(json_put_array(report, "runtimes"), run);
+    if (!quant_config_report_unused(&run->config, report))
+        return NULL;
     return findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }

@@ -149,11 +149,24 @@ struct quantize_run {
 int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *args, enum layout_contents contents,
                struct fail *f);
 
+/* Fails if a setting is given twice with two values. */
+int settings_check_once(const char *const *settings, size_t count, struct fail *f);
+
+/* Fails for actorder with values that runtimes refuse, and notes the others, which change nothing. */
+int settings_check_orders(struct quantize_run *run, struct fail *f);
+
+/* Names settings and presets that change nothing in the finished configuration. */
+int settings_name_unused(struct quantize_run *run, struct fail *f);
+
 /* Reads the scheme, configuration or recipe of the arguments. */
 int run_read_config(struct quantize_run *run, struct fail *f);
 
 /* The steps from the configuration to the layout of the output. requested: as in activation_scales_find. */
 int run_open(struct quantize_run *run, const bool *requested, struct fail *f);
+
+/* Adds to run->config.unused the entries of `ignore` and `targets` that match no module, each with what would, and the
+ * groups that get nothing because earlier ones have it. After choose_weights, before the ignore list is completed. */
+int run_name_unused(struct quantize_run *run, struct fail *f);
 
 /* Fails if an output file would replace a file of the model or of the recordings. */
 int run_check_out(const struct quantize_run *run, const char *path, struct fail *f);

@@ -10,6 +10,7 @@
 
 #include "files/text.h"
 #include "files/json.h"
+#include "files/suggest.h"
 
 struct quant_word {
     const char *name;
@@ -184,6 +185,15 @@ static int read_member(struct quant_args *a, const struct json_item *item, const
     return result;
 }
 
+static int refuse_member(const char *key, const char *where, struct fail *f)
+{
+    static const char *const known[] = {"num_bits",        "type",     "symmetric", "group_size", "strategy",
+                                        "block_structure", "dynamic",  "actorder",  "observer",   "observer_kwargs",
+                                        "scale_dtype",     "zp_dtype", NULL};
+    char hint[HINT_SIZE];
+    return fail(f, "%s: has the member '%.80s', which is unknown%s", where, key, did_you_mean(hint, key, known));
+}
+
 int quant_args_read(struct quant_args *args, const json_object *json, const char *where, struct fail *f)
 {
     bool has_strategy = false;
@@ -194,7 +204,7 @@ int quant_args_read(struct quant_args *args, const json_object *json, const char
     {
         const int result = read_member(args, &item, where, f);
         if (result > 0)
-            return fail(f, "%s: has the member '%.80s', which is unknown", where, item.key);
+            return refuse_member(item.key, where, f);
         RETURN_IF_NOT_OK(result);
         has_strategy |= strcmp(item.key, "strategy") == 0 && item.value;
     }

@@ -6,11 +6,13 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/json.h"
+#include "files/suggest.h"
 #include "files/text.h"
 #include "schemes/match.h"
 
@@ -36,9 +38,28 @@ int quant_config_add_ignore(struct quant_config *config, const char *entry, stru
     return add_text(&config->ignore, &config->ignore_count, entry, f);
 }
 
-int quant_config_add_note(struct quant_config *config, const char *note, struct fail *f)
+/* Defines a function that adds a formatted text to a list of the configuration. */
+#define ADDER(function, list, count)                                                                                   \
+    int function(struct quant_config *config, struct fail *f, const char *format, ...)                                 \
+    {                                                                                                                  \
+        char text[768];                                                                                                \
+        va_list values;                                                                                                \
+        va_start(values, format);                                                                                      \
+        vsnprintf(text, sizeof text, format, values);                                                                  \
+        va_end(values);                                                                                                \
+        make_printable(text);                                                                                          \
+        return add_text(&config->list, &config->count, text, f);                                                       \
+    }
+ADDER(quant_config_add_note, notes, note_count)
+ADDER(quant_config_add_unused, unused, unused_count)
+
+bool quant_config_report_unused(const struct quant_config *config, json_object *report)
 {
-    return add_text(&config->notes, &config->note_count, note, f);
+    json_object *array = json_put_array(report, "unused");
+    bool good = array != NULL;
+    for (size_t i = 0; i < config->unused_count; i++)
+        good = good && json_append_text(array, config->unused[i]);
+    return good;
 }
 
 static int unknown_scheme(const char *scheme, struct fail *f)
@@ -104,8 +125,8 @@ static int read_names(char ***list, size_t *count, const json_object *json, cons
     return 0;
 }
 
-static int read_args(struct quant_args *args, bool *has, const json_object *object, const char *where, const char *key,
-                     struct fail *f)
+static int read_args(struct quant_config *config, struct quant_args *args, bool *has, const json_object *object,
+                     const char *where, const char *key, struct fail *f)
 {
     const json_object *json = json_get(object, key);
     char path[256];
@@ -113,7 +134,8 @@ static int read_args(struct quant_args *args, bool *has, const json_object *obje
         return 0;
     snprintf(path, sizeof path, "%.150s: %.60s", where, key);
     *has = true;
-    return quant_args_read(args, json, path, f);
+    RETURN_IF_NOT_OK(quant_args_read(args, json, path, f));
+    return unused_members_of_args(config, args, path, strcmp(key, "weights") == 0, f);
 }
 
 int quant_config_set_format(enum quant_format *format, const char *name, const char *where, struct fail *f)
@@ -137,6 +159,17 @@ static int read_format(enum quant_format *format, const json_object *json, bool 
     return quant_config_set_format(format, json_text(item), where, f);
 }
 
+static int refuse_group_member(const char *key, const char *where, struct fail *f)
+{
+    static const char *const known[] = {"targets", "weights", "input_activations", "output_activations",
+                                        "format",  NULL};
+    char hint[HINT_SIZE];
+    return fail(f, "%s: has the member '%.80s'%s", where, key,
+                *did_you_mean(hint, key, known)
+                    ? hint
+                    : "; known are targets, weights, input_activations, output_activations and format");
+}
+
 /* Reads one entry of config_groups: a scheme, or a list of targets under the name of a preset. */
 static int read_group(struct quant_config *config, const char *name, const json_object *json, const char *where,
                       struct fail *f)
@@ -151,15 +184,12 @@ static int read_group(struct quant_config *config, const char *name, const json_
     json_each(item, json)
     {
         if (!is_one_of(item.key, "targets weights input_activations output_activations format"))
-            return fail(f,
-                        "%s: has the member '%.80s'; known are targets, weights, input_activations, "
-                        "output_activations and format",
-                        path, item.key);
+            return refuse_group_member(item.key, path, f);
     }
     RETURN_IF_NOT_OK(read_names(&group->targets, &group->target_count, json_get(json, "targets"), path, "targets", f));
-    RETURN_IF_NOT_OK(read_args(&group->weights, &group->has_weights, json, path, "weights", f));
-    RETURN_IF_NOT_OK(read_args(&group->inputs, &group->has_inputs, json, path, "input_activations", f));
-    RETURN_IF_NOT_OK(read_args(&group->outputs, &group->has_outputs, json, path, "output_activations", f));
+    RETURN_IF_NOT_OK(read_args(config, &group->weights, &group->has_weights, json, path, "weights", f));
+    RETURN_IF_NOT_OK(read_args(config, &group->inputs, &group->has_inputs, json, path, "input_activations", f));
+    RETURN_IF_NOT_OK(read_args(config, &group->outputs, &group->has_outputs, json, path, "output_activations", f));
     return read_format(&group->format, json, false, path, f);
 }
 
@@ -178,9 +208,22 @@ int quant_config_read_scheme(struct quant_config *config, const char *scheme, co
     return read_names(&group->targets, &group->target_count, targets, where, "targets", f);
 }
 
+/* Names the format of the configuration if a group from `first` on has another one of its own. */
+static int name_format(struct quant_config *config, size_t first, const char *where, struct fail *f)
+{
+    for (size_t i = first; i < config->group_count && config->format != QUANT_FORMAT_NONE; i++) {
+        const struct quant_group *g = &config->groups[i];
+        if (g->format != QUANT_FORMAT_NONE && g->format != config->format)
+            return quant_config_add_note(config, f, "%.200s: format is %s, but %.80s has %s, which counts", where,
+                                         quant_format_name(config->format), g->name, quant_format_name(g->format));
+    }
+    return 0;
+}
+
 int quant_config_parse(struct quant_config *config, const json_object *json, const char *where, struct fail *f)
 {
     const json_object *groups = json_get(json, "config_groups");
+    const size_t first = config->group_count;
     if (config->group_count == 0 && !json_get(json, "kv_cache_scheme") &&
         (!json_is_object(groups) || json_count(groups) == 0))
         return fail(f, "%s: has no config_groups; an object with a group at least, or a kv_cache_scheme, is needed",
@@ -190,15 +233,17 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
     json_each(item, groups) { RETURN_IF_NOT_OK(read_group(config, item.key, item.value, where, f)); }
     RETURN_IF_NOT_OK(quant_config_read_ignore(config, json, where, f));
     RETURN_IF_NOT_OK(read_format(&config->format, json, true, where, f));
-    return read_args(&config->kv_cache, &config->has_kv_cache, json, where, "kv_cache_scheme", f);
+    RETURN_IF_NOT_OK(name_format(config, first, where, f));
+    return read_args(config, &config->kv_cache, &config->has_kv_cache, json, where, "kv_cache_scheme", f);
 }
 
 int quant_config_read(struct quant_config *config, const char *path, struct fail *f)
 {
     OWNED_JSON json_object *json;
     RETURN_IF_NOT_OK(json_read(&json, path, "quantization_config", f));
-    const json_object *inner = json_get(json, "quantization_config");
-    return quant_config_parse(config, inner ? inner : json, path, f);
+    const json_object *inner = json_get(json, "quantization_config"), *whole = inner ? inner : json;
+    RETURN_IF_NOT_OK(quant_config_parse(config, whole, path, f));
+    return unused_members_name(config, whole, path, f);
 }
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
@@ -235,7 +280,16 @@ static int finish_format(struct quant_group *g, enum quant_format of_config, qob
 
 /* ---- Completion -------------------------------------------------------------------------------------------------- */
 
-/* Drops members that the strategy does not use, and asks for those it does. */
+/* Drops members that the strategy does not use: compressed-tensors refuses them. */
+static void drop_unused(struct quant_args *a)
+{
+    if (a->strategy != QUANT_GROUP && a->strategy != QUANT_TENSOR_GROUP)
+        a->group_size = 0;
+    if (a->strategy != QUANT_BLOCK)
+        a->block_structure[0] = a->block_structure[1] = 0;
+}
+
+/* The same, and asks for those that it does use. */
 static int fit_strategy(struct quant_args *a, const char *where, struct fail *f)
 {
     const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
@@ -243,10 +297,7 @@ static int fit_strategy(struct quant_args *a, const char *where, struct fail *f)
         return fail(f, "%s: strategy group needs a group_size above 0", where);
     if (a->strategy == QUANT_BLOCK && a->block_structure[0] == 0)
         return fail(f, "%s: strategy block needs a block_structure such as [128,128]", where);
-    if (!grouped)
-        a->group_size = 0;
-    if (a->strategy != QUANT_BLOCK)
-        a->block_structure[0] = a->block_structure[1] = 0;
+    drop_unused(a);
     return 0;
 }
 
@@ -297,6 +348,8 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
         RETURN_IF_NOT_OK(finish_format(g, config->format, compat, f));
         RETURN_IF_NOT_OK(check_weights(g, f));
         g->weights.zp_dtype = g->weights.symmetric ? FILE_NONE : quant_code_dtype(&g->weights);
+        drop_unused(&g->inputs);
+        drop_unused(&g->outputs);
         if (g->has_inputs)
             g->inputs.zp_dtype = g->inputs.symmetric ? FILE_NONE : quant_code_dtype(&g->inputs);
     }
@@ -349,7 +402,6 @@ bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b
 void quant_config_clear_ignore(struct quant_config *config)
 {
     named_free(config->ignore, config->ignore_count, sizeof *config->ignore, 1);
-    named_free(config->notes, config->note_count, sizeof *config->notes, 1);
     config->ignore = NULL;
     config->ignore_count = 0;
 }
@@ -366,6 +418,8 @@ void quant_config_free(struct quant_config *config)
     }
     free(config->groups);
     quant_config_clear_ignore(config);
+    named_free(config->notes, config->note_count, sizeof *config->notes, 1);
+    named_free(config->unused, config->unused_count, sizeof *config->unused, 1);
     quant_args_free(&config->kv_cache);
     *config = (struct quant_config){0};
 }

@@ -28,6 +28,8 @@ struct quant_config {
     size_t ignore_count;
     char **notes; /* what a recipe says and what changes nothing */
     size_t note_count;
+    char **unused; /* what the user gives and nothing uses, so that the result is not what it says */
+    size_t unused_count;
     bool ignore_is_complete; /* it has what an earlier configuration ignores; upstream has the earlier list alone */
     qobs_compat compat;      /* quant_config_finish sets it; it decides how the JSON is written */
     bool has_kv_cache;
@@ -52,7 +54,15 @@ int quant_config_set_format(enum quant_format *format, const char *name, const c
 int quant_config_add_ignore(struct quant_config *config, const char *entry, struct fail *f);
 
 /* Adds a note for the report. */
-int quant_config_add_note(struct quant_config *config, const char *note, struct fail *f);
+int quant_config_add_note(struct quant_config *config, struct fail *f, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Adds a text about something that nothing uses. */
+int quant_config_add_unused(struct quant_config *config, struct fail *f, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Adds the array "unused" with these texts to a report. Returns false if there is no memory. */
+bool quant_config_report_unused(const struct quant_config *config, json_object *report);
 
 /* A preset scheme; scheme_presets.c is the table. */
 struct scheme_preset {
@@ -89,6 +99,13 @@ int quant_config_parse(struct quant_config *config, const json_object *json, con
 /* Reads a recipe of llm-compressor in YAML or JSON: stages with a QuantizationModifier (scheme or config_groups,
  * targets, ignore, kv_cache_scheme, observer overrides). Modifiers of other kinds are refused by name. */
 int quant_config_read_recipe(struct quant_config *config, const char *path, struct fail *f);
+
+/* Names members of a whole configuration. Fails for those that no configuration has, with the nearest one. */
+int unused_members_name(struct quant_config *config, const json_object *json, const char *where, struct fail *f);
+
+/* Names members of a scheme as it was read that its strategy does not use. weights: it is of weights. */
+int unused_members_of_args(struct quant_config *config, const struct quant_args *args, const char *where, bool weights,
+                           struct fail *f);
 
 /* Completes and checks the groups after --preset and --set were applied: formats, zp_dtype of asymmetric schemes,
  * names of observers ("minmax" becomes "static_minmax", "mse" "memoryless_mse"), combinations that no format stores

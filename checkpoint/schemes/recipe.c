@@ -11,6 +11,7 @@
 #include "files/file_kind.h"
 #include "files/json.h"
 #include "files/mapped.h"
+#include "files/suggest.h"
 #include "files/text.h"
 #include "schemes/quant_config.h"
 
@@ -161,13 +162,21 @@ static int override_observers(struct quant_config *config, size_t first, const j
             return fail(f, "%s: has %s and observer; one of them is needed", path, observer_keys[k]);
         if (name && !json_is_string(name))
             return fail(f, "%s: the observer of %s must be a text", path, members[k]);
+        bool used = false;
         for (size_t i = first; name && i < config->group_count; i++) {
             struct quant_group *g = &config->groups[i];
             struct quant_args *args = k == 0 ? &g->weights : k == 1 ? &g->inputs : &g->outputs;
             const bool has = k == 0 ? g->has_weights : k == 1 ? g->has_inputs : g->has_outputs;
-            if (has && args->dynamic != QUANT_DYNAMIC)
-                RETURN_IF_NOT_OK(quant_args_set(args, "observer", json_text(name), f));
+            if (!has || args->dynamic == QUANT_DYNAMIC)
+                continue;
+            used = true;
+            RETURN_IF_NOT_OK(quant_args_set(args, "observer", json_text(name), f));
         }
+        if (name && !used)
+            RETURN_IF_NOT_OK(quant_config_add_note(config, f,
+                                                   "recipe: the observer of %s changes nothing here: no "
+                                                   "scheme stores their scales",
+                                                   members[k]));
     }
     return 0;
 }
@@ -175,23 +184,44 @@ static int override_observers(struct quant_config *config, size_t first, const j
 /* Members that say when a modifier acts, or what it checks. They change nothing here. */
 static const char idle_keys[] = "bypass_divisibility_checks start end index group update";
 
+static int refuse_key(const char *key, const char *path, struct fail *f)
+{
+    static const char *const known[] = {"scheme",          "targets",  "ignore",          "config_groups",
+                                        "kv_cache_scheme", "observer", "weight_observer", "input_observer",
+                                        "output_observer", NULL};
+    char hint[HINT_SIZE];
+    return fail(f, "%s: QuantizationModifier has '%.80s'%s", path, key,
+                *did_you_mean(hint, key, known)
+                    ? hint
+                    : "; scheme, targets, ignore, config_groups, kv_cache_scheme, observer, "
+                      "weight_observer, input_observer and output_observer are read");
+}
+
+/* Targets beside groups are those of no scheme; all linear layers are the default, which says nothing. */
+static int name_idle_targets(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
+{
+    const json_object *targets = json_get(modifier, "targets"), *first = json_at(targets, 0);
+    const char *text = json_text(json_is_array(targets) && json_count(targets) == 1 ? first : targets);
+    if (!targets || json_is_string(json_get(modifier, "scheme")) || (text && strcmp(text, "Linear") == 0))
+        return 0;
+    return quant_config_add_unused(config, f,
+                                   "%.200s: targets change nothing here; they belong to a scheme by name, "
+                                   "and groups have their own",
+                                   path);
+}
+
 static int check_keys(struct quant_config *config, const json_object *modifier, const char *path, struct fail *f)
 {
     static const char known[] = "scheme targets ignore config_groups kv_cache_scheme observer weight_observer "
                                 "input_observer output_observer";
     json_each(item, modifier)
     {
-        char note[160];
         if (!item.value || is_one_of(item.key, known))
             continue;
         if (!is_one_of(item.key, idle_keys))
-            return fail(f,
-                        "%s: QuantizationModifier has '%.80s'; scheme, targets, ignore, config_groups, "
-                        "kv_cache_scheme, observer, weight_observer, input_observer and output_observer are read",
-                        path, item.key);
-        snprintf(note, sizeof note, "recipe: %.80s changes nothing here", item.key);
+            return refuse_key(item.key, path, f);
         if (!json_is_bool(item.value) || json_is_true(item.value))
-            RETURN_IF_NOT_OK(quant_config_add_note(config, note, f));
+            RETURN_IF_NOT_OK(quant_config_add_note(config, f, "recipe: %.80s changes nothing here", item.key));
     }
     return 0;
 }
@@ -202,11 +232,31 @@ static int add_quantization(struct quant_config *config, const json_object *modi
     if (!json_is_object(modifier))
         return fail(f, "%s: QuantizationModifier is no mapping; members such as scheme and targets are needed", path);
     RETURN_IF_NOT_OK(check_keys(config, modifier, path, f));
+    RETURN_IF_NOT_OK(name_idle_targets(config, modifier, path, f));
     RETURN_IF_NOT_OK(add_schemes(config, modifier, path, f));
     const bool whole = json_get(modifier, "config_groups") || json_get(modifier, "kv_cache_scheme");
     RETURN_IF_NOT_OK(
         (whole ? quant_config_parse : quant_config_read_ignore)(config, modifier, path, f)); /* both ignore */
     return override_observers(config, first, modifier, path, f);
+}
+
+/* Returns true if there is a modifier at any level. */
+static bool has_modifier(const json_object *json)
+{
+    bool found = false;
+    json_each(item, json) found |= (item.key && ends_with(item.key, "Modifier")) || has_modifier(item.value);
+    return found;
+}
+
+/* Names a member that stands beside modifiers and is none of a stage. */
+static int name_stray(struct quant_config *config, const char *key, const char *path, struct fail *f)
+{
+    if (is_one_of(key, "run_type version"))
+        return 0;
+    return quant_config_add_unused(config, f,
+                                   "%.200s: '%.80s' stands outside of QuantizationModifier and changes "
+                                   "nothing",
+                                   path, key);
 }
 
 /* Finds the modifiers at any level. */
@@ -218,6 +268,8 @@ static int add_modifiers(struct quant_config *config, const json_object *json, c
         if (modifier && strcmp(item.key, "QuantizationModifier") != 0)
             return fail(f, "%s: has %.80s, which needs data that runs through the model; QuantizationModifier is read",
                         path, item.key);
+        if (item.key && !json_is_object(item.value) && !has_modifier(item.value) && has_modifier(json))
+            RETURN_IF_NOT_OK(name_stray(config, item.key, path, f));
         RETURN_IF_NOT_OK((modifier ? add_quantization : add_modifiers)(config, item.value, path, f));
     }
     return 0;

@@ -4,8 +4,7 @@
 /* Read in and tried with llm-compressor 0.14.0 on compressed-tensors 0.19.0, and 0.14.1a20261020 on 0.20.0. */
 #include "schemes/releases.h"
 
-#define RELEASE_0_14                                                                                                   \
-    .compressed_tensors = "0.19.0", .observers = "llmc", .fused = FUSED_LLM_COMPRESSOR
+#define RELEASE_0_14 .compressed_tensors = "0.19.0", .observers = "llmc", .fused = FUSED_LLM_COMPRESSOR
 
 static const struct quant_release rows[] = {
     [QOBS_COMPAT_VLLM] = {.name = "vllm", .compressed_tensors = "0.19.0", .observers = "llmc", .fused = FUSED_VLLM},

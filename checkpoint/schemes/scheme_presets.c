@@ -8,8 +8,14 @@
 #include <strings.h>
 
 #define GROUPS_OF_128 .strategy = QUANT_GROUP, .group_size = 128
-#define INT(bits, ...) {.num_bits = (bits), .symmetric = true, __VA_ARGS__}
-#define FLOAT(bits, ...) {.num_bits = (bits), .type = QUANT_FLOAT, .symmetric = true, __VA_ARGS__}
+#define INT(bits, ...)                                                                                                 \
+    {                                                                                                                  \
+        .num_bits = (bits), .symmetric = true, __VA_ARGS__                                                             \
+    }
+#define FLOAT(bits, ...)                                                                                               \
+    {                                                                                                                  \
+        .num_bits = (bits), .type = QUANT_FLOAT, .symmetric = true, __VA_ARGS__                                        \
+    }
 #define NV .strategy = QUANT_TENSOR_GROUP, .group_size = 16, .scale_dtype = FILE_F8_E4M3
 #define MX .strategy = QUANT_GROUP, .group_size = 32, .scale_dtype = FILE_U8
 

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p,
                     sizeof)
@@ -139,11 +140,18 @@ def _setting(key: str, value: Any) -> str:
 
 
 class _Text:
-    """A text that C allocates."""
+    """A report that C allocates."""
 
     def __init__(self) -> None:
         self._pointer = c_void_p()
         self.address = ctypes.addressof(self._pointer)
+
+    def tell(self) -> Any:
+        """The report, with a warning for each thing that the caller gives and nothing uses."""
+        report = self.take()
+        for text in report.get("unused", ()):
+            warnings.warn(f"qobs: {text}", stacklevel=3)
+        return report
 
     def take(self) -> Any:
         """The JSON in it, which is freed."""
@@ -245,7 +253,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
             if pool.failure is not None:
                 raise pool.failure from None
             raise
-    return report.take()
+    return report.tell()
 
 
 def fused_sets(modules: Iterable[str], model_type: str | None = None) -> list[list[str]]:
@@ -300,7 +308,7 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
             if pool.failure is not None:
                 raise pool.failure from None
             raise
-    return {**report.take(), "missing": missing.value}
+    return {**report.tell(), "missing": missing.value}
 
 
 def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Iterable[Any] | None = None,
@@ -339,7 +347,7 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
             if pool.failure is not None:
                 raise pool.failure from None
             raise
-    return report.take()
+    return report.tell()
 
 
 def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> dict[str, Any]:

@@ -168,7 +168,7 @@ static int print_quantize_error(const struct quantize_options *o, const qobs_err
                                        .preset_count = o->args.preset != NULL,
                                        .settings = o->args.settings,
                                        .setting_count = o->args.setting_count};
-    return print_member_error(&words, "", error);
+    return print_member_error(&words, "setting", error);
 }
 
 static int quantize(struct quantize_options *o)

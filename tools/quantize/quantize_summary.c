@@ -109,14 +109,14 @@ static void print_left_out(const json_object *json)
     }
 }
 
-/* Says why nothing was quantized, by the most frequent reason. */
-static void warn_of_nothing(const json_object *json)
+/* Says why nothing was quantized, by the most frequent reason, and with `hints` how names match. */
+static void warn_of_nothing(const json_object *json, bool hints)
 {
     struct left_out found[MAX_REASONS], most = {"the model has no matrix", {""}, 0};
     const size_t n = count_left_out(json, found);
     for (size_t i = 0; i < n; i++)
         most = found[i].count > most.count ? found[i] : most;
-    const bool by_name = strcmp(most.reason, "ignored") == 0 || strcmp(most.reason, "not targeted") == 0;
+    const bool by_name = hints && (strcmp(most.reason, "ignored") == 0 || strcmp(most.reason, "not targeted") == 0);
     print_warning("no layer was quantized: left out, %s: %d (%s)%s", most.reason, most.count, most.names[0],
                   by_name ? "; --targets and --ignore match from the start of a module's name (re:.*q_proj finds every "
                             "q_proj)"
@@ -179,6 +179,7 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         return print_error(EXIT_SYSTEM, "no memory for the summary");
     const json_object *layers = json_get(json, "layers");
     const json_object *warnings = json_get(json, "warnings");
+    const bool used = print_unused(json);
     json_each(item, warnings) print_warning("%s", json_text(item.value));
     const json_object *findings = json_get(json, "findings");
     print_findings(findings);
@@ -186,10 +187,10 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const bool empty =
         json_count(layers) == 0 && json_number_of(json, "activation_scales", 0) == 0; /* of a cache alone */
     const bool compatible = strcmp(json_text_of(json, "compat"), "vllm") != 0;
-    const bool incomplete =
-        !compatible && ((empty && !part) || json_count(findings) > 0 || json_is_true(json_get(json, "incomplete")));
+    const bool incomplete = !compatible && ((empty && !part) || !used || json_count(findings) > 0 ||
+                                            json_is_true(json_get(json, "incomplete")));
     if (empty && !part)
-        warn_of_nothing(json_get(json, "left_out"));
+        warn_of_nothing(json_get(json, "left_out"), used);
     int code = EXIT_OK;
     if (!quiet) {
         const double before = json_number_of(json, "bytes_before", 0), after = json_number_of(json, "bytes_after", 0);

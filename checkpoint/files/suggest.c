@@ -2,13 +2,15 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The distance of two words is that of optimal string alignment. */
-#include "program.h"
+#include "files/suggest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_WORD = 63 };
+enum { MAX_WORD = 127 };
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
@@ -64,10 +66,17 @@ const char *suggest(const char *word, suggest_names *names, const void *context)
     return length > 2 || best_distance == 0 ? best : NULL;
 }
 
-const char *suggest_preset(const void *context, size_t index)
+static const char *word_at(const void *context, size_t index)
 {
-    (void)context;
-    return qobs_preset_name(index);
+    const char *const *words = context;
+    return words[index];
 }
 
-const char *suggest_key(const void *context, size_t index) { return qobs_config_key(context, index); }
+const char *suggest_of(const char *word, const char *const *words) { return suggest(word, word_at, words); }
+
+const char *did_you_mean(char text[HINT_SIZE], const char *word, const char *const *words)
+{
+    const char *near = suggest_of(word, words);
+    snprintf(text, HINT_SIZE, "%s%.100s%s", near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return text;
+}
