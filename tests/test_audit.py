@@ -221,7 +221,15 @@ def test_publish():
 def test_refused():
     make_model("in")
     run = cli.run("audit", "in")
-    check(run.returncode == 2 and "quantization_config" in run.stderr, "a model that is not quantized", run.stderr)
+    check(run.returncode == 2 and "is not quantized" in run.stderr and "reads what quantize writes" in run.stderr,
+          "a model that is not quantized", run.stderr)
+    for method in ("gptq", None):
+        with open("in/config.json", "w", encoding="utf-8") as file:
+            json.dump({"quantization_config": {"quant_method": method}}, file)
+        run = cli.run("audit", "in")
+        check(run.returncode == 2 and f"quant_method is {json.dumps(method)}" in run.stderr, f"the method {method}", run.stderr)
+    shutil.rmtree("in")
+    make_model("in")
     run = cli.run("audit", "none")
     check(run.returncode == 2 and "none" in run.stderr, "no directory", run.stderr)
     quantize("W4A16")

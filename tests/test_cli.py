@@ -123,6 +123,18 @@ def test_info_file():
     text = fine("a checkpoint", "info", "in")
     for word in (f"{len(tensors)} tensors in 1 files", "compressed-tensors", "pack-quantized", '"num_bits":4', "BF16"):
         check(word in text, f"info of a checkpoint says {word}", text)
+    for what, file, described, words in (
+            ("block FP8", "config.json", {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 64],
+                                                                  "modules_to_not_convert": ["lm_head"]}},
+             "quantized: fp8, fmt=e4m3, weight_block_size=[128,64]\n"),
+            ("ModelOpt", "hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": None}},
+             "quantized: modelopt, quant_algo=NVFP4, group_size=16\n"),
+            ("nothing", "config.json", {"model_type": "llama"}, "not quantized: config.json has no quantization_config\n")):
+        os.makedirs(f"info {what}")
+        write(f"info {what}/model.safetensors", st_bytes(tensors))
+        write(f"info {what}/{file}", json.dumps(described).encode())
+        text = fine(what, "info", f"info {what}")
+        check(words in text, f"info of {what}", text)
     fine("scales", "calibrate", "--quiet", "--scheme", "W8A8", "-o", "s.safetensors", "in")
     text = fine("scales", "info", "s.safetensors")
     check("scheme: W8A8" in text and "preset: llmc.memoryless_minmax" in text, "info of scales: their metadata", text)

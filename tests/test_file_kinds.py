@@ -138,6 +138,53 @@ def test_other_weights():
             refused(f"{name}: {command[0]}", cli.run(*command), 2, "holds no safetensors file", *words, *([] if name == "README.md" else [name]))
 
 
+# ---- Parts of a model in folders -------------------------------------------------------------------------------------
+
+PART = cli.st_bytes({"linear.weight": tensor([16, 128], 5), "linear.bias": tensor([16], 6)})
+PARTS = {
+    "modules of sentence-transformers": {"modules.json": b'[{"idx": 2, "path": "2_Dense"}]', "1_Pooling/config.json": b"{}", "2_Dense/config.json": b"{}",
+                                         "2_Dense/model.safetensors": PART},
+    "adapters for speech and pictures": {"speech-lora/adapter_config.json": b"{}", "speech-lora/adapter_model.safetensors": PART},
+    "a codec in shards": {"speech_tokenizer/model.safetensors.index.json": b'{"weight_map": {"linear.weight": "model-1.safetensors"}}',
+                          "speech_tokenizer/model-1.safetensors": PART, "speech_tokenizer/preprocessor_config.json": b"{}"},
+    "the original": {"original/params.json": b"{}", "original/model.safetensors": PART, "original/consolidated.00.pth": b"PK\3\4"},
+    "an adapter of the model": {"adapter_config.json": b'{"peft_type": "LORA"}', "adapter_model.safetensors": PART},
+}
+
+
+def test_parts():
+    """Folders are parts of a model: they are copied with their weights, and the model's own layers are quantized."""
+    for what, files in PARTS.items():
+        for shards in (False, True):
+            model(shards)
+            shutil.rmtree("out", ignore_errors=True)
+            for name, data in files.items():
+                write(f"in/{name}", data)
+            p = quantize("in", "-o", "out", scheme="W8A8")
+            equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+            out = tree("out")
+            equal({n: out.get(n) for n in files}, files, f"{what}: files")
+            check("copied as they are" in p.stderr and "no part" not in p.stderr, f"{what}: the warning", p.stderr)
+            codes = cli.st_read(f"out/model{'-1' if shards else ''}.safetensors")[0]
+            equal(codes[NAME][0], "I8", f"{what}: the model is quantized")
+            equal(cli.run("audit", "out").returncode, 0, f"{what}: the audit")
+
+
+def test_no_parts():
+    """A state of training, and a file that a loader would take for the model, are left out."""
+    model(True)
+    write("in/checkpoint-500/trainer_state.json", b"{}")
+    for name in ("checkpoint-500/model.safetensors", "consolidated.safetensors"):
+        write(f"in/{name}", PART)
+    p = quantize("in", "-o", "out", scheme="W8A8")
+    check(all(f"{n}: is no part of the model" in p.stderr and n not in tree("out") for n in ("checkpoint-500/model.safetensors", "consolidated.safetensors")),
+          "they are named", p.stderr)
+    shutil.rmtree("out")
+    write("in/2_Dense/model.safetensors", PART)
+    p = quantize("in", "-o", "out", "--compat", "llm-compressor", scheme="W8A8")
+    check("2_Dense/model.safetensors: is no part of the model; left out" in p.stderr and "2_Dense/model.safetensors" not in tree("out"), "upstream's way", p.stderr)
+
+
 # ---- Adapters --------------------------------------------------------------------------------------------------------
 
 A = "model.layers.0.mlp."

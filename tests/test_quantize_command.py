@@ -285,7 +285,9 @@ def test_inputs():
     cases = {
         "broken link": (lambda: os.symlink("nowhere", "in/broken"), "broken"),
         "pipe": (lambda: os.mkfifo("in/pipe"), "pipe"),
-        "no config.json": (lambda: os.remove("in/config.json"), "config.json"),
+        "no config.json": (lambda: os.remove("in/config.json"), "qobs calibrate takes a file alone"),
+        "config.json in a folder": (lambda: (os.makedirs("in/snapshots/4d3a"), os.rename("in/config.json", "in/snapshots/4d3a/config.json")),
+                                    "snapshots/4d3a/config.json is one"),
         "damaged config.json": (lambda: write("in/config.json", b"{"), "config.json"),
         "a key twice": (lambda: write("in/config.json", b'{"a": 1, "a": 2}'), "config.json"),
         "quantized already": (lambda: write("in/config.json", b'{"quantization_config": {"quant_method": "awq"}}'), "awq"),
@@ -323,6 +325,7 @@ def test_options():
     refused("unknown scheme", quantize("in", "-o", "out", scheme="W9A16"), 2, "W9A16", "W4A16")
     refused("static activations", quantize("in", "-o", "out", scheme="FP8"), 2, "FP8_DYNAMIC")
     refused("static NVFP4", quantize("in", "-o", "out", scheme="NVFP4"), 2, "NVFP4A16")
+    refused("too few bits", quantize("in", "-o", "out", "--set", "num_bits=1"), 2, "num_bits is 1; whole numbers from 2 to 16")
     refused("bad pattern", quantize("in", "-o", "out", "--ignore", "re:("), 2, "re:(")
     refused("unknown preset", quantize("in", "-o", "out", "--preset", "llmc.none"), 2, "llmc.none")
     refused("preset of another family", quantize("in", "-o", "out", "--preset", "torch.MinMaxObserver"), 2, "torch")

@@ -32,11 +32,14 @@ static int read_configuration(struct audit *audit, struct fail *f)
 {
     const struct model *m = &audit->model;
     if (!m->config_path)
-        return INVALID(f, "%s: has no config.json", m->tree.root);
+        return INVALID(f, "%s: has no config.json, which says how a model is quantized", m->tree.root);
     const json_object *config = json_get(m->config, "quantization_config");
     const json_object *method = json_get(config, "quant_method");
     bool modelopt;
     RETURN_IF_NOT_OK(audit_read_modelopt(audit, &modelopt, f));
+    if (!modelopt && !model_is_described(m))
+        return INVALID(f, "%s: is not quantized: %s has no quantization_config; audit reads what quantize writes",
+                       m->tree.root, m->config_path);
     if (!modelopt && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0))
         return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors and modelopt are read",
                        m->tree.root, m->config_path, JSON_WORDS(method));

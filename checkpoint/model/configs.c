@@ -115,6 +115,26 @@ const json_object *model_config_quantization(const struct model_config *config)
     return NULL;
 }
 
+bool model_is_described(const struct model *model)
+{
+    bool described = false;
+    for (size_t i = 0; i < model->config_count; i++)
+        described |= model_config_quantization(&model->configs[i]) != NULL;
+    return described;
+}
+
+int model_refuse_without_config(const struct model *model, struct fail *f)
+{
+    for (size_t i = 0; i < model->tree.count; i++)
+        if (ends_with(model->tree.files[i].path, "/config.json"))
+            return INVALID(f, "%s: has no config.json; %.200s is one, and its folder may be the model",
+                           model->tree.root, model->tree.files[i].path);
+    return INVALID(f,
+                   "%s: has no config.json, so that no loader would know that the output is quantized; qobs calibrate "
+                   "takes a file alone",
+                   model->tree.root);
+}
+
 void model_remove_quantizations(struct model *model)
 {
     for (size_t i = 0; i < model->config_count; i++)

@@ -18,11 +18,13 @@
 
 static const char index_ending[] = ".safetensors.index.json";
 
-/* Returns the index of the model: "...model.safetensors.index.json", else any other index; the root comes first. */
+/* Returns the index of the model: "...model.safetensors.index.json", else any other index; the root comes first. One in
+ * a folder beside model.safetensors is that of a part. */
 static const char *find_index(const struct source_tree *tree)
 {
     static const char *const endings[] = {"model.safetensors.index.json", index_ending};
-    for (int nested = 0; nested < 2; nested++)
+    const int depths = source_tree_find(tree, "model.safetensors") ? 1 : 2;
+    for (int nested = 0; nested < depths; nested++)
         for (int e = 0; e < 2; e++)
             for (size_t i = 0; i < tree->count; i++) {
                 const char *path = tree->files[i].path;
@@ -177,16 +179,37 @@ static int sort_tensors(struct model *m, struct fail *f)
     return QOBS_OK;
 }
 
-/* Lists the safetensors files that belong to nothing. */
-static int list_unnamed(struct model *m, struct fail *f)
+/* Returns true if the folder of a file is a state of training, as Trainer of transformers saves it: a model of its own.
+ */
+static bool is_of_training(const struct source_tree *tree, const char *path)
+{
+    OWNED char *state = text_format("%.*s/trainer_state.json", (int)(strrchr(path, '/') - path), path);
+    return state && source_tree_find(tree, state);
+}
+
+/* Lists the safetensors files that hold no tensors of the model. Folders are parts of it: modules of
+ * sentence-transformers, adapters, a codec. Beside it a loader may take a file in place of the model. */
+static int list_others(struct model *m, struct fail *f)
 {
     m->unnamed = calloc(m->tree.count + 1, sizeof *m->unnamed);
-    if (!m->unnamed)
+    m->parts = calloc(m->tree.count + 1, sizeof *m->parts);
+    if (!m->unnamed || !m->parts)
         return NO_MEMORY(f, "the list of files");
-    for (size_t i = 0; i < m->tree.count; i++)
-        if (ends_with(m->tree.files[i].path, ".safetensors") && shard_of(m, m->tree.files[i].path) == m->shard_count)
-            m->unnamed[m->unnamed_count++] = m->tree.files[i].path;
+    for (size_t i = 0; i < m->tree.count; i++) {
+        const char *path = m->tree.files[i].path;
+        if (!ends_with(path, ".safetensors") || shard_of(m, path) < m->shard_count)
+            continue;
+        if (strchr(path, '/') ? !is_of_training(&m->tree, path) : adapters_are_in(path))
+            m->parts[m->part_count++] = path;
+        else
+            m->unnamed[m->unnamed_count++] = path;
+    }
     return QOBS_OK;
+}
+
+bool model_has_part(const struct model *model, const char *path)
+{
+    return named_find(model->parts, model->part_count, sizeof *model->parts, path) != NULL;
 }
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
@@ -262,7 +285,7 @@ static int open_parts(struct model *m, const char *name, struct fail *f)
     if (are_adapters(m))
         RETURN_IF_NOT_OK(adapters_refuse_directory(&m->tree, f));
     RETURN_IF_NOT_OK(sort_tensors(m, f));
-    RETURN_IF_NOT_OK(list_unnamed(m, f));
+    RETURN_IF_NOT_OK(list_others(m, f));
     return read_configs(m, f);
 }
 
@@ -348,6 +371,7 @@ void model_close(struct model *model)
     free(model->shards);
     free(model->tensors);
     free(model->unnamed);
+    free(model->parts);
     named_free(model->configs, model->config_count, sizeof *model->configs, 1);
     json_object_put(model->config);
     json_object_put(model->hf_quant_config);

@@ -43,8 +43,10 @@ struct model {
     struct model_config *configs; /* it and its sub-configurations, the language model's first */
     size_t config_count;
     size_t omitted_count; /* tensors in shards that the index does not name */
-    const char **unnamed; /* safetensors files that the index does not name: they are left out */
+    const char **unnamed; /* safetensors files beside the model that no index names: they are left out */
     size_t unnamed_count;
+    const char **parts; /* the same in folders, and an adapter of the model: they are copied as they are */
+    size_t part_count;
     uint64_t bytes; /* of all tensors */
 };
 
@@ -58,6 +60,9 @@ int model_open(struct model *model, const char *path, struct fail *f);
 int model_open_files(struct model *model, const char *path, struct fail *f);
 void model_close(struct model *model);
 
+/* Returns true if the file is one of model.parts. */
+bool model_has_part(const struct model *model, const char *path);
+
 /* Returns the tensor with that name, or NULL. */
 const struct model_tensor *model_find(const struct model *model, const char *name);
 
@@ -69,6 +74,12 @@ const char *model_config_type(const struct model_config *config);
 
 /* Returns the quantization_config of a configuration, or what stands for it in older files; NULL: none. */
 const json_object *model_config_quantization(const struct model_config *config);
+
+/* Returns true if a configuration describes a quantization. */
+bool model_is_described(const struct model *model);
+
+/* Fails because there is no config.json; the message says where one may be. */
+int model_refuse_without_config(const struct model *model, struct fail *f);
 
 /* Removes the descriptions of a quantization from all configurations. */
 void model_remove_quantizations(struct model *model);

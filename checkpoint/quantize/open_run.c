@@ -117,8 +117,7 @@ static int check_model(const struct quantize_run *run, struct fail *f)
     const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
     const struct model *m = &run->model;
     if (!m->config_path && !compatible)
-        return INVALID(f, "%s: has no config.json, so that no loader would know that the output is quantized",
-                       m->tree.root);
+        return model_refuse_without_config(m, f);
     return compatible ? QOBS_OK : source_check_configs(m, f);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "files/file_kind.h"
 #include "files/json.h"
 #include "files/text.h"
 #include "quantize/loading.h"
@@ -173,17 +174,36 @@ static void add_runtime_warnings(json_object *warnings, const struct quantize_ru
              transformers->list && !transformers->always ? ", and transformers loads it in FP8_DYNAMIC and W8A8" : "");
 }
 
+/* Names weights that are copied: those of other formats, and those of parts in folders. */
+static void add_copied_warning(json_object *warnings, const struct quantize_run *run)
+{
+    const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
+    const char *first = NULL, *way;
+    size_t count = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < run->model.tree.count; i++) {
+        const struct source_file *file = &run->model.tree.files[i];
+        if (!file_kind_of_weights(file->path, &way) && (compatible || !model_has_part(&run->model, file->path)))
+            continue;
+        first = first ? first : file->path;
+        bytes += file->bytes;
+        count++;
+    }
+    if (count > 0)
+        warn(warnings,
+             "%zu files beside the model are copied as they are, with weights that stay unquantized, %.1f MB, "
+             "such as '%.300s'",
+             count, (double)bytes * 1e-6, first);
+}
+
 /* Returns true if the result lacks something, as a warning says. */
 static bool add_warnings(json_object *warnings, const struct quantize_run *run)
 {
-    static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
     for (size_t i = 0; i < run->model.unnamed_count; i++)
         warn(warnings, "%.400s: is no part of the model; left out", run->model.unnamed[i]);
-    for (size_t i = 0; i < run->model.tree.count; i++)
-        for (size_t e = 0; e < sizeof endings / sizeof *endings; e++)
-            if (ends_with(run->model.tree.files[i].path, endings[e]))
-                warn(warnings, "%.400s: copied as it is; it may hold unquantized weights",
-                     run->model.tree.files[i].path);
+    for (size_t i = 0; run->args->compat != QOBS_COMPAT_VLLM && i < run->model.part_count; i++)
+        warn(warnings, "%.400s: is no part of the model; left out, as upstream does", run->model.parts[i]);
+    add_copied_warning(warnings, run);
     if (run->model.omitted_count > 0)
         warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
              run->model.omitted_count,

@@ -14,7 +14,8 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
     const struct source_tree *tree = &run->model.tree;
     for (size_t i = 0; i < tree->count; i++) {
         const char *path = tree->files[i].path;
-        const bool rewritten = ends_with(path, ".safetensors") ||
+        const bool part = run->args->compat == QOBS_COMPAT_VLLM && model_has_part(&run->model, path);
+        const bool rewritten = (ends_with(path, ".safetensors") && !part) ||
                                (run->model.index && strcmp(path, run->model.index) == 0) ||
                                (run->model.config_path && strcmp(path, run->model.config_path) == 0) ||
                                (run->args->compat == QOBS_COMPAT_VLLM && strcmp(path, HF_QUANT_CONFIG) == 0);

@@ -150,7 +150,7 @@ static int read_member(struct quant_args *a, const struct json_item *item, const
     int64_t number = 0;
     int word = 0, result = 0;
     if (strcmp(key, "num_bits") == 0) {
-        result = read_number(&number, 1, 16, item, where, f);
+        result = read_number(&number, 2, 16, item, where, f);
         a->num_bits = (int)number;
     } else if (strcmp(key, "group_size") == 0) {
         a->group_size = 0;

@@ -128,19 +128,31 @@ static void print_metadata(const char *path)
     }
 }
 
-/* Prints the method, the format and the groups of a quantization_config. */
-static void print_quantization(const json_object *config)
+/* Writes the method and the format; without one what else the description says in single values and numbers. */
+static void describe(char *line, size_t size, const json_object *quantization)
 {
-    const json_object *quantization = json_get(config, "quantization_config");
-    if (!json_is_object(quantization)) {
-        printf("not quantized: config.json has no quantization_config\n");
-        return;
+    const char *method = json_text_of(quantization, "quant_method");
+    snprintf(line, size, "quantized: %s", *method ? method : json_has(quantization, "quant_algo") ? "modelopt" : "");
+    const bool has_format = json_is_string(json_get(quantization, "format"));
+    if (has_format)
+        text_append(line, size, ", format %s", json_text_of(quantization, "format"));
+    json_each(item, has_format ? NULL : quantization)
+    {
+        const bool list = json_is_array(item.value), numbers = json_is_number(json_at(item.value, 0));
+        const bool told = item.value && !json_is_object(item.value) && (!list || numbers);
+        OWNED char *text = told && !json_is_string(item.value) ? json_print(item.value, JSON_LINE) : NULL;
+        if (told && strcmp(item.key, "quant_method") != 0)
+            text_append(line, size, ", %s=%s", item.key, text ? text : json_text_of(quantization, item.key));
     }
-    char line[512];
-    snprintf(line, sizeof line, "quantized: %s, format %s", json_text_of(quantization, "quant_method"),
-             json_text_of(quantization, "format"));
     make_printable(line);
-    printf("%s\n", line);
+}
+
+/* Prints the method, the format and the groups of a quantization_config. */
+static void print_quantization(const json_object *quantization)
+{
+    char line[512];
+    describe(line, sizeof line, quantization);
+    print_wrapped(line, 0, 4);
     json_each(group, json_get(quantization, "config_groups"))
     {
         const json_object *weights = json_get(group.value, "weights");
@@ -152,13 +164,24 @@ static void print_quantization(const json_object *config)
     }
 }
 
-/* Reads config.json of a model's directory. */
+/* Reads a file of a model's directory. */
+static json_object *read_json(const char *directory, const char *name)
+{
+    json_object *json = NULL;
+    OWNED char *path = path_join(directory, name);
+    return path && json_read(&json, path, "file", NULL) == 0 ? json : NULL;
+}
+
+/* Prints what config.json says, or ModelOpt's file. */
 static void print_config(const char *directory)
 {
-    OWNED_JSON json_object *config = NULL;
-    OWNED char *path = path_join(directory, "config.json");
-    if (path && json_read(&config, path, "file", NULL) == 0)
-        print_quantization(config);
+    OWNED_JSON json_object *config = read_json(directory, "config.json");
+    OWNED_JSON json_object *modelopt = read_json(directory, "hf_quant_config.json");
+    const json_object *own = json_get(config, "quantization_config"), *other = json_get(modelopt, "quantization");
+    if (json_is_object(own) || json_is_object(other))
+        print_quantization(json_is_object(own) ? own : other);
+    else if (config)
+        printf("not quantized: config.json has no quantization_config\n");
 }
 
 /* Lists ten tensors or all; only scales if there are any, unless all are wanted. */
