@@ -113,7 +113,7 @@ def test_cut():
                               (("observe", "--preset", "llmc.minmax", f"x.safetensors:{NAME}"), "x.safetensors")):
             model()
             write(path, MODEL[:size])
-            refused(f"{size} bytes", cli.run(*command), 2, "is cut", "fetch it again")
+            refused(f"{size} bytes", cli.run(*command), 2, "is cut off", "fetch it again")
 
 
 def test_links():

@@ -86,7 +86,7 @@ static int read_offsets(struct json_span list, struct st_tensor *t, const char *
     if (t->end > section)
         return fail(f,
                     TENSOR "data_offsets end at %" PRIu64 ", but the data section has %" PRIu64
-                           " bytes; the file is cut, fetch it again",
+                           " bytes; the file is cut off, fetch it again",
                     path, t->name, t->end, section);
     return 0;
 }
@@ -222,7 +222,7 @@ static int read_file(struct st_file *file, struct fail *f)
                     map->path, length, JSON_MAX_BYTES);
     if (length > rest)
         return fail(f,
-                    "%s: is cut or not a safetensors file: the header has %" PRIu64 " bytes, %" PRIu64
+                    "%s: is cut off or not a safetensors file: the header has %" PRIu64 " bytes, %" PRIu64
                     " are there; fetch it again",
                     map->path, length, rest);
     const unsigned char *text = map->data + sizeof length;
