@@ -83,6 +83,10 @@ def test_did_you_mean():
             ("a setting of observe", "num_bits", ("observe", "--preset", "llmc.minmax", "--set", "numbits=4", "x.npy")),
             ("a preset of info", "llmc.minmax", ("info", "llmc.minimax"))):
         refused(what, [f"did you mean '{near}'?"], *arguments)
+    for owner, arguments in (("llmc.memoryless_mse", (*quantize, "--scheme", "W8A8", "--set", "norm=2")),
+                             ("qobs.local_hessian", (*quantize, "--scheme", "W8A8", "--set", "hessian_block_size=64")),
+                             ("torch.HistogramObserver", ("observe", "--preset", "llmc.minmax", "--set", "bins=9", "x.npy"))):
+        refused(f"a setting of {owner}", ["--set: ", "is no setting of it; it belongs to", owner], *arguments)
     for what, arguments in (("a word far from all", ("observe", "--preset", "entropy", "x.npy")),
                             ("an option far from all", ("observe", "--zzz"))):
         p = run(*arguments)

@@ -26,7 +26,7 @@ static void test_settings(void **state)
     } refused[] = {
         /* names and values */
         {llmc, "bits=4", "'bits'|num_bits|group_size|averaging_constant"},
-        {"llmc.memoryless_minmax", "averaging_constant=0.1", "'averaging_constant'|num_bits"},
+        {"llmc.memoryless_minmax", "averaging_constant=0.1", "'averaging_constant'|belongs to llmc.minmax"},
         {llmc, "qscheme=per_tensor_affine", "'qscheme'|num_bits"},
         {torch, "num_bits=8", "'num_bits'|qscheme|quant_min"},
         {torch, "averaging_constant=0.1", "'averaging_constant'"},

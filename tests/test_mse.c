@@ -35,7 +35,7 @@ static void test_settings(void **state)
         {"llmc.mse", "norm=inf", "norm|'inf'"},
         {"llmc.mse", "expand=0.99", "expand|'0.99'|1 to"},
         {"llmc.mse", "chunk_size=0", "chunk_size|'0'|1 to"},
-        {"llmc.mse", "strict=true", "'strict'|maxshrink|patience|grid|norm|expand"},
+        {"llmc.mse", "strict=true", "'strict'|belongs to llmc.imatrix_mse"},
         {"llmc.imatrix_mse", "strict=1", "strict|'1'|true and false"},
         {"llmc.imatrix_mse", "chunk_size=5", "'chunk_size'"},
         {"llmc.minmax", "maxshrink=0.2", "'maxshrink'"},

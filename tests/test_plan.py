@@ -353,7 +353,7 @@ def test_without_sensitivity():
           "a table of errors", p.stdout + p.stderr)
     check(all(s["kl"] is None and s["error"] > 0 for s in json.loads(run(*command, "--json", "-").stdout)["schemes"]),
           "no KL")
-    refused("a budget", ["--budget", "1 of 12 modules", MODULES[3]], *command, "--budget", "5")
+    refused("a budget", ["--budget", "1 of 12 modules", MODULES[3], "c.save(DIR)", "sensitivity=True"], *command, "--budget", "5")
 
 
 if __name__ == "__main__":

@@ -319,12 +319,21 @@ def test_refusals():
     make_model()
     descent = ["--set", "rounding=descent"]
     for words, options in {
-            "rounding: descent needs recorded activations": ["qobs.local_hessian", *descent],
+            "rounding: descent needs states, or --importance FILE": ["qobs.local_hessian", *descent],
             "rounding: is 'up', allowed are nearest, descent": ["qobs.local_hessian", "--set", "rounding=up"],
             "rounding_passes: is '0', allowed are": ["qobs.local_hessian", *descent, "--set", "rounding_passes=0"],
-            "'rounding' is no setting": ["qobs.imatrix_optimal", *descent]}.items():
+            "rounding belongs to qobs.local_hessian": ["qobs.imatrix_optimal", *descent]}.items():
         p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "-o", "out", "--preset", *options)
         check(p.returncode == 2 and words in p.stderr and not os.path.exists("out"), words, p.stderr)
+    write("recipe.yaml", b"stage:\n  modifiers:\n    GPTQModifier: {scheme: W4A16}\n")
+    small = ["--scheme", "W4A16", "--set", "group_size=32"]
+    for options in (["--scheme", "gptq"], ["--scheme", "W4A16_AWQ"], ["--recipe", "recipe.yaml"],
+                    [*small, *descent],
+                    [*small, *descent, "--preset", "qobs.local_hessian"]):
+        p = run("quantize", "model", "-o", "out", *options)
+        for words in ("--preset qobs.local_hessian --set rounding=descent --states DIR", "c.save(DIR)",
+                      'qobs.calibration(model, "W4A16", importance="qobs.local_hessian") as c'):
+            check(p.returncode == 2 and words in p.stderr, f"{options}: the whole way", p.stderr)
 
 
 if __name__ == "__main__":

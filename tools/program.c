@@ -109,7 +109,8 @@ int(print_preset_error)(const qobs_error *error, const char *option, const char 
 
 int(print_key_error)(const qobs_error *error, const char *option, const qobs_config *config, const char *key)
 {
-    const char *near = config_has(config, key) ? NULL : suggest(key, suggest_key, config);
+    const bool known = config_has(config, key) || strstr(error->message, "it belongs to");
+    const char *near = known ? NULL : suggest(key, suggest_key, config);
     if (near && error->status == QOBS_ERROR_INVALID_ARGUMENT)
         return print_error(EXIT_USAGE, "%s: '%s' is no setting of %s; did you mean '%s'? (qobs info %s explains all)",
                            option, key, qobs_config_preset(config), near, qobs_config_preset(config));

@@ -73,6 +73,8 @@ static bool print_setting_error(const struct scheme_words *w, const qobs_error *
 {
     qobs_config *config;
     const char *preset = "llmc.memoryless_minmax", *near = NULL;
+    if (strstr(error->message, "it belongs to"))
+        return false;
     for (size_t i = 0; i < w->preset_count; i++)
         preset = strchr(w->presets[i], '=') ? preset : w->presets[i];
     if (qobs_config_create(&config, preset, NULL, NULL) != QOBS_OK)

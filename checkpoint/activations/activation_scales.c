@@ -131,9 +131,19 @@ static int add_results(struct activation_scales *s, size_t need, const qobs_obse
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
+/* Returns the name of the first group that stores scales of the inputs or outputs of layers. */
+static const char *first_of_layers(const struct activation_needs *needs, const struct quant_config *config)
+{
+    for (size_t i = 0; i < needs->count; i++)
+        for (size_t g = 0; g < config->group_count; g++)
+            if (needs->items[i].args == &config->groups[g].inputs || needs->items[i].args == &config->groups[g].outputs)
+                return config->groups[g].name;
+    return "the scheme";
+}
+
 /* Decides whether there is anything to do: *needed. */
-static int check_sources(const struct activation_scales *s, const struct activation_needs *needs, qobs_compat compat,
-                         bool *needed, struct fail *f)
+static int check_sources(const struct activation_scales *s, const struct activation_needs *needs,
+                         const struct quant_config *config, qobs_compat compat, bool *needed, struct fail *f)
 {
     bool layers = false;
     for (size_t i = 0; i < needs->count; i++)
@@ -148,8 +158,10 @@ static int check_sources(const struct activation_scales *s, const struct activat
     if (!layers)
         return INVALID(f, "kv_cache_scheme: has stored scales, which need recorded activations or states "
                           "(<attention>.k_states, .v_states)");
-    return INVALID(f, "scheme: its activations have stored scales, which need recorded activations or states; schemes "
-                      "without them are FP8_DYNAMIC for FP8 and NVFP4A16 for NVFP4");
+    return INVALID(f,
+                   "%.40s needs scales of activations: --states DIR, which qobs.calibration in Python saves, or "
+                   "--activations DIR of python -m qobs.record; FP8_DYNAMIC, W8A8 and NVFP4A16 need none",
+                   first_of_layers(needs, config));
 }
 
 /* Fails if a kind that was requested is recorded for no module. */
@@ -204,6 +216,6 @@ int activation_scales_find(struct activation_scales *s, const struct weights *we
     bool needed = has_sources(s);
     RETURN_IF_NOT_OK(activation_needs_list(&s->needs, weights, config, f));
     if (!requested)
-        RETURN_IF_NOT_OK(check_sources(s, &s->needs, args->compat, &needed, f));
+        RETURN_IF_NOT_OK(check_sources(s, &s->needs, config, args->compat, &needed, f));
     return needed ? find_all(s, weights, args, requested, progress, f) : QOBS_OK;
 }

@@ -10,6 +10,9 @@
 /* Second order does not tell a KL divergence above this one, in nats. */
 #define MOST_FORETOLD 2
 
+/* What makes states with sensitivity, for messages. */
+#define SENSITIVITY_WAY "c.save(DIR) of qobs.calibration(model, \"W4A16\", sensitivity=True) as c in Python writes it"
+
 /* A scheme and its run. */
 struct plan_scheme {
     const char *name; /* of the preset scheme */

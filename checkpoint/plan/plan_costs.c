@@ -181,8 +181,8 @@ int plan_choose(struct plan *p, struct fail *f)
         return QOBS_OK;
     const char *name = a->budget > 0 ? "budget" : "max_kl";
     if (p->unknown > 0)
-        return INVALID(f, "%s: %zu of %zu modules have no sensitivity with importance in states, such as '%.*s'", name,
-                       p->unknown, p->module_count, (int)p->first_unknown->module, p->first_unknown->name);
+        return INVALID(f, "%s: the states have no sensitivity of %zu of %zu modules, such as '%.*s'; " SENSITIVITY_WAY,
+                       name, p->unknown, p->module_count, (int)p->first_unknown->module, p->first_unknown->name);
     for (size_t i = 0; i < p->item_count * a->scheme_count; i++)
         if (!isfinite(p->costs[i].loss[0]) || !isfinite(p->costs[i].loss[1]))
             return INVALID(f, "%s: the costs under %s are not finite", name, p->schemes[i % a->scheme_count].name);

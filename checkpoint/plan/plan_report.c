@@ -75,7 +75,8 @@ static void put_warnings(json_object *report, const struct plan *p)
     if (p->unknown == 0)
         return;
     snprintf(text, sizeof text,
-             "%zu of %zu modules have no sensitivity with importance, such as '%.*s': no KL divergence is foretold",
+             "no KL divergence is foretold: the states have no sensitivity of %zu of %zu modules, such as "
+             "'%.*s'; " SENSITIVITY_WAY,
              p->unknown, p->module_count, (int)(p->first_unknown->module < 200 ? p->first_unknown->module : 200),
              p->first_unknown->name);
     json_append_text(warnings, text);

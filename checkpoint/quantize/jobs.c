@@ -23,6 +23,8 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, q
     if (contents == CONTENTS_SCALES && weights.observer && strcmp(weights.observer, "static_mse") == 0)
         weights.observer = "mse"; /* config.json has the other name, under which no observer is registered */
     const int status = quant_args_config(&weights, quant_release_of(compat)->observers, &plan->config, &inner);
+    if (status != QOBS_OK && strstr(inner.message, "'rounding' is no setting"))
+        return report_failure(f, status, "%.40s: rounding belongs to qobs.local_hessian: " DESCENT_WAY, group->name);
     if (status != QOBS_OK)
         return report_failure(f, status, "%s: weights: %s", group->name, inner.message);
     if (qobs_config_describe(plan->config, &plan->needs, &error) != QOBS_OK)

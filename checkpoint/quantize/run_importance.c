@@ -98,10 +98,7 @@ static int check_descent(const struct quantize_run *run, size_t weighted, struct
 {
     for (size_t i = 0; i < run->job_count && weighted == 0; i++)
         if (run->jobs[i].plan && run->jobs[i].plan->descends)
-            return INVALID(f,
-                           "tensor '%.200s': rounding: descent needs recorded activations or states of "
-                           "qobs.local_hessian; there are none: --importance FILE, or --states DIR of qobs.calibration",
-                           run->jobs[i].weight->name);
+            return INVALID(f, "rounding: descent needs states, or --importance FILE with inputs: " DESCENT_WAY);
     return QOBS_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "files/json.h"
 #include "files/suggest.h"
@@ -62,15 +63,23 @@ bool quant_config_report_unused(const struct quant_config *config, json_object *
     return good;
 }
 
+/* In any case. */
+static bool has_word(const char *text, const char *word)
+{
+    while (*text && strncasecmp(text, word, strlen(word)) != 0)
+        text++;
+    return *text;
+}
+
 static int unknown_scheme(const char *scheme, struct fail *f)
 {
     char known[120] = ""; /* messages of the library have 256 bytes */
     for (size_t i = 0; scheme_preset_at(i) && strlen(known) < sizeof known - 20; i++)
         text_append(known, sizeof known, "%s, ", scheme_preset_at(i)->name);
-    const char *hint = scheme[0] == 'Q' && isdigit((unsigned char)scheme[1]) ? " (GGUF types are those of llama.cpp)"
-                       : strstr(scheme, "GPTQ") || strstr(scheme, "AWQ")
-                           ? " (GPTQ and AWQ do not exist here; --set rounding=descent rounds codes against the inputs)"
-                           : "";
+    if (has_word(scheme, "GPTQ") || has_word(scheme, "AWQ"))
+        return fail(f, "scheme: '%.40s' does not exist here; near it is --scheme W4A16 " DESCENT_WAY, scheme);
+    const char *hint =
+        scheme[0] == 'Q' && isdigit((unsigned char)scheme[1]) ? " (GGUF types are those of llama.cpp)" : "";
     return fail(f, "scheme: '%.40s' is unknown%s; known are %s...", scheme, hint, known);
 }
 

@@ -39,6 +39,11 @@ struct quant_config {
     const struct quant_args *const *states;
 };
 
+/* What rounds codes against the inputs, for messages. */
+#define DESCENT_WAY                                                                                                    \
+    "--preset qobs.local_hessian --set rounding=descent --states DIR; c.save(DIR) of qobs.calibration(model, "         \
+    "\"W4A16\", importance=\"qobs.local_hessian\") as c in Python writes them"
+
 /* Adds a group with a preset scheme of compressed-tensors, in any case. With no targets it targets "Linear".
  * Fails for unknown names with the list of known ones, nearest first. */
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,

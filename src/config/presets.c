@@ -171,14 +171,38 @@ const struct setting *qobs_setting_find(const struct preset *preset, const char 
     return s;
 }
 
+enum { OWNERS = 3 };
+
+/* Writes the first presets that have a setting: those of the family, or of others if they are few. */
+static void list_owners(const struct preset *preset, const char *key, char *owners, size_t size)
+{
+    size_t of_family = 0, of_all = 0, listed = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        const bool has = qobs_setting_find(&presets[i], key);
+        of_family += has && presets[i].ops == preset->ops;
+        of_all += has;
+    }
+    const size_t count = of_family > 0 ? of_family : of_all <= OWNERS ? of_all : 0;
+    for (size_t i = 0; i < COUNT && listed < count && listed < OWNERS; i++)
+        if ((of_family == 0 || presets[i].ops == preset->ops) && qobs_setting_find(&presets[i], key)) {
+            qobs_list_word(owners, size, presets[i].name);
+            listed++;
+        }
+    if (listed < count)
+        qobs_list_word(owners, size, "...");
+}
+
 int qobs_setting_require(const struct preset *preset, const char *key, const struct setting **setting,
                          qobs_error *error)
 {
     *setting = qobs_setting_find(preset, key);
     if (*setting)
         return QOBS_OK;
-    char known[220] = "";
+    char known[220] = "", owners[160] = "";
     const struct setting *s;
+    list_owners(preset, key, owners, sizeof owners);
+    if (*owners)
+        return qobs_invalid(error, "%s: '%s' is no setting of it; it belongs to %s", preset->name, key, owners);
     for (size_t row = 0; (s = next_of(preset, &row)); row++)
         qobs_list_word(known, sizeof known, s->key);
     return qobs_invalid(error, "%s: '%s' is no setting; known are %s", preset->name, key, known);

@@ -85,7 +85,7 @@ static int print_plan_error(const struct plan_options *o, const qobs_error *erro
                                        .preset_count = o->args.preset != NULL,
                                        .settings = o->args.settings,
                                        .setting_count = o->args.setting_count};
-    return print_member_error(&words, "schemes budget max_kl targets ignore preset states importance", error);
+    return print_member_error(&words, "schemes budget max_kl targets ignore preset setting states importance", error);
 }
 
 static int run(void *options, int count, char **models, struct threads *threads)
