@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "model/experts.h"
+#include "model/layer_words.h"
 #include "files/text.h"
 #include "files/status.h"
 
@@ -101,12 +102,33 @@ static int report_experts(const struct source *sources, const struct activation_
                    count, list);
 }
 
+/* Says how to leave out the modules without a source; attention has no entry, and all modules are no way out. */
+static const char *way_out(char *text, size_t size, const struct source *sources, const struct activation_needs *needs,
+                           const struct weights *weights)
+{
+    struct layer_words words;
+    OWNED bool *marked = calloc(weights->count + 1, sizeof *marked);
+    size_t count = 0, missing = 0;
+    for (size_t i = 0; i < needs->count; i++)
+        if (!is_found(&sources[i])) {
+            missing++;
+            if (marked && needs->items[i].kind <= ACTIVATION_OUTPUT && ++count)
+                marked[needs->items[i].weight] = true;
+        }
+    if (count == 0 || missing == needs->count)
+        return "ignore leaves modules out";
+    layer_words_make(&words, weights, marked);
+    snprintf(text, size, "--ignore '%s' leaves %s out", words.entry, IT_OR_THEM(&words));
+    return text;
+}
+
 /* Fails for modules without a source. Experts may be filled if there is any. */
-static int report_missing(const struct source *sources, const struct activation_needs *needs, qobs_fill_experts fill,
-                          struct fail *f)
+static int report_missing(const struct source *sources, const struct activation_needs *needs,
+                          const struct weights *weights, qobs_fill_experts fill, struct fail *f)
 {
     const struct activation_need *first = NULL;
     size_t missing = 0, experts = 0;
+    char way[160];
     for (size_t i = 0; i < needs->count; i++) {
         const bool found = is_found(&sources[i]), expert = is_expert(&needs->items[i]);
         if (!found && !expert && !first)
@@ -117,11 +139,9 @@ static int report_missing(const struct source *sources, const struct activation_
     if (missing == experts && missing < needs->count)
         return fill == QOBS_FILL_REFUSE ? report_experts(sources, needs, f) : QOBS_OK;
     first = first ? first : &needs->items[0];
-    return INVALID(f,
-                   "activations: nothing is recorded as '%.*s%s', and for %zu of %zu scales in all; "
-                   "ignore leaves modules out",
+    return INVALID(f, "activations: nothing is recorded as '%.*s%s', and for %zu of %zu scales in all; %s",
                    first->length > 200 ? 200 : (int)first->length, first->module, activation_suffixes[first->kind],
-                   missing, needs->count);
+                   missing, needs->count, way_out(way, sizeof way, sources, needs, weights));
 }
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */
@@ -182,7 +202,7 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
         RETURN_IF_NOT_OK(find_source(&sources[i], from, &needs->items[i], f));
     share_sources(sources, needs, weights, member);
     if (!partial)
-        RETURN_IF_NOT_OK(report_missing(sources, needs, fill, f));
+        RETURN_IF_NOT_OK(report_missing(sources, needs, weights, fill, f));
     make_streams(s, entries, sources, needs);
     for (size_t i = 0; i < s->count; i++)
         s->bytes += recorded_bytes(from, s->items[i].recorded);

@@ -339,18 +339,23 @@ static bool is_attention(const struct weight *w)
     return w->experts == EXPERTS_OF_ONE && w->source->stored->ndim == 2;
 }
 
-static int refuse(const struct weight *taken, const struct weight *other, size_t layer, struct fail *f)
+/* Fails for a layer that is quantized in part, the first of `count`. */
+static int refuse(const struct weight *taken, const struct weight *other, size_t layer, size_t count, struct fail *f)
 {
+    char layers[48] = "";
+    if (count > 1)
+        snprintf(layers, sizeof layers, ", the first of %zu layers", count);
     const char *what = is_attention(taken) ? "attention" : "experts", *name = taken->name;
     const char *one = name + layer + 1, *two = other->name + layer + 1;
     const size_t last = component_start(name, layer);
     if (other->reason == WEIGHT_TAKEN)
-        return INVALID(f, "%s of '%.*s': '%.80s' and '%.80s' get different schemes; runtimes load a layer of %s in one",
-                       what, (int)layer, name, one, two, what);
+        return INVALID(f,
+                       "%s of '%.*s'%s: '%.80s' and '%.80s' get different schemes; runtimes load a layer of %s in one",
+                       what, (int)layer, name, layers, one, two, what);
     return INVALID(f,
-                   "%s of '%.*s': '%.80s' would be quantized and '%.80s' not; runtimes load a layer of %s whole. "
+                   "%s of '%.*s'%s: '%.80s' would be quantized and '%.80s' not; runtimes load a layer of %s whole. "
                    "--ignore 're:.*%.*s.*' leaves all of them out",
-                   what, (int)layer, name, one, two, what, (int)(layer - last), name + last);
+                   what, (int)layer, name, layers, one, two, what, (int)(layer - last), name + last);
 }
 
 /* Returns the length of the name of the weight's layer, all of which is quantized or none; 0: it is in none. */
@@ -364,8 +369,9 @@ static size_t layer_of(const struct weight *w)
 
 int experts_check_layers(const struct weights *weights, struct fail *f)
 {
-    const struct weight *first = NULL;
-    size_t layer = 0;
+    const struct weight *first = NULL, *refused[2] = {NULL, NULL};
+    size_t layer = 0, refused_layer = 0, count = 0;
+    bool counted = false;
     for (size_t i = 0; i < weights->count; i++) { /* sorted: a layer is one run of names, with others between */
         const struct weight *w = &weights->items[i];
         const size_t length = layer_of(w);
@@ -374,13 +380,20 @@ int experts_check_layers(const struct weights *weights, struct fail *f)
         if (!first || length != layer || memcmp(first->name, w->name, layer) != 0) {
             first = w;
             layer = length;
+            counted = false;
             continue;
         }
         const bool taken = w->reason == WEIGHT_TAKEN;
-        if (taken != (first->reason == WEIGHT_TAKEN) || (taken && w->group != first->group))
-            return refuse(taken ? w : first, taken ? first : w, layer, f);
+        if (counted || (taken == (first->reason == WEIGHT_TAKEN) && !(taken && w->group != first->group)))
+            continue;
+        counted = true;
+        if (count++ == 0) {
+            refused[0] = taken ? w : first;
+            refused[1] = taken ? first : w;
+            refused_layer = layer;
+        }
     }
-    return QOBS_OK;
+    return count == 0 ? QOBS_OK : refuse(refused[0], refused[1], refused_layer, count, f);
 }
 
 static bool stays_split(const struct architectures *found, const struct weight *w)

@@ -44,15 +44,47 @@ static int list_tensor(struct weights *list, const struct model *model, const st
     return weights_append(list, w, weight_name(source->stored->name), f);
 }
 
+/* The list that is made. */
+struct listing {
+    struct weights *weights;
+    const struct model *model;
+    const struct architectures *found;
+    struct source_hints hints;
+    qobs_compat compat;
+    bool split_experts;
+};
+
+static int list_at(struct listing *l, size_t i, struct fail *f)
+{
+    const struct model_tensor *tensor = &l->model->tensors[i];
+    if (l->compat != QOBS_COMPAT_VLLM && tensor->omitted)
+        return QOBS_OK;
+    return list_tensor(l->weights, l->model, l->found, &l->hints, tensor, l->compat, l->split_experts, f);
+}
+
+/* Adds to the failure of a tensor how many of those behind it fail, too. */
+static void count_failures(struct listing *l, size_t first, struct fail *f)
+{
+    struct fail other;
+    size_t count = 0;
+    for (size_t i = first + 1; i < l->model->count; i++)
+        count += list_at(l, i, &other) != QOBS_OK;
+    if (count > 0)
+        text_append(f->message, sizeof f->message, " (and %zu more tensors)", count);
+}
+
 int weights_list(struct weights *weights, const struct model *model, const struct architectures *found,
                  qobs_compat compat, bool split_experts, struct fail *f)
 {
-    struct source_hints hints;
+    struct listing l = {weights, model, found, .compat = compat, .split_experts = split_experts};
     *weights = (struct weights){0};
-    source_hints_read(&hints, model);
-    for (size_t i = 0; i < model->count; i++)
-        if (compat == QOBS_COMPAT_VLLM || !model->tensors[i].omitted)
-            RETURN_IF_NOT_OK(list_tensor(weights, model, found, &hints, &model->tensors[i], compat, split_experts, f));
+    source_hints_read(&l.hints, model);
+    for (size_t i = 0; i < model->count; i++) {
+        const int status = list_at(&l, i, f);
+        if (status == QOBS_ERROR_INVALID_ARGUMENT)
+            count_failures(&l, i, f);
+        RETURN_IF_NOT_OK(status);
+    }
     weights_sort(weights);
     const char *twice = named_twice(weights->items, weights->count, sizeof *weights->items);
     return twice ? INVALID(f, "tensor '%.200s' would be there twice after the experts are split", twice) : QOBS_OK;

@@ -5,9 +5,11 @@
 #include "quantize/choose.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/experts.h"
+#include "model/layer_words.h"
 #include "schemes/match.h"
 #include "files/text.h"
 
@@ -109,32 +111,85 @@ static void choose_few(struct weights *weights, enum weight_reason reason)
             weights->items[i].reason = WEIGHT_TAKEN;
 }
 
-static int check(const struct choice *c, const struct weight *w, struct fail *f)
+/* Why a weight that is targeted cannot be quantized. */
+enum refusal {
+    REFUSAL_NONE,
+    REFUSAL_TABLE,
+    REFUSAL_CONV1D,
+    REFUSAL_UNCLEAR,
+    REFUSAL_STACKED,
+    REFUSAL_EXPERTS,
+    REFUSAL_SHAPE,
+    REFUSAL_DTYPE
+};
+
+static enum refusal refusal_of(const struct choice *c, const struct weight *w)
 {
     const enum module_kind kind = c->compat == QOBS_COMPAT_VLLM && w->ndim == 2
                                       ? architecture_kind(c->architectures, w->name, w->module, w->shape[0])
                                       : MODULE_LINEAR;
+    if (w->reason != WEIGHT_TAKEN)
+        return REFUSAL_NONE;
     if (kind == MODULE_TABLE || kind == MODULE_CONV1D)
-        return INVALID(f,
-                       "tensor '%.200s': is targeted; no runtime loads %s quantized. --ignore leaves it out; "
-                       "--compat llm-compressor quantizes it",
-                       w->name, kind == MODULE_TABLE ? "embeddings" : "a Conv1D");
+        return kind == MODULE_TABLE ? REFUSAL_TABLE : REFUSAL_CONV1D;
     if (w->experts == EXPERTS_UNCLEAR && is_float(w))
-        return INVALID(f,
-                       "tensor '%.200s': has shape %s; nothing says which dimensions of these experts are inputs. "
-                       "--ignore 're:.*experts.*' leaves them out",
-                       w->name, SHAPE_WORDS(w->ndim, w->shape));
+        return REFUSAL_UNCLEAR;
     if ((w->experts == EXPERTS_STACKED || w->experts == EXPERTS_WHOLE) && is_float(w))
-        return INVALID(f, "tensor '%.200s': is targeted; %s --ignore leaves them out", w->name,
-                       w->experts == EXPERTS_STACKED ? "--split-experts splits these experts for vLLM,"
-                                                     : "no runtime loads these experts quantized.");
+        return w->experts == EXPERTS_STACKED ? REFUSAL_STACKED : REFUSAL_EXPERTS;
     if (w->ndim != 2 && (w->experts == EXPERTS_ABSENT || is_float(w)))
-        return INVALID(f, "tensor '%.200s': has shape %s; a matrix is needed. --ignore leaves it out", w->name,
-                       SHAPE_WORDS(w->ndim, w->shape));
-    if (!is_float(w))
-        return INVALID(f, "tensor '%.200s': is %s; BF16, F16 and F32 can be quantized. --ignore leaves it out", w->name,
-                       dtype_name(w->dtype));
-    return QOBS_OK;
+        return REFUSAL_SHAPE;
+    return is_float(w) ? REFUSAL_NONE : REFUSAL_DTYPE;
+}
+
+/* Fails for the layers of a refusal; w is the first of them. */
+static int refuse(enum refusal refusal, const struct layer_words *l, const struct weight *w, struct fail *f)
+{
+    switch (refusal) {
+    case REFUSAL_TABLE:
+    case REFUSAL_CONV1D:
+        return INVALID(f,
+                       "%s: %s targeted; no runtime loads %s quantized. --ignore '%s' leaves %s out; "
+                       "--compat llm-compressor quantizes %s",
+                       l->names, IS_OR_ARE(l), refusal == REFUSAL_TABLE ? "embeddings" : "a Conv1D", l->entry,
+                       IT_OR_THEM(l), IT_OR_THEM(l));
+    case REFUSAL_UNCLEAR:
+        return INVALID(f,
+                       "%s: %s shape %s; nothing says which dimensions of these experts are inputs. "
+                       "--ignore '%s' leaves them out",
+                       l->names, HAS_OR_HAVE(l), SHAPE_WORDS(w->ndim, w->shape), l->entry);
+    case REFUSAL_STACKED:
+        return INVALID(f,
+                       "%s: %s targeted; --split-experts splits these experts for vLLM, --ignore '%s' leaves them out",
+                       l->names, IS_OR_ARE(l), l->entry);
+    case REFUSAL_EXPERTS:
+        return INVALID(f, "%s: %s targeted; no runtime loads these experts quantized. --ignore '%s' leaves them out",
+                       l->names, IS_OR_ARE(l), l->entry);
+    case REFUSAL_SHAPE:
+        return INVALID(f, "%s: %s shape %s; a matrix is needed. --ignore '%s' leaves %s out", l->names, HAS_OR_HAVE(l),
+                       SHAPE_WORDS(w->ndim, w->shape), l->entry, IT_OR_THEM(l));
+    default:
+        return INVALID(f, "%s: %s %s; BF16, F16 and F32 can be quantized. --ignore '%s' leaves %s out", l->names,
+                       IS_OR_ARE(l), dtype_name(w->dtype), l->entry, IT_OR_THEM(l));
+    }
+}
+
+/* Fails with all layers that have the refusal of the first one. */
+static int check_taken(const struct choice *c, const struct weights *weights, struct fail *f)
+{
+    const struct weight *first = NULL;
+    struct layer_words words;
+    for (size_t i = 0; i < weights->count && !first; i++)
+        first = refusal_of(c, &weights->items[i]) ? &weights->items[i] : NULL;
+    if (!first)
+        return QOBS_OK;
+    const enum refusal refusal = refusal_of(c, first);
+    OWNED bool *marked = calloc(weights->count, sizeof *marked);
+    if (!marked)
+        return NO_MEMORY(f, "the layers");
+    for (size_t i = 0; i < weights->count; i++)
+        marked[i] = refusal_of(c, &weights->items[i]) == refusal;
+    layer_words_make(&words, weights, marked);
+    return refuse(refusal, &words, first, f);
 }
 
 /* Fails if a pattern has given up, so that nobody knows what it matches. */
@@ -156,9 +211,7 @@ int choose_weights(struct weights *weights, const struct architectures *architec
         weights->items[i].reason = choose_one(&c, &weights->items[i]);
     choose_few(weights, WEIGHT_UNEVEN);
     choose_few(weights, WEIGHT_VLLM_KEEPS);
-    for (size_t i = 0; i < weights->count; i++)
-        if (weights->items[i].reason == WEIGHT_TAKEN)
-            RETURN_IF_NOT_OK(check(&c, &weights->items[i], f));
+    RETURN_IF_NOT_OK(check_taken(&c, weights, f));
     return check_patterns(&c, f);
 }
 

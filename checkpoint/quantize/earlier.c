@@ -12,6 +12,7 @@
 #include "files/text.h"
 #include "model/fused.h"
 #include "schemes/match.h"
+#include "model/layer_words.h"
 
 /* Returns the quantization_config of compressed-tensors at the top of config.json; NULL: none. ModelOpt's has groups,
  * too; upstream does not tell them apart. */
@@ -91,26 +92,49 @@ static int rank(const struct matcher *m, const struct weight *w)
     return matches(m, w) ? 2 : matcher_has(m, "Linear") ? 1 : 0;
 }
 
+/* Where the earlier configuration has a weight that stays. */
+enum home { HOME_GROUP, HOME_NONE, HOME_IGNORED };
+
+static enum home home_of(const struct quant_matchers *m, const struct weight *w, size_t *group)
+{
+    int best = 0;
+    for (size_t g = 0; g < m->count; g++)
+        if (rank(m->groups[g], w) > best) {
+            *group = g;
+            best = rank(m->groups[g], w);
+        }
+    return best == 0 ? HOME_NONE : matches(m->ignore, w) ? HOME_IGNORED : HOME_GROUP;
+}
+
+/* Fails with all weights that stay and have this home. */
+static int refuse_homes(const struct quant_matchers *m, const struct weights *weights, enum home home, struct fail *f)
+{
+    struct layer_words l;
+    size_t group;
+    OWNED bool *marked = calloc(weights->count, sizeof *marked);
+    if (!marked)
+        return NO_MEMORY(f, "the layers");
+    for (size_t i = 0; i < weights->count; i++)
+        marked[i] = weights->items[i].reason == WEIGHT_KEPT && home_of(m, &weights->items[i], &group) == home;
+    layer_words_make(&l, weights, marked);
+    return INVALID(f,
+                   "%s: %s quantized, but the quantization_config of the model %s %s. A target quantizes %s anew, "
+                   "--ignore '%s' leaves %s out",
+                   l.names, IS_OR_ARE(&l), home == HOME_NONE ? "does not target" : "ignores", IT_OR_THEM(&l),
+                   IT_OR_THEM(&l), l.entry, IT_OR_THEM(&l));
+}
+
 /* Marks the groups that weights have which stay. Fails if one has none. */
 static int mark_groups(bool *used, const struct quant_matchers *m, const struct weights *weights, struct fail *f)
 {
     for (size_t i = 0; i < weights->count; i++) {
-        const struct weight *w = &weights->items[i];
-        size_t best = 0;
-        int best_rank = 0;
-        if (w->reason != WEIGHT_KEPT)
+        size_t group = 0;
+        if (weights->items[i].reason != WEIGHT_KEPT)
             continue;
-        for (size_t g = 0; g < m->count; g++)
-            if (rank(m->groups[g], w) > best_rank) {
-                best = g;
-                best_rank = rank(m->groups[g], w);
-            }
-        if (best_rank == 0 || matches(m->ignore, w))
-            return INVALID(f,
-                           "tensor '%.200s': is quantized, but the quantization_config of the model %s it. A target "
-                           "quantizes it anew, --ignore leaves it out",
-                           w->name, best_rank == 0 ? "does not target" : "ignores");
-        used[best] = true;
+        const enum home home = home_of(m, &weights->items[i], &group);
+        if (home != HOME_GROUP)
+            return refuse_homes(m, weights, home, f);
+        used[group] = true;
     }
     return QOBS_OK;
 }

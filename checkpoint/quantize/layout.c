@@ -11,6 +11,7 @@
 
 #include "files/text.h"
 #include "model/fused.h"
+#include "model/layer_words.h"
 
 struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents)
 {
@@ -98,28 +99,67 @@ static int64_t fitting_group(const struct builder *b, size_t group)
     return size;
 }
 
-static int check_shape(const struct builder *b, const struct weight *w, struct fail *f)
+/* Why a shape cannot be quantized. */
+enum misfit { FITS_SCHEME, HAS_NO_ELEMENTS, HAS_UNEVEN_COLUMNS, HAS_UNEVEN_WORDS };
+
+static enum misfit misfit_of(const struct builder *b, const struct weight *w)
 {
     const struct quant_group *group = &b->config->groups[w->group];
     const struct quant_args *a = &group->weights;
+    const struct quant_format_row *row = quant_format_row(group->format);
     const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
     if (w->shape[0] == 0 || w->shape[1] == 0)
-        return INVALID(f, "tensor '%.200s': has no elements. --ignore leaves it out", w->name);
-    if (grouped && w->shape[1] % a->group_size != 0) {
-        const int64_t fitting = fitting_group(b, w->group);
-        char setting[64] = "";
-        if (fitting > 0)
-            snprintf(setting, sizeof setting, "--set group_size=%" PRId64 " or ", fitting);
-        return INVALID(f, "tensor '%.100s': %" PRId64 " columns, groups of %" PRId64 ": %s--ignore '%.*s'", w->name,
-                       w->shape[1], a->group_size, setting, w->module > 100 ? 100 : (int)w->module, w->name);
+        return HAS_NO_ELEMENTS;
+    if (grouped && w->shape[1] % a->group_size != 0)
+        return HAS_UNEVEN_COLUMNS;
+    return row->word && !row->has_shape && w->shape[1] * a->num_bits % quant_word_bits(row) != 0 ? HAS_UNEVEN_WORDS
+                                                                                                 : FITS_SCHEME;
+}
+
+/* Describes all weights of a group of schemes that have one misfit. Returns true if their columns are as many. */
+static bool describe_misfits(struct layer_words *words, const struct builder *b, const struct weight *w,
+                             enum misfit misfit, bool *marked)
+{
+    bool alike = true;
+    for (size_t i = 0; i < b->weights->count; i++) {
+        const struct weight *other = &b->weights->items[i];
+        marked[i] = other->reason == WEIGHT_TAKEN && other->group == w->group && misfit_of(b, other) == misfit;
+        alike &= !marked[i] || other->shape[1] == w->shape[1];
     }
-    const struct quant_format_row *row = quant_format_row(group->format);
-    if (row->word && !row->has_shape && w->shape[1] * a->num_bits % quant_word_bits(row) != 0)
+    layer_words_make(words, b->weights, marked);
+    return alike;
+}
+
+static int refuse_misfit(const struct builder *b, const struct weight *w, enum misfit misfit, struct fail *f)
+{
+    const struct quant_group *group = &b->config->groups[w->group];
+    const struct quant_args *a = &group->weights;
+    struct layer_words l;
+    char setting[64] = "";
+    OWNED bool *marked = calloc(b->weights->count, sizeof *marked);
+    if (!marked)
+        return NO_MEMORY(f, "the layers");
+    const char *others = describe_misfits(&l, b, w, misfit, marked) ? "" : " and other";
+    if (misfit == HAS_NO_ELEMENTS)
+        return INVALID(f, "%s: %s no elements. --ignore '%s' leaves %s out", l.names, HAS_OR_HAVE(&l), l.entry,
+                       IT_OR_THEM(&l));
+    if (misfit == HAS_UNEVEN_WORDS)
         return INVALID(f,
-                       "tensor '%.200s': has %" PRId64 " columns of %d bits, which do not fill words of %d bits. "
-                       "--ignore leaves it out",
-                       w->name, w->shape[1], a->num_bits, quant_word_bits(row));
-    return QOBS_OK;
+                       "%s: %s %" PRId64 "%s columns of %d bits, which do not fill words of %d bits. "
+                       "--ignore '%s' leaves %s out",
+                       l.names, HAS_OR_HAVE(&l), w->shape[1], others, a->num_bits,
+                       quant_word_bits(quant_format_row(group->format)), l.entry, IT_OR_THEM(&l));
+    const int64_t fitting = fitting_group(b, w->group);
+    if (fitting > 0)
+        snprintf(setting, sizeof setting, "--set group_size=%" PRId64 " or ", fitting);
+    return INVALID(f, "%s: %s%" PRId64 "%s columns, groups of %" PRId64 ": %s--ignore '%s'", l.names,
+                   l.count > 1 ? "have " : "", w->shape[1], others, a->group_size, setting, l.entry);
+}
+
+static int check_shape(const struct builder *b, const struct weight *w, struct fail *f)
+{
+    const enum misfit misfit = misfit_of(b, w);
+    return misfit == FITS_SCHEME ? QOBS_OK : refuse_misfit(b, w, misfit, f);
 }
 
 /* Adds the tensors of a quantized weight. */
