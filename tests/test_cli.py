@@ -288,7 +288,7 @@ def test_refused_options():
             refused(f"--set '{setting}'", ["--set", f"'{setting}'", "KEY=VALUE"], *command, "--set", setting)
         refused("unknown setting", ["--set", "'bits'", "num_bits"], *command, "--set", "bits=4")
         refused("bad value", ["--set", "num_bits", "99", "to 16"], *command, "--set", "num_bits=99")
-    refused("group size that does not divide", ["model.layers", ".weight", "group", "100"],
+    refused("group size that does not divide", ["4 layers", "model.layers", "group", "100"],
             "calibrate", "--scheme", "W4A16", "--set", "group_size=100", "-o", "out.safetensors", "model.safetensors")
     refused("unknown base name", ["base_name", "'bias'"], *observe, "--base-name", "bias")
     refused("unknown mode", ["nonfinite", "'skip'", "ignore"], *observe, "--nonfinite", "skip")

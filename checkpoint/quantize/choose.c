@@ -112,7 +112,7 @@ static void choose_few(struct weights *weights, enum weight_reason reason)
 }
 
 /* Why a weight that is targeted cannot be quantized. */
-enum refusal {
+enum target_refusal {
     REFUSAL_NONE,
     REFUSAL_TABLE,
     REFUSAL_CONV1D,
@@ -123,7 +123,7 @@ enum refusal {
     REFUSAL_DTYPE
 };
 
-static enum refusal refusal_of(const struct choice *c, const struct weight *w)
+static enum target_refusal refusal_of(const struct choice *c, const struct weight *w)
 {
     const enum module_kind kind = c->compat == QOBS_COMPAT_VLLM && w->ndim == 2
                                       ? architecture_kind(c->architectures, w->name, w->module, w->shape[0])
@@ -142,7 +142,7 @@ static enum refusal refusal_of(const struct choice *c, const struct weight *w)
 }
 
 /* Fails for the layers of a refusal; w is the first of them. */
-static int refuse(enum refusal refusal, const struct layer_words *l, const struct weight *w, struct fail *f)
+static int refuse(enum target_refusal refusal, const struct layer_words *l, const struct weight *w, struct fail *f)
 {
     switch (refusal) {
     case REFUSAL_TABLE:
@@ -182,7 +182,7 @@ static int check_taken(const struct choice *c, const struct weights *weights, st
         first = refusal_of(c, &weights->items[i]) ? &weights->items[i] : NULL;
     if (!first)
         return QOBS_OK;
-    const enum refusal refusal = refusal_of(c, first);
+    const enum target_refusal refusal = refusal_of(c, first);
     OWNED bool *marked = calloc(weights->count, sizeof *marked);
     if (!marked)
         return NO_MEMORY(f, "the layers");
