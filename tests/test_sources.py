@@ -6,6 +6,7 @@
     test_sources.py QOBS
 """
 import json
+import math
 import os
 import re
 import shutil
@@ -201,6 +202,59 @@ def test_attention_scales_dropped():
     p = quantize("in", "-o", "out")
     check(p.returncode == 0 and "NVFP4 of keys and values" in p.stderr, "a warning", p.stderr)
     check(not [n for n in st_raw("out/model.safetensors") if n.endswith("k_scale")], "no scales of keys")
+
+
+# ---- What grows ------------------------------------------------------------------------------------------------------
+
+def test_growth():
+    """Weights that were smaller before are counted with their bytes; the same size or less is no warning."""
+    experts = "model.layers.0.mlp.experts."
+    mxfp4 = {f"{experts}{n}_{part}": ("U8", shape, bytes(math.prod(shape))) for n, rows, groups in (("gate_up_proj", 128, 4), ("down_proj", 128, 2))
+             for part, shape in (("blocks", [2, rows, groups, 16]), ("scales", [2, rows, groups]))}
+    packed = {f"{Q}.weight_packed": ("I32", [128, 16], bytes(8192)), f"{Q}.weight_scale": tensor([128, 1], 1),
+              f"{Q}.weight_shape": ("I64", [2], (128).to_bytes(8, "little") * 2)}
+    fp8 = {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE}
+    k = {A + "k_proj.weight": tensor([128, 128], 2)}
+    for what, tensors, scheme, config, words in (
+            ("MXFP4 experts that stay", mxfp4, "W8A8", {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
+             "2 weights grow from 0.0 to 0.1 MB: they are MXFP4 of gpt-oss in the model and unquantized here, such as 'model.layers.0.mlp.experts.down_proj'"),
+            ("int4 to int8", packed, "W8A8", config_of(), f"1 weights grow from 0.0 to 0.0 MB: they are packed integers in the model and W8A8 here, such as '{Q}.weight'"),
+            ("FP8 to int8", fp8, "W8A8", config_of(), ""), ("FP8 to int4", fp8, "W4A16", config_of(), "")):
+        shutil.rmtree("in", ignore_errors=True)
+        make("in", {**tensors, **k}, **config)
+        shutil.rmtree("out", ignore_errors=True)
+        p = quantize("in", "-o", "out", "--allow-mixed-sets", scheme=scheme)
+        equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+        check(words in p.stderr if words else "grow" not in p.stderr, f"{what}: the warning", p.stderr)
+
+
+# ---- Drafts ----------------------------------------------------------------------------------------------------------
+
+def test_drafts():
+    """Drafts of speculative decoding have a head of fewer tokens, tables of token numbers and inputs of two vectors."""
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "vocab_size": 512, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32}
+    tables = {"d2t": ("I64", [64], bytes(512)), "t2d": ("BOOL", [512], bytes(512))}
+    for what, prefix, config in (
+            ("EAGLE-3 of its authors", "midlayer.", {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 64, **sizes}),
+            ("two layers", "layers.0.", {"architectures": ["Eagle3LlamaForCausalLM"], "draft_vocab_size": 64, **sizes}),
+            ("speculators", "layers.0.", {"speculators_model_type": "eagle3", "draft_vocab_size": 64,
+                                          "transformer_layer_config": {"model_type": "llama", **sizes}})):
+        tensors = {f"{prefix}self_attn.{n}_proj.weight": tensor([128, 128 if n == "o" else 256], i) for i, n in enumerate("qkvo")}
+        tensors |= {f"{prefix}mlp.down_proj.weight": tensor([128, 256], 5), "fc.weight": tensor([128, 384], 6), "lm_head.weight": tensor([64, 128], 7), **tables}
+        if what == "two layers":
+            tensors |= {n.replace(".0.", ".1."): tensor([128, 128], 8) for n in tensors if "_attn" in n}
+        shutil.rmtree("in", ignore_errors=True)
+        make("in", tensors, **config)
+        shutil.rmtree("out", ignore_errors=True)
+        equal(quantize("in", "-o", "out", scheme="W8A8").returncode, 0, f"{what}: exit status")
+        out = st_raw("out/model.safetensors")
+        equal({n: out.get(n) for n in tables}, tables, f"{what}: the tables")
+        equal((out["lm_head.weight"][0], out["fc.weight"][0]), ("BF16", "I8"), f"{what}: the head and fc")
+        equal(cli.run("audit", "out").returncode, 0, f"{what}: the audit")
+    make("in", {**tensors, "lm_head.weight": tensor([512, 128], 7)}, architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=64, **sizes)
+    refused_by_audit = quantize("in", "-o", "other", scheme="W8A8")
+    check(refused_by_audit.returncode == 3 and "lm_head: is [512,128], but config.json says [64,128]" in refused_by_audit.stderr,
+          "a head of another vocabulary", refused_by_audit.stderr)
 
 
 # ---- A model quantized in two runs -----------------------------------------------------------------------------------

@@ -35,6 +35,17 @@ static int64_t size_of(const struct audit *audit, const char *key)
     return audit_config_number(audit, key);
 }
 
+/* Returns a size of a row: a draft's head has the vocabulary of the draft, the inputs of its attention have any size.
+ */
+static int64_t size_of_module(const struct audit *audit, const char *module, const char *const *size, int dimension)
+{
+    const bool draft = model_is_draft(&audit->model);
+    if (draft && dimension == 0 && strcmp(module, "lm_head") == 0 && audit_config_number(audit, "draft_vocab_size") > 0)
+        return audit_config_number(audit, "draft_vocab_size");
+    const bool input = dimension == 1 && strncmp(module, "self_attn.", 10) == 0 && strcmp(size[1], "hidden_size") == 0;
+    return draft && input ? 0 : size_of(audit, size[dimension]);
+}
+
 /* A row of DECODER_SHAPES, and how often a module has its numbers of rows and of columns. */
 struct decoder_shape {
     const char *module, *size[2];
@@ -92,7 +103,7 @@ void audit_check_sizes(struct audit *audit)
         return;
     for (size_t i = 0; i < COUNT; i++)
         for (int d = 0; d < 2; d++)
-            rows[i].expected[d] = size_of(audit, rows[i].size[d]);
+            rows[i].expected[d] = size_of_module(audit, rows[i].module, rows[i].size, d);
     for (int reports = 0; reports < 2; reports++)
         for (size_t i = 0; i < audit->module_count; i++) {
             int64_t shape[2];

@@ -123,6 +123,27 @@ bool model_is_described(const struct model *model)
     return described;
 }
 
+/* Members of the configurations of drafts, and parts of the names of their classes: EAGLE of its authors, speculators,
+ * DFlash (vLLM 0.32: transformers_utils/configs). */
+static const char *const draft_members[] = {"draft_vocab_size", "speculators_model_type", "eagle_config",
+                                            "dflash_config"};
+static const char *const draft_classes[] = {"Eagle", "DFlash", "DSpark"};
+
+bool model_is_draft(const struct model *model)
+{
+    for (size_t i = 0; i < model->config_count; i++) {
+        const json_object *object = model->configs[i].object;
+        const char *name = json_text(json_at(json_get(object, "architectures"), 0));
+        for (size_t k = 0; k < sizeof draft_members / sizeof *draft_members; k++)
+            if (json_get(object, draft_members[k]))
+                return true;
+        for (size_t k = 0; name && k < sizeof draft_classes / sizeof *draft_classes; k++)
+            if (strstr(name, draft_classes[k]))
+                return true;
+    }
+    return false;
+}
+
 int model_refuse_without_config(const struct model *model, struct fail *f)
 {
     for (size_t i = 0; i < model->tree.count; i++)

@@ -42,6 +42,16 @@ int64_t weight_rows_at_once(const struct weight *w)
     return w->source_codes.format && w->ndim == 3 ? w->source_codes.block[1] : 1;
 }
 
+uint64_t weight_stored_bytes(const struct weight *w)
+{
+    const struct source_codes *c = &w->source_codes;
+    if (!c->format)
+        return w->bytes;
+    const int64_t elements = weight_rows(w) * weight_columns(w), block = c->block[0] * c->block[1];
+    const int64_t scales = block > 0 ? (elements + block - 1) / block : 1;
+    return (uint64_t)(elements * c->bits + 7) / 8 + (uint64_t)scales * dtype_size(c->scales->dtype);
+}
+
 void weights_sort(struct weights *weights) { named_sort(weights->items, weights->count, sizeof *weights->items); }
 
 const struct weight *weights_find(const struct weights *weights, const char *name)

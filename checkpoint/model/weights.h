@@ -70,6 +70,9 @@ struct weight weight_of_tensor(const struct model_tensor *source);
 /* Returns the weight with that name, or NULL. */
 const struct weight *weights_find(const struct weights *weights, const char *name);
 
+/* Returns the bytes that a matrix takes in the files of the model: of codes and scales if it is quantized already. */
+uint64_t weight_stored_bytes(const struct weight *w);
+
 /* Returns true if rows of the weight can be used in place: plain, with contiguous rows. */
 bool weight_is_in_place(const struct weight *w);
 

@@ -15,6 +15,16 @@
 #include "quantize/loading.h"
 #include "schemes/runtimes.h"
 
+/* Returns the bytes of a weight's tensors in the output. */
+static uint64_t written_bytes(const struct quantize_run *run, size_t weight)
+{
+    uint64_t bytes = 0;
+    for (int part = 0; part < OUTPUT_PARTS; part++)
+        if (run->layout.parts[weight][part] != SIZE_MAX)
+            bytes += run->layout.tensors[run->layout.parts[weight][part]].bytes;
+    return bytes;
+}
+
 static void add_layers(json_object *layers, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->job_count; i++) {
@@ -22,17 +32,13 @@ static void add_layers(json_object *layers, const struct quantize_run *run)
         if (!job->plan || job->range_only)
             continue;
         json_object *layer = json_object_new_object();
-        uint64_t bytes = 0;
-        for (int part = 0; part < OUTPUT_PARTS; part++)
-            if (run->layout.parts[job->index][part] != SIZE_MAX)
-                bytes += run->layout.tensors[run->layout.parts[job->index][part]].bytes;
         json_put(layer, "name", json_object_new_string_len(job->weight->name, (int)job->weight->module));
         json_put_text(layer, "group", job->plan->group->name);
         json_put_text(layer, "format", quant_format_name(job->plan->group->format));
         if (job->weighted)
             json_put_bool(layer, "importance", true);
         json_put_count(layer, "bytes_before", job->weight->bytes);
-        json_put_count(layer, "bytes_after", bytes);
+        json_put_count(layer, "bytes_after", written_bytes(run, job->index));
         json_put(layer, "relative_error",
                  json_number(!isfinite(job->energy) ? (double)NAN
                              : job->energy > 0      ? sqrt(job->error / job->energy)
@@ -174,6 +180,30 @@ static void add_runtime_warnings(json_object *warnings, const struct quantize_ru
              transformers->list && !transformers->always ? ", and transformers loads it in FP8_DYNAMIC and W8A8" : "");
 }
 
+/* Says how much weights grow that are quantized in the model, such as experts in MXFP4; scales alone may grow a little.
+ */
+static void add_growth_warning(json_object *warnings, const struct quantize_run *run)
+{
+    const struct weight *first = NULL;
+    uint64_t before = 0, after = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        const uint64_t stored = weight_stored_bytes(w), written = written_bytes(run, i);
+        if (!w->source_codes.format || written <= stored + stored / 10)
+            continue;
+        first = first ? first : w;
+        before += stored;
+        after += written;
+        count++;
+    }
+    if (count > 0)
+        warn(warnings,
+             "%zu weights grow from %.1f to %.1f MB: they are %s in the model and %.80s here, such as '%.200s'", count,
+             (double)before * 1e-6, (double)after * 1e-6, first->source_codes.format->title,
+             first->reason == WEIGHT_TAKEN ? run->config.groups[first->group].name : "unquantized", first->name);
+}
+
 /* Names weights that are copied: those of other formats, and those of parts in folders. */
 static void add_copied_warning(json_object *warnings, const struct quantize_run *run)
 {
@@ -204,6 +234,7 @@ static bool add_warnings(json_object *warnings, const struct quantize_run *run)
     for (size_t i = 0; run->args->compat != QOBS_COMPAT_VLLM && i < run->model.part_count; i++)
         warn(warnings, "%.400s: is no part of the model; left out, as upstream does", run->model.parts[i]);
     add_copied_warning(warnings, run);
+    add_growth_warning(warnings, run);
     if (run->model.omitted_count > 0)
         warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
              run->model.omitted_count,
