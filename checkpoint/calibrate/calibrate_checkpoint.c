@@ -3,6 +3,7 @@
 
 /* qobs_checkpoint_calibrate: the steps of quantize with one file of scales in place of a model. */
 #include <stdio.h>
+#include <string.h>
 
 #include "calibrate/calibration.h"
 #include "files/text.h"
@@ -21,14 +22,22 @@ static int add_settings(struct calibration *c, const struct group_plan *plan, st
     return st_writer_metadata(&c->writer, key, text, f);
 }
 
+/* The scheme, or the file that describes it, without its folder: the same input has the same bytes anywhere. */
+static const char *scheme_of(const qobs_checkpoint_calibrate_args *args)
+{
+    if (args->scheme)
+        return args->scheme;
+    const char *path = args->config ? args->config : args->recipe, *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 /* Declares the tensors of the layout and creates the file. */
 static int begin(struct calibration *c, struct fail *f)
 {
     const struct output_layout *layout = &c->run->layout;
-    const char *scheme = c->args->scheme ? c->args->scheme : c->args->config ? c->args->config : c->args->recipe;
     RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "format", "pt", f));
     RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "qobs_version", qobs_version(), f));
-    RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "scheme", scheme, f));
+    RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "scheme", scheme_of(c->args), f));
     RETURN_IF_NOT_OK(st_writer_metadata(&c->writer, "preset", base_preset(&c->bases, BASE_WEIGHT), f));
     for (size_t i = 0; i < c->run->config.group_count; i++)
         RETURN_IF_NOT_OK(add_settings(c, &c->run->plans[i], f));

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _library as c
 from . import _safetensors
@@ -18,6 +18,7 @@ from ._checkpoint import fused_sets, plan, quantize
 from ._hooks import Expert, Hooks, attention_modules, linear_modules, own_names
 from ._names import modules_in
 from ._observer import Observer, fuse
+from ._reports import PlanReport, QuantizeReport
 from ._schemes import INPUTS, WEIGHTS
 from ._sensitivity import HALVES, Sensitivity
 from ._tensor import framework_named
@@ -25,7 +26,7 @@ from ._tensor import framework_named
 _STATES = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
 _IMPORTANCE = "llmc.imatrix_mse"
 _HESSIAN = "qobs.local_hessian"
-# Layers with one input that vLLM runs as one matrix, and which therefore share a global scale.
+_Report = TypeVar("_Report")
 
 
 def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_minmax",
@@ -236,7 +237,7 @@ class Calibration:
         """Writes scales() to a safetensors file, which appears when it is complete. Errors: NoDataError, OSError."""
         _safetensors.write(path, self.scales())
 
-    def plan(self, model_dir: Any, schemes: Iterable[str], **options: Any) -> dict[str, Any]:
+    def plan(self, model_dir: Any, schemes: Iterable[str], **options: Any) -> PlanReport:
         """Foretells what schemes cost the model in a directory, with what was observed: qobs.plan with states.
 
         options: those of qobs.plan; the default of preset is that of quantize. Errors: those of qobs.plan,
@@ -252,7 +253,7 @@ class Calibration:
                 own = dict(setting.split("=", 1) for setting in settings[settings.index("base_name=weight") + 1:])
                 options["settings"] = {**own, **(options.get("settings") or {})}
 
-    def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> dict[str, Any]:
+    def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> QuantizeReport:
         """Quantizes the directory of the model with what was observed: qobs.quantize with scheme and states.
 
         options: those of qobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
@@ -262,7 +263,7 @@ class Calibration:
         return self._with_states(model_dir, lambda states: quantize(model_dir, out_dir, self.scheme, states=[states],
                                                                     **options))
 
-    def _with_states(self, model_dir: Any, function: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    def _with_states(self, model_dir: Any, function: Callable[[str], _Report]) -> _Report:
         """Calls a function with a directory of states, whose names are those in the files of the model."""
         with tempfile.TemporaryDirectory() as folder:
             states = os.path.join(folder, "states")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Whole checkpoints: quantize, finish and audit, by libqobs-checkpoint."""
+"""Whole checkpoints: quantize, calibrate, plan, finish and audit, by libqobs-checkpoint."""
 from __future__ import annotations
 
 import ctypes
 import json
 import os
+import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +16,10 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_do
 from typing import Any, NamedTuple
 
 from . import _library as c
+from ._arguments import choice, flag, integer, mapping, number, wrong_kind
 from ._library import call
+from ._reports import AuditReport, CalibrateReport, PlanReport, QuantizeReport
+from ._signals import Held
 from ._threads import Threads
 
 _COMPAT = {"vllm": 0, "llm-compressor": 1, "llm-compressor-0.14": 2, "next": 3}
@@ -111,10 +116,18 @@ def _encoded(value: Any, name: str) -> bytes | None:
     """A path or a text as C reads it; None: NULL."""
     if value is None:
         return None
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise wrong_kind(value, name, "a text or a path")
     raw = os.fsencode(value)
     if b"\0" in raw:
         raise c.InvalidArgumentError(f"{name}: {value!r:.100} has U+0000, texts without it are allowed")
     return raw
+
+
+def _needed(value: Any, name: str) -> bytes | None:
+    if value is None:
+        raise wrong_kind(value, name, "a text or a path")
+    return _encoded(value, name)
 
 
 class _Texts:
@@ -125,10 +138,19 @@ class _Texts:
             items = []
         elif isinstance(items, (str, bytes, os.PathLike)):
             items = [items]
-        texts = [_encoded(item, name) for item in items]
+        elif isinstance(items, Mapping) or not isinstance(items, Iterable):
+            raise wrong_kind(items, name, "a list of texts, one text or None")
+        texts = [_encoded(item, f"{name}[{i}]") for i, item in enumerate(items)]
+        if None in texts:
+            raise wrong_kind(None, f"{name}[{texts.index(None)}]", "a text or a path")
         self._array = (c_char_p * max(len(texts), 1))(*texts)
         self.count = len(texts)
         self.address = ctypes.addressof(self._array) if texts else None
+
+
+def _settings(settings: Any) -> _Texts:
+    items = mapping(settings, "settings", "{'group_size': 64}").items()
+    return _Texts([_setting(key, value) for key, value in items], "settings")
 
 
 def _setting(key: str, value: Any) -> str:
@@ -136,29 +158,62 @@ def _setting(key: str, value: Any) -> str:
         return f"{key}={'true' if value else 'false'}"
     if isinstance(value, (list, tuple)):
         return f"{key}=[{','.join(map(str, value))}]"
+    if value is not None and not isinstance(value, (str, int, float)) and not hasattr(value, "item"):
+        raise wrong_kind(value, f"settings[{key!r}]", "a text, a number, a bool, a list or None")
     return f"{key}={'null' if value is None else value}"
 
 
+class _Files:
+    """The paths of a configuration, which may be a dictionary, and of a recipe, which may be a dictionary or a text of
+    several lines. In errors and reports the arguments' names stand in place of files that are made here."""
+
+    def __init__(self, config: Any, recipe: Any):
+        self._folder = tempfile.TemporaryDirectory(prefix="qobs-")
+        self._made: dict[str, str] = {}
+        self.config, self.recipe = self._path_of(config, "config"), self._path_of(recipe, "recipe")
+
+    def _path_of(self, value: Any, name: str) -> bytes | None:
+        is_text = name == "recipe" and isinstance(value, str) and "\n" in value
+        if not is_text and not isinstance(value, Mapping):
+            return _encoded(value, name)
+        try:
+            text = value if is_text else json.dumps(value)
+        except (TypeError, ValueError) as failure:
+            raise c.InvalidArgumentError(f"{name}: is no JSON: {failure}") from None
+        path = os.path.join(self._folder.name, f"{name}.json")
+        self._made[path] = name
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return os.fsencode(path)
+
+    def named(self, text: str) -> str:
+        """A text with the names of arguments."""
+        for path, name in self._made.items():
+            text = text.replace(f"{name}: {path}", name).replace(path, name)
+        return text
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, kind: Any, failure: Any, trace: Any) -> None:
+        self._folder.cleanup()
+        if isinstance(failure, c.InvalidArgumentError) and self._made:
+            failure.args = tuple(self.named(text) for text in failure.args)
+
+
 class _Text:
-    """A report that C allocates."""
+    """A text that C allocates."""
 
     def __init__(self) -> None:
         self._pointer = c_void_p()
         self.address = ctypes.addressof(self._pointer)
 
-    def tell(self) -> Any:
-        """The report, with a warning for each thing that the caller gives and nothing uses."""
-        report = self.take()
-        for text in report.get("unused", ()):
-            warnings.warn(f"qobs: {text}", stacklevel=3)
-        return report
-
-    def take(self) -> Any:
-        """The JSON in it, which is freed."""
+    def take(self, named: Callable[[str], str] = str) -> Any:
+        """The JSON in it, which is freed. named: a function of the text."""
         if not self._pointer.value:
             return {}
         try:
-            return json.loads(ctypes.string_at(self._pointer.value))
+            return json.loads(named(ctypes.string_at(self._pointer.value).decode("utf-8", "surrogateescape")))
         finally:
             _free(self._pointer)
 
@@ -168,28 +223,62 @@ _free.argtypes, _free.restype = [c_void_p], None
 
 
 class _ProgressCall:
-    """Calls the user's function from whatever thread; its exception stops the run and is raised at the end."""
+    """Calls the user's function from whatever thread. Its exception, or that of the handler of a signal, stops the run
+    and is raised at the end."""
 
-    def __init__(self, function: Callable[[Progress], Any] | None, threads: Threads):
-        self._function, self._threads = function, threads
+    def __init__(self, function: Callable[[Progress], Any] | None, threads: Threads, signals: Held):
+        if function is not None and not callable(function):
+            raise wrong_kind(function, "progress", "a function of one argument")
+        self._function, self._threads, self._signals = function, threads, signals
         self.address = _Report(self._report)
 
     def _report(self, context: Any, progress: Any) -> int:
-        if self._threads.failure is None and self._function is not None:
-            p = progress.contents
+        if self._threads.failure is None:
             try:
-                self._function(Progress(p.stage.decode(), p.bytes_done, p.bytes_total))
+                if threading.current_thread() is threading.main_thread():
+                    self._signals.deliver()
+                if self._function is not None:
+                    p = progress.contents
+                    self._function(Progress(p.stage.decode(), p.bytes_done, p.bytes_total))
             except BaseException as failure:
                 self._threads.failure = failure
         return self._threads.failure is not None
 
 
-def _write(function: Any, args: Any, report: _Text) -> None:
-    try:
-        call(function, byref(args))
-    except c.FindingsError as failure:
-        failure.findings = report.take()["findings"]
-        raise
+def _run(name: str, args: Any, report: _Text, signals: Held, pool: Threads | None = None,
+         named: Callable[[str], str] = str, counts: Mapping[str, c_size_t] | None = None) -> Any:
+    """Calls a function of the library, with everything that Python raised meanwhile. Returns the report, with counts
+    that the function has filled. named: as of _Text.take."""
+    with _one_run, signals:
+        try:
+            call(getattr(_lib(), f"qobs_checkpoint_{name}"), byref(args))
+        except c.FindingsError as failure:
+            failure.findings = report.take()["findings"]
+            raise
+        except c.Cancelled:
+            if pool is None or pool.failure is None:
+                raise
+    if pool is not None and pool.failure is not None:
+        raise pool.failure from None
+    found = report.take(named) | {name: count.value for name, count in (counts or {}).items()}
+    _warn(found)
+    return found
+
+
+def _warn(report: dict[str, Any]) -> None:
+    """Warns of what the program prints as warnings, at the line that called the package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        level, frame = level + 1, frame.f_back
+    for text in report.get("warnings", []):
+        warnings.warn(text, c.Warning, stacklevel=level)
+    for text in report.get("unused", []):
+        warnings.warn(text, c.IncompleteWarning, stacklevel=level)
+    if "compat" in report and "part" not in report and not report["layers"] and not report["activation_scales"]:
+        warnings.warn("no layer was quantized; report['left_out'] says why", c.IncompleteWarning, stacklevel=level)
+    if report.get("missing"):
+        warnings.warn(f"{report['missing']} scales of activations are missing: nothing was recorded for them",
+                      c.IncompleteWarning, stacklevel=level)
 
 
 # ---- Functions -------------------------------------------------------------------------------------------------------
@@ -201,16 +290,17 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
              fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
              replace: bool = False, keep_findings: bool = False, allow_mixed_sets: bool = False,
              architectures: Any = None, threads: int | None = None,
-             progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+             progress: Callable[[Progress], Any] | None = None) -> QuantizeReport:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
     model_dir: safetensors files with their index and config.json; only read. out_dir: new or empty; it appears when it
-    is complete. One of scheme ("W4A16", "NVFP4", ... in any case), config (path of a quantization_config in JSON) and
-    recipe (path of a recipe of llm-compressor, YAML or JSON) is needed. targets, ignore: names of modules or "re:"
-    patterns. preset: observer of the weights, "llmc.memoryless_mse". settings: members of the scheme's weights or
-    settings of the observer, {"group_size": 64}. activations: files with recorded activations; states: directories with
-    saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh columns of weights in
-    searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
+    is complete. One of scheme ("W4A16", "NVFP4", ... in any case), config (a quantization_config: a dictionary, or the
+    path of its JSON) and recipe (of llm-compressor, YAML or JSON: a path, a text of several lines, or a dictionary) is
+    needed. targets, ignore: names of modules or "re:" patterns that match from the start. preset: observer of the
+    weights, "llmc.memoryless_mse". settings: members of the scheme's weights or settings of the observer,
+    {"group_size": 64}. activations: files with recorded activations; states: directories with saved observers
+    (calibration); FP8 and NVFP4 need one of them. importance: files that weigh columns of weights in searches
+    (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
     split_experts: experts of Granite, Aria and Step-3.7 are quantized, for vLLM alone; else they stay as they are.
     fill_experts: "max" or "median" gives experts that no recorded token reached a scale of others of their layer.
     compat: "llm-compressor" (or "llm-compressor-0.14") gives the bytes of model_free_ptq, "next" those of its newest
@@ -218,42 +308,49 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
     several schemes; vLLM cannot load them. architectures: a JSON file with what is known of architectures, which
-    python -m qobs.architectures writes; it comes before the library's own table. threads: None is one for each processor. progress: called with Progress, by
-    one thread at a time; an exception in it stops the run.
+    python -m qobs.architectures writes; it comes before the library's own table. threads: None is one for each
+    processor. progress: called with Progress, by one thread at a time; an exception in it stops the run, and so does
+    Ctrl-C.
 
-    Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings, findings. Errors:
-    InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written), FindingsError (the audit
-    finds faults in the output); after an error there is no out_dir. Reproduces model_free_ptq and, for activations,
-    oneshot of llm-compressor 0.14."""
-    if compat not in _COMPAT:
-        raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
-    if fill_experts not in _FILL_EXPERTS:
-        raise c.InvalidArgumentError(f"fill_experts: is {fill_experts!r}, allowed are {', '.join(_FILL_EXPERTS)}")
-    pool, report = Threads(threads), _Text()
-    targets_, ignore_ = _Texts(targets, "targets"), _Texts(ignore, "ignore")
-    activations_, states_ = _Texts(activations, "activations"), _Texts(states, "states")
-    importance_ = _Texts(importance, "importance")
-    settings_ = _Texts([_setting(*s) for s in (settings or {}).items()], "settings")
-    number, count = (c.integer(n, "part", 1, 1 << 31) for n in part) if part is not None else (0, 0)
-    args = _QuantizeArgs(
-        struct_size=sizeof(_QuantizeArgs), model=_encoded(model_dir, "model_dir"), out=_encoded(out_dir, "out_dir"),
-        scheme=_encoded(scheme, "scheme"), config=_encoded(config, "config"), recipe=_encoded(recipe, "recipe"),
-        targets=targets_.address, target_count=targets_.count, ignore=ignore_.address, ignore_count=ignore_.count,
-        preset=_encoded(preset, "preset"), settings=settings_.address,
-        setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
-        states=states_.address, state_count=states_.count, importance=importance_.address,
-        importance_count=importance_.count, split_experts=split_experts, fill_experts=_FILL_EXPERTS[fill_experts],
-        compat=_COMPAT[compat], part=number, part_count=count, replace=replace, keep_findings=keep_findings,
-        allow_mixed_sets=allow_mixed_sets, architectures=_encoded(architectures, "architectures"), runtime=pool.address,
-        progress=_ProgressCall(progress, pool).address, report=report.address)
-    with _one_run:
-        try:
-            _write(_lib().qobs_checkpoint_quantize, args, report)
-        except c.Cancelled:
-            if pool.failure is not None:
-                raise pool.failure from None
-            raise
-    return report.tell()
+    Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings.
+    What it says in warnings is a qobs.Warning, too. What was given and nothing uses, with which the program ends with
+    status 3, is a qobs.IncompleteWarning. Errors: InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be
+    read or written), FindingsError (the audit finds faults in the output); after an error there is no out_dir.
+    Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
+    pool, report, signals = Threads(threads), _Text(), Held()
+    lists = {name: _Texts(items, name) for name, items in (
+        ("targets", targets), ("ignore", ignore), ("activations", activations), ("states", states),
+        ("importance", importance))} | {"settings": _settings(settings)}
+    number_of_part, count = _part(part)
+    with _Files(config, recipe) as described:
+        args = _QuantizeArgs(
+            struct_size=sizeof(_QuantizeArgs), model=_needed(model_dir, "model_dir"), out=_needed(out_dir, "out_dir"),
+            scheme=_encoded(scheme, "scheme"), config=described.config,
+            recipe=described.recipe, preset=_encoded(preset, "preset"),
+            split_experts=flag(split_experts, "split_experts"),
+            fill_experts=choice(fill_experts, "fill_experts", _FILL_EXPERTS), compat=choice(compat, "compat", _COMPAT),
+            part=number_of_part, part_count=count, replace=flag(replace, "replace"),
+            keep_findings=flag(keep_findings, "keep_findings"),
+            allow_mixed_sets=flag(allow_mixed_sets, "allow_mixed_sets"), runtime=pool.address,
+            progress=_ProgressCall(progress, pool, signals).address, report=report.address,
+            architectures=_encoded(architectures, "architectures"), **_members(lists))
+        return _run("quantize", args, report, signals, pool, described.named)
+
+
+def _members(lists: dict[str, _Texts]) -> dict[str, Any]:
+    """Members of a structure of arguments: a list's address, and its count by the singular of its name."""
+    singular = {"importance": "importance", "ignore": "ignore"}
+    counts = {f"{singular.get(name, name.removesuffix('s'))}_count": texts.count for name, texts in lists.items()}
+    return {name: texts.address for name, texts in lists.items()} | counts
+
+
+def _part(part: Any) -> tuple[int, int]:
+    if part is None:
+        return 0, 0
+    if not isinstance(part, (tuple, list)) or len(part) != 2:
+        raise wrong_kind(part, "part", "two numbers (i, n) or None")
+    i, n = (integer(x, "part", 1, 1 << 31) for x in part)
+    return i, n
 
 
 def fused_sets(modules: Iterable[str], model_type: str | None = None) -> list[list[str]]:
@@ -276,7 +373,7 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
                          activations: Iterable[Any] | None = None, states: Iterable[Any] | None = None,
                          importance: Iterable[Any] | None = None, fill_experts: str = "refuse",
                          architectures: Any = None, threads: int | None = None,
-                         progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+                         progress: Callable[[Progress], Any] | None = None) -> CalibrateReport:
     """Computes the scales that quantize would store, and no codes, as `qobs calibrate` does.
 
     model: directory, index or safetensors file; only read. out: safetensors file with <module>.weight_scale and its
@@ -287,36 +384,37 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
 
     Returns the report: layers with smallest_scale, largest_scale and, if scales were searched, error_before and error;
     activations; missing: how many scales of activations nothing was recorded for. Errors: those of quantize."""
-    if fill_experts not in _FILL_EXPERTS:
-        raise c.InvalidArgumentError(f"fill_experts: is {fill_experts!r}, allowed are {', '.join(_FILL_EXPERTS)}")
-    pool, report, missing = Threads(threads), _Text(), c_size_t()
-    presets = {"weight": presets} if isinstance(presets, str) else presets or {}
-    lists = [_Texts(items, name) for items, name in (
-        (targets, "targets"), (ignore, "ignore"), ([f"{base}={name}" for base, name in presets.items()], "presets"),
-        ([_setting(*s) for s in (settings or {}).items()], "settings"), (activations, "activations"),
-        (states, "states"), (importance, "importance"))]
-    args = _CalibrateArgs(
-        sizeof(_CalibrateArgs), _encoded(model, "model"), _encoded(out, "out"), _encoded(scheme, "scheme"),
-        _encoded(config, "config"), _encoded(recipe, "recipe"),
-        *(value for texts in lists for value in (texts.address, texts.count)), _FILL_EXPERTS[fill_experts],
-        pool.address, _ProgressCall(progress, pool).address, None, ctypes.addressof(missing), report.address,
-        _encoded(architectures, "architectures"))
-    with _one_run:
-        try:
-            call(_lib().qobs_checkpoint_calibrate, byref(args))
-        except c.Cancelled:
-            if pool.failure is not None:
-                raise pool.failure from None
-            raise
-    return {**report.tell(), "missing": missing.value}
+    pool, report, missing, signals = Threads(threads), _Text(), c_size_t(), Held()
+    lists = {name: _Texts(items, name) for name, items in (
+        ("targets", targets), ("ignore", ignore), ("presets", _bases(presets)), ("activations", activations),
+        ("states", states), ("importance", importance))} | {"settings": _settings(settings)}
+    with _Files(config, recipe) as described:
+        args = _CalibrateArgs(
+            struct_size=sizeof(_CalibrateArgs), model=_needed(model, "model"), out=_needed(out, "out"),
+            scheme=_encoded(scheme, "scheme"), config=described.config,
+            recipe=described.recipe, fill_experts=choice(fill_experts, "fill_experts", _FILL_EXPERTS),
+            runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address,
+            missing=ctypes.addressof(missing), report=report.address,
+            architectures=_encoded(architectures, "architectures"), **_members(lists))
+        return _run("calibrate", args, report, signals, pool, described.named, {"missing": missing})
+
+
+def _bases(presets: Any) -> list[str]:
+    """The observers of calibrate_checkpoint: "BASE=NAME" each."""
+    if isinstance(presets, str):
+        return [f"weight={presets}"]
+    found = mapping(presets, "presets", "{'input': 'llmc.static_minmax'}")
+    for base, name in found.items():
+        if not isinstance(name, str):
+            raise wrong_kind(name, f"presets[{base!r}]", "the name of a preset or 'none'")
+    return [f"{base}={name}" for base, name in found.items()]
 
 
 def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Iterable[Any] | None = None,
          importance: Iterable[Any] | None = None, preset: str | None = None,
          settings: Mapping[str, Any] | None = None, targets: Iterable[str] | None = None,
          ignore: Iterable[str] | None = None, budget: float = 0, max_kl: float = 0, architectures: Any = None,
-         threads: int | None = None,
-         progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+         threads: int | None = None, progress: Callable[[Progress], Any] | None = None) -> PlanReport:
     """Foretells what schemes cost a model, and chooses a mixture of them, as `qobs plan` does. Nothing is quantized.
 
     schemes: ["W4A16", "W8A16"]. states: directories with importance and sensitivity, of calibration(...,
@@ -328,50 +426,37 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
     and layers; with budget or max_kl the mixture: bytes, bits, kl, optimal and the scheme of each layer; warnings. KL
     divergences are those of the weights' errors, to second order. Errors: those of quantize; InvalidArgumentError if no
     mixture keeps to the limit."""
-    pool, report = Threads(threads), _Text()
+    pool, report, signals = Threads(threads), _Text(), Held()
     lists = {name: _Texts(items, name) for name, items in (
-        ("schemes", schemes), ("targets", targets), ("ignore", ignore),
-        ("settings", [_setting(*s) for s in (settings or {}).items()]), ("states", states),
-        ("importance", importance))}
-    addresses = {name: texts.address for name, texts in lists.items()}
-    counts = {f"{name.removesuffix('s')}_count": texts.count for name, texts in lists.items()}
+        ("schemes", schemes), ("targets", targets), ("ignore", ignore), ("states", states),
+        ("importance", importance))} | {"settings": _settings(settings)}
     args = _PlanArgs(
-        struct_size=sizeof(_PlanArgs), model=_encoded(model_dir, "model_dir"), out=_encoded(out, "out"),
-        preset=_encoded(preset, "preset"), budget=budget, max_kl=max_kl, runtime=pool.address,
-        architectures=_encoded(architectures, "architectures"),
-        progress=_ProgressCall(progress, pool).address, report=report.address, **addresses, **counts)
-    with _one_run:
-        try:
-            call(_lib().qobs_checkpoint_plan, byref(args))
-        except c.Cancelled:
-            if pool.failure is not None:
-                raise pool.failure from None
-            raise
-    return report.tell()
+        struct_size=sizeof(_PlanArgs), model=_needed(model_dir, "model_dir"), out=_encoded(out, "out"),
+        preset=_encoded(preset, "preset"), budget=number(budget, "budget"), max_kl=number(max_kl, "max_kl"),
+        runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address, report=report.address,
+        architectures=_encoded(architectures, "architectures"), **_members(lists))
+    return _run("plan", args, report, signals, pool)
 
 
-def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> dict[str, Any]:
+def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> QuantizeReport:
     """Joins the parts of quantize(..., part=(i, n)) to the bytes of one run. keep_findings: as of quantize. Returns the
     report of all parts. Errors: InvalidArgumentError if parts are missing or do not fit together, FindingsError if the
     audit finds faults in the output; the parts stay then."""
     report = _Text()
-    args = _FinishArgs(sizeof(_FinishArgs), _encoded(out_dir, "out_dir"), replace, keep_findings,
-                       report.address)
-    with _one_run:
-        _write(_lib().qobs_checkpoint_finish, args, report)
-    return report.take()
+    args = _FinishArgs(sizeof(_FinishArgs), _needed(out_dir, "out_dir"), flag(replace, "replace"),
+                       flag(keep_findings, "keep_findings"), report.address)
+    return _run("finish", args, report, Held())
 
 
-def audit(checkpoint_dir: Any, against: Any = None, *, architectures: Any = None, threads: int | None = None) -> dict[str, Any]:
+def audit(checkpoint_dir: Any, against: Any = None, *, architectures: Any = None,
+          threads: int | None = None) -> AuditReport:
     """Checks a quantized checkpoint of anybody in the format of compressed-tensors or of Model-Optimizer.
 
-    against: the model before it was quantized, for the error of each layer. architectures: as of quantize. Returns {"findings": [{"module",
-    "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory
-    is no such checkpoint."""
+    against: the model before it was quantized, for the error of each layer. architectures: as of quantize. Returns
+    {"findings": [{"module", "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors:
+    InvalidArgumentError if the directory is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
-    args = _AuditArgs(sizeof(_AuditArgs), _encoded(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
-                      pool.address,
-                      ctypes.addressof(findings), report.address, _encoded(architectures, "architectures"))
-    with _one_run:
-        call(_lib().qobs_checkpoint_audit, byref(args))
-    return report.take()
+    args = _AuditArgs(sizeof(_AuditArgs), _needed(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
+                      pool.address, ctypes.addressof(findings), report.address,
+                      _encoded(architectures, "architectures"))
+    return _run("audit", args, report, Held(), pool)

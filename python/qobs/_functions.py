@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import math
-from ctypes import addressof, byref, c_float, sizeof
+from ctypes import addressof, byref, c_float, c_size_t, create_string_buffer, sizeof
 from typing import Any, NamedTuple
 
 from . import _library as c
+from ._arguments import choice, encoded, flag, integer, number, shown, wrong_kind
 from ._library import call, create, lib
-from ._tensor import NAMES, SIZES, view
+from ._tensor import NAMES, SIZES, check_apart, output, view
 
 KINDS = {c.WORD: "word", c.BOOL: "bool", c.INTEGER: "integer", c.REAL: "real", c.AXES: "axes", c.PAIR: "pair",
          c.OWN_NAME: "own_name"}
@@ -83,16 +84,20 @@ class Range(NamedTuple):
     score: float
 
 
-def text(value: Any) -> str:
+def text(value: Any, key: str) -> str:
     """A setting's value as qobs_config_set reads it."""
     if isinstance(value, str):
         return value
     if type(value).__module__ == "torch":
         return str(value).rpartition(".")[2]  # torch.quint8, torch.per_tensor_affine
-    if hasattr(value, "item"):
-        value = value.item()
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(text(v) for v in value) + "]"
+        return "[" + ", ".join(text(v, key) for v in value) + "]"
+    try:
+        value = value.item() if hasattr(value, "item") else value
+    except (ValueError, RuntimeError):  # several elements
+        pass
+    if value is not None and not isinstance(value, (bool, int, float)):
+        raise wrong_kind(value, key, "a text, a number, a bool, a list or None")
     return json.dumps(value)
 
 
@@ -104,6 +109,15 @@ def parsed(value: bytes) -> Any:
         return value.decode()
 
 
+def config_text(handle: int) -> str:
+    """The text of a configuration."""
+    size = c_size_t()
+    call(lib.config_text, handle, None, 0, byref(size))
+    buffer = create_string_buffer(size.value)
+    call(lib.config_text, handle, buffer, len(buffer), None)
+    return buffer.value.decode()
+
+
 class Config:
     """A qobs_config: `preset` is "PRESET" or "PRESET key=value ...", `settings` come on top."""
 
@@ -112,13 +126,20 @@ class Config:
     def __init__(self, preset: str, settings: dict[str, Any]):
         self.handle = None
         if not isinstance(preset, str):
-            raise TypeError(f"qobs: preset is {type(preset).__name__}; the name of a preset with settings is expected")
-        self.handle = create(lib.config_parse, c.encoded(preset, "preset"), None)
+            raise wrong_kind(preset, "preset", "the name of a preset with settings")
+        self.handle = create(lib.config_parse, encoded(preset, "preset"), None)
         for key, value in settings.items():
-            call(lib.config_set, self.handle, c.encoded(key, "settings"), c.encoded(text(value), key))
+            call(lib.config_set, self.handle, encoded(key, "settings"), encoded(text(value, key), key))
+
+    def __reduce__(self) -> tuple:
+        raise TypeError("qobs: a configuration cannot be copied")
 
     def __del__(self, destroy=lib.config_destroy):
         destroy(self.handle)
+
+    def text(self) -> str:
+        """Preset and settings, of which a configuration like this can be made."""
+        return config_text(self.handle or 0)
 
 
 def presets() -> dict[str, str]:
@@ -144,29 +165,39 @@ def settings(preset: str) -> dict[str, Setting]:
 
 def layout_of(config, value, g_idx) -> c.QparamLayout:
     layout = c.QparamLayout(sizeof(c.QparamLayout))
-    call(lib.config_layout, config.handle, value.address, _pointer(g_idx), byref(layout))
+    call(lib.config_layout, config.handle, value.address, _pointer(g_idx), byref(layout), value="x")
     return layout
 
 
-def optional(x):
-    return None if x is None else view(x)
+def optional(x, name: str):
+    return None if x is None else view(x, name)
 
 
 def _pointer(v):
     return v.address if v is not None else None
 
 
-def _one(x, name: str):
-    """A global scale: a number or a tensor of one element."""
+def one(x: Any, name: str) -> Any:
+    """A global scale, a number or a tensor of one element, as c_float. Errors: InvalidArgumentError unless it is finite
+    and above 0 as float32; TypeError."""
     if x is None:
         return None
-    if not isinstance(x, (int, float)):
-        if view(x).count != 1:
-            raise TypeError(f"qobs: {name} has shape {list(view(x).shape)}; a number or one element is expected")
+    if not isinstance(x, (int, float, str, bool)):
+        value = view(x, name)
+        if value.count != 1:
+            raise TypeError(f"{name}: has shape {list(value.shape)}, a number or one element is expected")
         x = x.item() if hasattr(x, "item") else memoryview(x).tolist()
         while isinstance(x, list):
             x = x[0]
-    return c_float(x)
+    factor = c_float(number(x, name))
+    if not 0 < factor.value < math.inf:
+        raise c.InvalidArgumentError(f"{name}: is {shown(x)}, allowed are numbers above 0 that float32 has")
+    return factor
+
+
+def address_of(factor: Any) -> int | None:
+    """The address of a c_float, which is false if it is 0."""
+    return None if factor is None else addressof(factor)
 
 
 def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None, *, magnitude: bool = False,
@@ -178,15 +209,16 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
     for each qparam of that granularity; None: one.
     Errors: NonfiniteError if the extrema are wanted and x has NaN or infinity. Reproduces torch.histc on float32,
     bfloat16 and float16, but for its counts, which end at 2^24 and less."""
-    value, groups, shape, setup = view(x), optional(g_idx), (), None
+    value, groups, shape, setup = view(x), optional(g_idx, "g_idx"), (), None
     if config is not None:
         setup = Config(config, settings)
         layout = layout_of(setup, value, groups)
         shape = tuple(layout.shape[:layout.ndim])
     elif settings:
-        raise TypeError(f"qobs: settings {', '.join(settings)} need config")
-    bins = c.integer(bins, "bins", 1, 1 << 24)
-    options = c.HistogramOptions(sizeof(c.HistogramOptions), bins, *(range or (0, 0)), magnitude, skip_zeros)
+        raise TypeError(f"settings: {', '.join(settings)} need config")
+    bins = integer(bins, "bins", 1, 1 << 24)
+    options = c.HistogramOptions(sizeof(c.HistogramOptions), bins, *_ends(range), flag(magnitude, "magnitude"),
+                                 flag(skip_zeros, "skip_zeros"))
     counts, done = value.framework.empty((*shape, bins), c.I64)
     first, done_first = value.framework.empty(shape, c.F32)
     last, done_last = value.framework.empty(shape, c.F32)
@@ -194,10 +226,22 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
     args = c.HistogramArgs(sizeof(c.HistogramArgs), setup and setup.handle, value.address,
                            _pointer(groups), addressof(options), counts, 8 * n * bins, first, last, 4 * n, None,
                            c.runtime)
-    call(lib.histogram, byref(args))
+    call(lib.histogram, byref(args), value="x")
     if config is None:
         return Histogram(done(), c_float.from_address(first).value, c_float.from_address(last).value)
     return Histogram(done(), done_first(), done_last())
+
+
+def _ends(range: Any) -> tuple[float, float]:
+    """Errors: TypeError; InvalidArgumentError unless it is a range of finite numbers of float32."""
+    if range is None:
+        return 0.0, 0.0
+    if not isinstance(range, (tuple, list)) or len(range) != 2:
+        raise wrong_kind(range, "range", "two numbers or None")
+    low, high = (c_float(number(x, "range")).value for x in range)
+    if not -math.inf < low <= high < math.inf:
+        raise c.InvalidArgumentError(f"range: is {shown(range)}, allowed are two finite numbers, the larger one last")
+    return low, high
 
 
 def report_of(report: c.SearchReport) -> SearchReport:
@@ -214,10 +258,11 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
     Returns ranges with the dtype of x. Errors: NonfiniteError, InvalidArgumentError; UnsupportedError if the library
     was built without SLEEF and norm is not 1, 2 or 3. Reproduces _grid_search_mse and _grid_search of
     llm-compressor."""
-    value, groups, weights = view(x), optional(g_idx), optional(importance)
+    value, groups, weights = view(x), optional(g_idx, "g_idx"), optional(importance, "importance")
     if weights is not None and (weights.dtype != c.F32 or not weights.contiguous()):
-        raise TypeError("qobs: importance has gaps or another dtype than float32")
-    factor = _one(global_scale, "global_scale")
+        raise TypeError(f"importance: is {NAMES[weights.dtype]} of shape {list(weights.shape)}, contiguous float32 is "
+                        "expected")
+    factor = one(global_scale, "global_scale")
     setup = Config(config, settings)
     layout = layout_of(setup, value, groups)
     shape, n, size = tuple(layout.shape[:layout.ndim]), layout.count, layout.count * SIZES[value.dtype]
@@ -229,9 +274,9 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
     errors, done_errors = empty(shape, c.F64)
     args = c.SearchArgs(sizeof(c.SearchArgs), setup.handle, value.address, _pointer(groups),
                         weights and weights.tensor.data, 4 * weights.count if weights else 0,
-                        factor and addressof(factor), low, high, size, steps, 4 * n, errors, 8 * n,
+                        address_of(factor), low, high, size, steps, 4 * n, errors, 8 * n,
                         addressof(report), c.runtime)
-    call(lib.search, byref(args))
+    call(lib.search, byref(args), value="x")
     return Search(done_low(), done_high(), done_steps(), done_errors(), report_of(report))
 
 
@@ -244,17 +289,17 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
     such as fp8_e4m3. global_scale: divides every scale.
     Errors: InvalidArgumentError. Reproduces fake_quantize of compressed-tensors and
     torch.fake_quantize_per_tensor_affine."""
-    value, groups, scales, zeros = view(x), optional(g_idx), view(scale), optional(zero_point)
-    setup, number, factor = Config(config, settings), None, _one(global_scale, "global_scale")
+    value, groups, scales, zeros = view(x), optional(g_idx, "g_idx"), view(scale, "scale"), optional(zero_point, "zero_point")
+    setup, found, factor = Config(config, settings), None, one(global_scale, "global_scale")
     if format is not None:
-        number = lib.format_find(c.encoded(format, "format"))
-        if not number:
-            raise c.InvalidArgumentError(f"format: {format} is unknown")
+        formats = [lib.format_at(i) for i in range(lib.format_count())]
+        encoded(format, "format")
+        found = choice(format, "format", {lib.format_name(f).decode(): f for f in formats})
     out, done = value.framework.empty(value.shape, value.dtype)
-    args = c.FakeQuantizeArgs(sizeof(c.FakeQuantizeArgs), setup.handle, number, value.address,
+    args = c.FakeQuantizeArgs(sizeof(c.FakeQuantizeArgs), setup.handle, found, value.address,
                               _pointer(groups), scales.address, _pointer(zeros),
-                              factor and addressof(factor), out, None, value.count * SIZES[value.dtype], c.runtime)
-    call(lib.fake_quantize, byref(args))
+                              address_of(factor), out, None, value.count * SIZES[value.dtype], c.runtime)
+    call(lib.fake_quantize, byref(args), value="x")
     return done()
 
 
@@ -268,14 +313,19 @@ def gptq_block(value: Any, factor: Any, quantized: Any, errors: Any, losses: Any
     dtype, both (rows, columns), of each element; strides may be 0. config: a preset and settings: the number format.
     Errors: InvalidArgumentError, NonfiniteError; nothing has changed then. Reproduces gptq_block_update of
     llm-compressor 0.14."""
-    four, setup = [view(x) for x in (value, quantized, errors, losses)], Config(config, settings)
-    block, scales, zeros = view(factor), view(scale), optional(zero_point)
-    for x, name in zip(four, ("value", "quantized", "errors", "losses")):
-        if x.dtype != c.F32 or not x.contiguous() or x.shape != scales.shape:
-            raise c.InvalidArgumentError(f"{name}: is {NAMES[x.dtype]} of shape {list(x.shape)}, contiguous float32 of "
-                                         f"shape {list(scales.shape)}, that of scale, is expected")
+    setup, inputs = Config(config, settings), {"factor": view(factor, "factor"), "scale": view(scale, "scale")}
+    if zero_point is not None:
+        inputs["zero_point"] = view(zero_point, "zero_point")
+    block, scales, zeros = inputs["factor"], inputs["scale"], inputs.get("zero_point")
+    four = {name: output(x, name, scales.shape, c.F32) for name, x in (
+        ("value", value), ("quantized", quantized), ("errors", errors), ("losses", losses))}
+    for name, x in four.items():
+        if x.shape != scales.shape:
+            raise c.InvalidArgumentError(f"{name}: has shape {list(x.shape)}, that of scale, {list(scales.shape)}, is "
+                                         "expected")
+    check_apart(four, inputs)
     args = c.GptqBlockArgs(sizeof(c.GptqBlockArgs), setup.handle, None, block.address, scales.address, _pointer(zeros),
-                           *(x.tensor.data for x in four), 4 * four[0].count, c.runtime)
+                           *(x.tensor.data for x in four.values()), 4 * scales.count, c.runtime)
     call(lib.gptq_block, byref(args))
 
 
@@ -284,14 +334,14 @@ def _find(function, counts, bin_edges, config, settings, percentile=0.0, stride=
         bin_edges = counts.bin_edges if bin_edges is None else bin_edges
         counts = counts.counts
     elif bin_edges is None:
-        raise TypeError("qobs: bin_edges are missing")
-    heights, edges, setup = view(counts), view(bin_edges), Config(config, settings)
-    stride, start_bin = (c.integer(n, name, 0, (1 << 63) - 1) for n, name in ((stride, "stride"),
-                                                                              (start_bin, "start_bin")))
+        raise TypeError("bin_edges: are None, but counts is no Histogram")
+    heights, edges, setup = view(counts, "counts"), view(bin_edges, "bin_edges"), Config(config, settings)
+    stride, start_bin = (integer(n, name, 0, (1 << 63) - 1) for n, name in ((stride, "stride"),
+                                                                            (start_bin, "start_bin")))
     args = c.RangeArgs(sizeof(c.RangeArgs), setup.handle, heights.address, edges.address,
-                       percentile, stride, start_bin, c.runtime)
+                       number(percentile, "percentile"), stride, start_bin, c.runtime)
     out = c.Range(sizeof(c.Range))
-    call(function, byref(args), byref(out))
+    call(function, byref(args), byref(out), histogram="counts")
     return Range(out.min, out.max, out.first_bin, out.last_bin, out.score)
 
 

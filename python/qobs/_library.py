@@ -9,11 +9,13 @@ keeps what they point to.
 from __future__ import annotations
 
 import ctypes
-import operator
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p)
 from typing import TYPE_CHECKING, Any
+
+from ._signals import Held
+from ._suggest import suggestion
 
 ABI = (0, 2)  # each 0.MINOR may change structures: docs/versions.md
 MAX_NDIM = 8
@@ -87,6 +89,14 @@ class FindingsError(Error, ValueError):
 
     status = FINDINGS
     findings: list[dict[str, str]] = []
+
+
+class Warning(UserWarning):
+    """What the program prints as a warning; the report has it, too."""
+
+
+class IncompleteWarning(Warning):
+    """Something that was given has no effect, or the result lacks something: the program ends with status 3."""
 
 
 ERRORS = {e.status: e for e in (InvalidArgumentError, UnsupportedError, OutOfMemoryError, NonfiniteError, NoDataError,
@@ -370,6 +380,7 @@ FUNCTIONS = {
     "observer_set_histogram": (c_int, _handle, POINTER(HistogramState), _E),
     "observer_search_report": (c_int, _handle, POINTER(SearchReport), _E),
     "observer_reset": (None, _handle),
+    "observer_reset_batches": (None, _handle),
     "observer_merge": (c_int, _handle, _handle_p, c_size_t, _E),
     "observer_save_size": (c_size_t, _handle),
     "observer_save": (c_int, _handle, c_void_p, c_size_t, _E),
@@ -470,47 +481,38 @@ def _load() -> Library:
 lib = _load()
 _byref = ctypes.byref
 runtime: int | None = None  # address of the Runtime of set_threads, for every call that takes one
-failures: list[BaseException] = []  # raised while C called Python; raised again by `call`
+several = False  # a Runtime with several threads has been made, which calls Python
 
 
-def call(function, *arguments) -> None:
-    """Calls a function that ends with an error, which this adds. Raises the exception of its status."""
+def status_of(function, *arguments) -> int:
+    """Calls a function that may call Python."""
+    if not several:
+        return function(*arguments)
+    with Held():
+        return function(*arguments)
+
+
+def call(function, *arguments, **named: str) -> None:
+    """Calls a function that ends with an error, which this adds. Raises the exception of its status. named: what Python
+    calls arguments that have other names in C."""
     error = ErrorText()
-    if function(*arguments, _byref(error)) != OK:
-        raise ERRORS.get(error.status, Error)(error.message.decode("utf-8", "replace"))
-    if failures:
-        _raise_failure()
+    if status_of(function, *arguments, _byref(error)) != OK:
+        raise failure_of(error, **named)
 
 
-def _raise_failure() -> None:
-    try:
-        failure = failures.pop()
-    except IndexError:  # another thread has raised it
-        return
-    raise failure
+def failure_of(error: ErrorText, **named: str) -> Error:
+    """The exception of a call that has failed."""
+    text = error.message.decode("utf-8", "replace")
+    for name, own in named.items():
+        if text.startswith(name) and not text[len(name):len(name) + 1].isidentifier():
+            text = own + text[len(name):]
+    if error.status == INVALID_ARGUMENT:
+        text += suggestion(text)
+    return ERRORS.get(error.status, Error)(text)
 
 
-def encoded(value: str, name: str) -> bytes:
-    """A text as C reads it. U+0000 would end it early."""
-    if "\0" in value:
-        raise InvalidArgumentError(f"{name}: {value!r:.100} has U+0000, texts without it are allowed")
-    return value.encode()
-
-
-def integer(value: Any, name: str, least: int, most: int) -> int:
-    """An integer within limits: ctypes would cut off its high bits."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"qobs: {name} is {type(value).__name__}; an integer is expected") from None
-    if not least <= number <= most:
-        shown = str(number) if abs(number) < 1 << 70 else f"an integer of {number.bit_length()} bits"
-        raise InvalidArgumentError(f"{name}: is {shown}, allowed are {least} to {most}")
-    return number
-
-
-def create(function, *arguments) -> int:
+def create(function, *arguments, **named: str) -> int:
     """Calls a function whose first parameter receives a new object, and returns its address."""
     handle = c_void_p()
-    call(function, _byref(handle), *arguments)
+    call(function, _byref(handle), *arguments, **named)
     return handle.value or 0

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from . import _library as c
 from . import _tensor
+from ._arguments import wrong_kind
 from ._functions import Config, layout_of, optional
 from ._library import call, lib
 from ._tensor import SIZES, View, view
@@ -49,12 +50,24 @@ def _kept(axes: Any, n: int) -> tuple[tuple[int, ...], Any]:
     """Kept axes of n dimensions in order, and as an array."""
     for a in (axes := (axes,) if isinstance(axes, int) else axes):
         if not -n <= a < n:
-            raise c.InvalidArgumentError(f"axes: has {a}, value has {n} dimensions")
+            raise c.InvalidArgumentError(f"axes: has {a}, x has {n} dimensions")
     axes = tuple(sorted({a % n for a in axes}))
     return axes, (c_int * max(len(axes), 1))(*axes)
 
 
 _NONE = _kept((), 0)
+
+
+def _hashable(axes: Any) -> Any:
+    """Axes as _kept takes them, which checks that they are integers."""
+    if hasattr(axes, "__index__"):
+        return axes.__index__()
+    if not isinstance(axes, (list, tuple)):
+        raise wrong_kind(axes, "axes", "an integer, a list of integers or None")
+    for a in axes:
+        if not hasattr(a, "__index__"):
+            raise wrong_kind(axes, "axes", "a list of integers")
+    return tuple(a.__index__() for a in axes)
 
 
 def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, config: str | None = None,
@@ -72,9 +85,11 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
             raise c.InvalidArgumentError("axes and config: only one of them may be given")
         if nonfinite != "refuse":
             settings["nonfinite"] = nonfinite
-        return _of_config(view(x), optional(g_idx), Config(config, settings))
+        return _of_config(view(x), optional(g_idx, "g_idx"), Config(config, settings))
     if settings:
-        raise TypeError(f"qobs: settings {', '.join(settings)} need config")
+        raise TypeError(f"settings: {', '.join(settings)} need config")
+    if not isinstance(nonfinite, str):
+        raise wrong_kind(nonfinite, "nonfinite", "refuse, ignore or propagate")
     torch = _tensor._torch
     if g_idx is None and torch is not None and type(x) in torch.plain:
         return _of_torch(torch, x, axes, nonfinite)
@@ -82,12 +97,12 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
     kept, array, shape = (*_NONE, ())
     if axes is not None:
         n = len(value.shape)
-        kept, array = _kept(tuple(axes) if isinstance(axes, list) else axes, n)
+        kept, array = _kept(_hashable(axes), n)
         shape = tuple(value.shape[a] for a in kept)
         if len(kept) == n > 0:
             value = value.extended()  # the library gives one range if every dimension is kept
     setup = _policy(nonfinite)
-    return _call(value, optional(g_idx), shape, setup.handle if setup else None, addressof(array), len(kept))
+    return _call(value, optional(g_idx, "g_idx"), shape, setup.handle if setup else None, addressof(array), len(kept))
 
 
 def _of_config(value: View, groups: View | None, setup: Config) -> MinMax:
@@ -101,19 +116,22 @@ def _call(value: View, groups: View | None, shape: tuple[int, ...], config: int 
     high, done_high = value.framework.empty(shape, value.dtype)
     args = c.MinmaxArgs(sizeof(c.MinmaxArgs), config, value.address, groups and groups.address, axes, axis_count, low,
                         high, prod(shape) * SIZES[value.dtype], None, c.runtime)
-    call(lib.minmax, byref(args))
+    call(lib.minmax, byref(args), value="x")
     return MinMax(done_low(), done_high())
 
 
 def _of_torch(torch: Any, x: Any, axes: Any, nonfinite: str) -> MinMax:
     """The same as the end of minmax, in a third of the time."""
-    x, address, code, strides = torch.readable(x)
+    try:
+        x, address, code, strides = torch.readable(x)
+    except _tensor.Unreadable as failure:
+        raise failure.kind(f"x: {failure}") from None
     shape = x.shape
     n = len(shape)
     if axes is None:
         array, kept_count, low, size = _NONE[1], 0, torch.scalar(code), SIZES[code]
     else:
-        kept, array = _kept(tuple(axes) if isinstance(axes, list) else axes, n)
+        kept, array = _kept(axes if isinstance(axes, int) else _hashable(axes), n)
         kept_count = len(kept)
         if kept_count == n > 0:
             return _of_torch(torch, x.unsqueeze(-1), kept, nonfinite)  # one range if every dimension is kept
@@ -136,8 +154,7 @@ def _of_torch(torch: Any, x: Any, axes: Any, nonfinite: str) -> MinMax:
     args.config = setup and setup.handle
     args.axes, args.axis_count = addressof(array), kept_count
     args.min, args.max, args.size, args.runtime = low.data_ptr(), high.data_ptr(), size, c.runtime
-    if _minmax(*frame.references):
-        error = frame.error
-        raise c.ERRORS.get(error.status, c.Error)(error.message.decode("utf-8", "replace"))
+    if c.status_of(_minmax, *frame.references) if c.several else _minmax(*frame.references):
+        raise c.failure_of(frame.error, value="x")
     _frames.append(frame)
     return _new(MinMax, (low, high))

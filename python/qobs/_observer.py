@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import threading
 import weakref
@@ -12,7 +13,8 @@ from ctypes import byref, c_void_p, sizeof
 from typing import Any, NamedTuple
 
 from . import _library as c
-from ._functions import Config, Histogram, QParams, SearchReport, parsed, report_of
+from ._arguments import encoded, integer, number, several, wrong_kind
+from ._functions import Config, Histogram, QParams, SearchReport, config_text, parsed, report_of
 from ._library import call, create, lib
 from ._tensor import default_framework, framework_named, view
 
@@ -82,7 +84,7 @@ class Observer:
         self._handle = handle
         self._framework = framework
         self._lock = threading.RLock()
-        weakref.finalize(self, lib.observer_destroy, handle)
+        weakref.finalize(self, lib.observer_destroy, handle).atexit = False  # others that end then may use it
 
     @classmethod
     def _of(cls, handle: int, framework: Any) -> Observer:
@@ -101,9 +103,9 @@ class Observer:
         Errors: NonfiniteError; InvalidArgumentError. After an error nothing has changed. Reproduces forward (torch.ao,
         Quark), Observer.forward (llm-compressor) and collect (Model-Optimizer)."""
         value = view(x)
-        groups = None if g_idx is None else view(g_idx)
+        groups = None if g_idx is None else view(g_idx, "g_idx")
         with self._lock:
-            call(lib.observer_observe, self._handle, value.address, groups and groups.address)
+            call(lib.observer_observe, self._handle, value.address, groups and groups.address, value="x")
             self._framework = value.framework
         return self
 
@@ -111,23 +113,23 @@ class Observer:
         """Observes activations, shape (..., columns), that weight the columns of the weight that is observed later
         (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian; modelopt searches with hessian_block_size).
         Reproduces the hook of IMatrixMSEObserver.attach, and Model-Optimizer's local Hessian."""
-        self._give(lib.observer_observe_importance, activations)
+        self._give(lib.observer_observe_importance, activations, "activations")
         return self
 
     def record_tokens(self, x: Any) -> Observer:
         """Counts the tokens of a tensor without observing it (record_observed_tokens of llm-compressor)."""
-        self._give(lib.observer_record_tokens, x)
+        self._give(lib.observer_record_tokens, x, "x")
         return self
 
     def set_reference_amax(self, amax: Any) -> None:
         """Sets the magnitudes whose multiples are tried, before the first batch (modelopt.MseCalibrator: shape of
         result amax; modelopt.NVFP4MSECalibrator: 1 element)."""
-        self._give(lib.observer_set_reference_amax, amax)
+        self._give(lib.observer_set_reference_amax, amax, "amax")
 
     def set_error_weights(self, weight: Any) -> None:
         """Sets weights of the squared error, one for each index of the last dimension, before the first batch
         (modelopt.MseCalibrator, modelopt.NVFP4MSECalibrator)."""
-        self._give(lib.observer_set_error_weights, weight)
+        self._give(lib.observer_set_error_weights, weight, "weight")
 
     def set_hessian(self, hessian: Any) -> None:
         """Sets the Hessian of the squared error before the first batch, in place of activations
@@ -135,12 +137,12 @@ class Observer:
 
         hessian: float32 or float64 of shape (blocks, b, b), the means of x xᵀ over tokens for blocks of b columns of
         activations x. It replaces activations observed before and counts as those of one token."""
-        self._give(lib.observer_set_hessian, hessian)
+        self._give(lib.observer_set_hessian, hessian, "hessian")
 
     def set_global_amax(self, amax: float) -> None:
         """Sets the magnitude that gives the global scale: that of the complete tensor or of fused layers."""
         with self._lock:
-            call(lib.observer_set_global_amax, self._handle, amax)
+            call(lib.observer_set_global_amax, self._handle, number(amax, "amax"))
 
     def set_histogram(self, counts: Any, bin_edges: Any = None, *, min: float = 0.0, max: float = 0.0,
                       batches: int = 1) -> None:
@@ -150,19 +152,19 @@ class Observer:
         shape (bins + 1,); None: bins of equal width from min to max. batches: how many were counted."""
         if isinstance(counts, Histogram):
             min, max, counts = counts.first_edge, counts.last_edge, counts.counts
-        heights = view(counts)
-        edges = None if bin_edges is None else view(bin_edges)
+        heights = view(counts, "counts")
+        edges = None if bin_edges is None else view(bin_edges, "bin_edges")
         state = c.HistogramState(sizeof(c.HistogramState), heights.address,
-                                 edges and edges.address, min, max,
-                                 c.integer(batches, "batches", 1, 1 << 62))
+                                 edges and edges.address, number(min, "min"), number(max, "max"),
+                                 integer(batches, "batches", 1, 1 << 62))
         with self._lock:
             call(lib.observer_set_histogram, self._handle, byref(state))
             self._framework = heights.framework
 
-    def _give(self, function: Any, x: Any) -> None:
-        value = view(x)
+    def _give(self, function: Any, x: Any, name: str) -> None:
+        value = view(x, name)
         with self._lock:
-            call(function, self._handle, value.address)
+            call(function, self._handle, value.address, value=name)
             self._framework = self._framework or value.framework
 
     # Results
@@ -201,7 +203,7 @@ class Observer:
     def _place(self, name: str) -> tuple[int, int, Any]:
         """Memory for a result: its address, its bytes, and the function that returns the array."""
         result = c.Result(sizeof(c.Result))
-        call(lib.observer_result_find, self._handle, c.encoded(name, "name"), byref(result))
+        call(lib.observer_result_find, self._handle, encoded(name, "name"), byref(result))
         framework = self._framework or default_framework()
         address, done = framework.empty(tuple(result.shape[:result.ndim]), result.dtype)
         return address, result.size, done
@@ -211,7 +213,7 @@ class Observer:
         ml_dtypes."""
         with self._lock:
             address, size, done = self._place(name)
-            call(lib.observer_read, self._handle, c.encoded(name, "name"), address, size)
+            call(lib.observer_read, self._handle, encoded(name, "name"), address, size)
         return done()
 
     def _names(self) -> list[str]:
@@ -265,7 +267,7 @@ class Observer:
 
         They have the same settings, dtype and shape of scales. Those without data are skipped. Reproduces
         sync_activation_stats of llm-compressor."""
-        others = [others] if isinstance(others, Observer) else list(others)
+        others = [others] if isinstance(others, Observer) else checked(others, "others")
         with _locked([self, *others]):
             call(lib.observer_merge, self._handle, _handles(others), len(others))
             if self._framework is None:
@@ -282,31 +284,48 @@ class Observer:
     def load(cls, state: bytes | bytearray | memoryview, *, framework: str | None = None) -> Observer:
         """An observer from the bytes of save. Results come in `framework`, torch or numpy, until a tensor is observed.
         Errors: InvalidArgumentError if the bytes differ in any way from saved ones."""
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise wrong_kind(state, "state", "the bytes of save")
+        if framework not in (None, "torch", "numpy", "buffer"):
+            raise c.InvalidArgumentError(f"framework: is {framework!r}, allowed are 'torch', 'numpy' and None")
         raw = bytes(state)
-        return cls._of(create(lib.observer_load, raw, len(raw), c.runtime), framework and framework_named(framework))
+        handle = create(lib.observer_load, raw, len(raw), c.runtime, buffer="state")
+        return cls._of(handle, framework and framework_named(framework))
 
     def __copy__(self) -> Observer:
-        with self._lock:
-            return type(self)._of(create(lib.observer_clone, self._handle, c.runtime), self._framework)
+        return self._copied(dict(getattr(self, "__dict__", {})))
 
     def __deepcopy__(self, memo: dict) -> Observer:
-        return self.__copy__()
+        return self._copied(copy.deepcopy(getattr(self, "__dict__", {}), memo))
+
+    def _copied(self, members: dict[str, Any]) -> Observer:
+        """A copy; members: those of a subclass."""
+        with self._lock:
+            other = type(self)._of(create(lib.observer_clone, self._handle, c.runtime), self._framework)
+        if members:
+            other.__dict__.update(members)
+        return other
 
     def __reduce__(self) -> tuple:
-        return _restored, (type(self), self.save(), self._framework and self._framework.name)
+        framework = self._framework and self._framework.name
+        return _restored, (type(self), self.save(), framework), getattr(self, "__dict__", None)
 
     def __repr__(self) -> str:
-        size = ctypes.c_size_t()
-        config = lib.observer_config(self._handle)
-        call(lib.config_text, config, None, 0, byref(size))
-        buffer = ctypes.create_string_buffer(size.value)
-        call(lib.config_text, config, buffer, len(buffer), None)
-        text = buffer.value.decode()
+        text = config_text(lib.observer_config(self._handle))
         return f"Observer({text!r}, batches={self.counts().batches})"
 
 
 def _restored(cls: type[Observer], state: bytes, framework: str | None) -> Observer:
     return cls.load(state, framework=framework)
+
+
+def checked(items: Any, name: str) -> list[Observer]:
+    """Observers. Errors: TypeError names what is none."""
+    found = several(items, name, "observers")
+    for i, item in enumerate(found):
+        if not isinstance(item, Observer):
+            raise wrong_kind(item, f"{name}[{i}]", "an Observer")
+    return found
 
 
 def _handles(observers: list[Observer]) -> Any:
@@ -325,7 +344,7 @@ def _locked(observers: list[Observer]) -> Iterator[None]:
 def fuse(observers: Iterable[Observer]) -> None:
     """Gives observers of fused layers (q_proj, k_proj, v_proj; gate_proj, up_proj) one global scale, that of the
     largest magnitude. All have data and strategy tensor_group. Reproduces FusionHandler of llm-compressor."""
-    observers = list(observers)
+    observers = checked(observers, "observers")
     with _locked(observers):
         call(lib.observers_fuse, _handles(observers), len(observers))
 

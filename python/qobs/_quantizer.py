@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import math
-from ctypes import addressof, byref, sizeof
+import weakref
+from ctypes import byref, sizeof
 from typing import Any, NamedTuple
 
 from . import _library as c
-from ._functions import Config, _one
+from ._arguments import flag, integer
+from ._functions import Config, address_of, one
 from ._library import call, create, lib
-from ._tensor import NAMES, SIZES, View, view
+from ._tensor import NAMES, SIZES, View, check_apart, output, view
 
 _CODES = {name: code for code, name in NAMES.items()}
 
@@ -26,11 +28,14 @@ class Quantized(NamedTuple):
     zero_point: Any
 
 
-def _dtype(dtype: Any) -> int:
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
-    code = _CODES.get(name)
+def _dtype(dtype: Any, name: str) -> int:
+    if isinstance(dtype, str):
+        word: Any = dtype
+    else:  # np.float32, np.dtype("float32"), torch.float32
+        word = getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+    code = _CODES.get(word) if isinstance(word, str) else None
     if code is None:
-        raise c.InvalidArgumentError(f"dtype: is {dtype!r}, allowed are float32, bfloat16, float16, float64")
+        raise c.InvalidArgumentError(f"{name}: is {dtype!r:.60}, allowed are float32, bfloat16, float16, float64")
     return code
 
 
@@ -42,26 +47,29 @@ class Quantizer:
     their last dimension. dynamic: scales are those of each input, which an llmc preset without a search finds in one
     pass; else they are given. packed: two codes of 4 bits in a byte. dequantized: numbers in place of codes.
     scale_dtype, zero_point_dtype: of given ones; None: those of the configuration.
-    Errors: InvalidArgumentError, UnsupportedError. The bits are those of compute_qparams and of quantize of
-    compressed-tensors."""
+    Quantizers can be copied and pickled. Errors: InvalidArgumentError, UnsupportedError. The bits are those of
+    compute_qparams and of quantize of compressed-tensors."""
 
-    __slots__ = ("_handle", "_kept", "_layouts", "_columns", "_dtype", "_dynamic")
+    __slots__ = ("__weakref__", "_handle", "_made", "_layouts", "_columns", "_dtype", "_dynamic")
 
     def __init__(self, config: str, *, dtype: Any, columns: int, dynamic: bool = True, packed: bool = False,
                  dequantized: bool = False, scale_dtype: Any = None, zero_point_dtype: Any = None, **settings: Any):
-        self._handle = None
         setup = Config(config, settings)
-        self._dtype, self._dynamic = _dtype(dtype), bool(dynamic)
-        self._columns = c.integer(columns, "columns", 1, 1 << 40)
-        self._kept = c.runtime
+        self._dtype, self._dynamic = _dtype(dtype, "dtype"), flag(dynamic, "dynamic")
+        self._columns = integer(columns, "columns", 1, 1 << 40)
         args = c.QuantizerArgs(sizeof(c.QuantizerArgs), setup.handle, None, self._dtype, self._columns, self._dynamic,
-                               bool(packed), bool(dequantized), 0 if scale_dtype is None else _dtype(scale_dtype),
-                               0 if zero_point_dtype is None else _dtype(zero_point_dtype), self._kept)
+                               flag(packed, "packed"), flag(dequantized, "dequantized"),
+                               0 if scale_dtype is None else _dtype(scale_dtype, "scale_dtype"),
+                               0 if zero_point_dtype is None else _dtype(zero_point_dtype, "zero_point_dtype"),
+                               c.runtime)
         self._handle = create(lib.quantizer_create, byref(args))
+        weakref.finalize(self, lib.quantizer_destroy, self._handle).atexit = False
         self._layouts: dict[int, c.QuantizedLayout] = {}
+        self._made = (setup.text(), NAMES[args.dtype], args.columns, bool(args.dynamic), bool(args.packed),
+                      bool(args.dequantized), NAMES.get(args.scale_dtype), NAMES.get(args.zero_point_dtype))
 
-    def __del__(self, destroy=lib.quantizer_destroy):
-        destroy(self._handle)
+    def __reduce__(self) -> tuple:
+        return _made_again, (type(self), self._made), getattr(self, "__dict__", None)
 
     def _layout(self, rows: int) -> c.QuantizedLayout:
         found = self._layouts.get(rows)
@@ -89,39 +97,61 @@ class Quantizer:
 
     def __call__(self, x: Any, *, codes: Any = None, scale: Any = None, zero_point: Any = None,
                  global_scale: Any = None) -> Quantized:
-        """Quantizes x of shape (..., columns). codes, and scale and zero_point if dynamic: contiguous arrays that receive
-        results, of the same sizes; None: new ones. If not dynamic, scale and zero_point are those to quantize by, in C
-        order. global_scale: a number, with strategy tensor_group.
+        """Quantizes x of shape (..., columns). codes, and scale and zero_point if dynamic: arrays that receive results:
+        writable, contiguous, of the dtype and the number of elements of new ones, apart from x and from each other;
+        None: new ones. If not dynamic, scale and zero_point are those to quantize by, in C order. global_scale: a
+        number above 0, with strategy tensor_group.
         Errors: InvalidArgumentError, NonfiniteError (the message names row and column)."""
         value = view(x)
         rows, stride = self._rows(value)
         layout = self._layout(rows)
-        factor = _one(global_scale, "global_scale")
+        factor = one(global_scale, "global_scale")
         framework = value.framework
+        outputs: dict[str, View] = {}
+        inputs = {"x": value}
 
-        def array(given: Any, name: str, shape: tuple, dtype: int) -> tuple:
+        def array(given: Any, name: str, shape: tuple, dtype: int, is_output: bool) -> tuple:
             if given is None:
                 return framework.empty(shape, dtype)
-            own = view(given)
-            if not own.contiguous() or own.count * SIZES[own.dtype] != math.prod(shape) * SIZES[dtype] or \
-                    (own.dtype != dtype and SIZES[dtype] > 1):
-                raise c.InvalidArgumentError(f"{name}: is {NAMES[own.dtype]} of shape {list(own.shape)}, contiguous "
-                                             f"{NAMES[dtype]} of shape {list(shape)} is expected")
+            if is_output:
+                own = outputs[name] = output(given, name, shape, dtype)
+            else:
+                own = inputs[name] = _given(given, name, shape, dtype)
             return own.tensor.data, lambda: given
 
         qparams = (layout.qparam_rows, layout.qparam_columns)
         kind = layout.codes_dtype
         if kind in (c.F8_E4M3, c.U8) and kind not in framework.dtypes_of_codes:
             kind = c.U8 if c.U8 in framework.dtypes_of_codes else c.I8
-        out, codes_of = array(codes, "codes", (*value.shape[:-1], layout.row_size // SIZES[kind]), kind)
+        out, codes_of = array(codes, "codes", (*value.shape[:-1], layout.row_size // SIZES[kind]), kind, True)
         if not self._dynamic and scale is None:
             raise c.InvalidArgumentError("scale: is None, but the quantizer is not dynamic")
-        scales, scale_of = array(scale, "scale", qparams, layout.scale_dtype)
+        scales, scale_of = array(scale, "scale", qparams, layout.scale_dtype, self._dynamic)
         zeros, zero_of = None, lambda: None
         if zero_point is not None or (self._dynamic and layout.has_zero_point):
-            zeros, zero_of = array(zero_point, "zero_point", qparams, layout.zero_point_dtype)
+            zeros, zero_of = array(zero_point, "zero_point", qparams, layout.zero_point_dtype, self._dynamic)
+        if outputs:
+            check_apart(outputs, inputs)
         args = c.QuantizerRunArgs(sizeof(c.QuantizerRunArgs), rows, value.tensor.data, stride, out, 0, layout.codes_size,
                                   scales, layout.scale_size, zeros, layout.zero_point_size if zeros else 0,
-                                  factor and addressof(factor), None, None, None)
-        call(lib.quantizer_run, self._handle, byref(args))
+                                  address_of(factor), None, None, None)
+        call(lib.quantizer_run, self._handle, byref(args), value="x")
         return Quantized(codes_of(), scale_of(), zero_of())
+
+
+def _given(x: Any, name: str, shape: tuple, dtype: int) -> View:
+    """A scale or zero point of the caller's."""
+    own = view(x, name)
+    if not own.contiguous() or own.count != math.prod(shape) or own.dtype != dtype:
+        raise c.InvalidArgumentError(f"{name}: is {NAMES[own.dtype]} of shape {list(own.shape)}, contiguous "
+                                     f"{NAMES[dtype]} of shape {list(shape)} is expected")
+    return own
+
+
+def _made_again(cls: type[Quantizer], made: tuple) -> Quantizer:
+    """A quantizer of these arguments; cls may be a subclass whose own take others."""
+    config, dtype, columns, dynamic, packed, dequantized, scale_dtype, zero_point_dtype = made
+    quantizer = cls.__new__(cls)
+    Quantizer.__init__(quantizer, config, dtype=dtype, columns=columns, dynamic=dynamic, packed=packed,
+                       dequantized=dequantized, scale_dtype=scale_dtype, zero_point_dtype=zero_point_dtype)
+    return quantizer

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _library as c
+from ._arguments import integer
 from ._hooks import Expert
 from ._names import unwrapped
 
@@ -23,7 +24,7 @@ class Sensitivity:
     def __init__(self, model: Any, modules: dict[str, Any], receive: Callable[[str, Any], None], seed: int):
         self._model, self._receive = unwrapped(model), receive
         self._modules = {name: m for name, m in modules.items() if not isinstance(m, Expert)}
-        self._seed = c.integer(seed, "seed", 0, 1 << 63)
+        self._seed = integer(seed, "seed", 0, 1 << 63)
         self._handles: list[Any] = []
         self._frozen: list[Any] = []
         self._before = False    # gradients were on before the call

@@ -15,6 +15,7 @@ import sys
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, \
     c_uint64, c_void_p, py_object
 
+from ._arguments import shown
 from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, U8, InvalidArgumentError, Tensor, lib
 
 SIZES = {code: lib.dtype_size(code) for code in range(F32, U8 + 1)}
@@ -22,10 +23,17 @@ NAMES = {F32: "float32", BF16: "bfloat16", F16: "float16", F64: "float64", I8: "
          I64: "int64", F8_E4M3: "float8_e4m3fn", U8: "uint8"}
 _CODES = {name: code for code, name in NAMES.items()}
 _SIZE = ctypes.sizeof(Tensor)
-_LOW = 1 << 40  # no memory of a process lies lower, but a heap of a program without position-independent code
 _addressof = ctypes.addressof
 _char_of = ctypes.c_char.from_buffer
 _indices: dict[tuple, tuple] = {}  # shape or strides -> their address, and the array that is there; never changed
+
+
+class Unreadable(Exception):
+    """A tensor that qobs cannot read, without the name of the argument."""
+
+    def __init__(self, text: str, kind: type[Exception] = TypeError):
+        super().__init__(text)
+        self.kind = kind
 
 
 def _index_array(numbers: tuple) -> tuple:
@@ -71,6 +79,16 @@ class View:
     def contiguous(self) -> bool:
         return self.strides is None
 
+    def span(self) -> tuple[int, int]:
+        """The addresses from its first byte to behind its last one; equal without elements."""
+        first, size = self.tensor.data or 0, SIZES[self.dtype]
+        if 0 in self.shape:
+            return first, first
+        if self.strides is None:
+            return first, first + self.count * size
+        steps = [(n - 1) * step for n, step in zip(self.shape, self.strides)]
+        return first + sum(s for s in steps if s < 0), first + sum(s for s in steps if s > 0) + size
+
 
 def _widen(raw: bytes, code: int) -> bytes:
     """Bytes of bfloat16, float16 or float8_e4m3fn as those of float32."""
@@ -83,6 +101,14 @@ def _widen(raw: bytes, code: int) -> bytes:
         return array.array("f", struct.unpack(f"={len(raw) // 2}e", raw)).tobytes()
     e4m3 = lib.format_find(b"fp8_e4m3")
     return array.array("f", [lib.format_decode(e4m3, c) for c in raw]).tobytes()
+
+
+def _end(x, strides: tuple | None) -> int:
+    """Bytes of memory from the first element of a tensor of torch to behind its last one."""
+    count = x.numel()
+    if strides is None or count == 0:
+        return count * x.element_size()
+    return sum((n - 1) * step for n, step in zip(x.shape, strides)) + x.element_size()
 
 
 class Torch:
@@ -99,6 +125,7 @@ class Torch:
         self.dtypes = {code: dtype for dtype, code in self.codes.items()}
         self.dtypes_of_codes = self.dtypes.keys() & {I8, U8, F8_E4M3}
         self.plain = (module.Tensor, module.nn.Parameter)
+        self._shape = module._C.TensorBase.shape.__get__  # a subclass may have a shape of its own
         self.empty_like = module.empty_like
         self._scalars = {}
 
@@ -107,25 +134,31 @@ class Torch:
         it; InvalidArgumentError if its memory was given back."""
         code = self.codes.get(x.dtype)
         if code is None:
-            raise TypeError(f"qobs: torch tensor of dtype {x.dtype}; the dtypes are {', '.join(_CODES)}")
+            raise Unreadable(f"is a torch tensor of dtype {x.dtype}; the dtypes are {', '.join(_CODES)}")
         if not x.is_cpu:
-            raise TypeError(f"qobs: torch tensor on device {x.device}; only memory of the CPU can be observed")
+            raise Unreadable(f"is a torch tensor on device {x.device}; only memory of the CPU can be observed")
         if x.layout is not self.module.strided:
-            raise TypeError(f"qobs: torch tensor of layout {x.layout}; only torch.strided can be observed")
+            raise Unreadable(f"is a torch tensor of layout {x.layout}; only torch.strided can be observed")
         if x.is_neg():
             x = x.resolve_neg()
         strides = None
         if not x.is_contiguous():
             size = SIZES[code]
             strides = tuple([s * size for s in x.stride()])
-        address = x.data_ptr()
-        if address < _LOW and x.numel() > 0 and x.untyped_storage().data_ptr() == 0:  # the offset alone
-            raise InvalidArgumentError("value: its torch storage has 0 bytes, as of a sharded parameter; gather it first")
+        address, storage = x.data_ptr(), x.untyped_storage()
+        size = storage.nbytes()
+        if _end(x, strides) > size - (address - storage.data_ptr() if size else 0):
+            raise Unreadable(f"its torch storage has {size} bytes, less than the tensor, as of a "
+                                       "sharded parameter; gather it first", InvalidArgumentError)
         return x, address, code, strides
 
     def view(self, x) -> View:
         x, address, code, strides = self.readable(x)
-        return View(x, address, code, x.shape, strides, self)
+        shape = x.shape if type(x) in self.plain else self._shape(x)
+        return View(x, address, code, shape, strides, self)
+
+    def why_not_writable(self, x) -> str | None:
+        return "is a view that negates its memory" if x.is_neg() else None
 
     def scalar(self, code):
         """A new tensor of shape (). empty_like takes half the time of empty."""
@@ -167,18 +200,23 @@ class Numpy:
     def _code(self, dtype):
         code = _CODES.get(dtype.name) if dtype.isnative else None
         if code is None:
-            raise TypeError(f"qobs: numpy array of dtype {dtype.str if not dtype.isnative else dtype.name}; the dtypes "
+            raise Unreadable(f"is a numpy array of dtype {dtype.str if not dtype.isnative else dtype.name}; the dtypes "
                             f"are {', '.join(_CODES)} in the byte order of the machine")
         self.codes[dtype] = code
         self.dtypes.setdefault(code, dtype)
         return code
 
     def view(self, x) -> View:
+        if type(x) is not self.array:
+            x = self.array.view(x, self.array)  # a subclass may have a shape and a dtype of its own
         code = self.codes.get(x.dtype)
         if code is None:
             code = self._code(x.dtype)
         about = x.__array_interface__
         return View(x, about["data"][0], code, x.shape, about["strides"], self)
+
+    def why_not_writable(self, x) -> str | None:
+        return None if x.flags.writeable else "is read-only"
 
     def _dtype(self, code):
         try:
@@ -220,6 +258,10 @@ class Buffer:
         return _address(raw), lambda: self._shaped(raw, shape, self._formats[code])
 
     @staticmethod
+    def why_not_writable(x) -> str | None:
+        return "is read-only" if memoryview(x).readonly else None
+
+    @staticmethod
     def _shaped(raw, shape, letter):
         view = memoryview(raw)
         return view.cast(letter, list(shape)) if len(raw) > 0 else view.cast(letter)
@@ -250,6 +292,11 @@ class _DlTensor(Structure):
                 ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
 
 
+def _gapless(shape: tuple, size: int) -> tuple:
+    """Strides in C order without gaps, in bytes."""
+    return tuple(size * math.prod(shape[d + 1:]) for d in range(len(shape)))
+
+
 _DL_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
 _DL_CODES = {(2, 32): F32, (2, 64): F64, (2, 16): F16, (4, 16): BF16, (0, 8): I8, (0, 16): I16, (0, 32): I32,
              (0, 64): I64, (10, 8): F8_E4M3}
@@ -261,15 +308,17 @@ _capsule_pointer.argtypes = [py_object, c_char_p]
 def _dlpack(x) -> View:
     device = x.__dlpack_device__()
     if int(device[0]) not in _DL_CPU:
-        raise TypeError(f"qobs: DLPack tensor on device {tuple(device)}; only memory of the CPU can be observed")
+        raise Unreadable(f"is a DLPack tensor on device {tuple(device)}; only memory of the CPU can be observed")
     capsule = x.__dlpack__()  # never consumed: its destructor releases the tensor
     t = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     code = _DL_CODES.get((t.code, t.bits)) if t.lanes == 1 else None
     if code is None:
-        raise TypeError(f"qobs: DLPack tensor of type code {t.code} with {t.bits} bits; the dtypes are "
+        raise Unreadable(f"is a DLPack tensor of type code {t.code} with {t.bits} bits; the dtypes are "
                         f"{', '.join(_CODES)}")
     shape = tuple(t.shape[:t.ndim])
     strides = tuple(s * SIZES[code] for s in t.strides[:t.ndim]) if t.strides else None
+    if strides is not None and strides == _gapless(shape, SIZES[code]):
+        strides = None
     return View((x, capsule), (t.data or 0) + t.byte_offset, code, shape, strides, default_framework())
 
 
@@ -289,13 +338,14 @@ _release_buffer.restype = None
 
 def _buffer(x) -> View:
     with memoryview(x) as m:
-        letter, itemsize, shape, strides = m.format.lstrip("@="), m.itemsize, m.shape, m.strides
+        letter, itemsize, shape = m.format.lstrip("@="), m.itemsize, m.shape
+        strides = None if m.c_contiguous else m.strides
         if m.suboffsets:
-            raise TypeError("qobs: buffer with suboffsets; its elements do not lie in one piece of memory")
+            raise Unreadable("is a buffer with suboffsets; its elements do not lie in one piece of memory")
     code = {("f", 4): F32, ("d", 8): F64, ("e", 2): F16, ("b", 1): I8, ("h", 2): I16, ("i", 4): I32, ("l", 4): I32,
             ("l", 8): I64, ("q", 8): I64}.get((letter, itemsize))
     if code is None:
-        raise TypeError(f"qobs: buffer of format {letter!r}; the formats are f, d, e, b, h, i, l and q")
+        raise Unreadable(f"is a buffer of format {letter!r}; the formats are f, d, e, b, h, i, l and q")
     held = _PyBuffer()
     _get_buffer(x, ctypes.byref(held), _FULL_RO)  # raises BufferError
     address = held.buf
@@ -344,23 +394,63 @@ def framework_named(name):
     return _buffers if name == "buffer" else default_framework()
 
 
-def view(x) -> View:
+def view(x, name: str = "x") -> View:
     """A view of a tensor: torch (CPU, strided), numpy, DLPack (CPU) or a buffer. TypeError for anything else."""
     torch = _torch or _find_torch()
-    if torch is not None and isinstance(x, torch.tensor):
-        return torch.view(x)
-    numpy = _numpy or _find_numpy()
-    if numpy is not None:
-        if isinstance(x, numpy.array):
-            return numpy.view(x)
-        if isinstance(x, numpy.module.generic):
-            return numpy.view(numpy.module.asarray(x))
-    if hasattr(x, "__dlpack__"):
-        return _dlpack(x)
     try:
+        if torch is not None and isinstance(x, torch.tensor):
+            return torch.view(x)
+        numpy = _numpy or _find_numpy()
+        if numpy is not None:
+            if isinstance(x, numpy.array):
+                return numpy.view(x)
+            if isinstance(x, numpy.module.generic):
+                return numpy.view(numpy.module.asarray(x))
+        if hasattr(x, "__dlpack__"):
+            return _dlpack(x)
         return _buffer(x)
-    except (TypeError, BufferError) as e:
-        if isinstance(e, TypeError) and str(e).startswith("qobs: "):
-            raise
-    raise TypeError(f"qobs: {type(x).__name__} is no tensor: torch.Tensor, numpy.ndarray, an object with __dlpack__ or "
-                    "a buffer is expected")
+    except Unreadable as failure:
+        raise failure.kind(f"{name}: {failure}") from None
+    except (TypeError, BufferError):
+        raise TypeError(f"{name}: is {shown(x)}, a tensor is expected: torch.Tensor, numpy.ndarray, an object with "
+                        "__dlpack__ or a buffer") from None
+
+
+def output(given, name: str, shape: tuple, dtype: int) -> View:
+    """A view of an array that receives results: contiguous, of this dtype and this many elements; codes of one byte may
+    be of any dtype of one byte. Errors: InvalidArgumentError."""
+    expected = f"contiguous {NAMES[dtype]} of shape {list(shape)}"
+    torch, numpy = _torch or _find_torch(), _numpy or _find_numpy()
+    if torch is not None and isinstance(given, torch.tensor):
+        framework, why = torch, torch.why_not_writable(given)
+    elif numpy is not None and isinstance(given, numpy.array):
+        framework, why = numpy, numpy.why_not_writable(given)
+    else:
+        framework = _buffers
+        try:
+            why = _buffers.why_not_writable(given)
+        except (TypeError, ValueError, BufferError):
+            why = f"is of class {type(given).__name__}, which results cannot be written to"
+    if why is not None:
+        raise InvalidArgumentError(f"{name}: {why}, a writable array, {expected}, is expected")
+    try:
+        own = _buffer(given) if framework is _buffers else framework.view(given)
+    except Unreadable as failure:
+        raise InvalidArgumentError(f"{name}: {failure}; {expected} is expected") from None
+    if not own.contiguous() or own.count != math.prod(shape) or \
+            own.dtype != dtype and not SIZES[own.dtype] == SIZES[dtype] == 1:
+        gaps = "" if own.contiguous() else " with gaps"
+        raise InvalidArgumentError(f"{name}: is {NAMES[own.dtype]} of shape {list(own.shape)}{gaps}, {expected} is "
+                                   "expected")
+    return own
+
+
+def check_apart(outputs: dict[str, View], inputs: dict[str, View]) -> None:
+    """Errors: InvalidArgumentError if an output lies in memory of an input or of another output."""
+    seen = {name: x.span() for name, x in inputs.items()}
+    for name, x in outputs.items():
+        first, end = x.span()
+        for other, (other_first, other_end) in seen.items():
+            if first < other_end and other_first < end:
+                raise InvalidArgumentError(f"{name}: overlaps {other} in memory, an array of its own is expected")
+        seen[name] = first, end

@@ -9,18 +9,19 @@ import threading
 from typing import Any
 
 from . import _library as c
+from ._arguments import shown
 
 
 class Threads:
-    """An executor of the C library. Each call starts its threads, so nothing is left to inherit by a fork.
+    """An executor of the C library. Each call starts its threads, so nothing is left to inherit by a fork. Handlers of
+    signals wait meanwhile (_signals): what they raise would end a task, and C code takes it for done.
 
-    failure: what was raised in the calling thread meanwhile, such as KeyboardInterrupt. The call ends regularly then,
-    because C code goes on only when every task has run."""
+    failure: what the user's function has raised, or the handler of a signal; the call ends then and raises it."""
 
     def __init__(self, count: int | None):
         self.count = len(os.sched_getaffinity(0)) if count is None else count
-        if not isinstance(self.count, int) or not 1 <= self.count <= 4096:
-            raise c.InvalidArgumentError(f"threads: is {count!r}, allowed are numbers from 1 to 4096 and None")
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or not 1 <= self.count <= 4096:
+            raise c.InvalidArgumentError(f"threads: is {shown(count)}, allowed are numbers from 1 to 4096 and None")
         self.failure: BaseException | None = None
         self._function = c.ParallelFor(self._parallel_for)
         self._executor = c.Executor(ctypes.sizeof(c.Executor), self.count, self._function, None)
@@ -44,38 +45,14 @@ class Threads:
                 thread = threading.Thread(target=work, daemon=True)
                 thread.start()
                 threads.append(thread)
-        except RuntimeError:  # no more threads, as under a limit of processes: those that run take all tasks
+        except (RuntimeError, MemoryError):  # as under a limit of processes: those that run take all tasks
             pass
-        except BaseException as failure:
-            self.fail(failure)
-        try:
-            work()
-        except BaseException as failure:  # between two tasks; work() takes those that are left
-            self.fail(failure)
-            work()
+        work()
         for thread in threads:
-            self._join(thread)
-
-    def _join(self, thread: threading.Thread) -> None:
-        while thread.is_alive():
-            try:
-                thread.join()
-            except BaseException as failure:
-                self.fail(failure)
-
-    def fail(self, failure: BaseException) -> None:
-        """Keeps an exception until the C function has returned."""
-        self.failure = failure
+            thread.join()
 
 
-class _Shared(Threads):
-    """The threads of set_threads: the next call of the library raises the exception."""
-
-    def fail(self, failure: BaseException) -> None:
-        c.failures.append(failure)
-
-
-_shared: dict[int, _Shared] = {1: _Shared(1)}  # never removed: observers keep their addresses
+_shared: dict[int, Threads] = {1: Threads(1)}  # never removed: observers keep their addresses
 _count = 1
 _change = threading.Lock()  # the number and the address change together
 
@@ -87,8 +64,9 @@ def set_threads(count: int | None) -> int:
     Many calls at the same time, such as one a layer, use processors better than many threads in one call. quantize and
     audit have threads of their own. Errors: InvalidArgumentError."""
     global _count
-    threads = _Shared(count)
+    threads = Threads(count)
     with _change:
         before, _count = _count, threads.count
+        c.several = c.several or _count > 1
         c.runtime = _shared.setdefault(_count, threads).address
     return before

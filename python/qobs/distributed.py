@@ -7,7 +7,8 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any
 
-from ._observer import Observer
+from ._arguments import several, wrong_kind
+from ._observer import Observer, checked
 
 
 def merge(observers: Iterable[Observer], group: Any = None) -> None:
@@ -19,7 +20,7 @@ def merge(observers: Iterable[Observer], group: Any = None) -> None:
     sync_activation_stats. Errors: those of Observer.merge, on every rank."""
     import torch
     import torch.distributed as dist
-    observers = list(observers)
+    observers = checked(observers, "observers")
     mine = pack(observers)
     ranks = dist.get_world_size(group)
     length = torch.tensor([len(mine)], dtype=torch.int64)
@@ -36,11 +37,14 @@ def merge(observers: Iterable[Observer], group: Any = None) -> None:
 
 def pack(observers: Iterable[Observer]) -> bytes:
     """The states of several observers as one text of bytes, for any transport: Ray, MPI, files."""
-    return b"".join(len(s).to_bytes(8, "little") + s for s in (o.save() for o in observers))
+    states = (o.save() for o in checked(observers, "observers"))
+    return b"".join(len(s).to_bytes(8, "little") + s for s in states)
 
 
 def unpack(packed: bytes) -> list[Observer]:
     """The observers of pack."""
+    if not isinstance(packed, (bytes, bytearray, memoryview)):
+        raise wrong_kind(packed, "packed", "the bytes of pack")
     observers, at = [], 0
     while at < len(packed):
         size = int.from_bytes(packed[at:at + 8], "little")
@@ -52,7 +56,7 @@ def unpack(packed: bytes) -> list[Observer]:
 def merge_packed(observers: Iterable[Observer], packed: Iterable[bytes]) -> None:
     """Gives observers the states that several processes have packed, merged in this order. They replace
     the states of the observers."""
-    observers, ranks = list(observers), [unpack(blob) for blob in packed]
+    observers, ranks = checked(observers, "observers"), [unpack(blob) for blob in several(packed, "packed", "bytes")]
     for rank in ranks:
         if len(rank) != len(observers):
             raise ValueError(f"merge: {len(rank)} observers in one process and {len(observers)} in another")

@@ -5,6 +5,7 @@ import json
 import os
 import struct
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -155,3 +156,65 @@ def test_structures_are_those_of_the_header(root):
     found = {name: re.findall(r"(\w+)(?:\)\([^;]*\))?;", body) for body, name in
              re.findall(r"typedef struct qobs_\w+ \{(.*?)\} qobs_(\w+);", text, flags=re.S)}
     assert found == {name: [f[0] for f in s._fields_] for name, s in _checkpoint.STRUCTURES.items()}
+
+
+@pytest.mark.parametrize("ignore", [["q_proj"], "q_proj", "['q_proj']", "q_proj,k_proj", ["q_proj", "lm_head"]])
+def test_what_nothing_uses_is_a_warning(model, tmp_path, ignore):
+    """Status 3 of the program: a warning at the line of the caller, and a member of the report."""
+    with pytest.warns(qobs.IncompleteWarning, match="q_proj") as caught:
+        report = qobs.quantize(model, tmp_path / "out", "W8A8", ignore=ignore)
+    assert [str(w.message) for w in caught if w.category is qobs.IncompleteWarning] == report["unused"] != []
+    assert all(w.filename == __file__ for w in caught) and len(report["layers"]) == len(MODULES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", qobs.IncompleteWarning)
+        with pytest.raises(qobs.IncompleteWarning, match="q_proj"):
+            qobs.calibrate_checkpoint(model, tmp_path / "scales", "W8A8", ignore=ignore)
+        with pytest.raises(qobs.IncompleteWarning, match="left_out"):
+            qobs.quantize(model, tmp_path / "none", "W8A8", targets=["lm_head"], ignore=["lm_head"])
+
+
+def test_what_is_missing_is_a_warning(model, tmp_path):
+    (tmp_path / "model" / "old.bin").write_bytes(b"weights")
+    with pytest.warns(qobs.Warning, match="old.bin"):
+        assert any("old.bin" in text for text in qobs.quantize(model, tmp_path / "out", "W8A8")["warnings"])
+    with pytest.warns(qobs.IncompleteWarning, match="9 scales"):
+        qobs.calibrate_checkpoint(model, tmp_path / "scales", "FP8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (tmp_path / "model" / "old.bin").unlink()
+        qobs.quantize(model, tmp_path / "again", "W8A8")
+
+
+CONFIG = {"config_groups": {"ints": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 64, "strategy": "group",
+                                                                        "type": "int", "symmetric": True}}},
+          "quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"]}
+RECIPE = """
+default_stage:
+  default_modifiers:
+    QuantizationModifier:
+      targets: [Linear]
+      ignore: [lm_head]
+      scheme: W8A8
+"""
+
+
+def test_configurations_and_recipes_in_every_form(model, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    tree = {"default_stage": {"default_modifiers": {"QuantizationModifier": {"targets": ["Linear"], "ignore": ["lm_head"],
+                                                                             "scheme": "W8A8"}}}}
+    outs = {"config": [tmp_path / "config.json", CONFIG], "recipe": [str(tmp_path / "recipe.yaml"), RECIPE, tree]}
+    for name, forms in outs.items():
+        made = []
+        for i, form in enumerate(forms):
+            qobs.quantize(model, tmp_path / f"{name}-{i}", **{name: form})
+            report = qobs.calibrate_checkpoint(model, tmp_path / f"{name}-{i}.safetensors", **{name: form})
+            assert report["scheme"] == (name if i else str(form))
+            made.append((files(tmp_path / f"{name}-{i}"), tensors(tmp_path / f"{name}-{i}.safetensors")))
+            assert b"/" not in (tmp_path / f"{name}-{i}.safetensors").read_bytes()[:200]
+        assert all(one == made[0] for one in made)
+    for options, words in (({"config": {"config_groups": {"a": {"weights": {"num_bit": 4}}}}}, "^config: "),
+                           ({"recipe": "a:\n  b: [1"}, "^recipe: "), ({"config": {}}, "^config: ")):
+        with pytest.raises(qobs.InvalidArgumentError, match=words) as failure:
+            qobs.quantize(model, tmp_path / "out", **options)
+        assert "/tmp" not in str(failure.value)

@@ -162,7 +162,7 @@ def test_global_scale():
     out = qobs.fake_quantize(X, config, scale, global_scale=global_scale)
     assert np.abs(out - X).max() < np.abs(X).max() / 4
     assert np.array_equal(out, qobs.fake_quantize(X, config, scale, global_scale=float(global_scale.item())))
-    with pytest.raises(TypeError, match=r"global_scale has shape \[2\]"):
+    with pytest.raises(TypeError, match=r"global_scale: has shape \[2\]"):
         qobs.fake_quantize(X, config, scale, global_scale=np.ones(2, np.float32))
 
 

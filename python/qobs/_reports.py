@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""The reports of functions on whole checkpoints, as the library writes them in JSON."""
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class Finding(TypedDict):
+    """A fault that the audit has found; module "": of the whole checkpoint."""
+
+    module: str
+    finding: str
+
+
+class LeftOut(TypedDict):
+    """A tensor that stays as it is."""
+
+    name: str
+    reason: str
+
+
+class Runtime(TypedDict, total=False):
+    """Where a group of layers runs. vllm: on which devices; None or "": it is not known to load it."""
+
+    group: str
+    vllm: str | None
+    vllm_cpu: bool
+    transformers: bool
+    compressed_tensors: str | None
+
+
+class QuantizedLayer(TypedDict, total=False):
+    """A quantized layer; search and rounding are there if they took place."""
+
+    name: str
+    group: str
+    format: str
+    bytes_before: int
+    bytes_after: int
+    relative_error: float | None
+    global_scale: float
+    search: dict[str, Any]
+    rounding: dict[str, Any]
+
+
+class QuantizeReport(TypedDict, total=False):
+    """The report of quantize and finish. unused: what was given and nothing uses."""
+
+    model: str
+    out: str
+    compat: str
+    part: int
+    parts: int
+    bytes_before: int
+    bytes_after: int
+    activation_scales: int
+    dequantized: dict[str, int]
+    layers: list[QuantizedLayer]
+    left_out: list[LeftOut]
+    warnings: list[str]
+    unused: list[str]
+    runtimes: list[Runtime]
+    findings: list[Finding]
+
+
+class AuditedLayer(TypedDict, total=False):
+    """A layer of a quantized checkpoint; relative_error is there if the audit knows the model."""
+
+    name: str
+    format: str
+    codes_used: float
+    relative_error: float | None
+
+
+class AuditReport(TypedDict, total=False):
+    """The report of audit."""
+
+    checkpoint: str
+    layers: list[AuditedLayer]
+    findings: list[Finding]
+
+
+class CalibratedLayer(TypedDict, total=False):
+    """The scales of a weight."""
+
+    module: str
+    dtype: str
+    shape: list[int]
+    scale_shape: list[int]
+    smallest_scale: float
+    largest_scale: float
+    nan: int
+    inf: int
+    search: dict[str, Any]
+
+
+class CalibrateReport(TypedDict, total=False):
+    """The report of calibrate_checkpoint."""
+
+    qobs_version: str
+    isa: str
+    model: str
+    output: str
+    scheme: str
+    preset: str
+    inputs: str
+    zero_points: bool
+    seconds: float
+    skipped: int
+    layers: list[CalibratedLayer]
+    activations: dict[str, Any]
+    error_before: float
+    error: float
+    bytes: int
+    missing: int
+    warnings: list[str]
+    unused: list[str]
+
+
+class PlannedLayer(TypedDict, total=False):
+    """What a scheme costs a layer; scheme: of a mixture."""
+
+    name: str
+    scheme: str
+    bytes: int
+    bits: float
+    kl: float | None
+    error: float
+
+
+class PlannedScheme(TypedDict, total=False):
+    """What a scheme costs the model."""
+
+    scheme: str
+    bytes: int
+    bits: float
+    kl: float | None
+    error: float
+    layers: list[PlannedLayer]
+
+
+class Mixture(TypedDict, total=False):
+    """The best choice of a scheme for each layer."""
+
+    bytes: int
+    bits: float
+    kl: float | None
+    error: float
+    optimal: bool
+    layers: list[PlannedLayer]
+
+
+class PlanReport(TypedDict, total=False):
+    """The report of plan."""
+
+    model: str
+    elements: int
+    modules: int
+    most_foretold: float
+    seconds: float
+    schemes: list[PlannedScheme]
+    mixture: Mixture
+    warnings: list[str]
+    unused: list[str]
