@@ -170,6 +170,21 @@ def test_parts():
             equal(cli.run("audit", "out").returncode, 0, f"{what}: the audit")
 
 
+def test_parts_by_processes():
+    """Several processes copy them once, and the output is that of one run."""
+    for shards in (False, True):
+        model(shards)
+        for out in ("out", "whole"):
+            shutil.rmtree(out, ignore_errors=True)
+        write("in/2_Dense/model.safetensors", PART)
+        equal(quantize("in", "-o", "whole", scheme="W8A8").returncode, 0, "one run")
+        for part in ("2/2", "1/2"):
+            equal(quantize("in", "-o", "out", "--part", part, scheme="W8A8").returncode, 0, f"part {part}")
+        p = cli.run("quantize", "--finish", "out")
+        equal(p.returncode, 0, f"the parts are joined {p.stderr}")
+        equal(tree("out"), tree("whole"), "the output")
+
+
 def test_no_parts():
     """A state of training, and a file that a loader would take for the model, are left out."""
     model(True)

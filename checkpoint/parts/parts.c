@@ -128,13 +128,19 @@ int part_open(struct quantize_run *run, struct fail *f)
     return QOBS_OK;
 }
 
-/* Lists the files of this part with their sizes. */
+/* Lists the files of this part with their sizes: its shards, and the first also what is copied beside them. */
 static json_object *list_files(const struct quantize_run *run)
 {
     json_object *files = json_object_new_object();
     for (size_t i = 0; i < run->layout.shard_count; i++)
         if (run->part_of_shard[i] == run->args->part && run->layout.shards[i].tensors > 0)
             json_put(files, run->layout.shards[i].path, json_object_new_uint64((uint64_t)run->layout.shards[i].bytes));
+    for (size_t i = 0; run->args->part == 1 && run->args->compat == QOBS_COMPAT_VLLM && i < run->model.part_count;
+         i++) {
+        const struct source_file *file = source_tree_find(&run->model.tree, run->model.parts[i]);
+        if (file)
+            json_put_count(files, file->path, file->bytes);
+    }
     return files;
 }
 
