@@ -2,15 +2,31 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Runs vLLM on the CPU for clients.py: log probabilities of the whole vocabulary for each directory.
 
-    clients_vllm.py TOKENS.npy DIR...      writes DIR.vllm.npy, or DIR.vllm.error
+    clients_vllm.py [--device NAME] TOKENS.npy DIR...      writes DIR.vllm.npy, or DIR.vllm.error
+
+--device runs vLLM as it is, with the library and the choices that it makes on such a processor: amx, avx512 (without
+AMX) or avx2. It hides what the processor has beyond that. Without it:
 
 vLLM's CPU platform has no kernel for quantized experts. Its own methods create and load their tensors; the experts are then
 dequantized here and run by its unquantized method. On CPUs with AMX it rounds the inputs of W4A16 to int8 (its
 VLLM_CPU_INT4_W4A8), which costs more than bfloat16: linear layers are dequantized here, too, after its loader.
 """
+import argparse
 import os
-import sys
 import traceback
+
+# What is hidden on each device: functions of torch.cpu that vLLM asks, and limits of the libraries.
+HIDDEN = {"amx": ([], {}),
+          "avx512": (["_is_amx_tile_supported", "_is_amx_fp16_supported"], {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"})}
+HIDDEN["avx2"] = ([*HIDDEN["avx512"][0], "_is_avx512_supported", "_is_avx512_bf16_supported"],
+                  {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"})
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", choices=HIDDEN)
+parser.add_argument("tokens")
+parser.add_argument("directories", nargs="+")
+options = parser.parse_args()
+if options.device:
+    os.environ.update(HIDDEN[options.device][1])
 
 os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_CPU_OMP_THREADS_BIND="nobind",
                   OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1", VLLM_PLUGINS="",
@@ -70,11 +86,15 @@ def run(directory, tokens):
 
 
 def main():
-    tokens = np.load(sys.argv[1])
-    install_experts()
-    if torch.cpu._is_amx_tile_supported():
-        install_linear()
-    for directory in sys.argv[2:]:
+    tokens = np.load(options.tokens)
+    if options.device:
+        for name in HIDDEN[options.device][0]:
+            setattr(torch.cpu, name, lambda: False)
+    else:
+        install_experts()
+        if torch.cpu._is_amx_tile_supported():
+            install_linear()
+    for directory in options.directories:
         child = os.fork()
         if child == 0:
             try:

@@ -63,7 +63,7 @@ def test_did_you_mean():
     write("model.safetensors", st_bytes(tensors))
     os.mkdir("in")
     write("in/model.safetensors", st_bytes(tensors))
-    write("in/config.json", b"{}")
+    write("in/config.json", b'{"model_type": "llama"}')
     calibrate = ("calibrate", "-o", "out.safetensors", "model.safetensors")
     quantize = ("quantize", "in", "-o", "out")
     for what, near, arguments in (

@@ -32,7 +32,7 @@ def quantize(source, out, *options, scheme="W8A8"):
 def make(path, tensors, **config):
     shutil.rmtree(path, ignore_errors=True)
     write(f"{path}/model.safetensors", cli.st_bytes({**tensors, **REST}))
-    write(f"{path}/config.json", json.dumps({"hidden_size": H, **config}).encode())
+    write(f"{path}/config.json", json.dumps({"model_type": "olmoe", "hidden_size": H, **config}).encode())
 
 
 def bf16(rows):
@@ -166,8 +166,7 @@ def test_layouts():
     same("three tensors", m.separate(EXPERTS, False), m.one_by_one(), model_type="afmoe")
     same("three tensors, columns", m.separate(EXPERTS, True), m.one_by_one())
     moe = "model.layers.0.moe"
-    same("three tensors of Step-3.5", m.separate(moe, False, ".weight"), m.one_by_one(f"{moe}.experts"),
-         model_type="step3p5")
+    same("three tensors of a layer named moe", m.separate(moe, False, ".weight"), m.one_by_one(f"{moe}.experts"))
 
 
 def test_equal_dimensions():
@@ -200,7 +199,7 @@ def test_kept():
     kept("gpt-oss", m.gpt_oss(), loaded, model_type="gpt_oss")
     kept("biases without a row", m.joined(False) | m.biases(), loaded)
     kept("zaya", m.joined(False), loaded, model_type="zaya")
-    kept("in a part of the model", m.joined(False), loaded, model_type="x", text_config={"model_type": "mistral4"})
+    kept("in a part of the model", m.joined(False), loaded, model_type="llava", text_config={"model_type": "mistral4"})
     kept("w13", {f"{EXPERTS}.w13_weight": stack(m.gate), f"{EXPERTS}.w2_weight": stack(m.down)}, loaded)
     moe = "model.layers.0.block_sparse_moe"
     kept("Granite", {f"{moe}.input_linear.weight": stack(m.gate), f"{moe}.output_linear.weight": stack(m.down)},

@@ -50,7 +50,7 @@ def make(path, model_type, names, hidden=64):
 
 def quantize(*options):
     shutil.rmtree("out", ignore_errors=True)
-    return cli.run("quantize", "in", "-o", "out", *options)
+    return cli.run("quantize", "in", "-o", "out", "--accept-unknown", *options)
 
 
 def scales(part):

@@ -61,11 +61,16 @@ int table_run_finish(const struct table_run *run, struct report_file *file, cons
 
 /* ---- Reports ----------------------------------------------------------------------------------------------------- */
 
+struct summary_options {
+    bool all_layers, quiet;
+    bool accept_unknown; /* an architecture that is not known leaves the exit status 0 */
+};
+
 /* Prints warnings to standard error, and to standard output the sizes, the tensors that were left out and the layers
  * with the largest errors: ten, or all of them. `report` is the JSON of qobs_checkpoint_quantize; seconds 0: not known.
- * Returns an exit code. It is EXIT_INCOMPLETE if no layer was quantized or the audit finds something, unless the output
- * has the bytes of upstream, which finds nothing wrong either. */
-int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet);
+ * Returns an exit code. It is EXIT_INCOMPLETE if no layer was quantized, the audit finds something or the architecture
+ * is not known, unless the output has the bytes of upstream, which finds nothing wrong either. */
+int quantize_summary(const char *report, double seconds, const struct summary_options *options);
 
 /* Prints what the audit finds as warnings, at most ten. `report` may be NULL. */
 void quantize_print_findings(const char *report);

@@ -16,6 +16,10 @@ static const struct architecture table[] = {
 #include "model/transformers.inc"
 };
 
+static const char parts[] =
+#include "model/parts.inc"
+    ;
+
 /* The general rule: names that are no linear layers in any model. */
 static const struct architecture general = {
     .names[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
@@ -120,6 +124,8 @@ void versions_set(struct versions *versions, const char *transformers, const cha
     }
 }
 
+void architectures_versions(struct versions *versions) { versions_set(versions, TABLE_TRANSFORMERS, TABLE_VLLM); }
+
 const char *knowledge_source_name(enum knowledge_source source)
 {
     static const char *const names[] = {[KNOWLEDGE_RULE] = "rule",
@@ -163,7 +169,7 @@ bool architectures_add(struct architectures *found, const char *type, const char
         if (of_file)
             found->versions = file->versions;
         else
-            versions_set(&found->versions, TABLE_TRANSFORMERS, TABLE_VLLM);
+            architectures_versions(&found->versions);
     }
     return any;
 }
@@ -177,14 +183,17 @@ static void add_config(struct architectures *found, const struct model_config *c
     if (!root && !type && !class_name)
         return;
     const bool known = architectures_add(found, type, class_name, root);
-    if (!known && (root || config->rank == 0) && (root || !found->unknown))
+    if (root)
+        found->no_model = !known && !type;
+    const bool part = config->rank == 0 && type && !is_one_of(type, parts);
+    if (!known && (root || (part && !found->unknown)))
         found->unknown = type ? type : class_name;
 }
 
 void architectures_find(struct architectures *found, const struct model *model, const struct architecture_file *file)
 {
-    *found = (struct architectures){.file = file};
-    versions_set(&found->versions, TABLE_TRANSFORMERS, TABLE_VLLM);
+    *found = (struct architectures){.file = file, .no_model = true};
+    architectures_versions(&found->versions);
     for (size_t i = 0; i < model->config_count; i++) {
         const json_object *vocabulary = json_get(model->configs[i].object, "vocab_size");
         if (model->configs[i].object != model->hf_quant_config)

@@ -78,6 +78,7 @@ struct architectures {
     enum knowledge_source source;
     struct versions versions; /* of the source; of the table if that is the general rule */
     const char *unknown; /* a type or a class, of config.json or of its language model, that has no row; NULL: none */
+    bool no_model;       /* config.json has no type and no known class, or is not there: nothing builds the model */
     const struct architecture *rows[MAX_ARCHITECTURES];
     bool root[MAX_ARCHITECTURES]; /* the row is of config.json itself */
     size_t count;
@@ -92,6 +93,9 @@ void architectures_find(struct architectures *found, const struct model *model, 
 /* Adds the rows of one model_type or class, either of which may be NULL; root: those of config.json itself. Returns
  * false if there are none. */
 bool architectures_add(struct architectures *found, const char *type, const char *class_name, bool root);
+
+/* Sets the versions that the table was made from. */
+void architectures_versions(struct versions *versions);
 
 /* Returns the name of a source: "table". */
 const char *knowledge_source_name(enum knowledge_source source);

@@ -150,10 +150,11 @@ int model_refuse_without_config(const struct model *model, struct fail *f)
         if (ends_with(model->tree.files[i].path, "/config.json"))
             return INVALID(f, "%s: has no config.json; %.200s is one, and its folder may be the model",
                            model->tree.root, model->tree.files[i].path);
-    return INVALID(f,
-                   "%s: has no config.json, so that no loader would know that the output is quantized; qobs calibrate "
-                   "takes a file alone",
-                   model->tree.root);
+    return INVALID(
+        f,
+        "%s: has no config.json, so that no runtime is known to build the model; --targets with the names of "
+        "modules, or re: and a pattern, converts those; qobs calibrate takes a file alone",
+        model->tree.root);
 }
 
 void model_remove_quantizations(struct model *model)

@@ -4,6 +4,7 @@
 /* Architecture and names decide, because files do not say the classes of modules. */
 #include "quantize/choose.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,13 +337,87 @@ static int list_weights(const struct choice *c, const struct weights *weights, s
     return QOBS_OK;
 }
 
+/* ---- Patterns of what has no row --------------------------------------------------------------------------------- */
+
+enum { MAX_PATTERN = 256 };
+
+/* Writes a pattern of the last `count` components of a name, numbers as any. Returns false if it has fewer before them
+ * than a pattern needs, or characters that mean something in one. */
+static bool write_pattern(const char *name, size_t length, int count, bool nested, char text[MAX_PATTERN])
+{
+    size_t begin = length;
+    for (int i = 0; i < count && begin > 0; i++)
+        begin = component_start(name, i > 0 ? begin - 1 : begin);
+    if (nested && begin == 0)
+        return false;
+    *text = '\0';
+    bool fits = text_append(text, MAX_PATTERN, "re:%s", nested ? ".*[.]" : "(.*[.])?");
+    while (begin < length) {
+        size_t end = begin;
+        bool number = true, plain = true;
+        for (; end < length && name[end] != '.'; end++) {
+            number = number && isdigit((unsigned char)name[end]);
+            plain = plain && (isalnum((unsigned char)name[end]) || name[end] == '_' || name[end] == '-');
+        }
+        fits = fits && plain &&
+               (number ? text_append(text, MAX_PATTERN, "[0-9]+")
+                       : text_append(text, MAX_PATTERN, "%.*s", (int)(end - begin), name + begin));
+        fits = fits && text_append(text, MAX_PATTERN, end < length ? "[.]" : "$");
+        begin = end + 1;
+    }
+    return fits;
+}
+
+static bool is_in_block(const char *name, size_t length)
+{
+    for (size_t i = 0; i + 1 < length; i++)
+        if (name[i] == '.' && isdigit((unsigned char)name[i + 1]))
+            return true;
+    return false;
+}
+
+/* Adds the shortest pattern for a matrix that stays and for no layer that is quantized. `first` of the entries are no
+ * such patterns. */
+static int list_pattern(const struct weights *weights, const struct weight *w, size_t first,
+                        struct quant_config *config, struct fail *f)
+{
+    enum { MOST = 4 };
+    const bool nested = is_in_block(w->name, w->module);
+    char text[MAX_PATTERN];
+    for (int count = 1 + nested; count <= MOST && write_pattern(w->name, w->module, count, nested, text); count++) {
+        bool matches;
+        for (size_t i = first; i < config->ignore_count; i++)
+            if (strcmp(config->ignore[i], text) == 0)
+                return QOBS_OK;
+        RETURN_IF_NOT_OK(entry_matches(&matches, text, weights, true, f));
+        if (!matches)
+            return quant_config_add_ignore(config, text, f);
+    }
+    return QOBS_OK;
+}
+
+/* A runtime may have the modules of an unknown model under other prefixes. */
+static int list_patterns(const struct choice *c, const struct weights *weights, struct quant_config *config,
+                         struct fail *f)
+{
+    const size_t first = config->ignore_count;
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        if (w->reason != WEIGHT_TAKEN && w->experts <= EXPERTS_OF_ONE && w->ndim == 2 && w->module < strlen(w->name) &&
+            is_claimed(c, w->name, w->module))
+            RETURN_IF_NOT_OK(list_pattern(weights, w, first, config, f));
+    }
+    return QOBS_OK;
+}
+
 int choose_list_ignored(const struct weights *weights, const struct architectures *architectures,
                         struct quant_config *config, struct fail *f)
 {
     RELEASED_BY(release) struct choice c = {.architectures = architectures, .config = config};
     RETURN_IF_NOT_OK(quant_matchers_create(&c.of, config, f));
     RETURN_IF_NOT_OK(list_heads(&c, weights, config, f));
-    return list_weights(&c, weights, config, f);
+    RETURN_IF_NOT_OK(list_weights(&c, weights, config, f));
+    return architectures->unknown ? list_patterns(&c, weights, config, f) : QOBS_OK;
 }
 
 const char *weight_reason_name(enum weight_reason reason)

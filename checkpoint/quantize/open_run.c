@@ -111,14 +111,45 @@ int run_read_config(struct quantize_run *run, struct fail *f)
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */
 
-/* Fails if config.json is missing, or says that the model is quantized in a way that is not understood. */
-static int check_model(const struct quantize_run *run, struct fail *f)
+/* Returns true if the targets are names or patterns, so that nothing depends on the classes of modules. */
+static bool targets_names(const struct quant_config *config)
 {
-    const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
+    for (size_t g = 0; g < config->group_count; g++)
+        for (size_t i = 0; i < config->groups[g].target_count; i++)
+            if (strcmp(config->groups[g].targets[i], "Linear") == 0)
+                return false;
+    return true;
+}
+
+/* Fails if nothing says what builds the model and the targets are no names. */
+static int check_known(const struct quantize_run *run, struct fail *f)
+{
     const struct model *m = &run->model;
-    if (!m->config_path && !compatible)
+    const char *class_name = json_text(json_get(m->config, "_class_name"));
+    if (!run->architectures.no_model || targets_names(&run->config))
+        return QOBS_OK;
+    if (!m->config_path)
         return model_refuse_without_config(m, f);
-    return compatible ? QOBS_OK : source_check_configs(m, f);
+    return INVALID(f,
+                   "%.200s/%s: %s%.60s%s, so that no runtime is known to build the model; --targets with the names of "
+                   "modules, or re: and a pattern, converts those, and nothing says what loads them",
+                   m->tree.root, m->config_path, class_name ? "is of diffusers, '" : "has no model_type",
+                   class_name ? class_name : "", class_name ? "'" : "");
+}
+
+/* Fails if the model is none that is understood. A conversion by names makes the config.json that the model lacks. */
+static int check_model(struct quantize_run *run, struct fail *f)
+{
+    struct model *m = &run->model;
+    if (run->args->compat != QOBS_COMPAT_VLLM)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(source_check_configs(m, f));
+    RETURN_IF_NOT_OK(check_known(run, f));
+    if (m->config_path)
+        return QOBS_OK;
+    m->config_path = "config.json";
+    m->config = json_object_new_object();
+    return m->config ? QOBS_OK : NO_MEMORY(f, "config.json");
 }
 
 static void mark_used_groups(struct quantize_run *run)
@@ -173,9 +204,9 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
         if (importance_add(&run->importance, a->importance[i], &reason) != 0)
             return report_failure(f, failure_status(&reason), "importance: %s", reason.message);
     RETURN_IF_NOT_OK((run->contents == CONTENTS_SCALES ? model_open_files : model_open)(&run->model, a->model, f));
+    architectures_find(&run->architectures, &run->model, &run->given);
     if (run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(check_model(run, f));
-    architectures_find(&run->architectures, &run->model, &run->given);
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, &run->architectures, a->compat, a->split_experts, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
     RETURN_IF_NOT_OK(run_name_unused(run, f));

@@ -169,13 +169,14 @@ static void add_runtime_warnings(json_object *warnings, const struct quantize_ru
     struct loading loading;
     loading_find(&loading, run);
     const struct refusal *vllm = &loading.vllm, *transformers = &loading.transformers;
+    const bool known = !run->architectures.unknown && !run->architectures.no_model;
     if (vllm->why[0] && transformers->why[0])
         warn(warnings, "no runtime loads this: %s, %s%s%.150s", vllm->why, transformers->why,
              transformers->first ? ", such as " : "", transformers->first ? transformers->first : "");
-    else if (vllm->list)
+    else if (known && vllm->list)
         warn(warnings, "%s, such as '%.150s'; transformers does. For vLLM: --ignore 're:(.*[.])?(%s)([.].*)?$'",
              vllm->why, vllm->first, vllm->list);
-    else if (transformers->first)
+    else if (known && transformers->first)
         warn(warnings, "%s, such as '%.150s'; vLLM loads this%s", transformers->why, transformers->first,
              transformers->list && !transformers->always ? ", and transformers loads it in FP8_DYNAMIC and W8A8" : "");
 }
@@ -226,6 +227,21 @@ static void add_copied_warning(json_object *warnings, const struct quantize_run 
              count, (double)bytes * 1e-6, first);
 }
 
+/* Says that the layers are chosen without knowledge, and how to learn more. */
+static void add_unknown_warning(json_object *warnings, const struct quantize_run *run)
+{
+    const struct architectures *found = &run->architectures;
+    struct versions table;
+    architectures_versions(&table);
+    if (!found->unknown || found->no_model || run->args->compat != QOBS_COMPAT_VLLM)
+        return;
+    warn(warnings,
+         "'%.100s' is not among the models that were tried (transformers %s, vLLM %s): layers by the general rule. To "
+         "learn more: python -m qobs.architectures %.60s -o rows.json, then --architectures rows.json; python -m "
+         "qobs.check %.60s; --accept-unknown takes it as it is",
+         found->unknown, table.short_transformers, table.short_vllm, run->args->model, run->args->out);
+}
+
 /* Returns true if the result lacks something, as a warning says. */
 static bool add_warnings(json_object *warnings, const struct quantize_run *run)
 {
@@ -252,6 +268,7 @@ static bool add_warnings(json_object *warnings, const struct quantize_run *run)
     add_left_experts_warning(warnings, run);
     add_class_warning(warnings, run);
     add_runtime_warnings(warnings, run);
+    add_unknown_warning(warnings, run);
     if (run->mixed_sets.count > 0)
         json_append_text(warnings, run->mixed_sets.warning.message);
     if (!run->model.config_path)
@@ -260,10 +277,13 @@ static bool add_warnings(json_object *warnings, const struct quantize_run *run)
     return incomplete;
 }
 
-/* Says for each scheme where it runs; transformers loads the whole output or nothing of it. */
+/* Says for each scheme where it runs; transformers loads the whole output or nothing of it. Nothing is said of a model
+ * that is not known. */
 static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
 {
     struct loading whole;
+    if (run->architectures.unknown || run->architectures.no_model)
+        return;
     loading_find(&whole, run);
     for (size_t i = 0; i < run->config.group_count; i++) {
         const struct quant_group *g = &run->config.groups[i];
@@ -288,7 +308,9 @@ static void add_knowledge(json_object *report, const struct architectures *found
     json_put_text(knowledge, "source", knowledge_source_name(found->source));
     json_put_text(knowledge, "transformers", found->versions.transformers);
     json_put_text(knowledge, "vllm", found->versions.vllm);
-    if (found->unknown)
+    if (found->no_model)
+        json_put_bool(knowledge, "by_names", true);
+    else if (found->unknown)
         json_put_text(knowledge, "unknown", found->unknown);
 }
 

@@ -312,9 +312,10 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     processor. progress: called with Progress, by one thread at a time; an exception in it stops the run, and so does
     Ctrl-C.
 
-    Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings.
-    What it says in warnings is a qobs.Warning, too. What was given and nothing uses, with which the program ends with
-    status 3, is a qobs.IncompleteWarning. Errors: InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be
+    Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
+    bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings. What it says in
+    warnings is a qobs.Warning, too. What was given and nothing uses, with which the program ends with status 3, is a
+    qobs.IncompleteWarning. Errors: InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be
     read or written), FindingsError (the audit finds faults in the output); after an error there is no out_dir.
     Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
     pool, report, signals = Threads(threads), _Text(), Held()

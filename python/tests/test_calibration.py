@@ -92,7 +92,7 @@ def test_states_quantize_the_model(model, batches, tmp_path):
         data += raw
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
-    (folder / "config.json").write_text("{}")
+    (folder / "config.json").write_text('{"model_type": "llama"}')
     c = run(qobs.calibration(model, "FP8"), model, batches)[0]
     c.quantize(folder, tmp_path / "out")
     c.save(tmp_path / "states")

@@ -6,8 +6,8 @@
  *
  *   check [--isa NAME] [--seed N] [--few | --quick | --whole | --long]
  *
- * --quick draws which lengths meet the limits of large calls, --few also which third of the checks of minimum and maximum
- * run; --whole, the default, has all of them; --long has them 16 times.
+ * --quick draws which lengths meet the limits of large calls, --few also which third of the checks of minimum and
+ * maximum run; --whole, the default, has all of them; --long has them 16 times.
  *
  * Exit status: 0 all passed, 1 something failed, 2 bad usage, 77 NAME cannot run on this machine. */
 #define _POSIX_C_SOURCE 200809L

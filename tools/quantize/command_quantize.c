@@ -23,6 +23,7 @@ struct quantize_options {
     struct machine_options machine;
     qobs_checkpoint_quantize_args args;
     const char *finish;
+    bool accept_unknown;
     struct table_run run;
 };
 
@@ -81,6 +82,8 @@ static const struct option_row rows[] = {
     FLAG_ROW("replace", args.replace, "if OUT_DIR holds files, replace it at the end", "as a whole"),
     FLAG_ROW("keep-findings", args.keep_findings, "write OUT_DIR although it has faults or no runtime loads it",
              "findings of the audit leave the exit status 3"),
+    FLAG_ROW("accept-unknown", accept_unknown, "exit status 0 although the architecture is not known",
+             "which is 3 otherwise: nothing says that a runtime loads the output"),
     REPORT_ROW,
     TABLE_ROW(run.table),
     FLAG_ROW("quiet", run.quiet, "print no summary", NULL),
@@ -201,7 +204,9 @@ static int quantize(struct quantize_options *o)
     if (o->run.report)
         RETURN_IF_NOT_OK(report_write(&report, text));
     RETURN_IF_NOT_OK(report_publish(&report, text));
-    return quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->run.table, o->run.quiet || to_stdout);
+    const struct summary_options summary = {
+        .all_layers = o->run.table, .quiet = o->run.quiet || to_stdout, .accept_unknown = o->accept_unknown};
+    return quantize_summary(text, o->finish ? 0 : seconds_now() - start, &summary);
 }
 
 static int run(void *options, int count, char **models, struct threads *threads)

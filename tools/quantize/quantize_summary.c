@@ -147,12 +147,17 @@ void quantize_print_findings(const char *report)
 static void print_knowledge(const json_object *knowledge)
 {
     const char *source = json_text_of(knowledge, "source");
-    printf("architecture: from %s, transformers %s, vLLM %s\n",
-           strcmp(source, "table") == 0       ? "the program's table"
-           : strcmp(source, "file") == 0      ? "the file"
-           : strcmp(source, "installed") == 0 ? "the installed packages"
-                                              : "the general rule",
-           json_text_of(knowledge, "transformers"), json_text_of(knowledge, "vllm"));
+    if (json_has(knowledge, "by_names"))
+        printf("architecture: none; the targets are names, and no runtime is known to load this\n");
+    else if (json_has(knowledge, "unknown"))
+        printf("architecture: '%s' is not known; layers by the general rule\n", json_text_of(knowledge, "unknown"));
+    else
+        printf("architecture: from %s, transformers %s, vLLM %s\n",
+               strcmp(source, "table") == 0       ? "the program's table"
+               : strcmp(source, "file") == 0      ? "the file"
+               : strcmp(source, "installed") == 0 ? "the installed packages"
+                                                  : "the general rule",
+               json_text_of(knowledge, "transformers"), json_text_of(knowledge, "vllm"));
 }
 
 /* Says where each scheme runs. */
@@ -172,7 +177,7 @@ static void print_runtimes(const json_object *runtimes)
     }
 }
 
-int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet)
+int quantize_summary(const char *report, double seconds, const struct summary_options *options)
 {
     OWNED_JSON json_object *json = NULL;
     if (json_parse(&json, "quantize", "report", report, strlen(report), NULL) != 0)
@@ -187,12 +192,13 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const bool empty =
         json_count(layers) == 0 && json_number_of(json, "activation_scales", 0) == 0; /* of a cache alone */
     const bool compatible = strcmp(json_text_of(json, "compat"), "vllm") != 0;
-    const bool incomplete = !compatible && ((empty && !part) || !used || json_count(findings) > 0 ||
-                                            json_is_true(json_get(json, "incomplete")));
+    const bool unknown = json_has(json_get(json, "knowledge"), "unknown") && !options->accept_unknown;
+    const bool lacking = !used || json_is_true(json_get(json, "incomplete"));
+    const bool incomplete = !compatible && ((empty && !part) || json_count(findings) > 0 || unknown || lacking);
     if (empty && !part)
         warn_of_nothing(json_get(json, "left_out"), used);
     int code = EXIT_OK;
-    if (!quiet) {
+    if (!options->quiet) {
         const double before = json_number_of(json, "bytes_before", 0), after = json_number_of(json, "bytes_after", 0);
         if (part)
             printf("part %.0f of %.0f: ", json_number_of(json, "part", 0), json_number_of(json, "parts", 0));
@@ -210,7 +216,7 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         print_left_out(json_get(json, "left_out"));
         print_knowledge(json_get(json, "knowledge"));
         print_runtimes(json_get(json, "runtimes"));
-        code = print_layers(layers, all_layers);
+        code = print_layers(layers, options->all_layers);
         printf("\nerror: root of the squared error of the weights over the root of their squares\n");
         if (json_has(json_at(layers, 0), "search"))
             printf("searched: the error that the observer makes small, at the scales of the range and at those found;\n"
