@@ -259,7 +259,8 @@ def test_nothing_needed():
     equal(len(st_read("out.safetensors")[0]), 14, "FP8 without activations: the scales of weights are written")
     equal(report()["inputs"], "static", "FP8's report without activations")
     fine("no other scales are wanted", *CALIBRATE, "FP8", "--preset", "input=none")
-    fine("states of no use", *CALIBRATE, "W8A8", *activations("a.safetensors"), "--preset", "kv=none")
+    p = run(*CALIBRATE, "W8A8", *activations("a.safetensors"), "--preset", "kv=none")
+    check(p.returncode == 3 and "--activations: nothing in them is used" in p.stderr, "recordings of no use", p.stderr)
     equal(outputs(), {}, "nothing requested, nothing written")
 
 

@@ -254,5 +254,59 @@ def test_settings():
         refused("an order", quantize("--set", f"actorder={order}"), order)
 
 
+# ---- Inputs and options ----------------------------------------------------------------------------------------------
+
+def test_states():
+    """States that no scheme and no search uses."""
+    make_model()
+    write("x.safetensors", cli.st_bytes({"x": ("BF16", [4, 128], cli.pack("BF16", [1.0, -2.0] * 256))}))
+    cli.fine("a state", "observe", "--preset", "llmc.imatrix_mse", "--strategy", "channel", "--state", "s", "--importance", "x.safetensors:x", "x.safetensors:x")
+    write("states/model.layers.0.self_attn.q_proj.importance.qobs", cli.read("s"))
+    named("importance for a range", quantize("--states", "states"), "--states: nothing in them is used", "--preset qobs.local_hessian")
+    silent("a search", quantize("--states", "states", "--preset", "llmc.imatrix_mse", "--targets", "re:.*[.]0[.].*q_proj"))
+
+
+def test_activations():
+    make_model()
+    write("a.safetensors", cli.st_bytes({f"model.layers.0.{m}.input": ("BF16", [4, 128], cli.pack("BF16", [1.0] * 512)) for m in LAYER}))
+    run = cli.run("calibrate", "in", "--scheme", "W4A16", "-o", "scales", "--quiet", "--activations", "a.safetensors")
+    equal((run.returncode, run.stderr.count("--activations: nothing in them is used")), (3, 1), f"calibrate {run.stderr}")
+    for option, text in (("--preset", "output=llmc.minmax"), ("--set", "q.num_bits=8"), ("--set", "kv.num_bits=8")):
+        make_model(columns={})
+        run = cli.run("calibrate", "in", "--scheme", "W8A8", "-o", "scales", "--quiet", "--activations", "a.safetensors", option, text)
+        check(run.returncode != 0, f"calibrate {option} {text}: said", run.stderr)
+    run = cli.run("calibrate", "in", "--scheme", "W8A8", "-o", "scales", "--quiet", "--activations", "a.safetensors", "--set",
+                  "input.averaging_constant=0.1", "--preset", "input=llmc.minmax")
+    equal(run.returncode, 3, "inputs whose scales are made while the model runs")
+    for words in ("--set: input.averaging_constant=0.1 changes nothing", "--preset: input=llmc.minmax changes nothing"):
+        check(words in run.stderr, words, run.stderr)
+
+
+def test_experts():
+    make_model()
+    named("--fill-experts", quantize("--fill-experts", "max"), "--fill-experts: changes nothing", status=0)
+    named("--split-experts", quantize("--split-experts"), "--split-experts: changes nothing", status=0)
+
+
+def test_options():
+    make_model()
+    for options in (("--compat", "vllm", "--compat", "next"), ("--fill-experts", "max", "--fill-experts", "median"),
+                    ("--part", "1/2", "--part", "2/2"), ("--recipe", "a", "--recipe", "b")):
+        refused(f"{options}", quantize(*options), f"{options[0]} is given twice", f"'{options[1]}'", f"'{options[3]}'")
+    silent("twice the same", quantize("--compat", "vllm", "--compat", "vllm"))
+    refused("a budget twice", cli.run("plan", "in", "--schemes", "W4A16", "--budget", "4", "--budget", "5"), "--budget is given twice")
+    for option in (("--scheme", "W4A16"), ("--ignore", "x"), ("--part", "1/2"), ("--compat", "next"), ("--allow-mixed-sets",),
+                   ("--set", "a=b"), ("--preset", "llmc.minmax"), ("--fill-experts", "max"), ("--split-experts",)):
+        refused(f"--finish {option}", cli.run("quantize", "--finish", "out", *option), "--finish", option[0], "changes nothing")
+    named("a table of nothing", quantize("--table"), "--table: no table is printed", status=0)
+    run = cli.run("audit", "out", "--json", "--table")
+    check(run.returncode == 0 and "--table: no table" in run.stderr, "audit", run.stderr)
+    w = "in/model.safetensors:model.layers.0.mlp.up_proj.weight"
+    observe = ("observe", "--preset", "llmc.memoryless_minmax", w)
+    refused("observe, a setting twice", cli.run(*observe, "--set", "num_bits=4", "--set", "num_bits=8"), "--set: 'num_bits' is given twice")
+    refused("observe, two strategies", cli.run(*observe, "--strategy", "channel", "--set", "strategy=tensor"), "--strategy", "--set")
+    refused("show, a setting twice", cli.run("show", "--preset", "llmc.minmax", w, "--set", "num_bits=4", "--set", "num_bits=8"), "twice")
+
+
 if __name__ == "__main__":
     sys.exit(cli.main(globals()))

@@ -84,6 +84,7 @@ static int run(void *options, int count, char **directories, struct threads *thr
     o->args.runtime = &threads->runtime;
     o->args.report = &report;
     o->args.findings = &findings;
+    warn_of_table(o->table, o->json);
     const int status = qobs_checkpoint_audit(&o->args, &error);
     int code = status == QOBS_OK ? EXIT_OK : print_error(exit_code_of(status), "%s", error.message);
     if (report && o->json)

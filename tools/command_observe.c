@@ -226,8 +226,10 @@ static int set(qobs_config *config, const char *key, const char *value)
 
 static int configure(const struct observe_options *o, qobs_config *config)
 {
-    for (size_t i = 0; i < o->setting_count; i++)
-        RETURN_IF_NOT_OK(set_option(config, o->settings[i]));
+    RETURN_IF_NOT_OK(check_apart(o->settings, o->setting_count, "base_name", "--base-name", o->base_name));
+    RETURN_IF_NOT_OK(check_apart(o->settings, o->setting_count, "strategy", "--strategy", o->strategy));
+    RETURN_IF_NOT_OK(check_apart(o->settings, o->setting_count, "nonfinite", "--nonfinite", o->nonfinite));
+    RETURN_IF_NOT_OK(set_options(config, o->settings, o->setting_count));
     RETURN_IF_NOT_OK(set(config, "base_name", o->base_name));
     RETURN_IF_NOT_OK(set(config, "strategy", o->strategy));
     return set(config, "nonfinite", o->nonfinite);

@@ -152,14 +152,9 @@ static int store(const struct command *command, const struct option_row *row, vo
         return print_error(EXIT_USAGE, "%s: --%s is ''; %s is needed (see qobs %s -h)", command->name, row->name,
                            row->argument, command->name);
     switch (row->kind) {
-    case OPTION_TEXT: {
-        const char **text = member;
-        if (*text && strcmp(*text, argument) != 0)
-            return print_error(EXIT_USAGE, "%s: --%s is given twice, as '%s' and as '%s'", command->name, row->name,
-                               *text, argument);
-        *text = argument;
+    case OPTION_TEXT:
+        *(const char **)member = argument;
         return EXIT_OK;
-    }
     case OPTION_FLAG:
         *(bool *)member = true;
         return EXIT_OK;
@@ -228,11 +223,25 @@ static int refuse(const struct command *command, char **argv, bool missing)
                        command->name);
 }
 
+/* Refuses an option that is given twice with two arguments, unless it may be repeated. *before: the first one. */
+static int check_once(const struct command *command, const struct option_row *row, const char **before,
+                      const char *argument)
+{
+    if (row->kind == OPTION_LIST || !argument)
+        return EXIT_OK;
+    if (*before && strcmp(*before, argument) != 0)
+        return print_error(EXIT_USAGE, "%s: --%s is given twice, as '%s' and as '%s'", command->name, row->name,
+                           *before, argument);
+    *before = argument;
+    return EXIT_OK;
+}
+
 /* Sets optind as getopt does. -h and --help print the help and set *done. */
 static int parse(const struct command *command, void *options, int argc, char **argv, bool *done)
 {
     struct option table[MAX_OPTIONS + 2] = {0};
     char letters[2 * MAX_OPTIONS + 4] = ":h";
+    const char *given[MAX_OPTIONS] = {0};
     size_t used = strlen(letters);
     for (size_t i = 0; i < command->option_count && i < MAX_OPTIONS; i++) {
         const struct option_row *row = &command->options[i];
@@ -258,7 +267,9 @@ static int parse(const struct command *command, void *options, int argc, char **
         size_t row = c >= FIRST_CODE ? (size_t)(c - FIRST_CODE) : 0;
         while (c < FIRST_CODE && command->options[row].letter != c)
             row++;
-        const int code = store(command, &command->options[row], options, optarg);
+        int code = check_once(command, &command->options[row], &given[row], optarg);
+        if (code == EXIT_OK)
+            code = store(command, &command->options[row], options, optarg);
         if (code != EXIT_OK)
             return code;
     }

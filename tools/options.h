@@ -9,9 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The effect of an option on the structure that options_parse fills. */
+/* The effect of an option on the structure that options_parse fills. Two arguments that differ are refused, but in a
+ * list. */
 enum option_kind {
-    OPTION_TEXT,    /* stores its argument in a const char *; refused if two differ */
+    OPTION_TEXT,    /* stores its argument in a const char * */
     OPTION_FLAG,    /* stores true in a bool */
     OPTION_LIST,    /* appends its argument to an array of const char *, whose number is at `count` */
     OPTION_INTEGER, /* stores its argument, from `min` to `max`, in an int64_t */
@@ -37,18 +38,34 @@ struct option_row {
 /* Rows by kind. AT(member) is the offset of a member; each command defines it for its structure. */
 #define ROW_OF(option, what, of_kind, member, short_help, rest)                                                        \
     .name = (option), .argument = (what), .kind = (of_kind), .offset = AT(member), .help = (short_help), .more = (rest)
-#define TEXT_ROW(option, what, member, short_help, rest) {ROW_OF(option, what, OPTION_TEXT, member, short_help, rest)}
-#define FLAG_ROW(option, member, short_help, rest) {ROW_OF(option, NULL, OPTION_FLAG, member, short_help, rest)}
+#define TEXT_ROW(option, what, member, short_help, rest)                                                               \
+    {                                                                                                                  \
+        ROW_OF(option, what, OPTION_TEXT, member, short_help, rest)                                                    \
+    }
+#define FLAG_ROW(option, member, short_help, rest)                                                                     \
+    {                                                                                                                  \
+        ROW_OF(option, NULL, OPTION_FLAG, member, short_help, rest)                                                    \
+    }
 #define LIST_ROW(option, what, items, number, short_help, rest)                                                        \
-    {ROW_OF(option, what, OPTION_LIST, items, short_help, rest), .count = AT(number)}
+    {                                                                                                                  \
+        ROW_OF(option, what, OPTION_LIST, items, short_help, rest), .count = AT(number)                                \
+    }
 #define INTEGER_ROW(option, what, member, least, most, short_help, rest)                                               \
-    {ROW_OF(option, what, OPTION_INTEGER, member, short_help, rest), .min = (least), .max = (most)}
+    {                                                                                                                  \
+        ROW_OF(option, what, OPTION_INTEGER, member, short_help, rest), .min = (least), .max = (most)                  \
+    }
 #define NUMBER_ROW(option, what, member, short_help, rest)                                                             \
-    {ROW_OF(option, what, OPTION_NUMBER, member, short_help, rest)}
+    {                                                                                                                  \
+        ROW_OF(option, what, OPTION_NUMBER, member, short_help, rest)                                                  \
+    }
 #define WORD_ROW(option, member, known, short_help, rest)                                                              \
-    {ROW_OF(option, "NAME", OPTION_WORD, member, short_help, rest), .words = (known)}
+    {                                                                                                                  \
+        ROW_OF(option, "NAME", OPTION_WORD, member, short_help, rest), .words = (known)                                \
+    }
 #define OUT_ROW(what, member, short_help, rest)                                                                        \
-    {ROW_OF("out", what, OPTION_TEXT, member, short_help, rest), .letter = 'o'}
+    {                                                                                                                  \
+        ROW_OF("out", what, OPTION_TEXT, member, short_help, rest), .letter = 'o'                                      \
+    }
 /* The rows of a command. */
 #define OPTION_ROWS(rows) .options = (rows), .option_count = sizeof(rows) / sizeof *(rows)
 

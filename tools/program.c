@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "files/mapped.h"
+#include "schemes/quant_config.h"
 
 #ifdef HAVE_PTHREADPOOL
 #include <pthreadpool.h>
@@ -240,6 +241,12 @@ int check_model(const char *path)
                        is_name ? " --local-dir DIR" : "");
 }
 
+void warn_of_table(bool table, bool quiet)
+{
+    if (table && quiet)
+        print_warning("--table: no table is printed with --quiet or --json");
+}
+
 int set_option(qobs_config *config, const char *assignment)
 {
     const char *equals = strchr(assignment, '=');
@@ -251,6 +258,26 @@ int set_option(qobs_config *config, const char *assignment)
     qobs_error error;
     if (qobs_config_set(config, key, equals + 1, &error) != QOBS_OK)
         return print_key_error(&error, "--set", config, key);
+    return EXIT_OK;
+}
+
+int set_options(qobs_config *config, const char *const *assignments, size_t count)
+{
+    struct fail f;
+    if (settings_check_once(assignments, count, &f) != QOBS_OK)
+        return print_error(EXIT_USAGE, "--set%s", f.message + strcspn(f.message, ":"));
+    for (size_t i = 0; i < count; i++)
+        RETURN_IF_NOT_OK(set_option(config, assignments[i]));
+    return EXIT_OK;
+}
+
+int check_apart(const char *const *assignments, size_t count, const char *key, const char *option, const char *value)
+{
+    const size_t length = strlen(key);
+    for (size_t i = 0; i < count && value; i++)
+        if (strncmp(assignments[i], key, length) == 0 && assignments[i][length] == '=' &&
+            strcmp(assignments[i] + length + 1, value) != 0)
+            return print_error(EXIT_USAGE, "%s: is '%s', but --set gives %s", option, value, assignments[i]);
     return EXIT_OK;
 }
 

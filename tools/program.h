@@ -85,6 +85,15 @@ int check_model(const char *path);
 /* Applies the argument of --set: "KEY=VALUE". */
 int set_option(qobs_config *config, const char *assignment);
 
+/* Sets all of them. Refuses a setting that is given twice with two values. */
+int set_options(qobs_config *config, const char *const *assignments, size_t count);
+
+/* Refuses an option for a setting that --set gives another value. value NULL: it is not given. */
+int check_apart(const char *const *assignments, size_t count, const char *key, const char *option, const char *value);
+
+/* Warns of --table if nothing is printed. */
+void warn_of_table(bool table, bool quiet);
+
 /* config_is: true if setting `key` has exactly this value. config_has: true if the preset has setting `key`.
  * config_weighs_columns: true if observers accept importance. config_searches_scale: true if they search scales, not
  * ranges. */

@@ -117,19 +117,30 @@ int print_member_error(const struct scheme_words *w, const char *members, const 
                                                    : print_error(code, "--%s", message);
 }
 
+/* Prints a text of a report as a warning, with the option in place of the member that it begins with. */
+static void print_text(const char *text)
+{
+    static const char members[] = "targets ignore preset states activations importance";
+    static const char *const others[][2] = {
+        {"setting", "--set"}, {"split_experts", "--split-experts"}, {"fill_experts", "--fill-experts"}};
+    const size_t length = strcspn(text, ":");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strlen(others[i][0]) == length && strncmp(text, others[i][0], length) == 0) {
+            print_warning("%s%s", others[i][1], text + length);
+            return;
+        }
+    print_warning("%s%s", are_one_of(text, length, members) ? "--" : "", text);
+}
+
+void print_warnings(const json_object *report)
+{
+    json_each(item, json_get(report, "warnings")) print_text(json_text(item.value));
+}
+
 bool print_unused(const json_object *report)
 {
-    static const char members[] = "targets ignore preset states activations importance split_experts fill_experts";
     const json_object *unused = json_get(report, "unused");
-    json_each(item, unused)
-    {
-        const char *text = json_text(item.value);
-        const size_t length = strcspn(text, ":");
-        if (strncmp(text, "setting:", 8) == 0)
-            print_warning("--set%s", text + 7);
-        else
-            print_warning("%s%s", are_one_of(text, length, members) ? "--" : "", text);
-    }
+    json_each(item, unused) print_text(json_text(item.value));
     return json_count(unused) == 0;
 }
 
@@ -159,7 +170,9 @@ int table_run_finish(const struct table_run *run, struct report_file *file, cons
         return print_error(EXIT_SYSTEM, "no memory for the report");
     if (run->report)
         RETURN_IF_NOT_OK(report_write(file, text));
-    if (!run->quiet && !(run->report && strcmp(run->report, "-") == 0))
+    const bool quiet = run->quiet || (run->report && strcmp(run->report, "-") == 0);
+    warn_of_table(run->table, quiet);
+    if (!quiet)
         RETURN_IF_NOT_OK(print(report, run->table));
     RETURN_IF_NOT_OK(report_publish(file, text));
     const bool used = print_unused(report), complete = warn(report);

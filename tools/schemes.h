@@ -34,6 +34,9 @@ bool print_suggestion(const struct scheme_words *words, const qobs_error *error)
  * one of `members`. Returns an exit code. */
 int print_member_error(const struct scheme_words *words, const char *members, const qobs_error *error);
 
+/* Prints the warnings of a report, with options in place of members. */
+void print_warnings(const json_object *report);
+
 /* Prints as warnings what nothing has used, with the option in place of the member. Returns false if there is any. */
 bool print_unused(const json_object *report);
 

@@ -45,6 +45,7 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(run_open(run, NULL, f));
     RETURN_IF_NOT_OK(choose_part(run, f));
     RETURN_IF_NOT_OK(run_prepare(run, f));
+    RETURN_IF_NOT_OK(run_name_unused_inputs(run, f));
     RETURN_IF_NOT_OK(open_output(run, f));
     RETURN_IF_NOT_OK(run_tensors(run, f));
     RETURN_IF_NOT_OK(write_side_files(run, f));

@@ -153,6 +153,44 @@ int bases_apply(struct bases *bases, struct quant_config *config, struct fail *f
     return QOBS_OK;
 }
 
+/* ---- Without effect ---------------------------------------------------------------------------------------------- */
+
+static bool is_needed(const struct quantize_run *run, enum activation_kind kind)
+{
+    const struct activation_needs *n = &run->activations.needs;
+    for (size_t i = 0; i < n->count; i++)
+        if (n->items[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* Returns true if the base that a text begins with, up to `mark`, stands for activations alone, and none is needed. */
+static bool is_idle(const struct bases *bases, const struct quantize_run *run, const char *text, char mark)
+{
+    const size_t length = strcspn(text, ".=");
+    const unsigned mask = text[length] == mark ? parse_base(text, length) : 0;
+    bool idle = mask != 0 && !(mask & 1u << BASE_WEIGHT);
+    for (enum activation_kind k = ACTIVATION_INPUT; k < ACTIVATION_KINDS && idle; k++)
+        if (mask & 1u << k)
+            idle = !is_needed(run, k) && strcmp(base_preset(bases, k), "none") != 0;
+    return idle;
+}
+
+int bases_name_unused(const struct bases *bases, const qobs_checkpoint_calibrate_args *args, struct quantize_run *run,
+                      struct fail *f)
+{
+    static const char why[] = "no scales of these activations are stored";
+    for (size_t i = 0; i < args->preset_count; i++)
+        if (strchr(args->presets[i], '=') && is_idle(bases, run, args->presets[i], '='))
+            RETURN_IF_NOT_OK(
+                quant_config_add_unused(&run->config, f, "preset: %.100s changes nothing: %s", args->presets[i], why));
+    for (size_t i = 0; i < args->setting_count; i++)
+        if (is_idle(bases, run, args->settings[i], '.'))
+            RETURN_IF_NOT_OK(quant_config_add_unused(&run->config, f, "setting: %.100s changes nothing: %s",
+                                                     args->settings[i], why));
+    return QOBS_OK;
+}
+
 void bases_free(struct bases *bases)
 {
     for (size_t b = 0; b < BASES; b++)

@@ -79,6 +79,8 @@ static int run_steps(struct calibration *c, struct fail *f)
     RETURN_IF_NOT_OK(check_chosen(c, f));
     RETURN_IF_NOT_OK(run_check_out(run, c->args->out, f));
     RETURN_IF_NOT_OK(run_prepare(run, f));
+    RETURN_IF_NOT_OK(run_name_unused_inputs(run, f));
+    RETURN_IF_NOT_OK(bases_name_unused(&c->bases, c->args, run, f));
     RETURN_IF_NOT_OK(begin(c, f));
     const double start = seconds_now();
     RETURN_IF_NOT_OK(run_tensors(run, f));

@@ -35,6 +35,10 @@ int bases_read(struct bases *bases, const qobs_checkpoint_calibrate_args *args, 
  * Fails if a preset or a setting does not fit. */
 int bases_apply(struct bases *bases, struct quant_config *config, struct fail *f);
 
+/* Names presets and settings of activations whose scales are not stored. After run_open. */
+int bases_name_unused(const struct bases *bases, const qobs_checkpoint_calibrate_args *args, struct quantize_run *run,
+                      struct fail *f);
+
 /* Returns the preset of a base: "llmc.static_minmax". */
 const char *base_preset(const struct bases *bases, size_t base);
 

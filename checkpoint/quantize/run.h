@@ -149,9 +149,6 @@ struct quantize_run {
 int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *args, enum layout_contents contents,
                struct fail *f);
 
-/* Fails if a setting is given twice with two values. */
-int settings_check_once(const char *const *settings, size_t count, struct fail *f);
-
 /* Fails for actorder with values that runtimes refuse, and notes the others, which change nothing. */
 int settings_check_orders(struct quantize_run *run, struct fail *f);
 
@@ -167,6 +164,9 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f);
 /* Adds to run->config.unused the entries of `ignore` and `targets` that match no module, each with what would, and the
  * groups that get nothing because earlier ones have it. After choose_weights, before the ignore list is completed. */
 int run_name_unused(struct quantize_run *run, struct fail *f);
+
+/* Names states, recordings and options that the run does not use. After run_prepare. */
+int run_name_unused_inputs(struct quantize_run *run, struct fail *f);
 
 /* Fails if an output file would replace a file of the model or of the recordings. */
 int run_check_out(const struct quantize_run *run, const char *path, struct fail *f);

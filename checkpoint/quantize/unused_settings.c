@@ -9,22 +9,6 @@
 #include "files/text.h"
 #include "quantize/run.h"
 
-/* ---- Twice ------------------------------------------------------------------------------------------------------- */
-
-int settings_check_once(const char *const *settings, size_t count, struct fail *f)
-{
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < i; k++) {
-            const size_t length = strcspn(settings[i], "=");
-            if (settings[i][length] && strncmp(settings[i], settings[k], length + 1) == 0 &&
-                strcmp(settings[i], settings[k]) != 0)
-                return INVALID(f, "setting: '%.*s' is given twice, as '%.60s' and as '%.60s'",
-                               length < 60 ? (int)length : 60, settings[i], settings[k] + length + 1,
-                               settings[i] + length + 1);
-        }
-    return QOBS_OK;
-}
-
 /* ---- Orders of columns ------------------------------------------------------------------------------------------- */
 
 /* Columns stay in their order here, so that `weight` (static) says nothing. For `group` (dynamic) runtimes would look

@@ -112,6 +112,9 @@ int unused_members_name(struct quant_config *config, const json_object *json, co
 int unused_members_of_args(struct quant_config *config, const struct quant_args *args, const char *where, bool weights,
                            struct fail *f);
 
+/* Fails if one of the settings "KEY=VALUE" is given twice with two values. */
+int settings_check_once(const char *const *settings, size_t count, struct fail *f);
+
 /* Completes and checks the groups after --preset and --set were applied: formats, zp_dtype of asymmetric schemes,
  * names of observers ("minmax" becomes "static_minmax", "mse" "memoryless_mse"), combinations that no format stores
  * (fp4 asymmetric). A group without a format gets that of the configuration, else the one that vLLM loads; with

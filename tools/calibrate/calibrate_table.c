@@ -242,7 +242,7 @@ bool calibrate_warn(const json_object *report)
     const json_object *activations = json_get(report, "activations");
     const char *inputs = json_text_of(report, "inputs");
     bool complete = !json_is_true(json_get(report, "incomplete"));
-    json_each(item, json_get(report, "warnings")) print_warning("%s", json_text(item.value));
+    print_warnings(report);
     if (!activations && (strcmp(inputs, "static") == 0 || strcmp(inputs, "global_scale") == 0)) {
         print_warning("%s needs <module>.input_%sscale, which takes recorded --activations: the scales of weights "
                       "alone are written (--preset input=none if no others are wanted)",

@@ -11,6 +11,7 @@
 #include "files/text.h"
 #include "names.h"
 #include "program.h"
+#include "schemes.h"
 
 enum { WORST = 10, ROOM = 55, LEAST = 11 }; /* ROOM: columns of the schemes of a layer */
 
@@ -124,6 +125,6 @@ int plan_print(const json_object *report, bool all)
 bool plan_warn(const json_object *report)
 {
     const json_object *warnings = json_get(report, "warnings");
-    json_each(item, warnings) print_warning("%s", json_text(item.value));
+    print_warnings(report);
     return json_count(warnings) == 0;
 }

@@ -91,12 +91,48 @@ static const struct option_row rows[] = {
     THREADS_ROW,
 };
 
+/* Returns an option of the parts that --finish would not use; NULL: none. */
+static const char *option_of_parts(const qobs_checkpoint_quantize_args *a)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {{"scheme", a->scheme},
+                   {"config", a->config},
+                   {"recipe", a->recipe},
+                   {"targets", a->target_count > 0},
+                   {"ignore", a->ignore_count > 0},
+                   {"preset", a->preset},
+                   {"set", a->setting_count > 0},
+                   {"activations", a->activation_count > 0},
+                   {"states", a->state_count > 0},
+                   {"importance", a->importance_count > 0},
+                   {"split-experts", a->split_experts},
+                   {"fill-experts", a->fill_experts != QOBS_FILL_REFUSE},
+                   {"compat", a->compat != QOBS_COMPAT_VLLM},
+                   {"part", a->part_count > 0},
+                   {"allow-mixed-sets", a->allow_mixed_sets},
+                   {"architectures", a->architectures}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given)
+            return options[i].name;
+    return NULL;
+}
+
+static int check_finish(const struct quantize_options *o, int count)
+{
+    const char *other = option_of_parts(&o->args);
+    if (count > 0 || o->args.out)
+        return print_error(EXIT_USAGE, "--finish: the directory is its argument; a model and -o are not allowed");
+    return other ? print_error(EXIT_USAGE,
+                               "--finish: --%s changes nothing here; the parts were made with it or without", other)
+                 : EXIT_OK;
+}
+
 static int check_arguments(const struct quantize_options *o, int count)
 {
     if (o->finish)
-        return count == 0 && !o->args.out
-                   ? EXIT_OK
-                   : print_error(EXIT_USAGE, "--finish: the directory is its argument; a model and -o are not allowed");
+        return check_finish(o, count);
     if (count != 1)
         return print_error(EXIT_USAGE, "quantize: expected one model, got %d (see qobs quantize -h)", count);
     return o->args.out ? EXIT_OK : print_error(EXIT_USAGE, "quantize: -o OUT_DIR is missing");

@@ -183,9 +183,9 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
     if (json_parse(&json, "quantize", "report", report, strlen(report), NULL) != 0)
         return print_error(EXIT_SYSTEM, "no memory for the summary");
     const json_object *layers = json_get(json, "layers");
-    const json_object *warnings = json_get(json, "warnings");
     const bool used = print_unused(json);
-    json_each(item, warnings) print_warning("%s", json_text(item.value));
+    warn_of_table(all_layers, quiet);
+    print_warnings(json);
     const json_object *findings = json_get(json, "findings");
     print_findings(findings);
     const bool part = json_has(json, "part");

@@ -67,9 +67,8 @@ static int configure(const struct show_options *r, qobs_config **config)
     qobs_error error;
     if (qobs_config_create(config, r->preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "--preset", r->preset);
-    for (size_t i = 0; i < r->setting_count; i++)
-        if (set_option(*config, r->settings[i]) != EXIT_OK)
-            return EXIT_USAGE;
+    RETURN_IF_NOT_OK(check_apart(r->settings, r->setting_count, "base_name", "--base-name", r->base_name));
+    RETURN_IF_NOT_OK(set_options(*config, r->settings, r->setting_count));
     if (r->base_name && qobs_config_set(*config, "base_name", r->base_name, &error) != QOBS_OK)
         return print_status_error(&error, "--base-name");
     return EXIT_OK;
