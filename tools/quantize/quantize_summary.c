@@ -184,7 +184,7 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
         return print_error(EXIT_SYSTEM, "no memory for the summary");
     const json_object *layers = json_get(json, "layers");
     const bool used = print_unused(json);
-    warn_of_table(all_layers, quiet);
+    warn_of_table(options->all_layers, options->quiet);
     print_warnings(json);
     const json_object *findings = json_get(json, "findings");
     print_findings(findings);
