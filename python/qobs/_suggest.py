@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 # The messages of the library: "key: 'WORD' is unknown; known are A, B" and "key: is 'WORD', allowed are A, B".
 _UNKNOWN = re.compile(r"(?:'([^']{3,63})' is (?:unknown|no \w+)[^;]*; known are|"
                       r"is '([^']{3,63})', allowed are) (.*)", re.S)
-_LIKE = 0.75  # share of the characters, of both words together, that two words have in common, in order
+_LIKE = 0.7  # share of the characters, of both words together, that two words have in common, in order
 
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
