@@ -42,12 +42,23 @@ static void print_message(const char *format, va_list arguments)
     fprintf(stderr, "%s%s\n", text, length >= (int)sizeof text ? "..." : "");
 }
 
+/* Writes what every message begins with, in colour on a terminal unless NO_COLOR is set (no-color.org). */
+static void print_prefix(const char *prefix, const char *colour)
+{
+    const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    const bool plain = !isatty(STDERR_FILENO) || (no && *no) || !terminal || strcmp(terminal, "dumb") == 0;
+    if (plain)
+        fprintf(stderr, "%s ", prefix);
+    else
+        fprintf(stderr, "\033[%sm%s\033[0m ", colour, prefix);
+}
+
 int(print_error)(int code, const char *format, ...)
 {
     struct fail changed;
     va_list arguments;
     va_start(arguments, format);
-    fputs("qobs: ", stderr);
+    print_prefix("qobs:", "1;31");
     if (mapped_check(&changed) != 0) { /* this failure may follow from that change */
         fprintf(stderr, "%s\n", changed.message);
         code = EXIT_SYSTEM;
@@ -67,7 +78,7 @@ void print_warning(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fputs("qobs: warning: ", stderr);
+    print_prefix("qobs: warning:", "1;33");
     print_message(format, arguments);
     va_end(arguments);
 }

@@ -158,7 +158,7 @@ int table_run_progress(void *context, const qobs_progress *progress)
     if (!run->started)
         run->code = table_run_check(run);
     run->started = true;
-    progress_update(&run->progress, progress->bytes_done, progress->bytes_total);
+    progress_update(&run->progress, progress);
     return run->code != EXIT_OK;
 }
 

@@ -12,7 +12,7 @@
 /* Returns the JSON report, to be freed with free(). NULL: no memory. */
 static char *make_report(const struct audit *audit)
 {
-    OWNED_JSON json_object *report = json_object_new_object();
+    OWNED_JSON json_object *report = json_report();
     json_put_text(report, "checkpoint", audit->args->checkpoint);
     json_object *layers = json_put_array(report, "layers");
     for (size_t i = 0; i < audit->module_count; i++) {

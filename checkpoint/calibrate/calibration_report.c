@@ -204,7 +204,7 @@ char *calibration_report(const struct calibration *c)
     size_t skipped = 0;
     for (size_t i = 0; i < c->run->weights.count; i++)
         skipped += c->run->weights.items[i].reason == WEIGHT_NO_FLOAT;
-    OWNED_JSON json_object *report = json_object_new_object();
+    OWNED_JSON json_object *report = json_report();
     json_put_text(report, "qobs_version", qobs_version());
     json_put_text(report, "isa", qobs_isa_active());
     json_put_text(report, "model", a->model);

@@ -261,6 +261,13 @@ bool json_put_count(json_object *object, const char *key, uint64_t count)
     return put_made(object, key, json_object_new_uint64(count)) != NULL;
 }
 
+json_object *json_report(void)
+{
+    json_object *report = json_object_new_object();
+    json_put_count(report, "report_version", 1);
+    return report;
+}
+
 bool json_put_bool(json_object *object, const char *key, bool value)
 {
     return put_made(object, key, json_object_new_boolean(value)) != NULL;

@@ -167,6 +167,10 @@ bool json_append_text(json_object *array, const char *text);
 json_object *json_put_object(json_object *object, const char *key);
 json_object *json_put_array(json_object *object, const char *key);
 
+/* Returns the object of a report, whose first member is report_version: another number if a member changes its meaning
+ * or goes. NULL: no memory. */
+json_object *json_report(void);
+
 /* Returns a deep copy. NULL: no memory, or `v` is NULL. */
 json_object *json_copy(const json_object *v);
 

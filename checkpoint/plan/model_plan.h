@@ -21,8 +21,7 @@ struct plan_scheme {
     qobs_checkpoint_quantize_args args;
     struct quantize_run *run;
     struct plan *plan;
-    size_t next;          /* job that begins the next batch */
-    uint64_t done, total; /* bytes, for progress */
+    size_t next; /* job that begins the next batch */
 };
 
 /* A weight, with what each scheme makes of it. */

@@ -75,15 +75,18 @@ static int take_settings(struct plan_scheme *s, const qobs_checkpoint_plan_args 
 
 static int report_progress(void *context, const qobs_progress *progress)
 {
-    struct plan_scheme *s = context;
-    const struct plan *p = s->plan;
-    qobs_progress sum = {.struct_size = sizeof sum, .stage = "plan"};
-    s->done = progress->bytes_done;
-    s->total = progress->bytes_total;
+    const struct plan *p = ((struct plan_scheme *)context)->plan;
+    qobs_progress sum = {.struct_size = sizeof sum, .stage = "plan", .layer = progress->layer};
+    double work = 0, done = 0;
     for (size_t i = 0; i < p->args->scheme_count; i++) {
-        sum.bytes_done += p->schemes[i].done;
-        sum.bytes_total += p->schemes[i].total;
+        const struct run_meter *m = &p->schemes[i].run->meter;
+        sum.bytes_done += m->done;
+        sum.bytes_total += m->total;
+        sum.searches |= m->search > 0;
+        work += (double)m->total + m->search;
+        done += m->share * ((double)m->total + m->search);
     }
+    sum.share = work > 0 ? done / work : 0;
     return p->args->progress ? p->args->progress(p->args->context, &sum) : 0;
 }
 
@@ -109,7 +112,6 @@ static int open_scheme(struct plan *p, size_t index, struct fail *f)
     RETURN_IF_NOT_OK(run_read_config(s->run, f));
     RETURN_IF_NOT_OK(run_open(s->run, NULL, f));
     RETURN_IF_NOT_OK(run_prepare(s->run, f));
-    s->total = s->run->total;
     return QOBS_OK;
 }
 

@@ -84,7 +84,7 @@ static void put_warnings(json_object *report, const struct plan *p)
 
 char *plan_report(const struct plan *p)
 {
-    json_object *report = json_object_new_object();
+    json_object *report = json_report();
     json_put_text(report, "model", p->args->model);
     json_put_count(report, "elements", (uint64_t)p->elements);
     json_put_count(report, "modules", p->module_count);

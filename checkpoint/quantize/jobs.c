@@ -155,8 +155,6 @@ int run_prepare(struct quantize_run *run, struct fail *f)
     if (run->planning && !(run->costs = calloc(run->weights.count + 1, sizeof *run->costs)))
         return NO_MEMORY(f, "the costs");
     RETURN_IF_NOT_OK(run_find_importance(run, f));
-    run->total = run->activations.bytes;
-    for (size_t i = 0; i < run->job_count; i++)
-        run->total += run->planning && !run->jobs[i].plan ? 0 : job_bytes(&run->jobs[i]);
+    run_count_work(run);
     return QOBS_OK;
 }

@@ -56,46 +56,6 @@ static void record_failure(struct quantize_run *run, size_t slice, int status, c
     }
 }
 
-/* Reports progress; the lock is held. */
-static void report_progress(struct quantize_run *run, uint64_t bytes)
-{
-    const qobs_progress progress = {.struct_size = sizeof progress,
-                                    .stage = "quantize",
-                                    .bytes_done = run->done += bytes,
-                                    .bytes_total = run->total};
-    if (run->args->progress && !run->stopped && run->args->progress(run->args->context, &progress) != 0)
-        run->stopped = true;
-}
-
-static bool add_progress(struct quantize_run *run, uint64_t bytes, uint64_t total)
-{
-    pthread_mutex_lock(&run->lock);
-    run->total = total;
-    report_progress(run, bytes);
-    const bool stopped = run->stopped;
-    pthread_mutex_unlock(&run->lock);
-    return stopped;
-}
-
-int run_progress(void *context, uint64_t bytes)
-{
-    struct quantize_run *run = context;
-    return add_progress(run, bytes, run->model.bytes + run->activations.bytes);
-}
-
-static uint64_t input_bytes(const struct row_slice *s)
-{
-    const struct weight *w = s->job->weight;
-    const bool bytes = !s->job->plan && weight_is_contiguous(w);
-    const uint64_t whole = bytes ? w->bytes : (uint64_t)weight_rows(w);
-    return whole ? (uint64_t)((double)job_bytes(s->job) * (double)s->count / (double)whole) : 0;
-}
-
-bool run_slice_progress(struct quantize_run *run, const struct row_slice *s)
-{
-    return add_progress(run, input_bytes(s), run->total);
-}
-
 static void run_slice(void *argument, size_t index)
 {
     struct quantize_run *run = argument;
@@ -115,7 +75,7 @@ static void run_slice(void *argument, size_t index)
     if (status != QOBS_OK)
         record_failure(run, index, status, &f);
     else if (run->pass != slice_range && !run->slices[index].job->descended)
-        report_progress(run, input_bytes(&run->slices[index]));
+        run_report_progress(run, run->slices[index].job, slice_input_bytes(&run->slices[index]), 0);
     if (work) {
         work->next = run->free_workspaces;
         run->free_workspaces = work;

@@ -316,7 +316,7 @@ static void add_knowledge(json_object *report, const struct architectures *found
 
 char *report_make(const struct quantize_run *run)
 {
-    OWNED_JSON json_object *report = json_object_new_object();
+    OWNED_JSON json_object *report = json_report();
     json_put_text(report, "model", run->args->model);
     json_put_text(report, "out", run->args->out);
     json_put_text(report, "compat", quant_release_of(run->args->compat)->name);

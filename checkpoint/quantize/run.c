@@ -158,6 +158,13 @@ static bool has_slices(const struct quantize_run *run, const struct weight_job *
     return !run->costs || (quantized && !is_cost_of_search(run, job) && !job->descended);
 }
 
+static int run_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f)
+{
+    RETURN_IF_NOT_OK(job_optimal(run, job, f));
+    const bool done = job->descended || has_slices(run, job, true); /* else no pass counts its bytes */
+    return done ? QOBS_OK : run_search_progress(run, job, job_bytes(job), 0, f);
+}
+
 static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t count, struct fail *f)
 {
     for (size_t i = 0; run->costs && i < count; i++)
@@ -173,7 +180,7 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
         RETURN_IF_NOT_OK(open_files(run, &jobs[i], f));
     for (size_t i = 0; i < count; i++)
         if (jobs[i].plan && jobs[i].plan->needs.searches_scale && !jobs[i].range_only)
-            RETURN_IF_NOT_OK(job_optimal(run, &jobs[i], f));
+            RETURN_IF_NOT_OK(run_optimal(run, &jobs[i], f));
     for (size_t i = 0; i < count; i++)
         if (jobs[i].plan && !jobs[i].range_only)
             RETURN_IF_NOT_OK(job_prepare(run, &jobs[i], f));

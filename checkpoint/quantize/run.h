@@ -96,6 +96,14 @@ struct workspace {
     struct workspace *next;
 };
 
+/* What is done, for progress. */
+struct run_meter {
+    uint64_t done, total;    /* bytes of the input */
+    double searched, search; /* work of searches, done and in all */
+    double share;            /* of all work; never less than it was */
+    char layer[256];         /* whose rows were the last; "": none */
+};
+
 /* A pass over a slice. */
 struct quantize_run;
 typedef int slice_pass(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
@@ -131,7 +139,7 @@ struct quantize_run {
 
     pthread_mutex_t lock; /* protects the members below */
     struct workspace *free_workspaces;
-    uint64_t done, total; /* bytes of the input, for progress */
+    struct run_meter meter;
     bool stopped;
     size_t failed; /* index of the first slice that failed; SIZE_MAX: none */
     int status;
@@ -190,12 +198,29 @@ bool run_lacks_importance(const struct quantize_run *run, char *text, size_t siz
 /* Makes the plans and the jobs. */
 int run_prepare(struct quantize_run *run, struct fail *f);
 
-/* Reports bytes that are done to the caller, from any thread; `context` is a quantize_run. Returns 1 if the caller
- * wants to stop. */
+/* Reports bytes of activations that are done to the caller, from any thread; `context` is a quantize_run. Returns 1 if
+ * the caller wants to stop. */
 int run_progress(void *context, uint64_t bytes);
 
-/* Reports the rows of a slice as done, from any thread. Returns true if the caller wants to stop. */
-bool run_slice_progress(struct quantize_run *run, const struct row_slice *slice);
+/* Counts the work of all jobs, after run_find_importance. */
+void run_count_work(struct quantize_run *run);
+
+/* The work of the search of a job's scales and of the descent over its codes, in bytes of the input that cost the same
+ * time. */
+struct search_work {
+    double scales, codes;
+};
+struct search_work job_search_work(const struct quantize_run *run, const struct weight_job *job);
+
+/* Reports what is done of a job (NULL: of none) while the lock is held. Returns true if the caller wants to stop. */
+bool run_report_progress(struct quantize_run *run, const struct weight_job *job, uint64_t bytes, double search);
+
+/* The same from any thread without the lock. Fails if the caller wants to stop. */
+int run_search_progress(struct quantize_run *run, const struct weight_job *job, uint64_t bytes, double search,
+                        struct fail *f);
+
+/* Returns the bytes of the input that a slice stands for. */
+uint64_t slice_input_bytes(const struct row_slice *slice);
 
 /* Quantizes and copies every tensor to the files of run->out. */
 int run_tensors(struct quantize_run *run, struct fail *f);

@@ -437,16 +437,16 @@ static int descend_slice(struct quantize_run *run, const struct row_slice *s, co
 /* Rows that are rounded together: they share copies of the Hessian. */
 enum { DESCENT_ROWS = 1024 };
 
-static int descend(struct quantize_run *run, struct weight_job *job, const struct rows *all, struct workspace *work,
-                   struct fail *f)
+static int descend(struct quantize_run *run, struct weight_job *job, const struct rows *all, double search,
+                   struct workspace *work, struct fail *f)
 {
     const int64_t rows = job->weight->shape[0];
     for (int64_t first = 0; first < rows; first += DESCENT_ROWS) {
         const struct row_slice s = {
             .job = job, .first = first, .count = rows - first < DESCENT_ROWS ? rows - first : DESCENT_ROWS};
         RETURN_IF_NOT_OK(descend_slice(run, &s, all, work, f));
-        if (run_slice_progress(run, &s))
-            return report_failure(f, QOBS_ERROR_CANCELLED, "stopped by the caller");
+        RETURN_IF_NOT_OK(
+            run_search_progress(run, job, slice_input_bytes(&s), search * (double)s.count / (double)rows, f));
     }
     job->descended = true;
     return QOBS_OK;
@@ -456,12 +456,17 @@ int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f
 {
     RELEASED_BY(workspace_clear) struct workspace work = {0};
     const struct row_slice all = {.job = job, .count = job->weight->shape[0]};
+    const struct search_work search = job_search_work(run, job);
     struct rows r;
-    int status = open_rows(&r, &all, &work, f);
+    int status = run_search_progress(run, job, 0, 0, f); /* names the layer */
+    if (status == QOBS_OK)
+        status = open_rows(&r, &all, &work, f);
     if (status == QOBS_OK)
         status = job_find_scales(run, job, &r.tensor, f);
+    if (status == QOBS_OK)
+        status = run_search_progress(run, job, 0, search.scales, f);
     if (status == QOBS_OK && job->hessian)
-        status = descend(run, job, &r, &work, f);
+        status = descend(run, job, &r, search.codes, &work, f);
     free(job->hessian);
     job->hessian = NULL;
     return status;

@@ -23,6 +23,10 @@ typedef struct qobs_progress {
     const char *stage;    /**< "quantize" or "plan" */
     uint64_t bytes_done;  /**< bytes of the input that are done */
     uint64_t bytes_total; /**< bytes of the input */
+    /** The module in work, or done last: "model.layers.0.mlp.down_proj"; valid during the call. NULL: none yet. */
+    const char *layer;
+    double share;  /**< share of the work that is done, 0 to 1, never less than in the call before */
+    bool searches; /**< scales or codes are searched: `share` counts such layers for more than their bytes */
 } qobs_progress;
 
 /** Which tensors are quantized, and which share a global scale. */

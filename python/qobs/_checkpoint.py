@@ -27,7 +27,8 @@ _FILL_EXPERTS = {"refuse": 0, "max": 1, "median": 2}
 
 
 class _Progress(Structure):
-    _fields_ = [("struct_size", c_size_t), ("stage", c_char_p), ("bytes_done", c_uint64), ("bytes_total", c_uint64)]
+    _fields_ = [("struct_size", c_size_t), ("stage", c_char_p), ("bytes_done", c_uint64), ("bytes_total", c_uint64),
+                ("layer", c_char_p), ("share", c_double), ("searches", c_bool)]
 
 
 _Report = CFUNCTYPE(c_int, c_void_p, POINTER(_Progress))
@@ -83,11 +84,16 @@ STRUCTURES = {"progress": _Progress, "checkpoint_quantize_args": _QuantizeArgs, 
 
 
 class Progress(NamedTuple):
-    """Progress of a run. stage: "quantize" or "plan"; bytes of the input."""
+    """Progress of a run. stage: "quantize" or "plan"; bytes of the input; layer: the module in work, or done last, None
+    before the first one; share: of the work that is done, 0 to 1, never less than before; searches: scales or codes are
+    searched, and share counts such layers for more than their bytes."""
 
     stage: str
     bytes_done: int
     bytes_total: int
+    layer: str | None
+    share: float
+    searches: bool
 
 
 _library = None
@@ -239,7 +245,8 @@ class _ProgressCall:
                     self._signals.deliver()
                 if self._function is not None:
                     p = progress.contents
-                    self._function(Progress(p.stage.decode(), p.bytes_done, p.bytes_total))
+                    self._function(Progress(p.stage.decode(), p.bytes_done, p.bytes_total,
+                                            p.layer and p.layer.decode(errors="replace"), p.share, p.searches))
             except BaseException as failure:
                 self._threads.failure = failure
         return self._threads.failure is not None

@@ -55,10 +55,30 @@ def test_quantize_and_audit(model, tmp_path):
     assert sorted(layer["name"] for layer in report["layers"]) == sorted(MODULES)
     assert all(0 < layer["relative_error"] < 0.2 for layer in report["layers"])
     assert seen[-1].bytes_done == seen[-1].bytes_total > 0 and seen[-1].stage == "quantize"
+    assert {p.layer for p in seen} >= set(MODULES) and not any(p.searches for p in seen)
+    assert [p.share for p in seen] == sorted(p.share for p in seen) and seen[-1].share == 1
     found = qobs.audit(tmp_path / "out", model)
     assert found["findings"] == [] and len(found["layers"]) == len(MODULES)
     config = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]
     assert config["format"] == "pack-quantized" and config["ignore"] == ["lm_head"]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rounding", ["nearest", "descent"])
+def test_progress_counts_the_work_of_searches(model, tmp_path, threads, rounding):
+    seen, generator = [], np.random.default_rng(1)
+    inputs = {f"{m}.input": generator.standard_normal((300, 128), dtype=np.float32) for m in MODULES}
+    write_tensors(tmp_path / "inputs.safetensors", inputs)
+    qobs.quantize(model, tmp_path / "out", "W4A16", preset="qobs.local_hessian", settings={"rounding": rounding},
+                  importance=[tmp_path / "inputs.safetensors"], progress=seen.append, threads=threads)
+    shares = [p.share for p in seen]
+    assert all(p.searches for p in seen) and shares == sorted(shares) and shares[0] == 0 and abs(shares[-1] - 1) < 1e-9
+    assert seen[-1].bytes_done == seen[-1].bytes_total and [p.layer for p in seen][0] in MODULES
+    steps = {m: 0 for m in MODULES}  # alike in size
+    for before, p in zip(seen, seen[1:]):
+        if p.layer in steps:
+            steps[p.layer] += p.share - before.share
+    assert min(steps.values()) == pytest.approx(max(steps.values())) and sum(steps.values()) > 0.9
 
 
 def test_threads_and_parts_give_the_same_bytes(model, tmp_path):

@@ -168,7 +168,7 @@ static void end_by_signal(void)
 static int show_progress(void *context, const qobs_progress *progress)
 {
     struct quantize_options *o = context;
-    progress_update(&o->run.progress, progress->bytes_done, progress->bytes_total);
+    progress_update(&o->run.progress, progress);
     return stop_signal != 0;
 }
 

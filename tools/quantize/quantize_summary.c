@@ -18,12 +18,12 @@ enum { WORST = 10 };
 /* Sums of squares that are no floats give no error: null in the report, and first in the table. */
 static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", (double)INFINITY); }
 
-/* Prints the error before and after the search of scales, in its own units. */
-static void print_search(const json_object *search)
+/* Prints how an error has changed. */
+static void print_change(const json_object *search)
 {
     const double before = json_number_of(search, "error_before", 0), after = json_number_of(search, "error", 0);
     if (search && before > 0)
-        printf("  %+.1f %%: %.4g to %.4g", 100 * (after - before) / before, before, after);
+        printf(" %+8.1f %%", 100 * (after - before) / before);
 }
 
 static void print_layer(const struct ranked *r, int width)
@@ -32,11 +32,11 @@ static void print_layer(const struct ranked *r, int width)
     char name[MAX_NAME + 1];
     printf("%-*s %-20s ", width, clean_name(r->name, width, name), json_text_of(layer, "format"));
     if (isfinite(error_of(layer)))
-        printf("%6.3f %%", 100 * error_of(layer));
+        printf("%14.3f %%", 100 * error_of(layer));
     else
-        printf("%6s %%", "-");
-    print_search(json_get(layer, "search"));
-    print_search(json_get(layer, "rounding"));
+        printf("%14s %%", "-");
+    print_change(json_get(layer, "search"));
+    print_change(json_get(layer, "rounding"));
     putchar('\n');
 }
 
@@ -51,9 +51,9 @@ static int print_layers(const json_object *layers, bool all)
     if (shown > 0) {
         if (shown < n)
             printf("\nthe %d layers with the largest errors:\n", WORST);
-        const int width = fit_ranked(sorted, shown, searched ? 60 : 32, all);
-        printf("%-*s %-20s %8s%s%s\n", width, "layer", "format", "error", searched ? "  searched" : "",
-               rounded ? ", then rounded" : "");
+        const int width = fit_ranked(sorted, shown, 38 + 11 * (searched + rounded), all);
+        printf("%-*s %-20s %16s%s%s\n", width, "layer", "format", "error of weights", searched ? "   searched" : "",
+               rounded ? "    rounded" : "");
         for (size_t i = 0; i < shown; i++)
             print_layer(&sorted[i], width);
     }
@@ -217,12 +217,13 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
         print_knowledge(json_get(json, "knowledge"));
         print_runtimes(json_get(json, "runtimes"));
         code = print_layers(layers, options->all_layers);
-        printf("\nerror: root of the squared error of the weights over the root of their squares\n");
+        printf("\nerror of weights: root of their squared error over the root of their squares\n");
         if (json_has(json_at(layers, 0), "search"))
-            printf("searched: the error that the observer makes small, at the scales of the range and at those found;\n"
-                   "no measure of the model's quality\n");
+            printf("searched: change of the error that the observer makes small, from the scales of\n"
+                   "the range to those found; no measure of the model's quality\n");
         if (json_has(json_at(layers, 0), "rounding"))
-            printf("rounded: the same error, of the nearest codes and after descent\n");
+            printf("rounded: change of the error of the outputs, from the nearest codes to those of\n"
+                   "descent, which makes that of the weights larger\n");
     }
     return code == EXIT_OK && incomplete ? EXIT_INCOMPLETE : code;
 }

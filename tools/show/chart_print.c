@@ -100,7 +100,7 @@ void chart_put_bins(json_object *object, const struct chart *c)
 
 int chart_print_json(const struct chart *c)
 {
-    json_object *root = json_object_new_object();
+    json_object *root = json_report();
     json_put_text(root, "title", c->title);
     json_put_text(root, "preset", c->preset);
     json_put_count(root, "qparams", (uint64_t)c->qparams);

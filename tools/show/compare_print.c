@@ -107,7 +107,7 @@ static json_object *candidate_json(const struct compared *c)
 int compare_print_json(const struct comparison *c)
 {
     const struct chart *chart = &c->items[0].chart;
-    json_object *root = json_object_new_object();
+    json_object *root = json_report();
     json_put_text(root, "title", chart->title);
     json_put_count(root, "elements", (uint64_t)chart->elements);
     chart_put_bins(root, chart);
