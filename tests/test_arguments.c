@@ -8,6 +8,7 @@
  * The list of functions, parameters and members comes from the headers (public_functions.py): one that has no case here
  * fails the test. Run it under sanitizers: a crash is what it looks for. */
 #include <limits.h>
+#include <math.h>
 
 #include "calls.h"
 #include "observing.h"
@@ -27,6 +28,7 @@ enum kind {
     BYTES,      /* the exact size of an array */
     ROOM,       /* the least size of an array */
     DTYPE,      /* qobs_dtype */
+    SCALE,      /* a pointer to a global scale, which is finite and above 0; NULL means none */
     ANY         /* every value is right, or a test of its own has the wrong ones */
 };
 
@@ -550,6 +552,17 @@ static void wrong_dtype(const struct function *f, const struct argument *a)
     *dtype = right;
 }
 
+static void wrong_scale(const struct function *f, const struct argument *a)
+{
+    const float **scale = a->at, *const right = *scale;
+    static const float values[] = {NAN, -NAN, INFINITY, -INFINITY, 0, -0.0f, -1, -1e-45f};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        *scale = &values[i];
+        expect_wrong(f, a, "that is not finite, or not above 0");
+    }
+    *scale = right;
+}
+
 static void test_function(void **state)
 {
     const struct function *f = *state;
@@ -568,6 +581,8 @@ static void test_function(void **state)
             wrong_size(f, a);
         if (a->kind == DTYPE)
             wrong_dtype(f, a);
+        if (a->kind == SCALE)
+            wrong_scale(f, a);
         renew();
         expect_right(f, "after a wrong argument");
     }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The caller's allocator, when it has no memory: an error, nothing leaks, nothing has changed, and the next call works.
- */
+/* The caller's allocator, when it has no memory: an error, nothing leaks, inputs and objects are unchanged, and the
+ * next call works. So it is after a batch that is refused. */
 #include "every_preset.h"
+
+#include <math.h>
+
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "calls.h"
@@ -212,6 +215,65 @@ static int fake_quantize_with_g_idx(const qobs_runtime *runtime, qobs_observer *
     return status;
 }
 
+/* In place an output is an input, too: it is as it was. */
+static int fake_quantize_in_place(const qobs_runtime *runtime, qobs_observer *unused)
+{
+    static float x[ROWS * COLUMNS], scales[ROWS], one = 3;
+    int status = QOBS_OK;
+    (void)unused;
+    for (int by_amax = 0; status == QOBS_OK && by_amax < 2; by_amax++) {
+        memcpy(x, matrix(), sizeof x);
+        for (int i = 0; i < ROWS; i++)
+            scales[i] = 0.5f;
+        const qobs_tensor value = tensor(QOBS_F32, x, ROWS, COLUMNS), scale = tensor(QOBS_F32, scales, ROWS, 1),
+                          amax = tensor(QOBS_F32, &one, 1);
+        qobs_config *config = by_amax ? make_config("modelopt.MaxCalibrator", "", NULL)
+                                      : make_config("llmc.minmax", "base_name=weight;strategy=channel", NULL);
+        const qobs_fake_quantize_args args = {.struct_size = sizeof args,
+                                              .config = config,
+                                              .value = &value,
+                                              .scale = by_amax ? NULL : &scale,
+                                              .amax = by_amax ? &amax : NULL,
+                                              .out = x,
+                                              .out_size = sizeof x,
+                                              .runtime = runtime};
+        status = qobs_fake_quantize(&args, &error);
+        if (status != QOBS_OK)
+            assert_memory_equal(x, matrix(), sizeof x);
+        qobs_config_destroy(config);
+    }
+    return status;
+}
+
+static int gptq_in_place(const qobs_runtime *runtime, qobs_observer *unused)
+{
+    enum { SIDE = 8 };
+    static float x[SIDE * SIDE], others[3][SIDE * SIDE], factor[SIDE * SIDE], scales[SIDE * SIDE];
+    (void)unused;
+    memcpy(x, matrix(), sizeof x);
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        factor[i] = i % (SIDE + 1) == 0;
+        scales[i] = 0.5f;
+    }
+    const qobs_tensor scale = tensor(QOBS_F32, scales, SIDE, SIDE), u = tensor(QOBS_F32, factor, SIDE, SIDE);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;strategy=channel", NULL);
+    const qobs_gptq_block_args args = {.struct_size = sizeof args,
+                                       .config = config,
+                                       .factor = &u,
+                                       .scale = &scale,
+                                       .value = x,
+                                       .quantized = others[0],
+                                       .errors = others[1],
+                                       .losses = others[2],
+                                       .value_size = sizeof x,
+                                       .runtime = runtime};
+    const int status = qobs_gptq_block(&args, &error);
+    if (status != QOBS_OK)
+        assert_memory_equal(x, matrix(), sizeof x);
+    qobs_config_destroy(config);
+    return status;
+}
+
 static int observe_f32(const qobs_runtime *unused, qobs_observer *o)
 {
     (void)unused;
@@ -240,6 +302,8 @@ static void test_memory(void **state)
     exhaust(histograms, NULL, &m, &runtime, 0, 8);
     exhaust(ranges_in_histograms, NULL, &m, &runtime, 0, 4);
     exhaust(fake_quantize_with_g_idx, NULL, &m, &runtime, 0, 4);
+    exhaust(fake_quantize_in_place, NULL, &m, &runtime, 0, 1);
+    exhaust(gptq_in_place, NULL, &m, &runtime, 0, 1);
     assert_int_equal(m.blocks, 0);
 
     /* an observer that had no memory for a batch is as it was before the batch */
@@ -440,11 +504,51 @@ static void test_presets(void **state)
     }
 }
 
+/* A batch that is refused leaves every preset as it was: with NaN or infinity as its last element, of another dtype, of
+ * integers, with importance of other columns. */
+static void test_refused(void **state)
+{
+    (void)state;
+    static float spoiled[BATCH_ROWS * BATCH_COLUMNS];
+    static double wide[BATCH_ROWS * BATCH_COLUMNS];
+    size_t refused = 0;
+    for (size_t i = 0; preset_at(i); i++) {
+        const struct every_preset *p = preset_at(i);
+        qobs_observer *o = make(p->preset, p->settings);
+        struct memory unused = {0};
+        if (weighs_columns(p))
+            assert_int_equal(do_step(IMPORTANCE, o, NULL, NULL, &unused), QOBS_OK);
+        assert_ok(observe(o, BATCH_ROWS, BATCH_COLUMNS, batches[0]));
+        for (int how = 0; how < 5; how++) {
+            size_t size, size_after;
+            unsigned char *before = saved_state(o, &size);
+            memcpy(spoiled, batches[1], sizeof spoiled);
+            spoiled[BATCH_ROWS * BATCH_COLUMNS - 1] = how == 0 ? NAN : INFINITY;
+            const qobs_tensor values[] = {tensor(QOBS_F32, spoiled, BATCH_ROWS, BATCH_COLUMNS),
+                                          tensor(QOBS_F32, spoiled, BATCH_ROWS, BATCH_COLUMNS),
+                                          tensor(QOBS_F64, wide, BATCH_ROWS, BATCH_COLUMNS),
+                                          tensor(QOBS_I32, spoiled, BATCH_ROWS, BATCH_COLUMNS),
+                                          tensor(QOBS_F32, spoiled, BATCH_ROWS, BATCH_COLUMNS / 2)};
+            const int status = how == 4 ? qobs_observer_observe_importance(o, &values[how], &error)
+                                        : qobs_observer_observe(o, &values[how], NULL, &error);
+            unsigned char *after = saved_state(o, &size_after);
+            if (status != QOBS_OK && (size != size_after || memcmp(before, after, size) != 0))
+                fail_msg("%s, %s: batch %d is refused, and something has changed", p->preset, p->settings, how);
+            refused += status != QOBS_OK;
+            free(before);
+            free(after);
+        }
+        qobs_observer_destroy(o);
+    }
+    assert_true(refused > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL) != 0;
 }

@@ -116,6 +116,7 @@ struct answer {
     float global_scale;
     double squared_error, energy;
     int status;
+    int observed; /* status of the observation alone */
     char message[252];
 };
 
@@ -204,8 +205,8 @@ static struct answer in_two_calls(const struct given *g, const struct matrix *m,
                                      .zero_point = a.zero_point,
                                      .zero_point_size = l->zero_point_size,
                                      .global_scale = &a.global_scale};
-    a.status = observe_one(g->text, &value, &out);
-    if (a.status == QOBS_OK)
+    a.status = a.observed = observe_one(g->text, &value, &out);
+    if (a.status == QOBS_OK) /* a global scale of infinity, which is 0, quantizes nothing */
         a.status = quantize_by(g, m, l, &a, l->has_zero_point);
     snprintf(a.message, sizeof a.message, "%s", error.message);
     return a;
@@ -313,7 +314,7 @@ static void test_dynamic(const struct given *g, const struct matrix *m, const st
     qobs_quantizer *q = make_quantizer(g, m, true, below(2) ? memory + below(17) : NULL);
     const qobs_quantized_layout l = layout_of(q, m->rows);
     struct answer a = make_answer(&l);
-    a.global_scale = expected->global_scale;
+    a.global_scale = expected->status == QOBS_ERROR_NONFINITE ? 1 : expected->global_scale; /* then there is none */
     qobs_quantizer_run_args run = run_of(m, &l, &a);
     qobs_counts counts = {.struct_size = sizeof counts};
     run.counts = &counts;
@@ -353,8 +354,8 @@ static void test_dynamic(const struct given *g, const struct matrix *m, const st
         struct answer b = make_answer(&l);
         const qobs_qparam_buffers out = {sizeof out,   b.scale,           l.scale_size,
                                          b.zero_point, l.zero_point_size, &b.global_scale};
-        assert_int_equal(qobs_compute_qparams(g->text, &value, &out, NULL, &error), expected->status);
-        if (expected->status == QOBS_OK) {
+        assert_int_equal(qobs_compute_qparams(g->text, &value, &out, NULL, &error), expected->observed);
+        if (expected->observed == QOBS_OK) {
             expect_same(g, m, "compute_qparams", b.scale, expected->scale, l.scale_size + 1);
             expect_same(g, m, "compute_qparams", b.zero_point, expected->zero_point, l.zero_point_size + 1);
             expect_same(g, m, "global scale", &b.global_scale, &expected->global_scale, sizeof b.global_scale);
@@ -745,12 +746,46 @@ static void test_runs_refused(void **state)
     free(m.memory);
 }
 
+static void test_global_scales_refused(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, -1}, good = 0x1p-149f;
+    static const float values[16] = {1, -2, 3};
+    qobs_config *config = NULL;
+    qobs_quantizer *q = NULL;
+    uint8_t codes[16];
+    float scale[1];
+    const char *text = "llmc.memoryless_minmax num_bits=4 type=float strategy=tensor_group group_size=16 "
+                       "scale_dtype=float8_e4m3fn";
+    assert_ok(qobs_config_parse(&config, text, NULL, &error));
+    const qobs_quantizer_args args = {
+        .struct_size = sizeof args, .config = config, .dtype = QOBS_F32, .columns = 16, .dynamic = 1};
+    assert_ok(qobs_quantizer_create(&q, &args, &error));
+    qobs_quantizer_run_args run = {.struct_size = sizeof run,
+                                   .rows = 1,
+                                   .value = values,
+                                   .codes = codes,
+                                   .codes_size = sizeof codes,
+                                   .scale = scale,
+                                   .scale_size = sizeof scale};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        run.global_scale = &bad[i];
+        assert_refused(qobs_quantizer_run(q, &run, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                       "global_scale: is |finite numbers above 0");
+    }
+    run.global_scale = &good;
+    assert_ok(qobs_quantizer_run(q, &run, &error));
+    qobs_quantizer_destroy(q);
+    qobs_config_destroy(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),   cmocka_unit_test(test_one_token), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_divided), cmocka_unit_test(test_memory),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_runs_refused),
+        cmocka_unit_test(test_cases),        cmocka_unit_test(test_one_token),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_divided),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_runs_refused), cmocka_unit_test(test_global_scales_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "base/struct_size.h"
 #include "observing.h"
+#include "qobs/quantizer.h"
 #include "qobs/stateless.h"
 
 static void test_version(void **state)
@@ -269,6 +270,152 @@ static void test_filled(void **state)
     qobs_config_destroy(config);
 }
 
+/* ---- Bytes that a call does not set ------------------------------------------------------------------------------ */
+
+/* What the calls below fill, for one observer and a quantizer. */
+struct filled {
+    qobs_counts counts, of_minmax, of_histogram, of_run;
+    qobs_search_report report, of_search;
+    qobs_config_needs needs;
+    qobs_qparam_layout layout, described;
+    qobs_setting_info info[64];
+    qobs_result result[64], found;
+    qobs_quantized_layout quantized;
+    qobs_range range;
+    qobs_round_report rounded;
+};
+
+/* Leaves a byte in all of the stack that the next call uses. */
+__attribute__((noinline)) static void poison_stack(int byte)
+{
+    volatile unsigned char stack[1 << 16];
+    for (size_t i = 0; i < sizeof stack; i++)
+        stack[i] = (unsigned char)byte;
+}
+
+#define FILL(member, call)                                                                                             \
+    do {                                                                                                               \
+        (member).struct_size = sizeof(member);                                                                         \
+        poison_stack(byte);                                                                                            \
+        assert_ok(call);                                                                                               \
+    } while (0)
+
+static void fill_of_observer(struct filled *f, int byte)
+{
+    const float data[] = {1, 2, 3, 4};
+    const qobs_tensor value = tensor(QOBS_F32, data, 2, 2);
+    qobs_observer *o = make("llmc.mse", "");
+    qobs_config *config = make_config("llmc.mse", "", NULL);
+    const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 2};
+    uint64_t bin[2];
+    float min, max;
+    assert_ok(qobs_observer_observe(o, &value, NULL, &error));
+    FILL(f->counts, qobs_observer_counts(o, &f->counts, &error));
+    FILL(f->of_minmax, call_minmax(config, &value, NULL, &min, &max, &f->of_minmax, NULL, &error));
+    FILL(f->of_histogram, call_histogram(config, &value, NULL, &bins, bin, NULL, NULL, &f->of_histogram, NULL, &error));
+    FILL(f->report, qobs_observer_search_report(o, &f->report, &error));
+    FILL(f->needs, qobs_config_describe(config, &f->needs, &error));
+    FILL(f->layout, qobs_config_layout(config, &value, NULL, &f->layout, &error));
+    FILL(f->described, qobs_describe_qparams("llmc.minmax", &value, &f->described, &error));
+    for (size_t i = 0; i < qobs_config_key_count(config); i++)
+        FILL(f->info[i], qobs_config_key_info(config, qobs_config_key(config, i), &f->info[i], &error));
+    for (size_t i = 0; i < qobs_observer_result_count(o); i++)
+        FILL(f->result[i], qobs_observer_result_info(o, i, &f->result[i], &error));
+    FILL(f->found, qobs_observer_result_find(o, "scale", &f->found, &error));
+    const qobs_search_args search = {.struct_size = sizeof search,
+                                     .config = config,
+                                     .value = &value,
+                                     .min = &min,
+                                     .max = &max,
+                                     .size = sizeof min,
+                                     .report = &f->of_search};
+    FILL(f->of_search, qobs_search(&search, &error));
+    qobs_config_destroy(config);
+    qobs_observer_destroy(o);
+}
+
+static void fill_of_quantizer(struct filled *f, int byte)
+{
+    const float data[] = {1, 2, 3, 4}, scales[] = {0.25f, 0.5f};
+    int8_t codes[4];
+    float found[2];
+    const qobs_tensor value = tensor(QOBS_F32, data, 2, 2), scale = tensor(QOBS_F32, scales, 2, 1),
+                      hessian = tensor(QOBS_F32, ((const float[]){2, 1, 1, 2}), 1, 2, 2);
+    qobs_config *config = make_config("llmc.memoryless_minmax", "num_bits=4;strategy=channel", NULL);
+    qobs_config *optimal = make_config("qobs.local_hessian", "num_bits=4", NULL);
+    qobs_quantizer *quantizer = NULL;
+    const qobs_quantizer_args args = {
+        .struct_size = sizeof args, .config = config, .dtype = QOBS_F32, .columns = 2, .dynamic = 1};
+    assert_ok(qobs_quantizer_create(&quantizer, &args, &error));
+    FILL(f->quantized, qobs_quantizer_layout(quantizer, 2, &f->quantized, &error));
+    const qobs_quantizer_run_args run = {.struct_size = sizeof run,
+                                         .rows = 2,
+                                         .value = data,
+                                         .codes = codes,
+                                         .codes_size = sizeof codes,
+                                         .scale = found,
+                                         .scale_size = sizeof found,
+                                         .counts = &f->of_run};
+    FILL(f->of_run, qobs_quantizer_run(quantizer, &run, &error));
+    const qobs_round_args round = {.struct_size = sizeof round,
+                                   .config = optimal,
+                                   .value = &value,
+                                   .scale = &scale,
+                                   .hessian = &hessian,
+                                   .hessian_count = 1,
+                                   .codes = codes,
+                                   .codes_size = sizeof codes,
+                                   .report = &f->rounded};
+    FILL(f->rounded, qobs_round_codes(&round, &error));
+    qobs_quantizer_destroy(quantizer);
+    qobs_config_destroy(optimal);
+    qobs_config_destroy(config);
+}
+
+static void fill_of_histogram(struct filled *f, int byte)
+{
+    const float counts[] = {1, 5, 2, 1}, edges[] = {0, 1, 2, 3, 4};
+    const qobs_tensor histogram = tensor(QOBS_F32, counts, 4), bin_edges = tensor(QOBS_F32, edges, 5);
+    qobs_config *config = make_config("quark.PerTensorPercentileObserver", "", NULL);
+    const qobs_range_args args = {.struct_size = sizeof args,
+                                  .config = config,
+                                  .histogram = &histogram,
+                                  .bin_edges = &bin_edges,
+                                  .percentile = 90};
+    FILL(f->range, qobs_range_by_percentile(&args, &f->range, &error));
+    qobs_config_destroy(config);
+}
+
+/* What a call leaves in the caller's structure does not depend on what was on the stack: no bytes of padding, of the
+ * ends of texts or of shapes. */
+static void test_no_stack(void **state)
+{
+    (void)state;
+    static struct filled filled[2];
+    for (int i = 0; i < 2; i++) {
+        fill_of_observer(&filled[i], i ? 0xaa : 0x55);
+        fill_of_quantizer(&filled[i], i ? 0xaa : 0x55);
+        fill_of_histogram(&filled[i], i ? 0xaa : 0x55);
+    }
+#define SAME(member) assert_memory_equal(&filled[0].member, &filled[1].member, sizeof filled[0].member)
+    SAME(counts);
+    SAME(of_minmax);
+    SAME(of_histogram);
+    SAME(of_run);
+    SAME(report);
+    SAME(of_search);
+    SAME(needs);
+    SAME(layout);
+    SAME(described);
+    SAME(info);
+    SAME(result);
+    SAME(found);
+    SAME(quantized);
+    SAME(range);
+    SAME(rounded);
+#undef SAME
+}
+
 /* Structures of released versions keep their sizes, on 64-bit machines. A new version appends members and a row. */
 static void test_frozen_sizes(void **state)
 {
@@ -318,8 +465,9 @@ static void test_frozen_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version), cmocka_unit_test(test_rules),  cmocka_unit_test(test_structures),
-        cmocka_unit_test(test_newer),   cmocka_unit_test(test_filled), cmocka_unit_test(test_frozen_sizes),
+        cmocka_unit_test(test_version),      cmocka_unit_test(test_rules),  cmocka_unit_test(test_structures),
+        cmocka_unit_test(test_newer),        cmocka_unit_test(test_filled), cmocka_unit_test(test_no_stack),
+        cmocka_unit_test(test_frozen_sizes),
     };
     return cmocka_run_group_tests_name("stability", tests, NULL, NULL) != 0;
 }

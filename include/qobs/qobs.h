@@ -8,7 +8,8 @@
  *
  * Rules of this header
  *  - Functions that can fail return QOBS_OK or a negative status. The last parameter, if not NULL, receives a
- *    message that names the argument, its value and the allowed values. After a failure nothing has changed.
+ *    message that names the argument, its value and the allowed values. After a failure inputs and objects are
+ *    unchanged, also where an output is the input; other output arrays may have been overwritten.
  *  - The caller destroys every object it creates. qobs keeps no pointer to a caller's tensor after a call returns.
  *  - An object may be used by one thread at a time; different objects are independent. Functions with only const
  *    objects may run at the same time on the same object.
@@ -177,7 +178,7 @@ QOBS_API int qobs_isa_select(const char *name, qobs_error *error);
 
 /** Source of memory. The thread that calls qobs calls these functions, never a task. An allocator that several
  * threads use through different objects must be thread-safe. If allocate returns NULL, the call fails with
- * OUT_OF_MEMORY and nothing has changed. */
+ * OUT_OF_MEMORY. */
 typedef struct qobs_allocator {
     size_t struct_size;                                        /**< sizeof(qobs_allocator) */
     void *(*allocate)(void *context, size_t size);             /**< alignment at least 16 bytes; NULL: no memory */

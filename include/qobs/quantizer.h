@@ -100,7 +100,7 @@ typedef struct qobs_quantizer_run_args {
     size_t scale_size;         /**< bytes of scale */
     void *zero_point;          /**< as scale; NULL: none, or not wanted. Dynamic: not NULL if has_zero_point */
     size_t zero_point_size;    /**< bytes of zero_point; 0 if it is NULL */
-    const float *global_scale; /**< the global scale, if the layout has one; else NULL */
+    const float *global_scale; /**< the global scale, finite and above 0, if the layout has one; else NULL */
     double *squared_error;     /**< codes: receives what qobs_quantize writes there; NULL: not wanted */
     double *energy;            /**< as squared_error */
     qobs_counts *counts;       /**< dynamic: receives elements, nan and inf of the matrix; NULL: not wanted */
@@ -108,7 +108,8 @@ typedef struct qobs_quantizer_run_args {
 
 /** Quantizes a matrix. It allocates nothing and takes no lock.
  * Dynamic: NaN and infinity are treated as the setting nonfinite says; a message of NONFINITE names the first row and
- * column. The outputs are undefined after it. Codes of symmetric configurations are those without zero points.
+ * column. After a failure the matrix is unchanged, and the outputs may have been overwritten. Codes of symmetric
+ * configurations are those without zero points.
  * @since 0.2.0 */
 QOBS_API int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run_args *args,
                                 qobs_error *error);

@@ -3,7 +3,9 @@
 
 /** @file
  * Functions on one tensor or histogram that need no observer. Most take a structure of arguments: the caller sets
- * struct_size and the members it needs, and leaves the others 0. Sizes are in bytes and must match exactly. */
+ * struct_size and the members it needs, and leaves the others 0. Sizes are in bytes and must match exactly. A global
+ * scale is finite and above 0. After a failure inputs are unchanged, also where an output is the input; other output
+ * arrays may have been overwritten. */
 #ifndef QOBS_QOBS_STATELESS_H
 #define QOBS_QOBS_STATELESS_H
 
@@ -34,8 +36,7 @@ typedef struct qobs_minmax_args {
 
 /** Computes the minimum and maximum of a tensor for every qparam: of the granularity of `config`, or for every index of
  * the kept `axes`. Without both there is one range, and so there is if all axes are kept, as in Model-Optimizer. The
- * setting nonfinite decides about NaN and infinity. Fails with NO_DATA if there are no elements. After NONFINITE and
- * OUT_OF_MEMORY, min and max are undefined.
+ * setting nonfinite decides about NaN and infinity. Fails with NO_DATA if there are no elements.
  * Reproduces get_current_min_max (llm-compressor), torch.aminmax and reduce_amax (Model-Optimizer).
  * @since 0.2.0 */
 QOBS_API int qobs_minmax(const qobs_minmax_args *args, qobs_error *error);
@@ -115,8 +116,7 @@ typedef struct qobs_search_args {
 
 /** Searches the range with the smallest quantization error for every qparam of a tensor, as an observer with an llmc
  * preset *mse does. Every *mse preset accepts importance, with strategies channel, group and tensor_group.
- * After NONFINITE and OUT_OF_MEMORY, min and max are undefined and the other outputs unchanged. Reproduces
- * _grid_search_mse and _grid_search of llm-compressor.
+ * Reproduces _grid_search_mse and _grid_search of llm-compressor.
  * @since 0.2.0 */
 QOBS_API int qobs_search(const qobs_search_args *args, qobs_error *error);
 
@@ -271,7 +271,7 @@ typedef struct qobs_gptq_block_args {
 /** Quantizes a block of columns by GPTQ: column after column, each to its nearest numbers, and errors[.][k] times
  * factor[k][j] is subtracted from each column j from k on. Every operation is rounded to float; quantized numbers are
  * computed in the dtype of scale. Scales and zero points belong to elements; their strides may be 0. Arrays must not
- * overlap. Fails with NONFINITE if value has NaN or infinity; nothing has changed then.
+ * overlap. Fails with NONFINITE if value has NaN or infinity; after a failure value is unchanged.
  * The same bits on every instruction set and for every number of threads. Several threads may call it at the same time.
  * Memory: 384 bytes for each column and part of the work. Reproduces gptq_block_update of llm-compressor 0.14.
  * @since 0.2.0 */
@@ -443,8 +443,7 @@ typedef struct qobs_calibrate_args {
 /** Finds the amax of a weight tensor, or of each of its channels (setting axis), in a histogram of magnitudes from 0 to
  * the largest one. `method` is percentile or mse; entropy is an error. Magnitudes are floats; bins are those of
  * numpy.histogram. amax is in units of value. The call uses 208 bytes of memory for each bin and thread, at most 3,328
- * for each bin. Several threads may call it at the same time. Fails with NO_DATA if there are no elements. After
- * NONFINITE and OUT_OF_MEMORY, amax is undefined.
+ * for each bin. Several threads may call it at the same time. Fails with NO_DATA if there are no elements.
  * Reproduces calibrate_weights of Model-Optimizer for F32; its method max is qobs_minmax. Upstream's mse passes its
  * arguments in the wrong order, as in compute_amax.
  * @since 0.2.0 */

@@ -220,13 +220,14 @@ int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
     qobs_plan_unmake(&plan);
     if (status != QOBS_OK)
         return status;
-    const qobs_round_report report = {.struct_size = sizeof report,
-                                      .error_before = result.sums.error_before,
-                                      .error = result.sums.error,
-                                      .squared_error = result.sums.squared_error,
-                                      .energy = result.sums.energy,
-                                      .changed = (uint64_t)result.changed,
-                                      .passes = result.passes};
+    qobs_round_report report;
+    memset(&report, 0, sizeof report);
+    report.error_before = result.sums.error_before;
+    report.error = result.sums.error;
+    report.squared_error = result.sums.squared_error;
+    report.energy = result.sums.energy;
+    report.changed = (uint64_t)result.changed;
+    report.passes = result.passes;
     if (a.report)
         out_copy(a.report, &report, sizeof report);
     return qobs_succeed(error);

@@ -153,7 +153,8 @@ static void find_bins(const struct finder_call *c, qobs_range *found)
 static int find_range(const struct finder *finder, const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
     struct finder_call c = {.finder = finder};
-    qobs_range found = {0};
+    qobs_range found;
+    memset(&found, 0, sizeof found);
     RETURN_IF_FAILED(open_call(&c, args, range, error));
     const fp_mode mode = fp_enter();
     const int status = finder->find(&c, &found, error);

@@ -24,12 +24,12 @@ static bool describe(const qobs_config *config, const qobs_plan *plan, const str
     qobs_dtype scale, zero_point;
     qobs_qparam_dtypes(&o, &o.state.layout, true, &scale, &zero_point);
     const struct shape shape = qobs_scale_shape(&o);
-    *layout = (qobs_qparam_layout){.struct_size = sizeof *layout,
-                                   .count = 1,
-                                   .scale_dtype = scale,
-                                   .zero_point_dtype = zero_point,
-                                   .ndim = shape.ndim,
-                                   .has_global_scale = o.stages.traits.global != GLOBAL_NONE};
+    memset(layout, 0, sizeof *layout);
+    layout->count = 1;
+    layout->scale_dtype = scale;
+    layout->zero_point_dtype = zero_point;
+    layout->ndim = shape.ndim;
+    layout->has_global_scale = o.stages.traits.global != GLOBAL_NONE;
     for (int i = 0; i < shape.ndim; i++) {
         layout->shape[i] = shape.extent[i];
         layout->count *= (size_t)shape.extent[i];

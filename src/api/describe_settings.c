@@ -105,12 +105,13 @@ int qobs_config_key_info(const qobs_config *config, const char *key, qobs_settin
     RETURN_IF_FAILED(out_check("info", info, SIZE_THROUGH(qobs_setting_info, default_value), error));
     RETURN_IF_FAILED(qobs_setting_require(config->preset, key, &setting, error));
     const struct qobs_config defaults = qobs_config_defaults(config->preset);
-    qobs_setting_info made = {.struct_size = sizeof made,
-                              .key = setting->key,
-                              .kind = kinds[setting->kind],
-                              .min = setting->min,
-                              .max = setting->max,
-                              .help = setting->help};
+    qobs_setting_info made;
+    memset(&made, 0, sizeof made);
+    made.key = setting->key;
+    made.kind = kinds[setting->kind];
+    made.min = setting->min;
+    made.max = setting->max;
+    made.help = setting->help;
     while (qobs_config_key_word(config, key, made.word_count))
         made.word_count++;
     qobs_setting_print(setting, &defaults, false, made.default_value);
@@ -130,18 +131,17 @@ int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qo
     const struct range_params *p = &stages.range.params;
     const struct range_ops *range = stages.range.ops;
     const bool finds = qobs_resolve_quantize(config, NULL, true, &rule, NULL) == QOBS_OK && rule.finds_scales;
-    const qobs_config_needs own = {
-        .struct_size = sizeof own,
-        .searches_range = qobs_range_has_record(range),
-        .searches_scale = range->optimal != NULL,
-        .importance = p->importance,
-        .importance_required =
-            p->importance && ((range->batch && p->grid.strict) || (range->optimal && p->optimal.strict)),
-        .hessian = p->hessian,
-        .signed_scale = range->optimal && p->optimal.signed_scale,
-        .global_scale = stages.traits.global != GLOBAL_NONE,
-        .one_tensor = finds,
-    };
+    qobs_config_needs own;
+    memset(&own, 0, sizeof own);
+    own.searches_range = qobs_range_has_record(range);
+    own.searches_scale = range->optimal != NULL;
+    own.importance = p->importance;
+    own.importance_required =
+        p->importance && ((range->batch && p->grid.strict) || (range->optimal && p->optimal.strict));
+    own.hessian = p->hessian;
+    own.signed_scale = range->optimal && p->optimal.signed_scale;
+    own.global_scale = stages.traits.global != GLOBAL_NONE;
+    own.one_tensor = finds;
     out_copy(needs, &own, sizeof own);
     return qobs_succeed(error);
 }

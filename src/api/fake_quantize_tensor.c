@@ -183,6 +183,7 @@ int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
     qobs_quantize_args a;
     double sum[2] = {0};
     RETURN_IF_FAILED(ARGS_READ(qobs_quantize_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(qobs_check_global_scale(a.global_scale, error));
     RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
     RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &c.rule, error));
     RETURN_IF_FAILED(qobs_plan_make(&c.plan, &c.rule.granularity, a.value, a.g_idx, &c.runtime, error));
@@ -226,6 +227,7 @@ int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
     struct view codes;
     qobs_dequantize_args a;
     RETURN_IF_FAILED(ARGS_READ(qobs_dequantize_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(qobs_check_global_scale(a.global_scale, error));
     RETURN_IF_FAILED(qobs_view_of_tensor(&codes, a.codes, "codes", error));
     RETURN_IF_FAILED(check_code_dtypes(&codes, a.dtype, error));
     RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
@@ -322,6 +324,7 @@ int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
     struct call c;
     qobs_fake_quantize_args a;
     RETURN_IF_FAILED(ARGS_READ(qobs_fake_quantize_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(qobs_check_global_scale(a.global_scale, error));
     RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
     if (a.amax) {
         RETURN_IF_FAILED(choose_amax_numbers(&c.f, &a, &numbers, error));

@@ -247,19 +247,20 @@ int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_qu
     RETURN_IF_FAILED(out_check("layout", layout, SIZE_THROUGH(qobs_quantized_layout, codes_dtype), error));
     RETURN_IF_FAILED(check_rows(q, rows, error));
     const size_t count = (size_t)qparams_of(q, rows);
-    const qobs_quantized_layout own = {.struct_size = sizeof own,
-                                       .row_size = (size_t)row_size(q),
-                                       .codes_size = (size_t)(row_size(q) * rows),
-                                       .count = count,
-                                       .qparam_rows = (int64_t)count / q->geometry.per_unit,
-                                       .qparam_columns = q->geometry.per_unit,
-                                       .scale_dtype = q->scale_dtype,
-                                       .zero_point_dtype = q->zero_point_dtype,
-                                       .scale_size = count * qobs_dtype_size(q->scale_dtype),
-                                       .zero_point_size = count * qobs_dtype_size(q->zero_point_dtype),
-                                       .has_zero_point = has_zero_point(q),
-                                       .has_global_scale = q->rule.has_global_scale,
-                                       .codes_dtype = codes_dtype(q)};
+    qobs_quantized_layout own;
+    memset(&own, 0, sizeof own);
+    own.row_size = (size_t)row_size(q);
+    own.codes_size = (size_t)(row_size(q) * rows);
+    own.count = count;
+    own.qparam_rows = (int64_t)count / q->geometry.per_unit;
+    own.qparam_columns = q->geometry.per_unit;
+    own.scale_dtype = q->scale_dtype;
+    own.zero_point_dtype = q->zero_point_dtype;
+    own.scale_size = count * qobs_dtype_size(q->scale_dtype);
+    own.zero_point_size = count * qobs_dtype_size(q->zero_point_dtype);
+    own.has_zero_point = has_zero_point(q);
+    own.has_global_scale = q->rule.has_global_scale;
+    own.codes_dtype = codes_dtype(q);
     out_copy(layout, &own, sizeof own);
     return qobs_succeed(error);
 }
@@ -303,6 +304,7 @@ static int check_qparams(const struct row_quantizer *q, const qobs_quantizer_run
     if ((a->global_scale != NULL) != q->rule.has_global_scale)
         return qobs_invalid(error, "global_scale: is %s, but the configuration has %s",
                             a->global_scale ? "set" : "NULL", a->global_scale ? "none" : "one");
+    RETURN_IF_FAILED(qobs_check_global_scale(a->global_scale, error));
     if (q->rule.quantizer.torch && a->zero_point)
         return qobs_check_torch_zero_points(&q->rule.quantizer, a->zero_point, q->zero_point_dtype, (int64_t)count,
                                             error);

@@ -112,6 +112,7 @@ static int search(struct search_call *c, qobs_error *error)
     const qobs_search_args *a = &c->args;
     if (a->global_scale && qobs_config_is_current(a->config))
         return qobs_invalid(error, "global_scale: version current searches without one");
+    RETURN_IF_FAILED(qobs_check_global_scale(a->global_scale, error));
     RETURN_IF_FAILED(qobs_plan_create(&c->plan, a->config, a->value, a->g_idx, a->runtime, error));
     const struct view *v = &c->plan->value;
     const int64_t columns = v->ndim > 0 ? v->shape[v->ndim - 1] : 1;

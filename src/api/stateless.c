@@ -123,6 +123,7 @@ static int check_global_scale(const qobs_calculate_args *a, const struct formula
 {
     const struct formula_ops *ops = formula->ops;
     const qobs_dtype dtype = a->global_scale_dtype;
+    RETURN_IF_FAILED(qobs_check_global_scale(a->global_scale, error));
     if (a->global_scale && !ops->global_scale && !(ops->block_scales && formula->params.quark.block_scales))
         return qobs_invalid(error, "global_scale: %s has none%s", a->config->preset->name,
                             ops->block_scales ? " without dtype=fp4" : "");

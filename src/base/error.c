@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/fpenv.h"
 
@@ -38,6 +39,16 @@ int(qobs_fail)(qobs_error *error, int status, const char *format, ...)
         }
     }
     return status;
+}
+
+int qobs_check_global_scale(const float *global_scale, qobs_error *error)
+{
+    uint32_t bits = 1;
+    if (global_scale)
+        memcpy(&bits, global_scale, sizeof bits); /* a caller's mode may flush subnormal numbers to 0 */
+    return bits - 1 < 0x7f800000 - 1 ? QOBS_OK
+                                     : qobs_invalid(error, "global_scale: is %g, allowed are finite numbers above 0",
+                                                    (double)*global_scale);
 }
 
 int qobs_succeed(qobs_error *error)

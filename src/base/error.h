@@ -36,6 +36,9 @@ static inline int qobs_require(const void *argument, const char *name, qobs_erro
     return argument ? QOBS_OK : qobs_invalid(error, "%s: is NULL", name);
 }
 
+/* Fails if a global scale, NULL for none, is not finite or not above 0: scales are multiplied or divided by it. */
+int qobs_check_global_scale(const float *global_scale, qobs_error *error);
+
 /* Clears the message and returns QOBS_OK. */
 int qobs_succeed(qobs_error *error);
 

@@ -66,7 +66,8 @@ static inline int out_check(const char *name, const void *structure, size_t firs
                         first);
 }
 
-/* Fills an out structure from `from` of `known` bytes. struct_size stays. */
+/* Fills an out structure from `from` of `known` bytes. struct_size stays. memset has cleared `from`, whose padding and
+ * ends of arrays are copied, too: an initializer leaves in them what the stack had. */
 static inline void out_copy(void *to, const void *from, size_t known)
 {
     const size_t size = *(const size_t *)to, header = sizeof size;

@@ -500,10 +500,12 @@ static void describe(const qobs_observer *o, struct item item, qobs_result *resu
 {
     const qobs_dtype dtype = dtype_of(o, item.row->dtype);
     const struct shape shape = item.row->shape ? item.row->shape(o) : list_of(1);
-    *result = (qobs_result){
-        .struct_size = sizeof *result, .dtype = dtype, .ndim = shape.ndim, .size = qobs_dtype_size(dtype)};
+    memset(result, 0, sizeof *result);
+    result->dtype = dtype;
+    result->ndim = shape.ndim;
+    result->size = qobs_dtype_size(dtype);
     name_of(o, item, result->name);
-    memcpy(result->shape, shape.extent, sizeof result->shape);
+    memcpy(result->shape, shape.extent, (size_t)shape.ndim * sizeof *result->shape);
     for (int d = 0; d < shape.ndim; d++)
         result->size *= (size_t)shape.extent[d];
 }

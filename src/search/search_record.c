@@ -33,11 +33,12 @@ int qobs_search_report_check(const qobs_search_report *report, qobs_error *error
 
 void qobs_search_report_of(const struct search_record *record, qobs_search_report *report)
 {
-    qobs_search_report own = {.struct_size = sizeof own,
-                              .steps = record->steps,
-                              .stop_step = record->stop_step,
-                              .weighted = record->weighted,
-                              .fallback = qobs_importance_fault_text(record->fault)};
+    qobs_search_report own;
+    memset(&own, 0, sizeof own);
+    own.steps = record->steps;
+    own.stop_step = record->stop_step;
+    own.weighted = record->weighted;
+    own.fallback = qobs_importance_fault_text(record->fault);
     for (size_t i = 0; i < record->qparams; i++) {
         own.error_before += record->error_before[i];
         own.error += record->error[i];
