@@ -117,6 +117,51 @@ def test_damage():
     check(status == 3 and "ignores it" in str(report), "an ignored module that is quantized", str(report))
 
 
+def test_errors():
+    """An error that is not finite, or that zeros do not exceed, is a finding and stands first in the table."""
+    make_model("in")
+    layer = "model.layers.1.self_attn.k_proj"
+
+    def scales(number, count=None):
+        def change(t):
+            raw = t[f"{layer}.weight_scale"][2]
+            n = (len(raw) if count is None else 2 * count)
+            t[f"{layer}.weight_scale"][2] = struct.pack("<H", number) * (n // 2) + raw[n:]
+        return change
+
+    for scheme in ("W4A16", "W4A16_ASYM", "W8A8", "FP8_DYNAMIC"):
+        for what, bits, count, words in (("3e38", 0x7F62, None, "not finite"), ("one scale of 3e38", 0x7F62, 1, "not finite"),
+                                         ("the smallest number", 1, None, "100 %"), ("1e-30", 0x0DA2, None, "100 %")):
+            quantize(scheme)
+            edit(scales(bits, count))
+            status, report = audit("--against", "in")
+            what = f"{scheme}, {what}"
+            findings = {f["module"]: f["finding"] for f in report["findings"]}
+            equal(status, 3, f"{what}: exit status")
+            check(list(findings) == [layer] and words in findings[layer], f"{what}: {words}", str(findings))
+            errors = {e["name"]: e["relative_error"] for e in report["layers"]}
+            equal((len(errors), errors[layer] is None), (6, words == "not finite"), f"{what}: every layer has its error")
+            table = cli.run("audit", "out", "--against", "in").stdout.splitlines()
+            check(table[2].endswith(layer) and words.split()[0] in table[2], f"{what}: the table begins with it", "\n".join(table))
+    quantize("W2A16")
+    equal(audit("--against", "in")[0], 0, "two bits, whose errors are large")
+
+
+def test_large_originals():
+    """Squares beyond float are no fault of the output; the layer has no error, and is in the table."""
+    make_model("in")
+    name = "model.layers.0.self_attn.q_proj"
+    tensors, metadata = cli.st_read("in/model.safetensors")
+    files = {n: (d, s, cli.pack(d, [x * 2.0 ** 100 for x in v] if n == f"{name}.weight" else v))
+             for n, (d, s, v) in tensors.items()}
+    write("in/model.safetensors", cli.st_bytes(files, metadata))
+    quantize("W4A16")
+    status, report = audit("--against", "in")
+    equal((status, report["findings"]), (0, []), "no finding")
+    equal([e["relative_error"] for e in report["layers"] if e["name"] == name], [None], "no error")
+    check(f"not finite {name}" in cli.run("audit", "out", "--against", "in").stdout, "the table")
+
+
 def test_codes_used():
     """Integers reach one further below zero than above it."""
     make_model("in")

@@ -2,11 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs audit: parses the options and prints the findings. The work is in checkpoint/. */
-#include "files/json.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "commands.h"
+#include "files/json.h"
 #include "files/text.h"
 #include "names.h"
 #include "program.h"
@@ -33,7 +34,11 @@ static const struct option_row rows[] = {
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", -1); }
+/* One that is not finite is null and the largest; a layer that was not compared has none. */
+static double error_of(const json_object *layer)
+{
+    return json_number_of(layer, "relative_error", json_has(layer, "relative_error") ? (double)INFINITY : -1);
+}
 
 static int print_layers(const json_object *layers, bool all)
 {
@@ -45,7 +50,10 @@ static int print_layers(const json_object *layers, bool all)
         char name[1024];
         snprintf(name, sizeof name, "%s", sorted[i].name.text);
         make_printable(name);
-        printf("%7.3f %%  %s\n", 100 * sorted[i].badness, name);
+        if (isinf(sorted[i].badness))
+            printf("not finite %s\n", name);
+        else
+            printf("%7.3f %%  %s\n", 100 * sorted[i].badness, name);
     }
     return EXIT_OK;
 }
@@ -108,7 +116,8 @@ const struct command command_audit = {
         "NVFP4): tensors that are missing, unknown or do not fit the configuration, scales that are no scales, "
         "schemes and global scales that differ within what vLLM runs as one matrix, modules and tied heads that are "
         "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, and codes "
-        "that use less than half of their range.\n"
+        "that use less than half of their range. With --against it finds errors that are not finite, or not below "
+        "those of zeros.\n"
         "Exit status: 0 nothing found, 3 something found, 1 system failure, 2 wrong options or input.",
     OPTION_ROWS(rows),
     .example = "qobs audit model-W4A16 --against model"};

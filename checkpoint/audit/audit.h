@@ -21,7 +21,8 @@ struct audit_module {
     bool sound;                    /* dtypes and shapes are as they should be */
     int64_t rows, columns;
     int used, range;      /* largest magnitude of the codes, and of those there could be */
-    double error, energy; /* against the original; energy 0: not compared */
+    bool compared;        /* with the original */
+    double error, energy; /* sums of the squares of the differences, and of the original */
 };
 
 struct audit {

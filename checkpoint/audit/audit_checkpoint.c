@@ -21,8 +21,9 @@ static char *make_report(const struct audit *audit)
         json_put_text(layer, "name", m->name);
         json_put_text(layer, "format", quant_format_name(m->group->format));
         json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
-        if (m->energy > 0 && isfinite(m->energy))
-            json_put(layer, "relative_error", json_number(sqrt(m->error / m->energy)));
+        if (m->compared && m->energy != 0)
+            json_put(layer, "relative_error",
+                     json_number(isfinite(m->energy) ? sqrt(m->error / m->energy) : (double)NAN));
         json_append(layers, layer);
     }
     return layers && findings_report(&audit->findings, report) ? json_print(report, JSON_INDENTED) : NULL;

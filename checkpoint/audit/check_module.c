@@ -352,6 +352,31 @@ static bool is_smallest(const struct audit_module *m)
     return count > 0 && memchr(m->scale->data, 0, count) != NULL;
 }
 
+/* Returns false and reports a global scale that is none; nothing can be dequantized with it. */
+static bool check_global_scale(struct audit *audit, const struct audit_module *m)
+{
+    float number = 1;
+    if (m->global_scale)
+        memcpy(&number, m->global_scale->data, sizeof number);
+    if (number > 0 && isfinite(number))
+        return true;
+    audit_find(audit, m, "the global scale is %g", (double)number);
+    return false;
+}
+
+/* Reports a layer that holds nothing of its original. Codes to nearest are never worse than zeros. */
+static void check_error(struct audit *audit, const struct audit_module *m)
+{
+    enum { ALL = 9999 }; /* hundredths of a percent */
+    if (!m->compared || !isfinite(m->energy) || m->energy == 0)
+        return;
+    if (!isfinite(m->error))
+        audit_find(audit, m, "its error against the original is not finite: scales times codes are too large");
+    else if (sqrt(m->error / m->energy) * 10000 >= ALL)
+        audit_find(audit, m, "its error against the original is %.4g %%, which zeros do not exceed",
+                   100 * sqrt(m->error / m->energy));
+}
+
 void audit_check_module(void *argument, size_t index)
 {
     struct audit *audit = argument;
@@ -360,11 +385,7 @@ void audit_check_module(void *argument, size_t index)
     m->sound = check_parts(audit, m);
     if (!m->sound)
         return;
-    if (m->global_scale) {
-        memcpy(&v.global_scale, m->global_scale->data, sizeof v.global_scale);
-        if (!(v.global_scale > 0 && isfinite(v.global_scale)))
-            audit_find(audit, m, "the global scale is %g", (double)v.global_scale);
-    }
+    const bool divides = check_global_scale(audit, m);
     check_scales(audit, m);
     if (audit->is_output)
         return;
@@ -375,9 +396,10 @@ void audit_check_module(void *argument, size_t index)
         good = unpack(m, first, rows, v.codes) == QOBS_OK;
         if (good)
             measure_codes(m, v.codes, (size_t)(rows * m->columns));
-        if (good && v.original)
-            good = compare_rows(audit, m, &v, first, rows) == 0;
+        if (good && v.original && divides)
+            m->compared = good = compare_rows(audit, m, &v, first, rows) == 0;
     }
+    check_error(audit, m);
     if (good && m->used > 0 && 2 * m->used < m->range && !is_smallest(m)) /* zeros have codes of zero */
         audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->used, m->range);
     qobs_config_destroy(v.config);
