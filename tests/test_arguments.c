@@ -522,7 +522,7 @@ static void wrong_structure(const struct function *f, const struct argument *a)
         error = (qobs_error){0};
         if (f->call(&error) == QOBS_OK)
             fail_msg("%s accepts %s with struct_size %zu", f->name, a->name, *structure);
-        if (!strstr(error.message, "struct_size"))
+        if (!strstr(error.message, "struct_size") || !strstr(error.message, word_of(a)))
             fail_msg("%s with %s of size %zu: '%s'", f->name, a->name, *structure, error.message);
     }
     *structure = right;

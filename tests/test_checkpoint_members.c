@@ -112,6 +112,16 @@ static void prepare(const char *function)
 
 static void clear(void) { assert_int_equal(system("rm -rf out out.parts"), 0); }
 
+/* Fails if a message does not name the member, or the list of a count. */
+static void expect_named(const struct member *m, const char *message, const char *what)
+{
+    char name[64];
+    const char *count = strstr(m->name, "_count");
+    snprintf(name, sizeof name, "%.*s", count ? (int)(count - m->name) : (int)strlen(m->name), m->name);
+    if (!strstr(message, name))
+        fail_msg("%s: %s = %s: '%s' does not name it", m->function, m->name, what, message);
+}
+
 /* Calls the function with one value in a member. `accepted`: it succeeds; otherwise it says why and writes nothing. */
 static void expect(const struct member *m, const void *value, size_t size, bool accepted, const char *what)
 {
@@ -125,6 +135,8 @@ static void expect(const struct member *m, const void *value, size_t size, bool 
     if (status != QOBS_OK) {
         struct stat there;
         assert_int_equal(error.status, status);
+        if (m->kind == TEXT || m->kind == COUNT || m->kind == ENUMERATION)
+            expect_named(m, error.message, what);
         assert_true(strlen(error.message) > 0);
         assert_int_equal(stat("out", &there), -1);
     }

@@ -312,8 +312,8 @@ def test_refusals():
     make_states("states")
     command = ("plan", "model", "--schemes", SCHEMES, "--states", "states", *SETTINGS)
     refused("no scheme", ["--schemes", "is missing", "W4A16"], "plan", "model", "--states", "states")
-    refused("an unknown scheme", ["'W9A16'"], *command[:3], "W4A16,W9A16", *command[4:])
-    refused("an empty scheme", ["''"], *command[:3], "W4A16,", *command[4:])
+    refused("an unknown scheme", ["--schemes: 'W9A16'"], *command[:3], "W4A16,W9A16", *command[4:])
+    refused("an empty scheme", ["--schemes: name 2 of 2 is empty"], *command[:3], "W4A16,", *command[4:])
     refused("a scheme twice", ["--schemes", "'w4a16'", "twice"], *command[:3], "W4A16,w4a16", *command[4:])
     refused("no model", ["expected one model, got 0"], "plan", "--schemes", SCHEMES)
     for option in ("--budget", "--max-kl"):

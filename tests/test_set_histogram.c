@@ -134,7 +134,7 @@ static void test_refusals(void **state)
     observe_batch(o, 1);
     observe_batch(other, 1);
     expect_refusal(other, &h, "observer|has no histogram");
-    expect_refusal(o, NULL, "args: is NULL");
+    expect_refusal(o, NULL, "histogram: is NULL");
     counts[2] = NAN;
     expect_refusal(o, &h, "counts: [2]");
     counts[2] = -1;

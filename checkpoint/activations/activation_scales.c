@@ -18,7 +18,7 @@ int activation_scales_open(struct activation_scales *scales, const qobs_checkpoi
     struct fail reason;
     *scales = (struct activation_scales){0};
     for (size_t i = 0; i < args->state_count; i++)
-        RETURN_IF_NOT_OK(saved_states_add(&scales->sources.states, args->states[i], f));
+        RETURN_IF_NOT_OK(argument_failure("states", saved_states_add(&scales->sources.states, args->states[i], f), f));
     for (size_t i = 0; i < args->activation_count; i++)
         if (recordings_add(&scales->sources.recordings, args->activations[i], &reason) != 0)
             return report_failure(f, failure_status(&reason), "activations: %s", reason.message);

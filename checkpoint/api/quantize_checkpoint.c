@@ -25,7 +25,7 @@ static int open_output(struct quantize_run *run, struct fail *f)
     const qobs_checkpoint_quantize_args *a = run->args;
     if (a->part_count > 0)
         return part_open(run, f);
-    return output_directory_open(&run->out, a->out, run->model.tree.root, a->replace, f);
+    return argument_failure("out", output_directory_open(&run->out, a->out, run->model.tree.root, a->replace, f), f);
 }
 
 /* Writes all but the shards. Among parts the first does so. */

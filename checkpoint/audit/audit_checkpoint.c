@@ -67,12 +67,12 @@ static void check_index(struct audit *audit)
 int audit_run(struct audit *audit, struct fail *f)
 {
     const qobs_checkpoint_audit_args *a = audit->args;
-    RETURN_IF_NOT_OK(architecture_file_read(&audit->given, a->architectures, f));
-    RETURN_IF_NOT_OK(model_open(&audit->model, a->checkpoint, f));
+    RETURN_IF_NOT_OK(argument_failure("architectures", architecture_file_read(&audit->given, a->architectures, f), f));
+    RETURN_IF_NOT_OK(argument_failure("checkpoint", model_open(&audit->model, a->checkpoint, f), f));
     architectures_find(&audit->architectures, &audit->model, &audit->given);
     RETURN_IF_NOT_OK(read_configuration(audit, f));
     if (a->against) {
-        RETURN_IF_NOT_OK(model_open(&audit->original, a->against, f));
+        RETURN_IF_NOT_OK(argument_failure("against", model_open(&audit->original, a->against, f), f));
         struct architectures found;
         architectures_find(&found, &audit->original, &audit->given);
         RETURN_IF_NOT_OK(weights_list(&audit->originals[0], &audit->original, &found, QOBS_COMPAT_VLLM, true, f));

@@ -70,7 +70,7 @@ static int run_steps(struct calibration *c, struct fail *f)
     c->quantize.preset = c->bases.items[BASE_WEIGHT].preset;
     c->quantize.settings = c->bases.items[BASE_WEIGHT].settings;
     c->quantize.setting_count = c->bases.items[BASE_WEIGHT].setting_count;
-    RETURN_IF_NOT_OK(output_try(c->args->out, f)); /* recordings may take hours */
+    RETURN_IF_NOT_OK(argument_failure("out", output_try(c->args->out, f), f)); /* recordings may take hours */
     RETURN_IF_NOT_OK(run_read_config(run, f));
     RETURN_IF_NOT_OK(bases_apply(&c->bases, &run->config, f));
     for (size_t k = 0; k < ACTIVATION_KINDS; k++)

@@ -59,6 +59,8 @@ char *output_place_resolve(const char *path, struct fail *f)
         resolved = realpath(trimmed, NULL);
         if (!resolved)
             fail(f, "%s: cannot be used: %s", path, strerror(errno));
+    } else if (errno == ENAMETOOLONG) {
+        fail(f, "%s: %s", path, strerror(errno));
     } else {
         char *slash = strrchr(trimmed, '/');
         const char *name = slash ? slash + 1 : trimmed;

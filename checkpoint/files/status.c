@@ -5,6 +5,7 @@
 #include "files/status.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "files/text.h"
@@ -25,6 +26,15 @@ int check_struct(const void *args, size_t struct_size, size_t needed, struct fai
         return INVALID(f, "args: is NULL");
     return struct_size == needed ? QOBS_OK
                                  : INVALID(f, "args: struct_size is %zu, allowed is %zu", struct_size, needed);
+}
+
+int argument_failure(const char *name, int status, struct fail *f)
+{
+    const struct fail reason = *f;
+    const size_t length = strlen(name);
+    if (status == QOBS_OK || (strncmp(reason.message, name, length) == 0 && reason.message[length] == ':'))
+        return status;
+    return report_failure(f, status, "%s: %s%s", name, reason.message[0] == ':' ? "''" : "", reason.message);
 }
 
 void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t i), void *argument, size_t count)

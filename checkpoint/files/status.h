@@ -17,6 +17,10 @@ int check_struct(const void *args, size_t struct_size, size_t needed, struct fai
 /* Fails if a member of the runtime, or the size of one of its structures, is wrong. */
 int check_runtime(const qobs_runtime *runtime, struct fail *f);
 
+/* Puts the name of an argument before the message of a failure that names a path or a value of it alone. Returns the
+ * status. */
+int argument_failure(const char *name, int status, struct fail *f);
+
 /* Calls task(argument, i) for each i below count, on the threads of the executor, if there is one. */
 void run_tasks(const qobs_runtime *runtime, void (*task)(void *argument, size_t i), void *argument, size_t count);
 

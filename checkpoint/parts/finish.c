@@ -15,8 +15,6 @@
 #include "files/text.h"
 #include "parts/parts.h"
 
-enum { MAX_PARTS = 100000 };
-
 struct finish {
     const qobs_checkpoint_finish_args *args;
     char *parts;             /* OUT.parts */
@@ -188,12 +186,12 @@ static int finish(struct finish *run, struct fail *f)
     run->parts = parts_directory(a->out);
     if (!run->parts)
         return NO_MEMORY(f, "the parts");
-    RETURN_IF_NOT_OK(read_manifests(run, f));
+    RETURN_IF_NOT_OK(argument_failure("out", read_manifests(run, f), f));
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(check_sizes(run, i, f));
     const char *model = json_text_of(run->manifests[0], "model");
-    RETURN_IF_NOT_OK(
-        output_directory_open(&run->out, a->out, access(model, F_OK) == 0 ? model : run->parts, a->replace, f));
+    const char *source = access(model, F_OK) == 0 ? model : run->parts;
+    RETURN_IF_NOT_OK(argument_failure("out", output_directory_open(&run->out, a->out, source, a->replace, f), f));
     for (size_t i = 1; i <= run->count; i++)
         RETURN_IF_NOT_OK(add_files(run, i, f));
     const char *compat = json_text_of(json_get(run->manifests[0], "report"), "compat");

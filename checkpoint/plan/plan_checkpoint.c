@@ -23,6 +23,9 @@ static int check_schemes(const qobs_checkpoint_plan_args *a, struct fail *f)
     if (a->scheme_count == 0)
         return INVALID(f, "schemes: is empty; names such as W4A16 are needed");
     for (size_t i = 0; i < a->scheme_count; i++)
+        if (!*a->schemes[i])
+            return INVALID(f, "schemes: name %zu of %zu is empty", i + 1, a->scheme_count);
+    for (size_t i = 0; i < a->scheme_count; i++)
         for (size_t j = 0; j < i; j++)
             if (strcasecmp(a->schemes[i], a->schemes[j]) == 0)
                 return INVALID(f, "schemes: has '%.100s' twice", a->schemes[i]);
@@ -130,10 +133,15 @@ static int run_schemes(struct plan *p, struct fail *f)
     return QOBS_OK;
 }
 
-/* The failure of a scheme names it. */
+/* The failure of a scheme names it, if there are several; that of an unknown one has its name. */
 static int scheme_failure(const struct plan *p, size_t index, int status, struct fail *f)
 {
+    static const char unknown[] = "scheme: ";
     const struct fail reason = *f;
+    if (strncmp(reason.message, unknown, sizeof unknown - 1) == 0)
+        return report_failure(f, status, "schemes: %s", reason.message + sizeof unknown - 1);
+    if (p->args->scheme_count == 1)
+        return status;
     return report_failure(f, status, "%.60s: %.400s", p->schemes[index].name, reason.message);
 }
 
@@ -146,7 +154,7 @@ static int plan_steps(struct plan *p, struct fail *f)
     for (size_t i = 0; i < a->scheme_count; i++) {
         const int status = open_scheme(p, i, f);
         if (status != QOBS_OK)
-            return a->scheme_count > 1 ? scheme_failure(p, i, status, f) : status;
+            return scheme_failure(p, i, status, f);
     }
     if (a->out)
         RETURN_IF_NOT_OK(run_check_out(p->schemes[0].run, a->out, f));

@@ -25,6 +25,8 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
                                           {"activations", a->activations, a->activation_count},
                                           {"importance", a->importance, a->importance_count}};
     RETURN_IF_NOT_OK(check_lists(lists, sizeof lists / sizeof *lists, f));
+    if (a->part_count > MAX_PARTS)
+        return INVALID(f, "part_count: is %zu, allowed are 0 to %d", a->part_count, MAX_PARTS);
     if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
         return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
     if (!quant_release_of(a->compat))
@@ -85,8 +87,8 @@ static int read_source(struct quant_config *config, const qobs_checkpoint_quanti
     if (a->scheme && strcmp(a->scheme, "UNQUANTIZED") == 0)
         return INVALID(f, "scheme: UNQUANTIZED has no scheme for weights");
     return a->scheme   ? quant_config_add_scheme(config, a->scheme, a->targets, a->target_count, f)
-           : a->config ? quant_config_read(config, a->config, f)
-                       : quant_config_read_recipe(config, a->recipe, f);
+           : a->config ? argument_failure("config", quant_config_read(config, a->config, f), f)
+                       : argument_failure("recipe", quant_config_read_recipe(config, a->recipe, f), f);
 }
 
 int run_read_config(struct quantize_run *run, struct fail *f)
@@ -198,12 +200,13 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     struct fail reason;
-    RETURN_IF_NOT_OK(architecture_file_read(&run->given, a->architectures, f));
+    RETURN_IF_NOT_OK(argument_failure("architectures", architecture_file_read(&run->given, a->architectures, f), f));
     RETURN_IF_NOT_OK(activation_scales_open(&run->activations, a, f));
     for (size_t i = 0; i < a->importance_count; i++)
         if (importance_add(&run->importance, a->importance[i], &reason) != 0)
             return report_failure(f, failure_status(&reason), "importance: %s", reason.message);
-    RETURN_IF_NOT_OK((run->contents == CONTENTS_SCALES ? model_open_files : model_open)(&run->model, a->model, f));
+    RETURN_IF_NOT_OK(argument_failure(
+        "model", (run->contents == CONTENTS_SCALES ? model_open_files : model_open)(&run->model, a->model, f), f));
     architectures_find(&run->architectures, &run->model, &run->given);
     if (run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(check_model(run, f));

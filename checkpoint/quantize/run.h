@@ -153,6 +153,8 @@ struct quantize_run {
     .states = (a)->states, .state_count = (a)->state_count, .importance = (a)->importance,                             \
     .importance_count = (a)->importance_count, .runtime = (a)->runtime, .architectures = (a)->architectures
 
+enum { MAX_PARTS = 100000 }; /* of one model */
+
 /* Checks the arguments, which have the right size, and makes a run. */
 int run_create(struct quantize_run **run, const qobs_checkpoint_quantize_args *args, enum layout_contents contents,
                struct fail *f);

@@ -86,7 +86,7 @@ typedef struct qobs_checkpoint_quantize_args {
     /** Several processes or machines may share a model: each writes the shards of part `part` of `part_count`, from 1,
      * to a directory in "<out>.parts". qobs_checkpoint_finish joins them. part_count 0: the whole model. */
     size_t part;
-    size_t part_count;     /**< number of parts; the same for all */
+    size_t part_count;     /**< number of parts, to 100000; the same for all */
     bool replace;          /**< if out holds files, replace the whole directory at the end */
     bool keep_findings;    /**< write the output although it has faults or no runtime loads it */
     bool allow_mixed_sets; /**< write sets of layers that vLLM runs as one matrix with several schemes */

@@ -350,7 +350,7 @@ int qobs_observer_set_histogram(qobs_observer *o, const qobs_histogram_state *gi
     RETURN_IF_FAILED(qobs_require(o, "observer", error));
     if (!o->stages.reduction.histogram.ops)
         return qobs_invalid(error, "observer: %s has no histogram", o->config.preset->name);
-    RETURN_IF_FAILED(ARGS_READ(qobs_histogram_state, &h, given, batches, error));
+    RETURN_IF_FAILED(STRUCTURE_READ("histogram", qobs_histogram_state, &h, given, batches, error));
     if (h.batches > MOST_BATCHES)
         return qobs_invalid(error, "batches: is %llu, at most %llu are allowed", (unsigned long long)h.batches,
                             (unsigned long long)MOST_BATCHES);

@@ -93,7 +93,7 @@ static int compute(const qobs_histogram_args *args, qobs_error *error)
     qobs_plan *plan;
     RETURN_IF_FAILED(ARGS_READ(qobs_histogram_args, &a, args, runtime, error));
     if (a.totals)
-        RETURN_IF_FAILED(out_check("totals", a.totals, SIZE_THROUGH(qobs_counts, inf), error));
+        RETURN_IF_FAILED(counts_check("totals", a.totals, error));
     RETURN_IF_FAILED(check_bins(a.options, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(a.config ? qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error)

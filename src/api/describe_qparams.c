@@ -67,6 +67,7 @@ int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, cons
 int qobs_describe_qparams(const char *text, const qobs_tensor *value, qobs_qparam_layout *layout, qobs_error *error)
 {
     qobs_config *config;
+    RETURN_IF_FAILED(qobs_require(text, "config", error));
     RETURN_IF_FAILED(qobs_config_parse(&config, text, NULL, error));
     const int status = qobs_config_layout(config, value, NULL, layout, error);
     qobs_config_destroy(config);

@@ -48,8 +48,7 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
 
 static int read_range_buffers(qobs_range_buffers *out, const qobs_range_buffers *given, qobs_error *error)
 {
-    RETURN_IF_FAILED(qobs_require(given, "out", error));
-    RETURN_IF_FAILED(ARGS_READ(qobs_range_buffers, out, given, size, error));
+    RETURN_IF_FAILED(STRUCTURE_READ("out", qobs_range_buffers, out, given, size, error));
     RETURN_IF_FAILED(qobs_require(out->min, "min", error));
     return qobs_require(out->max, "max", error);
 }

@@ -342,7 +342,7 @@ int qobs_quantizer_run(const qobs_quantizer *quantizer, const qobs_quantizer_run
     RETURN_IF_FAILED(check_qparams(q, &a, error));
     RETURN_IF_FAILED(check_sums(q, &a, error));
     if (a.counts) {
-        RETURN_IF_FAILED(counts_check(a.counts, error));
+        RETURN_IF_FAILED(counts_check("counts", a.counts, error));
         if (!q->rule.finds_scales)
             return qobs_invalid(error, "counts: is set, but dynamic is 0; nothing is measured");
     }
@@ -443,6 +443,7 @@ int qobs_compute_qparams(const char *text, const qobs_tensor *value, const qobs_
                          const qobs_runtime *runtime, qobs_error *error)
 {
     qobs_config *config;
+    RETURN_IF_FAILED(qobs_require(text, "config", error));
     RETURN_IF_FAILED(qobs_config_parse(&config, text, runtime, error));
     const int status = qobs_config_qparams(config, value, NULL, out, runtime, error);
     qobs_config_destroy(config);

@@ -89,7 +89,7 @@ static int minmax(const qobs_minmax_args *args, bool global, qobs_error *error)
     qobs_plan plan;
     RETURN_IF_FAILED(ARGS_READ(qobs_minmax_args, &a, args, runtime, error));
     if (a.counts)
-        RETURN_IF_FAILED(counts_check(a.counts, error));
+        RETURN_IF_FAILED(counts_check("counts", a.counts, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     if (a.config)
         RETURN_IF_FAILED(qobs_config_check(a.config, error));

@@ -37,25 +37,28 @@ static inline int struct_size_check(const char *name, const void *structure, siz
     return QOBS_OK;
 }
 
-/* Copies a caller's argument structure to `copy` of `known` bytes; members that it lacks become 0. */
-static inline int args_read(void *copy, const void *args, size_t first, size_t known, qobs_error *error)
+/* Copies a caller's structure, the argument `name`, to `copy` of `known` bytes; members that it lacks become 0. */
+static inline int args_read(const char *name, void *copy, const void *args, size_t first, size_t known,
+                            qobs_error *error)
 {
-    RETURN_IF_FAILED(qobs_require(args, "args", error));
+    RETURN_IF_FAILED(qobs_require(args, name, error));
     const size_t size = *(const size_t *)args;
     if (size == known) { /* a copy of known size takes a caller of small tensors less time */
         memcpy(copy, args, known);
         return QOBS_OK;
     }
-    RETURN_IF_FAILED(struct_size_check("args", args, first, known, error));
+    RETURN_IF_FAILED(struct_size_check(name, args, first, known, error));
     memcpy(copy, args, size < known ? size : known);
     if (size < known)
         memset((unsigned char *)copy + size, 0, known - size);
     return QOBS_OK;
 }
 
-/* Reads the `args` of a function into `copy`, of type `type`. `member` is the last one of the type's first version. */
-#define ARGS_READ(type, copy, args, member, error)                                                                     \
-    args_read(copy, args, SIZE_THROUGH(type, member), sizeof(type), error)
+/* Reads a structure, or the `args` of a function, into `copy`, of type `type`. `member` is the last one of the type's
+ * first version. */
+#define STRUCTURE_READ(name, type, copy, structure, member, error)                                                     \
+    args_read(name, copy, structure, SIZE_THROUGH(type, member), sizeof(type), error)
+#define ARGS_READ(type, copy, args, member, error) STRUCTURE_READ("args", type, copy, args, member, error)
 
 static inline int out_check(const char *name, const void *structure, size_t first, qobs_error *error)
 {
@@ -84,9 +87,9 @@ static inline int array_check(const char *name, const void *array, size_t size, 
 
 /* qobs_counts in a caller's memory. An earlier version of the header has fewer fields. */
 
-static inline int counts_check(const qobs_counts *counts, qobs_error *error)
+static inline int counts_check(const char *name, const qobs_counts *counts, qobs_error *error)
 {
-    return out_check("counts", counts, SIZE_THROUGH(qobs_counts, inf), error);
+    return out_check(name, counts, SIZE_THROUGH(qobs_counts, inf), error);
 }
 
 static inline void counts_copy(const qobs_counts *from, qobs_counts *to) { out_copy(to, from, sizeof *from); }

@@ -95,7 +95,7 @@ void qobs_observer_destroy(qobs_observer *o)
 int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error *error)
 {
     RETURN_IF_FAILED(qobs_require(o, "observer", error));
-    RETURN_IF_FAILED(counts_check(counts, error));
+    RETURN_IF_FAILED(counts_check("counts", counts, error));
     counts_copy(&o->counts, counts);
     return qobs_succeed(error);
 }

@@ -155,8 +155,7 @@ static int read_global_scale(const qobs_observer *o, float *global_scale, qobs_e
 
 int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers *given, qobs_error *error)
 {
-    RETURN_IF_FAILED(qobs_require(given, "out", error));
-    RETURN_IF_FAILED(ARGS_READ(qobs_qparam_buffers, out, given, global_scale, error));
+    RETURN_IF_FAILED(STRUCTURE_READ("out", qobs_qparam_buffers, out, given, global_scale, error));
     out->struct_size = sizeof *out;
     if (out->scale_size > 0)
         RETURN_IF_FAILED(qobs_require(out->scale, "scale", error));

@@ -31,7 +31,6 @@ struct quantize_options {
 static int set_part(void *options, const char *text)
 {
     qobs_checkpoint_quantize_args *args = &((struct quantize_options *)options)->args;
-    enum { MAX_PARTS = 100000 };
     const char *slash = strchr(text, '/');
     const bool digits = strspn(text, "0123456789/") == strlen(text) && slash == strrchr(text, '/');
     const unsigned long i = strtoul(text, NULL, 10), n = slash ? strtoul(slash + 1, NULL, 10) : 0;
