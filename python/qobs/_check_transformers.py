@@ -80,8 +80,9 @@ class Transformers:
                 **where)
         if device != "meta" and getattr(model, "hf_quantizer", None):
             self._decompress(model)
-        missing, unexpected, mismatched = (sorted(str(k[0] if isinstance(k, tuple) else k) for k in info[f"{what}_keys"])
-                                           for what in ("missing", "unexpected", "mismatched"))
+        missing, unexpected, mismatched = (
+            sorted(str(key[0] if isinstance(key, tuple) else key) for key in info[f"{what}_keys"])
+            for what in ("missing", "unexpected", "mismatched"))
         return Built(model.eval(), missing, unexpected, mismatched, failed)
 
     @staticmethod

@@ -31,6 +31,9 @@ class Unreadable(Exception):
 
 PART = re.compile(r"(.*)\.(weight(?:_packed|_scale|_zero_point|_global_scale|_shape|_g_idx)?)")
 OF_INPUTS = re.compile(r"(.*)\.((?:input|output|[qkv])_(?:scale|zero_point|global_scale))")
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64,
+          "F8_E4M3": torch.float8_e4m3fn, "F8_E8M0": torch.float8_e8m0fnu, "I32": torch.int32, "I16": torch.int16,
+          "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 
 

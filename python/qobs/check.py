@@ -6,9 +6,9 @@
 
 Builds the class of the runtime with OUT's configuration, without weights, and lists the parameters that no tensor fills
 and the tensors that no parameter takes, after the runtime's own renaming. Compares codes, scales and zero points with
-the configuration. With enough memory it loads the model, and compares its weights and the logits of a few tokens with the
-numbers that are dequantized here. --against compares names, shapes and each row with the model before. Exit status: 0
-right, 1 faults, 2 wrong usage or unreadable, 3 the runtime does not know the class.
+the configuration. With enough memory it loads the model, and compares its weights and the logits of a few tokens with
+the numbers that are dequantized here; of vLLM the loaders run alone. --against compares names, shapes and each row with
+the model before. Exit status: 0 right, 1 faults, 2 wrong usage or unreadable, 3 the runtime does not know the class.
 """
 from __future__ import annotations
 
@@ -252,11 +252,16 @@ def free_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def runtime_of(name: str, checkpoint: Checkpoint) -> Any:
-    if name == "vllm":
+def faults_of(runtime: str, checkpoint: Checkpoint, device: str, notes: list[str]) -> tuple[Any, Iterator[Fault]]:
+    """The runtime's class, and what is wrong by it."""
+    if runtime == "vllm":
         from ._check_vllm import Vllm
-        return Vllm(checkpoint)
-    return Transformers(checkpoint)
+        vllm = Vllm(checkpoint)
+        return vllm, vllm.faults(device, notes)
+    if runtime != "transformers":
+        raise Unreadable(f"runtime: is {runtime!r}, allowed are transformers and vllm")
+    transformers = Transformers(checkpoint)
+    return transformers, runtime_faults(checkpoint, transformers, device, notes)
 
 
 def check(out: Any, against: Any = None, runtime: str = "transformers",
@@ -268,14 +273,14 @@ def check(out: Any, against: Any = None, runtime: str = "transformers",
     Unknown if the runtime does not know the class, Unreadable for what cannot be read."""
     checkpoint = Checkpoint(os.fspath(out))
     before = Checkpoint(os.fspath(against)) if against is not None else None
-    client = runtime_of(runtime, checkpoint)
     notes: list[str] = []
     found = checkpoint.faults + [f for m in sorted(checkpoint.quantized) for f in module_faults(checkpoint, m)]
-    elements = checkpoint.elements
-    device = "cpu" if 12 * elements < (free_memory() if memory is None else memory) else "meta"
+    needed = 12 * checkpoint.elements
+    device = "cpu" if needed < (free_memory() if memory is None else memory) else "meta"
+    client, by_runtime = faults_of(runtime, checkpoint, device, notes)
     if device == "meta":
-        notes.append(f"names and shapes alone are checked: {12 * elements / 1e9:.3g} GB of memory are needed to load")
-    found += runtime_faults(checkpoint, client, device, notes)
+        notes.append(f"names and shapes alone are checked: {needed / 1e9:.3g} GB of memory are needed to load")
+    found += by_runtime
     if before is not None:
         found += against_faults(checkpoint, before)
     return {"out": checkpoint.folder, "runtime": client.said, "class": client.name, "device": device,

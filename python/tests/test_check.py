@@ -35,8 +35,8 @@ CONFIGS = {
                                                 num_experts_per_tok=1, attention_chunk_size=64),
     "deepseek_v3": lambda t: t.DeepseekV3Config(**{
         **SMALL, "num_key_value_heads": 4}, moe_intermediate_size=64, n_routed_experts=4, n_group=1, topk_group=1,
-        n_shared_experts=1, first_k_dense_replace=1, num_experts_per_tok=2, q_lora_rank=64, kv_lora_rank=64,
-        qk_rope_head_dim=16, qk_nope_head_dim=16, v_head_dim=16)}
+        topk_method="noaux_tc", n_shared_experts=1, first_k_dense_replace=1, num_experts_per_tok=2, q_lora_rank=64,
+        kv_lora_rank=64, qk_rope_head_dim=16, qk_nope_head_dim=16, v_head_dim=16)}
 GROUPS = {"W4A16": {"group_size": 32}, "W8A16": {"group_size": 32}, "W4A16_ASYM": {"group_size": 32}}
 L0, L1 = "model.layers.0.", "model.layers.1."
 
@@ -256,13 +256,22 @@ FAULTS = {
 
 def seeded(made, tmp_path, name):
     kind, scheme, change, *expected = FAULTS[name]
-    model, right = made(kind, scheme)
+    return *changed(made, tmp_path, kind, scheme, change), expected
+
+
+def changed(made, tmp_path, name, scheme, change):
+    model, right = made(name, scheme)
     shutil.copytree(right, tmp_path / "out")
     out = Output(tmp_path / "out")
     out.model = model
     change(out)
     out.save()
-    return model, tmp_path / "out", expected
+    return model, tmp_path / "out"
+
+
+def test_scales_of_a_cache(made, tmp_path):
+    model, out = changed(made, tmp_path, "llama", "W4A16", cache_scales())
+    assert check.check(out, model)["faults"] == []
 
 
 @pytest.mark.parametrize("name", FAULTS)
