@@ -243,14 +243,25 @@ def test_drafts():
         tensors |= {f"{prefix}mlp.down_proj.weight": tensor([128, 256], 5), "fc.weight": tensor([128, 384], 6), "lm_head.weight": tensor([64, 128], 7), **tables}
         if what == "two layers":
             tensors |= {n.replace(".0.", ".1."): tensor([128, 128], 8) for n in tensors if "_attn" in n}
-        shutil.rmtree("in", ignore_errors=True)
         make("in", tensors, **config)
+        if what == "speculators":
+            write("in/config.json", json.dumps(config).encode())
         shutil.rmtree("out", ignore_errors=True)
         equal(quantize("in", "-o", "out", scheme="W8A8").returncode, 0, f"{what}: exit status")
         out = st_raw("out/model.safetensors")
         equal({n: out.get(n) for n in tables}, tables, f"{what}: the tables")
         equal((out["lm_head.weight"][0], out["fc.weight"][0]), ("BF16", "I8"), f"{what}: the head and fc")
         equal(cli.run("audit", "out").returncode, 0, f"{what}: the audit")
+        shutil.rmtree("out")
+        if what == "two layers":
+            refused("one layer of two", quantize("in", "-o", "out", "--ignore", "layers.0.self_attn.o_proj", scheme="W8A8"), 2, "layers.0.self_attn.o_proj",
+                    "numbers the layers of a draft", "re:.*[.]o_proj$")
+        o_proj = "re:.*[.]o_proj$" if what == "two layers" else f"{prefix}self_attn.o_proj"
+        equal(quantize("in", "-o", "out", "--ignore", o_proj, "--ignore", "fc", scheme="W8A8").returncode, 0, f"{what}: some stay")
+        ignore = json.loads(cli.read("out/config.json"))["quantization_config"]["ignore"]
+        for name, want in (("model.fc", True), ("model.layers.32.self_attn.o_proj", True), ("lm_head", True), ("model.layers.32.mlp.down_proj", False)):
+            matches = any(re.match(e[3:], name) if e.startswith("re:") else e == name for e in ignore)
+            equal(matches, want, f"{what}: vLLM's name {name} in ignore {ignore}")
     make("in", {**tensors, "lm_head.weight": tensor([512, 128], 7)}, architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=64, **sizes)
     refused_by_audit = quantize("in", "-o", "other", scheme="W8A8")
     check(refused_by_audit.returncode == 3 and "lm_head: is [512,128], but config.json says [64,128]" in refused_by_audit.stderr,

@@ -192,7 +192,7 @@ static void add_config(struct architectures *found, const struct model_config *c
 
 void architectures_find(struct architectures *found, const struct model *model, const struct architecture_file *file)
 {
-    *found = (struct architectures){.file = file, .no_model = true};
+    *found = (struct architectures){.file = file, .draft = model_is_draft(model), .no_model = true};
     architectures_versions(&found->versions);
     for (size_t i = 0; i < model->config_count; i++) {
         const json_object *vocabulary = json_get(model->configs[i].object, "vocab_size");

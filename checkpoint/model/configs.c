@@ -90,7 +90,8 @@ const json_object *model_config_item(const struct model *model, const char *key)
 
 const char *model_config_type(const struct model_config *config)
 {
-    return json_text(json_get(config->object, "model_type"));
+    const char *type = json_text(json_get(config->object, "model_type"));
+    return type ? type : json_text(json_get(config->object, "speculators_model_type"));
 }
 
 /* Returns the description under one of the keys; NULL: none. Codecs of audio have a "quantization" of their own. */

@@ -69,7 +69,7 @@ const struct model_tensor *model_find(const struct model *model, const char *nam
 /* Returns the value of `key` in the first configuration that has one, the language model's first; NULL: none. */
 const json_object *model_config_item(const struct model *model, const char *key);
 
-/* Returns the model_type of a configuration; NULL: it has none. */
+/* Returns the model_type of a configuration, or the speculators_model_type of a draft; NULL: it has none. */
 const char *model_config_type(const struct model_config *config);
 
 /* Returns the quantization_config of a configuration, or what stands for it in older files; NULL: none. */

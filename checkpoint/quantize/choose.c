@@ -227,11 +227,8 @@ static int add_entry(struct quant_config *config, size_t count, const char *entr
     return quant_config_add_ignore(config, entry, f);
 }
 
-/* Returns true if a loader would quantize the module: a target claims it, and no entry of `ignore` names it. */
-static bool is_claimed(const struct choice *c, const char *name, size_t length)
+static bool is_targeted(const struct choice *c, const char *name, size_t length)
 {
-    if (matcher_find(c->of.ignore, name, length) >= 0)
-        return false;
     for (size_t g = 0; g < c->config->group_count; g++)
         if (matcher_has(c->of.groups[g], "Linear") || matcher_find(c->of.groups[g], name, length) >= 0)
             return true;
@@ -249,6 +246,12 @@ int entry_matches(bool *matches, const char *entry, const struct weights *weight
                    matcher_find(matcher, w->name, w->module) >= 0;
     }
     return QOBS_OK;
+}
+
+/* Returns true if a loader would quantize the module: a target claims it, and no entry of `ignore` names it. */
+static bool is_claimed(const struct choice *c, const char *name, size_t length)
+{
+    return matcher_find(c->of.ignore, name, length) < 0 && is_targeted(c, name, length);
 }
 
 static int list_heads(const struct choice *c, const struct weights *weights, struct quant_config *config,
@@ -376,36 +379,40 @@ static bool is_in_block(const char *name, size_t length)
     return false;
 }
 
-/* Adds the shortest pattern for a matrix that stays and for no layer that is quantized. `first` of the entries are no
- * such patterns. */
-static int list_pattern(const struct weights *weights, const struct weight *w, size_t first,
-                        struct quant_config *config, struct fail *f)
+/* Adds the shortest pattern for a matrix that stays and for no layer that is quantized. A draft needs one. */
+static int list_pattern(const struct weights *weights, const struct weight *w, bool draft, struct quant_config *config,
+                        struct fail *f)
 {
     enum { MOST = 4 };
     const bool nested = is_in_block(w->name, w->module);
     char text[MAX_PATTERN];
     for (int count = 1 + nested; count <= MOST && write_pattern(w->name, w->module, count, nested, text); count++) {
         bool matches;
-        for (size_t i = first; i < config->ignore_count; i++)
-            if (strcmp(config->ignore[i], text) == 0)
-                return QOBS_OK;
         RETURN_IF_NOT_OK(entry_matches(&matches, text, weights, true, f));
         if (!matches)
-            return quant_config_add_ignore(config, text, f);
+            return add_entry(config, config->ignore_count, text, f);
     }
-    return QOBS_OK;
+    if (!draft)
+        return QOBS_OK;
+    const size_t last = component_start(w->name, w->module);
+    return INVALID(f,
+                   "'%.200s': stays, and others of its name do not; vLLM numbers the layers of a draft after those of "
+                   "its model, so that no entry of ignore names one alone. --ignore 're:.*[.]%.*s$' leaves all of them",
+                   w->name, (int)(w->module - last), w->name + last);
 }
 
-/* A runtime may have the modules of an unknown model under other prefixes. */
+/* A runtime may have the modules of an unknown model under other prefixes. vLLM 0.32 has those of a draft below `model`
+ * and numbers its layers after those of the model that it drafts for: no name of the file is right, also a given one.
+ */
 static int list_patterns(const struct choice *c, const struct weights *weights, struct quant_config *config,
                          struct fail *f)
 {
-    const size_t first = config->ignore_count;
+    const bool draft = c->architectures->draft;
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
         if (w->reason != WEIGHT_TAKEN && w->experts <= EXPERTS_OF_ONE && w->ndim == 2 && w->module < strlen(w->name) &&
-            is_claimed(c, w->name, w->module))
-            RETURN_IF_NOT_OK(list_pattern(weights, w, first, config, f));
+            (draft ? is_targeted : is_claimed)(c, w->name, w->module))
+            RETURN_IF_NOT_OK(list_pattern(weights, w, draft, config, f));
     }
     return QOBS_OK;
 }
@@ -417,7 +424,7 @@ int choose_list_ignored(const struct weights *weights, const struct architecture
     RETURN_IF_NOT_OK(quant_matchers_create(&c.of, config, f));
     RETURN_IF_NOT_OK(list_heads(&c, weights, config, f));
     RETURN_IF_NOT_OK(list_weights(&c, weights, config, f));
-    return architectures->unknown ? list_patterns(&c, weights, config, f) : QOBS_OK;
+    return architectures->unknown || architectures->draft ? list_patterns(&c, weights, config, f) : QOBS_OK;
 }
 
 const char *weight_reason_name(enum weight_reason reason)
