@@ -139,9 +139,9 @@ static void describe(char *line, size_t size, const json_object *quantization)
     json_each(item, has_format ? NULL : quantization)
     {
         const bool list = json_is_array(item.value), numbers = json_is_number(json_at(item.value, 0));
-        const bool told = item.value && !json_is_object(item.value) && (!list || numbers);
-        OWNED char *text = told && !json_is_string(item.value) ? json_print(item.value, JSON_LINE) : NULL;
-        if (told && strcmp(item.key, "quant_method") != 0)
+        const bool shown = item.value && !json_is_object(item.value) && (!list || numbers);
+        OWNED char *text = shown && !json_is_string(item.value) ? json_print(item.value, JSON_LINE) : NULL;
+        if (shown && strcmp(item.key, "quant_method") != 0)
             text_append(line, size, ", %s=%s", item.key, text ? text : json_text_of(quantization, item.key));
     }
     make_printable(line);
