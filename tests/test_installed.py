@@ -69,11 +69,21 @@ def test_files():
     equal(soname, "libqobs.so." + ".".join(VERSION.split(".")[:2]), "soname")
     share = PREFIX + "/share"
     for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{share}/man/man1/qobs.1",
-                 f"{share}/doc/qobs/html/index.html"]:
+                 f"{share}/doc/qobs/html/index.html", f"{share}/doc/qobs/README.md", f"{share}/doc/qobs/docs/presets/llmc.md",
+                 f"{share}/doc/qobs/docs/pictures/compare.png"]:
         check(os.path.exists(path), f"{path} is installed")
     for name in os.listdir(SOURCE + "/examples"):
         if name.endswith(".c") or os.path.exists(f"{SOURCE}/examples/{name}/meson.build"):
             check(os.path.exists(f"{EXAMPLES}/{name}"), f"example {name} is installed")
+
+
+def test_documents():
+    """What the manual cites and what the pages link to is installed, but for what belongs to the tree."""
+    pages = PREFIX + "/share/doc/qobs"
+    for page in glob.glob(SOURCE + "/docs/*.md"):
+        check(os.path.exists(f"{pages}/docs/{os.path.basename(page)}"), f"{page} is installed")
+    for page in re.findall(r"docs/\w+(?:\.md)?", open(SOURCE + "/docs/qobs.1", encoding="utf-8").read()):
+        check(os.path.exists(f"{pages}/{page}"), f"the manual's {page} is installed")
 
 
 def test_versions():
@@ -119,7 +129,7 @@ def test_soname():
 
 def blocks(language):
     readme = open(SOURCE + "/README.md", encoding="utf-8").read()
-    section = re.search(r"^## Use it in your program\n(.*?)^## ", readme, re.S | re.M)[1]
+    section = re.search(r"^## Start\n(.*?)^## Python", readme, re.S | re.M)[1]
     embedding = open(SOURCE + "/docs/embedding.md", encoding="utf-8").read()
     return re.findall(rf"^```{language}\n(.*?)^```", section + embedding, re.S | re.M)
 
@@ -150,7 +160,7 @@ int main()
     const std::vector<std::vector<float>> batches(2, {{0, 1, 2, 3, 4, 255}});
     const std::vector<float> weight(64 * 256, 1.0f);
     {body}
-    return !(scale > 0.5f && scale < 1.5f && scales.size() == 128 && scales[0] > 0);
+    return !(scale > 0.5f && scale < 1.5f && scales.size() == 128 && scales[0] > 0 && codes.size() == 64 * 256 && codes[0] == 127);
 }}
 """)
     for standard in ["c++17", "c++20"]:

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -317,6 +318,19 @@ def make_nan():
     data = bytearray(read(path))
     data[-2:] = (0x7FC0).to_bytes(2, "little")
     write(path, bytes(data))
+
+
+def test_readme():
+    """README shows what its first command prints, but for time and speed."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with open(f"{root}/README.md", encoding="utf-8") as file:
+        command, *shown = re.search(r"^```\n\$ (.*?)^```", file.read(), re.S | re.M)[1].splitlines()
+    os.symlink(f"{root}/examples", "examples")
+    run = cli.run(*command.split()[1:])
+    printed = [re.sub(r"in [\d.]+ s|[\d.]+ MB/s", "N", line) for line in (run.stderr + run.stdout).splitlines()]
+    shown = [re.sub(r"in [\d.]+ s|[\d.]+ MB/s", "N", line) for line in shown]
+    equal(printed[:len(shown) - 1] + ["..."], shown, "README's first command")
+    equal(run.returncode, 0, "README's first command succeeds")
 
 
 def test_options():

@@ -263,12 +263,12 @@ const struct command command_quantize = {
     .run = run,
     .size = sizeof(struct quantize_options),
     .threaded = true,
-    .summary = "a quantized copy of a model, which vLLM loads",
+    .summary = "a quantized copy of a model, for vLLM and transformers",
     .usage = "MODEL --scheme NAME -o OUT_DIR [OPTION]...\n"
              "--finish OUT_DIR [OPTION]...",
-    .description = "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. MODEL is "
-                   "the model's directory, its *.safetensors.index.json or its only .safetensors in that. OUT_DIR "
-                   "appears when it is complete.\n"
+    .description = "Writes a quantized copy of a model in the format of compressed-tensors. The summary says which "
+                   "runtimes load the scheme. MODEL is the model's directory, its *.safetensors.index.json or its only "
+                   ".safetensors in that. OUT_DIR appears when it is complete.\n"
                    "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "
                    "nothing was quantized, a warning says so and the exit status is 3.",
     OPTION_ROWS(rows),
