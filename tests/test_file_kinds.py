@@ -78,6 +78,7 @@ READERS = {
     "an index": (True, "in/model.safetensors.index.json", IN, set()),
     "config.json": (False, "in/config.json", IN, set()),
     "hf_quant_config.json": (False, "in/hf_quant_config.json", IN, {"JSON"}),
+    "a file in place of a model": (False, "weights", ("quantize", "weights", *IN[2:]), {"safetensors", "state"}),
     "a recipe": (False, "recipe.yaml", (*IN[:-2], "--recipe", "recipe.yaml"), set()),
     "a configuration": (False, "group.json", (*IN[:-2], "--config", "group.json"), {"JSON"}),
     "activations": (False, "a.safetensors", (*IN, "--activations", "a.safetensors"), {"safetensors", "npy"}),
@@ -164,7 +165,7 @@ def test_parts():
             equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
             out = tree("out")
             equal({n: out.get(n) for n in files}, files, f"{what}: files")
-            check("copied as they are" in p.stderr and "no part" not in p.stderr, f"{what}: the warning", p.stderr)
+            check("copied as before" in p.stderr and "no part" not in p.stderr, f"{what}: the warning", p.stderr)
             codes = cli.st_read(f"out/model{'-1' if shards else ''}.safetensors")[0]
             equal(codes[NAME][0], "I8", f"{what}: the model is quantized")
             equal(cli.run("audit", "out").returncode, 0, f"{what}: the audit")

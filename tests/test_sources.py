@@ -217,8 +217,8 @@ def test_growth():
     k = {A + "k_proj.weight": tensor([128, 128], 2)}
     for what, tensors, scheme, config, words in (
             ("MXFP4 experts that stay", mxfp4, "W8A8", {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
-             "2 weights grow from 0.0 to 0.1 MB: they are MXFP4 of gpt-oss in the model and unquantized here, such as 'model.layers.0.mlp.experts.down_proj'"),
-            ("int4 to int8", packed, "W8A8", config_of(), f"1 weights grow from 0.0 to 0.0 MB: they are packed integers in the model and W8A8 here, such as '{Q}.weight'"),
+             "2 weights grow from 0.0 to 0.1 MB: MXFP4 of gpt-oss in the model, unquantized here, such as 'model.layers.0.mlp.experts.down_proj'"),
+            ("int4 to int8", packed, "W8A8", config_of(), f"1 weight grows from 0.0 to 0.0 MB: packed integers in the model, W8A8 here, such as '{Q}.weight'"),
             ("FP8 to int8", fp8, "W8A8", config_of(), ""), ("FP8 to int4", fp8, "W4A16", config_of(), "")):
         shutil.rmtree("in", ignore_errors=True)
         make("in", {**tensors, **k}, **config)

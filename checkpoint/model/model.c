@@ -297,13 +297,22 @@ static char *split_path(const char *path, const char **name)
     return slash ? strndup(path, slash > path ? (size_t)(slash - path) : 1) : strdup(".");
 }
 
+/* A model may be given by a file, but not by any. */
+static int refuse_file(const char *path, struct fail *f)
+{
+    RELEASED_BY(mapped_close) struct mapped map;
+    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    RETURN_IF_NOT_OK(file_kind_refuse(path, map.data, map.size, f));
+    return INVALID(f, "%s: is a file; a directory, *.safetensors or *.safetensors.index.json is needed", path);
+}
+
 int model_open(struct model *model, const char *path, struct fail *f)
 {
     struct stat status;
     *model = (struct model){0};
     const bool file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
     if (file && !ends_with(path, ".safetensors") && !ends_with(path, index_ending))
-        return INVALID(f, "%s: is a file; a directory, *.safetensors or *.safetensors.index.json is needed", path);
+        return refuse_file(path, f);
     const char *name = "";
     OWNED char *root = file ? split_path(path, &name) : strdup(path);
     if (!root)

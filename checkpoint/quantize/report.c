@@ -199,9 +199,9 @@ static void add_growth_warning(json_object *warnings, const struct quantize_run 
         count++;
     }
     if (count > 0)
-        warn(warnings,
-             "%zu weights grow from %.1f to %.1f MB: they are %s in the model and %.80s here, such as '%.200s'", count,
-             (double)before * 1e-6, (double)after * 1e-6, first->source_codes.format->title,
+        warn(warnings, "%zu weight%s from %.1f to %.1f MB: %s in the model, %.80s here, such as '%.200s'", count,
+             count == 1 ? " grows" : "s grow", (double)before * 1e-6, (double)after * 1e-6,
+             first->source_codes.format->title,
              first->reason == WEIGHT_TAKEN ? run->config.groups[first->group].name : "unquantized", first->name);
 }
 
@@ -221,10 +221,8 @@ static void add_copied_warning(json_object *warnings, const struct quantize_run 
         count++;
     }
     if (count > 0)
-        warn(warnings,
-             "%zu files beside the model are copied as they are, with weights that stay unquantized, %.1f MB, "
-             "such as '%.300s'",
-             count, (double)bytes * 1e-6, first);
+        warn(warnings, "%zu file%s copied as before, with weights that stay unquantized, %.1f MB, such as '%.300s'",
+             count, count == 1 ? " beside the model is" : "s beside the model are", (double)bytes * 1e-6, first);
 }
 
 /* Says that the layers are chosen without knowledge, and how to learn more. */
