@@ -97,7 +97,7 @@ typedef struct qobs_checkpoint_quantize_args {
     int (*progress)(void *context, const qobs_progress *progress);
     void *context; /**< first argument of progress */
     /** Receives a JSON text with sizes, errors, warnings and findings, also after FINDINGS; the caller frees it with
-     * free(). */
+     * free(). "unused": texts about what the arguments give and nothing uses, each with what would work. */
     char **report;
     /** Path of a JSON file with rows of architectures, which python -m qobs.architectures writes; they come before
      * those of the library for the same types (docs/checkpoint.md). */
@@ -197,7 +197,9 @@ typedef struct qobs_checkpoint_calibrate_args {
     void *context;                                                 /**< first argument of progress */
     /** Receives the number of scales of activations that the scheme stores and that nothing was recorded for. */
     size_t *missing;
-    char **report; /**< receives a JSON text with scales, errors and counts; the caller frees it with free() */
+    /** Receives a JSON text with scales, errors, counts and "unused", as in qobs_checkpoint_quantize_args; the caller
+     * frees it with free(). */
+    char **report;
     const char *architectures; /**< as in qobs_checkpoint_quantize_args */
 } qobs_checkpoint_calibrate_args;
 

@@ -270,7 +270,7 @@ const struct command command_quantize = {
                    "runtimes load the scheme. MODEL is the model's directory, its *.safetensors.index.json or its only "
                    ".safetensors in that. OUT_DIR appears when it is complete.\n"
                    "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "
-                   "nothing was quantized, a warning says so and the exit status is 3.",
+                   "nothing was quantized, or nothing uses what is given, a warning says so and the exit status is 3.",
     OPTION_ROWS(rows),
     .example = "qobs quantize model --scheme W4A16 -o model-W4A16",
     .print_more = print_schemes};
