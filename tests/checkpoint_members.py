@@ -12,7 +12,7 @@ import re
 import sys
 
 KINDS = {"size_t": "COUNT", "const char *": "TEXT", "const char *const *": "LIST", "bool": "FLAG",
-         "qobs_compat": "ENUMERATION", "qobs_fill_experts": "ENUMERATION", "const qobs_runtime *": "RUNTIME",
+         "qobs_compat": "ENUMERATION", "qobs_fill_experts": "ENUMERATION", "qobs_draft": "ENUMERATION", "const qobs_runtime *": "RUNTIME",
          "double": "NUMBER", "void *": "CONTEXT", "char **": "RESULT", "size_t *": "RESULT", "int (*)": "PROGRESS"}
 
 header = re.sub(r"/\*.*?\*/", "", open(sys.argv[1], encoding="utf-8").read(), flags=re.S)

@@ -62,7 +62,8 @@ static int add_weight(struct activation_needs *n, const struct weights *weights,
                 RETURN_IF_NOT_OK(add(n, need, f));
         }
     }
-    if (!marks_attention(weights, w, &need.length) || (ignored && matcher_find(ignored, w->name, need.length) >= 0))
+    if (w->unrecorded || !marks_attention(weights, w, &need.length) ||
+        (ignored && matcher_find(ignored, w->name, need.length) >= 0))
         return QOBS_OK;
     need.features = -1;
     for (need.kind = ACTIVATION_Q; need.kind <= ACTIVATION_V; need.kind++) {

@@ -9,6 +9,7 @@
 #include "activations/needs.h"
 #include "audit/audit.h"
 #include "files/text.h"
+#include "model/draft.h"
 
 /* Checks <module>.<part>: it must be there, with one of the dtypes, and all its numbers above 0 and finite. */
 static void check_scale(struct audit *audit, const struct audit_module *m, const char *part, file_dtypes dtypes)
@@ -54,6 +55,13 @@ static size_t attention_of(const char *name)
     return 0;
 }
 
+/* A model that runs in transformers has no draft layers, so that a calibration may give them no scales. */
+static bool needs_scales(const struct audit *audit, const struct audit_module *m)
+{
+    return audit_part(audit, m, "k_scale") || audit_part(audit, m, "v_scale") ||
+           !draft_holds(&audit->architectures, m->name, m->length);
+}
+
 /* Scales of keys and values are those of all attentions, or of none: runtimes then take 1. */
 static void check_kv_cache(struct audit *audit)
 {
@@ -66,7 +74,8 @@ static void check_kv_cache(struct audit *audit)
             audit->failed |= m.length > 0 && !m.name;
             if (m.name && pass == 0)
                 any |= audit_part(audit, &m, "k_scale") || audit_part(audit, &m, "v_scale");
-            for (enum activation_kind k = ACTIVATION_K; m.name && any && pass == 1 && k <= ACTIVATION_V; k++)
+            for (enum activation_kind k = ACTIVATION_K;
+                 m.name && any && pass == 1 && k <= ACTIVATION_V && needs_scales(audit, &m); k++)
                 check_base(audit, &m, activation_bases[k], &audit->config.kv_cache);
             free(m.name);
         }

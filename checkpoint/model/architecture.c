@@ -190,10 +190,20 @@ static void add_config(struct architectures *found, const struct model_config *c
         found->unknown = type ? type : class_name;
 }
 
+/* Returns a count that the language model's configuration has; 0: it has none. */
+static int64_t number_of(const struct model *model, const char *key)
+{
+    const json_object *item = model_config_item(model, key);
+    const int64_t number = json_is_number(item) ? json_object_get_int64(item) : 0;
+    return number > 0 && number < INT32_MAX ? number : 0;
+}
+
 void architectures_find(struct architectures *found, const struct model *model, const struct architecture_file *file)
 {
     *found = (struct architectures){.file = file, .draft = model_is_draft(model), .no_model = true};
     architectures_versions(&found->versions);
+    found->layers = number_of(model, "num_hidden_layers");
+    found->draft_layers = number_of(model, "num_nextn_predict_layers");
     for (size_t i = 0; i < model->config_count; i++) {
         const json_object *vocabulary = json_get(model->configs[i].object, "vocab_size");
         if (model->configs[i].object != model->hf_quant_config)

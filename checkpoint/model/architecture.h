@@ -49,6 +49,11 @@ struct architecture {
      * name, or at its beginning after a `^`. Stars of TO stand for those of FROM in their order; an empty TO removes
      * FROM. */
     const char *renames;
+    /* Modules that hold draft layers, for speculative decoding (draft.h). A component `+` stands for the number of one
+     * of num_nextn_predict_layers layers behind num_hidden_layers. NULL: nothing is known of them. */
+    const char *draft;
+    const char *draft_ignore; /* entries of `ignore` for names that vLLM gives draft layers which stay */
+    bool draft_plain;         /* vLLM loads its draft layers only unquantized */
 };
 
 enum { MAX_ARCHITECTURES = 64, MAX_VOCABULARIES = 16 };
@@ -84,6 +89,7 @@ struct architectures {
     bool root[MAX_ARCHITECTURES]; /* the row is of config.json itself */
     size_t count;
     size_t type_count;
+    int64_t layers, draft_layers; /* num_hidden_layers and num_nextn_predict_layers of the language model; 0: not given */
     int64_t vocabularies[MAX_VOCABULARIES]; /* values of vocab_size */
     size_t vocabulary_count;
 };

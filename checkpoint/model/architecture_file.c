@@ -48,8 +48,11 @@ static const struct column {
                COLUMN(joins, '|'),
                COLUMN(ties, '|'),
                COLUMN(renames, ' '),
+               COLUMN(draft, ' '),
+               COLUMN(draft_ignore, ' '),
                FLAG(plain_experts),
-               FLAG(lacks_vllm)};
+               FLAG(lacks_vllm),
+               FLAG(draft_plain)};
 
 /* Where a value is: its file, the number of its row and its column. */
 struct column_place {

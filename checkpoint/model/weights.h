@@ -22,6 +22,7 @@ enum weight_reason {
     WEIGHT_EXPERTS,    /* EXPERTS_WHOLE */
     WEIGHT_STACKED,    /* EXPERTS_STACKED */
     WEIGHT_KEPT,       /* nothing targets it, and it is quantized already */
+    WEIGHT_DRAFT,      /* of a draft layer that stays */
     WEIGHT_REASONS
 };
 
@@ -48,6 +49,7 @@ struct weight {
     enum weight_experts experts;
     uint64_t bytes; /* of the numbers */
     enum weight_reason reason;
+    bool unrecorded; /* of draft layers, of which no activations are recorded */
     size_t group; /* index of its group in the configuration, if reason is WEIGHT_TAKEN */
     size_t set;   /* index of the first weight that vLLM runs as one matrix with it, or its own (weights_find_sets) */
 };

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/draft.h"
 #include "model/experts.h"
 #include "model/layer_words.h"
 #include "schemes/match.h"
@@ -18,6 +19,7 @@ struct choice {
     const struct architectures *architectures;
     const struct quant_config *config;
     qobs_compat compat;
+    bool keeps_draft;
     struct quant_matchers of;
 };
 
@@ -80,6 +82,8 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
         return WEIGHT_NOT_TARGETED;
     if (is_ignored(c, w))
         return WEIGHT_IGNORED;
+    if (by_class && c->keeps_draft && draft_holds(c->architectures, w->name, w->module))
+        return WEIGHT_DRAFT;
     if (!by_class || (whole ? w->experts == EXPERTS_UNCLEAR || !is_float(w) : c->compat != QOBS_COMPAT_VLLM))
         return WEIGHT_TAKEN;
     if (whole)
@@ -203,10 +207,14 @@ static int check_patterns(const struct choice *c, struct fail *f)
 }
 
 int choose_weights(struct weights *weights, const struct architectures *architectures,
-                   const struct quant_config *config, qobs_compat compat, struct fail *f)
+                   const struct quant_config *config, qobs_compat compat, qobs_draft draft, struct fail *f)
 {
+    const bool keeps = draft == QOBS_DRAFT_KEEP || (draft == QOBS_DRAFT_AS_LOADED && !draft_loads(architectures));
     RELEASED_BY(release)
-    struct choice c = {.architectures = architectures, .config = config, .compat = compat};
+    struct choice c = {.architectures = architectures,
+                       .config = config,
+                       .compat = compat,
+                       .keeps_draft = keeps && compat == QOBS_COMPAT_VLLM};
     RETURN_IF_NOT_OK(quant_matchers_create(&c.of, config, f));
     for (size_t i = 0; i < weights->count; i++)
         weights->items[i].reason = choose_one(&c, &weights->items[i]);
@@ -214,6 +222,14 @@ int choose_weights(struct weights *weights, const struct architectures *architec
     choose_few(weights, WEIGHT_VLLM_KEEPS);
     RETURN_IF_NOT_OK(check_taken(&c, weights, f));
     return check_patterns(&c, f);
+}
+
+void choose_leave_drafts(struct weights *weights, const struct architectures *architectures)
+{
+    for (size_t i = 0; i < weights->count; i++)
+        if (weights->items[i].reason == WEIGHT_TAKEN &&
+            draft_holds(architectures, weights->items[i].name, weights->items[i].module))
+            weights->items[i].reason = WEIGHT_DRAFT;
 }
 
 /* ---- The ignore list --------------------------------------------------------------------------------------------- */
@@ -330,12 +346,29 @@ static int list_weights(const struct choice *c, const struct weights *weights, s
     const size_t count = config->ignore_count;
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
-        if (w->reason == WEIGHT_TAKEN)
+        if (w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_DRAFT)
             continue;
         if (w->experts > EXPERTS_OF_ONE && w->reason != WEIGHT_NOT_A_WEIGHT)
             RETURN_IF_NOT_OK(list_experts(c, weights, w, config, f));
         else if (w->experts <= EXPERTS_OF_ONE && w->ndim == 2)
             RETURN_IF_NOT_OK(list_weight(c, weights, w, count, config, f));
+    }
+    return QOBS_OK;
+}
+
+/* Draft layers that stay are named by patterns, because runtimes number them in their own way. */
+static int list_drafts(const struct choice *c, const struct weights *weights, struct quant_config *config,
+                       struct fail *f)
+{
+    char entry[512];
+    bool any = false;
+    for (size_t i = 0; i < weights->count; i++)
+        any |= weights->items[i].reason == WEIGHT_DRAFT;
+    for (size_t i = 0; any && draft_ignore(c->architectures, i, entry, sizeof entry); i++) {
+        bool matches;
+        RETURN_IF_NOT_OK(entry_matches(&matches, entry, weights, true, f));
+        if (!matches)
+            RETURN_IF_NOT_OK(add_entry(config, config->ignore_count, entry, f));
     }
     return QOBS_OK;
 }
@@ -410,8 +443,8 @@ static int list_patterns(const struct choice *c, const struct weights *weights, 
     const bool draft = c->architectures->draft;
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
-        if (w->reason != WEIGHT_TAKEN && w->experts <= EXPERTS_OF_ONE && w->ndim == 2 && w->module < strlen(w->name) &&
-            (draft ? is_targeted : is_claimed)(c, w->name, w->module))
+        if (w->reason != WEIGHT_TAKEN && w->reason != WEIGHT_DRAFT && w->experts <= EXPERTS_OF_ONE && w->ndim == 2 &&
+            w->module < strlen(w->name) && (draft ? is_targeted : is_claimed)(c, w->name, w->module))
             RETURN_IF_NOT_OK(list_pattern(weights, w, draft, config, f));
     }
     return QOBS_OK;
@@ -424,6 +457,7 @@ int choose_list_ignored(const struct weights *weights, const struct architecture
     RETURN_IF_NOT_OK(quant_matchers_create(&c.of, config, f));
     RETURN_IF_NOT_OK(list_heads(&c, weights, config, f));
     RETURN_IF_NOT_OK(list_weights(&c, weights, config, f));
+    RETURN_IF_NOT_OK(list_drafts(&c, weights, config, f));
     return architectures->unknown || architectures->draft ? list_patterns(&c, weights, config, f) : QOBS_OK;
 }
 
@@ -442,6 +476,7 @@ const char *weight_reason_name(enum weight_reason reason)
         [WEIGHT_NO_FLOAT] = "not floating point",
         [WEIGHT_EXPERTS] = "experts that no runtime loads quantized",
         [WEIGHT_STACKED] = "experts in one tensor",
-        [WEIGHT_KEPT] = "quantized already"};
+        [WEIGHT_KEPT] = "quantized already",
+        [WEIGHT_DRAFT] = "of draft layers that stay"};
     return reason < WEIGHT_REASONS ? names[reason] : "unknown";
 }

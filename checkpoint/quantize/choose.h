@@ -9,10 +9,13 @@
 #include "schemes/quant_config.h"
 
 /* Fills `reason` and `group` of every weight. Under QOBS_COMPAT_LLM_COMPRESSOR "Linear" targets every weight; otherwise
- * the linear layers by the model's architecture. Fails if a selected tensor cannot be quantized: not a matrix, no
- * floats. */
+ * the linear layers by the model's architecture; draft layers as `draft` says. Fails if a selected tensor cannot be
+ * quantized: not a matrix, no floats. */
 int choose_weights(struct weights *weights, const struct architectures *architectures,
-                   const struct quant_config *config, qobs_compat compat, struct fail *f);
+                   const struct quant_config *config, qobs_compat compat, qobs_draft draft, struct fail *f);
+
+/* Leaves the draft layers as they are. */
+void choose_leave_drafts(struct weights *weights, const struct architectures *architectures);
 
 /* Adds to the ignore list every module that a target claims and that is not quantized, under any name that a loader may
  * have for it: matrices that were left out, and the heads of the architecture, which have no tensor if they are tied to

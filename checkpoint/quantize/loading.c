@@ -23,7 +23,7 @@ static const struct weight *find_expert(const struct quantize_run *run, const st
         const struct weight *w = &run->weights.items[i];
         const char *found = strstr(w->name, ".experts.");
         const bool taken = w->reason == WEIGHT_TAKEN;
-        if (w->ndim != 2 || !found || !isdigit((unsigned char)found[sizeof experts]) ||
+        if (w->ndim != 2 || !found || w->reason == WEIGHT_DRAFT || !isdigit((unsigned char)found[sizeof experts]) ||
             (group ? !taken || group != &run->config.groups[w->group] : taken))
             continue;
         const size_t length = (size_t)(found - w->name) + sizeof experts - 1;

@@ -8,6 +8,7 @@
 
 #include "files/text.h"
 #include "model/experts.h"
+#include "model/draft.h"
 #include "model/fused.h"
 #include "quantize/loading.h"
 #include "files/status.h"
@@ -33,6 +34,8 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
         return INVALID(f, "compat: is %d, allowed are 0 to %d", (int)a->compat, (int)QOBS_COMPAT_NEXT);
     if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
         return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
+    if (a->draft < QOBS_DRAFT_AS_LOADED || a->draft > QOBS_DRAFT_QUANTIZE)
+        return INVALID(f, "draft: is %d, allowed are 0, 1 and 2", (int)a->draft);
     return check_runtime(a->runtime, f);
 }
 
@@ -194,6 +197,48 @@ static int check_experts(struct quantize_run *run, struct fail *f)
     return experts_join(&run->weights, &run->architectures, f);
 }
 
+/* Returns true if activations of the module are recorded. */
+static bool is_recorded(const struct activation_sources *sources, const struct weight *w)
+{
+    for (enum activation_kind k = ACTIVATION_INPUT; k < ACTIVATION_KINDS; k++) {
+        const struct tensor_ref *found = NULL;
+        size_t count, length = w->module;
+        if (k >= ACTIVATION_Q)
+            length = component_start(w->name, length) - (component_start(w->name, length) > 0);
+        if (saved_states_find(&sources->states, w->name, length, activation_suffixes[k], &count) ||
+            (recordings_find(&sources->recordings, w->name, length, activation_suffixes[k], &found, NULL) == 0 &&
+             found))
+            return true;
+    }
+    return false;
+}
+
+/* Marks the layers of the draft, unless activations of one are recorded. Returns true if a scheme needs them. */
+static bool mark_unrecorded_drafts(struct quantize_run *run)
+{
+    bool needed = false, recorded = false;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        struct weight *w = &run->weights.items[i];
+        w->unrecorded = draft_holds(&run->architectures, w->name, w->module);
+        const struct quant_group *g = w->unrecorded && w->reason == WEIGHT_TAKEN ? &run->config.groups[w->group] : NULL;
+        needed |= g && ((g->has_inputs && g->inputs.dynamic != QUANT_DYNAMIC) ||
+                        (g->has_outputs && g->outputs.dynamic != QUANT_DYNAMIC));
+        recorded |= w->unrecorded && is_recorded(&run->activations.sources, w);
+    }
+    for (size_t i = 0; recorded && i < run->weights.count; i++)
+        run->weights.items[i].unrecorded = false;
+    return needed && !recorded;
+}
+
+/* A model that runs in transformers has no draft layers, so that a calibration records none. They stay as they are if
+ * their scheme has stored scales of activations. */
+static void leave_unrecorded_drafts(struct quantize_run *run)
+{
+    run->drafts_left = mark_unrecorded_drafts(run);
+    if (run->drafts_left)
+        choose_leave_drafts(&run->weights, &run->architectures);
+}
+
 /* ---- The first steps --------------------------------------------------------------------------------------------- */
 
 int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
@@ -211,7 +256,9 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
     if (run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(check_model(run, f));
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, &run->architectures, a->compat, a->split_experts, f));
-    RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, f));
+    RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->architectures, &run->config, a->compat, a->draft, f));
+    if (a->compat == QOBS_COMPAT_VLLM)
+        leave_unrecorded_drafts(run);
     RETURN_IF_NOT_OK(run_name_unused(run, f));
     RETURN_IF_NOT_OK(check_experts(run, f));
     if (a->compat == QOBS_COMPAT_VLLM && run->contents == CONTENTS_MODEL)

@@ -269,6 +269,9 @@ static bool add_warnings(json_object *warnings, const struct quantize_run *run)
     add_unknown_warning(warnings, run);
     if (run->mixed_sets.count > 0)
         json_append_text(warnings, run->mixed_sets.warning.message);
+    if (run->drafts_left)
+        json_append_text(warnings, "draft layers: no activations of them are recorded, because transformers does not "
+                                   "build them; they stay as they are, and vLLM loads them so");
     if (!run->model.config_path)
         json_append_text(warnings, "the model has no config.json, so that no loader knows that "
                                    "the output is quantized");

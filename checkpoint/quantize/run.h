@@ -119,6 +119,7 @@ struct quantize_run {
     json_object *earlier; /* what stays of the model's quantization_config; NULL: none */
     struct weights weights;
     struct mixed_sets mixed_sets;
+    bool drafts_left; /* draft layers stay because no activations of them are recorded */
     struct activation_scales activations;
     struct importance_sources importance;
     struct output_layout layout;

@@ -44,6 +44,14 @@ typedef enum qobs_fill_experts {
     QOBS_FILL_MEDIAN = 2  /**< it gets their median, of two the smaller */
 } qobs_fill_experts;
 
+/** What becomes of draft layers, which models have for speculative decoding (MTP, nextn). A target that names such a
+ * layer comes first. */
+typedef enum qobs_draft {
+    QOBS_DRAFT_AS_LOADED = 0, /**< quantized if vLLM is known to load those of the architecture so, else kept */
+    QOBS_DRAFT_KEEP = 1,      /**< kept as they are, and named in `ignore` */
+    QOBS_DRAFT_QUANTIZE = 2   /**< quantized as other layers */
+} qobs_draft;
+
 /** Arguments of qobs_checkpoint_quantize. One of scheme, config and recipe is needed. Members that are not described
  * as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_quantize_args {
@@ -102,6 +110,7 @@ typedef struct qobs_checkpoint_quantize_args {
     /** Path of a JSON file with rows of architectures, which python -m qobs.architectures writes; they come before
      * those of the library for the same types (docs/checkpoint.md). */
     const char *architectures;
+    qobs_draft draft; /**< see qobs_draft; under llm-compressor's releases draft layers are as others */
 } qobs_checkpoint_quantize_args;
 
 /** Quantizes a whole model: reads the safetensors files and the index of `model`, quantizes the weights that the scheme

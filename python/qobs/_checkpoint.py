@@ -24,6 +24,7 @@ from ._threads import Threads
 
 _COMPAT = {"vllm": 0, "llm-compressor": 1, "llm-compressor-0.14": 2, "next": 3}
 _FILL_EXPERTS = {"refuse": 0, "max": 1, "median": 2}
+_DRAFT = {"as-loaded": 0, "keep": 1, "quantize": 2}
 
 
 class _Progress(Structure):
@@ -44,7 +45,8 @@ class _QuantizeArgs(Structure):
                 ("compat", c_int), ("part", c_size_t), ("part_count", c_size_t), ("replace", c_bool),
                 ("keep_findings", c_bool),
                 ("allow_mixed_sets", c_bool), ("runtime", c_void_p),
-                ("progress", _Report), ("context", c_void_p), ("report", c_void_p), ("architectures", c_char_p)]
+                ("progress", _Report), ("context", c_void_p), ("report", c_void_p), ("architectures", c_char_p),
+                ("draft", c_int)]
 
 
 class _FinishArgs(Structure):
@@ -296,7 +298,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
              states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, split_experts: bool = False,
              fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
              replace: bool = False, keep_findings: bool = False, allow_mixed_sets: bool = False,
-             architectures: Any = None, threads: int | None = None,
+             architectures: Any = None, draft: str = "as-loaded", threads: int | None = None,
              progress: Callable[[Progress], Any] | None = None) -> QuantizeReport:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
@@ -315,7 +317,9 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
     several schemes; vLLM cannot load them. architectures: a JSON file with what is known of architectures, which
-    python -m qobs.architectures writes; it comes before the library's own table. threads: None is one for each
+    python -m qobs.architectures writes; it comes before the library's own table. draft: layers for speculative decoding
+    (MTP, nextn) are quantized if vLLM is known to load those of the architecture so ("as-loaded"), never ("keep") or
+    always ("quantize"). threads: None is one for each
     processor. progress: called with Progress, by one thread at a time; an exception in it stops the run, and so does
     Ctrl-C.
 
@@ -341,7 +345,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
             keep_findings=flag(keep_findings, "keep_findings"),
             allow_mixed_sets=flag(allow_mixed_sets, "allow_mixed_sets"), runtime=pool.address,
             progress=_ProgressCall(progress, pool, signals).address, report=report.address,
-            architectures=_encoded(architectures, "architectures"), **_members(lists))
+            architectures=_encoded(architectures, "architectures"), draft=choice(draft, "draft", _DRAFT),
+            **_members(lists))
         return _run("quantize", args, report, signals, pool, described.named)
 
 

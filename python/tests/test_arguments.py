@@ -103,6 +103,7 @@ CALLS = {  # name of the argument -> call, wrong values
     "states[0]": [(lambda v: qobs.plan("m", "W4A16", states=[v]), [3, None])],
     "part": [(run("part"), [3, "12", (1,), (1, 2, 3), ("a", 2), (0, 2), (1.0, 2)])],
     "compat": [(run("compat"), [3, None, "vlm"])],
+    "draft": [(run("draft"), [1, None, "kept"])],
     "fill_experts": [(run("fill_experts"), [3, None, "maximum"]),
                      (run("fill_experts", qobs.calibrate_checkpoint), [True])],
     "progress": [(run("progress"), [3, "a", True])],

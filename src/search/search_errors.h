@@ -29,8 +29,8 @@ struct search_norm {
 /* Computes the tables: of any norm with SLEEF, else of 1, 2 and 3. */
 void qobs_compute_search_norm(struct search_norm *norm, double value);
 
-/* Looks the norm up, or computes its tables. QOBS_ERROR_UNSUPPORTED: it is not 1, 2, 2.4 or 3, and this build is without
- * SLEEF. */
+/* Looks the norm up, or computes its tables. QOBS_ERROR_UNSUPPORTED: it is not 1, 2, 2.4 or 3, and this build is
+ * without SLEEF. */
 int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error);
 
 /* The exponent for elements of that dtype and that largest magnitude. Both 2^exponent and its reciprocal are numbers of

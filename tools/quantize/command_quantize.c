@@ -68,6 +68,9 @@ static const struct option_row rows[] = {
         "llm-compressor: byte for byte what model_free_ptq of its release writes, which is 0.14; next: of its newest "
         "pre-release"),
     ARCHITECTURES_ROW,
+    WORD_ROW("draft", args.draft, "as-loaded keep quantize", "layers for speculative decoding (MTP, nextn)",
+             "as-loaded (default): quantized if vLLM is known to load those of the architecture so, else kept; keep: "
+             "as they are, in ignore; quantize: as other layers"),
     OUT_ROW("DIR", args.out, "the output: a directory that is new or empty", NULL),
     {.name = "part",
      .argument = "I/N",
