@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -99,3 +100,16 @@ def several(value: Any, name: str, of: str) -> list[Any]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise wrong_kind(value, name, f"a list of {of}")
     return list(value)
+
+
+def entries(value: Any, name: str) -> list[str]:
+    """Names and patterns of modules: one text, several, or None for none."""
+    found = [value] if isinstance(value, str) else [] if value is None else several(value, name, "texts, one text or None")
+    for i, entry in enumerate(found):
+        if not isinstance(entry, str):
+            raise wrong_kind(entry, f"{name}[{i}]", "a text")
+        try:
+            re.compile(entry[3:] if entry.startswith("re:") else "")
+        except re.error as failure:
+            raise InvalidArgumentError(f"{name}: {entry!r} is no pattern: {failure}") from None
+    return found

@@ -275,19 +275,26 @@ def _run(name: str, args: Any, report: _Text, signals: Held, pool: Threads | Non
 
 
 def _warn(report: dict[str, Any]) -> None:
-    """Warns of what the program prints as warnings, at the line that called the package."""
+    """Warns of what the program prints as warnings. If it ends with status 3, they say that something is incomplete."""
+    incomplete = report.get("incomplete") or "unknown" in report.get("knowledge", ()) or any(
+        scheme["kl"] is None for scheme in report.get("schemes", ()))
+    upstream = report.get("compat", "vllm") != "vllm"  # its bytes, of which status 0 is promised
+    category = c.IncompleteWarning if incomplete and not upstream else c.Warning
+    warn(report.get("warnings", []), category)
+    warn(report.get("unused", []), c.Warning if upstream else c.IncompleteWarning)
+    if "compat" in report and "part" not in report and not report["layers"] and not report["activation_scales"]:
+        warn(["no layer was quantized; report['left_out'] says why"])
+    if report.get("missing"):
+        warn([f"{report['missing']} scales of activations are missing: nothing was recorded for them"])
+
+
+def warn(texts: Iterable[str], category: type[c.Warning] = c.IncompleteWarning) -> None:
+    """Warns at the line that called the package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         level, frame = level + 1, frame.f_back
-    for text in report.get("warnings", []):
-        warnings.warn(text, c.Warning, stacklevel=level)
-    for text in report.get("unused", []):
-        warnings.warn(text, c.IncompleteWarning, stacklevel=level)
-    if "compat" in report and "part" not in report and not report["layers"] and not report["activation_scales"]:
-        warnings.warn("no layer was quantized; report['left_out'] says why", c.IncompleteWarning, stacklevel=level)
-    if report.get("missing"):
-        warnings.warn(f"{report['missing']} scales of activations are missing: nothing was recorded for them",
-                      c.IncompleteWarning, stacklevel=level)
+    for text in texts:
+        warnings.warn(text, category, stacklevel=level)
 
 
 # ---- Functions -------------------------------------------------------------------------------------------------------

@@ -5,34 +5,79 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from . import _library as c
+from ._arguments import wrong_kind
 from ._names import expert_names, file_names, is_compiled, own_name, unwrapped
 
 Receive = Callable[[str, Any], None]
 
 
-def linear_modules(model: Any, targets: Iterable[str], ignore: Iterable[str]) -> dict[str, Any]:
-    """Name -> linear layer, or one expert of a layer of experts. Names are those of the files (_names). targets,
-    ignore: names in the model or in its files, "re:" patterns that match from the start, names of classes. Errors:
-    InvalidArgumentError if there is none."""
+class Chosen(NamedTuple):
+    """Linear layers by name, which is that of the files (_names), each with the index of its group; entries of targets
+    and ignore that match nothing, with what would."""
+
+    modules: dict[str, Any]
+    group: dict[str, int]
+    unused: list[str]
+
+
+def check_model(model: Any) -> None:
+    """Errors: TypeError unless it is a torch module."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(model, torch.nn.Module):
+        raise wrong_kind(model, "model", "a torch module")
+
+
+def linear_modules(model: Any, targets: list[list[str]], ignore: list[str]) -> Chosen:
+    """Linear layers, or experts of a layer of experts one by one. targets: those of each group; of several groups the
+    first with a name or pattern takes a layer, then the first with a class. targets, ignore: names in the model or in
+    its files, "re:" patterns that match from the start, names of classes. Errors: InvalidArgumentError if there is none."""
+    check_model(model)
+    model = unwrapped(model)
+    there = dict(_candidates(model))
+    found, group = {}, {}
+    for file, (module, names, classes) in there.items():
+        taken = next((i for by in (names, classes) for i, entries in enumerate(targets) if _matches(entries, by)), None)
+        if taken is not None and not _matches(ignore, names) and not _matches(ignore, classes):
+            found[file], group[file] = module, taken
+    unused = [f"targets: {entry!r} matches no linear layer{_hint(entry, there)}" for entries in targets for entry in entries
+              if not any(_matches([entry], names | classes) for _, names, classes in there.values())]
+    unused += [f"ignore: {entry!r} matches no module{_hint(entry, there)}" for entry in ignore
+               if not any(_matches([entry], names | classes) for _, names, classes in there.values()) and
+               not any(_matches([entry], {own_name(n)} | _classes(m)) for n, m in model.named_modules())]
+    if not found:
+        hint = f" ({'; '.join(unused)})" if unused else ""
+        raise c.InvalidArgumentError(f"targets: none of {[e for t in targets for e in t]} that is not ignored is a linear "
+                                     f"layer of the model{hint}")
+    return Chosen(found, group, unused)
+
+
+def _candidates(model: Any) -> Iterator[tuple[str, tuple[Any, set[str], set[str]]]]:
+    """Name in the files -> layer, its names, its classes."""
     torch = sys.modules["torch"]
-    targets, ignore, model = list(targets), list(ignore), unwrapped(model)
     linear = {own_name(n): m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
     files = file_names(model, linear)
-    found = {files[n]: m for n, m in linear.items() if _chosen((n, files[n]), _classes(m), targets, ignore)}
+    for name, module in linear.items():
+        yield files[name], (module, {name, files[name]}, _classes(module))
     for name, module in model.named_modules():
         if not _is_experts(module):
             continue
         for (expert, part), file in expert_names(model, own_name(name), module).items():
-            names = (f"{own_name(name)}.{expert}.{part}", file)
-            if _chosen(names, {"Linear"} | _classes(module), targets, ignore):
-                found[file] = Expert(module, expert, part)
-    if not found:
-        raise c.InvalidArgumentError(f"targets: none of {targets} is a linear layer of the model")
-    return found
+            names = {f"{own_name(name)}.{expert}.{part}", file}
+            yield file, (Expert(module, expert, part), names, {"Linear"} | _classes(module))
+
+
+def _hint(entry: str, there: dict[str, tuple[Any, set[str], set[str]]]) -> str:
+    """What would match: a pattern for the last component of names, or the entries of a list in one text."""
+    words = re.findall(r"[\w.:*]+", entry)
+    if len(words) > 1 and not entry.startswith("re:"):
+        return f"; a list is expected: {words}"
+    last = entry.strip(".*").rpartition(".")[2]
+    count = sum(any(n.rpartition(".")[2] == last for n in names) for _, names, _ in there.values())
+    return f"; names match as a whole: 're:.*{last}' finds {count}" if count else ""
 
 
 def attention_modules(model: Any) -> dict[str, Any]:
@@ -59,11 +104,8 @@ def _classes(module: Any) -> set[str]:
     return {k.__name__ for k in type(module).__mro__}
 
 
-def _chosen(names: tuple[str, ...], classes: set[str], targets: list[str], ignore: list[str]) -> bool:
-    def matches(entries: list[str]) -> bool:
-        return any(any(re.match(e[3:], n) for n in names) if e.startswith("re:") else e in names or e in classes
-                   for e in entries)
-    return matches(targets) and not matches(ignore)
+def _matches(entries: list[str], names: set[str]) -> bool:
+    return any(any(re.match(e[3:], n) for n in names) if e.startswith("re:") else e in names for e in entries)
 
 
 def _is_experts(module: Any) -> bool:

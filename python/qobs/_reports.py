@@ -45,11 +45,13 @@ class QuantizedLayer(TypedDict, total=False):
 
 
 class QuantizeReport(TypedDict, total=False):
-    """The report of quantize and finish. unused: what was given and nothing uses."""
+    """The report of quantize and finish. knowledge: the source of the facts about the architecture, and "unknown" if
+    there are none. unused: what was given and nothing uses. incomplete: the result lacks something, as warnings say."""
 
     model: str
     out: str
     compat: str
+    knowledge: dict[str, Any]
     part: int
     parts: int
     bytes_before: int
@@ -60,6 +62,7 @@ class QuantizeReport(TypedDict, total=False):
     left_out: list[LeftOut]
     warnings: list[str]
     unused: list[str]
+    incomplete: bool
     runtimes: list[Runtime]
     findings: list[Finding]
 
@@ -116,6 +119,7 @@ class CalibrateReport(TypedDict, total=False):
     missing: int
     warnings: list[str]
     unused: list[str]
+    incomplete: bool
 
 
 class PlannedLayer(TypedDict, total=False):

@@ -49,6 +49,9 @@ class Sensitivity:
         for parameter in self._frozen:
             parameter.requires_grad_(True)
         self._frozen = []
+        if self._forward:  # the call of the model has ended with an exception such as KeyboardInterrupt
+            self._forward = False
+            sys.modules["torch"].set_grad_enabled(self._before)
 
     def _start(self, model: Any, args: tuple) -> None:
         torch = sys.modules["torch"]

@@ -15,14 +15,15 @@ from typing import Any
 
 from . import _library as c
 from . import _safetensors
-from ._arguments import flag, wrong_kind
+from ._arguments import entries, flag, wrong_kind
+from ._checkpoint import warn
 from ._hooks import Hooks, attention_modules, linear_modules
 from ._progress import shown
 from ._texts import COLUMNS, READ, Unreadable, read_texts
 
 
-def recording(model: Any, directory: Any, *, targets: Iterable[str] = ("Linear",), ignore: Iterable[str] = ("lm_head",),
-              kv_cache: bool = False) -> Recording:
+def recording(model: Any, directory: Any, *, targets: Iterable[str] | str | None = None,
+              ignore: Iterable[str] | str | None = None, kv_cache: bool = False) -> Recording:
     """Writes the inputs of linear layers while a torch model runs, one safetensors file for each call of the model:
 
         with qobs.record.recording(model, "activations") as r:
@@ -30,11 +31,15 @@ def recording(model: Any, directory: Any, *, targets: Iterable[str] = ("Linear",
                 model(**batch)
         qobs.quantize("model", "model-FP8", "FP8", activations=r.files)
 
-    directory: a new or empty one. targets, ignore, kv_cache: as of qobs.calibration. Tensors are "<module>.input",
+    directory: a new or empty one. targets, ignore, kv_cache: as of qobs.calibration with a scheme by name. Tensors are "<module>.input",
     "<attention>.k_states" and "v_states", in their own dtype and shape. A layer that runs twice in a call is recorded
     with its last input. Memory: the activations of one call. Disk: all of them. Errors: InvalidArgumentError,
     FileExistsError, OSError."""
-    return Recording(model, directory, targets, ignore, kv_cache)
+    recorded = Recording(model, directory, ["Linear"] if targets is None else entries(targets, "targets"),
+                         ["lm_head"] if ignore is None else entries(ignore, "ignore"), kv_cache)
+    given = [("targets", targets), ("ignore", ignore)]
+    warn([text for text in recorded.unused if any(text.startswith(name) and value is not None for name, value in given)])
+    return recorded
 
 
 def _check_empty(directory: str) -> None:
@@ -45,15 +50,17 @@ def _check_empty(directory: str) -> None:
 class Recording:
     """Files with activations; `files` are their paths in the order of the calls. See recording."""
 
-    def __init__(self, model: Any, directory: Any, targets: Iterable[str], ignore: Iterable[str], kv_cache: bool):
+    def __init__(self, model: Any, directory: Any, targets: list[str], ignore: list[str], kv_cache: bool):
         self.files: list[str] = []
         if not isinstance(directory, (str, os.PathLike)):
             raise wrong_kind(directory, "directory", "a path")
         self._model, self._directory = model, os.fspath(directory)
+        chosen = linear_modules(model, [targets], ignore)
+        self.unused = chosen.unused
         self._batch: dict[str, Any] = {}
         self._end: Any = None
         attention = attention_modules(model) if flag(kv_cache, "kv_cache") else {}
-        self._hooks = Hooks(model, linear_modules(model, targets, ignore), attention, self._receive)
+        self._hooks = Hooks(model, chosen.modules, attention, self._receive)
 
     def __enter__(self) -> Recording:
         _check_empty(self._directory)

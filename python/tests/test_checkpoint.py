@@ -238,3 +238,14 @@ def test_configurations_and_recipes_in_every_form(model, tmp_path):
         with pytest.raises(qobs.InvalidArgumentError, match=words) as failure:
             qobs.quantize(model, tmp_path / "out", **options)
         assert "/tmp" not in str(failure.value)
+
+
+def test_what_is_not_known_is_a_warning(model, tmp_path):
+    """Also a search without its inputs, and a plan without sensitivity."""
+    with pytest.warns(qobs.IncompleteWarning, match="importance"):
+        qobs.quantize(model, tmp_path / "a", "W4A16", preset="llmc.imatrix_mse")
+    with pytest.warns(qobs.IncompleteWarning, match="sensitivity"):
+        qobs.plan(model, ["W4A16", "W8A16"])
+    (model / "config.json").write_text('{"model_type": "nobody_knows", "architectures": ["NobodyKnows"]}')
+    with pytest.warns(qobs.IncompleteWarning, match="nobody_knows"):
+        assert qobs.quantize(model, tmp_path / "b", "W8A8")["knowledge"]["unknown"] == "nobody_knows"
