@@ -34,18 +34,36 @@ static void put_needs(const struct scheme_preset *preset)
            preset->inputs && preset->inputs->dynamic != QUANT_DYNAMIC ? "yes" : "no");
 }
 
+#define DEVICES "GPUs | CPUs with AVX-512 | CPUs with AVX2 | Arm CPUs"
+
+/* Prints a cell for each kind of device. */
+static void put_devices(unsigned devices)
+{
+    printf("%s | %s | %s | %s |",
+           devices & DEVICE_GPU    ? "yes"
+           : devices & DEVICE_SM90 ? "compute capability 9.0"
+                                   : "no",
+           devices & DEVICE_AVX512 ? "yes"
+           : devices & DEVICE_AMX  ? "with AMX"
+                                   : "no",
+           devices & DEVICE_AVX2 ? "yes" : "no", devices & DEVICE_ARM ? "yes" : "no");
+}
+
 static void put_schemes(void)
 {
-    puts("@schemes\n| scheme | numbers | bits a weight | activations needed | format | vLLM 0.32 | vLLM, experts | "
-         "compressed-tensors |\n|---|---|---|---|---|---|---|---|");
+    puts("@schemes\n| scheme | numbers | bits a weight | activations needed | format | " DEVICES " | experts | "
+         "compressed-tensors |\n|---|---|---|---|---|---|---|---|---|---|---|");
     for (size_t i = 0; scheme_preset_at(i); i++) {
         struct quant_config config = config_of(scheme_preset_at(i));
+        struct device_words words;
         const struct quant_group *group = &config.groups[0];
         const struct runtime_row *row = runtime_find(group);
         const char *version = runtime_compressed_tensors(group);
         put_needs(scheme_preset_at(i));
-        printf("%s | %s | %s | %s%s |\n", quant_format_name(group->format), row ? row->vllm : "no",
-               row && row->experts ? row->experts : "no", version ? "from " : "all", version ? version : "");
+        printf("%s | ", quant_format_name(group->format));
+        put_devices(row ? row->linear : 0);
+        printf(" %s | %s%s |\n", row && row->experts ? devices_describe(row->experts, &words) : "no",
+               version ? "from " : "all", version ? version : "");
         quant_config_free(&config);
     }
 }
@@ -55,13 +73,15 @@ static void put_common(void)
 {
     static const char *const common[] = {"W4A16",       "W4A16_ASYM", "W8A8",     "FP8",
                                          "FP8_DYNAMIC", "NVFP4A16",   "MXFP4A16", "MXFP8A16"};
-    puts("@common\n| scheme | numbers | bits a weight | activations needed | vLLM 0.32 |\n|---|---|---|---|---|");
+    puts("@common\n| scheme | numbers | bits a weight | activations needed | " DEVICES " |\n"
+         "|---|---|---|---|---|---|---|---|");
     for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
         const struct scheme_preset *preset = scheme_preset_find(common[i]);
         struct quant_config config = config_of(preset);
         const struct runtime_row *row = runtime_find(&config.groups[0]);
         put_needs(preset);
-        printf("%s |\n", row ? row->vllm : "no");
+        put_devices(row ? row->linear : 0);
+        putchar('\n');
         quant_config_free(&config);
     }
 }
@@ -152,6 +172,16 @@ static void put_settings(const char *name, const struct quant_args *args)
     printf("    \"%s\": \"%s%s\",\n", name, text, dynamic[args->dynamic]);
 }
 
+static void put_names(unsigned devices)
+{
+    const char *space = "";
+    for (int i = 0; device_name(i); i++)
+        if (devices & 1u << i) {
+            printf("%s%s", space, device_name(i));
+            space = " ";
+        }
+}
+
 static void put_python(void)
 {
     puts("@python\n# The weights of each preset scheme, as settings of an observer.\nWEIGHTS = {");
@@ -161,6 +191,18 @@ static void put_python(void)
     for (size_t i = 0; scheme_preset_at(i); i++)
         if (scheme_preset_at(i)->inputs && scheme_preset_at(i)->inputs->dynamic != QUANT_DYNAMIC)
             put_settings(scheme_preset_at(i)->name, scheme_preset_at(i)->inputs);
+    puts("}\n\n# The devices for whose linear layers vLLM " RUNTIMES_VLLM
+         " has kernels, and those for a model of experts.\nDEVICES = {");
+    for (size_t i = 0; scheme_preset_at(i); i++) {
+        struct quant_config config = config_of(scheme_preset_at(i));
+        const struct runtime_row *row = runtime_find(&config.groups[0]);
+        printf("    \"%s\": (\"", scheme_preset_at(i)->name);
+        put_names(row ? row->linear : 0);
+        printf("\", \"");
+        put_names(row ? row->linear & row->experts : 0);
+        puts("\"),");
+        quant_config_free(&config);
+    }
     puts("}");
 }
 

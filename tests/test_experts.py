@@ -304,7 +304,8 @@ def test_compat():
 LOADED = {"W4A16": (True, False), "W4A16_ASYM": (False, False), "W3A16": (True, False), "W8A8": (False, False),
           "FP8_DYNAMIC": (True, True), "FP8_BLOCK": (False, True), "NVFP4A16": (False, False), "MXFP4": (True, False),
           "MXFP8A16": (False, True)}
-CPU_EXPERTS = {"W8A8": "on CPUs with AMX, on Arm CPUs and on GPUs", "FP8_BLOCK": "on CPUs with AMX and on GPUs"}
+CPU_EXPERTS = {"W8A8": "on GPUs, on Arm CPUs and on CPUs with AMX", "FP8_BLOCK": "on GPUs and on CPUs with AMX",
+               "W4A16": "on GPUs and on CPUs with AMX"}
 
 
 def test_transformers():

@@ -6,6 +6,7 @@
     test_recipes.py QOBS
 """
 import json
+import platform
 import os
 import random
 import re
@@ -187,14 +188,24 @@ def test_bytes_of_both_modes():
 
 
 # Scheme: (where vLLM 0.32 runs it, the version of compressed-tensors that transformers needs, kernels for CPUs).
-RUNTIMES = {"W4A16": ("on CPUs and GPUs", None, True), "W3A16": ("on GPUs", "0.18", False),
+EVERYWHERE = "on GPUs, on Arm CPUs and on CPUs with AVX2"
+RUNTIMES = {"W4A16": ("on GPUs and on CPUs with AVX-512", None, True), "W3A16": ("on GPUs", "0.18", False),
             "W8A16": ("on GPUs", None, False),
-            "W8A8": ("on CPUs and GPUs", None, True), "W8A8_STATIC": ("on CPUs and GPUs", None, True),
-            "W8A8_STATIC_ASYM": ("on CPUs and GPUs", None, True), "W6A8": ("on GPUs", "0.18", False),
+            "W8A8": (EVERYWHERE, None, True), "W8A8_STATIC": (EVERYWHERE, None, True),
+            "W8A8_STATIC_ASYM": (EVERYWHERE, None, True), "W6A8": ("on GPUs", "0.18", False),
             "W4AFP8": ("on GPUs of compute capability 9.0", None, False),
-            "FP8_DYNAMIC": ("on CPUs and GPUs", None, True),
+            "FP8_DYNAMIC": (EVERYWHERE, None, True),
             "NVFP4A16": ("on GPUs", None, False), "MXFP4": ("on GPUs", None, False),
             "MXFP4XFP8": ("on GPUs", None, False), "MXFP6A8": (None, "0.20", False), "MXFP8": ("on GPUs", None, False)}
+
+
+def this_cpu():
+    """The device that the processor is, which programs under an emulator see, too."""
+    if platform.machine() != "x86_64":
+        return "arm" if platform.machine() == "aarch64" else None
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = set(file.read().split())
+    return next((d for d, flag in (("amx", "amx_tile"), ("avx512", "avx512f"), ("avx2", "avx2")) if flag in flags), None)
 
 
 def test_runtimes():
@@ -207,10 +218,14 @@ def test_runtimes():
         equal(run.returncode, 0, scheme)
         row, = json.loads(cli.read("report"))["runtimes"]
         equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"], row["transformers"]), (vllm, version, cpu, True), scheme)
-        check(f"{scheme}: vLLM 0.32 {vllm or 'is not known to load it'};" in run.stdout, f"the summary of {scheme}", run.stdout)
+        without = " (this one has none)" if cpu and not row["this_cpu"] else ""
+        check(f"{scheme}: vLLM 0.32 {vllm or 'is not known to load it'}{without};" in run.stdout, f"the summary of {scheme}",
+              run.stdout)
+        equal(row["vllm_cpu"], any(d not in ("gpu", "sm90") for d in row["devices"]), f"{scheme}: devices {row}")
+        equal(row["this_cpu"], this_cpu() in row["devices"], f"{scheme}: this processor, {this_cpu()}, {row}")
         equal("no runtime has kernels for it on CPUs" in run.stdout, bool(vllm) and not cpu, f"{scheme}: kernels for CPUs")
     run = cli.run("quantize", "in", "--scheme", "W4A16", "--preset", "llmc.memoryless_mse", "-o", "out", "--replace")
-    check("\nW4A16: vLLM 0.32 on CPUs and GPUs" in run.stdout, "the summary of a scheme with another observer", run.stdout)
+    check("\nW4A16: vLLM 0.32 on GPUs and on CPUs with AVX-512" in run.stdout, "the summary of a scheme with another observer", run.stdout)
     equal(list(config()["config_groups"]), ["config_group_0"], "the key of a scheme that is changed")
     shutil.rmtree("out")
     equal(quantize("--scheme", "W8A8", "--set", "symmetric=false", "--set", "format=int-quantized").returncode, 0,
@@ -218,16 +233,26 @@ def test_runtimes():
 
 
 def test_embeddings():
-    """No runtime loads quantized embeddings or Conv1D (tried in vLLM 0.32 and transformers 5.17, tied and not)."""
+    """vLLM alone loads quantized embeddings, integers on GPUs. No runtime loads Conv1D. Both are refused."""
     make_model("in", layers=1)
-    for module, types in (("model.embed_tokens", "llama"), ("transformer.h.0.attn.c_attn", "gpt2")):
+    vllm = "vLLM 0.32 alone loads"
+    for module, types, words in (("model.embed_tokens", "llama", vllm), ("transformer.h.0.attn.c_attn", "gpt2", "no runtime")):
         tensors = {f"{module}.weight": ("BF16", [128, 128], bytes(2 * 128 * 128))}
         write("in/model.safetensors", cli.st_bytes(tensors))
         write("in/config.json", json.dumps({"model_type": types, "vocab_size": 128}).encode())
         for target in (module, "re:.*"):
-            refused(f"{module} by {target}", quantize("--scheme", "W8A16", "--targets", target), 2, module, "no runtime", "--ignore")
+            refused(f"{module} by {target}", quantize("--scheme", "W8A16", "--targets", target), 2, module, words, "--ignore")
         run = quantize("--scheme", "W8A16", "--compat", "llm-compressor", "--targets", module)
-        check(run.returncode == 0 and "no runtime loads" in run.stderr, f"{module}, compatible", run.stderr)
+        check(run.returncode == 0 and words in run.stderr, f"{module}, compatible", run.stderr)
+        run = cli.run("audit", "out")
+        check(types == "gpt2" or (vllm in run.stdout and "0 findings" in run.stdout), f"{module}: the audit says who loads them", run.stdout)
+    write("in/config.json", json.dumps({"model_type": "llama", "vocab_size": 128}).encode())
+    write("in/model.safetensors", cli.st_bytes({"model.embed_tokens.weight": ("BF16", [128, 128], bytes(2 * 128 * 128))}))
+    for scheme, where in (("W8A16", "on GPUs"), ("FP8_DYNAMIC", None)):
+        options = ("--compat", "llm-compressor", "--targets", "model.embed_tokens", "--json", "report")
+        quantize("--scheme", scheme, *options)
+        row, = json.loads(cli.read("report"))["runtimes"]
+        equal((row["vllm"], row["transformers"]), (where, False), f"embeddings in {scheme}")
 
 
 def test_columns_that_do_not_divide():

@@ -74,6 +74,13 @@ static int print_report(const char *report, bool all)
         make_printable(line);
         printf("%s\n", line);
     }
+    json_each(item, json_get(json, "notes"))
+    {
+        char line[2048];
+        snprintf(line, sizeof line, "note: %s", json_text(item.value));
+        make_printable(line);
+        printf("%s\n", line);
+    }
     return print_layers(layers, all);
 }
 

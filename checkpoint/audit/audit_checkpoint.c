@@ -3,11 +3,35 @@
 
 /* qobs_checkpoint_audit: opens the checkpoint, runs the checks and makes the report. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "audit/audit.h"
 #include "files/json.h"
 #include "files/text.h"
+#include "schemes/runtimes.h"
+
+/* Says who loads embeddings that are quantized. That is no fault: upstream writes them. */
+static void add_notes(json_object *report, const struct audit *audit)
+{
+    const struct audit_module *first = NULL;
+    bool loads = true;
+    char text[512];
+    for (size_t i = 0; i < audit->module_count; i++) {
+        const struct audit_module *m = &audit->modules[i];
+        if (!m->quantized || architecture_kind(&audit->architectures, m->name, m->length, m->rows) != MODULE_TABLE)
+            continue;
+        first = first ? first : m;
+        loads = loads && runtime_embeddings(m->group) != 0;
+    }
+    if (!first)
+        return;
+    snprintf(text, sizeof text,
+             "embeddings are quantized, such as '%.200s': vLLM " RUNTIMES_VLLM
+             " alone loads embeddings quantized, integers in pack-quantized on GPUs%s",
+             first->name, loads ? "" : ", which these are not");
+    json_append_text(json_put_array(report, "notes"), text);
+}
 
 /* Returns the JSON report, to be freed with free(). NULL: no memory. */
 static char *make_report(const struct audit *audit)
@@ -26,6 +50,7 @@ static char *make_report(const struct audit *audit)
                      json_number(isfinite(m->energy) ? sqrt(m->error / m->energy) : (double)NAN));
         json_append(layers, layer);
     }
+    add_notes(report, audit);
     return layers && findings_report(&audit->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }
 

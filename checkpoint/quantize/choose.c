@@ -13,6 +13,7 @@
 #include "model/experts.h"
 #include "model/layer_words.h"
 #include "schemes/match.h"
+#include "schemes/runtimes.h"
 #include "files/text.h"
 
 struct choice {
@@ -151,12 +152,15 @@ static int refuse(enum target_refusal refusal, const struct layer_words *l, cons
 {
     switch (refusal) {
     case REFUSAL_TABLE:
+        return INVALID(f,
+                       "%s: %s targeted; vLLM " RUNTIMES_VLLM " alone loads embeddings, integers on GPUs. "
+                       "--ignore '%s' leaves %s out; --compat llm-compressor quantizes %s",
+                       l->names, IS_OR_ARE(l), l->entry, IT_OR_THEM(l), IT_OR_THEM(l));
     case REFUSAL_CONV1D:
         return INVALID(f,
-                       "%s: %s targeted; no runtime loads %s quantized. --ignore '%s' leaves %s out; "
+                       "%s: %s targeted; no runtime loads a Conv1D quantized. --ignore '%s' leaves %s out; "
                        "--compat llm-compressor quantizes %s",
-                       l->names, IS_OR_ARE(l), refusal == REFUSAL_TABLE ? "embeddings" : "a Conv1D", l->entry,
-                       IT_OR_THEM(l), IT_OR_THEM(l));
+                       l->names, IS_OR_ARE(l), l->entry, IT_OR_THEM(l), IT_OR_THEM(l));
     case REFUSAL_UNCLEAR:
         return INVALID(f,
                        "%s: %s shape %s; nothing says which dimensions of these experts are inputs. "

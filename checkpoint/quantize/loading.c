@@ -33,6 +33,43 @@ static const struct weight *find_expert(const struct quantize_run *run, const st
     return NULL;
 }
 
+/* Returns true if the group has matrices beside experts. */
+static bool has_others(const struct quantize_run *run, const struct quant_group *group)
+{
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        if (w->reason == WEIGHT_TAKEN && group == &run->config.groups[w->group] && !strstr(w->name, ".experts."))
+            return true;
+    }
+    return false;
+}
+
+/* Returns true if the group has embeddings, which only the compatible mode quantizes. */
+static bool has_embeddings(const struct quantize_run *run, const struct quant_group *group)
+{
+    bool any = false;
+    for (size_t i = 0; i < run->weights.count && run->args->compat != QOBS_COMPAT_VLLM && !any; i++) {
+        const struct weight *w = &run->weights.items[i];
+        any = w->reason == WEIGHT_TAKEN && w->ndim == 2 && group == &run->config.groups[w->group] &&
+              architecture_kind(&run->architectures, w->name, w->module, w->shape[0]) == MODULE_TABLE;
+    }
+    return any;
+}
+
+/* Returns the devices on which vLLM has kernels for all layers of a group. */
+static unsigned devices_of(const struct quantize_run *run, const struct quant_group *group, bool experts)
+{
+    const struct runtime_row *row = runtime_find(group);
+    unsigned devices = row ? ~0u : 0;
+    if (row && experts)
+        devices &= row->experts;
+    if (row && (!experts || has_others(run, group)))
+        devices &= row->linear;
+    if (has_embeddings(run, group))
+        devices &= runtime_embeddings(group);
+    return devices;
+}
+
 /* Returns the first layer of the group that is in such a list of the architecture, and the list; NULL: none. */
 static const struct weight *find_listed(const struct quantize_run *run, const struct quant_group *g,
                                         const char *(*list_of)(const struct architectures *, const char *, size_t),
@@ -56,7 +93,6 @@ static bool reads_experts(const struct quantize_run *run, const struct quant_gro
 
 void loading_of_group(struct loading *loading, const struct quantize_run *run, const struct quant_group *group)
 {
-    const struct runtime_row *row = runtime_find(group);
     const struct quant_format_row *format = quant_format_row(group->format);
     const bool packed = strcmp(format->codes, "weight_packed") == 0;
     /* A tensor has one element for the whole weight. */
@@ -71,11 +107,11 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
     const struct weight *split =
         single || format->has_shape ? find_listed(run, group, architecture_splits, &splits) : NULL;
     const struct weight *joined = single ? find_listed(run, group, architecture_joins, &joins) : NULL;
-    *loading = (struct loading){.where = !row ? NULL : expert ? row->experts : row->vllm};
+    *loading = (struct loading){.devices = devices_of(run, group, expert != NULL)};
     struct refusal *vllm = &loading->vllm, *transformers = &loading->transformers;
     if (architecture_lacks_vllm(&run->architectures)) {
         SAY(vllm->why, "vLLM %s does not have this architecture", VLLM_OF(run));
-    } else if (!loading->where) {
+    } else if (!loading->devices) {
         SAY(vllm->why, "vLLM %s has no kernel for %s%.40s", VLLM_OF(run), expert ? "experts in " : "", group->name);
     } else if (kept) {
         SAY(vllm->why, "vLLM %s loads no quantized %.40s", VLLM_OF(run), keeps);
@@ -83,8 +119,11 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
         vllm->list = keeps;
     }
     if (vllm->why[0])
-        loading->where = NULL;
-    if (tied) {
+        loading->devices = 0;
+    if (has_embeddings(run, group)) {
+        SAY(transformers->why, "transformers %s loads no embeddings quantized", TRANSFORMERS_OF(run));
+        transformers->always = true;
+    } else if (tied) {
         SAY(transformers->why, "transformers %s ties no scales of %.40s", TRANSFORMERS_OF(run), ties);
         transformers->first = tied->name;
         transformers->list = ties;

@@ -15,7 +15,7 @@ struct refusal {
 };
 
 struct loading {
-    const char *where; /* vLLM has kernels for the scheme, such as "on GPUs"; NULL: it does not load it */
+    unsigned devices; /* bits of enum device: vLLM has kernels for the scheme; 0: it does not load it */
     struct refusal vllm, transformers;
 };
 

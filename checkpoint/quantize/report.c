@@ -144,23 +144,22 @@ static void add_left_experts_warning(json_object *warnings, const struct quantiz
                                          : "--split-experts quantizes them for vLLM alone");
 }
 
-/* Names modules that model_free_ptq quantizes and that choose_weights refuses otherwise. */
-static void add_class_warning(json_object *warnings, const struct quantize_run *run)
+/* Names modules of a kind that model_free_ptq quantizes and that choose_weights refuses otherwise. */
+static void add_class_warning(json_object *warnings, const struct quantize_run *run, enum module_kind wanted,
+                              const char *loads)
 {
     const struct weight *first = NULL;
     size_t count = 0;
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         const enum module_kind kind = architecture_kind(&run->architectures, w->name, w->module, w->shape[0]);
-        if (w->reason != WEIGHT_TAKEN || w->ndim != 2 || (kind != MODULE_TABLE && kind != MODULE_CONV1D))
+        if (w->reason != WEIGHT_TAKEN || w->ndim != 2 || kind != wanted)
             continue;
         first = count++ == 0 ? w : first;
     }
-    if (count == 0)
-        return;
-    warn(warnings,
-         "%zu embeddings or Conv1D are quantized, such as '%.300s', which no runtime loads; --ignore leaves them out",
-         count, first->name);
+    if (count > 0)
+        warn(warnings, "%zu %s are quantized, such as '%.300s': %s; --ignore leaves them out", count,
+             wanted == MODULE_TABLE ? "embeddings" : "Conv1D", first->name, loads);
 }
 
 /* Names what a runtime does not load. What none loads was asked for (loading_check). */
@@ -264,7 +263,9 @@ static bool add_warnings(json_object *warnings, const struct quantize_run *run)
         json_append_text(warnings, run->config.notes[i]);
     const bool incomplete = add_importance_warning(warnings, run);
     add_left_experts_warning(warnings, run);
-    add_class_warning(warnings, run);
+    add_class_warning(warnings, run, MODULE_TABLE,
+                      "vLLM " RUNTIMES_VLLM " alone loads them, integers in pack-quantized on GPUs");
+    add_class_warning(warnings, run, MODULE_CONV1D, "no runtime loads them");
     add_runtime_warnings(warnings, run);
     add_unknown_warning(warnings, run);
     if (run->mixed_sets.count > 0)
@@ -276,6 +277,20 @@ static bool add_warnings(json_object *warnings, const struct quantize_run *run)
         json_append_text(warnings, "the model has no config.json, so that no loader knows that "
                                    "the output is quantized");
     return incomplete;
+}
+
+/* Says where vLLM has kernels. */
+static void add_devices(json_object *item, unsigned devices)
+{
+    struct device_words words;
+    json_put_text(item, "vllm", devices ? devices_describe(devices, &words) : NULL);
+    json_put_text(item, "vllm_version", RUNTIMES_VLLM);
+    json_put_bool(item, "vllm_cpu", (devices & DEVICES_CPU) != 0);
+    json_put_bool(item, "this_cpu", (devices & device_here()) != 0);
+    json_object *names = json_put_array(item, "devices");
+    for (int i = 0; device_name(i); i++)
+        if (devices & 1u << i)
+            json_append_text(names, device_name(i));
 }
 
 /* Says for each scheme where it runs; transformers loads the whole output or nothing of it. Nothing is said of a model
@@ -294,8 +309,7 @@ static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
         loading_of_group(&loading, run, g);
         json_object *item = json_object_new_object();
         json_put_text(item, "group", g->name);
-        json_put_text(item, "vllm", loading.where);
-        json_put_bool(item, "vllm_cpu", loading.where && strstr(loading.where, "CPU"));
+        add_devices(item, loading.devices);
         json_put_bool(item, "transformers", !whole.transformers.why[0]);
         json_put_text(item, "compressed_tensors", runtime_compressed_tensors(g));
         json_append(runtimes, item);

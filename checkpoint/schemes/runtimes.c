@@ -19,28 +19,30 @@ enum input_kind {
 #define BY_GROUP (1u << QUANT_GROUP)
 #define BY_ROW (1u << QUANT_GROUP | 1u << QUANT_CHANNEL)
 #define BY_MATRIX (1u << QUANT_CHANNEL | 1u << QUANT_TENSOR)
-#define GPUS "on GPUs"
-#define BOTH "on CPUs and GPUs"
-#define AMX "on CPUs with AMX and on GPUs"
-#define SM90 "on GPUs of compute capability 9.0"
+#define GPU DEVICE_GPU
+#define SM90 DEVICE_SM90
+#define GPU_AVX512 (DEVICE_GPU | DEVICES_AVX512)
+#define GPU_AMX (DEVICE_GPU | DEVICE_AMX)
+#define ALL (DEVICE_GPU | DEVICES_CPU)
 
 static const struct runtime_row rows[] = {
-    {QUANT_PACK, 4, 4, BY_ROW, NO_INPUTS, BOTH, GPUS},
-    {QUANT_PACK, 2, 8, BY_ROW, NO_INPUTS, GPUS, GPUS},
-    {QUANT_PACK, 4, 4, BY_ROW, INT_TOKENS, BOTH, NULL},
-    {QUANT_PACK, 2, 8, BY_ROW, INT_TOKENS, GPUS, NULL},
-    {QUANT_PACK, 4, 4, BY_GROUP, FP8_TOKENS, SM90, SM90},
-    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TOKENS, BOTH, "on CPUs with AMX, on Arm CPUs and on GPUs"},
-    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TENSOR, BOTH, NULL},
-    {QUANT_INT_QUANTIZED, 4, 4, BY_ROW, INT_TOKENS, BOTH, "on Arm CPUs"},
-    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TOKENS, BOTH, GPUS},
-    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TENSOR, GPUS, GPUS},
-    {QUANT_FLOAT_QUANTIZED, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, AMX, AMX},
-    {QUANT_NAIVE, 8, 8, BY_MATRIX | 1u << QUANT_BLOCK, NO_INPUTS, GPUS, NULL},
-    {QUANT_NVFP4_PACK, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, GPUS, GPUS},
-    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, NO_INPUTS, GPUS, AMX},
-    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, FP4_INPUTS | FP8_TOKENS | FP8_GROUPS, GPUS, GPUS},
-    {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, GPUS, GPUS},
+    {QUANT_PACK, 4, 4, BY_ROW, NO_INPUTS, false, GPU_AVX512, GPU_AMX},
+    {QUANT_PACK, 4, 4, BY_ROW, NO_INPUTS, true, GPU_AVX512, GPU},
+    {QUANT_PACK, 2, 8, BY_ROW, NO_INPUTS, true, GPU, GPU},
+    {QUANT_PACK, 4, 4, BY_ROW, INT_TOKENS, true, GPU_AVX512, 0},
+    {QUANT_PACK, 2, 8, BY_ROW, INT_TOKENS, true, GPU, 0},
+    {QUANT_PACK, 4, 4, BY_GROUP, FP8_TOKENS, false, SM90, SM90},
+    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TOKENS, false, ALL, GPU_AMX | DEVICE_ARM},
+    {QUANT_INT_QUANTIZED, 8, 8, BY_MATRIX, INT_TENSOR, false, ALL, 0},
+    {QUANT_INT_QUANTIZED, 4, 4, BY_ROW, INT_TOKENS, false, ALL, DEVICE_ARM},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TOKENS, false, ALL, GPU},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, BY_MATRIX, FP8_TENSOR, false, GPU, GPU},
+    {QUANT_FLOAT_QUANTIZED, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, false, GPU_AMX, GPU_AMX},
+    {QUANT_NAIVE, 8, 8, BY_MATRIX | 1u << QUANT_BLOCK, NO_INPUTS, false, GPU, 0},
+    {QUANT_NVFP4_PACK, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, false, GPU, GPU},
+    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, NO_INPUTS, false, GPU, GPU_AMX},
+    {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, FP4_INPUTS | FP8_TOKENS | FP8_GROUPS, false, GPU, GPU},
+    {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, false, GPU, GPU},
 };
 
 /* Returns 0 for inputs of no row. */
@@ -64,9 +66,15 @@ const struct runtime_row *runtime_find(const struct quant_group *group)
     const struct quant_args *w = &group->weights;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].format == group->format && w->num_bits >= rows[i].min_bits && w->num_bits <= rows[i].max_bits &&
-            (rows[i].strategies & 1u << w->strategy) && (rows[i].inputs & input_kind(group)))
+            (rows[i].strategies & 1u << w->strategy) && (rows[i].inputs & input_kind(group)) &&
+            (w->symmetric || rows[i].asymmetric))
             return &rows[i];
     return NULL;
+}
+
+unsigned runtime_embeddings(const struct quant_group *group)
+{
+    return group->format == QUANT_PACK && group->weights.symmetric && input_kind(group) == NO_INPUTS ? DEVICE_GPU : 0;
 }
 
 const char *runtime_compressed_tensors(const struct quant_group *group)

@@ -332,10 +332,10 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
 
     Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
     bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings. What it says in
-    warnings is a qobs.Warning, too. What was given and nothing uses, with which the program ends with status 3, is a
-    qobs.IncompleteWarning. Errors: InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be
-    read or written), FindingsError (the audit finds faults in the output); after an error there is no out_dir.
-    Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
+    warnings is a qobs.Warning, too. What ends the program with status 3 is a qobs.IncompleteWarning: an
+    architecture that is not known, what was given and nothing uses. Errors: InvalidArgumentError, NonfiniteError,
+    SystemFailure (a file cannot be read or written), FindingsError (the audit finds faults in the output); after an
+    error there is no out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
     pool, report, signals = Threads(threads), _Text(), Held()
     lists = {name: _Texts(items, name) for name, items in (
         ("targets", targets), ("ignore", ignore), ("activations", activations), ("states", states),

@@ -249,3 +249,18 @@ def test_what_is_not_known_is_a_warning(model, tmp_path):
     (model / "config.json").write_text('{"model_type": "nobody_knows", "architectures": ["NobodyKnows"]}')
     with pytest.warns(qobs.IncompleteWarning, match="nobody_knows"):
         assert qobs.quantize(model, tmp_path / "b", "W8A8")["knowledge"]["unknown"] == "nobody_knows"
+
+
+def test_unknown_architecture(model, tmp_path):
+    (model / "config.json").write_text('{"model_type": "totally_new"}')
+    with pytest.warns(qobs.IncompleteWarning, match="'totally_new' is not among the models that were tried"):
+        report = qobs.quantize(model, tmp_path / "out", "W8A16")
+    assert report["knowledge"]["unknown"] == "totally_new" and report["runtimes"] == []
+    rows = tmp_path / "rows.json"
+    rows.write_text(json.dumps({"transformers": "5.99.0", "vllm": "0.77.0", "architectures": [
+        {"types": ["totally_new"], "kept": [MODULES[0].split(".")[-1]]}]}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", qobs.IncompleteWarning)
+        report = qobs.quantize(model, tmp_path / "out", "W8A16", architectures=rows, replace=True)
+    assert report["knowledge"] == {"source": "file", "transformers": "5.99.0", "vllm": "0.77.0"}
+    assert MODULES[0] not in [layer["name"] for layer in report["layers"]]

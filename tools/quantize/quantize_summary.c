@@ -160,18 +160,26 @@ static void print_knowledge(const json_object *knowledge)
                json_text_of(knowledge, "transformers"), json_text_of(knowledge, "vllm"));
 }
 
-/* Says where each scheme runs. */
-static void print_runtimes(const json_object *runtimes)
+/* Says where each scheme runs. `transformers_version` has all its numbers. */
+static void print_runtimes(const json_object *runtimes, const char *transformers_version)
 {
+    const char *dot = strchr(transformers_version, '.');
+    const int length = dot ? (int)(dot - transformers_version + 1 + (ptrdiff_t)strcspn(dot + 1, ".")) : 60;
     json_each(item, runtimes)
     {
         const char *vllm = json_text(json_get(item.value, "vllm")), *group = json_text_of(item.value, "group");
+        const bool on_cpus = json_is_true(json_get(item.value, "vllm_cpu"));
+        const bool here = json_is_true(json_get(item.value, "this_cpu"));
         const char *version = json_text(json_get(item.value, "compressed_tensors"));
         const bool transformers = json_is_true(json_get(item.value, "transformers"));
-        printf("%.40s: vLLM 0.32 %s; transformers %s%s%s\n", group, vllm && *vllm ? vllm : "is not known to load it",
-               transformers ? "with compressed-tensors" : "5.17 does not load it",
-               transformers && version && *version ? " from " : "", transformers && version ? version : "");
-        if (vllm && *vllm && !json_is_true(json_get(item.value, "vllm_cpu")))
+        printf("%.40s: vLLM %.20s %s%s; transformers %.*s%s%s\n", group, json_text_of(item.value, "vllm_version"),
+               vllm ? vllm : "is not known to load it", on_cpus && !here ? " (this one has none)" : "", length,
+               transformers_version,
+               !transformers ? " does not load it"
+               : version     ? " with compressed-tensors from "
+                             : "",
+               transformers && version ? version : "");
+        if (vllm && !on_cpus)
             printf("%.40s: no runtime has kernels for it on CPUs%s\n", group,
                    transformers ? "; transformers dequantizes it there" : "");
     }
@@ -215,7 +223,7 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
             printf("dequantized first, %s: %.0f\n", item.key, json_object_get_double(item.value));
         print_left_out(json_get(json, "left_out"));
         print_knowledge(json_get(json, "knowledge"));
-        print_runtimes(json_get(json, "runtimes"));
+        print_runtimes(json_get(json, "runtimes"), json_text_of(json_get(json, "knowledge"), "transformers"));
         code = print_layers(layers, options->all_layers);
         printf("\nerror of weights: root of their squared error over the root of their squares\n");
         if (json_has(json_at(layers, 0), "search"))
