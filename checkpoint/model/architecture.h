@@ -82,14 +82,15 @@ struct architectures {
     const struct architecture_file *file; /* NULL: none */
     enum knowledge_source source;
     struct versions versions; /* of the source; of the table if that is the general rule */
-    bool draft;          /* of speculative decoding (model_is_draft) */
+    bool draft;               /* of speculative decoding (model_is_draft) */
     const char *unknown; /* a type or a class, of config.json or of its language model, that has no row; NULL: none */
     bool no_model;       /* config.json has no type and no known class, or is not there: nothing builds the model */
     const struct architecture *rows[MAX_ARCHITECTURES];
     bool root[MAX_ARCHITECTURES]; /* the row is of config.json itself */
     size_t count;
     size_t type_count;
-    int64_t layers, draft_layers; /* num_hidden_layers and num_nextn_predict_layers of the language model; 0: not given */
+    int64_t layers,
+        draft_layers; /* num_hidden_layers and num_nextn_predict_layers of the language model; 0: not given */
     int64_t vocabularies[MAX_VOCABULARIES]; /* values of vocab_size */
     size_t vocabulary_count;
 };
