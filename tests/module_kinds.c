@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Prints the kinds that the program gives modules, for scripts/architectures.py. Reads lines of model types
- * (config.json's own first), values of vocab_size, a module's name and the rows of its weight, separated by tabs; lists
- * are separated by commas. Prints the kind by the general rule, the kind by the table, a word of letters, and the other
- * names of the module. Letters, or - for each: k: vLLM keeps the module, w: transformers needs its weight, s: splits
- * it, j: joins it, t: ties it, p: has plain experts alone, e: the table has the experts, v: vLLM lacks the model. */
+/* Prints the kinds that the program gives modules, for scripts/architecture_table.py. Reads lines of model types
+ * (config.json's own first; @ stands before a class), values of vocab_size, a module's name and the rows of its weight,
+ * separated by tabs; lists are separated by commas. Prints the kind by the general rule, the kind by the table, a word
+ * of letters, and the other names of the module. Letters, or - for each: k: vLLM keeps the module, w: transformers
+ * needs its weight, s: splits it, j: joins it, t: ties it, p: has plain experts alone, e: the table has the experts, v:
+ * vLLM lacks the model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ int main(void)
         found = general;
         bool root = true;
         for (char *t = strtok_r(parts[0], ",", &save); t; t = strtok_r(NULL, ",", &save), root = false)
-            architectures_add(&found, t, NULL, root);
+            architectures_add(&found, *t == '@' ? NULL : t, *t == '@' ? t + 1 : NULL, root);
         const char *name = parts[2];
         const size_t length = strlen(name);
         const int64_t rows = strtoll(parts[3], NULL, 10);
@@ -48,7 +49,8 @@ int main(void)
                                 architecture_ties(&found, name, length) ? 't' : '-',
                                 architecture_plain_experts(&found) ? 'p' : '-',
                                 architecture_kind_of_experts(&found, name, length) != MODULE_LINEAR ? 'e' : '-',
-                                architecture_lacks_vllm(&found) ? 'v' : '-', '\0'};
+                                architecture_lacks_vllm(&found) ? 'v' : '-',
+                                '\0'};
         printf("%s %s %s", kinds[architecture_kind(&general, name, length, rows)],
                kinds[architecture_kind(&found, name, length, rows)], letters);
         for (size_t i = 0; architecture_alias(&found, name, length, i, alias, sizeof alias); i++)

@@ -171,6 +171,45 @@ def test_kept_by_vllm():
     equal((taken, ignored(tower, entries)), ({*few[:18]}, True), "what is quantized with it")
 
 
+def test_classes_of_vllm():
+    """What vLLM builds unquantized stays in models that transformers has not, many or few; the report says no more."""
+    language = "language_model." + LAYER
+    for cls, names, linear in (
+            ("InternVLChatModel", ["mlp1.1", "mlp1.3"], [language, "vision_model.encoder.layers.0.attn.qkv"]),
+            ("SkyworkR1VChatModel", ["mlp1.1", "mlp1.3"], [language]),
+            ("DeepseekVLV2ForCausalLM", ["projector.layers.0", "projector.layers.2"], ["language.layers.0.up_proj"]),
+            ("KimiVLForConditionalGeneration",
+             ["vision_tower.encoder.blocks.0.wqkv", "vision_tower.encoder.blocks.0.mlp.fc0",
+              "multi_modal_projector.linear_1"], [language]),
+            ("Phi3VForCausalLM", ["model.vision_embed_tokens.img_projection.0"], [LAYER]),
+            ("InternLM2ForRewardModel", ["v_head"], ["model.layers.0.attention.wqkv"])):
+        left_out(cls, "of_nobody", names, linear=linear, architectures=[cls])
+    config = {"model_type": "of_nobody", "architectures": ["InternVLChatModel"]}
+    make("in", {f"{language}.weight": tensor([128, 128], 1)}, **config)
+    quantize("in", "-o", "out", "--replace", "--json", "report.json", scheme="W8A8")
+    runtime, = json.loads(read("report.json"))["runtimes"]
+    equal((runtime["transformers"], bool(runtime["vllm"])), (False, True), "the report: vLLM alone has it")
+
+
+def test_general_rule():
+    """Without rows a head that may be tied and what stays are in `ignore` for any prefix; what is quantized is not."""
+    def entries_of(names, *options):
+        make("in", {f"{n}.weight": tensor([128, 128], 1) for n in names}, model_type="new", architectures=["New"])
+        quantize("in", "-o", "out", "--replace", *options, scheme="W8A8")
+        out = cli.st_read("out/model.safetensors")[0]
+        entries = json.loads(read("out/config.json"))["quantization_config"]["ignore"]
+        return [n for n in names if f"{n}.weight_scale" in out], entries
+    gate, embed, layer = "model.layers.0.block.gate", "model.embed_tokens", "model.layers.0.gate_up.proj"
+    taken, entries = entries_of([gate, embed, layer])
+    equal(taken, [layer], "what is quantized")
+    for name in ("lm_head", "cls.predictions.decoder", "model.vocab_projector", "blocks.7.gate", "x.embed_tokens"):
+        check(ignored(name, entries), f"ignore has {name}", str(entries))
+    check(not ignored(layer, entries), "ignore has no quantized layer", str(entries))
+    taken, entries = entries_of(["a.layers.0.score", "head.score"], "--targets", "re:a.*", "--targets", "Linear")
+    equal(taken, ["a.layers.0.score"], "what is targeted by name")
+    check(not any(ignored(n, entries) for n in taken), "a pattern that a quantized layer has is left out", str(entries))
+
+
 def test_packed():
     """What no runtime loads is refused unless it is asked for; a warning and the report say what one does not load."""
     name = "backbone.layers.0.mixer.out_proj"
@@ -178,13 +217,14 @@ def test_packed():
                                        ("mamba", name, "NVFP4A16", ("mixer", "out_proj)"))):
         make("in", {f"{module}.weight": tensor([128, 128], 1)}, model_type=kind)
         p = quantize("in", "-o", "refused", scheme=scheme)
-        refused(f"{kind} {scheme}", p, 2, "no runtime loads this", "vLLM 0.32", "transformers 5.17 loads no packed",
+        refused(f"{kind} {scheme}", p, 2, "no runtime loads this", "vLLM 0.32", "transformers 5.24 loads no packed",
                 "--scheme FP8_DYNAMIC", *ways)
         check(not os.path.exists("refused"), f"{kind} {scheme}: there is no output")
         for options in (["--keep-findings"], ["--compat", "llm-compressor"]):
             p = quantize("in", "-o", "out", "--replace", *options, scheme=scheme)
             equal((p.returncode, "no runtime loads this" in p.stderr), (0, True), f"{kind} {scheme} {options}")
-    tower = {f"vision_tower.encoder.layers.0.mlp.fc{i}.weight": tensor([128, 128], i) for i in (1, 2)}
+    at = "vision_tower.encoder.layers.0.self_attn"
+    tower = {f"{at}.{n}_proj.weight": tensor([128, 128], i) for i, n in enumerate("qk")}
     tower[f"language_model.{LAYER}.weight"] = tensor([128, 128], 3)
     for kind, scheme, options, loads in (
             ("gemma3", "W8A16", [], False), ("gemma3", "W8A16", ["--ignore", "re:.*vision_tower.*"], True),

@@ -333,6 +333,11 @@ static void test_functions(void **state)
     assert_int_equal(qobs_checkpoint_fused_sets(names, 1, NULL, NULL, NULL), QOBS_ERROR_INVALID_ARGUMENT);
     assert_int_equal(qobs_checkpoint_fused_sets(names, 2, NULL, set, NULL), QOBS_ERROR_INVALID_ARGUMENT);
     assert_int_equal(qobs_checkpoint_fused_sets(names, 1, "\xff no such model", set, NULL), QOBS_OK);
+    assert_true(qobs_checkpoint_knows("llama", NULL));
+    assert_true(qobs_checkpoint_knows(NULL, "InternVLChatModel"));
+    assert_true(qobs_checkpoint_knows("no_such_type", "InternVLChatModel"));
+    assert_false(qobs_checkpoint_knows("no_such_type", "NoSuchForCausalLM"));
+    assert_false(qobs_checkpoint_knows(NULL, NULL));
 }
 
 /* ---- Before an output gets its name ------------------------------------------------------------------------------ */

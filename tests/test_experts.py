@@ -139,7 +139,7 @@ def same(what, tensors, wanted, *options, **config):
         equal(run.returncode, 0, f"{what}: {scheme} {run.stderr}")
         quantize("one", "expected", scheme=scheme)
         equal(without_config("out"), without_config("expected"), f"{what}: {scheme}")
-        equal(ignore(), ["lm_head"], f"{what}: nothing but the head is ignored")
+        equal([e for e in ignore() if re.search("experts|mlp|moe", e)], [], f"{what}: nothing but heads is ignored")
 
 
 def kept(what, tensors, names, *options, wanted=None, scheme="W8A8", **config):
@@ -242,7 +242,7 @@ def test_split_experts():
          model_type="step3p7")
     run = quantize("in", "out", "--split-experts", "--json", "-")
     warnings = json.loads(run.stdout)["warnings"]
-    check(any("transformers 5.17 does not find split experts" in w for w in warnings), "a warning says who loads them", warnings)
+    check(any("transformers 5.24 does not find split experts" in w for w in warnings), "a warning says who loads them", warnings)
     kept("without a row", granite, [f"{moe}.input_linear"], "--split-experts")
     kept("half of Granite ignored with the other", granite, [f"{moe}.input_linear"], "--ignore", "re:.*linear",
          model_type="granitemoe")

@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "qobs"))
 from architectures import configuration
 
 TWELVE = {"llama": {}, "llama tied": {"tie_word_embeddings": True}, "qwen3": {"tie_word_embeddings": True}, "qwen3_moe": {},

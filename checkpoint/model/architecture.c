@@ -10,10 +10,15 @@
 #include <string.h>
 
 #include "files/text.h"
+#include "qobs/checkpoint.h"
 
 static const struct architecture table[] = {
-#include "model/architectures.inc"
 #include "model/transformers.inc"
+};
+
+/* What no script finds: these rows hold beside those of any source. */
+static const struct architecture by_hand[] = {
+#include "model/architectures.inc"
 };
 
 static const char parts[] =
@@ -22,18 +27,23 @@ static const char parts[] =
 
 /* The general rule: names that are no linear layers in any model. */
 static const struct architecture general = {
-    .names[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier",
+    .names[MODULE_HEAD] = "lm_head output_layer embed_out unembed shared_head.head score classifier lm_heads.* "
+                          "lm_head.* lm_head.out_proj lm_head.decoder predictions.decoder head.decoder vocab_projector "
+                          "lm_loss generator_lm_head pred_layer.proj codec_head ctc_head unembedding_projection "
+                          "bbox_embed.*.layers.* bbox_predictor.layers.*",
     .names[MODULE_ROUTER] = "gate wg shared_expert_gate",
-    .names[MODULE_TABLE] = "wte wpe relative_attention_bias",
+    .names[MODULE_TABLE] = "wte wpe relative_attention_bias rel_pos_emb iou_token mask_tokens hq_token obj_score_token "
+                           "presence_token query_feat segment_emb pos_emb freq_emb",
     .names[MODULE_KEPT] = "eh_proj indexer.wk indexer.weights_proj"};
 
 /* The same outside of numbered blocks, in which these names mean other layers. */
-static const struct architecture outside = {
-    .names[MODULE_HEAD] = "output head proj_out ff_out output_projection predictions.decoder lm_head.decoder",
-    .names[MODULE_TABLE] = "shared emb"};
+static const struct architecture outside = {.names[MODULE_HEAD] =
+                                                "output head proj_out ff_out output_projection ^decoder",
+                                            .names[MODULE_TABLE] = "shared emb query queries_features reference_points",
+                                            .names[MODULE_KEPT] = "objective"};
 
 /* Words in the last component. */
-static const char *const last_words[] = {"norm", "conv", "rotary"};
+static const char *const last_words[] = {"norm", "conv1d", "rotary"};
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
@@ -111,6 +121,55 @@ static bool has_component(const char *module, size_t length, const char *word, s
     return false;
 }
 
+enum { MAX_STARS = 8 };
+
+struct name_run {
+    const char *text;
+    size_t length;
+};
+
+/* Returns the end of the components that match FROM from byte `at` of the name; SIZE_MAX: they differ. Writes what the
+ * stars stand for. */
+static size_t match_run(const char *name, size_t length, size_t at, const char *from, size_t size,
+                        struct name_run stars[MAX_STARS])
+{
+    size_t star = 0;
+    for (size_t begin = 0; begin < size;) {
+        size_t end = begin, stop = at;
+        while (end < size && from[end] != '.')
+            end++;
+        while (stop < length && name[stop] != '.')
+            stop++;
+        if (end - begin == 1 && from[begin] == '*' && star < MAX_STARS)
+            stars[star++] = (struct name_run){name + at, stop - at};
+        else if (end - begin != stop - at || memcmp(from + begin, name + at, stop - at) != 0)
+            return SIZE_MAX;
+        begin = end + 1;
+        at = stop;
+        if (begin < size && at++ == length)
+            return SIZE_MAX;
+    }
+    return at;
+}
+
+/* Finds FROM in the name. Returns its first byte, and its end in *end; SIZE_MAX: it is not there. */
+static size_t find_run(const char *name, size_t length, const char *from, size_t size, size_t *end,
+                       struct name_run stars[MAX_STARS])
+{
+    const bool anchored = size > 0 && *from == '^';
+    for (size_t at = 0; at < length;) {
+        *end = match_run(name, length, at, from + anchored, size - anchored, stars);
+        if (*end != SIZE_MAX)
+            return at;
+        if (anchored)
+            break;
+        while (at < length && name[at] != '.')
+            at++;
+        at++;
+    }
+    return SIZE_MAX;
+}
+
 /* ---- Rows of a model --------------------------------------------------------------------------------------------- */
 
 void versions_set(struct versions *versions, const char *transformers, const char *vllm)
@@ -162,7 +221,8 @@ bool architectures_add(struct architectures *found, const char *type, const char
 {
     const struct architecture_file *file = found->file;
     const bool of_file = file && add_rows(found, file->rows, file->count, type, class_name, root);
-    const bool any = of_file || add_rows(found, table, sizeof table / sizeof *table, type, class_name, root);
+    const bool of_hand = add_rows(found, by_hand, sizeof by_hand / sizeof *by_hand, type, class_name, root);
+    const bool any = of_file || add_rows(found, table, sizeof table / sizeof *table, type, class_name, root) || of_hand;
     found->type_count++;
     if (root) {
         found->source = of_file ? file->source : any ? KNOWLEDGE_TABLE : KNOWLEDGE_RULE;
@@ -172,6 +232,12 @@ bool architectures_add(struct architectures *found, const char *type, const char
             architectures_versions(&found->versions);
     }
     return any;
+}
+
+bool qobs_checkpoint_knows(const char *model_type, const char *class_name)
+{
+    struct architectures found = {0};
+    return (model_type && is_one_of(model_type, parts)) || architectures_add(&found, model_type, class_name, true);
 }
 
 /* Adds the rows of a configuration. Those of config.json and of the language model decide what is known. */
@@ -253,6 +319,8 @@ static enum module_kind general_kind(const struct architectures *found, const ch
     return MODULE_LINEAR;
 }
 
+bool architecture_in_block(const char *module, size_t length) { return end_of_block(module, length) > 0; }
+
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows)
 {
     int most = 0;
@@ -278,12 +346,14 @@ bool architecture_lacks_vllm(const struct architectures *found)
     return false;
 }
 
-/* Returns true if a component of the module's name is in the list "a|b", or if the list is "*". */
+/* Returns true if the module's name has components of the list "a|b.c", in their order, or if the list is "*". */
 static bool is_listed(const char *list, const char *module, size_t length)
 {
+    struct name_run stars[MAX_STARS];
+    size_t end;
     for (const char *p = list; p && *p;) {
         const size_t size = strcspn(p, "|");
-        if (has_component(module, length, p, size) || *p == '*')
+        if (*p == '*' || find_run(module, length, p, size, &end, stars) != SIZE_MAX)
             return true;
         p += size + (p[size] == '|');
     }
@@ -319,6 +389,19 @@ const char *architecture_joins(const struct architectures *found, const char *mo
 const char *architecture_ties(const struct architectures *found, const char *module, size_t length)
 {
     return find_list(found, offsetof(struct architecture, ties), module, length);
+}
+
+bool architecture_lacks_transformers(const struct architectures *found)
+{
+    bool lacks = false;
+    for (size_t i = 0; i < found->count; i++) {
+        const struct architecture *row = found->rows[i];
+        const bool of_hand = row >= by_hand && row < by_hand + sizeof by_hand / sizeof *by_hand;
+        if (found->root[i] && row->types && !of_hand) /* its class has another name there */
+            return false;
+        lacks |= found->root[i] && row->lacks_transformers;
+    }
+    return lacks;
 }
 
 const char *architecture_vllm_keeps(const struct architectures *found, const char *module, size_t length)
@@ -363,6 +446,26 @@ static const char *entry_of(const char *pattern, size_t length, bool nested, cha
     return text;
 }
 
+const char *architecture_anywhere(const char *module, size_t length, int components, char *text, size_t size)
+{
+    char pattern[256];
+    size_t begin = length, n = 0;
+    for (; components > 0 && begin > 0; components--)
+        begin = component_start(module, begin - (begin < length));
+    if (components > 0 || length - begin >= sizeof pattern)
+        return NULL;
+    while (begin < length) {
+        const size_t part = strcspn(module + begin, "."), end = begin + part < length ? begin + part : length;
+        const bool number = strspn(module + begin, "0123456789") == end - begin;
+        memcpy(pattern + n, number ? "*" : module + begin, number ? 1 : end - begin);
+        n += number ? 1 : end - begin;
+        if (end < length)
+            pattern[n++] = '.';
+        begin = end + 1;
+    }
+    return entry_of(pattern, n, true, text, size);
+}
+
 /* Writes pattern `index` of a kind in the rows of the model, or of those with a star. NULL: there are fewer. */
 static const char *entry_at(const struct architectures *found, enum module_kind kind, bool starred, bool nested,
                             size_t index, char *text, size_t size)
@@ -382,47 +485,33 @@ const char *architecture_experts(const struct architectures *found, size_t index
     return entry_at(found, MODULE_EXPERTS, true, true, index, text, size);
 }
 
+/* Writes pattern `index` of both lists of heads of the general rule, for any prefix. NULL: there are fewer. */
+static const char *head_of_rule(size_t index, char *text, size_t size)
+{
+    const char *const lists[] = {general.names[MODULE_HEAD], outside.names[MODULE_HEAD]};
+    for (int i = 0; i < 2; i++)
+        for (const char *p = lists[i]; *p;) {
+            const size_t length = strcspn(p, " ");
+            if (index-- == 0)
+                return entry_of(p, length, true, text, size);
+            p += length + (p[length] == ' ');
+        }
+    return NULL;
+}
+
 const char *architecture_head(const struct architectures *found, size_t index, char *text, size_t size)
 {
     static const char head[] = "lm_head";
     const bool composite = found->type_count > 1;
     const size_t own = composite ? 2 : 1;
-    return index < own ? entry_of(head, strlen(head), index == 1, text, size)
-                       : entry_at(found, MODULE_HEAD, false, composite, index - own, text, size);
+    if (index < own)
+        return entry_of(head, strlen(head), index == 1, text, size);
+    if (found->source == KNOWLEDGE_RULE)
+        return head_of_rule(index - own, text, size);
+    return entry_at(found, MODULE_HEAD, false, composite, index - own, text, size);
 }
 
 /* ---- Other names ------------------------------------------------------------------------------------------------- */
-
-enum { MAX_STARS = 8 };
-
-struct name_run {
-    const char *text;
-    size_t length;
-};
-
-/* Returns the end of the components that match FROM from byte `at` of the name; SIZE_MAX: they differ. Writes what the
- * stars stand for. */
-static size_t match_run(const char *name, size_t length, size_t at, const char *from, size_t size,
-                        struct name_run stars[MAX_STARS])
-{
-    size_t star = 0;
-    for (size_t begin = 0; begin < size;) {
-        size_t end = begin, stop = at;
-        while (end < size && from[end] != '.')
-            end++;
-        while (stop < length && name[stop] != '.')
-            stop++;
-        if (end - begin == 1 && from[begin] == '*' && star < MAX_STARS)
-            stars[star++] = (struct name_run){name + at, stop - at};
-        else if (end - begin != stop - at || memcmp(from + begin, name + at, stop - at) != 0)
-            return SIZE_MAX;
-        begin = end + 1;
-        at = stop;
-        if (begin < size && at++ == length)
-            return SIZE_MAX;
-    }
-    return at;
-}
 
 /* Text that grows by components. */
 struct joined {
@@ -461,24 +550,6 @@ static const char *replace(const char *name, size_t length, size_t begin, size_t
     if (end < length)
         join(&j, name + end + 1, length - end - 1, j.length > 0);
     return j.full ? NULL : text;
-}
-
-/* Finds FROM in the name. Returns its first byte, and its end in *end; SIZE_MAX: it is not there. */
-static size_t find_run(const char *name, size_t length, const char *from, size_t size, size_t *end,
-                       struct name_run stars[MAX_STARS])
-{
-    const bool anchored = size > 0 && *from == '^';
-    for (size_t at = 0; at < length;) {
-        *end = match_run(name, length, at, from + anchored, size - anchored, stars);
-        if (*end != SIZE_MAX)
-            return at;
-        if (anchored)
-            break;
-        while (at < length && name[at] != '.')
-            at++;
-        at++;
-    }
-    return SIZE_MAX;
 }
 
 const char *architecture_alias(const struct architectures *found, const char *module, size_t length, size_t index,

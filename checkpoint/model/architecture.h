@@ -32,7 +32,8 @@ struct architecture {
     const char *classes;             /* values of `architectures`, for types that are not in `types`; NULL: none */
     const char *names[MODULE_KINDS]; /* by kind; NULL: none */
     const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
-    /* Components of modules that vLLM builds without quantization, so that it does not load them quantized: "a|b". */
+    /* Components of modules that vLLM builds without quantization, so that it does not load them quantized: "a|b.c". A `^`
+     * before the first says that the name begins there. */
     const char *vllm_keeps;
     /* The same of modules whose `weight` the initializers of transformers read: it does not load them in a packed
      * format. "*": all modules. */
@@ -44,7 +45,8 @@ struct architecture {
      * scales and loads them in no format. */
     const char *ties;
     bool plain_experts; /* transformers loads its experts only unquantized, as the file of the model has them */
-    bool lacks_vllm;    /* vLLM has no class of it */
+    bool lacks_vllm;         /* vLLM has no class of it */
+    bool lacks_transformers; /* transformers has no class of it */
     /* Names that transformers gives a module and the file does not: FROM>TO, components that stand anywhere in the
      * name, or at its beginning after a `^`. Stars of TO stand for those of FROM in their order; an empty TO removes
      * FROM. */
@@ -82,15 +84,14 @@ struct architectures {
     const struct architecture_file *file; /* NULL: none */
     enum knowledge_source source;
     struct versions versions; /* of the source; of the table if that is the general rule */
-    bool draft;               /* of speculative decoding (model_is_draft) */
+    bool draft;          /* of speculative decoding (model_is_draft) */
     const char *unknown; /* a type or a class, of config.json or of its language model, that has no row; NULL: none */
     bool no_model;       /* config.json has no type and no known class, or is not there: nothing builds the model */
     const struct architecture *rows[MAX_ARCHITECTURES];
     bool root[MAX_ARCHITECTURES]; /* the row is of config.json itself */
     size_t count;
     size_t type_count;
-    int64_t layers,
-        draft_layers; /* num_hidden_layers and num_nextn_predict_layers of the language model; 0: not given */
+    int64_t layers, draft_layers; /* num_hidden_layers and num_nextn_predict_layers of the language model; 0: not given */
     int64_t vocabularies[MAX_VOCABULARIES]; /* values of vocab_size */
     size_t vocabulary_count;
 };
@@ -118,6 +119,9 @@ void architecture_file_free(struct architecture_file *file);
 /* Says what a module is. `rows` is the number of rows of its weight, or 0 if the shape is unknown. */
 enum module_kind architecture_kind(const struct architectures *found, const char *module, size_t length, int64_t rows);
 
+/* Returns true if the module is inside a numbered block. */
+bool architecture_in_block(const char *module, size_t length);
+
 /* Returns the list of needs_weight that has a component of the module's name; NULL: none. */
 const char *architecture_needs_weight(const struct architectures *found, const char *module, size_t length);
 
@@ -128,6 +132,9 @@ const char *architecture_ties(const struct architectures *found, const char *mod
 
 /* Returns true if transformers loads the experts of the model only unquantized. */
 bool architecture_plain_experts(const struct architectures *found);
+
+/* Returns true if transformers does not have the model. */
+bool architecture_lacks_transformers(const struct architectures *found);
 
 /* Returns true if vLLM does not have the model. */
 bool architecture_lacks_vllm(const struct architectures *found);
@@ -143,8 +150,12 @@ enum module_kind architecture_kind_of_experts(const struct architectures *found,
 const char *architecture_experts(const struct architectures *found, size_t index, char *text, size_t size);
 
 /* Returns the name of head `index` of the model as an entry of `ignore`, in `text`; NULL after the last one. lm_head is
- * the first. */
+ * the first. A model without rows may have any head. */
 const char *architecture_head(const struct architectures *found, size_t index, char *text, size_t size);
+
+/* Returns the last components of a module's name as an entry of `ignore` for any prefix and any numbers, in `text`;
+ * NULL: the name has fewer. */
+const char *architecture_anywhere(const char *module, size_t length, int components, char *text, size_t size);
 
 /* Returns alias `index` of a module, in `text`: another name that transformers has for it; NULL after the last one. */
 const char *architecture_alias(const struct architectures *found, const char *module, size_t length, size_t index,

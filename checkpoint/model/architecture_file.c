@@ -52,6 +52,7 @@ static const struct column {
                COLUMN(draft_ignore, ' '),
                FLAG(plain_experts),
                FLAG(lacks_vllm),
+               FLAG(lacks_transformers),
                FLAG(draft_plain)};
 
 /* Where a value is: its file, the number of its row and its column. */

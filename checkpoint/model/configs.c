@@ -142,8 +142,7 @@ bool model_is_draft(const struct model *model)
             if (strstr(name, draft_classes[k]))
                 return true;
     }
-    /* EAGLE of its authors has the configuration of its model. */
-    return model_find(model, "fc.weight") && model_find(model, "layers.0.self_attn.q_proj.weight");
+    return false;
 }
 
 int model_refuse_without_config(const struct model *model, struct fail *f)

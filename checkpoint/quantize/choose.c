@@ -100,20 +100,28 @@ static enum weight_reason choose_one(const struct choice *c, struct weight *w)
     return architecture_vllm_keeps(c->architectures, w->name, w->module) ? WEIGHT_VLLM_KEEPS : WEIGHT_TAKEN;
 }
 
-/* Layers with this reason stay if they are few, so that all runtimes load the model. Otherwise they are taken: vLLM
- * does not load them, and uneven ones are refused. */
-static void choose_few(struct weights *weights, enum weight_reason reason)
+/* Returns true if a layer that vLLM builds unquantized costs no other runtime anything: it is in no numbered block, or
+ * transformers has no class of the model. */
+static bool stays(const struct choice *c, const struct weight *w)
+{
+    return w->reason == WEIGHT_VLLM_KEEPS &&
+           (architecture_lacks_transformers(c->architectures) || !architecture_in_block(w->name, w->module));
+}
+
+/* The other layers with this reason stay if they are few, so that all runtimes load the model. Otherwise they are
+ * taken: vLLM does not load them, and uneven ones are refused. */
+static void choose_few(const struct choice *c, struct weights *weights, enum weight_reason reason)
 {
     enum { FEW = 20 }; /* a twentieth of the bytes */
     uint64_t few = 0, all = 0;
     for (size_t i = 0; i < weights->count; i++) {
         const struct weight *w = &weights->items[i];
-        few += w->reason == reason ? w->bytes : 0;
+        few += w->reason == reason && !stays(c, w) ? w->bytes : 0;
         all += w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_VLLM_KEEPS || w->reason == WEIGHT_UNEVEN ? w->bytes : 0;
     }
     const bool stay = all > 0 && few <= all / FEW; /* tensors without elements are not few, but refused */
     for (size_t i = 0; !stay && i < weights->count; i++)
-        if (weights->items[i].reason == reason)
+        if (weights->items[i].reason == reason && !stays(c, &weights->items[i]))
             weights->items[i].reason = WEIGHT_TAKEN;
 }
 
@@ -222,8 +230,8 @@ int choose_weights(struct weights *weights, const struct architectures *architec
     RETURN_IF_NOT_OK(quant_matchers_create(&c.of, config, f));
     for (size_t i = 0; i < weights->count; i++)
         weights->items[i].reason = choose_one(&c, &weights->items[i]);
-    choose_few(weights, WEIGHT_UNEVEN);
-    choose_few(weights, WEIGHT_VLLM_KEEPS);
+    choose_few(&c, weights, WEIGHT_UNEVEN);
+    choose_few(&c, weights, WEIGHT_VLLM_KEEPS);
     RETURN_IF_NOT_OK(check_taken(&c, weights, f));
     return check_patterns(&c, f);
 }
@@ -324,6 +332,25 @@ static int list_aliases(const struct choice *c, const struct weights *weights, c
     return QOBS_OK;
 }
 
+/* Adds the shortest last components of a module that no quantized one has: what loads a model without rows may have
+ * other prefixes than the file. */
+static int list_anywhere(const struct weights *weights, const struct weight *w, size_t count,
+                         struct quant_config *config, struct fail *f)
+{
+    enum { MOST = 4 };
+    char entry[512];
+    bool matches = true;
+    for (int i = 1; i <= MOST && matches; i++) {
+        if (!architecture_anywhere(w->name, w->module, i, entry, sizeof entry))
+            return QOBS_OK;
+        for (size_t k = 0; k < config->ignore_count; k++)
+            if (strcmp(config->ignore[k], entry) == 0)
+                return QOBS_OK;
+        RETURN_IF_NOT_OK(entry_matches(&matches, entry, weights, false, f));
+    }
+    return matches ? QOBS_OK : add_entry(config, count, entry, f);
+}
+
 /* Lists one matrix that is left out. A projection of nn.MultiheadAttention is no "<module>.weight"; transformers makes
  * linear layers of it in some architectures. */
 static int list_weight(const struct choice *c, const struct weights *weights, const struct weight *w, size_t count,
@@ -340,6 +367,8 @@ static int list_weight(const struct choice *c, const struct weights *weights, co
     if (length > 0 && length < sizeof name && is_claimed(c, w->name, length)) {
         snprintf(name, sizeof name, "%.*s", (int)length, w->name);
         RETURN_IF_NOT_OK(add_entry(config, count, name, f));
+        if (c->architectures->source == KNOWLEDGE_RULE && w->module < strlen(w->name))
+            RETURN_IF_NOT_OK(list_anywhere(weights, w, count, config, f));
     }
     return list_aliases(c, weights, w->name, w->module, count, config, f);
 }

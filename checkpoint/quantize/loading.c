@@ -120,7 +120,9 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
     }
     if (vllm->why[0])
         loading->devices = 0;
-    if (has_embeddings(run, group)) {
+    if (architecture_lacks_transformers(&run->architectures)) {
+        SAY(transformers->why, "transformers %s does not have this architecture", TRANSFORMERS_OF(run));
+    } else if (has_embeddings(run, group)) {
         SAY(transformers->why, "transformers %s loads no embeddings quantized", TRANSFORMERS_OF(run));
         transformers->always = true;
     } else if (tied) {

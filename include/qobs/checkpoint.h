@@ -135,6 +135,12 @@ QOBS_API int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args,
 QOBS_API int qobs_checkpoint_fused_sets(const char *const *names, size_t count, const char *model_type, size_t *set,
                                         qobs_error *error);
 
+/** Returns true if the library has rows for a model type or a class: values of model_type and of architectures in
+ * config.json, either of which may be NULL. Without rows a general rule chooses the layers; rows of other sources are
+ * the member architectures of qobs_checkpoint_quantize_args.
+ * @since 0.2.0 */
+QOBS_API bool qobs_checkpoint_knows(const char *model_type, const char *class_name);
+
 /** Arguments of qobs_checkpoint_finish. Members that are not described as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_finish_args {
     size_t struct_size; /**< sizeof(qobs_checkpoint_finish_args) */

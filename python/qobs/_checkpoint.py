@@ -3,6 +3,7 @@
 """Whole checkpoints: quantize, calibrate, plan, finish and audit, by libqobs-checkpoint."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -10,13 +11,14 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p,
                     sizeof)
 from typing import Any, NamedTuple
 
 from . import _library as c
 from ._arguments import choice, flag, integer, mapping, number, wrong_kind
+from ._installed import installed_rows
 from ._library import call
 from ._reports import AuditReport, CalibrateReport, PlanReport, QuantizeReport
 from ._signals import Held
@@ -111,6 +113,8 @@ def _lib() -> Any:
                                 ("calibrate", _CalibrateArgs), ("plan", _PlanArgs)):
             function = getattr(library, f"qobs_checkpoint_{name}")
             function.restype, function.argtypes = c_int, [POINTER(structure), POINTER(c.ErrorText)]
+        knows = library.qobs_checkpoint_knows
+        knows.restype, knows.argtypes = c_bool, [c_char_p, c_char_p]
         fused = library.qobs_checkpoint_fused_sets
         fused.restype = c_int
         fused.argtypes = [POINTER(c_char_p), c_size_t, c_char_p, POINTER(c_size_t), POINTER(c.ErrorText)]
@@ -254,6 +258,14 @@ class _ProgressCall:
         return self._threads.failure is not None
 
 
+def _rows(model_dir: Any, architectures: Any) -> contextlib.AbstractContextManager[bytes | None]:
+    """The file of architectures for a run."""
+    given = _encoded(architectures, "architectures")
+    if given is not None:
+        return contextlib.nullcontext(given)
+    return installed_rows(_lib().qobs_checkpoint_knows, model_dir)
+
+
 def _run(name: str, args: Any, report: _Text, signals: Held, pool: Threads | None = None,
          named: Callable[[str], str] = str, counts: Mapping[str, c_size_t] | None = None) -> Any:
     """Calls a function of the library, with everything that Python raised meanwhile. Returns the report, with counts
@@ -324,10 +336,11 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
     several schemes; vLLM cannot load them. architectures: a JSON file with what is known of architectures, which
-    python -m qobs.architectures writes; it comes before the library's own table. draft: layers for speculative decoding
-    (MTP, nextn) are quantized if vLLM is known to load those of the architecture so ("as-loaded"), never ("keep") or
-    always ("quantize"). threads: None is one for each
-    processor. progress: called with Progress, by one thread at a time; an exception in it stops the run, and so does
+    python -m qobs.architectures writes; it comes before the library's own table. None: for a model that the table lacks
+    the classes of the installed transformers are read, in another process, for some seconds. draft: layers for
+    speculative decoding (MTP, nextn) are quantized if vLLM is known to load those of the architecture so
+    ("as-loaded"), never ("keep") or always ("quantize"). threads: None is one for each processor. progress: called
+    with Progress, by one thread at a time; an exception in it stops the run, and so does
     Ctrl-C.
 
     Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
@@ -341,7 +354,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
         ("targets", targets), ("ignore", ignore), ("activations", activations), ("states", states),
         ("importance", importance))} | {"settings": _settings(settings)}
     number_of_part, count = _part(part)
-    with _Files(config, recipe) as described:
+    with _Files(config, recipe) as described, _rows(model_dir, architectures) as rows:
         args = _QuantizeArgs(
             struct_size=sizeof(_QuantizeArgs), model=_needed(model_dir, "model_dir"), out=_needed(out_dir, "out_dir"),
             scheme=_encoded(scheme, "scheme"), config=described.config,
@@ -352,7 +365,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
             keep_findings=flag(keep_findings, "keep_findings"),
             allow_mixed_sets=flag(allow_mixed_sets, "allow_mixed_sets"), runtime=pool.address,
             progress=_ProgressCall(progress, pool, signals).address, report=report.address,
-            architectures=_encoded(architectures, "architectures"), draft=choice(draft, "draft", _DRAFT),
+            architectures=rows, draft=choice(draft, "draft", _DRAFT),
             **_members(lists))
         return _run("quantize", args, report, signals, pool, described.named)
 
@@ -408,14 +421,13 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
     lists = {name: _Texts(items, name) for name, items in (
         ("targets", targets), ("ignore", ignore), ("presets", _bases(presets)), ("activations", activations),
         ("states", states), ("importance", importance))} | {"settings": _settings(settings)}
-    with _Files(config, recipe) as described:
+    with _Files(config, recipe) as described, _rows(model, architectures) as rows:
         args = _CalibrateArgs(
             struct_size=sizeof(_CalibrateArgs), model=_needed(model, "model"), out=_needed(out, "out"),
             scheme=_encoded(scheme, "scheme"), config=described.config,
             recipe=described.recipe, fill_experts=choice(fill_experts, "fill_experts", _FILL_EXPERTS),
             runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address,
-            missing=ctypes.addressof(missing), report=report.address,
-            architectures=_encoded(architectures, "architectures"), **_members(lists))
+            missing=ctypes.addressof(missing), report=report.address, architectures=rows, **_members(lists))
         return _run("calibrate", args, report, signals, pool, described.named, {"missing": missing})
 
 
@@ -450,12 +462,13 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
     lists = {name: _Texts(items, name) for name, items in (
         ("schemes", schemes), ("targets", targets), ("ignore", ignore), ("states", states),
         ("importance", importance))} | {"settings": _settings(settings)}
-    args = _PlanArgs(
-        struct_size=sizeof(_PlanArgs), model=_needed(model_dir, "model_dir"), out=_encoded(out, "out"),
-        preset=_encoded(preset, "preset"), budget=number(budget, "budget"), max_kl=number(max_kl, "max_kl"),
-        runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address, report=report.address,
-        architectures=_encoded(architectures, "architectures"), **_members(lists))
-    return _run("plan", args, report, signals, pool)
+    with _rows(model_dir, architectures) as rows:
+        args = _PlanArgs(
+            struct_size=sizeof(_PlanArgs), model=_needed(model_dir, "model_dir"), out=_encoded(out, "out"),
+            preset=_encoded(preset, "preset"), budget=number(budget, "budget"), max_kl=number(max_kl, "max_kl"),
+            runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address, report=report.address,
+            architectures=rows, **_members(lists))
+        return _run("plan", args, report, signals, pool)
 
 
 def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) -> QuantizeReport:
@@ -476,7 +489,7 @@ def audit(checkpoint_dir: Any, against: Any = None, *, architectures: Any = None
     {"findings": [{"module", "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors:
     InvalidArgumentError if the directory is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
-    args = _AuditArgs(sizeof(_AuditArgs), _needed(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
-                      pool.address, ctypes.addressof(findings), report.address,
-                      _encoded(architectures, "architectures"))
-    return _run("audit", args, report, Held(), pool)
+    with _rows(checkpoint_dir, architectures) as rows:
+        args = _AuditArgs(sizeof(_AuditArgs), _needed(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
+                          pool.address, ctypes.addressof(findings), report.address, rows)
+        return _run("audit", args, report, Held(), pool)

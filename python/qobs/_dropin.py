@@ -15,8 +15,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ._arguments import flag
-
 _lock = threading.Lock()
 _calls: dict[str, int] = {}
 
@@ -54,7 +52,7 @@ class Dropin:
 
     def begin(self, strict: bool, version: str) -> bool:
         """Returns False if the drop-in is installed already."""
-        self.strict = flag(strict, "strict")
+        self.strict = strict
         if not self._replaced and not version.startswith(self._tested):
             warnings.warn(f"qobs: the drop-in was made for {self._package} {', '.join(self._tested)}, not for {version}",
                           stacklevel=3)

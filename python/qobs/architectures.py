@@ -1,25 +1,23 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Compares checkpoint/model/transformers.inc with the classes of the installed transformers, or writes it anew.
+"""Rows of architectures by the installed transformers and vLLM, for `qobs quantize --architectures FILE`.
 
-    architectures.py KINDS [--write] [--facts FILE] [--vllm PACKAGE] [--only REGEX] [--jobs N] [-v]
+    python -m qobs.architectures [MODEL_DIR | --all] -o rows.json [--vllm PACKAGE_DIR]
 
-KINDS is build/tests/module_kinds, which says what the program takes a module for. Every class of transformers is built
-on the meta device. Its modules say what each matrix is (nn.Linear, nn.Embedding, Conv1D, router, head), its conversions
+Every class of transformers that has the model's type, or with --all any, is built on the meta device: no weights, some
+seconds a type. Its modules say what each matrix is (nn.Linear, nn.Embedding, Conv1D, router, head). Its conversions say
 which name it has in the file, what they split and join, and whether they find quantized experts. It ties some layers.
-Its initializers say whether packed weights load: they fail at a linear layer without a weight, or do not. --vllm names
-the package of vLLM: layers that it builds without a quant_config stay as they are, too, and its registry says which
-types it has. The table needs a pattern for each name that the general rule gets wrong, a FROM>TO for each module that
-has another name than the file, and the types that vLLM lacks. --write writes them. Without it every model type is a
-test: the table says what the classes say, of .needs_weight, .splits, .joins, .ties, .plain_experts, .vllm_keeps and
-.lacks_vllm, too; the last two with --vllm alone. Ends with "N passed, N failed".
---facts FILE keeps what was found in FILE; if FILE exists, it is read instead.
+Its initializers say whether packed weights load: they fail at a linear layer without a weight, or do not. The sources
+of vLLM are read (_vllm_sources.py): which architectures it has, and what it builds without a quant_config.
 """
-import argparse, ast, collections, glob, json, multiprocessing, os, re, signal, subprocess, sys
+import argparse, collections, importlib.util, json, multiprocessing, os, re, signal, sys
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", OMP_NUM_THREADS="1")
-TABLE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "checkpoint/model/transformers.inc")
+if __package__:
+    from . import _vllm_sources
+else:
+    import _vllm_sources  # scripts/architecture_table.py, without the library
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 SECONDS = 120  # for one class
 
 # ---- Configurations --------------------------------------------------------------------------------------------------
@@ -76,7 +74,12 @@ UNBUILT = ("dinat edgetam edgetam_vision_model higgs_audio_v2_tokenizer layoutlm
            "pp_ocrv6_medium_det vitmatte voxtral_realtime_text").split()
 
 
-def configuration(kind, mapping):
+def configuration(kind, mapping, directory=None):
+    """The configuration of a class: that of the directory, or the default one."""
+    if directory:
+        found = mapping[kind].from_pretrained(directory)
+        vars(found).pop("quantization_config", None)
+        return found
     fields = {}
     for path, value in OVERRIDES.get(kind, {}).items():
         *parents, last = path.split(".")
@@ -251,7 +254,7 @@ def quantizer_of_transformers():
 
 def takes_experts(converter, model, torch):
     """Whether the operations behind the one that dequantizes run without the scales that it takes away."""
-    found = {p: torch.zeros(2, 4, 4) for p in converter.source_patterns if p.endswith("_packed$")}
+    found = {p: torch.zeros(2, 4, 4) for p in converter.source_patterns if re.search(r"_packed\$?$", p)}
     try:
         for operation in converter.operations[1:]:
             found = operation.convert(found, converter.source_patterns, converter.target_patterns, config=model.config)
@@ -260,12 +263,27 @@ def takes_experts(converter, model, torch):
         return False
 
 
+def quantized_mapping(model, quantizer, mapping):
+    """The conversions of a quantized model. From 5.24 on transformers builds none that splits a module that it finds
+    unquantized; these stay as they are for an unquantized model."""
+    try:
+        return mapping.get_model_conversion_mapping(model, hf_quantizer=quantizer)
+    except ValueError:
+        every = []
+        for one in mapping.get_model_conversion_mapping(model):
+            try:
+                every += quantizer.update_weight_conversions([one], model)
+            except ValueError:
+                every.append(one)
+        return every
+
+
 def conversions_of(model, tensors, quantizer, modules):
     """What becomes of quantized modules as transformers loads them: {name, numbers as stars: "splits", "joins" or, if
     it does not find experts, "loses"}. The name is that of a tensor in the file."""
     import torch
     core, mapping = modules[3:]
-    every = mapping.get_model_conversion_mapping(model, hf_quantizer=quantizer)
+    every = quantized_mapping(model, quantizer, mapping)
     renamings = [c for c in every if isinstance(c, core.WeightRenaming)]
     converters = [c for c in every if isinstance(c, core.WeightConverter)]
     found = {}
@@ -275,8 +293,12 @@ def conversions_of(model, tensors, quantizer, modules):
             module = f"{module.rpartition('.')[0]}.0.down_proj"
         elif kind not in ("linear", "experts") or module == name:
             continue
-        pattern = core.rename_source_key(f"{module}.weight_shape", renamings, converters)[1]
-        one = next((c for c in converters if pattern in c.source_patterns), None)
+        one = None
+        for part in ("weight_shape", "weight"):
+            pattern = core.rename_source_key(f"{module}.{part}", renamings, converters)[1]
+            one = one or next((c for c in converters if pattern in c.source_patterns), None)
+            if kind == "experts":
+                break
         several = len(one.target_patterns) > 1 if one else None
         if kind == "experts" and (not one or not takes_experts(one, model, torch)):
             found[general(name)] = "loses"
@@ -307,7 +329,7 @@ def collect(task):
     signal.signal(signal.SIGALRM, out_of_time)
     modules = transformers, nn, Conv1D, core_model_loading, conversion_mapping
     quantizer = quantizer_of_transformers()
-    kind, names = task
+    kind, names, directory = task
     row = {"classes": {}, "failed": {}}
     runnable = {v for maps in (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
                                modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES) for v in maps.values()}
@@ -315,7 +337,7 @@ def collect(task):
         signal.alarm(SECONDS)
         try:
             with torch.device("meta"):
-                model = getattr(transformers, name)(configuration(kind, CONFIG_MAPPING))
+                model = getattr(transformers, name)(configuration(kind, CONFIG_MAPPING, directory))
             config = list(listed(json.loads(model.config.to_json_string(use_diff=False))))
             vocabularies = [v for k, v in config if k == "vocab_size"]
             tensors, heads, shared = facts_of(model, vocabularies, modules)
@@ -332,88 +354,57 @@ def collect(task):
     return kind, row
 
 
-def collect_all(only, jobs):
+def collect_all(wanted, jobs, directory=None):
+    """Facts of these model types; None: of all. The first is built with the configuration of the directory."""
     from transformers.models.auto import modeling_auto
-    tasks = [(k, v) for k, v in classes(modeling_auto).items() if re.fullmatch(only, k) and k not in UNBUILT]
+    tasks = [(k, v, directory if wanted and k == wanted[0] else None) for k, v in classes(modeling_auto).items()
+             if wanted is None and k not in UNBUILT or wanted and k in wanted]
+    if jobs == 1:
+        return dict(map(collect, tasks))
     with multiprocessing.Pool(jobs) as pool:
-        return dict(pool.imap_unordered(collect, tasks, chunksize=4))
+        return dict(sorted(pool.imap_unordered(collect, tasks, chunksize=4)))
 
 
 # ---- Facts of vLLM ---------------------------------------------------------------------------------------------------
-
-LINEAR = {"ReplicatedLinear", "ColumnParallelLinear", "RowParallelLinear", "MergedColumnParallelLinear",
-          "QKVParallelLinear", "GateLinear", "Linear"}
-
-
-def unquantized(package):
-    """(class, attribute) of linear layers that vLLM builds without a quant_config. Classes have transformers' names."""
-    found = set()
-    for path in glob.glob(os.path.join(package, "model_executor", "models", "**", "*.py"), recursive=True):
-        with open(path, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
-        for cls in (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)):
-            for node in (n for n in ast.walk(cls) if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)):
-                called, target = node.value.func, node.targets[0]
-                name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-                given = {k.arg: k.value for k in node.value.keywords}.get("quant_config")
-                given = given if not isinstance(given, ast.Constant) else None
-                positional = any("quant_config" in ast.unparse(a) for a in node.value.args)
-                if name in LINEAR and given is None and not positional and isinstance(target, ast.Attribute):
-                    found.add((cls.name, target.attr))
-    return found
-
 
 # vLLM 0.32 tries these by way of transformers' classes, and fails: a name, an attention that it cannot replace.
 NOT_RUN = ("modernbert-decoder", "recurrent_gemma")
 
 
-def registered(package):
-    """Classes of transformers that vLLM has a class for."""
-    with open(os.path.join(package, "model_executor", "models", "registry.py"), encoding="utf-8") as file:
-        tree = ast.parse(file.read())
-    tables = [n.value for n in tree.body if isinstance(n, (ast.Assign, ast.AnnAssign)) and isinstance(n.value, ast.Dict)]
-    return {key.value for table in tables for key, value in zip(table.keys, table.values)
-            if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple)}
-
-
-def lacking(package, facts):
-    """Model types that vLLM has no class for and does not run by way of transformers' classes either."""
-    from transformers.models.auto import modeling_auto
-    known = registered(package)
-    return {kind for kind, names in classes(modeling_auto).items() if kind in facts and not known & set(names) and (
-        kind in NOT_RUN or not any(c["backend"] for c in facts[kind]["classes"].values()))}
+def vllm_package(path=None):
+    """The directory of vLLM's package and its version; (None, None) if there is none."""
+    if path is None:
+        spec = importlib.util.find_spec("vllm")
+        path = spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else None
+    if path is None:
+        return None, None
+    with open(os.path.join(path, "_version.py"), encoding="utf-8") as file:
+        version = re.search(r"^(?:__version__ = )?version = '([^'+]*)", file.read(), re.MULTILINE) or [None, "0"]
+    return path, version[1]
 
 
 # ---- Rows ------------------------------------------------------------------------------------------------------------
 
 KINDS = ["linear", "head", "table", "router", "conv1d", "kept"]
-KEEP = {**{kind: kind for kind in KINDS if kind != "linear"}, "other": "kept", "unquantized": "kept"}
-LINEAR_KINDS = ("linear", "unquantized", "head", "router")  # nn.Linear, or a router that may be one
-# Runtimes do not quantize these; the general rule leaves them in any model.
-STAY = re.compile(r"weights_proj$|indexer[.]wk$|shared_expert_gate$|router|[.]wg$|eh_proj$")
+KEEP = {**{kind: kind for kind in KINDS if kind != "linear"}, "other": "kept"}
+LINEAR_KINDS = ("linear", "head", "router")  # nn.Linear, or a router that may be one
+COLUMNS = [*KINDS, "experts", "stacked_experts", "vllm_keeps", "needs_weight", "splits", "joins", "ties",
+           "plain_experts", "lacks_vllm", "lacks_transformers", "renames"]
+# Runtimes do not quantize these linear layers, in any model.
+STAY = {"router": re.compile(r"shared_expert_gate$|router|[.]wg$"),
+        "kept": re.compile(r"weights_proj$|indexer[.]wk$|eh_proj$")}
 
 
 def in_block(name):
     return "*" in name.split(".")[:-1]
 
 
-def ask(program, questions):
-    """Kinds by the general rule and by the table, and other names, of (types, vocabularies, module, rows)."""
-    text = "".join(f"{','.join(t)}\t{','.join(map(str, v))}\t{n}\t{r}\n" for t, v, n, r in questions)
-    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True)
-    return [line.split() for line in done.stdout.splitlines()]
-
-
-def modules_of(row, left):
-    """(facts of the class, name in the file, module, kind, rows, is a weight) of what may be quantized. left: layers
-    that vLLM does not quantize; in numbered blocks they are most of a model, which transformers loads quantized."""
+def modules_of(row):
+    """(facts of the class, name in the file, module, kind, rows, is a weight) of what may be quantized."""
     for facts in row["classes"].values():
-        for file, key, kind, rows, parent in facts["tensors"]:
-            weight, module = file.endswith(".weight"), key.rpartition(".")[0]
-            name = file[:-7] if weight else file
-            if kind == "linear" and (parent, module.rpartition(".")[2]) in left and not in_block(general(name)):
-                kind = "unquantized"
-            yield facts, name, module, kind, rows, weight
+        for file, key, kind, rows, _ in facts["tensors"]:
+            weight = file.endswith(".weight")
+            yield facts, file[:-7] if weight else file, key.rpartition(".")[0], kind, rows, weight
 
 
 def matches(name, pattern):
@@ -434,57 +425,83 @@ def shortest(name, others):
     return "^" + name
 
 
-def components(name):
-    return {part for part in name.split(".") if part != "*"}
-
-
-def needed(modules, answers):
-    """Names of modules that are quantized, and whether the initializers of a class read their weight; and the shortest
-    list of components for .needs_weight: "" for none, "*" for all."""
-    quantized = collections.defaultdict(bool)
-    for (facts, name, module, _, _, weight), (_, kind, *_) in zip(modules, answers):
-        if weight and kind == "linear":
-            quantized[general(name)] |= general(module) in facts["reads"]
-    reads, others = ([n for n, read in quantized.items() if read is wanted] for wanted in (True, False))
-    if not reads or not others:
-        return quantized, "*" if reads else ""
-    chosen, usable = [], {c for n in reads for c in components(n)} - {c for n in others for c in components(n)}
-    while any(not components(n) & set(chosen) for n in reads):
-        rest = [n for n in reads if not components(n) & set(chosen)]
-        best = max(sorted(usable), key=lambda c: sum(c in components(n) for n in rest), default=None)
-        if best is None or not any(best in components(n) for n in rest):
-            return quantized, "*"
+def cover(wanted, others):
+    """Runs of components that every wanted name has and no other one; "*" if there are no others, or no such runs."""
+    if not wanted or not others:
+        return ["*"] if wanted else []
+    chosen, rest = [], set(wanted)
+    usable = {r for n in wanted for r in _vllm_sources.runs(n)} - {r for n in others for r in _vllm_sources.runs(n)}
+    while rest:
+        best = max(sorted(usable, key=lambda r: (r.count("."), r)), default=None,
+                   key=lambda r: sum(_vllm_sources.has_run(n, r) for n in rest))
+        if best is None or not any(_vllm_sources.has_run(n, best) for n in rest):
+            return ["*"]
         chosen.append(best)
-    return quantized, "|".join(chosen)
+        rest = {n for n in rest if not _vllm_sources.has_run(n, best)}
+    return sorted(chosen)
 
 
-def row_of(program, row, left):
-    """What the table has to say about a model type: {column: [patterns]}."""
-    modules = list(modules_of(row, left))
-    answers = ask(program, [([], [], name, rows) for _, name, _, _, rows, _ in modules])
-    general_rule, truth = collections.defaultdict(set), collections.defaultdict(set)
-    for (_, name, _, kind, _, weight), answer in zip(modules, answers):
+def kinds_of(modules):
+    """What the modules of the files are, by name: linear ones, and the kinds of those that stay."""
+    truth = collections.defaultdict(set)
+    for _, name, _, kind, _, weight in modules:
         if weight:
             truth[general(name)].add(kind)
-            general_rule[general(name)].add(answer[0] == "linear")
     linear = {n for n, kinds in truth.items() if kinds & {"linear", "experts"}}
     stay = {n: next(KEEP[k] for k in KEEP if k in kinds) for n, kinds in truth.items() if kinds & set(KEEP)}
-    names = collections.defaultdict(dict)
-    for name, kind in stay.items():
-        if True in general_rule[name]:
-            names[kind][shortest(name, linear - {name})] = None
     for name in linear - set(stay):
-        if False in general_rule[name] and in_block(name) and not STAY.search(name):
+        kind = next((k for k, pattern in STAY.items() if pattern.search(name)), None)
+        stay.update({name: kind} if kind else {})
+    return linear, stay
+
+
+def row_of(row, keeps=(), lacks=False, rule=None):
+    """What the table has to say about a model type: {column: [patterns] or True}. rule(modules) says which modules the
+    general rule takes for linear; without it every module is named."""
+    modules = list(modules_of(row))
+    linear, stay = kinds_of(modules)
+    right, names = rule(modules) if rule else {}, collections.defaultdict(dict)
+    for name, kind in stay.items():
+        if True in right.get(name, {True}):
+            names[kind][shortest(name, linear - set(stay))] = None
+    for name in linear - set(stay):
+        if False in right.get(name, {False}) and (in_block(name) or not rule):
             names["linear"][shortest(name, set(stay))] = None
     for facts in row["classes"].values():  # heads that are not in the file if they are tied
         for head in map(general, facts["heads"]):
             composite = len(facts["types"]) > 1 and head.endswith(".lm_head")
+            head = shortest(head, linear - set(stay) - {head}) if "*" in head else head
             if head != "lm_head" and not composite and not any(matches(head, p) for p in names["head"]):
-                names["head"][head if "." in head else "^" + head] = None
+                names["head"][head if "." in head or head[0] == "^" else "^" + head] = None
     found = {kind: sorted(p for p in patterns if p[0] != "^" or p[1:] not in patterns)
              for kind, patterns in names.items() if patterns}
-    renames = renames_of(modules)
-    return {**found, **({"renames": renames} if renames else {})}
+    found.update(loading_of(modules, {n for n in linear if n not in stay}, lacks))
+    found.update({"vllm_keeps": sorted(keeps), "renames": renames_of(modules), "lacks_vllm": lacks})
+    return {column: found[column] for column in COLUMNS if found.get(column)}
+
+
+def loading_of(modules, quantized, lacks):
+    """How transformers loads quantized modules: the columns from experts to ties."""
+    marks = collections.defaultdict(set)
+    loses, whole = False, {}
+    for facts, name, module, kind, _, weight in modules:
+        how = facts["converted"].get(general(f"{name}.weight" if weight else name))
+        if how == "loses":
+            loses = True
+            if not re.search(r"[.][*0-9]+[.][^.]+$", general(name)):
+                whole[general(name if weight else name.rpartition(".")[0]).rpartition(".")[2]] = None
+        elif weight and general(name) in quantized:
+            marks[how].add(general(name))
+        if weight and general(name) in quantized:
+            if general(module) in facts["reads"]:
+                marks["reads"].add(general(name))
+            if general(module) in facts["shared"]:
+                marks["shared"].add(general(name))
+    columns = {"needs_weight": "reads", "splits": "splits", "joins": "joins", "ties": "shared"}
+    found = {column: cover(marks[how], quantized - marks[how]) for column, how in columns.items()}
+    if loses and whole and lacks:
+        return {**found, "experts": sorted(whole)}
+    return {**found, "plain_experts": loses}
 
 
 # ---- Names of modules ------------------------------------------------------------------------------------------------
@@ -550,135 +567,73 @@ def renames_of(modules):
 
 # ---- The file --------------------------------------------------------------------------------------------------------
 
-COLUMNS = {**{kind: f"names[MODULE_{kind.upper()}]" for kind in KINDS}, "renames": "renames"}
-HEADER = """/* SPDX-License-Identifier: Apache-2.0 */
-/* SPDX-FileCopyrightText: The qobs authors */
 
-/* Rows of struct architecture by the classes of transformers 5.17 and vLLM 0.32, written by scripts/architectures.py:
- * what the general rule of architecture.c gets wrong, how transformers calls modules, and what does not load. The last
- * rows have the types that need nothing, and those that vLLM lacks. */
-"""
+def plain(name):
+    """The name of a class, as both runtimes have it: some write other cases, or underscores."""
+    return name.split()[0].replace("_", "").lower()
 
 
-def known_types():
-    with open(TABLE, encoding="utf-8") as file:
-        rows = re.findall(r"\.types = ((?:\"[^\"]*\"\s*)+)", file.read())
-    return set(" ".join(re.findall(r'"([^"]*)"', " ".join(rows))).split())
+def vllm_of(package, facts, every=True):
+    """What vLLM says: {architecture: [runs of components that it keeps]}, and the types that it lacks. Not every: the
+    architectures of the facts alone."""
+    wanted = None if every else {plain(name) for row in facts.values() for name in row["classes"]}
+    kept = {name: _vllm_sources.keeps(row.get("unquantized", []), row.get("quantized", []))
+            for name, row in _vllm_sources.architectures(package, wanted).items()}
+    names = {plain(name) for name in kept}
+    lacks = {kind for kind, row in facts.items() if not any(plain(name) in names for name in row["classes"]) and (
+        kind in NOT_RUN or not any(c["backend"] for c in row["classes"].values()))}
+    return kept, lacks
 
 
-def wrapped(name, value):
-    """A field of a row, in lines of at most 120 columns. A FROM>TO that is too long is cut behind its sign."""
-    lines, most = [""], 112 - len(name)
-    for word in value.split(" "):
-        pieces = re.split("(?<=>)", word, maxsplit=1) if len(word) > most else [word]
-        for piece in [*pieces[:-1], pieces[-1] + " "]:
-            if lines[-1] and len(lines[-1]) + len(piece) > most:
-                lines.append("")
-            lines[-1] += piece
-    lines[-1] = lines[-1].rstrip()
-    return f".{name} = " + ("\n" + " " * (len(name) + 5)).join(f'"{line}"' for line in lines)
+def rows_of(facts, package, every):
+    """Rows of the types, in the form of the JSON file."""
+    kept, lacks = vllm_of(package, facts, every) if package else ({}, set())
+    kept = {plain(name): keeps for name, keeps in kept.items()}
+    rows = []
+    for kind, row in facts.items():
+        if row["classes"]:
+            keeps = {run for name in row["classes"] for run in kept.get(plain(name), ())}
+            rows.append({"types": [kind], **row_of(row, keeps, kind in lacks)})
+    return rows
 
 
-def write_table(program, facts, left, lacks):
-    """Writes the rows of all types, those of the same contents as one."""
-    types = collections.defaultdict(list)
-    for kind, row in sorted({**dict.fromkeys(UNBUILT), **facts}.items()):
-        fields = row_of(program, row, left) if row else {}
-        types[tuple((COLUMNS[k], " ".join(fields[k])) for k in COLUMNS if k in fields)].append(kind)
-    with open(TABLE, "w", encoding="utf-8") as file:
-        file.write(HEADER)
-        for fields, kinds in sorted(types.items(), key=lambda item: (not item[0], item[1])):
-            for first in range(0, len(kinds), 200):        # C99 has strings of at most 4095 bytes
-                lines = [wrapped("types", " ".join(kinds[first:first + 200])), *(wrapped(*field) for field in fields)]
-                file.write("{" + ",\n ".join(lines) + "},\n")
-        file.write("/* vLLM has no class of them. */\n")
-        for first in range(0, len(lacks), 200):
-            file.write("{" + wrapped("types", " ".join(sorted(lacks)[first:first + 200])) + ",\n .lacks_vllm = true},\n")
+def types_of(directory):
+    """The model types of a configuration and its parts."""
+    with open(os.path.join(directory, "config.json"), encoding="utf-8") as file:
+        return list(dict.fromkeys(v for k, v in listed(json.load(file)) if k == "model_type"))
 
 
-# ---- Tests -----------------------------------------------------------------------------------------------------------
-
-
-def faults(program, row, left, lacks):
-    """What the table says wrongly about the names of a model type. lacks: vLLM has no class of it; None: unknown."""
-    modules = list(modules_of(row, left))
-    wanted, linear = collections.defaultdict(set), set()
-    for facts, name, module, kind, _, _ in modules:
-        wanted[name].add(module)
-        if kind in ("linear", "experts"):
-            linear.add(name)
-    answers = ask(program, [(f["types"], f["vocabularies"], n, r) for f, n, _, _, r, _ in modules])
-    if lacks is not None and any(("v" in answer[2]) != lacks for answer in answers):
-        yield f"vLLM {'lacks' if lacks else 'has'} it, the table says otherwise"
-    quantized, needs = needed(modules, answers)
-    loses = False
-    for (facts, name, _, _, _, weight), (_, found, letters, *_) in zip(modules, answers):
-        how = facts["converted"].get(general(f"{name}.weight" if weight else name), "does nothing")
-        loses |= how == "loses" and "e" not in letters
-        for word in ("splits", "joins"):
-            if weight and found == "linear" and (how == word) != (word[0] in letters):
-                yield f"{name}: transformers {how}, .{word} says otherwise"
-    if any("p" in letters for _, _, letters, *_ in answers) != loses:
-        yield f"transformers {'does not find' if loses else 'finds'} quantized experts, .plain_experts says otherwise"
-    for (_, name, _, _, _, weight), (_, found, letters, *_) in zip(modules, answers):
-        if weight and found == "linear" and quantized[general(name)] and "w" not in letters:
-            yield f"{name}: the initializers read its weight: .needs_weight = \"{needs}\""
-        if weight and "w" in letters and not any(quantized.values()) and not row["whole"]:
-            yield f"{name}: .needs_weight has it, and the initializers read no weight"
-    for (facts, name, module, _, _, weight), (_, found, letters, *_) in zip(modules, answers):
-        if weight and found == "linear" and general(module) in facts["shared"] and "t" not in letters:
-            yield f"{name} shares its weight with other layers, .ties says otherwise"
-    for (facts, name, module, kind, _, weight), (_, found, _, *others) in zip(modules, answers):
-        if weight and kind in KEEP and name not in linear and found == "linear":
-            yield f"{name} is a {kind}, the table says linear"
-        if weight and kind in ("linear", "experts") and found not in ("linear", "experts") and in_block(
-                general(name)) and not STAY.search(name) and general(module) not in facts["shared"]:
-            yield f"{name} is {kind}, the table says {found}"
-        if kind in LINEAR_KINDS and module != name and module not in others:
-            yield f"{name} is the module {module}, the table says {' '.join(others) or 'so, too'}"
+def document(model=None, vllm=None, jobs=1):
+    """What the file says about the types of a model, or with None about all: a dict for JSON."""
+    import transformers
+    package, version = vllm_package(vllm)
+    facts = collect_all(types_of(model) if model else None, jobs, model)
+    rows = rows_of(facts, package, not model)
+    return {"transformers": transformers.__version__, "vllm": version or "0", "architectures": rows}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--facts")
-    parser.add_argument("--vllm")
-    parser.add_argument("--only", default=".*")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("-v", "--verbose", action="store_true")
+    parser = argparse.ArgumentParser(prog="python -m qobs.architectures", description=__doc__.partition("\n")[0])
+    parser.add_argument("model", nargs="?", help="a directory with a config.json: its types alone")
+    parser.add_argument("--all", action="store_true", help="every type of transformers; some minutes")
+    parser.add_argument("-o", "--out", required=True, help="the file to write")
+    parser.add_argument("--vllm", metavar="PACKAGE_DIR", help="the directory of vLLM's package; else the installed one")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once; default 1")
+    parser.add_argument("--installed", action="store_true", help=argparse.SUPPRESS)  # qobs.quantize asks for the file
     options = parser.parse_args()
-    if options.facts and os.path.exists(options.facts):
-        with open(options.facts, encoding="utf-8") as file:
-            facts = json.load(file)
-    else:
-        facts = collect_all(options.only, options.jobs)
-        if options.facts:
-            with open(options.facts, "w", encoding="utf-8") as file:
-                json.dump(facts, file)
-    facts = {k: v for k, v in sorted(facts.items()) if re.fullmatch(options.only, k)}
-    left = unquantized(options.vllm) if options.vllm else set()
-    lacks = lacking(options.vllm, facts) if options.vllm else set()
-    if options.write:
-        write_table(options.kinds, {k: v for k, v in facts.items() if v["classes"]}, left, lacks)
-        return 0
-    known, passed, failed = known_types(), 0, 0
-    for kind, row in facts.items():
-        row["whole"] = bool(row["failed"])
-        found = list(faults(options.kinds, row, left, kind in lacks if options.vllm else None))
-        errors = [e for e in row["failed"].values() if "ImportError" in e]
-        if not row["classes"] and errors:
-            print(f"skipped: {kind}: {errors[0]}")
-            continue
-        if kind not in known:
-            found.insert(0, "is a new model type: --write adds it")
-        if not row["classes"]:
-            found.insert(0, f"no class is built: {next(iter(row['failed'].values()), 'it has none')}")
-        passed, failed = passed + (not found), failed + bool(found)
-        if found:
-            print(f"FAIL {kind}: " + "\n     ".join(found if options.verbose else found[:4]))
-    print(f"{passed} passed, {failed} failed")
-    return int(failed > 0)
+    if bool(options.model) == options.all:
+        parser.error("either MODEL_DIR or --all is needed")
+    found = document(options.model, options.vllm, options.jobs)
+    wanted = types_of(options.model)[:1] if options.model else []
+    if wanted and not any(wanted[0] in row["types"] for row in found["architectures"]):
+        parser.exit(1, f"python -m qobs.architectures: transformers {found['transformers']} builds no class of "
+                       f"{wanted[0]!r}\n")
+    if options.installed:
+        found["source"] = "installed"
+    with open(options.out, "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+        file.write("\n")
+    return 0
 
 
 if __name__ == "__main__":
