@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Which schemes vLLM runs on which processors: records it for docs/devices.json.
+"""Which schemes vLLM runs on which processors: compares it with docs/devices.json, or records it.
 
     clients_devices.py QOBS VLLM_PYTHON [--json FILE] [--only REGEX] [--devices NAME,...] [--keep DIR]
 
@@ -9,8 +9,8 @@ Runs in a Python with transformers and compressed-tensors; VLLM_PYTHON has vllm-
 random weights are quantized to every scheme. vLLM runs them as it is on this processor, and as it is on one that has
 less: with the library that it loads there, and without the features that it asks for (clients_vllm.py). "runs": the
 logits diverge from those of the stored numbers in float32 by less than MOST.
-What does not run is not tried on a processor with less. docs/scheme_tables.py compares the table of the library with
-the file.
+What does not run is not tried on a processor with less. The outcome must be that of docs/devices.json, with which
+docs/scheme_tables.py compares the table of the library. Ends with `N passed, N failed`.
 """
 import argparse
 import json
@@ -99,6 +99,20 @@ def outcome(directory, device, after, before):
     return {"runs": kl < MOST, "kl": round(kl, 5), "kl_quantization": round(clients.divergence(before, after), 5)}
 
 
+def compare(rows):
+    """Compares with docs/devices.json. Returns 1 if an outcome is another."""
+    with open(os.path.join(os.path.dirname(__file__), "../docs/devices.json"), encoding="utf-8") as file:
+        known = json.load(file)["schemes"]
+    same = []
+    for scheme, kind, device in ((s, k, d) for s in rows for k in rows[s] for d in rows[s][k]):
+        wanted = known.get(scheme, {}).get(kind, {}).get(device)
+        same.append(wanted is None or wanted["runs"] == rows[scheme][kind][device]["runs"])
+        if not same[-1]:
+            print(f"FAIL {scheme}, {kind}, {device}: docs/devices.json says {wanted['runs']}")
+    print(f"{sum(same)} passed, {len(same) - sum(same)} failed")
+    return 0 if same and all(same) else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description="which schemes vLLM runs on which processors")
     parser.add_argument("qobs", type=os.path.abspath)
@@ -120,7 +134,7 @@ def main():
                 run(found, device, options, work)
                 for scheme, (directory, after, before) in list(found.items()):
                     row = rows.setdefault(scheme, {}).setdefault(kind, {})
-                    elsewhere = ELSEWHERE.get((scheme, kind, device))
+                    elsewhere = ELSEWHERE.get((scheme, kind, device)) if device != features()[0] else None
                     row[device] = {"runs": elsewhere, "measured": "elsewhere"} if elsewhere is not None else \
                         outcome(directory, device, after, before)
                     print(json.dumps([scheme, kind, device, row[device]]), flush=True)
@@ -133,7 +147,7 @@ def main():
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(recorded, file, indent=1)
             file.write("\n")
-    return 0
+    return compare(rows)
 
 
 if __name__ == "__main__":
