@@ -32,8 +32,8 @@ struct architecture {
     const char *classes;             /* values of `architectures`, for types that are not in `types`; NULL: none */
     const char *names[MODULE_KINDS]; /* by kind; NULL: none */
     const char *fused;               /* sets that vLLM runs as one matrix, besides those of fused.c: "a+b+?optional" */
-    /* Components of modules that vLLM builds without quantization, so that it does not load them quantized: "a|b.c". A `^`
-     * before the first says that the name begins there. */
+    /* Components of modules that vLLM builds without quantization, so that it does not load them quantized: "a|b.c".
+     * A `^` before the first says that the name begins there. */
     const char *vllm_keeps;
     /* The same of modules whose `weight` the initializers of transformers read: it does not load them in a packed
      * format. "*": all modules. */
