@@ -91,7 +91,8 @@ struct architectures {
     bool root[MAX_ARCHITECTURES]; /* the row is of config.json itself */
     size_t count;
     size_t type_count;
-    int64_t layers, draft_layers; /* num_hidden_layers and num_nextn_predict_layers of the language model; 0: not given */
+    /* num_hidden_layers and num_nextn_predict_layers of the language model; 0: not given */
+    int64_t layers, draft_layers;
     int64_t vocabularies[MAX_VOCABULARIES]; /* values of vocab_size */
     size_t vocabulary_count;
 };
