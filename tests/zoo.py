@@ -9,9 +9,8 @@ Needs torch, transformers and compressed-tensors. Twelve types, or with --all ev
 built from a configuration made small by rules. A type is right if, in each scheme,
 
   - qobs quantize ends with 0, and qobs audit finds nothing,
-  - transformers misses no tensor of the output and knows all of them, as of the model before,
-  - each parameter of the loaded model has the numbers that are dequantized here, and is near to the one before,
-  - the logits of the loaded model are those of the dequantized one.
+  - each parameter of the dequantized model is near to the one before,
+  - qobs.check finds nothing: tensors, parameters, shapes, numbers and logits are those of the model, in transformers.
 
 It is right, too, if the report says that transformers does not load it, and that is true. It is refused if qobs ends with 2
 and says why, or has nothing to quantize. --json writes a row for each type, of which models.py makes docs/models.md.
@@ -25,16 +24,22 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", OMP_NUM_THREADS="1", TQDM_DISABLE="1")
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "qobs"))
 from architectures import configuration
+
+package = types.ModuleType("qobs")  # its modules without its libraries
+package.__path__ = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "qobs")]
+sys.modules["qobs"] = package
+from qobs import check
 
 TWELVE = {"llama": {}, "llama tied": {"tie_word_embeddings": True}, "qwen3": {"tie_word_embeddings": True}, "qwen3_moe": {},
           "mixtral": {}, "gpt_oss": {}, "deepseek_v3": {}, "gemma3": {}, "gpt2": {}, "t5": {}, "granitemoe": {}, "llava": {},
@@ -54,7 +59,6 @@ SMALL = [(r"(hidden_size|d_model|n_embd|embed_dim|word_embed_proj_dim|embedding_
          (r"(first_k_dense_replace|moe_layer_start_index|n_shared_experts)$", 1),
          (r"(max_position_embeddings|n_positions|n_ctx|max_seq_len)$", 128), (r"image_size$", 32), (r"patch_size$", 16),
          (r"projection_dim$", 128), (r"(state_size|mamba_d_state)$", 16), (r"time_step_rank$", 16)]
-E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def shrink(config):
@@ -96,73 +100,28 @@ def build(kind, more):
     return cls, model
 
 
-def load(cls, folder):
-    model, info = cls.from_pretrained(folder, dtype=torch.bfloat16, output_loading_info=True)
-    if getattr(model, "hf_quantizer", None):
-        from compressed_tensors.offload.dispatch import remove_dispatch
-        model.hf_quantizer.compressor.decompress_model(model=model)
-        remove_dispatch(model)
-        for module in model.modules():
-            if hasattr(module, "quantization_scheme"):
-                module.quantization_enabled = False  # inputs stay as they are
-    return torch.nn.Module.float(model).eval(), {k: sorted(map(str, info[k])) for k in ("missing_keys", "unexpected_keys")}
-
-
-def logits(model):
-    ids = torch.arange(24).reshape(2, 12) + 3
-    more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
-    with torch.no_grad():
-        return model(input_ids=ids, **more).logits
-
-
-def dequantize(parts):
-    """The weight of a module by the specification of the format: channels of int8 or e4m3, NVFP4."""
-    scale = parts["weight_scale"]
-    if "weight_shape" in parts:  # 4 or 8 bits in words of 32 bits, the lowest first
-        words, (rows, columns) = parts["weight_packed"], parts["weight_shape"].tolist()
-        bits = 4 if words.shape[1] == -(-columns // 8) else 8
-        codes = words.contiguous().view(torch.uint8).reshape(rows, -1)
-        codes = torch.stack([codes & 15, codes >> 4], -1).flatten(-2) if bits == 4 else codes
-        codes = codes[:, :columns].float() - 2 ** (bits - 1)  # the last word of a row may have room
-    elif "weight_packed" in parts:
-        nibbles = torch.stack([parts["weight_packed"] & 15, parts["weight_packed"] >> 4], -1).flatten(-2).long()
-        codes = E2M1[nibbles & 7] * torch.where(nibbles > 7, -1.0, 1.0)
-        scale = scale.float() / parts["weight_global_scale"]
-    else:
-        codes = parts["weight"].float()
-    scale = scale.float().repeat_interleave(codes.shape[1] // scale.shape[1], 1)
-    return (codes * scale).to(torch.bfloat16)
-
-
 def write_dense(out, dense):
     """Writes the output as a plain checkpoint. Returns the number of quantized modules."""
-    modules, plain = {}, {}
-    for name in sorted(os.listdir(out)):
-        for key, value in (load_file(f"{out}/{name}") if name.endswith(".safetensors") else {}).items():
-            module, _, part = key.rpartition(".")
-            if part.startswith("weight"):
-                modules.setdefault(module, {})[part] = value
-            else:
-                plain[key] = value
-    for module, parts in modules.items():
-        quantized = "weight_scale" in parts
-        plain.update({f"{module}.weight": dequantize(parts)} if quantized else {f"{module}.{p}": v for p, v in parts.items()})
-    config = json.load(open(f"{out}/config.json", encoding="utf-8"))
-    config.pop("quantization_config", None)
+    checkpoint = check.Checkpoint(out)
+    checkpoint.config.pop("quantization_config", None)
     os.makedirs(dense)
-    save_file({k: v.contiguous() for k, v in plain.items()}, f"{dense}/model.safetensors", {"format": "pt"})
-    json.dump(config, open(f"{dense}/config.json", "w", encoding="utf-8"))
-    return sum("weight_scale" in parts for parts in modules.values())
+    tensors = {name: value.contiguous() for name, value in check.plain_state(checkpoint).items()}
+    save_file(tensors, f"{dense}/model.safetensors", {"format": "pt"})
+    with open(f"{dense}/config.json", "w", encoding="utf-8") as file:
+        json.dump(checkpoint.config, file)
+    return len(checkpoint.quantized)
 
 
-def distance(a, b):
-    return 0.0 if torch.equal(a, b) else ((a.float() - b.float()).norm() / b.float().norm().clamp_min(1e-30)).item()
+def load(folder, plain=False):
+    """What transformers makes of a directory; plain: of its numbers, dequantized."""
+    checkpoint = check.Checkpoint(folder)
+    return check.Transformers(checkpoint).load("cpu", check.plain_state(checkpoint) if plain else None)
 
 
-def judge(qobs, cls, source, before, folder, scheme):
+def judge(qobs, source, before, folder, scheme):
     """None, or what is wrong; raises Refused."""
     limit, options = SCHEMES[scheme]
-    out, dense = f"{folder}/{scheme}", f"{folder}/{scheme}-dense"
+    out = f"{folder}/{scheme}"
     run = subprocess.run([qobs, "quantize", source, "--scheme", scheme, "--threads", "1", "--quiet", "-o", out,
                           "--json", f"{out}.json", *options], capture_output=True, text=True)
     if run.returncode:
@@ -172,60 +131,16 @@ def judge(qobs, cls, source, before, folder, scheme):
         return f"the audit finds {audit.stdout.splitlines()[1:3]}"
     with open(f"{out}.json", encoding="utf-8") as file:
         said = all(runtime["transformers"] for runtime in json.load(file)["runtimes"])
-    write_dense(out, dense)
-    expected, expected_keys = load(cls, dense)
-    model, model_keys = before
-    lost = new_keys(expected_keys, model_keys)
-    dequantized = dict(expected.named_parameters())
-    for name, value in model.named_parameters():
-        if name not in lost and distance(dequantized[name], value) > limit:
-            return f"{name}: {distance(dequantized[name], value):.2g} from the model before"
-    if said and lost:
-        return stored_difference(load(cls, out), f"{dense}/model.safetensors", lost, model_keys)
-    try:
-        problem = difference(load(cls, out), expected, model_keys)
-    except Exception:
-        if said:
-            raise
-        return None
+    expected = load(out, plain=True)
+    lost = {*expected.missing, *expected.unexpected} - {*before.missing, *before.unexpected}
+    dequantized = dict(expected.model.named_parameters())
+    for name, value in before.model.named_parameters():
+        if name not in lost and check.distance(dequantized[name], value) > limit:
+            return f"{name}: {check.distance(dequantized[name], value):.2g} from the model before"
+    faults = [f"{fault['name']}: {fault['message']}" for fault in check.check(out, source)["faults"]]
     if said:
-        return problem
-    return None if problem else "the report says that transformers does not load it, but it does"
-
-
-def new_keys(keys, before):
-    return sorted({key for what in keys for key in set(keys[what]) - set(before[what])})
-
-
-def difference(loaded, expected, model_keys):
-    """What is wrong with a loaded model; None: nothing."""
-    model, keys = loaded
-    if new_keys(keys, model_keys):
-        return f"keys: {new_keys(keys, model_keys)[:3]}"
-    parameters = dict(model.named_parameters())
-    for name, value in expected.named_parameters():
-        if name in parameters and distance(parameters[name], value) > 1e-3:
-            return f"{name}: {distance(parameters[name], value):.2g} from what is stored"
-    try:
-        wanted = logits(expected)
-    except Exception:  # inputs of another kind: weights alone are compared
-        return None
-    far = distance(logits(model), wanted)
-    return f"logits: {far:.2g} from those of what is stored" if not far <= 1e-3 else None
-
-
-def stored_difference(loaded, path, lost, model_keys):
-    """The same by the names in the file. transformers finds the lost ones, such as split experts, only if quantized."""
-    model, keys = loaded
-    if new_keys(keys, model_keys):
-        return f"keys: {new_keys(keys, model_keys)[:3]}"
-    parameters = dict(model.named_parameters())
-    for name, value in load_file(path).items():
-        if name in lost and name not in parameters:
-            return f"{name}: not in the model, and the dequantized model has no place for it"
-        if name in parameters and distance(parameters[name], value) > 1e-3:
-            return f"{name}: {distance(parameters[name], value):.2g} from what is stored"
-    return None
+        return "; ".join(faults[:3]) or None
+    return None if faults else "the report says that transformers does not load it, but it does"
 
 
 class Refused(Exception):
@@ -239,15 +154,16 @@ def row_of(qobs, name, more, schemes):
         try:
             cls, model = build(name.split()[0], more)
             model.save_pretrained(source)
-            before = load(cls, source)
-            if before[1]["missing_keys"]:
-                raise ValueError(f"transformers loses {before[1]['missing_keys'][0]} when it saves and loads")
+            before = load(source)
+            lost = before.missing + before.mismatched
+            if lost:
+                raise ValueError(f"transformers loses {lost[0]} when it saves and loads")
         except Exception as error:
             return {**row, "why": f"{type(error).__name__}: {error}"[:100]}
         row["class"] = cls.__name__
         for scheme in schemes:
             try:
-                problem = judge(qobs, cls, source, before, folder, scheme)
+                problem = judge(qobs, source, before, folder, scheme)
             except Refused as refusal:
                 right = refusal.args[0] == 2 or "no layer was quantized" in refusal.args[1]
                 row["schemes"][scheme] = "refused" if right else "wrong"
@@ -280,13 +196,13 @@ def main():
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), choices=SCHEMES)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    types = {k: {} for k in CONFIG_MAPPING if class_of(k)} if options.all or options.types else TWELVE
+    kinds = {k: {} for k in CONFIG_MAPPING if class_of(k)} if options.all or options.types else TWELVE
     if options.types:
         with open(options.types, encoding="utf-8") as file:
             wanted = set(file.read().split())
-        types = {k: v for k, v in types.items() if k in wanted}
+        kinds = {k: v for k, v in kinds.items() if k in wanted}
     rows = []
-    for name, more in types.items():
+    for name, more in kinds.items():
         if not re.search(options.only, name):
             continue
         rows.append(row_of(os.path.abspath(options.qobs), name, more, options.schemes))

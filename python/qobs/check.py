@@ -60,8 +60,8 @@ def missing_faults(checkpoint: Checkpoint, runtime: Any, missing: list[str]) -> 
             yield Fault(module, "unquantized", f"{runtime.said} builds it quantized, and the files hold it unquantized;"
                                                " `ignore` must name it")
         elif match and match[2] != "weight" and stored is None:
-            yield Fault(module, "missing", f"{runtime.said} builds it quantized, and the files have no tensor of it; "
-                                           "`ignore` must name it, if it is tied")
+            yield Fault(module, "missing", f"{runtime.said} builds it quantized, and the files have no tensor of its "
+                                           "name; `ignore` must name a tied one")
         else:
             yield Fault(name, "missing", f"no tensor of the files fills it; {runtime.said} leaves it random")
 
@@ -135,14 +135,27 @@ def logit_faults(expected: Built, loaded: Built, runtime: Any, notes: list[str])
         yield Fault("logits", "numbers", f"are {far:.2g} from those of the numbers in the files")
 
 
-def runtime_faults(checkpoint: Checkpoint, runtime: Any, device: str, notes: list[str]) -> Iterator[Fault]:
+def own_names(before: Checkpoint | None, device: str) -> set[str]:
+    """Parameters and tensors that do not fit in the model before either."""
+    if before is None:
+        return set()
+    built = Transformers(before).load(device)
+    return {*built.missing, *built.unexpected, *built.mismatched}
+
+
+def runtime_faults(checkpoint: Checkpoint, runtime: Any, before: Checkpoint | None, device: str,
+                   notes: list[str]) -> Iterator[Fault]:
     try:
         loaded = runtime.load(device)
     except Exception as error:
         yield from stopped_faults(checkpoint, runtime, error)
         return
-    found = [*missing_faults(checkpoint, runtime, loaded.missing),
-             *unexpected_faults(checkpoint, runtime, loaded.unexpected), *failed_faults(runtime, loaded.failed)]
+    own = own_names(before, device) if loaded.missing or loaded.unexpected else set()
+    found = [*failed_faults(runtime, loaded.failed),
+             *missing_faults(checkpoint, runtime, [n for n in loaded.missing if n not in own]),
+             *unexpected_faults(checkpoint, runtime, [n for n in loaded.unexpected if n not in own])]
+    if own:
+        notes.append(f"{len(own)} names do not fit in the model before either, such as {min(own)}")
     yield from found
     try:
         state = plain_state(checkpoint, device)
@@ -150,13 +163,15 @@ def runtime_faults(checkpoint: Checkpoint, runtime: Any, device: str, notes: lis
     except Exception as error:
         notes.append(f"numbers are not compared: {shorten(error)}")
         return
-    found += (shapes := list(shape_faults(expected, loaded, runtime)))
+    shapes = list(shape_faults(expected, loaded, runtime))
+    own = own or (own_names(before, device) if shapes else own)
+    found += (shapes := [fault for fault in shapes if fault.name not in own])
     yield from shapes
     if found or device == "meta":
         return
     found += (numbers := list(number_faults(expected, loaded, state, runtime)))
     yield from numbers
-    if not found and not expected.missing:
+    if not found and not set(expected.missing) - own:
         yield from logit_faults(expected, loaded, runtime, notes)
 
 
@@ -252,7 +267,8 @@ def free_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def faults_of(runtime: str, checkpoint: Checkpoint, device: str, notes: list[str]) -> tuple[Any, Iterator[Fault]]:
+def faults_of(runtime: str, checkpoint: Checkpoint, before: Checkpoint | None, device: str,
+              notes: list[str]) -> tuple[Any, Iterator[Fault]]:
     """The runtime's class, and what is wrong by it."""
     if runtime == "vllm":
         from ._check_vllm import Vllm
@@ -261,7 +277,7 @@ def faults_of(runtime: str, checkpoint: Checkpoint, device: str, notes: list[str
     if runtime != "transformers":
         raise Unreadable(f"runtime: is {runtime!r}, allowed are transformers and vllm")
     transformers = Transformers(checkpoint)
-    return transformers, runtime_faults(checkpoint, transformers, device, notes)
+    return transformers, runtime_faults(checkpoint, transformers, before, device, notes)
 
 
 def check(out: Any, against: Any = None, runtime: str = "transformers",
@@ -277,7 +293,7 @@ def check(out: Any, against: Any = None, runtime: str = "transformers",
     found = checkpoint.faults + [f for m in sorted(checkpoint.quantized) for f in module_faults(checkpoint, m)]
     needed = 12 * checkpoint.elements
     device = "cpu" if needed < (free_memory() if memory is None else memory) else "meta"
-    client, by_runtime = faults_of(runtime, checkpoint, device, notes)
+    client, by_runtime = faults_of(runtime, checkpoint, before, device, notes)
     if device == "meta":
         notes.append(f"names and shapes alone are checked: {needed / 1e9:.3g} GB of memory are needed to load")
     found += by_runtime
