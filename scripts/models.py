@@ -15,6 +15,9 @@ HEAD = """# Models that were tried
 
 This page is made of the reports of tests (`scripts/models.py`). Each model is small and has random weights.
 
+A model of a type or class that no row knows is not on this page: `qobs quantize` chooses its layers by the general rule, claims no
+runtime and ends with status 3 ([checkpoint.md](checkpoint.md), "What is known of an architecture").
+
 ## vLLM and transformers
 
 Models of vLLM {vllm} on the CPU and of transformers {transformers}, quantized to W4A16, in three files. KL: the divergence of a
