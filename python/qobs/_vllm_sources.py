@@ -311,9 +311,10 @@ class Frame:
             self.value(node.value)
         elif isinstance(node, ast.Return) and node.value is not None:
             value = self.value(node.value)
-            both = isinstance(value, Node) and isinstance(self.result, Node)
-            self.result = self.result.merged(value) if both else (
-                value if self.result is None or isinstance(self.result, Nothing) else self.result)  # type: ignore
+            if isinstance(value, Node) and isinstance(self.result, Node):
+                self.result = self.result.merged(value)
+            elif self.result is None or isinstance(self.result, Nothing):
+                self.result = value
         elif isinstance(node, ast.If):
             self.branches(node)
         elif isinstance(node, (ast.For, ast.While, ast.With)):
@@ -523,8 +524,9 @@ class Frame:
             function = named.get("layer_fn", positional[1] if len(positional) > 1 else None)
             return [None, None, self.several(self.apply(function, {}, []))]
         if last == "maybe_offload_to_cpu" or last in ("to", "cast") or text == "cast":
-            return self.value(node.args[-1] if last == "cast" and node.args else node.func.value) if (
-                last in ("to",) or node.args) else None  # type: ignore[attr-defined]
+            method: Any = node.func
+            return self.value(node.args[-1] if last == "cast" and node.args else method.value) if (
+                last in ("to",) or node.args) else None
         if last == "partial":
             named, positional = self.arguments(node)
             if positional and isinstance(positional[0], (Class, Function)):
@@ -689,14 +691,14 @@ def registry(package: str) -> dict[str, tuple[str, str]]:
     """Architectures and their (module, class)."""
     with open(os.path.join(package, "model_executor", "models", "registry.py"), encoding="utf-8") as file:
         tree = ast.parse(file.read())
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for node in tree.body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
             for key, value in zip(node.value.keys, node.value.values):
                 pair = literal(value)
                 if isinstance(key, ast.Constant) and isinstance(pair, list) and len(pair) >= 2:
                     module = pair[0] if "." in pair[0] else f"vllm.model_executor.models.{pair[0]}"
-                    found[key.value] = (module, pair[1])
+                    found[str(key.value)] = (module, pair[1])
     return found
 
 

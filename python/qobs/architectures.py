@@ -15,7 +15,7 @@ import argparse, collections, importlib.util, json, multiprocessing, os, re, sig
 if __package__:
     from . import _vllm_sources
 else:
-    import _vllm_sources  # scripts/architecture_table.py, without the library
+    import _vllm_sources  # type: ignore[no-redef]  # scripts/architecture_table.py, without the library
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 SECONDS = 120  # for one class
