@@ -465,7 +465,7 @@ def row_of(row, keeps=(), lacks=False, rule=None):
         if True in right.get(name, {True}):
             names[kind][shortest(name, linear - set(stay))] = None
     for name in linear - set(stay):
-        if False in right.get(name, {False}) and (in_block(name) or not rule):
+        if False in right.get(name, {False}) and in_block(name):
             names["linear"][shortest(name, set(stay))] = None
     for facts in row["classes"].values():  # heads that are not in the file if they are tied
         for head in map(general, facts["heads"]):
