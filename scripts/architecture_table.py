@@ -200,7 +200,8 @@ def faults(program, row, lacks, exact):
         if weight and kind in KEEP and name not in linear and found == "linear":
             yield f"{name} is a {kind}, the table says linear"
         if weight and kind in ("linear", "experts") and found not in ("linear", "experts") and in_block(
-                general(name)) and not stays(name) and general(module) not in facts["shared"]:
+                general(name)) and not stays(name) and general(module) not in facts["shared"] and (
+                    exact or found not in ("head", "kept")):
             yield f"{name} is {kind}, the table says {found}"
         if kind in LINEAR_KINDS and module != name and module not in others:
             yield f"{name} is the module {module}, the table says {' '.join(others) or 'so, too'}"
