@@ -17,8 +17,8 @@ import argparse, collections, json, os, re, subprocess, sys
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TOP, "python", "qobs"))
 import _vllm_sources
-from architectures import (COLUMNS, KEEP, LINEAR_KINDS, STAY, UNBUILT, collect_all, general, in_block, modules_of,
-                           plain, row_of, vllm_of, vllm_package)
+from architectures import (COLUMNS, KEEP, LINEAR_KINDS, STAY, UNBUILT, classes, collect_all, general, in_block,
+                           modules_of, plain, row_of, vllm_of, vllm_package)
 
 os.environ.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1")
 TABLE = os.path.join(TOP, "checkpoint/model/transformers.inc")
@@ -52,13 +52,15 @@ def general_rule(program):
 def read_facts(paths, only, jobs):
     """{"transformers": version, "types": facts}; those of older versions are more classes of the same types."""
     import transformers
+    from transformers.models.auto import modeling_auto
     found = []
     for path in paths or [None]:
         if path and os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 found.append(json.load(file))
             continue
-        found.append({"transformers": transformers.__version__, "types": collect_all(None, jobs)})
+        wanted = [kind for kind in classes(modeling_auto) if re.fullmatch(only, kind) and kind not in UNBUILT]
+        found.append({"transformers": transformers.__version__, "types": collect_all(wanted, jobs)})
         if path:
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(found[-1], file)
