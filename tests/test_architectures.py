@@ -191,6 +191,17 @@ def test_classes_of_vllm():
     equal((runtime["transformers"], bool(runtime["vllm"])), (False, True), "the report: vLLM alone has it")
 
 
+def test_rows_without_vllm():
+    """A file of rows that was made without vLLM claims nothing about it."""
+    rows = {"transformers": "5.24.0", "vllm": "0", "architectures": [{"types": ["new"], "head": ["lm_head"]}]}
+    with open("rows.json", "w", encoding="utf-8") as file:
+        json.dump(rows, file)
+    make("in", {f"{LAYER}.weight": tensor([128, 128], 1)}, model_type="new")
+    p = quantize("in", "-o", "out", "--replace", "--json", "report.json", "--architectures", "rows.json", scheme="W8A8")
+    runtime, = json.loads(read("report.json"))["runtimes"]
+    equal((p.returncode, runtime["transformers"], runtime["vllm"]), (0, True, None), f"{p.stderr}")
+
+
 def test_general_rule():
     """Without rows a head that may be tied and what stays are in `ignore` for any prefix; what is quantized is not."""
     def entries_of(names, *options):

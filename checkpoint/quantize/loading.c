@@ -109,7 +109,9 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
     const struct weight *joined = single ? find_listed(run, group, architecture_joins, &joins) : NULL;
     *loading = (struct loading){.devices = devices_of(run, group, expert != NULL)};
     struct refusal *vllm = &loading->vllm, *transformers = &loading->transformers;
-    if (architecture_lacks_vllm(&run->architectures)) {
+    if (strcmp(VLLM_OF(run), "0") == 0) { /* rows that were made without a vLLM */
+        SAY(vllm->why, "nothing is known of vLLM");
+    } else if (architecture_lacks_vllm(&run->architectures)) {
         SAY(vllm->why, "vLLM %s does not have this architecture", VLLM_OF(run));
     } else if (!loading->devices) {
         SAY(vllm->why, "vLLM %s has no kernel for %s%.40s", VLLM_OF(run), expert ? "experts in " : "", group->name);
