@@ -416,58 +416,11 @@ static void test_no_stack(void **state)
 #undef SAME
 }
 
-/* Structures of released versions keep their sizes, on 64-bit machines. A new version appends members and a row. */
-static void test_frozen_sizes(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *name;
-        size_t now, of_0_2;
-    } structures[] = {
-#define STRUCTURE(type, size) {#type, sizeof(type), size}
-        STRUCTURE(qobs_tensor, 40),
-        STRUCTURE(qobs_allocator, 32),
-        STRUCTURE(qobs_executor, 32),
-        STRUCTURE(qobs_runtime, 24),
-        STRUCTURE(qobs_error, 256),
-        STRUCTURE(qobs_counts, 64),
-        STRUCTURE(qobs_search_report, 48),
-        STRUCTURE(qobs_result, 160),
-        STRUCTURE(qobs_run, 32),
-        STRUCTURE(qobs_setting_info, 120),
-        STRUCTURE(qobs_range_buffers, 32),
-        STRUCTURE(qobs_qparam_buffers, 48),
-        STRUCTURE(qobs_histogram_state, 40),
-        STRUCTURE(qobs_qparam_layout, 112),
-        STRUCTURE(qobs_minmax_args, 88),
-        STRUCTURE(qobs_histogram_args, 96),
-        STRUCTURE(qobs_search_args, 128),
-        STRUCTURE(qobs_calculate_args, 104),
-        STRUCTURE(qobs_quantize_args, 112),
-        STRUCTURE(qobs_round_report, 56),
-        STRUCTURE(qobs_round_args, 112),
-        STRUCTURE(qobs_dequantize_args, 104),
-        STRUCTURE(qobs_pack_args, 72),
-        STRUCTURE(qobs_fake_quantize_args, 104),
-        STRUCTURE(qobs_histogram_options, 32),
-        STRUCTURE(qobs_range_args, 64),
-        STRUCTURE(qobs_range, 40),
-        STRUCTURE(qobs_calibrate_args, 48),
-        STRUCTURE(qobs_format_array_args, 56),
-#undef STRUCTURE
-    };
-    for (size_t i = 0; sizeof(void *) == 8 && i < sizeof structures / sizeof *structures; i++)
-        if (structures[i].now != structures[i].of_0_2)
-            fail_msg("%s has %zu bytes, in version 0.2 it had %zu", structures[i].name, structures[i].now,
-                     structures[i].of_0_2);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version),      cmocka_unit_test(test_rules),  cmocka_unit_test(test_structures),
-        cmocka_unit_test(test_newer),        cmocka_unit_test(test_filled), cmocka_unit_test(test_no_stack),
-        cmocka_unit_test(test_frozen_sizes),
+        cmocka_unit_test(test_version), cmocka_unit_test(test_rules),  cmocka_unit_test(test_structures),
+        cmocka_unit_test(test_newer),   cmocka_unit_test(test_filled), cmocka_unit_test(test_no_stack),
     };
     return cmocka_run_group_tests_name("stability", tests, NULL, NULL) != 0;
 }
