@@ -324,6 +324,13 @@ def test_transformers():
         row, = json.loads(cli.read("report.json"))["runtimes"]
         equal((row["vllm"], row["vllm_cpu"]), (CPU_EXPERTS.get(scheme, "on GPUs"), scheme in CPU_EXPERTS), f"{scheme}: vLLM")
         equal(said(*groups, "--ignore", "re:.*experts.*", scheme=scheme), (left, not left), f"{scheme}: experts that stay")
+    make("in", {n: t for n, t in model.one_by_one().items() if "experts" not in n}, model_type="llama")
+    for scheme, loaded in (("W4A16", True), ("W4A16_ASYM", False)):
+        equal(said("--set", "group_size=32", scheme=scheme), (loaded, False), f"{scheme}: packed zero points")
+        warned = any("5.24 reads no packed zero points, 5.17 does" in w
+                     for w in json.loads(cli.read("report.json"))["warnings"])
+        equal(warned, not loaded, f"{scheme}: a warning")
+    make("in", model.one_by_one(), model_type="qwen3_moe")
     int8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
     for targets, loaded in (("re:.*experts.*", True), ("re:.*mlp.*", False)):
         write("config", json.dumps({"config_groups": {

@@ -180,6 +180,19 @@ static void check_plain_experts(struct loading *loading, const struct quantize_r
     SAY(loading->transformers.why, "transformers %s gives random numbers to experts that stay", TRANSFORMERS_OF(run));
 }
 
+/* Layers with packed zero points. */
+static void check_zero_points(struct loading *loading, const struct quantize_run *run)
+{
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        if (w->reason != WEIGHT_TAKEN || !runtime_packs_zero_points(&run->config.groups[w->group]))
+            continue;
+        loading->transformers =
+            (struct refusal){"transformers 5.24 reads no packed zero points, 5.17 does", w->name, NULL, false};
+        return;
+    }
+}
+
 void loading_find(struct loading *loading, const struct quantize_run *run)
 {
     bool quantized = false;
@@ -202,6 +215,8 @@ void loading_find(struct loading *loading, const struct quantize_run *run)
     check_split_experts(loading, run);
     if (!loading->transformers.why[0])
         check_plain_experts(loading, run);
+    if (!loading->transformers.why[0])
+        check_zero_points(loading, run);
 }
 
 int loading_check(const struct quantize_run *run, struct fail *f)
