@@ -21,7 +21,7 @@
 #include "threads.h"
 
 enum { MOST_COLUMNS = 400, MOST_ROWS = 400 };
-#define DOUBT 0x1.2p-17 /* relative error of D H, as kernels/kernel_gram.h has it */
+#define DOUBT 0x1.2p-17 /* relative error of D H, as kernels/kernel_hessian.h has it */
 
 /* The numbers that a configuration quantizes to. */
 struct kind {
@@ -225,26 +225,26 @@ static double residual(const struct sample *s, int64_t row, int64_t column, unsi
 }
 
 /* d H d^T with one block of H, and the sum of |d| * sqrt(H_jj). */
-static double error_of(const double *h, const double *d, int64_t n, double *reach)
+static double error_of(const double *h, const double *d, int64_t n, double *error_bound)
 {
     double sum = 0;
-    *reach = 0;
+    *error_bound = 0;
     for (int64_t j = 0; j < n; j++) {
         double g = 0;
         for (int64_t k = 0; k < n; k++)
             g += h[j * n + k] * d[k];
         sum += d[j] * g;
-        *reach += fabs(d[j]) * sqrt(h[j * n + j]);
+        *error_bound += fabs(d[j]) * sqrt(h[j * n + j]);
     }
     return sum;
 }
 
-static double row_error(const struct sample *s, int64_t row, const unsigned char *codes, double *reach)
+static double row_error(const struct sample *s, int64_t row, const unsigned char *codes, double *error_bound)
 {
     double d[MOST_COLUMNS];
     for (int64_t j = 0; j < s->columns; j++)
         d[j] = residual(s, row, j, codes[row * s->columns + j]);
-    return error_of(s->h, d, s->columns, reach);
+    return error_of(s->h, d, s->columns, error_bound);
 }
 
 /* ---- Optima ------------------------------------------------------------------------------------------------------ */
@@ -288,21 +288,21 @@ static void search_all(const struct sample *s, int64_t row, const double *r, int
 }
 
 /* No change of one code lowers the error of a row by more than float sums can tell: by as much as a step must gain,
- * and the error of that gain, each 2 * |step| * DOUBT * sqrt(H_jj) * reach. */
+ * and the error of that gain, each 2 * |step| * DOUBT * sqrt(H_jj) * error_bound. */
 static void check_optimum(const struct sample *s, int64_t row)
 {
     const int half = 1 << (s->kind->bits - 1);
-    double d[MOST_COLUMNS], reach;
+    double d[MOST_COLUMNS], error_bound;
     for (int64_t j = 0; j < s->columns; j++)
         d[j] = residual(s, row, j, s->codes[row * s->columns + j]);
-    const double present = error_of(s->h, d, s->columns, &reach);
+    const double present = error_of(s->h, d, s->columns, &error_bound);
     for (int64_t j = 0; j < s->columns; j++) {
         const double own = d[j];
         for (int code = -half; code < half; code++) {
             double unused;
             d[j] = residual(s, row, j, (unsigned char)code);
             const double root = sqrt(s->h[j * s->columns + j]), other = error_of(s->h, d, s->columns, &unused);
-            if (!(other >= present - 4.01 * fabs(d[j] - own) * DOUBT * root * reach))
+            if (!(other >= present - 4.01 * fabs(d[j] - own) * DOUBT * root * error_bound))
                 fail_msg("%s: row %lld: code %d in column %lld has error %.9g, the result %.9g", s->kind->name,
                          (long long)row, code, (long long)j, other, present);
         }
@@ -325,18 +325,18 @@ static void brute_force(void **state)
         for (int k = 0; k < hessians; k++) {
             const int64_t columns = 6 + k % 3;
             struct sample s = make_sample(kind, ROWS, columns, 0, 0, k % 4 == 0 ? 3 : 20);
-            double r[64], d[MOST_COLUMNS], reach;
+            double r[64], d[MOST_COLUMNS], error_bound;
             factor(s.h, columns, r);
             round_sample(&s, 0, s.nearest, NULL);
             round_sample(&s, 100, s.codes, NULL);
             assert_true(s.report.passes < 100);
             for (int64_t row = 0; row < ROWS; row++) {
                 check_optimum(&s, row);
-                const double result = row_error(&s, row, s.codes, &reach);
+                const double result = row_error(&s, row, s.codes, &error_bound);
                 double best = result * (1 + 1e-9) + 1e-300;
                 search_all(&s, row, r, 0, d, 0, &best);
                 global += result <= best * (1 + 1e-6);
-                global_nearest += row_error(&s, row, s.nearest, &reach) <= best * (1 + 1e-6);
+                global_nearest += row_error(&s, row, s.nearest, &error_bound) <= best * (1 + 1e-6);
             }
             free_sample(&s);
         }
@@ -375,18 +375,18 @@ static void monotone(void **state)
         for (int i = 0; i < KINDS; i++, rows += ROWS) {
             const int64_t columns = 5 + (turn * 7 + i * 3) % 44;
             struct sample s = make_sample(&kinds[i], ROWS, columns, 0, 0, turn % 3 == 0 ? 4 : 2 * columns);
-            double before[ROWS], reach, sums[2] = {0};
+            double before[ROWS], error_bound, sums[2] = {0};
             round_sample(&s, 0, s.codes, NULL);
             for (int64_t row = 0; row < ROWS; row++) {
-                before[row] = row_error(&s, row, s.codes, &reach);
+                before[row] = row_error(&s, row, s.codes, &error_bound);
                 sums[0] += before[row];
             }
             for (int passes = 1; passes <= PASSES; passes++) {
                 round_sample(&s, passes, s.codes, NULL);
                 sums[1] = 0;
                 for (int64_t row = 0; row < ROWS; row++) {
-                    const double after = row_error(&s, row, s.codes, &reach);
-                    if (!(after <= before[row] + 1e-13 * reach * reach)) /* of the sums of doubles here */
+                    const double after = row_error(&s, row, s.codes, &error_bound);
+                    if (!(after <= before[row] + 1e-13 * error_bound * error_bound)) /* of the sums of doubles here */
                         fail_msg("%s: row %lld: the error rises from %.17g to %.17g in pass %d", kinds[i].name,
                                  (long long)row, before[row], after, passes);
                     lower += after < before[row];

@@ -52,7 +52,7 @@ struct llmc_release {
     bool skips_first_groups; /* of mse: see struct accumulator */
     bool has_base_names;
     const struct granularity_ops *weight;
-    int heads;                                          /* see struct granularity_params */
+    enum attention_order attention;
     bool whole_blocks, minus_one_is_none, named_groups; /* see there */
     enum keying keying;
     bool has_global_range; /* and the global scale comes from it */

@@ -13,13 +13,13 @@
 
 /* Members of all releases since October 2025, and of the present ones. */
 #define SINCE_2025_10 .average = &qobs_accumulate_lerp, .has_base_names = true, .weight = &qobs_granularity_llmc_weight
-#define CURRENT SINCE_2025_10, .current = true, .heads = 1, .minus_one_is_none = true
+#define CURRENT SINCE_2025_10, .current = true, .minus_one_is_none = true
 
 const struct llmc_release qobs_llmc_releases[] = {
     [VERSION_CURRENT] = {CURRENT},
     [VERSION_2026_10] = {CURRENT, .prefix = "llmc_2026_10.", .exact_steps = true},
     [VERSION_2025_10] = {SINCE_2025_10, .has_global_range = true, .prefix = "llmc_2025_10.", .whole_blocks = true,
-                         .heads = 2},
+                         .attention = SEQUENCE_FIRST},
     [VERSION_2025_09] = {.has_global_range = true,
                          .prefix = "llmc_2025_09.",
                          .only_ranges = true,
@@ -175,7 +175,7 @@ void qobs_scheme_granularity(const qobs_config *config, struct granularity *g)
                                                                                    : &qobs_granularity_llmc_attention;
     g->params.ragged = config->scheme.ragged && g->params.base_name == BASE_WEIGHT;
     g->params.whole_blocks = release->whole_blocks;
-    g->params.heads = release->heads;
+    g->params.attention = release->attention;
     g->params.minus_one_is_none = release->minus_one_is_none;
     g->params.named_groups = g->params.ragged || release->named_groups;
     g->params.keying = release->keying;

@@ -9,7 +9,7 @@
 
 #include "base/build.h"
 #include "kernels/kernel_gptq.h"
-#include "kernels/kernel_gram.h"
+#include "kernels/kernel_hessian.h"
 #include "kernels/kernel_histogram.h"
 #include "kernels/kernel_minmax.h"
 #include "kernels/kernel_optimal.h"
@@ -25,12 +25,11 @@
 /* The kernels that a limit is of, as bits. */
 enum {
     QOBS_LIMITS_ROWS = 1, /* minmax_rows and absmax_rows */
-    QOBS_LIMITS_MINMAX_COLUMNS = 4,
-    QOBS_LIMITS_ABSMAX_COLUMNS = 8,
-    QOBS_LIMITS_COLUMNS = QOBS_LIMITS_MINMAX_COLUMNS | QOBS_LIMITS_ABSMAX_COLUMNS,
-    QOBS_LIMITS_INDEXED = 16,
-    QOBS_LIMITS_HISTOGRAM = 32,
-    QOBS_LIMITS_QUANTIZE = 64
+    QOBS_LIMITS_MINMAX_COLUMNS = 2,
+    QOBS_LIMITS_ABSMAX_COLUMNS = 4,
+    QOBS_LIMITS_INDEXED = 8,
+    QOBS_LIMITS_HISTOGRAM = 16,
+    QOBS_LIMITS_QUANTIZE = 32
 };
 
 /* A size at which a kernel changes its method. Every src/ISA/tuning.h lists its limits as TUNING_LIMITS(LIMIT) with
@@ -57,7 +56,7 @@ struct kernel_limit {
     QOBS_HISTOGRAM_SLOTS(EACH, with)                                                                                   \
     QOBS_SQUARES_SLOTS(EACH, with)                                                                                     \
     QOBS_GPTQ_SLOTS(EACH, with)                                                                                        \
-    QOBS_GRAM_SLOTS(EACH, with)                                                                                        \
+    QOBS_HESSIAN_SLOTS(EACH, with)                                                                                     \
     QOBS_SEARCH_SLOTS(EACH, with)                                                                                      \
     QOBS_OPTIMAL_SLOTS(EACH, with)
 
@@ -66,7 +65,8 @@ struct kernel_limit {
     QOBS_MINMAX_SLOTS(EACH, with)                                                                                      \
     QOBS_IF(QOBS_HAS(codes), QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_SQUARES_SLOTS(EACH, with))                           \
     QOBS_IF(QOBS_HAS(histograms), QOBS_HISTOGRAM_SLOTS(EACH, with))                                                    \
-    QOBS_IF(QOBS_HAS(searches), QOBS_GPTQ_SLOTS(EACH, with) QOBS_GRAM_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with)) \
+    QOBS_IF(QOBS_HAS(searches),                                                                                        \
+            QOBS_GPTQ_SLOTS(EACH, with) QOBS_HESSIAN_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with))                  \
     QOBS_IF(QOBS_HAS(optimal), QOBS_OPTIMAL_SLOTS(EACH, with))
 
 /* One member a slot: a function, or an array of them by enum kernel_dtype. */

@@ -94,19 +94,20 @@ static int flatten_activation(qobs_plan *plan, const struct granularity_params *
     }
 }
 
-/* Dimension `heads` is 1 of (batch, heads, seq, head_dim), or in October 2025 2 of (batch, seq, heads, head_dim). */
 static int flatten_attention(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    if (params->strategy != STRATEGY_TENSOR && (params->strategy != STRATEGY_ATTN_HEAD || params->heads == 2))
+    if (params->strategy != STRATEGY_TENSOR &&
+        (params->strategy != STRATEGY_ATTN_HEAD || params->attention == SEQUENCE_FIRST))
         return fail_strategy(params, error);
     RETURN_IF_FAILED(need_dimensions(plan, params, 4, 4, error));
+    const int heads = params->attention == HEADS_FIRST ? 1 : 2;
     qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 0);
-    qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 3 - params->heads);
+    qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 3 - heads);
     if (params->strategy == STRATEGY_TENSOR) { /* (batch * seq, 1, heads * head_dim) */
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-        qobs_plan_add_dimension(plan, AXIS_GROUP, params->heads);
+        qobs_plan_add_dimension(plan, AXIS_GROUP, heads);
     } else { /* (batch * seq, heads, 1, 1, head_dim) */
-        qobs_plan_add_dimension(plan, AXIS_QPARAM, params->heads);
+        qobs_plan_add_dimension(plan, AXIS_QPARAM, heads);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
     }

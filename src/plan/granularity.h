@@ -36,6 +36,12 @@ enum keying {
     KEYING_BLOCKS   /* one block each: "block_0_0", ... */
 };
 
+/* Queries, keys and values of llm-compressor: the present releases and that of October 2025. */
+enum attention_order {
+    HEADS_FIRST,   /* (batch, heads, seq, head_dim) */
+    SEQUENCE_FIRST /* (batch, seq, heads, head_dim) */
+};
+
 /* The classes of torchao.quantization.granularity. */
 enum torchao_granularity {
     TORCHAO_PER_TENSOR,
@@ -62,11 +68,11 @@ struct granularity_params {
     bool whole;              /* all elements share a qparam */
     bool ragged;             /* the last group may be shorter than group_size */
     bool whole_blocks;       /* blocks are not padded */
-    int heads;               /* the dimension of the heads of attention */
-    bool scalar_scale;       /* one scale for the tensor has no dimensions */
-    bool minus_one_is_none;  /* -1 in g_idx: g_idx is not filled in; else it is a number like any other */
-    bool named_groups;       /* a group has the columns g_idx names, else group_size columns in g_idx order */
-    enum keying keying;      /* of a range over dimensions chosen by the caller */
+    enum attention_order attention;
+    bool scalar_scale;      /* one scale for the tensor has no dimensions */
+    bool minus_one_is_none; /* -1 in g_idx: g_idx is not filled in; else it is a number like any other */
+    bool named_groups;      /* a group has the columns g_idx names, else group_size columns in g_idx order */
+    enum keying keying;     /* of a range over dimensions chosen by the caller */
 };
 
 struct granularity_ops {

@@ -10,7 +10,7 @@
  * In flight: GRAM_ROWS * GRAM_VECTORS sums. Lines behind the tokens of b are prefetched into L2, one for 8 tokens of
  *   a tile: callers whose matrices are longer than a call continue there. They need not be readable.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
-#include "kernels/kernel_gram.h"
+#include "kernels/kernel_hessian.h"
 #include "templates/inline.h"
 
 enum { GRAM_LANES = 16, GRAM_PREFETCHED = 8 /* bytes a token and tile */ };

@@ -17,7 +17,7 @@
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include <string.h>
 
-#include "kernels/kernel_gram.h"
+#include "kernels/kernel_hessian.h"
 #include "number/grid.h"
 #include "templates/inline.h"
 
@@ -254,7 +254,7 @@ struct round_step {
 /* A column: its steps to `step`, 0 where a row takes none, and the number of steps of each row to `taken`. */
 ALWAYS_INLINE void round_column(const struct round_step *c, const float *restrict scale,
                                 const float *restrict zero_point, const float *restrict w, float *restrict q,
-                                float *restrict d, const double *restrict g, double *restrict reach,
+                                float *restrict d, const double *restrict g, double *restrict error_bound,
                                 double *restrict change, double *restrict step, double *restrict taken)
 {
     const struct grid_float grid = {c->grid->min_normal, c->grid->shifter};
@@ -271,13 +271,14 @@ ALWAYS_INLINE void round_column(const struct round_step *c, const float *restric
         e[r] = (float)((double)w[r] - ((double)n[r] - (double)zero_point[r]) * (double)scale[r]);
     for (size_t r = 0; r < ROUND_ROWS; r++) {
         const double now = (double)d[r], by = (double)e[r] - now, rise = by * (2 * g[r] + own * by);
-        const double nearer = (fabs((double)e[r]) - fabs(now)) * root, least = (2 * fabs(by)) * (doubt * reach[r]);
+        const double nearer = (fabs((double)e[r]) - fabs(now)) * root,
+                     least = (2 * fabs(by)) * (doubt * error_bound[r]);
         const uint64_t mask = -rise > least ? UINT64_MAX : 0; /* with conditions gcc 12 makes no vectors */
         const double one = double_of_bits(bits_of_double(1) & mask);
         step[r] = double_of_bits(bits_of_double(by) & mask);
         taken[r] += one;
         change[r] += double_of_bits(bits_of_double(rise) & mask);
-        reach[r] += double_of_bits(bits_of_double(nearer) & mask);
+        error_bound[r] += double_of_bits(bits_of_double(nearer) & mask);
         better[r] = (float)one;
     }
     for (size_t r = 0; r < ROUND_ROWS; r++) {
@@ -318,7 +319,7 @@ QOBS_HESSIAN_ROUND(ENTRY(qobs_hessian_round))
                 double *const by = step + (k - first) * ROUND_ROWS;
                 if (own > 0)
                     round_column(&c, column[k].scale + row, column[k].zero_point + row, w + k * stride + row,
-                                 q + k * stride + row, d + k * stride + row, local + k * ROUND_ROWS, reach + row,
+                                 q + k * stride + row, d + k * stride + row, local + k * ROUND_ROWS, error_bound + row,
                                  change + row, by, taken);
                 for (size_t j = k + 1; j < end; j++)
                     round_update(local + j * ROUND_ROWS, by, 1, h + k * h_stride + j, h_stride);

@@ -334,7 +334,8 @@ static float on_grid(const struct trial *t, double x)
 }
 
 /* A row as the contract has it. */
-static size_t round_row(const struct trial *t, size_t r, double *g, float *q, float *d, double *reach, double *change)
+static size_t round_row(const struct trial *t, size_t r, double *g, float *q, float *d, double *error_bound,
+                        double *change)
 {
     size_t steps = 0;
     for (size_t k = 0; k < t->columns; k++) {
@@ -348,12 +349,12 @@ static size_t round_row(const struct trial *t, size_t r, double *g, float *q, fl
         const double number = ((double)x - z) * s;
         const float e = (float)(w - number);
         const double step = (double)e - now, half = own * step, slope = 2 * g[k] + half, rise = step * slope;
-        const double doubt = (2 * fabs(step)) * ((0x1.2p-17 * root) * *reach);
+        const double doubt = (2 * fabs(step)) * ((0x1.2p-17 * root) * *error_bound);
         if (!(-rise > doubt))
             continue;
         const double more = (fabs((double)e) - fabs(now)) * root;
         *change += rise;
-        *reach += more;
+        *error_bound += more;
         q[k] = x;
         d[k] = e;
         steps++;
@@ -367,7 +368,7 @@ static size_t round_row(const struct trial *t, size_t r, double *g, float *q, fl
 
 static void try_round(struct trial *t)
 {
-    static double g[MOST], reach[MOST], change[MOST];
+    static double g[MOST], error_bound[MOST], change[MOST];
     static float q[MOST * MOST], d[MOST * MOST];
     t->columns = rng_below(&t->rng, MOST + 1);
     t->rows = 16 * rng_below(&t->rng, 4);
@@ -402,17 +403,17 @@ static void try_round(struct trial *t)
     size_t steps = 0;
     for (size_t r = 0; r < t->rows; r++) {
         t->x[r] = fabs(t->x[r]);
-        reach[r] = t->x[r];
+        error_bound[r] = t->x[r];
         change[r] = t->sum[r];
         for (size_t k = 0; k < t->columns; k++) {
             g[k] = t->g[k * t->stride + r];
             q[r * MOST + k] = t->q[k * t->stride + r];
             d[r * MOST + k] = t->d[k * t->stride + r];
         }
-        steps += round_row(t, r, g, q + r * MOST, d + r * MOST, &reach[r], &change[r]);
+        steps += round_row(t, r, g, q + r * MOST, d + r * MOST, &error_bound[r], &change[r]);
     }
     run(t, call_round);
-    compare(t, "reach", t->x, reach, t->rows);
+    compare(t, "error_bound", t->x, error_bound, t->rows);
     compare(t, "change", t->sum, change, t->rows);
     for (size_t r = 0; r < t->rows && !t->failed; r++)
         for (size_t k = 0; k < t->columns && !t->failed; k++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The Gram and Hessian kernels of a table against the contract of src/kernels/kernel_gram.h, restated entry by entry. */
+/* The Gram and Hessian kernels of a table against the contract of src/kernels/kernel_hessian.h, restated entry by
+ * entry. */
 #ifndef QOBS_CHECK_GRAM_H
 #define QOBS_CHECK_GRAM_H
 

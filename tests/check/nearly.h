@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The kernel hessian_nearly of a table against its contract in src/kernels/kernel_gram.h: sums in double, within the
+/* The kernel hessian_nearly of a table against its contract in src/kernels/kernel_hessian.h: sums in double, within the
  * rounding that it promises. */
 #ifndef QOBS_CHECK_NEARLY_H
 #define QOBS_CHECK_NEARLY_H

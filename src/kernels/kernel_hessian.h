@@ -91,10 +91,11 @@ struct code_column {
  * h_stride apart. With an operation of double for each of these, a column with h[k][k] > 0 makes x = float(((w - d) +
  * g[k] * (1 / h[k][k])) / scale + zero_point), limited, rounded to the grid e = float(w - (x - zero_point) * scale)
  *   step = e - d;  rise = step * (2 * g[k] + h[k][k] * step)
- * If -rise > 2 * |step| * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * reach), the row takes the step:
- *   q = x;  d = e;  change += rise;  reach += (|e| - |d|) * sqrt(h[k][k])
+ * If -rise > 2 * |step| * (QOBS_ROUND_DOUBT * sqrt(h[k][k]) * error_bound), the row takes the step:
+ *   q = x;  d = e;  change += rise;  error_bound += (|e| - |d|) * sqrt(h[k][k])
  * It is 0 for other rows and in columns without h[k][k] > 0. Then g[j] += step * h[k][j] for each later column; the
- * caller's g stays. reach: sum of |d| * sqrt(H) of all columns of a row, at least. Returns the number of steps.
+ * caller's g stays. error_bound: at least the sum of |d| * sqrt(H_jj) over all columns j of a row. Returns the number
+ * of steps.
  * g is a sum of doubles, each a float sum of at most QOBS_ROUND_COLUMNS fused products. That is the doubt: each step
  * lowers d H d^T, whatever the rounding. */
 enum { QOBS_ROUND_COLUMNS = 128 };
@@ -102,9 +103,9 @@ enum { QOBS_ROUND_COLUMNS = 128 };
 #define QOBS_HESSIAN_ROUND(name)                                                                                       \
     size_t name(const struct code_grid *grid, const float *h, size_t h_stride, size_t columns,                         \
                 const struct code_column *column, size_t rows, size_t stride, const float *w, float *q, float *d,      \
-                const double *g, double *reach, double *change)
+                const double *g, double *error_bound, double *change)
 
-#define QOBS_GRAM_SLOTS(EACH, with)                                                                                    \
+#define QOBS_HESSIAN_SLOTS(EACH, with)                                                                                 \
     EACH(ONE, gram, QOBS_GRAM, with)                                                                                   \
     EACH(ONE, hessian_product, QOBS_HESSIAN_PRODUCT, with)                                                             \
     EACH(ONE, hessian_steps, QOBS_HESSIAN_STEPS, with)                                                                 \
@@ -113,6 +114,6 @@ enum { QOBS_ROUND_COLUMNS = 128 };
     EACH(ONE, hessian_nearly, QOBS_HESSIAN_NEARLY, with)                                                               \
     EACH(ONE, hessian_round, QOBS_HESSIAN_ROUND, with)
 
-QOBS_GRAM_SLOTS(QOBS_SLOT_TYPE, )
-#define QOBS_DECLARE_GRAM(isa) QOBS_GRAM_SLOTS(QOBS_DECLARE_SLOT, isa)
-QOBS_ISAS(QOBS_DECLARE_GRAM)
+QOBS_HESSIAN_SLOTS(QOBS_SLOT_TYPE, )
+#define QOBS_DECLARE_HESSIAN(isa) QOBS_HESSIAN_SLOTS(QOBS_DECLARE_SLOT, isa)
+QOBS_ISAS(QOBS_DECLARE_HESSIAN)
