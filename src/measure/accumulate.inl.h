@@ -46,12 +46,6 @@ static void NATIVE(moving_average)(size_t n, stored *state, const stored *batch,
     }
 }
 
-static void NATIVE(convert)(size_t n, const stored *x, float *out)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (float)load(x[i]);
-}
-
 /* True if x, in steps of a BFP scale, is outside [-128, 128). Quark multiplies in f32 by the reciprocal of a scale that
  * is not subnormal, rounds the product back to the tensor's dtype and divides it by the scale. */
 static bool NATIVE(overflows)(real x, double scale, float s, float inverse)

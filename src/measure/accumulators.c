@@ -26,8 +26,6 @@ void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const 
     FOR_NATIVE(dtype, absmax, n, min, max, lo, hi, first)
 }
 
-void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out) { FOR_NATIVE(from, convert, n, x, out) }
-
 static void extremes(const struct accumulator_params *params, const struct range_update *u)
 {
     (void)params;

@@ -81,9 +81,6 @@ void qobs_update_running(qobs_dtype dtype, size_t n, ptrdiff_t step, void *min, 
  * then be the same memory as (min, max). */
 void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool first);
 
-/* Converts n elements to f32, rounded once if they are wider. */
-void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out);
-
 /* The mode, or most frequent value, of the scales and zero points of all batches: the result of Quark's power-of-two
  * observers. The earliest of equally frequent candidates is the mode. All channels of a batch together are one
  * candidate. */

@@ -116,13 +116,6 @@ double qobs_format_min(const qobs_format *f)
 
 int qobs_format_max_exponent(const qobs_format *f) { return f->kind == FORMAT_INTEGER ? 0 : largest_exponent(f); }
 
-double qobs_format_epsilon(const qobs_format *f) { return power_of_two(-f->mantissa); }
-
-double qobs_format_smallest(const qobs_format *f)
-{
-    return f->kind == FORMAT_INTEGER ? 1 : power_of_two(smallest_exponent(f) - f->mantissa);
-}
-
 size_t qobs_format_size(const qobs_format *f) { return !f ? 0 : f->bits <= 8 ? 1 : f->bits <= 16 ? 2 : 4; }
 
 /* ---- Rounding ---------------------------------------------------------------------------------------------------- */

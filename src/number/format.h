@@ -70,10 +70,6 @@ struct qobs_format {
 /* The exponent of the largest number; 0 for integers. */
 int qobs_format_max_exponent(const qobs_format *format);
 
-/* Distances from 1 to the next number and of the smallest number above 0; both 1 for integers. */
-double qobs_format_epsilon(const qobs_format *format);
-double qobs_format_smallest(const qobs_format *format);
-
 /* qobs_format_round and qobs_format_encode for n numbers; the public functions of arrays check their arguments. */
 void qobs_round_floats(const qobs_format *format, size_t n, const float *x, float *out, bool saturate);
 void qobs_encode_floats(const qobs_format *format, size_t n, const float *x, void *out, bool saturate);

@@ -141,7 +141,7 @@ void fuzz_search_errors(struct bytes *b)
     const bool integers = !format;
     if (integers) {
         qobs_quantizer_for_integers(&q, -(INT64_C(1) << (bits - 1)), (INT64_C(1) << (bits - 1)) - 1, false);
-    } else if (q.in_double || q.quant_min != -q.quant_max || qobs_format_epsilon(format) == 1) {
+    } else if (q.in_double || q.quant_min != -q.quant_max || format->mantissa == 0) {
         format = qobs_format_find("fp8_e4m3");
         qobs_quantizer_for_format(&q, format);
     }
