@@ -17,7 +17,6 @@ Reads src/, include/, checkpoint/ and tools/, and scripts. Prints each violation
   cycles    files, a header and its sources of one stem taken as one, form no cycle of includes
   columns   lines have at most 120 columns, also those of shell scripts anywhere
   tools     checkpoint/ includes its own files, the public headers and the system only; tools/ those and its own
-  words     the words of WORDS appear only as layers_allowed.txt says, and every line there is needed
   settings  nothing below config/ compares a statistic, family or version, or knows a configuration; nothing above it
             compares them or the functions of a stage, or reads the settings of one family
 """
@@ -25,7 +24,7 @@ import argparse
 import os
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 SETS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "meson.build")
 with open(SETS, encoding="utf-8") as sets:
@@ -41,8 +40,6 @@ LOOSE = ["src/meson.build"]
 CLIENTS = ["checkpoint", "tools"]
 KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}
 MAX_COLUMNS = 120
-WORDS = ("desk ballot slab abreast elsewhere lift told nest coarse pieces turned hot sift boost trt").split()
-ALLOWED = "tests/layers_allowed.txt"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(\w+))', re.M)
 PATH_MACRO = re.compile(r'^\s*#\s*define\s+\w+\s+"([^"]+\.h)"', re.M)
@@ -267,42 +264,6 @@ def check_tools(tree):
                 yield f"{path}:{line}: includes {name}: {top} knows {KNOWN[top]} only"
 
 
-def read_allowed(tree):
-    """Word, file pattern, expression and reason of each line."""
-    path = os.path.join(tree.root, ALLOWED)
-    if not os.path.exists(path):
-        return
-    with open(path, encoding="utf-8") as file:
-        for i, line in enumerate(file, 1):
-            if line.strip() and not line.startswith("#"):
-                fields = [field.strip() for field in line.split("|", 3)]
-                if len(fields) != 4 or not all(fields):
-                    raise SystemExit(f"{ALLOWED}:{i}: expected WORD | FILE | EXPRESSION | REASON")
-                yield i, fields[0], fields[1], re.compile(fields[2].replace("{or}", "|"))
-
-
-def check_words(tree):
-    allowed, used = list(read_allowed(tree)), set()
-    words = re.compile(r"\b(?:" + "|".join(WORDS) + r")\b", re.I)
-
-    def is_allowed(path, text, m):
-        for line, word, file, expression in allowed:
-            if word == m[0].lower() and re.fullmatch(file, path):
-                if any(a.start() <= m.start() and m.end() <= a.end() for a in expression.finditer(text)):
-                    used.add(line)
-                    return True
-        return False
-
-    for path, content in tree.text.items():
-        for i, text in enumerate(content.split("\n"), 1):
-            found = [m[0].lower() for m in words.finditer(text) if not is_allowed(path, text, m)]
-            if found:
-                yield f"{path}:{i}: says {', '.join(dict.fromkeys(found))}: {text.strip()}"
-    for line, word, file, _ in allowed:
-        if line not in used:
-            yield f"{ALLOWED}:{line}: allows {word} in {file}, which has none"
-
-
 def check_settings(tree):
     for path, code in tree.code.items():
         if folder(path) in BELOW_CONFIG:
@@ -314,8 +275,8 @@ def check_settings(tree):
 
 
 RULES = {"order": check_order, "checkpoint": check_checkpoint, "loose": check_loose, "folders": check_folders,
-         "names": check_names, "tags": check_tags, "cycles": check_cycles, "columns": check_columns, "tools": check_tools, "words": check_words,
-         "settings": check_settings}
+         "names": check_names, "tags": check_tags, "cycles": check_cycles, "columns": check_columns,
+         "tools": check_tools, "settings": check_settings}
 
 
 def violations(root):
