@@ -210,7 +210,7 @@ static int read_file(struct st_file *file, struct fail *f)
 {
     const struct mapped *map = &file->map;
     uint64_t length;
-    if (map->size < sizeof length || map->size < 10 || map->data[8] != '{')
+    if (map->size <= sizeof length + 1 || map->data[8] != '{')
         RETURN_IF_NOT_OK(file_kind_refuse(map->path, map->data, map->size, f));
     if (map->size < sizeof length)
         return fail(f, "%s: is not a safetensors file: %zu bytes are too short for the 8 bytes of header length",

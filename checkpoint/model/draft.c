@@ -125,7 +125,7 @@ bool draft_ignore(const struct architectures *found, size_t index, char *text, s
     const char *list = row ? row->draft : general, *entry;
     const size_t patterns = count_of(list),
                  numbers = found->layers > 0 ? (size_t)found->draft_layers + (found->draft_layers == 0) : 0;
-    size_t length;
+    size_t length = 0;
     if (index < numbers) {
         write_entry(numbered, sizeof numbered - 1, found->layers + (int64_t)index, text, size);
         return true;
