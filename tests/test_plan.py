@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import shutil
 
 import cli
 import knapsacks
@@ -199,6 +200,12 @@ def test_recorded_hessian():
             close(layer["kl"], sum(halves) / 2, f"{layer['name']}, {rounding}: KL")
         two = plan(*hessian_preset(rounding, "first-of-two.safetensors", "second-of-two.safetensors"), schemes="W4A16")
         equal(two["schemes"][0], scheme, "two batches of one sequence")
+        os.rename("states", "own")
+        make_states("states")
+        equal(plan(*hessian_preset(rounding, "inputs.safetensors"), schemes="W4A16")["schemes"][0], scheme,
+              "mean squares in the states are not for a Hessian")
+        shutil.rmtree("states")
+        os.rename("own", "states")
         for isa in cli.instruction_sets():
             for threads in cli.thread_counts():
                 again = plan(*hessian_preset(rounding, "inputs.safetensors"), "--isa", isa, "--threads", threads,
@@ -265,8 +272,9 @@ def test_mixture():
         before = mixture["kl"]
         fine("quantize", "quantize", "model", "--recipe", "recipe.yaml", "-o", "out", "--quiet", "--replace")
         equal(bytes_of("out"), mixture["bytes"], f"{budget} bits: bytes of the recipe")
-        groups = json.loads(read("out/config.json"))["quantization_config"]["config_groups"].values()
-        equal({t: f"W{g['weights']['num_bits']}A16" for g in groups for t in g["targets"]}, chosen, "config.json")
+        groups = json.loads(read("out/config.json"))["quantization_config"]["config_groups"]
+        equal({t: f"W{g['weights']['num_bits']}A16" for g in groups.values() for t in g["targets"]}, chosen, "config.json")
+        equal(set(groups), set(chosen.values()), "groups have the names of their schemes")
         least = plan("--max-kl", repr(mixture["kl"] * (1 + 1e-9)))["mixture"]
         check(least["bytes"] <= mixture["bytes"] and least["kl"] <= mixture["kl"] * (1 + 1e-9),
               f"{budget} bits: its KL takes no more bytes")

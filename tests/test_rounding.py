@@ -224,6 +224,8 @@ def test_unusable_recordings():
                     "--preset", "qobs.local_hessian", "--states", f"states-{columns}", "-o", "out")
             check(p.returncode == 2 and f"states-{columns}" in p.stderr and "columns" in p.stderr and not os.path.exists("out"),
                   f"states of {columns} columns, {rounding}", f"{p.returncode} {p.stderr}")
+    left = [name for name in os.listdir(".") if ".unfinished" in name or name.endswith(".tmp")]
+    equal(left, [], "nothing unfinished remains")
     write("some.safetensors", st_bytes({f"{MODULES[0]}.input": good[f"{MODULES[0]}.input"]}))
     p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--set", "rounding=descent", "--preset",
             "qobs.local_hessian", "--importance", "some.safetensors", "-o", "some", "--quiet")

@@ -237,10 +237,13 @@ def test_drafts():
     for what, prefix, config in (
             ("EAGLE-3 of its authors", "midlayer.", {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 64, **sizes}),
             ("two layers", "layers.0.", {"architectures": ["Eagle3LlamaForCausalLM"], "draft_vocab_size": 64, **sizes}),
+            ("EAGLE of its authors", "layers.0.", {"architectures": ["LlamaForCausalLM"], **sizes}),
             ("speculators", "layers.0.", {"speculators_model_type": "eagle3", "draft_vocab_size": 64,
                                           "transformer_layer_config": {"model_type": "llama", **sizes}})):
         tensors = {f"{prefix}self_attn.{n}_proj.weight": tensor([128, 128 if n == "o" else 256], i) for i, n in enumerate("qkvo")}
         tensors |= {f"{prefix}mlp.down_proj.weight": tensor([128, 256], 5), "fc.weight": tensor([128, 384], 6), "lm_head.weight": tensor([64, 128], 7), **tables}
+        if what == "EAGLE of its authors":
+            tensors["lm_head.weight"] = tensor([512, 128], 7)
         if what == "two layers":
             tensors |= {n.replace(".0.", ".1."): tensor([128, 128], 8) for n in tensors if "_attn" in n}
         make("in", tensors, **config)

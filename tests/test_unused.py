@@ -173,7 +173,8 @@ def test_configurations():
           status=0)
     silent("members that say nothing", configured({**groups(), "transform_config": {}, "sparsity_config": {"format": "dense"},
                                                    "moe_sparsity_config": None, "version": "0.19.0", "quantization_status": "compressed",
-                                                   "quant_method": "compressed-tensors", "global_compression_ratio": None}))
+                                                   "quant_method": "compressed-tensors", "global_compression_ratio": None,
+                                                   "run_compressed": True, "dequantize": False}))
     refused("a misspelt member", configured({**groups(), "ignored": ["lm_head"]}), "c.json", "'ignored'", "did you mean 'ignore'?")
     refused("an unknown member", configured({**groups(), "color": 1}), "c.json", "'color', which is unknown")
     refused("a misspelt member of a group", configured({"config_groups": {"g": {"target": ["Linear"], "weights": W4}}}),
@@ -197,6 +198,20 @@ def test_schemes():
     for order in ("group", "dynamic"):
         refused("an order that runtimes refuse", configured(groups(weights={**W4, "actorder": order})), "g: weights", order, "weight_g_idx")
     refused("an unknown order", configured(groups(weights={**W4, "actorder": "statci"})), "'statci'", "did you mean 'static'?")
+
+
+def test_cache():
+    make_model()
+    keys = {f"model.layers.{i}.self_attn.{k}_states": ("BF16", [1, 1, 4, 128], cli.pack("BF16", [1.0] * 512)) for i in range(2) for k in "kv"}
+    write("a.safetensors", cli.st_bytes(keys))
+    cache = {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True}
+    silent("a cache", configured({**groups(), "kv_cache_scheme": cache}, "--activations", "a.safetensors"))
+    for member, value in (("group_size", 64), ("block_structure", [128, 128]), ("actorder", "weight")):
+        named(f"{member} of a cache", configured({**groups(), "kv_cache_scheme": {**cache, member: value}}, "--activations", "a.safetensors"),
+              "c.json: kv_cache_scheme", member)
+    refused("a misspelt member", configured({**groups(), "kv_cache_scheme": {**cache, "simmetric": True}}), "did you mean 'symmetric'?")
+    named("settings of nothing", configured({"kv_cache_scheme": cache}, "--activations", "a.safetensors", "--set", "num_bits=4"),
+          "--set: num_bits=4 changes nothing", "no group of weights")
 
 
 def recipe(text, *options):

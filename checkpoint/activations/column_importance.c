@@ -21,15 +21,19 @@ int importance_add(struct importance_sources *s, const char *path, struct fail *
 }
 
 bool importance_find(const struct importance_sources *s, const struct saved_states *states, const char *module,
-                     size_t length, struct importance_found *found)
+                     size_t length, bool hessian, struct importance_found *found)
 {
     struct llama_name name;
     *found = (struct importance_found){0};
+    const bool recorded =
+        recordings_find(&s->recordings, module, length, ".input", &found->recorded, NULL) == 0 && found->recorded;
+    if (recorded && hessian)
+        return true;
     if (states)
         found->states = saved_states_find(states, module, length, ".importance", &found->state_count);
     if (found->states)
-        return true;
-    if (recordings_find(&s->recordings, module, length, ".input", &found->recorded, NULL) == 0 && found->recorded)
+        found->recorded = NULL;
+    if (found->states || recorded)
         return true;
     if (!llama_name_of(module, length, &name))
         return false;

@@ -33,9 +33,10 @@ const char *importance_path(const struct importance_found *found);
 int importance_add(struct importance_sources *sources, const char *path, struct fail *f);
 
 /* Finds the importance of a module: saved states first, then recordings, then importance matrices, where the last one
- * counts. states may be NULL. Returns false if there is none. */
+ * counts. For a Hessian recordings come first, because states of plan have mean squares. states may be NULL. Returns
+ * false if there is none. */
 bool importance_find(const struct importance_sources *sources, const struct saved_states *states, const char *module,
-                     size_t length, struct importance_found *found);
+                     size_t length, bool hessian, struct importance_found *found);
 
 /* Half of the tokens of a recording: of the first dimension of each batch, or every second batch if it has one row. */
 enum importance_half { ALL_TOKENS, FIRST_HALF, SECOND_HALF };

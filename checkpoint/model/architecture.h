@@ -84,7 +84,7 @@ struct architectures {
     const struct architecture_file *file; /* NULL: none */
     enum knowledge_source source;
     struct versions versions; /* of the source; of the table if that is the general rule */
-    bool draft;          /* of speculative decoding (model_is_draft) */
+    bool draft;               /* of speculative decoding (model_is_draft) */
     const char *unknown; /* a type or a class, of config.json or of its language model, that has no row; NULL: none */
     bool no_model;       /* config.json has no type and no known class, or is not there: nothing builds the model */
     const struct architecture *rows[MAX_ARCHITECTURES];

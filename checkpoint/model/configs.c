@@ -142,7 +142,8 @@ bool model_is_draft(const struct model *model)
             if (strstr(name, draft_classes[k]))
                 return true;
     }
-    return false;
+    /* EAGLE of its authors has the configuration of its model. */
+    return model_find(model, "fc.weight") && model_find(model, "layers.0.self_attn.q_proj.weight");
 }
 
 int model_refuse_without_config(const struct model *model, struct fail *f)

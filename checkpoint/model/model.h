@@ -78,8 +78,9 @@ const json_object *model_config_quantization(const struct model_config *config);
 /* Returns true if a configuration describes a quantization. */
 bool model_is_described(const struct model *model);
 
-/* Returns true if a configuration is that of a draft of speculative decoding, whose layers are none of its model_type:
- * inputs of its first layer are two vectors, and its head may give fewer logits (draft_vocab_size). */
+/* Returns true if a configuration, or names of tensors, are those of a draft of speculative decoding. Its layers are
+ * none of its model_type: inputs of its first layer are two vectors, and its head may give fewer logits
+ * (draft_vocab_size). */
 bool model_is_draft(const struct model *model);
 
 /* Fails because there is no config.json; the message says where one may be. */

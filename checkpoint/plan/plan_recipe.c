@@ -14,6 +14,7 @@ static struct quant_group make_group(const struct plan *p, size_t scheme, char *
 {
     struct quant_group g = p->schemes[scheme].run->config.groups[0];
     g.targets = names;
+    g.changed = false; /* a recipe may call a group as its scheme, whatever its settings */
     g.target_count = 0;
     for (size_t i = 0; i < p->module_count; i++) {
         const struct weight *w = weights_find(&p->schemes[scheme].run->weights, p->modules[i].weight->name);

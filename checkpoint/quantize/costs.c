@@ -32,12 +32,12 @@ bool is_cost_of_search(const struct quantize_run *run, const struct weight_job *
 static bool find_importance(const struct quantize_run *run, const struct weight *w, struct importance_found *found)
 {
     const struct saved_states *states = &run->activations.sources.states;
-    if (importance_find(&run->importance, states, w->name, w->module, found))
+    if (importance_find(&run->importance, states, w->name, w->module, false, found))
         return true;
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *other = &run->weights.items[i];
         if (other->set == w->set && other->shape[1] == w->shape[1] &&
-            importance_find(&run->importance, states, other->name, other->module, found))
+            importance_find(&run->importance, states, other->name, other->module, false, found))
             return true;
     }
     return false;

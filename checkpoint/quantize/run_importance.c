@@ -41,7 +41,7 @@ static size_t find_own(struct quantize_run *run, struct weight_importance *of_we
         struct weight_importance *here = &of_weight[i];
         here->searched = is_weighable(run, w);
         here->weighted = here->searched && importance_find(&run->importance, &run->activations.sources.states, w->name,
-                                                           w->module, &here->found);
+                                                           w->module, run->plans[w->group].needs.hessian, &here->found);
         searched += here->searched;
         *weighted += here->weighted;
     }

@@ -346,6 +346,7 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
     config->compat = compat;
     if (config->group_count == 0 && !config->has_kv_cache)
         return fail(f, "no group of targets: a scheme, a configuration or a recipe is needed");
+    drop_unused(&config->kv_cache);
     for (size_t i = 0; i < config->group_count; i++) {
         struct quant_group *g = &config->groups[i];
         if (!g->has_weights)

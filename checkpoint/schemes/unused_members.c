@@ -13,7 +13,7 @@
 
 /* What a member does. */
 enum effect {
-    EFFECT_READ,     /* it is read, or describes how the file was made */
+    EFFECT_READ,     /* it is read, says how the file was made, or how transformers loads it */
     EFFECT_NOTE,     /* another value than null changes nothing */
     EFFECT_TRANSFORM /* another value than null would change weights */
 };
@@ -31,7 +31,10 @@ static const struct {
                {"global_compression_ratio", EFFECT_NOTE},
                {"sparsity_config", EFFECT_TRANSFORM},
                {"moe_sparsity_config", EFFECT_TRANSFORM},
-               {"transform_config", EFFECT_TRANSFORM}};
+               {"transform_config", EFFECT_TRANSFORM},
+               {"run_compressed", EFFECT_READ},
+               {"dequantize", EFFECT_READ},
+               {"use_optimized_inference", EFFECT_READ}};
 enum { MEMBERS = sizeof members / sizeof *members };
 
 static int refuse_member(const char *name, const char *where, struct fail *f)

@@ -8,19 +8,20 @@ from ._checkpoint import Progress, audit, calibrate_checkpoint, finish, plan, qu
 from ._dropin import dropin_calls
 from ._functions import (Histogram, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram, presets,
                          range_by_entropy, range_by_l2_norm, range_by_mse, range_by_percentile, search, settings)
-from ._library import (Cancelled, Error, FindingsError, IncompleteWarning, InvalidArgumentError, NoDataError, NonfiniteError,
-                       NoResultError, OutOfMemoryError, SystemFailure, UnsupportedError, Warning, lib as _lib)
+from ._library import (Cancelled, Error, FindingsError, IncompleteWarning, InvalidArgumentError, NoDataError,
+                       NonfiniteError, NoResultError, OutOfMemoryError, SystemFailure, UnsupportedError, Warning, lib as _lib)
 from ._minmax import MinMax, minmax
 from ._observer import Counts, Observer, Results, compute_qparams, fuse
 from ._quantizer import Quantized, Quantizer
 from ._reports import AuditReport, CalibrateReport, PlanReport, QuantizeReport
+from ._tensor import Array
 from ._threads import set_threads
 
 __version__: str = _lib.version().decode()
 
 __all__ = [
-    "AuditReport", "CalibrateReport", "Calibration", "Cancelled", "Counts", "Error", "FindingsError", "Histogram",
-    "IncompleteWarning", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer",
+    "Array", "AuditReport", "CalibrateReport", "Calibration", "Cancelled", "Counts", "Error", "FindingsError",
+    "Histogram", "IncompleteWarning", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer",
     "OutOfMemoryError", "PlanReport", "Progress", "QParams", "Quantized", "QuantizeReport", "Quantizer", "Range",
     "Results", "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "Warning", "audit", "calibrate",
     "calibrate_checkpoint", "calibration", "compute_qparams", "dropin_calls", "fake_quantize", "finish", "fuse",

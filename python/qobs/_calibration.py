@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _library as c
 from . import _safetensors
@@ -26,6 +26,9 @@ from ._reports import PlanReport, QuantizeReport
 from ._schemes import INPUTS
 from ._sensitivity import HALVES, Sensitivity
 from ._tensor import framework_named
+
+if TYPE_CHECKING:
+    import torch
 
 _STATES = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
 _IMPORTANCE = "llmc.imatrix_mse"
@@ -248,7 +251,7 @@ class Calibration:
             shutil.rmtree(part, ignore_errors=True)
             raise
 
-    def scales(self) -> dict[str, Any]:
+    def scales(self) -> dict[str, torch.Tensor]:
         """Tensors as a checkpoint stores them, shape (1,), by name: input_scale, input_global_scale (NVFP4),
         input_zero_point (W8A8_STATIC_ASYM), q_scale, k_scale, v_scale. Scales have the dtype of the weight, global
         scales float32. Layers that vLLM fuses share a global scale. Errors: NoDataError."""
@@ -269,14 +272,14 @@ class Calibration:
                 out[f"{module}.{kind}_zero_point"] = zero_point.reshape(1)
         return out
 
-    def importance(self) -> dict[str, Any]:
+    def importance(self) -> dict[str, torch.Tensor]:
         """Mean square of each column of the inputs, float32 of shape (columns,), by name of the module: importance of
         search. Errors: NoDataError; InvalidArgumentError if a Hessian was collected."""
         if self._has_hessian():
             raise c.InvalidArgumentError(f"importance: was collected for {_HESSIAN}, see hessian()")
         return self._means("imatrix_sum")
 
-    def hessian(self) -> dict[str, Any]:
+    def hessian(self) -> dict[str, torch.Tensor]:
         """Mean products of columns of the inputs, E[x x^T], float64 of shape (blocks, n, n), by name of the module;
         short blocks end with zeros. Errors: NoDataError; InvalidArgumentError if none was collected."""
         if not self._has_hessian():
@@ -286,7 +289,7 @@ class Calibration:
     def _has_hessian(self) -> bool:
         return any(text.startswith(_HESSIAN) for text in self._importance)
 
-    def _means(self, name: str) -> dict[str, Any]:
+    def _means(self, name: str) -> dict[str, torch.Tensor]:
         observers = {name: o for name, o in self.observed().items() if name.endswith(".importance")}
         return {module.removesuffix(".importance"): o.read(name) / _tokens(o) for module, o in observers.items()}
 

@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ._arguments import flag
+
 _lock = threading.Lock()
 _calls: dict[str, int] = {}
 
@@ -52,7 +54,7 @@ class Dropin:
 
     def begin(self, strict: bool, version: str) -> bool:
         """Returns False if the drop-in is installed already."""
-        self.strict = strict
+        self.strict = flag(strict, "strict")
         if not self._replaced and not version.startswith(self._tested):
             warnings.warn(f"qobs: the drop-in was made for {self._package} {', '.join(self._tested)}, not for {version}",
                           stacklevel=3)

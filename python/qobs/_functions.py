@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from . import _library as c
 from ._arguments import choice, encoded, flag, integer, number, shown, wrong_kind
 from ._library import call, create, lib
-from ._tensor import NAMES, SIZES, check_apart, output, view
+from ._tensor import NAMES, SIZES, Array, check_apart, output, view
 
 KINDS = {c.WORD: "word", c.BOOL: "bool", c.INTEGER: "integer", c.REAL: "real", c.AXES: "axes", c.PAIR: "pair",
          c.OWN_NAME: "own_name"}
@@ -32,20 +32,20 @@ class Setting(NamedTuple):
 class QParams(NamedTuple):
     """Scale and zero point, in the framework of the input. Members are None if the preset has no such result."""
 
-    scale: Any
-    zero_point: Any
-    global_scale: Any
+    scale: Array
+    zero_point: Array | None
+    global_scale: Array | None
 
 
 class Histogram(NamedTuple):
     """Counts (int64) of shape (*qparams, bins), first and last edges of shape (*qparams): floats if there is one."""
 
-    counts: Any
+    counts: Array
     first_edge: Any
     last_edge: Any
 
     @property
-    def bin_edges(self):
+    def bin_edges(self) -> Array:
         """bins + 1 edges (float32) of equal width. One histogram only."""
         if not isinstance(self.first_edge, float):
             raise ValueError("qobs: bin_edges is for one histogram; these are several")
@@ -67,10 +67,10 @@ class SearchReport(NamedTuple):
 class Search(NamedTuple):
     """Ranges with the smallest error: `best_step` int32, `errors` float64, each of the shape of min."""
 
-    min: Any
-    max: Any
-    best_step: Any
-    errors: Any
+    min: Array
+    max: Array
+    best_step: Array
+    errors: Array
     report: SearchReport
 
 
@@ -281,7 +281,7 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
 
 
 def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, format: str | None = None,
-                  global_scale: Any = None, g_idx: Any = None, **settings: Any) -> Any:
+                  global_scale: Any = None, g_idx: Any = None, **settings: Any) -> Array:
     """Quantizes and dequantizes every element with its qparam. Returns dtype, shape and framework of x, in C order.
 
     x: as in minmax. config: a preset and settings: granularity and number format. scale: one element for each qparam in

@@ -13,14 +13,14 @@ from . import _tensor
 from ._arguments import wrong_kind
 from ._functions import Config, layout_of, optional
 from ._library import call, lib
-from ._tensor import SIZES, View, view
+from ._tensor import SIZES, Array, View, view
 
 
 class MinMax(NamedTuple):
     """Minima and maxima with the dtype of the tensor."""
 
-    min: Any
-    max: Any
+    min: Array
+    max: Array
 
 
 class _Frame:

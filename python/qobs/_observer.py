@@ -16,7 +16,7 @@ from . import _library as c
 from ._arguments import encoded, integer, number, several, wrong_kind
 from ._functions import Config, Histogram, QParams, SearchReport, config_text, parsed, report_of
 from ._library import call, create, lib
-from ._tensor import default_framework, framework_named, view
+from ._tensor import Array, default_framework, framework_named, view
 
 
 class Counts(NamedTuple):
@@ -32,7 +32,7 @@ class Counts(NamedTuple):
     ignored: int
 
 
-class Results(Mapping):
+class Results(Mapping[str, Array]):
     """The results of an observer that exist now, by upstream name: an array for each, read when it is looked up."""
 
     __slots__ = ("_observer",)
@@ -40,7 +40,7 @@ class Results(Mapping):
     def __init__(self, observer: Observer):
         self._observer = observer
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         if name not in self:
             raise KeyError(name)
         return self._observer.read(name)
@@ -175,12 +175,12 @@ class Observer:
         return Results(self)
 
     @property
-    def scale(self) -> Any:
+    def scale(self) -> Array:
         """Result scale. Errors: NoDataError before the first batch."""
         return self.read("scale")
 
     @property
-    def zero_point(self) -> Any:
+    def zero_point(self) -> Array:
         """Result zero_point. Errors: NoDataError before the first batch."""
         return self.read("zero_point")
 
@@ -208,7 +208,7 @@ class Observer:
         address, done = framework.empty(tuple(result.shape[:result.ndim]), result.dtype)
         return address, result.size, done
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> Array:
         """One result, with its dtype and shape. bfloat16 and float8_e4m3fn become float32 where numpy has no
         ml_dtypes."""
         with self._lock:

@@ -12,7 +12,7 @@ from . import _library as c
 from ._arguments import flag, integer
 from ._functions import Config, address_of, one
 from ._library import call, create, lib
-from ._tensor import NAMES, SIZES, View, check_apart, output, view
+from ._tensor import NAMES, SIZES, Array, View, check_apart, output, view
 
 _CODES = {name: code for code, name in NAMES.items()}
 
@@ -23,9 +23,9 @@ class Quantized(NamedTuple):
     codes: int8 for integers, float8_e4m3fn (uint8 where numpy has none), uint8 for fp4 and for packed codes; the dtype
     of the input if dequantized. scale has one row for each row of the input, or for each block of rows."""
 
-    codes: Any
-    scale: Any
-    zero_point: Any
+    codes: Array
+    scale: Array
+    zero_point: Array | None
 
 
 def _dtype(dtype: Any, name: str) -> int:

@@ -48,6 +48,7 @@ class QuantizeReport(TypedDict, total=False):
     """The report of quantize and finish. knowledge: the source of the facts about the architecture, and "unknown" if
     there are none. unused: what was given and nothing uses. incomplete: the result lacks something, as warnings say."""
 
+    report_version: int
     model: str
     out: str
     compat: str
@@ -79,6 +80,7 @@ class AuditedLayer(TypedDict, total=False):
 class AuditReport(TypedDict, total=False):
     """The report of audit."""
 
+    report_version: int
     checkpoint: str
     layers: list[AuditedLayer]
     findings: list[Finding]
@@ -101,6 +103,7 @@ class CalibratedLayer(TypedDict, total=False):
 class CalibrateReport(TypedDict, total=False):
     """The report of calibrate_checkpoint."""
 
+    report_version: int
     qobs_version: str
     isa: str
     model: str
@@ -158,6 +161,7 @@ class Mixture(TypedDict, total=False):
 class PlanReport(TypedDict, total=False):
     """The report of plan."""
 
+    report_version: int
     model: str
     elements: int
     modules: int

@@ -137,6 +137,18 @@ def test_every_argument_of_every_function_is_tried():
     assert found - set(CALLS) <= set(same), found - set(CALLS) - set(same)
 
 
+@pytest.mark.parametrize("name", ["torch_ao", "llmcompressor", "modelopt", "quark", "onnxruntime"])
+def test_strict_drop_ins(name):
+    import importlib
+    module = importlib.import_module(f"qobs.{name}")
+    try:
+        for value in FLAGS:
+            fails(lambda: module.install(strict=value), "strict")
+    except ImportError:
+        pytest.skip(f"the framework of {name} is not installed")
+    assert not module.installed()
+
+
 def test_other_forms_that_are_taken():
     for axes in (1, -1, np.int64(1), [np.int64(1)], (1,), [1]):
         assert qobs.minmax(X, axes).min.shape == (4,)

@@ -333,3 +333,31 @@ def test_dtypes_in_every_form():
     for dtype in (None, 3, int, "f4", np.int8, [], "scale_dtype"):
         refused(lambda: qobs.Quantizer(CHANNEL, dtype=dtype, columns=4), "dtype: is")
     refused(lambda: qobs.Quantizer(CHANNEL, dtype="float32", columns=4, scale_dtype="int8x"), "scale_dtype: is")
+
+
+# ---- A block of GPTQ, whose outputs are given, too -------------------------------------------------------------------
+
+def test_outputs_of_a_gptq_block():
+    from qobs._functions import gptq_block
+    value, factor, scale = matrix(4, 8), np.eye(8, dtype=np.float32), np.full((4, 8), .1, np.float32)
+    config = "llmc.memoryless_minmax num_bits=4 strategy=channel"
+
+    def arrays():
+        return {"value": value.copy(), "quantized": np.zeros((4, 8), "float32"), "errors": np.zeros((4, 8), "float32"),
+                "losses": np.zeros((4, 8), "float32")}
+
+    def call(given):
+        gptq_block(given["value"], factor, given["quantized"], given["errors"], given["losses"], config, scale)
+    good = arrays()
+    call(good)
+    assert good["quantized"].any()
+    for name in good:
+        read_only = arrays()
+        read_only[name].setflags(write=False)
+        refused(lambda: call(read_only), f"{name}: is read-only")
+        for wrong in (good[name].astype("float64"), np.zeros((4, 7), "float32"), np.zeros((8, 4), "float32").T,
+                      np.zeros(32, "float32"), scale, factor[:4]):
+            refused(lambda: call({**arrays(), name: wrong}), f"{name}: ")
+    both = arrays()
+    refused(lambda: call({**both, "losses": both["errors"]}), "losses: overlaps errors")
+    assert np.array_equal(both["value"], value) and not both["errors"].any()

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 
@@ -135,3 +136,10 @@ def test_a_line_of_progress():
     seen = os.read(screen, 4096).decode()
     os.close(screen)
     assert done.stdout == b"end\n" and "record: 2 of 4 samples, 0:00, 0:00 left" in seen and seen.endswith("\r\x1b[K")
+
+
+def test_ctrl_c_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(record, "read_texts", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(SystemExit) as end:
+        record.main(["model", "--text", "text", "-o", str(tmp_path / "out")])
+    assert end.value.code == 130 and "interrupted" in capsys.readouterr().err
