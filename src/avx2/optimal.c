@@ -10,8 +10,8 @@
 
 #include "avx2/tuning.h"
 
-#define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
-#define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
+#define LEAST_OF(a, b) ((i32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
+#define MOST_OF(a, b) ((i32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 
 #define GREATER(x, y) ((f64x4)_mm256_max_pd((__m256d)(x), (__m256d)(y)))
 

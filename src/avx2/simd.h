@@ -336,7 +336,6 @@ DEEP_INLINE bool nearest_e4m3_store(unsigned char *to, const f32x16 a[4])
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
-typedef int16_t i16x16 __attribute__((vector_size(32)));
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }
 

@@ -10,8 +10,8 @@
 
 #include "avx512/tuning.h"
 
-#define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
-#define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
+#define LEAST_OF(a, b) ((i32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
+#define MOST_OF(a, b) ((i32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 
 /* Groups have little for the registers of 512 bits to do: the error of 16 elements takes half the time with AVX2, and
  * that of 128 three quarters. */

@@ -294,7 +294,6 @@ DEEP_INLINE bool nearest_too_large(const struct nearest_limits *limits)
  * of elements from 32 on. Bytes are limited to int8, and to the limits unless they are NULL. */
 DEEP_INLINE void nearest_store(unsigned char *to, const f32x16 a[4], struct nearest_limits *limits)
 {
-    typedef int64_t i64x8 __attribute__((vector_size(64)));
     const i64x8 order = {0, 2, 4, 6, 1, 3, 5, 7};
     const __m512i alternate =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15));
@@ -311,7 +310,6 @@ DEEP_INLINE void nearest_store(unsigned char *to, const f32x16 a[4], struct near
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
-typedef int16_t i16x16 __attribute__((vector_size(32)));
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }
 
@@ -320,7 +318,6 @@ DEEP_INLINE i16x16 i16x16_excess(i16x16 a, i16x16 b) { return (i16x16)_mm256_sub
 
 /* 32 words, or two runs of 16. i16x32_pick permutes lanes of 32 bits, because words take Intel's processors longer. */
 #define I16X32
-typedef int16_t i16x32 __attribute__((vector_size(64)));
 typedef __mmask32 i16x32_mask;
 
 DEEP_INLINE i16x32 i16x32_splat(int16_t a) { return (i16x32)_mm512_set1_epi16(a); }
@@ -338,11 +335,7 @@ DEEP_INLINE i16x32 i16x32_excess(i16x32 a, i16x32 b) { return (i16x32)_mm512_sub
 DEEP_INLINE bool i16x32_all_zero(i16x32 a) { return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) == 0; }
 
 /* Zeros come in from above. */
-DEEP_INLINE i16x32 i16x32_shift_right(i16x32 a, int bits)
-{
-    typedef uint16_t u16x32 __attribute__((vector_size(64)));
-    return (i16x32)((u16x32)a >> bits);
-}
+DEEP_INLINE i16x32 i16x32_shift_right(i16x32 a, int bits) { return (i16x32)((u16x32)a >> bits); }
 
 /* a > b, without signs. */
 DEEP_INLINE i16x32_mask i16x32_above(i16x32 a, i16x32 b) { return _mm512_cmplt_epu16_mask((__m512i)b, (__m512i)a); }
@@ -361,7 +354,6 @@ DEEP_INLINE i16x32 i16x32_add_if(i16x32_mask k, i16x32 a, i16x32 b)
 /* Lanes of 32 bits: `low` in the first half, `high` in the second. Lane `at` of 16 lanes of 32 bits, for each. */
 DEEP_INLINE i16x32 i16x32_halves(int low, int high)
 {
-    typedef int32_t i32x16 __attribute__((vector_size(64)));
     return (i16x32)(i32x16){low, low, low, low, low, low, low, low, high, high, high, high, high, high, high, high};
 }
 DEEP_INLINE i16x32 i16x32_pick(i16x32 from, i16x32 at)
@@ -386,7 +378,6 @@ DEEP_INLINE i16x32 i16x32_sub_if(i16x32_mask k, i16x32 other, i16x32 a, i16x32 b
 /* Stores bytes that a pack of two vectors left in the order of its 128-bit lanes. */
 DEEP_INLINE void i16x32_store_packed(unsigned char *to, __m512i bytes)
 {
-    typedef int64_t i64x8 __attribute__((vector_size(64)));
     const i64x8 order = {0, 2, 4, 6, 1, 3, 5, 7};
     _mm512_storeu_si512(to, _mm512_permutexvar_epi64((__m512i)order, bytes));
 }
@@ -422,7 +413,6 @@ DEEP_INLINE __m512i i16x32_high_halves(i16x32 a, i16x32 b)
 }
 DEEP_INLINE void i16x32_store_high_halves(unsigned char *to, const i16x32 a[4])
 {
-    typedef int32_t i32x16 __attribute__((vector_size(64)));
     const i32x16 order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     const __m512i bytes = _mm512_packus_epi16(i16x32_high_halves(a[0], a[1]), i16x32_high_halves(a[2], a[3]));
     _mm512_storeu_si512(to, _mm512_permutexvar_epi32((__m512i)order, bytes));

@@ -168,7 +168,6 @@ DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
-typedef int16_t i16x16 __attribute__((vector_size(32)));
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b)
 {

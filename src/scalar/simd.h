@@ -107,10 +107,6 @@ DEEP_INLINE void f32x16_transpose(const float *x, size_t row, float *out)
 
 /* ---- Elements and codes for templates/codes_lanes.inl.h ---------------------------------------------------------- */
 
-typedef uint32_t u32x16 __attribute__((vector_size(64)));
-typedef uint16_t u16x16 __attribute__((vector_size(32)));
-typedef uint8_t u8x16 __attribute__((vector_size(16)));
-
 /* Elements at any address, as bits of floats. */
 DEEP_INLINE f32x16 load_halves(const void *p)
 {

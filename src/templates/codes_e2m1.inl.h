@@ -16,8 +16,6 @@ enum { THRESHOLD_RUNS = 8 };
 #endif
 enum { THRESHOLD_LANES = 16, STEP = 1 << 7 }; /* of an i16x16; of exponents */
 
-typedef uint16_t u16_lanes __attribute__((vector_size(32)));
-typedef uint8_t u8_lanes __attribute__((vector_size(16)));
 typedef uint32_t u32_runs __attribute__((vector_size(4 * THRESHOLD_RUNS)));
 typedef int32_t i32_runs __attribute__((vector_size(4 * THRESHOLD_RUNS)));
 typedef float f32_runs __attribute__((vector_size(4 * THRESHOLD_RUNS)));
@@ -85,16 +83,14 @@ ALWAYS_INLINE bool are_powers_of_2(const float scale[THRESHOLD_RUNS])
 }
 #endif
 
-typedef uint32_t u32x8 __attribute__((vector_size(32)));
-
 ALWAYS_INLINE i16x16 threshold_lanes(const u32_runs *t, size_t run)
 {
     return (i16x16)((u32x8){0} + ((const uint32_t *)t)[run]);
 }
 
-ALWAYS_INLINE u16_lanes threshold_codes(const struct thresholds *t, size_t run, const uint16_t *from)
+ALWAYS_INLINE u16x16 threshold_codes(const struct thresholds *t, size_t run, const uint16_t *from)
 {
-    u16_lanes x;
+    u16x16 x;
     memcpy(&x, from, sizeof x);
     i16x16 magnitude = (i16x16)(x & 0x7fff);
     magnitude &= ~(magnitude > 0x7f80); /* NaN: the code of +0 */
@@ -103,7 +99,7 @@ ALWAYS_INLINE u16_lanes threshold_codes(const struct thresholds *t, size_t run, 
                          (i16x16_excess(limited, threshold_lanes(&t->t175, run)) >> 7);
     const i16x16 small = (magnitude > threshold_lanes(&t->t025, run)) + (magnitude > threshold_lanes(&t->t075, run));
     const i16x16 sign = (magnitude > 0) & (i16x16)(x >> 12) & 8;
-    return (u16_lanes)((large - small) | sign);
+    return (u16x16)((large - small) | sign);
 }
 
 #ifdef I16X32
@@ -176,7 +172,7 @@ ALWAYS_INLINE void threshold_rows_1(const struct thresholds *t, const unsigned c
         unsigned char *to = codes + (ptrdiff_t)i * code_stride;
         for (size_t j = 0; j < length; j += THRESHOLD_LANES) {
             __builtin_prefetch((const unsigned char *)(from + j) + CODE_PREFETCH_BYTES);
-            const u8_lanes bytes = __builtin_convertvector(threshold_codes(t, i, from + j), u8_lanes);
+            const u8x16 bytes = __builtin_convertvector(threshold_codes(t, i, from + j), u8x16);
             memcpy(to + j, &bytes, sizeof bytes);
         }
     }

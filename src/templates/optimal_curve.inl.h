@@ -34,8 +34,6 @@ ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t f
  * bytes, so that a shift and a mask make an offset in bytes. */
 enum { BLOCK = 16, STEP_BITS = 12, OFFSETS = 255 << 4 };
 
-typedef double f64x2 __attribute__((vector_size(16), may_alias));
-
 struct curve {
     const struct optimal_steps *steps;
     uint32_t first, count;
@@ -52,15 +50,15 @@ ALWAYS_INLINE size_t find_events(const struct curve *c, const float *w, uint32_t
     const size_t both = s->positive < s->negative ? s->positive : s->negative;
     const size_t all = s->positive > s->negative ? s->positive : s->negative;
     const float smallest = float_of_bits(c->first << 16);
-    const mask32x8 zero = {0}, one_sign = zero - (s->negative > s->positive ? 0 : 1); /* of elements with more steps */
+    const i32x8 zero = {0}, one_sign = zero - (s->negative > s->positive ? 0 : 1); /* of elements with more steps */
     _Alignas(32) float one_side[BLOCK];
-    mask32x8 most = {0};
+    i32x8 most = {0};
     size_t n = 0;
     for (size_t l = 0; l < BLOCK; l += LANES) {
-        const mask32x8 x = *(const mask32x8 *)(const void *)(w + l), a = x & INT32_MAX; /* -0 is 0 */
-        *(mask32x8 *)(void *)(c->magnitude + at + l) = a;
-        *(mask32x8 *)(void *)(one_side + l) = a & ((x ^ one_sign) >> 31);
-        *(mask32x8 *)(void *)(passed + l) = zero;
+        const i32x8 x = *(const i32x8 *)(const void *)(w + l), a = x & INT32_MAX; /* -0 is 0 */
+        *(i32x8 *)(void *)(c->magnitude + at + l) = a;
+        *(i32x8 *)(void *)(one_side + l) = a & ((x ^ one_sign) >> 31);
+        *(i32x8 *)(void *)(passed + l) = zero;
         most = MOST_OF(a, most);
     }
     const float largest = largest_of(&most);

@@ -9,23 +9,20 @@
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h); a scale other than 0. */
 #include "kernels/kernel_optimal.h"
 #include "number/grid.h"
+#include "templates/fixed_vectors.h"
 #include "templates/inline.h"
 
 enum { LANES = 8 };
-
-typedef double f64x4 __attribute__((vector_size(32), may_alias));
-typedef int64_t mask64x4 __attribute__((vector_size(32), may_alias));
-typedef float f32x4 __attribute__((vector_size(16), may_alias));
 
 /* Four of eight lanes of aligned arrays: part 0 or 1. */
 #define WIDE(p, part) __builtin_convertvector(((const f32x4 *)(const void *)(p))[part], f64x4)
 #define FOUR(p, part) (((const f64x4 *)(const void *)(p))[part])
 #ifndef GREATER
-#define GREATER(x, y) ((f64x4)(((mask64x4)(x) & ((x) > (y))) | ((mask64x4)(y) & ((x) <= (y)))))
+#define GREATER(x, y) ((f64x4)(((i64x4)(x) & ((x) > (y))) | ((i64x4)(y) & ((x) <= (y)))))
 #endif
 #define POSITIVE(x) GREATER(x, (f64x4){0})
-#define LESSER(x, y) ((f64x4)(((mask64x4)(x) & ((x) < (y))) | ((mask64x4)(y) & ((x) >= (y)))))
-#define MAGNITUDE(x) ((f64x4)((mask64x4)(x) & INT64_MAX))
+#define LESSER(x, y) ((f64x4)(((i64x4)(x) & ((x) < (y))) | ((i64x4)(y) & ((x) >= (y)))))
+#define MAGNITUDE(x) ((f64x4)((i64x4)(x) & INT64_MAX))
 
 /* Lanes 0 to 3 and 4 to 7. */
 #define SUM_OF(sum)                                                                                                    \
@@ -85,9 +82,6 @@ QOBS_OPTIMAL_ERROR(ENTRY(qobs_optimal_error))
                         : error_sum(false, number, w, h, n, scale, zero_point);
 }
 
-typedef float f32x8 __attribute__((vector_size(32), may_alias));
-typedef int32_t mask32x8 __attribute__((vector_size(32), may_alias));
-
 /* Minimum and maximum of lanes, for instruction sets whose file does not define them. */
 #ifndef LEAST_OF
 #define LEAST_OF(a, b) (((a) & ((a) < (b))) | ((b) & ((a) >= (b))))
@@ -100,10 +94,10 @@ QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
     f32x8 s, inverse, sum[2] = {{0}};
     memcpy(&s, scale, sizeof s);
     inverse = 1 / s;
-    const mask32x8 zero = {0}, six = zero + 0x40c00000, one = zero + 0x3f800000, exponent = zero + 0x7f800000;
+    const i32x8 zero = {0}, six = zero + 0x40c00000, one = zero + 0x3f800000, exponent = zero + 0x7f800000;
     for (size_t i = 0; i < n; i += 2)
         for (size_t l = 0; l < 2; l++) {
-            const mask32x8 x = (mask32x8)(w[i + l] * inverse), limited = LEAST_OF(x, six), power = limited & exponent;
+            const i32x8 x = (i32x8)(w[i + l] * inverse), limited = LEAST_OF(x, six), power = limited & exponent;
             const f32x8 rounder = (f32x8)(MOST_OF(power, one) + (22 << 23));
             const f32x8 e = ((f32x8)limited + rounder - rounder) * s - w[i + l];
             sum[l] += h[i + l] * (e * e);
@@ -112,13 +106,11 @@ QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
     memcpy(error, &total, sizeof total);
 }
 
-typedef int32_t mask32x4 __attribute__((vector_size(16), may_alias));
-
-ALWAYS_INLINE float largest_of(const mask32x8 *bits)
+ALWAYS_INLINE float largest_of(const i32x8 *bits)
 {
-    mask32x4 half[2];
+    i32x4 half[2];
     memcpy(half, bits, sizeof half);
-    const mask32x4 first = half[0] > half[1], four = (half[0] & first) | (half[1] & ~first);
+    const i32x4 first = half[0] > half[1], four = (half[0] & first) | (half[1] & ~first);
     const int32_t even = four[0] > four[2] ? four[0] : four[2], odd = four[1] > four[3] ? four[1] : four[3];
     return float_of_bits((uint32_t)(even > odd ? even : odd));
 }
@@ -127,10 +119,10 @@ QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 {
     CLEARS_UPPER_HALVES
     f64x4 energy[2] = {{0}}, magnitude[2] = {{0}}, weight[2] = {{0}};
-    mask32x8 up = {0}, down = {0};
+    i32x8 up = {0}, down = {0};
     for (size_t i = 0; i < n; i += LANES) {
         /* as integers: a negative float is below 0, and after a change of its sign a positive one is */
-        const mask32x8 x = *(const mask32x8 *)(const void *)(w + i), minus = x ^ INT32_MIN;
+        const i32x8 x = *(const i32x8 *)(const void *)(w + i), minus = x ^ INT32_MIN;
         up = MOST_OF(x, up);
         down = MOST_OF(minus, down);
         for (int part = 0; part < 2; part++) {

@@ -94,9 +94,6 @@ ALWAYS_INLINE void add_powers(const double *table, const uint16_t *index, const 
 #undef EACH_LANE
 #undef KEEP_SCALAR
 
-typedef double f64x4 __attribute__((vector_size(32), may_alias));
-typedef float f32x4 __attribute__((vector_size(16), may_alias));
-
 /* Adds powers that are not rounded to the dtype. */
 ALWAYS_INLINE void add_floats(const float *power, size_t n, double *lane)
 {

@@ -25,10 +25,8 @@
 #include "number/grid.h"
 #include "kernels/kernel_squares.h"
 #include "number/native.h"
+#include "templates/fixed_vectors.h"
 #include "templates/inline.h"
-
-typedef uint16_t eight_halves __attribute__((vector_size(16)));
-typedef uint32_t eight_words __attribute__((vector_size(32)));
 
 _Static_assert(SQUARES_UNROLLED_ROWS == 8, "squares_native.inl.h has a pointer for each row");
 

@@ -55,15 +55,15 @@ ALWAYS_INLINE void NATIVE(load_lanes)(lanes *to, const element *from)
 #if MANTISSA_BITS == 23 || MANTISSA_BITS == 52
     memcpy(to, from, sizeof *to);
 #else
-    eight_halves halves;
+    u16x8 halves;
     memcpy(&halves, from, sizeof halves);
-    const eight_words bits = __builtin_convertvector(halves, eight_words);
+    const u32x8 bits = __builtin_convertvector(halves, u32x8);
 #if MANTISSA_BITS == 7
     *to = (lanes)(bits << 16);
 #else /* as float_of_f16 */
-    const eight_words magnitude = (bits & 0x7fff) << 13, large = (eight_words)(magnitude >= 0x0f800000);
+    const u32x8 magnitude = (bits & 0x7fff) << 13, large = (u32x8)(magnitude >= 0x0f800000);
     const lanes number = (lanes)magnitude * 0x1p112f;
-    *to = (lanes)((eight_words)number | (large & 0x38000000) | (bits & 0x8000) << 16);
+    *to = (lanes)((u32x8)number | (large & 0x38000000) | (bits & 0x8000) << 16);
 #endif
 #endif
 }

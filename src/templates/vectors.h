@@ -24,6 +24,8 @@
  * Everything is static: the linker could replace a shared helper by one that was built with flags for another CPU. */
 #pragma once
 
+#include "templates/fixed_vectors.h"
+
 typedef uint16_t u16v __attribute__((vector_size(VEC_BYTES)));
 typedef int16_t s16v __attribute__((vector_size(VEC_BYTES)));
 typedef uint32_t u32v __attribute__((vector_size(VEC_BYTES)));
@@ -322,7 +324,6 @@ DEEP_INLINE f32x16 f32x16_if_negative(f32x16 v, f32x16 b)
 
 /* ---- 8 floats ---------------------------------------------------------------------------------------------------- */
 
-typedef float f32x8 __attribute__((vector_size(32)));
 typedef f32x8 f32x8_at __attribute__((aligned(1), may_alias));
 
 DEEP_INLINE f32x8 f32x8_load(const float *p) { return *(const f32x8_at *)(const void *)p; }
