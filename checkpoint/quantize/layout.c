@@ -156,10 +156,16 @@ static int refuse_misfit(const struct builder *b, const struct weight *w, enum m
                    l.count > 1 ? "have " : "", w->shape[1], others, a->group_size, setting, l.entry);
 }
 
-static int check_shape(const struct builder *b, const struct weight *w, struct fail *f)
+int layout_check_shapes(const struct weights *weights, const struct quant_config *config, struct fail *f)
 {
-    const enum misfit misfit = misfit_of(b, w);
-    return misfit == FITS_SCHEME ? QOBS_OK : refuse_misfit(b, w, misfit, f);
+    const struct builder b = {.weights = weights, .config = config};
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        const enum misfit misfit = w->reason == WEIGHT_TAKEN ? misfit_of(&b, w) : FITS_SCHEME;
+        if (misfit != FITS_SCHEME)
+            return refuse_misfit(&b, w, misfit, f);
+    }
+    return QOBS_OK;
 }
 
 /* Adds the tensors of a quantized weight. */
@@ -171,7 +177,6 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     const struct group_storage s = group_storage(group, b->contents);
     static const int64_t one[1] = {1}, two[1] = {2};
     int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
-    RETURN_IF_NOT_OK(check_shape(b, w, f));
     const int word_bits = quant_word_bits(s.format);
     if (word_bits > 0)
         codes[1] = (codes[1] * a->num_bits + word_bits - 1) / word_bits;

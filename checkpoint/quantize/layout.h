@@ -64,8 +64,10 @@ struct output_layout {
 /* CONTENTS_SCALES: scales, zero points that are not packed and global scales of weights and activations alone. */
 enum layout_contents { CONTENTS_MODEL, CONTENTS_SCALES };
 
-/* Lays out the output. Fails if a weight does not fit its scheme (columns that the group does not divide), and if two
- * tensors would have one name. */
+/* Fails if weights do not fit their scheme: columns that the group does not divide, no elements. */
+int layout_check_shapes(const struct weights *weights, const struct quant_config *config, struct fail *f);
+
+/* Lays out the output of weights that fit. Fails if two tensors would have one name. */
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
                 enum layout_contents contents, struct fail *f);

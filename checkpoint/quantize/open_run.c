@@ -266,6 +266,7 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
     RETURN_IF_NOT_OK(earlier_merge(run, f));
     RETURN_IF_NOT_OK(check_sets(run, f)); /* the list keeps its order from here */
     mark_used_groups(run);
+    RETURN_IF_NOT_OK(layout_check_shapes(&run->weights, &run->config, f));
     if (run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(loading_check(run, f));
     if (!run->planning)
