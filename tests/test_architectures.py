@@ -200,6 +200,8 @@ def test_rows_without_vllm():
     p = quantize("in", "-o", "out", "--replace", "--json", "report.json", "--architectures", "rows.json", scheme="W8A8")
     runtime, = json.loads(read("report.json"))["runtimes"]
     equal((p.returncode, runtime["transformers"], runtime["vllm"]), (0, True, None), f"{p.stderr}")
+    p = cli.run("quantize", "in", "--scheme", "W8A8", "-o", "out", "--replace", "--architectures", "rows.json")
+    check("from the file, transformers 5.24.0, nothing of vLLM\n" in p.stdout, "the summary", p.stdout)
 
 
 def test_general_rule():

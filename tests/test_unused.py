@@ -277,7 +277,8 @@ def test_states():
     write("x.safetensors", cli.st_bytes({"x": ("BF16", [4, 128], cli.pack("BF16", [1.0, -2.0] * 256))}))
     cli.fine("a state", "observe", "--preset", "llmc.imatrix_mse", "--strategy", "channel", "--state", "s", "--importance", "x.safetensors:x", "x.safetensors:x")
     write("states/model.layers.0.self_attn.q_proj.importance.qobs", cli.read("s"))
-    named("importance for a range", quantize("--states", "states"), "--states: nothing in them is used", "--preset qobs.local_hessian")
+    named("importance for a range", quantize("--states", "states"), "--states: nothing in them is used",
+          "--preset qobs.imatrix_optimal does by mean squares")
     silent("a search", quantize("--states", "states", "--preset", "llmc.imatrix_mse", "--targets", "re:.*[.]0[.].*q_proj"))
 
 

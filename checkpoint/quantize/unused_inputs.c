@@ -60,11 +60,13 @@ int run_name_unused_inputs(struct quantize_run *run, struct fail *f)
         RETURN_IF_NOT_OK(quant_config_add_unused(config, f,
                                                  "states: nothing in them is used: no scheme of this run stores scales "
                                                  "that they are of, and no observer weighs columns by them; "
-                                                 "--preset qobs.local_hessian does"));
+                                                 "--preset qobs.imatrix_optimal does by mean squares, "
+                                                 "qobs.local_hessian by a Hessian"));
     if (a->activation_count > 0 && !uses_recordings(run))
         RETURN_IF_NOT_OK(quant_config_add_unused(config, f,
                                                  "activations: nothing in them is used: no scheme of this run stores "
-                                                 "scales of activations; FP8, NVFP4 and a kv_cache_scheme do"));
+                                                 "scales of activations; FP8, W8A8_STATIC, NVFP4 and a "
+                                               "kv_cache_scheme do"));
     if (a->fill_experts != QOBS_FILL_REFUSE && !stores_scales_of_experts(run))
         RETURN_IF_NOT_OK(quant_config_add_note(config, f,
                                                "fill_experts: changes nothing: no scale of an expert's activations is "

@@ -146,18 +146,20 @@ void quantize_print_findings(const char *report)
 /* Says where the facts about the architecture come from. */
 static void print_knowledge(const json_object *knowledge)
 {
-    const char *source = json_text_of(knowledge, "source");
+    const char *source = json_text_of(knowledge, "source"), *vllm = json_text_of(knowledge, "vllm");
+    const bool without_vllm = strcmp(vllm, "0") == 0; /* as python -m qobs.architectures writes it */
     if (json_has(knowledge, "by_names"))
         printf("architecture: none; the targets are names, and no runtime is known to load this\n");
     else if (json_has(knowledge, "unknown"))
         printf("architecture: '%s' is not known; layers by the general rule\n", json_text_of(knowledge, "unknown"));
     else
-        printf("architecture: from %s, transformers %s, vLLM %s\n",
+        printf("architecture: from %s, transformers %s, %s%s\n",
                strcmp(source, "table") == 0       ? "the program's table"
                : strcmp(source, "file") == 0      ? "the file"
                : strcmp(source, "installed") == 0 ? "the installed packages"
                                                   : "the general rule",
-               json_text_of(knowledge, "transformers"), json_text_of(knowledge, "vllm"));
+               json_text_of(knowledge, "transformers"), without_vllm ? "nothing of vLLM" : "vLLM ",
+               without_vllm ? "" : vllm);
 }
 
 /* Says where each scheme runs. `transformers_version` has all its numbers. */
