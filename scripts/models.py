@@ -23,8 +23,8 @@ runtime and ends with status 3 ([checkpoint.md](checkpoint.md), "What is known o
 Models of vLLM {vllm} on the CPU and of transformers {transformers}, quantized to W4A16, in three files. KL: the divergence of a
 client in bfloat16 from the stored numbers in float32; noise: the same of unquantized numbers; own: the divergence of the client
 from itself on the stored numbers as a plain checkpoint. `tests/clients.py` runs them; a client is right if its KL is at most twice
-the noise, or 0.0005, and `own` at most twice the smaller noise of both clients. vLLM's CPU platform has no kernel for quantized
-experts: vLLM's loader reads them, plain torch runs them. On CPUs with AMX vLLM rounds the inputs of W4A16 to int8
+the noise, or 0.0005, and `own` at most twice the smaller noise of both clients. On CPUs without AMX vLLM has no kernel
+for quantized experts: vLLM's loader reads them, plain torch runs them. On CPUs with AMX vLLM rounds the inputs of W4A16 to int8
 (`VLLM_CPU_INT4_W4A8`): the KL of Llama is then 0.023, with a file of llm-compressor, too. There plain torch runs all
 layers, so that the test says nothing of vLLM's own int4 kernel on AMX. The table is older than that change of the test.
 

@@ -7,7 +7,7 @@
 --device runs vLLM as it is, with the library and the choices that it makes on such a processor: amx, avx512 (without
 AMX) or avx2. It hides what the processor has beyond that. Without it:
 
-vLLM's CPU platform has no kernel for quantized experts. Its own methods create and load their tensors; the experts are then
+vLLM has no kernel for quantized experts on CPUs without AMX. Its own methods create and load their tensors; the experts are then
 dequantized here and run by its unquantized method. On CPUs with AMX it rounds the inputs of W4A16 to int8 (its
 VLLM_CPU_INT4_W4A8), which costs more than bfloat16: linear layers are dequantized here, too, after its loader.
 """

@@ -178,6 +178,11 @@ def test_unknown_words():
     check(status != 0 and "program needs the whole library" in output, "a program of a part", output)
     status, output = attempt(f"cmake -S {SOURCE} -B u2 -DQOBS_FEATURES=search")
     check(status != 0 and "'search' is unknown" in output, "an unknown feature", output)
+    os.mkdir("set")
+    write("set/CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(set C)\nset(QOBS_FEATURES search)\n"
+          f"add_subdirectory({SOURCE} qobs)\n")
+    status, output = attempt("cmake -S set -B u3")
+    check(status != 0 and "'search' is unknown" in output, "a feature by a variable of the project", output)
 
 
 # ---- The tarball -----------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
         if (!part)
             printf(": %.1f MB became %.1f MB (%.1f %%)", before * 1e-6, after * 1e-6,
                    before > 0 ? 100 * after / before : 0);
-        if (seconds > 0 && !part)
+        if (seconds > 0 && !part && before * 1e-6 >= seconds) /* a search is bound by arithmetic, not by bytes */
             printf(", %.0f MB/s", before * 1e-6 / seconds);
         putchar('\n');
         json_each(item, json_get(json, "dequantized"))
