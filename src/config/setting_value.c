@@ -225,8 +225,8 @@ static void print_real(double x, int least_digits, char text[QOBS_SETTING_VALUE]
         snprintf(candidate, sizeof candidate, "%.*g", digits, x);
         if (strlen(candidate) > shortest || (digits < MOST_DIGITS && strtod(candidate, NULL) != x))
             continue;
-        memcpy(text, candidate, sizeof candidate);
-        shortest = strlen(text);
+        shortest = strlen(candidate);
+        memcpy(text, candidate, shortest + 1); /* not what the stack had behind it */
         if (!strchr(text, 'e')) /* else a text without exponent may follow: 1e+02, 100 */
             break;
     }
