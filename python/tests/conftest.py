@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 import pathlib
+import signal
 from collections import Counter
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in the background with it ignored
 passed = failed = 0
 skipped: Counter = Counter()
 

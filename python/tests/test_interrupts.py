@@ -9,11 +9,12 @@ import pytest
 
 pytest.importorskip("numpy")
 
-# A model of many layers in a directory, and a signal every few milliseconds until the code has seen one.
+# A model of many layers in a directory, and a signal after a while.
 BEGIN = """
 import json, os, signal, struct, sys, threading, time
 import numpy as np
 import qobs
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in the background with it ignored
 at = sys.argv[1]
 header, data = {}, b""
 for i in range(24):
