@@ -15,7 +15,7 @@ import argparse
 import os
 import traceback
 
-# What is hidden on each device: functions of torch.cpu that vLLM asks, and limits of the libraries.
+# Hidden on each device: functions of torch.cpu that vLLM asks, and limits of the libraries.
 HIDDEN = {"amx": ([], {}),
           "avx512": (["_is_amx_tile_supported", "_is_amx_fp16_supported"], {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"})}
 HIDDEN["avx2"] = ([*HIDDEN["avx512"][0], "_is_avx512_supported", "_is_avx512_bf16_supported"],

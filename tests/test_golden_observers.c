@@ -415,7 +415,7 @@ static struct numbers sample_of(struct numbers edges)
     return edges;
 }
 
-/* Where results come from: an observer, or the file that the program wrote. */
+/* The source of results: an observer, or the file that the program wrote. */
 struct source {
     const qobs_observer *observer;
     const struct st_file *file;

@@ -272,7 +272,7 @@ static void test_filled(void **state)
 
 /* ---- Bytes that a call does not set ------------------------------------------------------------------------------ */
 
-/* What the calls below fill, for one observer and a quantizer. */
+/* Structures that the calls below fill, for one observer and a quantizer. */
 struct filled {
     qobs_counts counts, of_minmax, of_histogram, of_run;
     qobs_search_report report, of_search;
@@ -386,7 +386,7 @@ static void fill_of_histogram(struct filled *f, int byte)
     qobs_config_destroy(config);
 }
 
-/* What a call leaves in the caller's structure does not depend on what was on the stack: no bytes of padding, of the
+/* The bytes that a call leaves in the caller's structure do not depend on the stack: no padding, nothing behind the
  * ends of texts or of shapes. */
 static void test_no_stack(void **state)
 {

@@ -60,7 +60,7 @@ def packed():
 
 # ---- Entries that match nothing --------------------------------------------------------------------------------------
 
-# What is written: what the message has, so that it works
+# Written: what the message has, so that it works
 IGNORED = {
     "q_proj": "names match from their start: re:.*q_proj finds every q_proj", "re:q_proj": "re:.*q_proj",
     "re:^q_proj": "re:.*q_proj", "re:layers.0.*": "re:.*layers.0.*", "mlp.up_proj": "re:.*mlp.up_proj",

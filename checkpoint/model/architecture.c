@@ -16,7 +16,7 @@ static const struct architecture table[] = {
 #include "model/transformers.inc"
 };
 
-/* What no script finds: these rows hold beside those of any source. */
+/* Rows that no script finds. They hold beside those of any source. */
 static const struct architecture by_hand[] = {
 #include "model/architectures.inc"
 };

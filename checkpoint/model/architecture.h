@@ -60,7 +60,7 @@ struct architecture {
 
 enum { MAX_ARCHITECTURES = 64, MAX_VOCABULARIES = 16 };
 
-/* Where the rows of config.json itself come from. */
+/* The source of the rows of config.json itself. */
 enum knowledge_source { KNOWLEDGE_RULE, KNOWLEDGE_TABLE, KNOWLEDGE_INSTALLED, KNOWLEDGE_FILE };
 
 /* The runtimes that rows were read from. */

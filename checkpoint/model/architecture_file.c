@@ -55,7 +55,7 @@ static const struct column {
                FLAG(lacks_transformers),
                FLAG(draft_plain)};
 
-/* Where a value is: its file, the number of its row and its column. */
+/* The place of a value: its file, the number of its row and its column. */
 struct column_place {
     const char *path;
     size_t row;

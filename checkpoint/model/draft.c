@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where no row says more: the numbers that follow those of the model's layers, and the names of *_mtp.py in vLLM 0.32.
- */
+/* The rule without a row: numbers behind those of the model's layers, and the names of *_mtp.py in vLLM 0.32. */
 static const char general[] = "layers.+ mtp mtp_layers.* mtp_block.* mtp_linear_proj.*";
 
 /* Returns the row of config.json that knows its draft layers; NULL: none. */

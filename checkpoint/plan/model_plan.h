@@ -10,7 +10,7 @@
 /* Second order does not tell a KL divergence above this one, in nats. */
 #define MOST_FORETOLD 2
 
-/* What makes states with sensitivity, for messages. */
+/* Words of messages: the way to states with sensitivity. */
 #define SENSITIVITY_WAY "c.save(DIR) of qobs.calibration(model, \"W4A16\", sensitivity=True) as c in Python writes it"
 
 /* A scheme and its run. */

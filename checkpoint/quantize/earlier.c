@@ -92,7 +92,7 @@ static int rank(const struct matcher *m, const struct weight *w)
     return matches(m, w) ? 2 : matcher_has(m, "Linear") ? 1 : 0;
 }
 
-/* Where the earlier configuration has a weight that stays. */
+/* The place of a weight that stays in the earlier configuration. */
 enum home { HOME_GROUP, HOME_NONE, HOME_IGNORED };
 
 static enum home home_of(const struct quant_matchers *m, const struct weight *w, size_t *group)

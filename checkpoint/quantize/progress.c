@@ -12,8 +12,8 @@
 
 /* ---- Work -------------------------------------------------------------------------------------------------------- */
 
-/* Of one thread of a server CPU with AVX-512 or AVX2, where quantizing a byte takes about a nanosecond; see "Data and
- * cost" and "Rounding" in docs/choosing.md. */
+/* Figures of one thread of a server CPU with AVX-512 or AVX2, which takes about a nanosecond to quantize a byte; see
+ * "Data and cost" and "Rounding" in docs/choosing.md. */
 #define BYTES_OF_SEARCH 15.0  /* an element whose scale is searched */
 #define BYTES_OF_PRODUCT 0.6  /* an element and a column of its block of the Hessian, in that search */
 #define BYTES_OF_DESCENT 0.02 /* the same, in a pass over codes */

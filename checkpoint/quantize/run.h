@@ -96,7 +96,7 @@ struct workspace {
     struct workspace *next;
 };
 
-/* What is done, for progress. */
+/* The work that is done, for progress. */
 struct run_meter {
     uint64_t done, total;    /* bytes of the input */
     double searched, search; /* work of searches, done and in all */

@@ -39,7 +39,7 @@ struct quant_config {
     const struct quant_args *const *states;
 };
 
-/* What rounds codes against the inputs, for messages. */
+/* Words of messages: the way to round codes against the inputs. */
 #define DESCENT_WAY                                                                                                    \
     "--preset qobs.local_hessian --set rounding=descent --states DIR; c.save(DIR) of qobs.calibration(model, "         \
     "\"W4A16\", importance=\"qobs.local_hessian\") as c in Python writes them"

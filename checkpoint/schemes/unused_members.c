@@ -11,7 +11,7 @@
 
 /* ---- Members of a configuration ---------------------------------------------------------------------------------- */
 
-/* What a member does. */
+/* The effect of a member. */
 enum effect {
     EFFECT_READ,     /* it is read, says how the file was made, or how transformers loads it */
     EFFECT_NOTE,     /* another value than null changes nothing */

@@ -198,7 +198,7 @@ def cache_scales(*dropped):
 Q, DOWN = L0 + "self_attn.q_proj", L1 + "mlp.down_proj"
 LLAVA_UP, LLAVA_DOWN = f"language_model.{L0}mlp.up_proj", f"language_model.{L1}mlp.down_proj"
 MOE0, MOE1, LLAMA4 = L0 + "mlp.experts.", L1 + "mlp.experts.", L0 + "feed_forward.experts."
-# What is changed: model, scheme, change, the beginning of a fault's name and its kind; "": several are possible.
+# Changes: model, scheme, change, the beginning of a fault's name and its kind; "": several are possible.
 FAULTS = {
     "tensor dropped": ("llama", "W8A16", drop("model.norm.weight"), "model.norm.weight", "missing"),
     "tensor renamed": ("tied", "W8A8", move(L0 + "input_layernorm.weight", L0 + "input_norm.weight"),
