@@ -82,6 +82,17 @@ static inline double double_at(const void *data, size_t i)
     return d;
 }
 
+/* Element i of F32 or F64, as errors of candidates are. */
+static inline double real_at(const qobs_tensor *t, size_t i)
+{
+    float narrow;
+    if (t->dtype == QOBS_F64)
+        return double_at(t->data, i);
+    assert_int_equal(t->dtype, QOBS_F32);
+    memcpy(&narrow, (const unsigned char *)t->data + i * sizeof narrow, sizeof narrow);
+    return (double)narrow;
+}
+
 static inline int64_t integer_at(const qobs_tensor *t, size_t i)
 {
     int32_t narrow;

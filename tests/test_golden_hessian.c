@@ -106,10 +106,10 @@ static void expect_best(const qobs_tensor *errors, size_t steps, size_t n, size_
 {
     double min_error = INFINITY;
     for (size_t i = 0; i < steps; i++)
-        min_error = fmin(min_error, double_at(errors->data, i * n + q));
-    if (!(double_at(errors->data, chosen * n + q) <= min_error * (1 + 2e-6)))
+        min_error = fmin(min_error, real_at(errors, i * n + q));
+    if (!(real_at(errors, chosen * n + q) <= min_error * (1 + 2e-6)))
         fail_case("qparam %d: took candidate %d with error %.12g, the smallest is %.12g", (int)q, (int)chosen,
-                  double_at(errors->data, chosen * n + q), min_error);
+                  real_at(errors, chosen * n + q), min_error);
 }
 
 static void expect_amax(const json_object *c, const qobs_observer *o, const int32_t *best)
@@ -137,7 +137,7 @@ static void expect_sums(const qobs_observer *o, const qobs_tensor *errors)
     assert_int_equal(all, n * steps);
     for (size_t q = 0; q < n; q++)
         for (size_t i = 0; i < steps; i++)
-            expect_close(sum[q * steps + i], double_at(errors->data, i * n + q), "sum of errors", q);
+            expect_close(sum[q * steps + i], real_at(errors, i * n + q), "sum of errors", q);
     free(sum);
 }
 
@@ -159,8 +159,8 @@ static void run(const json_object *c)
     assert_int_equal(qobs_observer_search_report(o, &report, &error), QOBS_OK);
     assert_true(report.weighted && !report.fallback);
     for (size_t q = 0; q < n; q++) {
-        expect_close(min_error[q], double_at(errors.data, (size_t)best[q] * n + q), "error", q);
-        expect_close(before[q], double_at(errors.data, (steps - 1) * n + q), "error before", q);
+        expect_close(min_error[q], real_at(&errors, (size_t)best[q] * n + q), "error", q);
+        expect_close(before[q], real_at(&errors, (steps - 1) * n + q), "error before", q);
     }
     if (!is_nvfp4(c))
         expect_sums(o, &errors);

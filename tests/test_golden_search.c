@@ -76,16 +76,16 @@ static void expect_close(double got, double expected, double relative, const cha
 }
 
 /* Candidate `chosen` of qparam q is the best of errors[step][qparam], or as good. */
-static void expect_best(const void *errors, size_t steps, size_t qparams, size_t q, size_t chosen, size_t upstreams)
+static void expect_best(const double *errors, size_t steps, size_t qparams, size_t q, size_t chosen, size_t upstreams)
 {
     double quant_min = INFINITY;
     for (size_t i = 0; i < steps; i++)
-        quant_min = fmin(quant_min, double_at(errors, i * qparams + q));
+        quant_min = fmin(quant_min, errors[i * qparams + q]);
     compared++;
     others += chosen != upstreams;
-    if (!(double_at(errors, chosen * qparams + q) <= quant_min * (1 + 2e-6)))
+    if (!(errors[chosen * qparams + q] <= quant_min * (1 + 2e-6)))
         fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen,
-                  double_at(errors, chosen * qparams + q), quant_min);
+                  errors[chosen * qparams + q], quant_min);
 }
 
 /* ---- Quark ------------------------------------------------------------------------------------------------------- */
@@ -117,9 +117,12 @@ static void expect_powers(const json_object *c, const qobs_observer *o, int batc
     int32_t *best = read_result(o, "best_step", &result);
     double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
     const size_t n = result.size / sizeof *error;
-    expect_best(errors.data, 5, 1, 0, (size_t)best[0], (size_t)best[0]);
-    expect_close(total(error, n), double_at(errors.data, (size_t)best[0]), 1e-5, "error");
-    expect_close(total(before, n), double_at(errors.data, 2), 1e-5, "error before");
+    double theirs[5];
+    for (size_t i = 0; i < 5; i++)
+        theirs[i] = real_at(&errors, i);
+    expect_best(theirs, 5, 1, 0, (size_t)best[0], (size_t)best[0]);
+    expect_close(total(error, n), theirs[best[0]], 1e-5, "error");
+    expect_close(total(before, n), theirs[2], 1e-5, "error before");
     free(best);
     free(error);
     free(before);
@@ -174,7 +177,7 @@ static void expect_blocks(const json_object *c, const qobs_config *config, const
         for (size_t i = 0; i < steps; i++) {
             own[i * n + q] = block_error(plan, value, q, format, ldexp((double)first[q], -(int)i));
             if (value->dtype == QOBS_F32)
-                expect_close(own[i * n + q], double_at(theirs.data, i * n + q), 1e-5, "the reference");
+                expect_close(own[i * n + q], real_at(&theirs, i * n + q), 1e-5, "the reference");
         }
         const size_t upstreams = (size_t)integer_at(&upstream, q);
         expect_best(own, steps, n, q, (size_t)best[q], upstreams);
@@ -387,7 +390,7 @@ static void expect_multiples(const json_object *c, const qobs_observer *o)
         expect_close(error[q], own[at], nvfp4 ? 1e-6 : 1e-12, "error");
         for (size_t i = 0; i < steps; i++) {
             if (!is_of_torch_1(c))
-                expect_close(rounded[i * n + q], double_at(errors.data, i * n + q), is_new(c) ? 1e-5 : 1e-12,
+                expect_close(rounded[i * n + q], real_at(&errors, i * n + q), is_new(c) ? 1e-5 : 1e-12,
                              "the reference");
             if (o->state.sums.sum)
                 expect_close(o->state.sums.sum[q * steps + i], own[i * n + q], 1e-12, "sum of errors");
