@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan/knapsack.h"
+#include "mixture/knapsack.h"
 
 int main(void)
 {

@@ -153,8 +153,8 @@ static int errors_of_tokens(const struct quantize_run *run, const struct weight_
     const size_t columns = (size_t)job->weight->shape[1];
     for (size_t k = 0; k < run->importance.recordings.count; k++) {
         struct importance_batch batch;
-        RETURN_IF_NOT_OK(importance_batch_of(&run->importance.recordings, k, job->importance.recorded, SECOND_HALF,
-                                             &batch, f));
+        RETURN_IF_NOT_OK(
+            importance_batch_of(&run->importance.recordings, k, job->importance.recorded, SECOND_HALF, &batch, f));
         for (int64_t t = 0; t < batch.tokens; t++) {
             read_token(&batch, t, token);
             for (int64_t i = 0; i < rows; i++) {

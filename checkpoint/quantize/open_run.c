@@ -10,7 +10,7 @@
 #include "model/experts.h"
 #include "model/draft.h"
 #include "model/fused.h"
-#include "quantize/loading.h"
+#include "quantize/runtime_support.h"
 #include "files/status.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -263,12 +263,12 @@ int run_open(struct quantize_run *run, const bool *requested, struct fail *f)
     RETURN_IF_NOT_OK(check_experts(run, f));
     if (a->compat == QOBS_COMPAT_VLLM && run->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(choose_list_ignored(&run->weights, &run->architectures, &run->config, f));
-    RETURN_IF_NOT_OK(earlier_merge(run, f));
+    RETURN_IF_NOT_OK(existing_config_merge(run, f));
     RETURN_IF_NOT_OK(check_sets(run, f)); /* the list keeps its order from here */
     mark_used_groups(run);
     RETURN_IF_NOT_OK(layout_check_shapes(&run->weights, &run->config, f));
     if (run->contents == CONTENTS_MODEL)
-        RETURN_IF_NOT_OK(loading_check(run, f));
+        RETURN_IF_NOT_OK(runtime_support_check(run, f));
     if (!run->planning)
         RETURN_IF_NOT_OK(find_activations(run, requested, f));
     run->weights.drops_attention_scales |= a->compat == QOBS_COMPAT_VLLM && run->config.has_kv_cache; /* for new ones */

@@ -12,7 +12,7 @@
 #include "files/file_kind.h"
 #include "files/json.h"
 #include "files/text.h"
-#include "quantize/loading.h"
+#include "quantize/runtime_support.h"
 #include "schemes/runtimes.h"
 
 /* Returns the bytes of a weight's tensors in the output. */
@@ -162,12 +162,12 @@ static void add_class_warning(json_object *warnings, const struct quantize_run *
              wanted == MODULE_TABLE ? "embeddings" : "Conv1D", first->name, loads);
 }
 
-/* Names what a runtime does not load. What none loads was asked for (loading_check). */
+/* Names what a runtime does not load. What none loads was asked for (runtime_support_check). */
 static void add_runtime_warnings(json_object *warnings, const struct quantize_run *run)
 {
-    struct loading loading;
-    loading_find(&loading, run);
-    const struct refusal *vllm = &loading.vllm, *transformers = &loading.transformers;
+    struct runtime_support support;
+    runtime_support_find(&support, run);
+    const struct refusal *vllm = &support.vllm, *transformers = &support.transformers;
     const bool known = !run->architectures.unknown && !run->architectures.no_model;
     if (vllm->why[0] && transformers->why[0])
         warn(warnings, "no runtime loads this: %s, %s%s%.150s", vllm->why, transformers->why,
@@ -297,19 +297,19 @@ static void add_devices(json_object *item, unsigned devices)
  * that is not known. */
 static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
 {
-    struct loading whole;
+    struct runtime_support whole;
     if (run->architectures.unknown || run->architectures.no_model)
         return;
-    loading_find(&whole, run);
+    runtime_support_find(&whole, run);
     for (size_t i = 0; i < run->config.group_count; i++) {
         const struct quant_group *g = &run->config.groups[i];
         if (!g->used)
             continue;
-        struct loading loading;
-        loading_of_group(&loading, run, g);
+        struct runtime_support support;
+        runtime_support_of_group(&support, run, g);
         json_object *item = json_object_new_object();
         json_put_text(item, "group", g->name);
-        add_devices(item, loading.devices);
+        add_devices(item, support.devices);
         json_put_bool(item, "transformers", !whole.transformers.why[0]);
         json_put_text(item, "compressed_tensors", runtime_compressed_tensors(g));
         json_append(runtimes, item);

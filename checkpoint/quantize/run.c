@@ -33,7 +33,7 @@ void run_free(struct quantize_run *run)
 {
     if (!run)
         return;
-    json_object_put(run->earlier);
+    json_object_put(run->existing_config);
     for (size_t i = 0; run->plans && i < run->config.group_count; i++)
         qobs_config_destroy(run->plans[i].config);
     for (size_t i = 0; i < run->job_count; i++) {

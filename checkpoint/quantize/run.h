@@ -116,7 +116,7 @@ struct quantize_run {
     struct architecture_file given;     /* rows of the arguments */
     struct architectures architectures; /* of the model */
     struct quant_config config;
-    json_object *earlier; /* what stays of the model's quantization_config; NULL: none */
+    json_object *existing_config; /* what stays of the model's quantization_config; NULL: none */
     struct weights weights;
     struct mixed_sets mixed_sets;
     bool drafts_left; /* draft layers stay because no activations of them are recorded */
@@ -182,15 +182,15 @@ int run_name_unused_inputs(struct quantize_run *run, struct fail *f);
 /* Fails if an output file would replace a file of the model or of the recordings. */
 int run_check_out(const struct quantize_run *run, const char *path, struct fail *f);
 
-/* Decides which codes stay as they are, and fills run->earlier with the quantization_config that describes them. Else
- * completes run->config: its ignore list then fits the old layers and the new ones. The chosen weights and the ignore
- * list of the new configuration must be there. In the compatible mode all is as upstream has it: codes stay unless they
- * are quantized anew, and one list of groups is put beside the other. */
-int earlier_merge(struct quantize_run *run, struct fail *f);
+/* Decides which codes stay as they are, and fills run->existing_config with the quantization_config that describes
+ * them. Else completes run->config: its ignore list then fits the old layers and the new ones. The chosen weights and
+ * the ignore list of the new configuration must be there. In the compatible mode all is as upstream has it: codes stay
+ * unless they are quantized anew, and one list of groups is put beside the other. */
+int existing_config_merge(struct quantize_run *run, struct fail *f);
 
-/* Keeps the scheme of keys and values, and their scales, if every layer is quantized anew: in run->earlier, which then
- * has no groups. A scheme that compressed-tensors does not have is left out with a note. */
-int earlier_keep_cache(struct quantize_run *run, struct fail *f);
+/* Keeps the scheme of keys and values, and their scales, if every layer is quantized anew: in run->existing_config,
+ * which then has no groups. A scheme that compressed-tensors does not have is left out with a note. */
+int existing_config_keep_cache(struct quantize_run *run, struct fail *f);
 
 /* Finds the importance of the weights whose range is searched. Fails if importance was given and none has any. */
 int run_find_importance(struct quantize_run *run, struct fail *f);

@@ -63,7 +63,7 @@ int side_files_write_config(struct quantize_run *run, struct fail *f)
     static const char key[] = "quantization_config";
     if (!run->model.config)
         return QOBS_OK;
-    json_object *quantization = quant_config_json(&run->config, run->earlier);
+    json_object *quantization = quant_config_json(&run->config, run->existing_config);
     if (!quantization)
         return NO_MEMORY(f, key);
     if (run->args->compat != QOBS_COMPAT_VLLM)

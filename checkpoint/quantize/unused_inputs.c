@@ -66,7 +66,7 @@ int run_name_unused_inputs(struct quantize_run *run, struct fail *f)
         RETURN_IF_NOT_OK(quant_config_add_unused(config, f,
                                                  "activations: nothing in them is used: no scheme of this run stores "
                                                  "scales of activations; FP8, W8A8_STATIC, NVFP4 and a "
-                                               "kv_cache_scheme do"));
+                                                 "kv_cache_scheme do"));
     if (a->fill_experts != QOBS_FILL_REFUSE && !stores_scales_of_experts(run))
         RETURN_IF_NOT_OK(quant_config_add_note(config, f,
                                                "fill_experts: changes nothing: no scale of an expert's activations is "

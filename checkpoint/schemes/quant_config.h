@@ -125,9 +125,9 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
 /* Returns true if a runtime stores and runs modules of both groups alike; observers and targets may differ. */
 bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b);
 
-/* Returns quantization_config. `earlier`, if not NULL, is the quantization_config that config.json had: if it is one of
- * compressed-tensors, it is merged as upstream merges it. NULL: no memory. */
-json_object *quant_config_json(const struct quant_config *config, const json_object *earlier);
+/* Returns quantization_config. `existing`, if not NULL, is the quantization_config that config.json had: if it is one
+ * of compressed-tensors, it is merged as upstream merges it. NULL: no memory. */
+json_object *quant_config_json(const struct quant_config *config, const json_object *existing);
 
 void quant_config_free(struct quant_config *config);
 

@@ -80,10 +80,10 @@ static void omit_unset_of_group(json_object *group)
         quant_args_omit_unset(json_get(group, members[i]));
 }
 
-/* Adds the groups under free names, those of an earlier configuration first. */
-static json_object *groups_json(struct tree *t, const struct quant_config *config, const json_object *earlier)
+/* Adds the groups under free names, those of an existing configuration first. */
+static json_object *groups_json(struct tree *t, const struct quant_config *config, const json_object *existing)
 {
-    const json_object *before = json_get(earlier, "config_groups");
+    const json_object *before = json_get(existing, "config_groups");
     json_object *groups = before ? json_copy(before) : json_object_new_object();
     if (t->release->omits_unset)
         json_each(group, groups) omit_unset_of_group(group.value);
@@ -98,11 +98,11 @@ static json_object *groups_json(struct tree *t, const struct quant_config *confi
     return groups;
 }
 
-/* Adds the earlier ignore list without the names that the new targets name. */
+/* Adds the existing ignore list without the names that the new targets name. */
 static void add_merged_ignore(struct tree *t, json_object *json, const struct quant_config *config,
-                              const json_object *earlier)
+                              const json_object *existing)
 {
-    const json_object *before = json_get(earlier, "ignore");
+    const json_object *before = json_get(existing, "ignore");
     json_object *kept = json_put_array(json, "ignore");
     struct fail f;
     RELEASED_BY(quant_matchers_free) struct quant_matchers m = {0};
@@ -119,22 +119,22 @@ static void add_merged_ignore(struct tree *t, json_object *json, const struct qu
     }
 }
 
-json_object *quant_config_json(const struct quant_config *config, const json_object *earlier)
+json_object *quant_config_json(const struct quant_config *config, const json_object *existing)
 {
     struct tree t = {.release = quant_release_of(config->compat)};
     json_object *json = json_object_new_object();
-    if (!json_get(earlier, "config_groups"))
-        earlier = NULL;
+    if (!json_get(existing, "config_groups"))
+        existing = NULL;
     const bool own_kv_cache = config->ignore_is_complete && config->has_kv_cache;
-    const json_object *kv_cache = own_kv_cache ? NULL : json_get(earlier, "kv_cache_scheme");
-    json_object *groups = groups_json(&t, config, earlier);
+    const json_object *kv_cache = own_kv_cache ? NULL : json_get(existing, "kv_cache_scheme");
+    json_object *groups = groups_json(&t, config, existing);
     add_text(&t, json, "quant_method", "compressed-tensors");
     add_text(&t, json, "version", t.release->compressed_tensors);
     add_text(&t, json, "format", joint_format(groups));
     add_text(&t, json, "quantization_status", "compressed");
     add_text(&t, json, "global_compression_ratio", NULL);
-    if (earlier && !config->ignore_is_complete)
-        add_merged_ignore(&t, json, config, earlier);
+    if (existing && !config->ignore_is_complete)
+        add_merged_ignore(&t, json, config, existing);
     else
         add_texts(&t, json, "ignore", config->ignore, config->ignore_count);
     json_object *kept = kv_cache ? json_copy(kv_cache) : NULL;

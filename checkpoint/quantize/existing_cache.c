@@ -139,19 +139,19 @@ static int drop_cache(struct quantize_run *run, const char *scheme, struct fail 
                                  scheme);
 }
 
-int earlier_keep_cache(struct quantize_run *run, struct fail *f)
+int existing_config_keep_cache(struct quantize_run *run, struct fail *f)
 {
     RELEASED_BY(release) struct descriptions d = {0};
     RETURN_IF_NOT_OK(read_descriptions(&d, &run->model, f));
-    if (!d.any || run->earlier || run->config.has_kv_cache)
+    if (!d.any || run->existing_config || run->config.has_kv_cache)
         return QOBS_OK;
     if (!d.scheme && d.unknown)
         return drop_cache(run, d.unknown, f);
     RETURN_IF_NOT_OK(rename_scales(&run->weights, d.fp8 || d.scheme, f));
     if (!d.scheme)
         return QOBS_OK;
-    run->earlier = json_object_new_object();
-    const bool made = json_put_object(run->earlier, "config_groups") &&
-                      json_put(run->earlier, "kv_cache_scheme", json_object_get(d.scheme));
+    run->existing_config = json_object_new_object();
+    const bool made = json_put_object(run->existing_config, "config_groups") &&
+                      json_put(run->existing_config, "kv_cache_scheme", json_object_get(d.scheme));
     return made ? QOBS_OK : NO_MEMORY(f, "kv_cache_scheme");
 }

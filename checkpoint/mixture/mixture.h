@@ -8,7 +8,7 @@
 #include "quantize/run.h"
 
 /* Second order does not tell a KL divergence above this one, in nats. */
-#define MOST_FORETOLD 2
+#define PREDICTION_LIMIT_NATS 2
 
 /* Words of messages: the way to states with sensitivity. */
 #define SENSITIVITY_WAY "c.save(DIR) of qobs.calibration(model, \"W4A16\", sensitivity=True) as c in Python writes it"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "plan/model_plan.h"
+#include "mixture/mixture.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 

@@ -195,7 +195,7 @@ static int merge_ignore(struct quantize_run *run, struct fail *f)
     OWNED_JSON json_object *list = json_object_new_array();
     if (!list)
         return NO_MEMORY(f, "the ignore list");
-    json_each(item, json_get(run->earlier, "ignore"))
+    json_each(item, json_get(run->existing_config, "ignore"))
     {
         if (json_is_string(item.value))
             RETURN_IF_NOT_OK(keep_entry(list, json_text(item.value), &run->weights, f));
@@ -213,13 +213,13 @@ static int merge_ignore(struct quantize_run *run, struct fail *f)
 static int merge(struct quantize_run *run, struct fail *f)
 {
     run->config.ignore_is_complete = true;
-    if (!run->earlier)
+    if (!run->existing_config)
         return QOBS_OK;
-    RETURN_IF_NOT_OK(keep_groups(run->earlier, &run->weights, f));
+    RETURN_IF_NOT_OK(keep_groups(run->existing_config, &run->weights, f));
     return merge_ignore(run, f);
 }
 
-int earlier_merge(struct quantize_run *run, struct fail *f)
+int existing_config_merge(struct quantize_run *run, struct fail *f)
 {
     const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
     const json_object *config = find_config(run);
@@ -242,10 +242,10 @@ int earlier_merge(struct quantize_run *run, struct fail *f)
         weights_sort(&run->weights);
         RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
     }
-    if (config && !(dequantized && (compatible || !kept)) && !(run->earlier = json_copy(config)))
+    if (config && !(dequantized && (compatible || !kept)) && !(run->existing_config = json_copy(config)))
         return NO_MEMORY(f, "quantization_config");
     if (compatible)
         return QOBS_OK;
     RETURN_IF_NOT_OK(merge(run, f));
-    return earlier_keep_cache(run, f);
+    return existing_config_keep_cache(run, f);
 }

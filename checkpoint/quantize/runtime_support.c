@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "quantize/loading.h"
+#include "quantize/runtime_support.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -91,7 +91,8 @@ static bool reads_experts(const struct quantize_run *run, const struct quant_gro
     return !architecture_plain_experts(&run->architectures) && runtime_stacks_experts(&run->config, group);
 }
 
-void loading_of_group(struct loading *loading, const struct quantize_run *run, const struct quant_group *group)
+void runtime_support_of_group(struct runtime_support *support, const struct quantize_run *run,
+                              const struct quant_group *group)
 {
     const struct quant_format_row *format = quant_format_row(group->format);
     const bool packed = strcmp(format->codes, "weight_packed") == 0;
@@ -107,13 +108,13 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
     const struct weight *split =
         single || format->has_shape ? find_listed(run, group, architecture_splits, &splits) : NULL;
     const struct weight *joined = single ? find_listed(run, group, architecture_joins, &joins) : NULL;
-    *loading = (struct loading){.devices = devices_of(run, group, expert != NULL)};
-    struct refusal *vllm = &loading->vllm, *transformers = &loading->transformers;
+    *support = (struct runtime_support){.devices = devices_of(run, group, expert != NULL)};
+    struct refusal *vllm = &support->vllm, *transformers = &support->transformers;
     if (strcmp(VLLM_OF(run), "0") == 0) { /* rows that were made without a vLLM */
         SAY(vllm->why, "nothing is known of vLLM");
     } else if (architecture_lacks_vllm(&run->architectures)) {
         SAY(vllm->why, "vLLM %s does not have this architecture", VLLM_OF(run));
-    } else if (!loading->devices) {
+    } else if (!support->devices) {
         SAY(vllm->why, "vLLM %s has no kernel for %s%.40s", VLLM_OF(run), expert ? "experts in " : "", group->name);
     } else if (kept) {
         SAY(vllm->why, "vLLM %s loads no quantized %.40s", VLLM_OF(run), keeps);
@@ -121,7 +122,7 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
         vllm->list = keeps;
     }
     if (vllm->why[0])
-        loading->devices = 0;
+        support->devices = 0;
     if (architecture_lacks_transformers(&run->architectures)) {
         SAY(transformers->why, "transformers %s does not have this architecture", TRANSFORMERS_OF(run));
     } else if (has_embeddings(run, group)) {
@@ -148,7 +149,7 @@ void loading_of_group(struct loading *loading, const struct quantize_run *run, c
 }
 
 /* Experts that are split although not every runtime loads them so. */
-static void check_split_experts(struct loading *loading, const struct quantize_run *run)
+static void check_split_experts(struct runtime_support *support, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
@@ -159,80 +160,80 @@ static void check_split_experts(struct loading *loading, const struct quantize_r
                 : MODULE_LINEAR;
         if (kind != MODULE_EXPERTS && kind != MODULE_STACKED_EXPERTS)
             continue;
-        loading->transformers = (struct refusal){.first = w->name};
-        SAY(loading->transformers.why, "transformers %s does not find split experts", TRANSFORMERS_OF(run));
+        support->transformers = (struct refusal){.first = w->name};
+        SAY(support->transformers.why, "transformers %s does not find split experts", TRANSFORMERS_OF(run));
         if (kind == MODULE_STACKED_EXPERTS)
             return;
-        loading->vllm = (struct refusal){.first = w->name};
-        SAY(loading->vllm.why, "vLLM %s does not find split experts", VLLM_OF(run));
+        support->vllm = (struct refusal){.first = w->name};
+        SAY(support->vllm.why, "vLLM %s does not find split experts", VLLM_OF(run));
         return;
     }
 }
 
 /* Experts that stay as they are and that transformers does not find then. */
-static void check_plain_experts(struct loading *loading, const struct quantize_run *run)
+static void check_plain_experts(struct runtime_support *support, const struct quantize_run *run)
 {
     bool stacked;
     const struct weight *first = find_expert(run, NULL, &stacked);
     if (!first || !stacked || reads_experts(run, NULL))
         return;
-    loading->transformers = (struct refusal){.first = first->name};
-    SAY(loading->transformers.why, "transformers %s gives random numbers to experts that stay", TRANSFORMERS_OF(run));
+    support->transformers = (struct refusal){.first = first->name};
+    SAY(support->transformers.why, "transformers %s gives random numbers to experts that stay", TRANSFORMERS_OF(run));
 }
 
 /* Layers with packed zero points. */
-static void check_zero_points(struct loading *loading, const struct quantize_run *run)
+static void check_zero_points(struct runtime_support *support, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
         if (w->reason != WEIGHT_TAKEN || !runtime_packs_zero_points(&run->config.groups[w->group]))
             continue;
-        loading->transformers =
+        support->transformers =
             (struct refusal){"transformers 5.24 reads no packed zero points, 5.17 does", w->name, NULL, false};
         return;
     }
 }
 
-void loading_find(struct loading *loading, const struct quantize_run *run)
+void runtime_support_find(struct runtime_support *support, const struct quantize_run *run)
 {
     bool quantized = false;
-    *loading = (struct loading){0};
+    *support = (struct runtime_support){0};
     for (size_t i = 0; i < run->config.group_count; i++) {
-        struct loading one;
+        struct runtime_support one;
         if (!run->config.groups[i].used)
             continue;
-        loading_of_group(&one, run, &run->config.groups[i]);
-        if (one.vllm.why[0] && (!loading->vllm.why[0] || one.vllm.list))
-            loading->vllm = one.vllm;
-        if (one.transformers.why[0] && !loading->transformers.why[0])
-            loading->transformers = one.transformers;
+        runtime_support_of_group(&one, run, &run->config.groups[i]);
+        if (one.vllm.why[0] && (!support->vllm.why[0] || one.vllm.list))
+            support->vllm = one.vllm;
+        if (one.transformers.why[0] && !support->transformers.why[0])
+            support->transformers = one.transformers;
         quantized = true;
     }
     if (!quantized)
         return;
-    if (run->mixed_sets.count > 0 && !loading->vllm.why[0])
-        SAY(loading->vllm.why, "vLLM %s loads no sets of several schemes", VLLM_OF(run));
-    check_split_experts(loading, run);
-    if (!loading->transformers.why[0])
-        check_plain_experts(loading, run);
-    if (!loading->transformers.why[0])
-        check_zero_points(loading, run);
+    if (run->mixed_sets.count > 0 && !support->vllm.why[0])
+        SAY(support->vllm.why, "vLLM %s loads no sets of several schemes", VLLM_OF(run));
+    check_split_experts(support, run);
+    if (!support->transformers.why[0])
+        check_plain_experts(support, run);
+    if (!support->transformers.why[0])
+        check_zero_points(support, run);
 }
 
-int loading_check(const struct quantize_run *run, struct fail *f)
+int runtime_support_check(const struct quantize_run *run, struct fail *f)
 {
-    struct loading loading;
+    struct runtime_support support;
     char ways[160] = "--scheme FP8_DYNAMIC";
-    loading_find(&loading, run);
-    if (!loading.vllm.why[0] || !loading.transformers.why[0] || run->args->keep_findings ||
+    runtime_support_find(&support, run);
+    if (!support.vllm.why[0] || !support.transformers.why[0] || run->args->keep_findings ||
         run->args->compat != QOBS_COMPAT_VLLM)
         return QOBS_OK;
-    const char *list = loading.transformers.list;
+    const char *list = support.transformers.list;
     if (list && *list != '*' && strlen(list) < 80)
         SAY(ways, "--ignore 're:(.*[.])?(%s)([.].*)?$'%s", list,
-            loading.transformers.always ? "" : " or --scheme FP8_DYNAMIC");
+            support.transformers.always ? "" : " or --scheme FP8_DYNAMIC");
     else if (!list && architecture_plain_experts(&run->architectures))
         SAY(ways, "--ignore 're:.*[.]experts.*'");
-    return INVALID(f, "no runtime loads this: %s, %s; with %s %s does; --keep-findings writes this", loading.vllm.why,
-                   loading.transformers.why, ways, list ? "transformers" : "a runtime");
+    return INVALID(f, "no runtime loads this: %s, %s; with %s %s does; --keep-findings writes this", support.vllm.why,
+                   support.transformers.why, ways, list ? "transformers" : "a runtime");
 }

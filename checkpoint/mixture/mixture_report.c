@@ -5,10 +5,10 @@
 #include <stdio.h>
 
 #include "files/json.h"
-#include "plan/model_plan.h"
+#include "mixture/mixture.h"
 
 /* The mean of both halves, or the half that has not chosen. */
-static double foretold(const struct plan_cost *cost, bool chosen)
+static double predicted_kl(const struct plan_cost *cost, bool chosen)
 {
     return chosen ? cost->loss[1] : (cost->loss[0] + cost->loss[1]) / 2;
 }
@@ -18,7 +18,7 @@ static void put_cost(json_object *to, const struct plan *p, const struct plan_co
 {
     json_put_count(to, "bytes", (uint64_t)cost->bytes);
     json_put(to, "bits", json_number(8 * cost->bytes / elements));
-    json_put(to, "kl", p->unknown == 0 ? json_number(foretold(cost, chosen)) : NULL);
+    json_put(to, "kl", p->unknown == 0 ? json_number(predicted_kl(cost, chosen)) : NULL);
     json_put(to, "error", json_number(cost->error));
 }
 
@@ -88,7 +88,7 @@ char *plan_report(const struct plan *p)
     json_put_text(report, "model", p->args->model);
     json_put_count(report, "elements", (uint64_t)p->elements);
     json_put_count(report, "modules", p->module_count);
-    json_put(report, "most_foretold", json_number(MOST_FORETOLD));
+    json_put(report, "most_foretold", json_number(PREDICTION_LIMIT_NATS));
     json_put(report, "seconds", json_number(p->seconds));
     put_schemes(report, p);
     if (p->choice)

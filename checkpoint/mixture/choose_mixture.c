@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/knapsack.h"
-#include "plan/model_plan.h"
+#include "mixture/knapsack.h"
+#include "mixture/mixture.h"
 
 /* ---- Modules ----------------------------------------------------------------------------------------------------- */
 
@@ -166,10 +166,10 @@ static int choose_by_loss(struct plan *p, struct fail *f)
         RETURN_IF_NOT_OK(choose(p, true, limit, &least, f));
         if (least > limit)
             break;
-        const double foretold = plan_total(p, SIZE_MAX).loss[1];
-        if (foretold <= p->args->max_kl)
+        const double predicted = plan_total(p, SIZE_MAX).loss[1];
+        if (predicted <= p->args->max_kl)
             return QOBS_OK;
-        limit *= fmin(p->args->max_kl / foretold, 0.999);
+        limit *= fmin(p->args->max_kl / predicted, 0.999);
     }
     return INVALID(f, "max_kl: is %g nats a token; the schemes cost at least %.3g", p->args->max_kl, least);
 }

@@ -7,7 +7,7 @@
 
 #include "files/json.h"
 #include "files/output.h"
-#include "plan/model_plan.h"
+#include "mixture/mixture.h"
 
 /* Makes the group of a scheme, with the modules that have it. Its targets point to `names`. *used: it has any. */
 static struct quant_group make_group(const struct plan *p, size_t scheme, char **names)

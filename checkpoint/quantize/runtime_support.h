@@ -14,16 +14,17 @@ struct refusal {
     bool always;       /* it loads these layers in no format */
 };
 
-struct loading {
+struct runtime_support {
     unsigned devices; /* bits of enum device: vLLM has kernels for the scheme; 0: it does not load it */
     struct refusal vllm, transformers;
 };
 
 /* Finds what loads the layers of one group. */
-void loading_of_group(struct loading *loading, const struct quantize_run *run, const struct quant_group *group);
+void runtime_support_of_group(struct runtime_support *support, const struct quantize_run *run,
+                              const struct quant_group *group);
 
 /* Finds what loads the whole output. */
-void loading_find(struct loading *loading, const struct quantize_run *run);
+void runtime_support_find(struct runtime_support *support, const struct quantize_run *run);
 
 /* Fails if nothing loads it, unless the arguments ask for such an output. */
-int loading_check(const struct quantize_run *run, struct fail *f);
+int runtime_support_check(const struct quantize_run *run, struct fail *f);

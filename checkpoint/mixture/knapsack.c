@@ -7,7 +7,7 @@
  * its last, divided step it is a solution, too. A solver library (glpk: GPL; CBC: C++ of several MB) would be a
  * dependency of each user of libqobs-checkpoint in place of these lines. Source of bound and dominance: Kellerer,
  * Pferschy, Pisinger, "Knapsack Problems" (2004), chapter 11. */
-#include "plan/knapsack.h"
+#include "mixture/knapsack.h"
 
 #include <math.h>
 #include <stdlib.h>
