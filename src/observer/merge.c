@@ -53,24 +53,12 @@ static int check_others(const struct merge *m, qobs_error *error)
     return QOBS_OK;
 }
 
-static void discard(struct merge *m)
-{
-    qobs_state_release(&m->o->runtime, &m->fresh);
-    qobs_histogram_release(&m->o->runtime, &m->histogram);
-    qobs_importance_release(&m->o->runtime, &m->importance);
-    qobs_gram_release(&m->o->runtime, &m->gram);
-}
-
 static void commit(struct merge *m)
 {
     const struct state_range *ops = m->o->stages.range.ops->state;
-    const struct state old = m->o->state;
     const bool moves = m->model && !m->own, keeps = m->o->stages.range.ops->optimal != NULL;
     const fp_mode mode = fp_enter();
-    if (moves) { /* the state that was prepared */
-        m->o->state = m->fresh;
-        m->fresh = old;
-    }
+    qobs_parts_adopt(m->o, &m->next, moves);
     if (moves && keeps) { /* optimal scales go with the global scale under which they were searched */
         m->o->fused = m->model->fused;
         m->o->fused_amax = m->model->fused_amax;
@@ -88,6 +76,8 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     if (!o || (count > 0 && !others))
         return qobs_invalid(error, "%s: is NULL", o ? "others" : "observer");
     struct merge m = {.o = o, .others = others, .count = count, .own = !qobs_state_is_empty(&o->state)};
+    m.next.runtime = o->runtime;
+    m.next.parts = o->parts;
     m.model = m.own ? o : NULL;
     for (size_t i = 0; i < count; i++) {
         if (!others[i] || others[i] == o)
@@ -95,13 +85,13 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         if (!m.model && !qobs_state_is_empty(&others[i]->state))
             m.model = others[i];
     }
-    m.state = m.own ? &o->state : &m.fresh;
+    m.state = m.own ? &o->state : &m.next.state;
     int status = check_others(&m, error);
     if (status == QOBS_OK)
         status = qobs_parts_prepare_merge(&m, error);
     if (status == QOBS_OK)
         commit(&m);
-    discard(&m);
+    qobs_parts_release(&m.next);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 

@@ -2,9 +2,9 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A batch is one prepare/commit pair. prepare() does everything that can fail and changes nothing that can be read.
- * commit() cannot fail. discard() drops what was prepared. A histogram is the exception: its rule changes the bins in
- * place as the last step that can fail, and leaves them as they were if it does. */
-#include "observer/observer.h"
+ * commit() cannot fail. The parts that are not taken are released. A histogram is the exception: its rule changes the
+ * bins in place as the last step that can fail, and leaves them as they were if it does. */
+#include "observer/state_parts.h"
 
 #include "base/error.h"
 #include "base/fpenv.h"
@@ -67,36 +67,6 @@ static int read_request(const qobs_observer *o, const struct request *r, qobs_er
 
 /* ---- Prepare ----------------------------------------------------------------------------------------------------- */
 
-/* The changes that a batch makes. */
-struct pending {
-    bool first;
-    struct state fresh;  /* the new state, if the batch starts one */
-    struct state *state; /* that one, or the observer's */
-    struct layout layout;
-    struct global_range global; /* dtype 0: none */
-    struct importance importance;
-    struct search_record record;
-    struct optimal_result optimal;
-    struct search_workspace workspace;
-    struct nonfinite_count nonfinite;
-    bool empty; /* a histogram's batch without a finite element */
-};
-
-/* Memory, so that commit() cannot fail. The observer's own state gains capacity and nothing else. */
-static int reserve(const qobs_observer *o, const qobs_plan *plan, struct pending *p, qobs_error *error)
-{
-    const struct view *v = &plan->value;
-    if (!p->state->batch.min)
-        RETURN_IF_FAILED(
-            qobs_allocate_ranges(&o->runtime, &p->state->batch, p->layout.dtype, p->layout.qparams, error));
-    if (o->stages.accumulator.ops->counts_mode)
-        RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error));
-    if (o->stages.range.params.importance && v->ndim > 0 && o->importance.columns == 0)
-        return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], o->stages.range.params.peaks,
-                                       error);
-    return QOBS_OK;
-}
-
 /* One range for all those of a batch. */
 static struct global_range global_range_of(const struct layout *layout, const struct ranges *batch)
 {
@@ -120,56 +90,36 @@ static bool has_no_finite_element(const struct state *state, const struct layout
     return empty;
 }
 
-static int measure(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
-                   qobs_error *error)
+static int measure(const qobs_observer *o, const struct observed_batch *b, struct changes *c, qobs_error *error)
 {
     const struct reduction *r = &o->stages.reduction;
-    struct state *s = p->state;
-    const struct batch batch = {&o->runtime, o->kernels, plan, b->value->data};
-    RETURN_IF_FAILED(r->ops->measure(r, &batch, &s->histogram, s->batch.min, s->batch.max, &p->nonfinite, error));
-    p->empty = has_no_finite_element(s, &p->layout);
-    if (p->empty && p->first && b->request)
+    struct state *s = c->state;
+    const struct batch batch = {&o->runtime, o->kernels, c->plan, b->value->data};
+    RETURN_IF_FAILED(r->ops->measure(r, &batch, &s->histogram, s->batch.min, s->batch.max, &c->nonfinite, error));
+    c->empty = has_no_finite_element(s, &c->layout);
+    if (c->empty && c->first && b->request)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no finite element, and there is nothing from before");
-    if (b->forward && o->stages.traits.global == GLOBAL_FROM_TENSORS)
-        p->global = global_range_of(&p->layout, &s->batch);
+    if (c->forward && o->stages.traits.global == GLOBAL_FROM_TENSORS)
+        c->next->global_range = global_range_of(&c->layout, &s->batch);
     return QOBS_OK;
 }
 
-static int search(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
-                  qobs_error *error)
+static int search(const qobs_observer *o, struct changes *c, const qobs_tensor *value, qobs_error *error)
 {
     const struct range_ops *ops = o->stages.range.ops;
-    if (ops->batch)
-        return qobs_search_batch(o, plan, b->value, p->global.dtype ? &p->global : NULL, &p->state->batch, &p->record,
-                                 error);
-    if (ops->state)
-        return qobs_prepare_search(o, plan, &p->layout, p->first, p->state, &p->record, &p->workspace, error);
-    return ops->optimal
-               ? qobs_observe_optimal(o, plan, &p->layout, &p->state->batch, b->value->data, &p->optimal, error)
-               : QOBS_OK;
+    return ops->batch     ? qobs_search_batch(o, c, value, error)
+           : ops->state   ? qobs_prepare_search(o, c, error)
+           : ops->optimal ? qobs_observe_optimal(o, c, value->data, error)
+                          : QOBS_OK;
 }
 
-static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
-                   qobs_error *error)
+static int prepare(qobs_observer *o, const struct observed_batch *b, struct changes *c, qobs_error *error)
 {
-    *p = (struct pending){.layout = qobs_layout_of(&o->stages, plan)};
-    p->first = starts_state(o, &p->layout);
-    p->state = p->first ? &p->fresh : &o->state;
-    RETURN_IF_FAILED(check_layout(o, &p->layout, p->first, error));
-    RETURN_IF_FAILED(check_request(o, &p->layout, true, b->request, error));
-    RETURN_IF_FAILED(reserve(o, plan, p, error));
-    RETURN_IF_FAILED(measure(o, plan, b, p, error));
-    return search(o, plan, b, p, error);
-}
-
-static void discard(const qobs_observer *o, struct pending *p)
-{
-    if (p->first)
-        qobs_state_release(&o->runtime, &p->fresh);
-    qobs_importance_release(&o->runtime, &p->importance);
-    qobs_search_record_release(&o->runtime, &p->record);
-    qobs_optimal_result_release(&o->runtime, &p->optimal);
-    qobs_search_workspace_release(&o->runtime, &p->workspace);
+    RETURN_IF_FAILED(check_layout(o, &c->layout, c->first, error));
+    RETURN_IF_FAILED(check_request(o, &c->layout, true, b->request, error));
+    RETURN_IF_FAILED(qobs_parts_prepare_batch(o, c, error));
+    RETURN_IF_FAILED(measure(o, b, c, error));
+    return search(o, c, b->value, error);
 }
 
 /* ---- Commit ------------------------------------------------------------------------------------------------------ */
@@ -215,16 +165,6 @@ static void accumulate(qobs_observer *o, bool first)
     qobs_accumulate(a, &update);
 }
 
-/* Counts the scale and zero point that the accumulated ranges give. If upstream raises for them, nothing is counted. */
-static void count_scale(qobs_observer *o)
-{
-    struct mode_count *mode = &o->state.mode;
-    const struct range_view ranges = qobs_view_ranges(o);
-    void *scale = qobs_mode_scale(mode, mode->candidates), *zero_point = qobs_mode_zero_point(mode, mode->candidates);
-    if (qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, NULL) == QOBS_OK)
-        qobs_mode_add(mode, 1);
-}
-
 void qobs_add_tokens(qobs_observer *o, const struct view *value)
 {
     o->counts.tokens += qobs_tokens(value);
@@ -232,45 +172,38 @@ void qobs_add_tokens(qobs_observer *o, const struct view *value)
         o->counts.nonzero_tokens += qobs_nonzero_tokens(value);
 }
 
-/* Moves what was prepared into the observer; what it replaces goes to *p. */
-static void adopt(qobs_observer *o, struct pending *p)
+static void commit(qobs_observer *o, const struct observed_batch *b, struct changes *c)
 {
-    const struct search_record record = o->state.record;
-    const struct optimal_result optimal = o->state.optimal;
-    if (p->first) {
-        const struct state old = o->state;
-        o->state = p->fresh;
-        p->fresh = old;
-        p->fresh.record = (struct search_record){0};
-        p->fresh.optimal = (struct optimal_result){0};
-    }
-    o->state.layout = p->layout;
-    o->state.record = p->record;
-    o->state.optimal = p->optimal;
-    p->record = record;
-    p->optimal = optimal;
-    if (p->importance.columns > 0) {
-        o->importance = p->importance;
-        p->importance = (struct importance){0};
-    }
+    o->counts.nan += c->nonfinite.nan;
+    o->counts.inf += c->nonfinite.inf;
+    if (c->empty)
+        return;
+    qobs_parts_adopt(o, c->next, c->first);
+    o->state.layout = c->layout;
+    o->fused = o->fused && (qobs_is_optimal(o) || (o->stages.traits.global == GLOBAL_FROM_TENSORS && !c->forward));
+    accumulate(o, c->first);
+    if (o->stages.range.ops->state)
+        qobs_search_accumulated(o, c, b->value->data);
+    qobs_parts_observe(o, c);
 }
 
-static void commit(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p)
+static int observe(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, qobs_error *error)
 {
-    o->counts.nan += p->nonfinite.nan;
-    o->counts.inf += p->nonfinite.inf;
-    if (p->empty)
-        return;
-    adopt(o, p);
-    o->fused = o->fused && (qobs_is_optimal(o) || (o->stages.traits.global == GLOBAL_FROM_TENSORS && !b->forward));
-    accumulate(o, p->first);
-    if (o->stages.range.ops->state)
-        qobs_search_accumulated(o, plan, b->value->data, &p->workspace);
-    else if (o->stages.accumulator.ops->counts_mode)
-        count_scale(o);
-    if (p->global.dtype != 0)
-        qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &p->global);
-    qobs_parts_observe(o, plan, b->forward);
+    qobs_observer next;
+    struct changes c = {.plan = plan, .forward = b->forward, .layout = qobs_layout_of(&o->stages, plan), .next = &next};
+    c.first = starts_state(o, &c.layout);
+    c.state = c.first ? &next.state : &o->state;
+    next.runtime = o->runtime;
+    next.parts = o->parts;
+    qobs_parts_clear(&next);
+    const fp_mode mode = fp_enter();
+    const int status = prepare(o, b, &c, error);
+    if (status == QOBS_OK)
+        commit(o, b, &c);
+    fp_leave(mode);
+    qobs_parts_release(&next);
+    qobs_search_workspace_release(&o->runtime, &c.workspace);
+    return status;
 }
 
 /* ---- One batch --------------------------------------------------------------------------------------------------- */
@@ -314,13 +247,7 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
         RETURN_IF_FAILED(qobs_plan_new(&plan, &o->stages.granularity, b->value, b->g_idx, &runtime, error));
     }
     plan->as_f32 = qobs_reduces_as_f32(&o->stages.reduction, plan->dtype);
-    struct pending pending;
-    const fp_mode mode = fp_enter();
-    const int status = prepare(o, plan, b, &pending, error);
-    if (status == QOBS_OK)
-        commit(o, plan, b, &pending);
-    discard(o, &pending);
-    fp_leave(mode);
+    const int status = observe(o, plan, b, error);
     qobs_plan_destroy(plan);
     return status == QOBS_OK ? read_request(o, b->request, error) : status;
 }

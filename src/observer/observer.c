@@ -16,8 +16,7 @@
 /* Forgets everything but what the observer was created with. */
 static void clear(qobs_observer *o)
 {
-    const qobs_observer old = *o;
-    *o = (qobs_observer){.config = old.config, .stages = old.stages, .runtime = old.runtime, .kernels = old.kernels};
+    qobs_parts_clear(o);
     o->state.layout =
         (struct layout){.dtype = QOBS_F32, .qparams = 1, .scale = o->stages.formula.params.shape_without_data};
 }
@@ -28,6 +27,7 @@ void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struc
     o->runtime = *runtime;
     o->kernels = qobs_kernels_active();
     qobs_stages_of(config, &o->stages);
+    o->parts = qobs_parts_of(&o->stages);
     clear(o);
 }
 

@@ -72,8 +72,9 @@ struct qobs_observer {
     struct stages stages;
     struct runtime runtime;
     const struct kernel_table *kernels;
-    qobs_counts counts;
+    unsigned parts; /* that its stages have: a set of rows of state_parts.c */
 
+    qobs_counts counts; /* the first of its parts, which qobs_parts_clear() clears */
     /* Before the first batch the layout is that of upstream's answer without data; the rest is empty. */
     struct state state;
     struct global_range global_range;
@@ -108,11 +109,11 @@ struct part_size {
     int copy;        /* 0 for the first of part->copies */
 };
 
-/* All parts of an observer (state_parts.h): their memory, which is allocated only to count it, and a batch that has
- * been accumulated. */
+/* All parts of an observer (state_parts.h): their memory, which is allocated only to count it. */
+unsigned qobs_parts_of(const struct stages *stages);
 int qobs_parts_reserve(const struct runtime *runtime, const struct part_size *size, qobs_error *error);
 void qobs_parts_release(qobs_observer *observer);
-void qobs_parts_observe(qobs_observer *observer, const qobs_plan *plan, bool forward);
+void qobs_parts_clear(qobs_observer *observer);
 
 /* ---- One batch through the stages -------------------------------------------------------------------------------- */
 
@@ -173,38 +174,15 @@ bool qobs_found_is_list(const qobs_observer *observer);
 
 /* ---- Searches and weights of errors as steps of observing -------------------------------------------------------- */
 
-/* The grid search as a step of accepting a batch: after its ranges are measured and before they are accumulated. */
-
-/* Replaces the batch's ranges by those with the smallest error. The caller releases *record, also after an error.
- * `global`: the batch's tensor-wide range if the observer accumulates one. It is searched first, and the qparams are
- * searched under the global scale it will give. NULL: under that of the range accumulated so far, if there is one. */
-int qobs_search_batch(const qobs_observer *observer, const qobs_plan *plan, const qobs_tensor *value,
-                      struct global_range *global, struct ranges *batch, struct search_record *record,
-                      qobs_error *error);
-
 /* Replaces the range of the plan's tensor by the one with the smallest error, if each candidate has the global scale of
  * its own range. */
 int qobs_search_global(const qobs_observer *observer, const qobs_plan *plan, struct global_range *global,
                        qobs_error *error);
 
-/* Searches of the state (struct state_range) as a step of observing: they run after a batch has
- * been accumulated, and their errors are those of that batch. */
-
 struct search_workspace {
     double *doubles;
     size_t size; /* bytes */
 };
-
-/* Checks a batch of that plan, whose ranges are in state->batch, and allocates what its search needs, so that
- * qobs_search_accumulated cannot fail. The caller releases *record and *workspace, also after an error. */
-int qobs_prepare_search(const qobs_observer *observer, const qobs_plan *plan, const struct layout *layout, bool first,
-                        struct state *state, struct search_record *record, struct search_workspace *workspace,
-                        qobs_error *error);
-void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
-
-/* Searches the batch; the result is the state's record. The observer's counts are those before the batch. */
-void qobs_search_accumulated(qobs_observer *observer, const qobs_plan *plan, const unsigned char *data,
-                             const struct search_workspace *workspace);
 
 /* The state as the members of struct state_range take it. Those that return a result only read it. */
 struct search_state qobs_search_state(const qobs_observer *observer);
@@ -219,13 +197,6 @@ struct gram qobs_gram_for(const struct stages *stages, int64_t columns);
 
 /* Adds activations to the importance, and to the Gram if there is need. After a failure nothing has changed. */
 int qobs_observe_activations(qobs_observer *o, const struct view *v, qobs_error *error);
-
-/* The search for optimal scales as a step of accepting a batch, and its result as a part of the state. */
-
-/* Searches a batch whose ranges are `batch`. The caller releases *result, also after an error. */
-int qobs_observe_optimal(const qobs_observer *observer, const qobs_plan *plan, const struct layout *layout,
-                         const struct ranges *batch, const unsigned char *data, struct optimal_result *result,
-                         qobs_error *error);
 
 static inline bool qobs_is_optimal(const qobs_observer *observer) { return observer->stages.range.ops->optimal; }
 

@@ -42,12 +42,12 @@ static int code_counts(struct codec *codec, qobs_observer *o, qobs_error *error)
     return QOBS_OK;
 }
 
-static void observe_counts(qobs_observer *o, const qobs_plan *plan, bool forward)
+static void observe_counts(qobs_observer *o, const struct changes *c)
 {
-    if (forward)
-        qobs_add_tokens(o, &plan->value);
+    if (c->forward)
+        qobs_add_tokens(o, &c->plan->value);
     o->counts.batches++;
-    o->counts.elements += (uint64_t)plan->value.elements;
+    o->counts.elements += (uint64_t)c->plan->value.elements;
 }
 
 static void merge_counts(struct merge *m)
@@ -103,6 +103,18 @@ static int code_ranges(struct codec *codec, qobs_observer *o, qobs_error *error)
     return QOBS_OK;
 }
 
+static void observe_global(qobs_observer *o, const struct changes *c)
+{
+    if (c->next->global_range.dtype != 0)
+        qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &c->next->global_range);
+}
+
+static int prepare_batch_ranges(const qobs_observer *o, struct changes *c, qobs_error *error)
+{
+    struct ranges *batch = &c->state->batch;
+    return batch->min ? QOBS_OK : qobs_allocate_ranges(&o->runtime, batch, c->layout.dtype, c->layout.qparams, error);
+}
+
 static int reserve_ranges(qobs_observer *o, const struct part_size *p, qobs_error *error)
 {
     return qobs_allocate_ranges(&o->runtime, &o->state.ranges, p->layout->dtype, p->layout->qparams, error);
@@ -117,14 +129,15 @@ static void release_ranges(const struct runtime *runtime, struct state *state)
 /* All global ranges have one dtype. */
 static int prepare_global(struct merge *m, qobs_error *error)
 {
-    m->global = m->o->global_range;
+    struct global_range *global = &m->next.global_range;
+    *global = m->o->global_range;
     for (size_t i = 0; i < m->count; i++) {
         const struct global_range *theirs = &m->others[i]->global_range;
-        if (m->global.dtype == 0)
-            m->global = *theirs;
-        if (theirs->dtype != 0 && theirs->dtype != m->global.dtype)
+        if (global->dtype == 0)
+            *global = *theirs;
+        if (theirs->dtype != 0 && theirs->dtype != global->dtype)
             return qobs_invalid(error, "others[%zu]: has a global range of %s, the observer of %s", i,
-                                qobs_dtype_name(theirs->dtype), qobs_dtype_name(m->global.dtype));
+                                qobs_dtype_name(theirs->dtype), qobs_dtype_name(global->dtype));
     }
     return QOBS_OK;
 }
@@ -135,10 +148,10 @@ static int prepare_ranges(struct merge *m, qobs_error *error)
     if (!m->model || m->own)
         return QOBS_OK;
     const struct state *from = &m->model->state;
-    m->fresh.layout = from->layout;
+    m->state->layout = from->layout;
     RETURN_IF_FAILED(
-        qobs_allocate_ranges(&m->o->runtime, &m->fresh.ranges, from->layout.dtype, from->layout.qparams, error));
-    memcpy(m->fresh.ranges.min, from->ranges.min, from->ranges.size);
+        qobs_allocate_ranges(&m->o->runtime, &m->state->ranges, from->layout.dtype, from->layout.qparams, error));
+    memcpy(m->state->ranges.min, from->ranges.min, from->ranges.size);
     return QOBS_OK;
 }
 
@@ -192,8 +205,8 @@ static void merge_ranges(const struct merge *m, bool global, bool own)
 static void merge_global(struct merge *m)
 {
     const bool own = m->o->global_range.dtype != 0;
-    m->o->global_range = m->global;
-    if (m->global.dtype != 0)
+    m->o->global_range = m->next.global_range;
+    if (m->next.global_range.dtype != 0)
         merge_ranges(m, true, own);
 }
 
@@ -216,6 +229,27 @@ static int reserve_mode(qobs_observer *o, const struct part_size *p, qobs_error 
     return p->stages->accumulator.ops->counts_mode
                ? qobs_mode_reserve(&o->runtime, &o->state.mode, p->layout->qparams, p->copy == 0 ? 1 : MODES, error)
                : QOBS_OK;
+}
+
+static int prepare_batch_mode(const qobs_observer *o, struct changes *c, qobs_error *error)
+{
+    return o->stages.accumulator.ops->counts_mode
+               ? qobs_mode_reserve(&o->runtime, &c->state->mode, c->layout.qparams, 1, error)
+               : QOBS_OK;
+}
+
+/* Counts the scale and zero point that the accumulated ranges give, unless a search does. If upstream raises for them,
+ * nothing is counted. */
+static void observe_mode(qobs_observer *o, const struct changes *c)
+{
+    (void)c;
+    if (!o->stages.accumulator.ops->counts_mode || o->stages.range.ops->state)
+        return;
+    struct mode_count *mode = &o->state.mode;
+    const struct range_view ranges = qobs_view_ranges(o);
+    void *scale = qobs_mode_scale(mode, mode->candidates), *zero_point = qobs_mode_zero_point(mode, mode->candidates);
+    if (qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, NULL) == QOBS_OK)
+        qobs_mode_add(mode, 1);
 }
 
 static void release_mode(const struct runtime *runtime, struct state *state)
@@ -333,42 +367,43 @@ static int code_histogram(struct codec *codec, qobs_observer *o, qobs_error *err
 /* All histograms as one, which later replaces the observer's. */
 static int prepare_histogram(struct merge *m, qobs_error *error)
 {
+    struct histogram *all = &m->next.state.histogram;
     const struct histogram_rule *rule = &m->o->stages.reduction.histogram;
     const struct runtime *runtime = &m->o->runtime;
     if (!rule->ops || !m->model)
         return QOBS_OK;
     const fp_mode mode = fp_enter();
-    int status = qobs_histogram_copy(runtime, rule->ops, &m->histogram, &m->model->state.histogram, error);
+    int status = qobs_histogram_copy(runtime, rule->ops, all, &m->model->state.histogram, error);
     for (size_t i = 0; status == QOBS_OK && i < m->count; i++)
         if (m->others[i] != m->model && !qobs_state_is_empty(&m->others[i]->state))
-            status = rule->ops->merge(rule, runtime, &m->histogram, &m->others[i]->state.histogram, error);
+            status = rule->ops->merge(rule, runtime, all, &m->others[i]->state.histogram, error);
     fp_leave(mode);
     return status;
 }
 
-static void merge_histogram(struct merge *m)
+static void adopt_histogram(qobs_observer *o, qobs_observer *next)
 {
-    const struct histogram old = m->o->state.histogram;
-    if (m->histogram.bins == 0)
-        return;
-    m->o->state.histogram = m->histogram;
-    m->histogram = old;
+    if (next->state.histogram.bins > 0)
+        SWAP(struct histogram, o->state.histogram, next->state.histogram);
 }
 
 /* ---- The rows ---------------------------------------------------------------------------------------------------- */
 
 const struct part qobs_part_counts = {.observe = observe_counts, .code = code_counts, .merge = merge_counts};
 const struct part qobs_part_global_range = {
-    .code = code_global_range, .prepare_merge = prepare_global, .merge = merge_global};
+    .observe = observe_global, .code = code_global_range, .prepare_merge = prepare_global, .merge = merge_global};
 const struct part qobs_part_ranges = {.copies = 2,
                                       .reserve = reserve_ranges,
                                       .release_state = release_ranges,
+                                      .prepare_batch = prepare_batch_ranges,
                                       .code = code_ranges,
                                       .prepare_merge = prepare_ranges,
                                       .merge = merge_own_ranges};
 const struct part qobs_part_mode = {.copies = 2,
                                     .reserve = reserve_mode,
                                     .release_state = release_mode,
+                                    .prepare_batch = prepare_batch_mode,
+                                    .observe = observe_mode,
                                     .code = code_mode,
                                     .prepare_merge = prepare_mode,
                                     .merge = merge_mode};
@@ -376,6 +411,6 @@ const struct part qobs_part_histogram = {.exists = has_histogram,
                                          .copies = 2,
                                          .reserve = reserve_histogram,
                                          .release_state = release_histogram,
+                                         .adopt = adopt_histogram,
                                          .code = code_histogram,
-                                         .prepare_merge = prepare_histogram,
-                                         .merge = merge_histogram};
+                                         .prepare_merge = prepare_histogram};

@@ -22,6 +22,22 @@ static int reserve_importance(qobs_observer *o, const struct part_size *p, qobs_
                : QOBS_OK;
 }
 
+/* The columns of the first batch count before there are activations. */
+static int prepare_batch_importance(const qobs_observer *o, struct changes *c, qobs_error *error)
+{
+    const struct range_params *range = &o->stages.range.params;
+    const struct view *v = &c->plan->value;
+    return range->importance && v->ndim > 0 && o->importance.columns == 0
+               ? qobs_importance_reserve(&o->runtime, &c->next->importance, v->shape[v->ndim - 1], range->peaks, error)
+               : QOBS_OK;
+}
+
+static void adopt_importance(qobs_observer *o, qobs_observer *next)
+{
+    if (next->importance.columns > 0)
+        SWAP(struct importance, o->importance, next->importance);
+}
+
 static void release_importance(qobs_observer *o) { qobs_importance_release(&o->runtime, &o->importance); }
 
 static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *error)
@@ -55,7 +71,7 @@ static int prepare_importance(struct merge *m, qobs_error *error)
         columns = theirs > 0 ? theirs : columns;
     }
     return columns > 0 && m->o->importance.columns == 0
-               ? qobs_importance_reserve(&m->o->runtime, &m->importance, columns, m->o->stages.range.params.peaks,
+               ? qobs_importance_reserve(&m->o->runtime, &m->next.importance, columns, m->o->stages.range.params.peaks,
                                          error)
                : QOBS_OK;
 }
@@ -63,10 +79,6 @@ static int prepare_importance(struct merge *m, qobs_error *error)
 static void merge_importance(struct merge *m)
 {
     struct importance *to = &m->o->importance;
-    if (m->importance.columns > 0) {
-        *to = m->importance;
-        m->importance = (struct importance){0};
-    }
     for (size_t i = 0; i < m->count; i++) {
         const struct importance *from = &m->others[i]->importance;
         to->tokens += from->tokens;
@@ -81,6 +93,8 @@ const struct part qobs_part_importance = {.exists = searches,
                                           .copies = 1,
                                           .reserve = reserve_importance,
                                           .release = release_importance,
+                                          .prepare_batch = prepare_batch_importance,
+                                          .adopt = adopt_importance,
                                           .code = code_importance,
                                           .prepare_merge = prepare_importance,
                                           .merge = merge_importance};
@@ -97,6 +111,12 @@ static int reserve_record(qobs_observer *o, const struct part_size *p, qobs_erro
 static void release_record(const struct runtime *runtime, struct state *state)
 {
     qobs_search_record_release(runtime, &state->record);
+}
+
+static void adopt_record(qobs_observer *o, qobs_observer *next)
+{
+    if (next->state.record.qparams > 0)
+        SWAP(struct search_record, o->state.record, next->state.record);
 }
 
 static bool record_is_possible(const qobs_observer *o, const struct search_record *r, uint32_t weighted)
@@ -163,6 +183,7 @@ const struct part qobs_part_record = {.exists = searches,
                                       .copies = 2,
                                       .reserve = reserve_record,
                                       .release_state = release_record,
+                                      .adopt = adopt_record,
                                       .code = code_record,
                                       .prepare_merge = prepare_record};
 
@@ -175,6 +196,12 @@ static int reserve_gram(qobs_observer *o, const struct part_size *p, qobs_error 
 }
 
 static void release_gram(qobs_observer *o) { qobs_gram_release(&o->runtime, &o->gram); }
+
+static void adopt_gram(qobs_observer *o, qobs_observer *next)
+{
+    if (next->gram.sum)
+        SWAP(struct gram, o->gram, next->gram);
+}
 
 /* Sums are a number or NaN, and symmetric. */
 static bool gram_is_possible(const struct gram *g)
@@ -217,19 +244,15 @@ static int code_gram(struct codec *codec, qobs_observer *o, qobs_error *error)
 
 static int prepare_gram(struct merge *m, qobs_error *error)
 {
-    const int64_t own = m->o->importance.columns, columns = own > 0 ? own : m->importance.columns;
+    const int64_t own = m->o->importance.columns, columns = own > 0 ? own : m->next.importance.columns;
     if (columns == 0 || m->o->gram.sum)
         return QOBS_OK;
-    m->gram = qobs_gram_for(&m->o->stages, columns);
-    return qobs_gram_reserve(&m->o->runtime, &m->gram, error);
+    m->next.gram = qobs_gram_for(&m->o->stages, columns);
+    return qobs_gram_reserve(&m->o->runtime, &m->next.gram, error);
 }
 
 static void merge_gram(struct merge *m)
 {
-    if (m->gram.sum) {
-        m->o->gram = m->gram;
-        m->gram = (struct gram){0};
-    }
     for (size_t i = 0; m->o->gram.sum && i < m->count; i++)
         qobs_gram_merge(&m->o->gram, &m->others[i]->gram);
 }
@@ -238,6 +261,7 @@ const struct part qobs_part_gram = {.exists = qobs_needs_gram,
                                     .copies = 1,
                                     .reserve = reserve_gram,
                                     .release = release_gram,
+                                    .adopt = adopt_gram,
                                     .code = code_gram,
                                     .prepare_merge = prepare_gram,
                                     .merge = merge_gram};
@@ -255,6 +279,12 @@ static int reserve_optimal(qobs_observer *o, const struct part_size *p, qobs_err
 static void release_optimal(const struct runtime *runtime, struct state *state)
 {
     qobs_optimal_result_release(runtime, &state->optimal);
+}
+
+static void adopt_optimal(qobs_observer *o, qobs_observer *next)
+{
+    if (next->state.optimal.qparams > 0)
+        SWAP(struct optimal_result, o->state.optimal, next->state.optimal);
 }
 
 static int code_optimal(struct codec *codec, qobs_observer *o, qobs_error *error)
@@ -310,6 +340,7 @@ const struct part qobs_part_optimal = {.exists = is_optimal,
                                        .copies = 2,
                                        .reserve = reserve_optimal,
                                        .release_state = release_optimal,
+                                       .adopt = adopt_optimal,
                                        .code = code_optimal,
                                        .prepare_merge = prepare_optimal};
 

@@ -5,7 +5,7 @@
 
 #include "base/build.h"
 #include "base/error.h"
-#include "observer/observer.h"
+#include "observer/state_parts.h"
 #include "optimal/optimal.h"
 #include "plan/make_plan.h"
 #include "search/grid_search.h"
@@ -53,11 +53,12 @@ static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struc
     return status;
 }
 
-int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value,
-                      struct global_range *global, struct ranges *batch, struct search_record *record,
-                      qobs_error *error)
+int qobs_search_batch(const qobs_observer *o, struct changes *c, const qobs_tensor *value, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(searches, error);
+    const qobs_plan *plan = c->plan;
+    struct search_record *record = &c->next->state.record;
+    struct global_range *global = c->next->global_range.dtype != 0 ? &c->next->global_range : NULL;
     const bool scaled =
         global || (o->stages.traits.global == GLOBAL_FROM_TENSORS && (o->fused || o->global_range.dtype != 0));
     float g = 0, *weights = NULL;
@@ -71,8 +72,8 @@ int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_
         g = next_global_scale(o, global, plan->dtype);
     const struct grid_search search = {.column_weight = weights,
                                        .global_scale = scaled ? &g : NULL,
-                                       .min = batch->min,
-                                       .max = batch->max,
+                                       .min = c->state->batch.min,
+                                       .max = c->state->batch.max,
                                        .record = record};
     if (status == QOBS_OK)
         status = search_grid(o, plan, value->data, search, error);
@@ -141,15 +142,15 @@ static enum importance_fault column_fault(const qobs_observer *o)
 }
 
 /* Errors that are summed over batches are all weighted, or none. */
-static int weigh(const qobs_observer *o, const qobs_plan *plan, bool first, struct search_record *record,
-                 qobs_error *error)
+static int weigh(const qobs_observer *o, struct changes *c, qobs_error *error)
 {
     const struct search_record *before = &o->state.record;
+    struct search_record *record = &c->next->state.record;
     if (!o->stages.range.params.importance)
         return QOBS_OK;
-    record->fault = o->stages.range.params.hessian ? hessian_fault(o, &plan->value) : column_fault(o);
+    record->fault = o->stages.range.params.hessian ? hessian_fault(o, &c->plan->value) : column_fault(o);
     record->weighted = record->fault == IMPORTANCE_USABLE;
-    if (o->stages.range.ops->state->sums && !first && record->weighted != before->weighted)
+    if (o->stages.range.ops->state->sums && !c->first && record->weighted != before->weighted)
         return qobs_invalid(error, "value: its errors are %s by a Hessian, those of the batches before are%s%s%s",
                             record->weighted ? "weighted" : "not weighted", before->weighted ? "" : " not",
                             record->weighted ? "" : ": ",
@@ -157,25 +158,26 @@ static int weigh(const qobs_observer *o, const qobs_plan *plan, bool first, stru
     return QOBS_OK;
 }
 
-int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                        struct state *state, struct search_record *record, struct search_workspace *workspace,
-                        qobs_error *error)
+int qobs_prepare_search(const qobs_observer *o, struct changes *c, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(searches, error);
     const struct range_rule *rule = &o->stages.range;
     const struct state_range *ops = rule->ops->state;
-    RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, layout->qparams, error));
-    RETURN_IF_FAILED(weigh(o, plan, first, record, error));
-    const struct search_batch batch = batch_of(o, plan, NULL, record->weighted, NULL);
-    const struct search_state searched = state_of(o, layout, state, record);
-    RETURN_IF_FAILED(ops->check ? ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error)
+    const size_t qparams = c->layout.qparams;
+    struct search_record *record = &c->next->state.record;
+    struct search_workspace *workspace = &c->workspace;
+    RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, qparams, error));
+    RETURN_IF_FAILED(weigh(o, c, error));
+    const struct search_batch batch = batch_of(o, c->plan, NULL, record->weighted, NULL);
+    const struct search_state searched = state_of(o, &c->layout, c->state, record);
+    RETURN_IF_FAILED(ops->check ? ops->check(&batch, &searched, c->state->batch.min, o->config.preset->name, error)
                                 : QOBS_OK);
-    workspace->size = ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
+    workspace->size = ops->workspace(&rule->params, c->plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
         return qobs_no_memory(error, "observer: no memory for %zu bytes of errors", workspace->size);
-    if (ops->sums && first)
-        return qobs_error_sums_reserve(&o->runtime, &state->sums, layout->qparams * qobs_range_steps(rule), error);
+    if (ops->sums && c->first)
+        return qobs_error_sums_reserve(&o->runtime, &c->state->sums, qparams * qobs_range_steps(rule), error);
     return QOBS_OK;
 }
 
@@ -185,10 +187,9 @@ void qobs_search_workspace_release(const struct runtime *runtime, struct search_
     *workspace = (struct search_workspace){0};
 }
 
-void qobs_search_accumulated(qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
-                             const struct search_workspace *workspace)
+void qobs_search_accumulated(qobs_observer *o, const struct changes *c, const unsigned char *data)
 {
-    const struct search_batch batch = batch_of(o, plan, data, o->state.record.weighted, workspace->doubles);
+    const struct search_batch batch = batch_of(o, c->plan, data, o->state.record.weighted, c->workspace.doubles);
     const struct search_state state = qobs_search_state(o);
     o->state.record.steps = o->state.record.stop_step = (int32_t)qobs_range_steps(&o->stages.range);
     o->stages.range.ops->state->search(&batch, &state);
@@ -203,21 +204,23 @@ static double amax_of(const qobs_observer *o, const struct range_view *ranges)
     return o->fused ? o->fused_amax : qobs_amax_of_ranges(ranges);
 }
 
-int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout,
-                         const struct ranges *batch, const unsigned char *data, struct optimal_result *result,
-                         qobs_error *error)
+int qobs_observe_optimal(const qobs_observer *o, struct changes *c, const unsigned char *data, qobs_error *error)
 {
     RETURN_IF_LEFT_OUT(optimal, error);
     const bool global = has_global_scale(o);
-    const struct range_view ranges = {
-        .dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR, .min = batch->min, .max = batch->max};
+    struct optimal_result *result = &c->next->state.optimal;
+    const struct range_view ranges = {.dtype = c->layout.dtype,
+                                      .n = c->layout.qparams,
+                                      .rank = RANK_TENSOR,
+                                      .min = c->state->batch.min,
+                                      .max = c->state->batch.max};
     const double amax = global ? amax_of(o, &ranges) : 0;
     const float global_scale =
         global ? o->stages.formula.ops->global_scale(&o->stages.formula.params, QOBS_F32, amax) : 1;
     const struct optimal_search search = {.runtime = &o->runtime,
                                           .kernels = o->kernels,
                                           .params = &o->stages.range.params,
-                                          .plan = plan,
+                                          .plan = c->plan,
                                           .data = data,
                                           .global_scale = global ? &global_scale : NULL,
                                           .importance = &o->importance,

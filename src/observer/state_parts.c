@@ -4,6 +4,8 @@
 /* The table of parts, and what is done with all of them. */
 #include "observer/state_parts.h"
 
+#include <string.h>
+
 #include "base/error.h"
 
 /* A row each, which declares it. The order is that of a saved state. */
@@ -27,19 +29,26 @@ static const struct part *const parts[] = {PARTS_OF(ADDRESS)};
 
 enum { PARTS = sizeof parts / sizeof *parts };
 
-/* The next part that is there; NULL after the last one. */
-static const struct part *next_part(const struct stages *stages, size_t *i)
+unsigned qobs_parts_of(const struct stages *stages)
 {
-    for (; *i < PARTS; ++*i)
-        if (!parts[*i]->exists || parts[*i]->exists(stages))
-            return parts[(*i)++];
-    return NULL;
+    unsigned set = 0;
+    for (size_t i = 0; i < PARTS; i++)
+        set |= !parts[i]->exists || parts[i]->exists(stages) ? 1u << i : 0;
+    return set;
+}
+
+/* Takes the first part out of the set; NULL: it is empty. */
+static const struct part *next_part(unsigned *set)
+{
+    const unsigned old = *set;
+    *set = old & (old - 1);
+    return old ? parts[__builtin_ctz(old)] : NULL;
 }
 
 int qobs_parts_reserve(const struct runtime *runtime, const struct part_size *size, qobs_error *error)
 {
     const struct part *part;
-    for (size_t i = 0; (part = next_part(size->stages, &i));)
+    for (unsigned set = qobs_parts_of(size->stages); (part = next_part(&set));)
         for (int copy = 0; copy < part->copies; copy++) {
             qobs_observer o = {.runtime = *runtime};
             struct part_size own = *size;
@@ -54,11 +63,8 @@ int qobs_parts_reserve(const struct runtime *runtime, const struct part_size *si
     return QOBS_OK;
 }
 
-/* Ranges, or memory for those of a batch, are the first part that a state gets. */
 void qobs_state_release(const struct runtime *runtime, struct state *state)
 {
-    if (!state->ranges.min && !state->batch.min)
-        return;
     for (size_t i = 0; i < PARTS; i++)
         if (parts[i]->release_state)
             parts[i]->release_state(runtime, state);
@@ -66,23 +72,51 @@ void qobs_state_release(const struct runtime *runtime, struct state *state)
 
 void qobs_parts_release(qobs_observer *o)
 {
-    qobs_state_release(&o->runtime, &o->state);
-    for (size_t i = 0; i < PARTS; i++)
-        if (parts[i]->release)
-            parts[i]->release(o);
+    const struct part *part;
+    for (unsigned set = o->parts; (part = next_part(&set));) {
+        if (part->release_state)
+            part->release_state(&o->runtime, &o->state);
+        else if (part->release)
+            part->release(o);
+    }
 }
 
-void qobs_parts_observe(qobs_observer *o, const qobs_plan *plan, bool forward)
+void qobs_parts_clear(qobs_observer *o)
 {
-    for (size_t i = 0; i < PARTS; i++)
-        if (parts[i]->observe)
-            parts[i]->observe(o, plan, forward);
+    const size_t first = offsetof(qobs_observer, counts);
+    memset((unsigned char *)o + first, 0, sizeof *o - first);
+}
+
+int qobs_parts_prepare_batch(const qobs_observer *o, struct changes *c, qobs_error *error)
+{
+    const struct part *part;
+    for (unsigned set = o->parts; (part = next_part(&set));)
+        RETURN_IF_FAILED(part->prepare_batch ? part->prepare_batch(o, c, error) : QOBS_OK);
+    return QOBS_OK;
+}
+
+void qobs_parts_adopt(qobs_observer *o, qobs_observer *next, bool whole_state)
+{
+    const struct part *part;
+    if (whole_state)
+        SWAP(struct state, o->state, next->state);
+    for (unsigned set = o->parts; (part = next_part(&set));)
+        if (part->adopt && !(whole_state && part->release_state))
+            part->adopt(o, next);
+}
+
+void qobs_parts_observe(qobs_observer *o, const struct changes *c)
+{
+    const struct part *part;
+    for (unsigned set = o->parts; (part = next_part(&set));)
+        if (part->observe)
+            part->observe(o, c);
 }
 
 int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
     const struct part *part;
-    for (size_t i = 0; (part = next_part(&o->stages, &i));)
+    for (unsigned set = o->parts; (part = next_part(&set));)
         RETURN_IF_FAILED(part->code(codec, o, error));
     if (codec->loading && !qobs_state_is_empty(&o->state) && o->state.record.qparams == 0 && o->stages.range.ops->state)
         return qobs_damaged(error, "its ranges have not been searched");
@@ -92,7 +126,7 @@ int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)
 int qobs_parts_prepare_merge(struct merge *m, qobs_error *error)
 {
     const struct part *part;
-    for (size_t i = 0; (part = next_part(&m->o->stages, &i));)
+    for (unsigned set = m->o->parts; (part = next_part(&set));)
         RETURN_IF_FAILED(part->prepare_merge ? part->prepare_merge(m, error) : QOBS_OK);
     return QOBS_OK;
 }
@@ -100,7 +134,7 @@ int qobs_parts_prepare_merge(struct merge *m, qobs_error *error)
 void qobs_parts_merge(struct merge *m)
 {
     const struct part *part;
-    for (size_t i = 0; (part = next_part(&m->o->stages, &i));)
+    for (unsigned set = m->o->parts; (part = next_part(&set));)
         if (part->merge)
             part->merge(m);
 }

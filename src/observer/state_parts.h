@@ -2,14 +2,36 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The parts of an observer: what it has accumulated and what the caller has set, a row each. A row says how much memory
- * a part takes, how it is released, saved and loaded, and how observers that have it are merged. A new part is a member
- * of struct state or of struct qobs_observer, and a row of the table in state_parts.c. */
+ * a part takes, how it is released, saved and loaded, what a batch does to it, and how observers that have it are
+ * merged. A new part is a member of struct state or of struct qobs_observer, and a row of the table in state_parts.c.
+ */
 #pragma once
 
 #include "base/codec.h"
 #include "observer/observer.h"
 
-/* Several observers that become one. What is prepared waits here until nothing can fail any more. */
+#define SWAP(type, a, b)                                                                                               \
+    do {                                                                                                               \
+        const type swapped = (a);                                                                                      \
+        (a) = (b);                                                                                                     \
+        (b) = swapped;                                                                                                 \
+    } while (0)
+
+/* The changes that a batch makes. What is prepared waits here until nothing can fail any more. */
+struct changes {
+    const qobs_plan *plan;
+    bool forward; /* see struct observed_batch */
+    bool first;   /* the batch starts a new state */
+    bool empty;   /* a histogram's batch without a finite element */
+    struct nonfinite_count nonfinite;
+    struct layout layout;
+    struct state *state; /* that gets the batch: of `next` if the batch starts one, else the observer's */
+    /* The parts that the batch makes anew, and its range of whole tensors. */
+    qobs_observer *next;
+    struct search_workspace workspace;
+};
+
+/* Several observers that become one, in the same way. */
 struct merge {
     qobs_observer *o;
     const qobs_observer *const *others;
@@ -17,12 +39,8 @@ struct merge {
     const qobs_observer *model; /* the first with ranges, whose layout all have; NULL: none has any */
     bool own;                   /* o has ranges */
 
-    struct state fresh; /* if o has no ranges: the state it gets */
-    struct state *state;
-    struct histogram histogram;
-    struct importance importance;
-    struct gram gram;
-    struct global_range global;
+    struct state *state; /* of `next` if o has no ranges, else o's */
+    qobs_observer next;  /* the parts that are made anew */
 };
 
 /* Members that are NULL do not apply. */
@@ -33,8 +51,12 @@ struct part {
     int (*reserve)(qobs_observer *observer, const struct part_size *size, qobs_error *error);
     void (*release_state)(const struct runtime *runtime, struct state *state); /* of a part of struct state */
     void (*release)(qobs_observer *observer);                                  /* of any other */
-    /* After a batch has been accumulated; that observer may lack the part. forward: see struct observed_batch. */
-    void (*observe)(qobs_observer *observer, const qobs_plan *plan, bool forward);
+    /* Allocates what a batch adds to the part. The observer gains capacity and nothing else. */
+    int (*prepare_batch)(const qobs_observer *observer, struct changes *changes, qobs_error *error);
+    /* The observer takes the part that `next` has made, if any; `next` gets the old one. A state moves as a whole. */
+    void (*adopt)(qobs_observer *observer, qobs_observer *next);
+    /* After a batch has been accumulated. */
+    void (*observe)(qobs_observer *observer, const struct changes *changes);
     int (*code)(struct codec *codec, qobs_observer *observer, qobs_error *error);
     /* The first checks and allocates and changes nothing that can be read; the second cannot fail. */
     int (*prepare_merge)(struct merge *merge, qobs_error *error);
@@ -42,8 +64,32 @@ struct part {
 };
 
 /* All parts that an observer of those stages has, in the order of the table. */
+int qobs_parts_prepare_batch(const qobs_observer *observer, struct changes *changes, qobs_error *error);
+void qobs_parts_adopt(qobs_observer *observer, qobs_observer *next, bool whole_state);
+void qobs_parts_observe(qobs_observer *observer, const struct changes *changes);
 int qobs_parts_prepare_merge(struct merge *merge, qobs_error *error);
 void qobs_parts_merge(struct merge *merge);
+
+/* ---- Searches as steps of accepting a batch ---------------------------------------------------------------------- */
+
+/* Replaces the batch's ranges by those with the smallest error. A range of whole tensors in changes->next is searched
+ * first, and the qparams are searched under the global scale that it will give; without one, under that of the range
+ * accumulated so far, if there is one. */
+int qobs_search_batch(const qobs_observer *observer, struct changes *changes, const qobs_tensor *value,
+                      qobs_error *error);
+
+/* Searches of the state (struct state_range) run after a batch has been accumulated, and their errors are those of that
+ * batch. This checks a batch, whose ranges are measured, and allocates what its search needs, so that
+ * qobs_search_accumulated cannot fail. */
+int qobs_prepare_search(const qobs_observer *observer, struct changes *changes, qobs_error *error);
+void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
+
+/* Searches the batch; the result is the state's record. The observer's counts are those before the batch. */
+void qobs_search_accumulated(qobs_observer *observer, const struct changes *changes, const unsigned char *data);
+
+/* Finds the optimal scales of a batch, whose ranges are measured. */
+int qobs_observe_optimal(const qobs_observer *observer, struct changes *changes, const unsigned char *data,
+                         qobs_error *error);
 
 /* ---- Saved states ------------------------------------------------------------------------------------------------ */
 
