@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Times Python calls: functions of frameworks with and without the drop-ins, and qobs.Observer beside upstream's, in
+"""Times Python calls: functions of frameworks with and without the drop-ins, and libqobs.Observer beside upstream's, in
 turns in one process, on one thread; small calls beside the bare C function.
 
     beside_frameworks.py OUT.json [--repetitions N] [--only REGEX] [--rows N] [--isa NAME]
@@ -18,9 +18,9 @@ import os
 import statistics
 import warnings
 
-import qobs
+import libqobs as qobs
 import torch
-from qobs import _library as c
+from libqobs import _library as c
 
 from pairs import Pairs, installed, seconds
 
@@ -61,7 +61,7 @@ def batches(growing, count=10):
 def llmcompressor():
     from compressed_tensors.quantization import QuantizationArgs
     from llmcompressor.observers import Observer
-    from qobs import llmcompressor as dropin
+    from libqobs import llmcompressor as dropin
 
     def case(observer, dtype, label, repetitions=None, work=1):
         weight = (torch.randn(arguments.rows, 4096, generator=GENERATOR) * 0.02).to(dtype)
@@ -89,7 +89,7 @@ def llmcompressor():
 
 
 def torch_ao():
-    from qobs import torch_ao as dropin
+    from libqobs import torch_ao as dropin
     from torch.ao.quantization import HistogramObserver, PerChannelMinMaxObserver
 
     upstream = installed("torch")
@@ -118,7 +118,7 @@ def torch_ao():
 
 def modelopt():
     from modelopt.torch.quantization.calib import HistogramCalibrator
-    from qobs import modelopt as dropin
+    from libqobs import modelopt as dropin
 
     upstream, values = installed("nvidia-modelopt"), batches(True, 5)
 
@@ -165,7 +165,7 @@ def local_hessian(upstream, dropin):
 
 def quark():
     """The scales of MX blocks of 1024 x 1024: the magnitudes in shared buffers, and the search."""
-    from qobs import quark as dropin
+    from libqobs import quark as dropin
     from quark.torch.quantization.config.config import QTensorConfig
     from quark.torch.quantization.config.type import Dtype, QSchemeType
     from quark.torch.quantization.observer import observer
@@ -233,7 +233,7 @@ def above_bare():
 
 def declined():
     """MinMaxObserver of 768 floats without and with the drop-in, which declines."""
-    from qobs import torch_ao as dropin
+    from libqobs import torch_ao as dropin
     from torch.ao.quantization import MinMaxObserver
 
     x, observer = torch.randn(768), MinMaxObserver()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Times oneshot of llm-compressor with GPTQModifier, without and with qobs.llmcompressor, in turns, each run in a process of
+"""Times oneshot of llm-compressor with GPTQModifier, without and with libqobs.llmcompressor, in turns, each run in a process of
 its own. The model is a Llama of 4 layers and hidden size 1024 in bf16 with random weights, the scheme W4A16.
 
     beside_oneshot.py [--turns N] [--threads N] [--tokens N]
@@ -40,8 +40,8 @@ def measure(with_qobs, threads, length):
     words = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="a")
     if with_qobs:
-        import qobs.llmcompressor
-        qobs.llmcompressor.install(strict=True)
+        import libqobs.llmcompressor
+        libqobs.llmcompressor.install(strict=True)
     for _ in range(2):
         model = LlamaForCausalLM.from_pretrained("model", dtype=torch.bfloat16)
         data = Dataset.from_dict({"input_ids": tokens, "attention_mask": [[1] * length]})

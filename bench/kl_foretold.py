@@ -48,7 +48,7 @@ def hugging_face(model, directory):
 
 
 def collect(model, directory, sequences, states):
-    import qobs
+    import libqobs as qobs
     theirs = hugging_face(model, directory)
     with torch.no_grad():
         ours = model.log_probabilities(model.hidden_states(model.weights, sequences[:1]))

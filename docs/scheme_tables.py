@@ -20,7 +20,7 @@ BLOCKS = {
     "written": ("docs/checkpoint.md", "<!-- formats that are written -->", "<!-- end -->"),
     "read": ("docs/checkpoint.md", "<!-- formats that are read -->", "<!-- end -->"),
     "manual": ("docs/qobs.1", '.\\" schemes', '.\\" end'),
-    "python": ("python/qobs/_schemes.py", "# made by docs/scheme_tables.py", "# end"),
+    "python": ("python/libqobs/_schemes.py", "# made by docs/scheme_tables.py", "# end"),
 }
 
 

@@ -5,20 +5,22 @@
 
     architecture_table.py KINDS [--write] [--facts FILE...] [--vllm PACKAGE] [--only REGEX] [--jobs N] [-v]
 
-KINDS is build/tests/module_kinds, which says what the program takes a module for. python/qobs/architectures.py finds
+KINDS is build/tests/module_kinds, which says what the program takes a module for. python/libqobs/architectures.py finds
 the rows; the table has those that the general rule gets wrong. Without --write every model type is a test, and with
 --vllm every architecture of vLLM's registry: no module is quantized that vLLM builds unquantized. Ends with "N passed,
 N failed". --facts FILE keeps what was found of transformers; if it exists, it is read instead. Several FILEs are of
 several versions, the newest first, as --write needs it: the table has the names of all, and where they differ the
 careful fact.
 """
-import argparse, collections, json, os, re, subprocess, sys
+import argparse, collections, json, os, re, subprocess, sys, types
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(TOP, "python", "qobs"))
-import _vllm_sources
-from architectures import (COLUMNS, KEEP, LINEAR_KINDS, STAY, UNBUILT, classes, collect_all, general, in_block,
-                           modules_of, plain, row_of, vllm_of, vllm_package)
+package = types.ModuleType("libqobs")  # its modules without its libraries
+package.__path__ = [os.path.join(TOP, "python", "libqobs")]
+sys.modules["libqobs"] = package
+from libqobs import _vllm_sources
+from libqobs.architectures import (COLUMNS, KEEP, LINEAR_KINDS, STAY, UNBUILT, classes, collect_all, general, in_block,
+                                   modules_of, plain, row_of, vllm_of, vllm_package)
 
 os.environ.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1")
 TABLE = os.path.join(TOP, "checkpoint/model/transformers.inc")

@@ -255,7 +255,7 @@ measure_doubtful 1
 }
 ! wanted python || {
     mkdir -p "$work/package/.libqobs.mesonpy.libs"
-    ln -s "$PWD/python/qobs" "$work/package/qobs"
+    ln -s "$PWD/python/libqobs" "$work/package/libqobs"
     ln -s "$(realpath "$library")" "$work/package/.libqobs.mesonpy.libs/libqobs.so"
     [[ $again ]] || { # README has none of them
         beside python-torch beside_frameworks.py "$torch" 1 "${few[@]}" --repetitions "$some"

@@ -25,9 +25,9 @@ def main():
     libraries = [os.path.abspath(path) for path in sys.argv[1:3]]
     tests = [os.path.join(PYTHON, "tests", name) for name in sys.argv[3:]] or [os.path.join(PYTHON, "tests")]
     with tempfile.TemporaryDirectory() as site:
-        beside = os.path.join(site, ".libqobs.mesonpy.libs")  # as python/qobs/_library.py expects it
+        beside = os.path.join(site, ".libqobs.mesonpy.libs")  # as python/libqobs/_library.py expects it
         os.mkdir(beside)
-        os.symlink(os.path.join(PYTHON, "qobs"), os.path.join(site, "qobs"))
+        os.symlink(os.path.join(PYTHON, "libqobs"), os.path.join(site, "libqobs"))
         for path in libraries:
             os.symlink(path, os.path.join(beside, os.path.basename(path)))
         variables = dict(os.environ, PYTHONPATH=site, PYTHONDONTWRITEBYTECODE="1", HF_HUB_OFFLINE="1")

@@ -225,7 +225,7 @@ def test_missing():
 def test_none_at_all():
     """A search that needs inputs says that it has none, from each command and from a recipe, with status 3."""
     make_model()
-    way_out = ("weighs columns by the inputs", "--states DIR of qobs.calibration, or --importance FILE")
+    way_out = ("weighs columns by the inputs", "--states DIR of libqobs.calibration, or --importance FILE")
 
     def lacking(what, words, *arguments):
         p = cli.run(*arguments)

@@ -364,7 +364,7 @@ def test_refusals():
                     [*small, *descent, "--preset", "qobs.local_hessian"]):
         p = run("quantize", "model", "-o", "out", *options)
         for words in ("--preset qobs.local_hessian --set rounding=descent --states DIR", "c.save(DIR)",
-                      'qobs.calibration(model, "W4A16", importance="qobs.local_hessian") as c'):
+                      'libqobs.calibration(model, "W4A16", importance="qobs.local_hessian") as c'):
             check(p.returncode == 2 and words in p.stderr, f"{options}: the whole way", p.stderr)
 
 

@@ -129,8 +129,8 @@ def test_refusals():
     record("other", {"lm_head.input": bf16((3, WIDTH), 1)})
     record("nan", {f"{MODULES[0]}.input": ("BF16", [1, WIDTH], b"\xc0\x7f" * WIDTH)})
     record("keys", {f"{MODULES[0]}.input": bf16((3, WIDTH), 1), f"{ATTENTION}.k_states": bf16((1, 64), 1)})
-    refused("FP8 without recordings", quantize(), 2, "FP8 needs", "--states DIR", "qobs.calibration", "--activations DIR",
-            "qobs.record", "FP8_DYNAMIC")
+    refused("FP8 without recordings", quantize(), 2, "FP8 needs", "--states DIR", "libqobs.calibration", "--activations DIR",
+            "libqobs.record", "FP8_DYNAMIC")
     refused("features", quantize("--activations", "narrow"), 2, "127", "128")
     refused("nothing recorded", quantize("--activations", "other"), 2, "k_proj.input", "3 of 3")
     refused("NaN", quantize("--activations", "nan"), 2, "q_proj.input", "NaN")

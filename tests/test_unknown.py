@@ -42,8 +42,8 @@ def test_unknown():
         equal(report["knowledge"]["unknown"], "totally_new", f"{config}: the report")
         equal(report["runtimes"], [], f"{config}: no runtime is claimed")
         for word in ("'totally_new' is not among the models that were tried (transformers ", ", vLLM ", "general rule",
-                     "python -m qobs.architectures in -o rows.json", "--architectures rows.json",
-                     "python -m qobs.check out", "--accept-unknown"):
+                     "python -m libqobs.architectures in -o rows.json", "--architectures rows.json",
+                     "python -m libqobs.check out", "--accept-unknown"):
             check(word in warned, f"{config}: a warning has {word}", warned)
         check(any("totally_new" in w for w in report["warnings"]), f"{config}: the report warns", report["warnings"])
         check("'totally_new' is not known" in said and "vLLM" not in said.split("architecture:")[1].split("\n\n")[0],

@@ -5,8 +5,8 @@
 
     wheel.py WHEEL...
 
-There must be one WHEEL. Each Python gets an empty environment, without pip, that has the package alone. Ends with
-"N passed, N failed".
+There must be one WHEEL. Each Python gets an empty environment, without pip, that has the package alone. One environment
+has pytest and the other distribution of PyPI whose name is like ours, too. Ends with "N passed, N failed".
 """
 import glob
 import os
@@ -43,6 +43,41 @@ def alone(python, wheel):
         return subprocess.run([there, str(PLAIN)], check=True, stdout=subprocess.PIPE, text=True).stdout == "[]\n"
 
 
+BOTH = """
+import sys
+before = list(sys.meta_path)
+import libqobs
+assert sys.meta_path == before
+import qobs
+assert libqobs.quantize and not hasattr(qobs, "quantize") and "libqobs" not in qobs.__file__
+"""
+
+
+def beside(wheel):
+    """Both distributions import, in either order of installation, and pytest says the same as before."""
+    with tempfile.TemporaryDirectory() as directory:
+        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+        python = directory + "/bin/python"
+        ours, theirs = ["--no-index", "--no-deps", wheel], ["qobs==0.0.3", "pytest"]
+
+        def pip(*arguments):
+            subprocess.run([python, "-m", "pip", "-q", "--disable-pip-version-check", *arguments], check=True)
+
+        def versions():
+            command = [python, "-m", "pytest", "--version", "--version"]
+            return subprocess.run(command, check=True, capture_output=True, text=True, cwd=directory).stdout
+        pip("install", *theirs)
+        before = versions()
+        pip("install", *ours)
+        good = versions() == before
+        subprocess.run([python, "-c", BOTH], check=True)
+        pip("uninstall", "-y", "qobs")
+        subprocess.run([python, "-c", "import libqobs; libqobs.presets()"], check=True)
+        pip("install", *theirs)
+        subprocess.run([python, "-c", BOTH], check=True)
+        return good
+
+
 def main():
     passed = failed = 0
     wheels = sys.argv[1:]
@@ -55,11 +90,15 @@ def main():
             checks.append((python, alone(python, wheels[0])))
         except subprocess.CalledProcessError as error:
             checks.append((f"{python}: {error}", False))
+    try:
+        checks.append(("beside qobs of PyPI", beside(os.path.abspath(wheels[0]))))
+    except subprocess.CalledProcessError as error:
+        checks.append((f"beside qobs of PyPI: {error}", False))
     for what, good in checks:
         passed, failed = passed + bool(good), failed + (not good)
         if not good:
             print(f"FAILED {what}")
-    if len(checks) == 3:
+    if len(checks) == 4:
         print("FAILED: no Python from 3.10 on")
         failed += 1
     print(f"{passed} passed, {failed} failed")

@@ -10,7 +10,7 @@ built from a configuration made small by rules. A type is right if, in each sche
 
   - qobs quantize ends with 0, and qobs audit finds nothing,
   - each parameter of the dequantized model is near to the one before,
-  - qobs.check finds nothing: tensors, parameters, shapes, numbers and logits are those of the model, in transformers.
+  - libqobs.check finds nothing: tensors, parameters, shapes, numbers and logits are those of the model, in transformers.
 
 It is right, too, if the report says that transformers does not load it, and that is true. It is refused if qobs ends with 2
 and says why, or has nothing to quantize. --json writes a row for each type, of which models.py makes docs/models.md.
@@ -33,13 +33,11 @@ from safetensors.torch import save_file
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "qobs"))
-from architectures import configuration
-
-package = types.ModuleType("qobs")  # its modules without its libraries
-package.__path__ = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "qobs")]
-sys.modules["qobs"] = package
-from qobs import check
+package = types.ModuleType("libqobs")  # its modules without its libraries
+package.__path__ = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "libqobs")]
+sys.modules["libqobs"] = package
+from libqobs import check
+from libqobs.architectures import configuration
 
 TWELVE = {"llama": {}, "llama tied": {"tie_word_embeddings": True}, "qwen3": {"tie_word_embeddings": True}, "qwen3_moe": {},
           "mixtral": {}, "gpt_oss": {}, "deepseek_v3": {}, "gemma3": {}, "gpt2": {}, "t5": {}, "granitemoe": {}, "llava": {},

@@ -67,7 +67,7 @@ int info_list(const char *const *words, size_t count);
     WORD_ROW("fill-experts", args.fill_experts, "refuse max median", "scales of experts that no token reached", details)
 #define ARCHITECTURES_ROW                                                                                              \
     TEXT_ROW("architectures", "FILE", args.architectures, "what is known of architectures, before the program's own",  \
-             "in JSON, which python -m qobs.architectures writes")
+             "in JSON, which python -m libqobs.architectures writes")
 #define IMPORTANCE_ROW(details)                                                                                        \
     LIST_ROW("importance", "FILE", args.importance, args.importance_count, "importance of the columns of weights",     \
              details)

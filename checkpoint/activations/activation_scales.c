@@ -159,8 +159,8 @@ static int check_sources(const struct activation_scales *s, const struct activat
         return INVALID(f, "kv_cache_scheme: has stored scales, which need recorded activations or states "
                           "(<attention>.k_states, .v_states)");
     return INVALID(f,
-                   "%.40s needs scales of activations: --states DIR, which qobs.calibration in Python saves, or "
-                   "--activations DIR of python -m qobs.record; FP8_DYNAMIC, W8A8 and NVFP4A16 need none",
+                   "%.40s needs scales of activations: --states DIR, which libqobs.calibration in Python saves, or "
+                   "--activations DIR of python -m libqobs.record; FP8_DYNAMIC, W8A8 and NVFP4A16 need none",
                    first_of_layers(needs, config));
 }
 

@@ -11,7 +11,8 @@
 #define PREDICTION_LIMIT_NATS 2
 
 /* Words of messages: the way to states with sensitivity. */
-#define SENSITIVITY_WAY "c.save(DIR) of qobs.calibration(model, \"W4A16\", sensitivity=True) as c in Python writes it"
+#define SENSITIVITY_WAY                                                                                                \
+    "c.save(DIR) of libqobs.calibration(model, \"W4A16\", sensitivity=True) as c in Python writes it"
 
 /* A scheme and its run. */
 struct plan_scheme {

@@ -134,7 +134,7 @@ bool run_lacks_importance(const struct quantize_run *run, char *text, size_t siz
         if (has_columns(plan->group))
             snprintf(text, size,
                      "importance: %s weighs columns by the inputs of a layer, and there are none, so that all count "
-                     "alike; --states DIR of qobs.calibration, or --importance FILE",
+                     "alike; --states DIR of libqobs.calibration, or --importance FILE",
                      preset);
         else
             snprintf(text, size,

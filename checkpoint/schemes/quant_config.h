@@ -41,7 +41,7 @@ struct quant_config {
 
 /* Words of messages: the way to round codes against the inputs. */
 #define DESCENT_WAY                                                                                                    \
-    "--preset qobs.local_hessian --set rounding=descent --states DIR; c.save(DIR) of qobs.calibration(model, "         \
+    "--preset qobs.local_hessian --set rounding=descent --states DIR; c.save(DIR) of libqobs.calibration(model, "      \
     "\"W4A16\", importance=\"qobs.local_hessian\") as c in Python writes them"
 
 /* Adds a group with a preset scheme of compressed-tensors, in any case. With no targets it targets "Linear".

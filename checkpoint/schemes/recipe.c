@@ -266,7 +266,7 @@ static int add_modifiers(struct quant_config *config, const json_object *json, c
     {
         const bool modifier = item.key && ends_with(item.key, "Modifier");
         if (modifier && strcmp(item.key, "GPTQModifier") == 0)
-            return fail(f, "%s: has GPTQModifier, which does not exist here; near it is " DESCENT_WAY, path);
+            return fail(f, "%s: there is no GPTQModifier here; near it is " DESCENT_WAY, path);
         if (modifier && strcmp(item.key, "QuantizationModifier") != 0)
             return fail(f, "%s: has %.80s, which needs data that runs through the model; QuantizationModifier is read",
                         path, item.key);

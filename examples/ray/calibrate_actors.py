@@ -11,10 +11,10 @@ sees all samples, for observers whose merge is exact: minima and maxima. Needs r
 import argparse
 import json
 
-import qobs
+import libqobs as qobs
 import ray
 import torch
-from qobs import distributed
+from libqobs import distributed
 from transformers import AutoConfig, AutoModelForCausalLM
 
 

@@ -9,7 +9,7 @@ All machines see both directories under these names. Ray runs a part that fails 
 Needs ray."""
 import argparse
 
-import qobs
+import libqobs as qobs
 import ray
 
 

@@ -107,7 +107,7 @@ typedef struct qobs_checkpoint_quantize_args {
     /** Receives a JSON text with sizes, errors, warnings and findings, also after FINDINGS; the caller frees it with
      * free(). "unused": texts about what the arguments give and nothing uses, each with what would work. */
     char **report;
-    /** Path of a JSON file with rows of architectures, which python -m qobs.architectures writes; they come before
+    /** Path of a JSON file with rows of architectures, which python -m libqobs.architectures writes; they come before
      * those of the library for the same types (docs/checkpoint.md). */
     const char *architectures;
     qobs_draft draft; /**< see qobs_draft; under llm-compressor's releases draft layers are as others */

@@ -3,7 +3,7 @@
 """Parts that the tests of the drop-ins share: runs with and without one, and comparisons of bits."""
 import contextlib
 
-import qobs
+import libqobs as qobs
 
 
 class Served(dict):

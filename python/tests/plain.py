@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""qobs in a Python that cannot import numpy, torch or ml_dtypes. Prints which of them were imported nevertheless."""
+"""libqobs in a Python that cannot import numpy, torch or ml_dtypes. Prints which of them were imported nevertheless."""
 import sys
 
 sys.modules["numpy"] = sys.modules["torch"] = sys.modules["ml_dtypes"] = None
 import array  # noqa: E402
 
-import qobs  # noqa: E402
+import libqobs as qobs  # noqa: E402
 
 a = memoryview(array.array("f", [1, -2, 3, 4])).cast("B").cast("f", [2, 2])
 assert qobs.minmax(a).min[()] == -2 and qobs.minmax(a, (0, 1)).min == a and qobs.minmax(a, 0).max.tolist() == [3 - 2, 4]

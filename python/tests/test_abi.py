@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The declarations of qobs._library against the headers, by a C program."""
+"""The declarations of libqobs._library against the headers, by a C program."""
 import ctypes
 import pathlib
 import re
 import subprocess
 
 import pytest
-from qobs import _library as c
+from libqobs import _library as c
 
 HEADERS = ["qobs.h", "stateless.h", "quantizer.h", "format.h", "plan.h"]
 CONSTANTS = {"QOBS_" + n: getattr(c, n) for n in ("F32 BF16 F16 F64 I8 I16 I32 I64 F8_E4M3 OK MAX_NDIM PLAN_MAX_NDIM "
@@ -80,8 +80,8 @@ def test_every_function(text):
 
 def test_every_module_is_in_the_wheel():
     folder = pathlib.Path(__file__).parent.parent
-    listed = re.findall(r"'qobs/(\w+\.py)'", (folder / "meson.build").read_text(encoding="utf-8"))
-    assert sorted(listed) == sorted(p.name for p in (folder / "qobs").glob("*.py"))
+    listed = re.findall(r"'libqobs/(\w+\.py)'", (folder / "meson.build").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(p.name for p in (folder / "libqobs").glob("*.py"))
 
 
 def test_every_error(text):

@@ -4,7 +4,7 @@
 import pathlib
 
 import pytest
-import qobs
+import libqobs as qobs
 
 np = pytest.importorskip("numpy")
 X = np.ones((4, 4), np.float32)
@@ -140,7 +140,7 @@ def test_every_argument_of_every_function_is_tried():
 @pytest.mark.parametrize("name", ["torch_ao", "llmcompressor", "modelopt", "quark", "onnxruntime"])
 def test_strict_drop_ins(name):
     import importlib
-    module = importlib.import_module(f"qobs.{name}")
+    module = importlib.import_module(f"libqobs.{name}")
     try:
         for value in FLAGS:
             fails(lambda: module.install(strict=value), "strict")

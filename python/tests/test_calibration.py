@@ -6,7 +6,7 @@ import os
 import struct
 
 import pytest
-import qobs
+import libqobs as qobs
 
 torch = pytest.importorskip("torch")
 

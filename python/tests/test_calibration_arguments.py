@@ -6,8 +6,8 @@ import signal
 import warnings
 
 import pytest
-import qobs
-from qobs import record
+import libqobs as qobs
+from libqobs import record
 
 torch = pytest.importorskip("torch")
 
@@ -159,7 +159,7 @@ def test_no_model(function, value):
 def test_no_model_and_no_torch():
     import subprocess
     import sys
-    code = "import qobs\ntry: qobs.calibration(None)\nexcept TypeError as e: print(e)"
+    code = "import libqobs as qobs\ntry: qobs.calibration(None)\nexcept TypeError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "model: is None, a torch module is expected\n"
 

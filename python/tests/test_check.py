@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""`python -m qobs.check`: right models of several classes and schemes, and one fault in each of the others."""
+"""`python -m libqobs.check`: right models of several classes and schemes, and one fault in each of the others."""
 import json
 import os
 import re
@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-import qobs
+import libqobs as qobs
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1")
 torch = pytest.importorskip("torch")
@@ -17,7 +17,7 @@ transformers = pytest.importorskip("transformers", minversion="5.0")
 pytest.importorskip("compressed_tensors")
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from qobs import check  # noqa: E402
+from libqobs import check  # noqa: E402
 
 LAYERS = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
 SMALL = {**LAYERS, "vocab_size": 256, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 128,
@@ -324,7 +324,7 @@ def run(capsys):
 def test_status_and_report(made, tmp_path, run):
     model, out = made("llama", "W8A8")
     report = tmp_path / "report.json"
-    done = subprocess.run([sys.executable, "-m", "qobs.check", out, "--against", model, "--json", report],
+    done = subprocess.run([sys.executable, "-m", "libqobs.check", out, "--against", model, "--json", report],
                           capture_output=True, text=True)
     written = json.loads(report.read_text())
     assert done.returncode == written["status"] == 0 and written["faults"] == []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""`python -m qobs.check --runtime vllm`: models and faults of test_check.py, by vLLM's classes and loaders on the CPU."""
+"""`python -m libqobs.check --runtime vllm`: models and faults of test_check.py, by vLLM's classes and loaders on the CPU."""
 import re
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("vllm")
 from test_check import FAULTS, cache_scales, changed, made, seeded  # noqa: E402, F401
 
-from qobs import check  # noqa: E402
+from libqobs import check  # noqa: E402
 
 RIGHT = [(m, s) for m in ("llama", "tied", "gemma3_text", "qwen3_moe", "deepseek_v3")
          for s in ("W4A16", "W8A16", "FP8_DYNAMIC", "NVFP4A16")] + [

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-import qobs
+import libqobs as qobs
 
 MODULES = [f"model.layers.{i}.self_attn.{m}_proj" for i in range(3) for m in "qkv"]
 
@@ -171,7 +171,7 @@ def test_runs_wait_for_each_other(model, tmp_path):
 def test_structures_are_those_of_the_header(root):
     import re
 
-    from qobs import _checkpoint
+    from libqobs import _checkpoint
     text = re.sub(r"/\*.*?\*/", "", (root / "include" / "qobs" / "checkpoint.h").read_text(), flags=re.S)
     found = {name: re.findall(r"(\w+)(?:\)\([^;]*\))?;", body) for body, name in
              re.findall(r"typedef struct qobs_\w+ \{(.*?)\} qobs_(\w+);", text, flags=re.S)}

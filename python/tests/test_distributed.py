@@ -6,14 +6,14 @@ import sys
 
 import numpy as np
 import pytest
-import qobs
-from qobs import distributed
+import libqobs as qobs
+from libqobs import distributed
 
 PRESETS = ["llmc.static_minmax base_name=input num_bits=8 type=float strategy=tensor", "torch.MinMaxObserver",
            "torch.HistogramObserver"]
 WORKER = """
-import sys, torch, torch.distributed as dist, qobs, numpy as np
-from qobs import distributed
+import sys, torch, torch.distributed as dist, libqobs as qobs, numpy as np
+from libqobs import distributed
 rank, address, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
 observers = [qobs.Observer(p) for p in sys.argv[4:]]

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-import qobs
+import libqobs as qobs
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_calibration_of_the_page(root, tree):
 @pytest.mark.parametrize("name", qobs.__all__)
 def test_everything_public_is_described(name):
     thing = getattr(qobs, name)
-    assert inspect.getdoc(thing) and thing.__module__ == "qobs"
+    assert inspect.getdoc(thing) and thing.__module__ == "libqobs"
     for part, method in vars(thing).items() if inspect.isclass(thing) and thing.__bases__ == (object,) else ():
         assert part.startswith("_") or inspect.getdoc(method), part
 

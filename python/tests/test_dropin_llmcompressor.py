@@ -5,12 +5,12 @@ import contextlib
 import functools
 
 import pytest
-import qobs
+import libqobs as qobs
 from dropin_tools import bits, files, served
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("llmcompressor")
-import qobs.llmcompressor as dropin  # noqa: E402
+import libqobs.llmcompressor as dropin  # noqa: E402
 from compressed_tensors.quantization import QuantizationArgs  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from llmcompressor import oneshot  # noqa: E402

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 pytest.importorskip("modelopt.torch.quantization")
 import modelopt.torch.quantization as mtq  # noqa: E402
-import qobs.modelopt as dropin  # noqa: E402
+import libqobs.modelopt as dropin  # noqa: E402
 from modelopt.torch.quantization import calib  # noqa: E402
 from modelopt.torch.quantization.utils import core_utils  # noqa: E402
 

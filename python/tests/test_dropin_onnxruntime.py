@@ -7,7 +7,7 @@ from dropin_tools import bits, served
 np = pytest.importorskip("numpy")
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime.quantization")
-import qobs.onnxruntime as dropin  # noqa: E402
+import libqobs.onnxruntime as dropin  # noqa: E402
 from onnxruntime.quantization import CalibrationMethod, QuantFormat, quantize_static  # noqa: E402
 from onnxruntime.quantization import calibrate as upstream  # noqa: E402
 

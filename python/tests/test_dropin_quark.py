@@ -8,7 +8,7 @@ from dropin_tools import bits, served
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("quark.torch.quantization")
-import qobs.quark as dropin  # noqa: E402
+import libqobs.quark as dropin  # noqa: E402
 from quark.torch.quantization.config.config import QTensorConfig  # noqa: E402
 from quark.torch.quantization.config.type import Dtype, QSchemeType, RoundType, ScaleType, ZeroPointType  # noqa: E402
 from quark.torch.quantization.observer import observer as upstream  # noqa: E402

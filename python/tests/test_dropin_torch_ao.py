@@ -12,7 +12,7 @@ from dropin_tools import bits, served
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.ao.quantization")
-import qobs.torch_ao as dropin  # noqa: E402
+import libqobs.torch_ao as dropin  # noqa: E402
 from torch.ao.quantization import observer as core  # noqa: E402
 
 MODULES = ["torch.ao.quantization.observer", "torchao.quantization.pt2e.observer"]

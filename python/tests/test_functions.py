@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-import qobs
+import libqobs as qobs
 
 RNG = np.random.default_rng(24)
 X = RNG.standard_normal((32, 256)).astype(np.float32)

@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 import pytest
-import qobs
+import libqobs as qobs
 
 try:
     import torch

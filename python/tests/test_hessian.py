@@ -4,11 +4,11 @@
 import os
 
 import pytest
-import qobs
+import libqobs as qobs
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-from qobs import record  # noqa: E402
+from libqobs import record  # noqa: E402
 
 SAMPLES = torch.randint(0, 256, (8, 1, 32), generator=torch.Generator().manual_seed(1))
 torch.set_num_threads(1)

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-import qobs
-from qobs import _checkpoint, _installed
+import libqobs as qobs
+from libqobs import _checkpoint, _installed
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 128, "intermediate_size": 128,
          "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 128,
@@ -60,7 +60,7 @@ def test_installed(tmp_path, monkeypatch):
 def test_program(tmp_path):
     pytest.importorskip("transformers")
     model, out = write(tmp_path / "in", LLAMA), tmp_path / "rows.json"
-    command = [sys.executable, "-m", "qobs.architectures", str(model), "-o", str(out)]
+    command = [sys.executable, "-m", "libqobs.architectures", str(model), "-o", str(out)]
     subprocess.run(command, check=True)
     row, = (r for r in json.loads(out.read_text())["architectures"] if r["types"] == ["llama"])
     assert "router" not in row and all(p.endswith("_proj") for p in row["linear"]), row

@@ -13,7 +13,7 @@ pytest.importorskip("numpy")
 BEGIN = """
 import json, os, signal, struct, sys, threading, time
 import numpy as np
-import qobs
+import libqobs as qobs
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in the background with it ignored
 at = sys.argv[1]
 header, data = {}, b""

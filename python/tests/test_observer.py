@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-import qobs
+import libqobs as qobs
 
 RNG = np.random.default_rng(25)
 BATCHES = [RNG.standard_normal((8, 96)).astype(np.float32) * (1 + i) for i in range(4)]

@@ -6,11 +6,11 @@ import os
 import threading
 
 import pytest
-import qobs
+import libqobs as qobs
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-from qobs import record  # noqa: E402
+from libqobs import record  # noqa: E402
 
 BATCHES, LENGTH = 64, 32
 torch.set_num_threads(1)  # the bits of a matrix product in bfloat16 depend on the threads

@@ -9,7 +9,7 @@ import sys
 import threading
 
 import pytest
-import qobs
+import libqobs as qobs
 
 np = pytest.importorskip("numpy")
 
@@ -189,7 +189,7 @@ def test_copies_of_an_observer_of_a_subclass():
 def test_a_quantizer_that_fails_to_begin_ends_in_silence():
     """No exception is ignored where the object ends; objects are usable as long as they live."""
     code = f"""
-import atexit, numpy as np, qobs
+import atexit, numpy as np, libqobs as qobs
 def last():
     print(q(np.ones((1, 4), "float32")).codes.tolist(), o.counts().batches)
 atexit.register(last)
@@ -338,7 +338,7 @@ def test_dtypes_in_every_form():
 # ---- A block of GPTQ, whose outputs are given, too -------------------------------------------------------------------
 
 def test_outputs_of_a_gptq_block():
-    from qobs._functions import gptq_block
+    from libqobs._functions import gptq_block
     value, factor, scale = matrix(4, 8), np.eye(8, dtype=np.float32), np.full((4, 8), .1, np.float32)
     config = "llmc.memoryless_minmax num_bits=4 strategy=channel"
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-import qobs
+import libqobs as qobs
 
 ray = pytest.importorskip("ray")
 torch = pytest.importorskip("torch")

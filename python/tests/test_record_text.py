@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Calibration text of python -m qobs.record: what is read, and one line about what is not."""
+"""Calibration text of python -m libqobs.record: what is read, and one line about what is not."""
 import gzip
 import io
 import json
@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 import pytest
-from qobs import _progress, record
-from qobs._texts import Unreadable, read_texts
+from libqobs import _progress, record
+from libqobs._texts import Unreadable, read_texts
 
 ROWS = [{"id": i, "text": f"hello {i}\nworld é"} for i in range(3)]
 TEXTS = [row["text"] for row in ROWS]
@@ -126,7 +126,7 @@ def test_other_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments, w
 def test_a_line_of_progress():
     assert _progress.line("record", "samples", 3, 64, 12.0) == "record: 3 of 64 samples, 0:12, 4:04 left"
     assert _progress.line("record", "samples", 3, None, 75.0) == "record: 3 samples, 1:15"
-    code = ("import time; from qobs import _progress; _progress._SOON = 0\n"
+    code = ("import time; from libqobs import _progress; _progress._SOON = 0\n"
             "for i in _progress.shown(range(4), 'record', 'samples'): time.sleep(.25)\nprint('end')")
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (plain.stdout, plain.stderr) == ("end\n", "")

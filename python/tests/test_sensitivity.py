@@ -5,7 +5,7 @@ import json
 import struct
 
 import pytest
-import qobs
+import libqobs as qobs
 
 torch = pytest.importorskip("torch")
 SEED, ROWS, COLUMNS, LENGTH = 3, 32, 64, 5

@@ -9,8 +9,8 @@ import weakref
 
 import numpy as np
 import pytest
-import qobs
-from qobs import _tensor
+import libqobs as qobs
+from libqobs import _tensor
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 RNG = np.random.default_rng(23)
@@ -139,7 +139,7 @@ def test_without_numpy_and_torch(root):
 
 
 def test_import_is_light():
-    code = "import qobs, sys; print([m for m in ('numpy', 'torch', 'ml_dtypes') if m in sys.modules])"
+    code = "import libqobs, sys; print([m for m in ('numpy', 'torch', 'ml_dtypes') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -11,10 +11,10 @@ import sysconfig
 import threading
 
 import pytest
-import qobs
+import libqobs as qobs
 from dropin_tools import bits, served
-from qobs import _library as c
-from qobs import _tensor
+from libqobs import _library as c
+from libqobs import _tensor
 
 numpy = pytest.importorskip("numpy")
 THREADS, ROUNDS = 16, 40
@@ -144,7 +144,7 @@ def test_shapes_are_forgotten_meanwhile():
 def test_drop_in():
     """Observers of torch, one for each thread: state and counts of calls."""
     torch = pytest.importorskip("torch")
-    from qobs import torch_ao
+    from libqobs import torch_ao
     from torch.ao.quantization import HistogramObserver, PerChannelMinMaxObserver
 
     def work(i):
@@ -236,4 +236,4 @@ def test_threads_of_a_call_change_meanwhile():
 def test_the_gil_stays_disabled():
     """The package has no extension module, whose import could enable it."""
     import subprocess
-    subprocess.run([sys.executable, "-c", "import qobs, sys; assert not sys._is_gil_enabled()"], check=True)
+    subprocess.run([sys.executable, "-c", "import libqobs, sys; assert not sys._is_gil_enabled()"], check=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import qobs
+import libqobs as qobs
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type

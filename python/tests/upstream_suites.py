@@ -75,19 +75,13 @@ def run(source, files, scratch, options):
     return passed, others, {w[1]: int(w[0]) for w in words if len(w) == 2 and CALL.fullmatch(w[1])}
 
 
-def plugin():
-    """Options that load the plugin if the package is not installed."""
-    from importlib.metadata import entry_points
-    return [] if any(e.name == "qobs" for e in entry_points(group="pytest11")) else ["-p", "qobs._pytest"]
-
-
 def compare(name, source, scratch):
     """Passed and failed tests of one suite."""
     files = [f for f in SUITES[name] if (source / f).exists()]
     print(f"{name}: {', '.join(files) or 'no test file'} of {source}", flush=True)
     without, others, _ = run(source, files, scratch / "without", [])
     print(f"    without: {len(without)} passed, {others}", flush=True)
-    with_qobs, others, calls = run(source, files, scratch / "with", [*plugin(), "--qobs"])
+    with_qobs, others, calls = run(source, files, scratch / "with", ["-p", "libqobs.pytest", "--qobs"])
     print(f"    with:    {len(with_qobs)} passed, {others}", flush=True)
     for call, n in sorted(calls.items()):
         print(f"        {n:6d} {call}")

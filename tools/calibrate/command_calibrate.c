@@ -19,7 +19,7 @@ static const struct option_row rows[] = {
     CONFIG_ROW,
     RECIPE_ROW,
     ACTIVATIONS_ROW(
-        "in any form of MODEL, or a directory of batches that python -m qobs.record has written; may be repeated, "
+        "in any form of MODEL, or a directory of batches that python -m libqobs.record has written; may be repeated, "
         "batches in that order. Tensors: <module>.input, <module>.output, "
         "<attention>.k_states, .v_states, .q_states. If a module's input is missing, that of a fused module is used "
         "(q_proj, k_proj, v_proj; gate_proj, up_proj). Recorded k and v get e4m3 scales, one for each tensor"),

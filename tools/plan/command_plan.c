@@ -23,7 +23,7 @@ static const struct option_row rows[] = {
     TEXT_ROW("schemes", "NAME,...", schemes, "the schemes to compare, such as W4A16,W8A16",
              "separated by commas, from the list below, in any case"),
     LIST_ROW("states", "DIR", args.states, args.state_count, "saved observers with importance and sensitivity",
-             "qobs.calibration(..., sensitivity=True) of the Python package saves them; several directories are "
+             "libqobs.calibration(..., sensitivity=True) of the Python package saves them; several directories are "
              "merged. Without sensitivity the tables have errors and no KL divergence"),
     IMPORTANCE_ROW("as for quantize, beside that in states"),
     TEXT_ROW("preset", "NAME", args.preset, "observer of the weights", "as for quantize"),

@@ -56,7 +56,7 @@ static const struct option_row rows[] = {
              "repeated"),
     ACTIVATIONS_ROW("for FP8, W8A8_STATIC, NVFP4 and the key/value cache: safetensors with tensors <module>.input, "
                     "<attention>.k_states, <attention>.v_states; may be repeated, a batch each; or the directory that "
-                    "python -m qobs.record has written"),
+                    "python -m libqobs.record has written"),
     STATES_ROW,
     FLAG_ROW("split-experts", args.split_experts, "quantize experts that vLLM alone loads so",
              "those of Granite, Aria and Step-3.7; transformers does not load the output"),

@@ -147,7 +147,7 @@ void quantize_print_findings(const char *report)
 static void print_knowledge(const json_object *knowledge)
 {
     const char *source = json_text_of(knowledge, "source"), *vllm = json_text_of(knowledge, "vllm");
-    const bool without_vllm = strcmp(vllm, "0") == 0; /* as python -m qobs.architectures writes it */
+    const bool without_vllm = strcmp(vllm, "0") == 0; /* as python -m libqobs.architectures writes it */
     if (json_has(knowledge, "by_names"))
         printf("architecture: none; the targets are names, and no runtime is known to load this\n");
     else if (json_has(knowledge, "unknown"))

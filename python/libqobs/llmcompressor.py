@@ -3,10 +3,10 @@
 """Drop-in for llm-compressor: GPTQ, the searches of memoryless_mse, mse, nvfp4_expanded_mse and imatrix_mse, min/max, and
 the codes that compressed-tensors saves.
 
-    import qobs.llmcompressor
-    qobs.llmcompressor.install()
+    import libqobs.llmcompressor
+    libqobs.llmcompressor.install()
     oneshot(...)                     # the same files, sooner
-    print(qobs.dropin_calls())
+    print(libqobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in llmcompressor 0.14:
 observers/mse_quant.py, observers/min_max.py, observers/imatrix.py, modifiers/gptq/gptq_quantize.py and helpers.py, and in

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The plugin of pytest: `pytest --qobs` runs a test suite of a framework with the drop-ins."""
+"""A plugin of pytest: `pytest -p libqobs.pytest --qobs` runs a test suite of a framework with the drop-ins."""
 from __future__ import annotations
 
 from typing import Any
@@ -23,8 +23,8 @@ def pytest_configure(config: Any) -> None:
     if _on(config):
         from ._dropin_torch import serve_small
         serve_small()
-        from ._install import install_when_imported
-        install_when_imported(strict=config.getoption("--qobs-strict"))
+        from .dropin import install
+        install(strict=config.getoption("--qobs-strict"))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:

@@ -2,11 +2,11 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Drop-in for the observers of torch.ao.quantization and torchao.
 
-    import qobs.torch_ao
-    qobs.torch_ao.install()
+    import libqobs.torch_ao
+    libqobs.torch_ao.install()
     prepared = prepare_fx(model, qconfig_mapping, inputs)      # or prepare_pt2e(...)
     prepared(batch)                                            # the same state, sooner
-    print(qobs.dropin_calls())
+    print(libqobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in torch 2.13 to 2.15 and torchao 0.18:
 torch/ao/quantization/observer.py, torchao/quantization/pt2e/observer.py, torchao/quantization/observer.py,
@@ -164,7 +164,7 @@ def _buffers(module: Any) -> tuple[Any, Any, Any]:
 
 
 class _State:
-    """A qobs.Observer with the state of a HistogramObserver, and that state as it was written to its buffers."""
+    """A libqobs.Observer with the state of a HistogramObserver, and that state as it was written to its buffers."""
 
     __slots__ = ("high", "histogram", "low", "most", "observer", "results")
 

@@ -43,11 +43,11 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, waiting: dict[str, Callable[[], None]]):
-        self._waiting = waiting
+    def __init__(self) -> None:
+        self.waiting: dict[str, Callable[[], None]] = {}
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        then = self._waiting.pop(name, None)
+        then = self.waiting.pop(name, None)
         if then is None:
             return None
         spec = importlib.util.find_spec(name)  # the finders after this one: the name waits no longer
@@ -56,20 +56,36 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def install_when_imported(names: list[str] | None = None, *, strict: bool = False) -> None:
-    """Installs drop-ins, now if their frameworks are imported, otherwise after their import.
+_finder = _Finder()
+
+
+def install(names: list[str] | None = None, *, strict: bool = False) -> None:
+    """Installs drop-ins, now if their frameworks are imported, otherwise after their import: until uninstall() a finder
+    of sys.meta_path waits for that.
 
     names: those of DROPINS; None: all."""
-    waiting: dict[str, Callable[[], None]] = {}
-    for name in DROPINS if names is None else names:
+    wanted = list(DROPINS if names is None else names)
+    for name in wanted:
         if name not in DROPINS:
-            raise ValueError(f"qobs: {name} is no drop-in; there are {', '.join(DROPINS)}")
-
+            raise ValueError(f"names: {name} is no drop-in; there are {', '.join(DROPINS)}")
+    for name in wanted:
         for trigger, function in DROPINS[name].items():
-            def install(name: str = name, function: str = function) -> None:
-                getattr(importlib.import_module(f"qobs.{name}"), function)(strict=strict)
+            def run(name: str = name, function: str = function) -> None:
+                getattr(importlib.import_module(f"libqobs.{name}"), function)(strict=strict)
             if trigger in sys.modules:
-                install()
+                run()
             else:
-                waiting[trigger] = install
-    sys.meta_path.insert(0, _Finder(waiting))
+                _finder.waiting[trigger] = run
+    if _finder.waiting and _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def uninstall() -> None:
+    """Takes back what install did: the functions of frameworks are upstream's, and nothing waits for an import."""
+    _finder.waiting.clear()
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    for name in DROPINS:
+        dropin = sys.modules.get(f"libqobs.{name}")
+        if dropin is not None:
+            dropin.uninstall()

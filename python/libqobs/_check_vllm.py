@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The class of the installed vLLM for a checkpoint, and where its loaders put the tensors: for qobs.check.
+"""The class of the installed vLLM for a checkpoint, and where its loaders put the tensors: for libqobs.check.
 
 Needs no GPU: classes and loaders run on the CPU or without memory. Kernels do not run: schemes without a kernel on this
 device are checked, too. Each operation on tensors is seen: a copy into a parameter fills a part of it with the

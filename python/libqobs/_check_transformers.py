@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The class of the installed transformers for a checkpoint, and what it makes of the tensors: for qobs.check."""
+"""The class of the installed transformers for a checkpoint, and what it makes of the tensors: for libqobs.check."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple

@@ -29,5 +29,5 @@ __all__ = [
     "range_by_percentile", "search", "set_threads", "settings",
 ]
 for _name in __all__:
-    globals()[_name].__module__ = "qobs"
+    globals()[_name].__module__ = "libqobs"
 del _name

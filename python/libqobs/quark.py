@@ -3,10 +3,10 @@
 """Drop-in for the observers of AMD Quark: minima and maxima, magnitudes and scales of MX blocks, histograms, squared
 errors.
 
-    import qobs.quark
-    qobs.quark.install()
+    import libqobs.quark
+    libqobs.quark.install()
     ModelQuantizer(config).quantize_model(model, loader)      # the same scales, sooner
-    print(qobs.dropin_calls())
+    print(libqobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in amd-quark 0.13:
 quark/torch/quantization/observer/observer.py."""

@@ -336,7 +336,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
     several schemes; vLLM cannot load them. architectures: a JSON file with what is known of architectures, which
-    python -m qobs.architectures writes; it comes before the library's own table. None: for a model that the table lacks
+    python -m libqobs.architectures writes; it comes before the library's own table. None: for a model that the table lacks
     the classes of the installed transformers are read, in another process, for some seconds. draft: layers for
     speculative decoding (MTP, nextn) are quantized if vLLM is known to load those of the architecture so
     ("as-loaded"), never ("keep") or always ("quantize"). threads: None is one for each processor. progress: called
@@ -345,7 +345,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
 
     Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
     bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings. What it says in
-    warnings is a qobs.Warning, too. What ends the program with status 3 is a qobs.IncompleteWarning: an
+    warnings is a libqobs.Warning, too. What ends the program with status 3 is a libqobs.IncompleteWarning: an
     architecture that is not known, what was given and nothing uses. Errors: InvalidArgumentError, NonfiniteError,
     SystemFailure (a file cannot be read or written), FindingsError (the audit finds faults in the output); after an
     error there is no out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""

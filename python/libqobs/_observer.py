@@ -64,7 +64,7 @@ class Observer:
     preset: the name of a preset, or "PRESET key=value ..."; settings: upstream's names, on top. presets() and
     settings() list both. Errors: InvalidArgumentError names the setting, its value and what is allowed.
 
-        observer = qobs.Observer("llmc.minmax", num_bits=8, base_name="input")
+        observer = libqobs.Observer("llmc.minmax", num_bits=8, base_name="input")
         for batch in batches:
             observer.observe(batch)
         scale, zero_point, _ = observer.qparams()
@@ -355,5 +355,5 @@ def compute_qparams(x: Any, config: str, *, g_idx: Any = None, **settings: Any) 
     x: as in Observer.observe. config: "PRESET" or "PRESET key=value ..."; settings come on top. Errors: those of
     Observer and observe.
 
-        scale, zero_point, _ = qobs.compute_qparams(weight, "llmc.memoryless_minmax num_bits=4 group_size=128")"""
+        scale, zero_point, _ = libqobs.compute_qparams(weight, "llmc.memoryless_minmax num_bits=4 group_size=128")"""
     return Observer(config, **settings).observe(x, g_idx).qparams()

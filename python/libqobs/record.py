@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Records the activations of a model on disk, for qobs quantize --activations ACTIVATIONS_DIR:
 
-    python -m qobs.record MODEL_DIR --text FILE -o ACTIVATIONS_DIR [--samples 64] [--length 512] [--kv-cache]
+    python -m libqobs.record MODEL_DIR --text FILE -o ACTIVATIONS_DIR [--samples 64] [--length 512] [--kv-cache]
 
 FILE is UTF-8 text, JSON lines, JSON or Parquet (with pyarrow), also packed by gzip; --column says which column. Needs torch and transformers. calibration() needs no disk: prefer it unless the activations themselves are wanted."""
 from __future__ import annotations
@@ -26,12 +26,12 @@ def recording(model: Any, directory: Any, *, targets: Iterable[str] | str | None
               ignore: Iterable[str] | str | None = None, kv_cache: bool = False) -> Recording:
     """Writes the inputs of linear layers while a torch model runs, one safetensors file for each call of the model:
 
-        with qobs.record.recording(model, "activations") as r:
+        with libqobs.record.recording(model, "activations") as r:
             for batch in batches:
                 model(**batch)
-        qobs.quantize("model", "model-FP8", "FP8", activations=r.files)
+        libqobs.quantize("model", "model-FP8", "FP8", activations=r.files)
 
-    directory: a new or empty one. targets, ignore, kv_cache: as of qobs.calibration with a scheme by name. Tensors are "<module>.input",
+    directory: a new or empty one. targets, ignore, kv_cache: as of libqobs.calibration with a scheme by name. Tensors are "<module>.input",
     "<attention>.k_states" and "v_states", in their own dtype and shape. A layer that runs twice in a call is recorded
     with its last input. Memory: the activations of one call. Disk: all of them. Errors: InvalidArgumentError,
     FileExistsError, OSError."""
@@ -88,7 +88,7 @@ class Recording:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command. arguments: those of the command line; None: of this process."""
-    parser = argparse.ArgumentParser(prog="python -m qobs.record", description="Records activations of a model.")
+    parser = argparse.ArgumentParser(prog="python -m libqobs.record", description="Records activations of a model.")
     parser.add_argument("model", help="directory of a model with its tokenizer, which transformers loads")
     parser.add_argument("--text", required=True, help=f"file of text; the samples are parts of it ({READ})")
     parser.add_argument("--column", help="column of JSON or Parquet with the text (default: the first of "
@@ -135,7 +135,7 @@ def _run(options: argparse.Namespace) -> None:
     except (OSError, ValueError) as failure:
         raise _Wrong(f"{options.model}: transformers finds no tokenizer there ({_first_line(failure)}); copy "
                      "tokenizer.json and tokenizer_config.json there, or run the model on token ids in "
-                     "qobs.record.recording") from None
+                     "libqobs.record.recording") from None
     text = "\n\n".join(_as_text(text, tokenizer) for text in found.texts)
     tokens = tokenizer(text, return_tensors="pt").input_ids
     count = min(options.samples, tokens.shape[1] // options.length)

@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Drop-in for the calibraters of ONNX Runtime: histograms and entropy; optionally batches that are not kept.
 
-    import qobs.onnxruntime
-    qobs.onnxruntime.install()
+    import libqobs.onnxruntime
+    libqobs.onnxruntime.install()
     quantize_static(model, out, reader, calibrate_method=CalibrationMethod.Entropy)    # the same model, sooner
-    print(qobs.dropin_calls())
+    print(libqobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in onnxruntime 1.32:
 onnxruntime/quantization/calibrate.py."""

@@ -46,7 +46,7 @@ def installed_rows(knows: Callable[[bytes | None, bytes | None], bool], model_di
         return
     with tempfile.TemporaryDirectory(prefix="qobs-architectures-") as folder:
         path = os.path.join(folder, "rows.json")
-        command = [sys.executable, "-m", "qobs.architectures", os.fsdecode(model_dir), "-o", path, "--installed"]
+        command = [sys.executable, "-m", "libqobs.architectures", os.fsdecode(model_dir), "-o", path, "--installed"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "HF_HUB_OFFLINE": "1"}
         done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         yield os.fsencode(path) if done.returncode == 0 else None

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Runs a script unchanged with the drop-ins.
+"""Drop-ins for frameworks that a program imports later, and scripts that run unchanged with them.
 
-    python -m qobs.dropin [--strict] [--only NAME,NAME] [--calls] SCRIPT [ARGUMENT ...]
-    python -m qobs.dropin [...] -m MODULE [ARGUMENT ...]
+    install()    each drop-in, as soon as its framework is imported
+    uninstall()  takes all of them back, and the import hook
+
+    python -m libqobs.dropin [--strict] [--only NAME,NAME] [--calls] SCRIPT [ARGUMENT ...]
+    python -m libqobs.dropin [...] -m MODULE [ARGUMENT ...]
 
 A drop-in is installed when the script imports its framework. --strict: a call that fails in qobs raises. --only: the
 drop-ins llmcompressor, torch_ao, modelopt, quark, onnxruntime. --calls: prints dropin_calls() at the end."""
@@ -15,7 +18,9 @@ import runpy
 import sys
 
 from ._dropin import dropin_calls
-from ._install import DROPINS, install_when_imported
+from ._install import DROPINS, install, uninstall
+
+__all__ = ["install", "main", "report", "uninstall"]
 
 
 def report() -> str:
@@ -26,7 +31,7 @@ def report() -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """The program. arguments: without its name."""
-    parser = argparse.ArgumentParser("python -m qobs.dropin", description="Runs a script with the drop-ins of qobs.")
+    parser = argparse.ArgumentParser("python -m libqobs.dropin", description="Runs a script with the drop-ins of qobs.")
     parser.add_argument("--strict", action="store_true", help="a call that fails in qobs raises")
     parser.add_argument("--only", metavar="NAMES", help=f"drop-ins, separated by commas: {', '.join(DROPINS)}")
     parser.add_argument("--calls", action="store_true", help="print how many calls were served, at the end")
@@ -35,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
     try:
-        install_when_imported(given.only.split(",") if given.only else None, strict=given.strict)
+        install(given.only.split(",") if given.only else None, strict=given.strict)
     except ValueError as e:
         parser.error(str(e))
     sys.argv = [given.script, *given.arguments]

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Does a quantized model load in the runtime that is installed here? Nothing is written.
 
-    python -m qobs.check OUT [--against MODEL] [--runtime transformers|vllm] [--json FILE]
+    python -m libqobs.check OUT [--against MODEL] [--runtime transformers|vllm] [--json FILE]
 
 Builds the class of the runtime with OUT's configuration, without weights, and lists the parameters that no tensor fills
 and the tensors that no parameter takes, after the runtime's own renaming. Compares codes, scales and zero points with
@@ -29,7 +29,7 @@ try:
 except ImportError as missing:
     if __name__ != "__main__":
         raise
-    print(f"qobs.check: {missing.name} is not installed: pip install torch safetensors transformers", file=sys.stderr)
+    print(f"libqobs.check: {missing.name} is not installed: pip install torch safetensors transformers", file=sys.stderr)
     raise SystemExit(2) from None
 
 SHOWN = 20  # lines of faults; --json has all
@@ -320,7 +320,7 @@ def show(report: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m qobs.check", description="checks a quantized model in a runtime")
+    parser = argparse.ArgumentParser(prog="python -m libqobs.check", description="checks a quantized model in a runtime")
     parser.add_argument("out", metavar="OUT", help="directory of the quantized model")
     parser.add_argument("--against", metavar="MODEL", help="the model before: names, shapes and errors are compared")
     parser.add_argument("--runtime", choices=["transformers", "vllm"], default="transformers")
@@ -337,18 +337,18 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # a fault of this module, which is not one of OUT
         report, status = {"error": f"{options.out} cannot be checked: {type(error).__name__}: {error}"}, 2
     if "error" in report:
-        print(f"qobs.check: {report['error']}", file=sys.stderr)
+        print(f"libqobs.check: {report['error']}", file=sys.stderr)
     if options.json:
         try:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump({"status": status, **report}, file, indent=1)
         except OSError as error:
-            print(f"qobs.check: --json: {error}", file=sys.stderr)
+            print(f"libqobs.check: --json: {error}", file=sys.stderr)
             return 2
     return status
 
 
 if __name__ == "__main__":
-    from qobs import check as _module  # by its name, as other modules import its classes
+    from libqobs import check as _module  # by its name, as other modules import its classes
 
     sys.exit(_module.main())

@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Drop-in for the calibrators of NVIDIA Model-Optimizer: largest magnitudes, histograms, entropy, searches.
 
-    import qobs.modelopt
-    qobs.modelopt.install()
+    import libqobs.modelopt
+    libqobs.modelopt.install()
     mtq.quantize(model, config, forward_loop)      # the same amax, sooner
-    print(qobs.dropin_calls())
+    print(libqobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in nvidia-modelopt 0.47 and 0.48:
 modelopt/torch/quantization/utils/core_utils.py, calib/histogram.py, calib/mse.py."""

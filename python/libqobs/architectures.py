@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Rows of architectures by the installed transformers and vLLM, for `qobs quantize --architectures FILE`.
 
-    python -m qobs.architectures [MODEL_DIR | --all] -o rows.json [--vllm PACKAGE_DIR]
+    python -m libqobs.architectures [MODEL_DIR | --all] -o rows.json [--vllm PACKAGE_DIR]
 
 Every class of transformers that has the model's type, or with --all any, is built on the meta device: no weights, some
 seconds a type. Its modules say what each matrix is (nn.Linear, nn.Embedding, Conv1D, router, head). Its conversions say
@@ -12,10 +12,7 @@ of vLLM are read (_vllm_sources.py): which architectures it has, and what it bui
 """
 import argparse, collections, importlib.util, json, multiprocessing, os, re, signal, sys
 
-if __package__:
-    from . import _vllm_sources
-else:
-    import _vllm_sources  # type: ignore[no-redef]  # scripts/architecture_table.py, without the library
+from . import _vllm_sources
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 SECONDS = 120  # for one class
@@ -613,20 +610,20 @@ def document(model=None, vllm=None, jobs=1):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m qobs.architectures", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m libqobs.architectures", description=__doc__.partition("\n")[0])
     parser.add_argument("model", nargs="?", help="a directory with a config.json: its types alone")
     parser.add_argument("--all", action="store_true", help="every type of transformers; some minutes")
     parser.add_argument("-o", "--out", required=True, help="the file to write")
     parser.add_argument("--vllm", metavar="PACKAGE_DIR", help="the directory of vLLM's package; else the installed one")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once; default 1")
-    parser.add_argument("--installed", action="store_true", help=argparse.SUPPRESS)  # qobs.quantize asks for the file
+    parser.add_argument("--installed", action="store_true", help=argparse.SUPPRESS)  # libqobs.quantize asks for the file
     options = parser.parse_args()
     if bool(options.model) == options.all:
         parser.error("either MODEL_DIR or --all is needed")
     found = document(options.model, options.vllm, options.jobs)
     wanted = types_of(options.model)[:1] if options.model else []
     if wanted and not any(wanted[0] in row["types"] for row in found["architectures"]):
-        parser.exit(1, f"python -m qobs.architectures: transformers {found['transformers']} builds no class of "
+        parser.exit(1, f"python -m libqobs.architectures: transformers {found['transformers']} builds no class of "
                        f"{wanted[0]!r}\n")
     if options.installed:
         found["source"] = "installed"

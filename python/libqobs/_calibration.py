@@ -43,7 +43,7 @@ def calibration(model: Any, scheme: Any = None, *, config: Any = None, recipe: A
                 seed: int = 0) -> Calibration:
     """Observes the activations of a torch model while it runs:
 
-        with qobs.calibration(model, scheme="FP8") as c:
+        with libqobs.calibration(model, scheme="FP8") as c:
             for batch in batches:
                 model(**batch)
         c.quantize("model", "model-FP8")
@@ -86,7 +86,7 @@ def calibration(model: Any, scheme: Any = None, *, config: Any = None, recipe: A
     pair of columns of a block for a Hessian. sensitivity: 8 bytes a row of a weight, and the activations of a call for
     the backward pass, or with activation checkpointing of the model those of one block. The model computes what it
     computes without. Tensors on a GPU are copied to the CPU one by one. One thread at a time may run the model.
-    An entry of targets or ignore that matches nothing is a qobs.IncompleteWarning.
+    An entry of targets or ignore that matches nothing is a libqobs.IncompleteWarning.
     Errors: InvalidArgumentError, TypeError. Reproduces the calibration of oneshot of llm-compressor and, for importance,
     the hook of IMatrixMSEObserver.attach."""
     check_model(model)
@@ -109,7 +109,7 @@ def calibration(model: Any, scheme: Any = None, *, config: Any = None, recipe: A
 def calibrate(model: Any, batches: Iterable[Any], scheme: Any = None, **options: Any) -> Calibration:
     """Runs batches through a torch model and returns what was observed: calibration() with the loop.
 
-        qobs.calibrate(model, batches, "FP8").quantize("model", "model-FP8")
+        libqobs.calibrate(model, batches, "FP8").quantize("model", "model-FP8")
 
     batches: mappings of keyword arguments, tuples or lists of arguments, or one argument each; nothing of them is kept.
     scheme, options: those of calibration. The model runs in evaluation mode, without gradients but for sensitivity, and
@@ -298,9 +298,9 @@ class Calibration:
         _safetensors.write(_path(path, "path"), self.scales())
 
     def plan(self, model_dir: Any, schemes: Iterable[str], **options: Any) -> PlanReport:
-        """Foretells what schemes cost the model in a directory, with what was observed: qobs.plan with states.
+        """Foretells what schemes cost the model in a directory, with what was observed: libqobs.plan with states.
 
-        options: those of qobs.plan; the default of preset is that of quantize. Errors: those of qobs.plan,
+        options: those of libqobs.plan; the default of preset is that of quantize. Errors: those of libqobs.plan,
         NoDataError."""
         self._set_preset(options)
         return self._with_states(model_dir, lambda states: plan(model_dir, schemes, states=[states], **options))
@@ -314,10 +314,10 @@ class Calibration:
                 options["settings"] = {**own, **mapping(options.get("settings"), "settings", "{'group_size': 64}")}
 
     def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> QuantizeReport:
-        """Quantizes the directory of the model with what was observed: qobs.quantize with scheme and states.
+        """Quantizes the directory of the model with what was observed: libqobs.quantize with scheme and states.
 
-        options: those of qobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
-        is that preset with the settings of importance. Returns the report of quantize. Errors: those of qobs.quantize,
+        options: those of libqobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
+        is that preset with the settings of importance. Returns the report of quantize. Errors: those of libqobs.quantize,
         NoDataError."""
         self._set_preset(options)
         return self._with_states(model_dir, lambda states: quantize(model_dir, out_dir, states=[states],
