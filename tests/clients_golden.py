@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -32,6 +31,10 @@ from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tenso
 from vllm.platforms import PlatformEnum
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
+sys.path.insert(0, str(GOLDEN))
+
+import golden_models
+
 LAYER = "model.layers.0."
 QKV, GATE_UP, MLA = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("q_a_proj", "kv_a_proj_with_mqa")
 # A case, a module of vLLM and the parts that it has in the file; that of experts has those of each.
@@ -131,8 +134,8 @@ def main(qobs):
     kernels._POSSIBLE_NVFP4_KERNELS[PlatformEnum.CPU] = [PlainKernel]
     kernels.MarlinNvFp4LinearKernel = PlainKernel
     passed = failed = 0
-    with tempfile.TemporaryDirectory() as scratch, tarfile.open(GOLDEN / "checkpoint_models.tar.xz") as archive:
-        archive.extractall(scratch)
+    with tempfile.TemporaryDirectory() as scratch:
+        golden_models.unpack(scratch)
         for i, (case, module, parts) in enumerate(MODULES):
             out = Path(scratch) / f"out{i}"
             subprocess.run([qobs, "quantize", f"{scratch}/{cases[case]['model']}", *cases[case]["options"], "--compat",

@@ -5,6 +5,7 @@
 
     test_sources.py QOBS
 """
+import hashlib
 import json
 import math
 import os
@@ -45,8 +46,12 @@ def st_raw(path):
 
 # ---- Numbers ---------------------------------------------------------------------------------------------------------
 
+def summary(dtype, shape, data):
+    return [dtype, list(shape), hashlib.sha256(data).hexdigest()[:32]]
+
+
 def check_numbers(what, config, tensors, module, want):
-    """An ignored module is dequantized: the output holds `want`, (dtype, shape, bytes), and nothing else of it."""
+    """An ignored module is dequantized: the output holds `want`, the summary of a tensor, and nothing else of it."""
     with tempfile.TemporaryDirectory(dir=cli.scratch()) as scratch:
         make(f"{scratch}/in", {Q + ".weight": tensor([128, 128], 1), **tensors}, **config)
         p = quantize(f"{scratch}/in", "-o", f"{scratch}/out", "--ignore", module, scheme="W8A16")
@@ -55,8 +60,8 @@ def check_numbers(what, config, tensors, module, want):
             return
         out = st_raw(f"{scratch}/out/model.safetensors")
         quantization = json.loads(cli.read(f"{scratch}/out/config.json"))["quantization_config"]
-    got = out.get(f"{module}.weight", (None, None, b""))
-    check(tuple(got) == tuple(want), f"{what}: the numbers of {want[0]}", f"{got[:2]}, expected {want[:2]}")
+    got = summary(*out.get(f"{module}.weight", ("", [], b"")))
+    check(got == want, f"{what}: the numbers of {want[0]}", f"{got}, expected {want}")
     equal(sorted(n for n in out if n.startswith(module)), [f"{module}.weight"], f"{what}: no scales are left")
     check(module in quantization["ignore"] and len(quantization["config_groups"]) == 1, f"{what}: the configuration", str(quantization))
 
@@ -69,9 +74,8 @@ def test_golden():
         cases = json.load(file)
     for case in cases:
         own = {k.split("|")[1]: v for k, v in tensors.items() if k.split("|")[0] == case["name"]}
-        want = own.pop("expected")
         module = next(iter(own)).rsplit(".", 1)[0]
-        check_numbers(case["name"], case["config"], own, module, want)
+        check_numbers(case["name"], case["config"], own, module, case["expected"])
 
 
 # ---- Refusals --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Those of checkpoint_next.json are of the newest pre-release (--compat next, live
 
     run_checkpoint.py QOBS [--isa NAME] [--threads N] [--only REGEX] [-v]
 
-QOBS may be a command with arguments, such as an emulator and the program. checkpoint_models.tar.xz holds the models. Every
+QOBS may be a command with arguments, such as an emulator and the program. golden_models.py makes the models. Every
 file of an output is compared by its SHA-256; of 0.14 config.json and the index by that of their JSON with sorted keys,
 without the version. The policy of a case says what else is right:
 
@@ -27,9 +27,10 @@ import re
 import shlex
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
+
+import golden_models
 
 HERE = Path(__file__).resolve().parent
 
@@ -70,17 +71,19 @@ def files_of(root):
     return {os.path.relpath(os.path.join(d, name), root) for d, _, names in os.walk(root) for name in names}
 
 
-def differences(case, out, exact):
-    expected = case["files"]
-    found = files_of(out)
-    if found != set(expected):
-        return f"files missing: {sorted(set(expected) - found)}, more: {sorted(found - set(expected))}"
-    for name, wanted in sorted(expected.items()):
-        path = out / name
+def digests(root, exact):
+    """Those of a directory's files; unless `exact`, config.json and the index as JSON."""
+    def of(name):
         as_json = not exact and (name in ("config.json", "params.json") or name.endswith("index.json"))
-        if digest(canonical(path) if as_json else path.read_bytes()) != wanted:
-            return f"{name} differs"
-    return None
+        return digest(canonical(root / name) if as_json else (root / name).read_bytes())
+    return {name: of(name) for name in sorted(files_of(root))}
+
+
+def differences(case, out, exact):
+    expected, found = case["files"], digests(out, exact)
+    if found.keys() != expected.keys():
+        return f"files missing: {sorted(set(expected) - set(found))}, more: {sorted(set(found) - set(expected))}"
+    return next((f"{name} differs" for name in found if found[name] != expected[name]), None)
 
 
 def findings(qobs, out, extra):
@@ -134,8 +137,7 @@ def main():
     cases = cases[::3 if options.sampled and not os.environ.get("QOBS_WHOLE") else 1]
     passed = failed = 0
     with tempfile.TemporaryDirectory() as directory:
-        with tarfile.open(HERE / "checkpoint_models.tar.xz") as archive:
-            archive.extractall(directory)
+        golden_models.unpack(directory)
         for case, compat in cases:
             with tempfile.TemporaryDirectory() as scratch:
                 problem = problem_of(case, compat, options.qobs, extra, Path(directory), Path(scratch))
