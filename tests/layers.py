@@ -31,7 +31,7 @@ with open(SETS, encoding="utf-8") as sets:
     ISAS = re.findall(r"^(\w+) (?:any|x86_64|aarch64)\b", sets.read(), re.M)
 
 # From the ground up. A file may include from every folder before its own.
-LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "measure", "formula", "histogram", "quantize", "search", "optimal",
+LAYERS = ["base", "number", "kernels", "templates", *ISAS, "stages", "plan", "measure", "formula", "histogram", "quantize", "search", "optimal",
           "config", "observer", "api"]
 CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "mixture", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]

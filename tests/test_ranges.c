@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "base/tensor.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "number/convert.h"
 #include "observer/observer.h"
 #include "qobs/stateless.h"

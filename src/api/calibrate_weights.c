@@ -11,7 +11,7 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "base/struct_size.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "histogram/from_histogram.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"

@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "observer/observer.h"
@@ -181,7 +181,7 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
                                         .runtime = a->runtime};
     struct range_rule range;
     qobs_resolve_range(a->config, &range);
-    const int set = range.params.optimal.rounding_passes;
+    const int set = range.ops->optimal ? range.params.optimal.rounding_passes : 0;
     struct code_descent c = {.runtime = runtime,
                              .kernels = qobs_kernels_active(),
                              .passes = a->passes > 0 ? a->passes
@@ -258,7 +258,7 @@ static int check_observer(const qobs_observer *o, qobs_error *error)
 static int64_t block_of(const qobs_observer *o, const struct gram *gram)
 {
     const struct range_rule *range = &o->stages.range;
-    return range->ops->state ? range->params.multiplier.hessian_block : gram->block;
+    return range->ops->state ? range->params.hessian_block : gram->block;
 }
 
 /* A gram of the Hessian's shape, without sums. */

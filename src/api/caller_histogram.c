@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "histogram/from_histogram.h"
 #include "number/convert.h"
 #include "observer/observer.h"
@@ -85,7 +85,7 @@ struct finder_call {
     const struct finder *finder;
     qobs_range_args args;
     struct runtime runtime;
-    struct range_rule rule;
+    struct bins_params bins;
     struct formula formula;
     struct histogram_view histogram;
     double *workspace; /* qobs_range_workspace() doubles */
@@ -114,7 +114,7 @@ static int open_call(struct finder_call *c, const qobs_range_args *args, const q
                                  c->finder->uses_all_edges ? 1 : counts.elements, &edges, error));
     RETURN_IF_FAILED(sum_counts(&counts, "histogram", INFINITY, &sum, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&c->runtime, c->args.runtime, error));
-    qobs_resolve_range(c->args.config, &c->rule);
+    qobs_resolve_bins(c->args.config, &c->bins);
     qobs_resolve_formula(c->args.config, &c->formula);
     const size_t bins = (size_t)counts.elements, doubles = bins + qobs_range_workspace(bins);
     c->size = doubles * sizeof(double) + (bins + 1) * sizeof(float);
@@ -170,16 +170,16 @@ static int find_range(const struct finder *finder, const qobs_range_args *args, 
 /* The range whose maximum is amax. */
 static void set_range(const struct finder_call *c, float amax, qobs_range *found)
 {
-    found->min = c->rule.params.bins.from_zero ? 0 : -amax;
+    found->min = c->bins.from_zero ? 0 : -amax;
     found->max = amax;
 }
 
 static int find_amax(struct finder_call *c, amax_finder *find, qobs_range *found, qobs_error *error)
 {
     struct found_amax result = {0};
-    c->rule.params.bins.stride = c->args.stride;
-    c->rule.params.bins.start_bin = c->args.start_bin;
-    const int status = find(&c->rule.params.bins, &c->formula, &c->histogram, c->workspace, &result, error);
+    c->bins.stride = c->args.stride;
+    c->bins.start_bin = c->args.start_bin;
+    const int status = find(&c->bins, &c->formula, &c->histogram, c->workspace, &result, error);
     set_range(c, result.amax, found);
     found->score = result.score;
     return status;
@@ -201,10 +201,10 @@ static int find_by_percentile(struct finder_call *c, qobs_range *found, qobs_err
     const double percentile = c->args.percentile;
     if (!(percentile >= 0 && percentile <= 100))
         return qobs_invalid(error, "percentile: is %g, allowed are numbers from 0 to 100", percentile);
-    if (c->rule.params.bins.of_magnitudes)
+    if (c->bins.of_magnitudes)
         set_range(c, qobs_percentile_modelopt(&c->histogram, percentile), found);
     else
-        qobs_percentile(&c->histogram, c->rule.params.bins.symmetric, percentile, &found->min, &found->max);
+        qobs_percentile(&c->histogram, c->bins.symmetric, percentile, &found->min, &found->max);
     found->score = share_within(&c->histogram, found->min, found->max);
     return QOBS_OK;
 }
@@ -216,7 +216,7 @@ static int find_by_l2_norm(struct finder_call *c, qobs_range *found, qobs_error 
     (void)error;
     for (size_t i = 0; i < h->bins; i++)
         counts[i] = (float)h->counts[i];
-    found->score = qobs_non_linear_search(counts, h->bins, h->edges[0], h->edges[h->bins], c->rule.params.bins.numbers,
+    found->score = qobs_non_linear_search(counts, h->bins, h->edges[0], h->edges[h->bins], c->bins.numbers,
                                           counts + h->bins, &found->min, &found->max);
     return QOBS_OK;
 }

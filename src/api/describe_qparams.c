@@ -7,7 +7,7 @@
 #include "base/build.h"
 #include "base/error.h"
 #include "base/struct_size.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"

@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "config/settings.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "quantize/row_quantizer.h"
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
@@ -136,8 +136,7 @@ int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qo
     own.searches_range = qobs_range_has_record(range);
     own.searches_scale = range->optimal != NULL;
     own.importance = p->importance;
-    own.importance_required =
-        p->importance && ((range->batch && p->grid.strict) || (range->optimal && p->optimal.strict));
+    own.importance_required = p->importance && p->strict;
     own.hessian = p->hessian;
     own.signed_scale = range->optimal && p->optimal.signed_scale;
     own.global_scale = stages.traits.global != GLOBAL_NONE;

@@ -6,7 +6,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "plan/make_plan.h"

@@ -8,7 +8,7 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "base/struct_size.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "number/number.h"

@@ -9,7 +9,7 @@
 #include "base/struct_size.h"
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "kernels/dispatch.h"
 #include "measure/accumulators.h"
 #include "number/convert.h"

@@ -7,12 +7,12 @@
 
 #include "base/runtime.h"
 #include "base/tensor.h"
-#include "formula/formula.h"
+#include "stages/formula.h"
 #include "measure/accumulators.h"
-#include "histogram/reduction.h"
-#include "histogram/range_rule.h"
-#include "plan/granularity.h"
-#include "histogram/range_params.h"
+#include "stages/reduction.h"
+#include "stages/range_rule.h"
+#include "stages/granularity.h"
+#include "stages/range_params.h"
 
 /* ---- Presets ----------------------------------------------------------------------------------------------------- */
 
@@ -115,6 +115,9 @@ enum type { TYPE_INT, TYPE_FLOAT };
 
 /* Arithmetic of searches on BF16 and F16. */
 enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
+
+/* The methods that find a range in a histogram of the caller. */
+enum range_finder { FINDER_PERCENTILE = 1, FINDER_L2_NORM = 2, FINDER_ENTROPY = 4, FINDER_MSE = 8 };
 
 enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10, VERSIONS };
 

@@ -8,7 +8,7 @@
 #include <float.h>
 
 #include "config/dtypes.h"
-#include "config/stages.h"
+#include "stages/stages.h"
 #include "quantize/fake_quantize.h"
 
 /* Functions but set_defaults may be NULL. Those of a stage find in it what resolve.c sets for all families. */
@@ -29,7 +29,8 @@ struct family_ops {
     void (*granularity)(const qobs_config *config, struct granularity *granularity);
     void (*reduction)(const qobs_config *config, struct reduction *reduction);
     void (*accumulator)(const qobs_config *config, struct accumulator *accumulator);
-    void (*range)(const qobs_config *config, struct range_rule *rule);
+    void (*bins)(const qobs_config *config, struct bins_params *bins); /* those of a histogram's rule */
+    void (*range)(const qobs_config *config, struct range_rule *rule); /* those of another rule */
     const struct formula_ops *(*formula)(const qobs_config *config, struct formula_params *params);
     void (*traits)(const qobs_config *config, struct observer_traits *traits);
     void (*amax_numbers)(const qobs_config *config, struct amax_numbers *numbers); /* of fake-quantize by an amax */
@@ -82,8 +83,10 @@ extern const struct word qobs_scheme_types[], qobs_scheme_scale_dtypes[];
     WORD("scale_dtype", EVERY, scheme.scale_dtype, qobs_scheme_scale_dtypes,                                           \
          "dtype to which scales are rounded; `uint8`: powers of two")
 #define SCHEME_OBSERVER                                                                                                \
-    {"observer", EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0, "accepted only with the preset's own name",            \
-     false,      false}
+    {                                                                                                                  \
+        "observer", EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0, "accepted only with the preset's own name", false,  \
+            false                                                                                                      \
+    }
 #define SCHEME_STRICT(only) SWITCH("strict", only, scheme.strict, "fail if importance cannot be used")
 int qobs_scheme_check_groups(const qobs_config *config, qobs_error *error);
 void qobs_scheme_granularity(const qobs_config *config, struct granularity *granularity);
@@ -93,6 +96,3 @@ void qobs_scheme_traits(const qobs_config *config, struct observer_traits *trait
 /* Parameters of torch's formula, and limits that are set (family_torch.c). */
 void qobs_set_torch(const struct torch_number *number, enum mapping mapping, double eps, struct formula_params *params);
 struct torch_number qobs_torch_limits(struct torch_number number, int64_t quant_min, int64_t quant_max, bool reduce);
-
-/* The bins of a histogram (resolve.c). */
-void qobs_resolve_bins(const qobs_config *config, struct bins_params *bins);

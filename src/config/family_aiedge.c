@@ -60,6 +60,11 @@ enum { MOST_FLOAT16_SCALE = 65280 }; /* with the mantissa of bfloat16 */
 static void range(const qobs_config *config, struct range_rule *rule)
 {
     const int bits = config->aiedge.num_bits;
+    rule->params.importance = is_oscar(config);
+    if (is_oscar(config)) {
+        rule->params.oscar.levels = ldexp(1, bits - 1) - 1;
+        return;
+    }
     rule->params.octav = (struct octav_params){
         .noise = (float)(ldexp(1, -2 * bits) / 3),
         .dimension = config->aiedge.quantized_dimension,
@@ -69,8 +74,6 @@ static void range(const qobs_config *config, struct range_rule *rule)
         .most = block_size(config) > 0 ? (float)MOST_FLOAT16_SCALE * (float)((1 << bits) - 1) : INFINITY,
         .iterations = 10,
     };
-    rule->params.oscar.levels = ldexp(1, bits - 1) - 1;
-    rule->params.importance = is_oscar(config);
 }
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
@@ -83,6 +86,6 @@ static const struct formula_ops *formula(const qobs_config *config, struct formu
 }
 
 const struct family_ops qobs_family_aiedge = {
-    SETTINGS_OF(settings),  .set_defaults = set_defaults, .granularity = granularity,
-    .reduction = reduction, .range = range,               .formula = formula,
+    SETTINGS_OF(settings), .set_defaults = set_defaults, .granularity = granularity, .reduction = reduction,
+    .range = range,        .formula = formula,
 };

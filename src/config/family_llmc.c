@@ -299,7 +299,6 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
         .quant_max = half - 1,
         .format = float_format(config),
         .importance = importance,
-        .strict = config->scheme.strict,
         .fault = early_fault(config),
         .late_fault = qobs_config_strategy(config) == STRATEGY_BLOCK ? IMPORTANCE_STRATEGY : IMPORTANCE_USABLE,
     };
@@ -312,6 +311,7 @@ static void range(const qobs_config *config, struct range_rule *rule)
         return;
     resolve_grid(config, &rule->params.grid);
     rule->params.importance = rule->params.grid.importance;
+    rule->params.strict = config->scheme.strict;
 }
 
 const struct family_ops qobs_family_llmc = {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "config/families.h"
+#include "histogram/histogram.h"
 #include "qobs/format.h"
 #include "search/search_errors.h"
 
@@ -212,25 +213,33 @@ static void amax_numbers(const qobs_config *config, struct amax_numbers *numbers
     };
 }
 
-static void resolve_multiplier(const qobs_config *config, struct multiplier_params *m)
+static void range(const qobs_config *config, struct range_rule *rule)
 {
     struct amax_numbers numbers;
+    if (has_headroom(config->preset)) {
+        rule->params.headroom = config->modelopt.headroom;
+        return;
+    }
     amax_numbers(config, &numbers);
-    *m = (struct multiplier_params){
+    rule->params.hessian_block = config->modelopt.has_hessian_block ? config->modelopt.hessian_block_size : 0;
+    rule->params.importance = rule->params.hessian = rule->params.hessian_block > 0;
+    rule->params.multiplier = (struct multiplier_params){
         .count = sweeps_scales(config->preset) ? QOBS_E4M3_MULTIPLIERS : (size_t)steps_of(config),
         .start = config->modelopt.start_multiplier,
         .stop = config->modelopt.stop_multiplier,
         .quant_min = (int64_t)numbers.quant_min,
         .quant_max = (int64_t)numbers.quant_max,
-        .hessian_block = config->modelopt.has_hessian_block ? config->modelopt.hessian_block_size : 0,
         .four_over_six = config->modelopt.has_four_over_six && config->modelopt.four_over_six,
         .format = numbers.e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
         .zero_amax = sweeps_scales(config->preset) ? e4m3_zero(config) : numbers.zero_amax,
     };
 }
 
-static void resolve_modelopt_bins(const qobs_config *config, struct bins_params *b)
+static void bins(const qobs_config *config, struct bins_params *b)
 {
+    b->method = (enum amax_method)config->modelopt.method;
+    b->of_magnitudes = true;
+    b->from_zero = config->modelopt.is_unsigned;
     if (config->modelopt.num_bits == MODELOPT_E4M3) {
         b->centres = CENTRES_MODELOPT_E4M3;
         b->zero_amax = e4m3_zero(config);
@@ -244,18 +253,6 @@ static void resolve_modelopt_bins(const qobs_config *config, struct bins_params 
     b->quant_min = config->modelopt.is_unsigned ? 0 : -b->quant_max;
 }
 
-static void range(const qobs_config *config, struct range_rule *rule)
-{
-    rule->params.headroom = config->modelopt.headroom;
-    qobs_resolve_bins(config, &rule->params.bins);
-    resolve_modelopt_bins(config, &rule->params.bins);
-    rule->params.bins.method = (enum amax_method)config->modelopt.method;
-    rule->params.bins.of_magnitudes = true;
-    rule->params.bins.from_zero = config->modelopt.is_unsigned;
-    resolve_multiplier(config, &rule->params.multiplier);
-    rule->params.importance = rule->params.hessian = rule->params.multiplier.hessian_block > 0;
-}
-
 static void traits(const qobs_config *config, struct observer_traits *t) { t->bias = is_bias(config->preset); }
 
 const struct family_ops qobs_family_modelopt = {
@@ -267,6 +264,7 @@ const struct family_ops qobs_family_modelopt = {
     .granularity = granularity,
     .reduction = reduction,
     .accumulator = accumulator,
+    .bins = bins,
     .range = range,
     .traits = traits,
     .amax_numbers = amax_numbers,

@@ -87,8 +87,6 @@ static void range(const qobs_config *config, struct range_rule *rule)
     struct formula_params numbers_of;
     formula(config, &numbers_of);
     rule->params.importance = rule->params.hessian = rule->params.peaks = estimates(config->preset);
-    rule->params.optimal.quant_min = numbers_of.mapping == MAPPING_AFFINE ? (int)numbers_of.quant_min : 0;
-    rule->params.optimal.quant_max = numbers_of.mapping == MAPPING_AFFINE ? (int)numbers_of.quant_max : 0;
     rule->params.estimation = (struct estimation_params){.quant_min = (float)numbers_of.quant_min,
                                                          .quant_max = (float)numbers_of.quant_max,
                                                          .initial_steps = config->nncf.initial_steps,

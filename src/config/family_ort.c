@@ -133,15 +133,14 @@ static void accumulator(const qobs_config *config, struct accumulator *a)
     }
 }
 
-static void range(const qobs_config *config, struct range_rule *rule)
+static void bins(const qobs_config *config, struct bins_params *b)
 {
-    qobs_resolve_bins(config, &rule->params.bins);
-    rule->params.bins.levels = (size_t)config->ort.num_quantized_bins;
-    rule->params.bins.roots = config->ort.scenario == ORT_P3;
+    b->levels = (size_t)config->ort.num_quantized_bins;
+    b->roots = config->ort.scenario == ORT_P3;
 }
 
 const struct family_ops qobs_family_ort = {
     SETTINGS_OF(settings),   .set_defaults = set_defaults, .check = check, .granularity = granularity,
-    .reduction = reduction,  .accumulator = accumulator,   .range = range, .formula = formula,
+    .reduction = reduction,  .accumulator = accumulator,   .bins = bins,   .formula = formula,
     .range_is_lowest = true,
 };

@@ -116,8 +116,6 @@ static void resolve_optimal(const qobs_config *config, struct optimal_params *p)
         .stop = (float)config->scheme.optimal.stop_multiplier,
         .eps = config->scheme.scale_dtype < SCALE_E4M3 ? eps[config->scheme.scale_dtype] : 0,
         .dampening = config->scheme.optimal.dampening_frac,
-        .strict = config->scheme.strict,
-        .hessian_block = config->scheme.optimal.hessian_block_size,
         .passes = config->scheme.optimal.passes,
         .zero_point_radius = config->scheme.optimal.zero_point_radius,
         .rounding_passes = config->scheme.optimal.has_rounding_passes ? config->scheme.optimal.rounding_passes : 0,
@@ -128,6 +126,8 @@ static void range(const qobs_config *config, struct range_rule *rule)
 {
     rule->params.importance = rule->ops->optimal->importance;
     rule->params.hessian = rule->ops->optimal->hessian;
+    rule->params.strict = config->scheme.strict;
+    rule->params.hessian_block = config->scheme.optimal.hessian_block_size;
     resolve_optimal(config, &rule->params.optimal);
 }
 

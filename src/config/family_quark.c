@@ -344,10 +344,10 @@ static void accumulator(const qobs_config *config, struct accumulator *a)
     }
 }
 
-static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
+static void range(const qobs_config *config, struct range_rule *rule)
 {
     const struct quark_number number = qobs_quark_number(config->quark.dtype);
-    *e = (struct exponent_params){
+    rule->params.exponent = (struct exponent_params){
         .quant_min = number.quant_min,
         .quant_max = number.quant_max,
         .float_zero_points = is_tensor(config->preset),
@@ -357,7 +357,7 @@ static void resolve_exponent(const qobs_config *config, struct exponent_params *
     };
 }
 
-static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
+static void bins(const qobs_config *config, struct bins_params *b)
 {
     const struct quark_number number = qobs_quark_number(config->quark.dtype);
     b->method = AMAX_MSE;
@@ -372,13 +372,6 @@ static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
         b->format = qobs_format_find(b->dtype);
 }
 
-static void range(const qobs_config *config, struct range_rule *rule)
-{
-    qobs_resolve_bins(config, &rule->params.bins);
-    resolve_quark_bins(config, &rule->params.bins);
-    resolve_exponent(config, &rule->params.exponent);
-}
-
 static void traits(const qobs_config *config, struct observer_traits *t)
 {
     const bool tqt = has_threshold(config->preset), lsq = is_lsq(config->preset);
@@ -391,9 +384,15 @@ static void traits(const qobs_config *config, struct observer_traits *t)
 }
 
 const struct family_ops qobs_family_quark = {
-    SETTINGS_OF(settings),        .finders = FINDER_PERCENTILE | FINDER_MSE,
-    .set_defaults = set_defaults, .check = check,
-    .granularity = granularity,   .reduction = reduction,
-    .accumulator = accumulator,   .range = range,
-    .formula = formula,           .traits = traits,
+    SETTINGS_OF(settings),
+    .finders = FINDER_PERCENTILE | FINDER_MSE,
+    .set_defaults = set_defaults,
+    .check = check,
+    .granularity = granularity,
+    .reduction = reduction,
+    .accumulator = accumulator,
+    .range = range,
+    .formula = formula,
+    .traits = traits,
+    .bins = bins,
 };

@@ -177,14 +177,10 @@ static void granularity(const qobs_config *config, struct granularity *g)
         g->ops = &qobs_granularity_torch_channel;
 }
 
-static void range(const qobs_config *config, struct range_rule *rule)
-{
-    qobs_resolve_bins(config, &rule->params.bins);
-    rule->params.bins.numbers = (double)numbers_of(config);
-}
+static void bins(const qobs_config *config, struct bins_params *b) { b->numbers = (double)numbers_of(config); }
 
 const struct family_ops qobs_family_torch = {
     SETTINGS_OF(settings), .finders = FINDER_L2_NORM,  .has_own_quantize = true, .set_defaults = set_defaults,
-    .check = check,        .granularity = granularity, .in_f32 = true,           .range = range,
+    .check = check,        .granularity = granularity, .in_f32 = true,           .bins = bins,
     .formula = formula,
 };

@@ -16,7 +16,7 @@
     extern const struct reduction_ops qobs_reduction_##reduction;                                                      \
     extern const struct accumulator_ops qobs_accumulate_##accumulator;                                                 \
     extern const struct range_ops qobs_range_##range;
-#include "config/preset_rows.h"
+#include "stages/preset_rows.h"
 #undef PRESET
 
 #if QOBS_HAS(llmc) && QOBS_HAS(searches)
@@ -40,7 +40,7 @@ static const struct search_defaults nvfp4_expanded_imatrix = {NVFP4_EXPANDED, .i
                     {name, &qobs_family_##family, &qobs_granularity_##granularity, &qobs_reduction_##reduction,        \
                      &qobs_accumulate_##accumulator, &qobs_range_##range, FORMULA_##formula, search, summary}, ))
 static const struct preset presets[] = {
-#include "config/preset_rows.h"
+#include "stages/preset_rows.h"
 };
 #undef PRESET
 
@@ -51,7 +51,7 @@ static const struct {
     bool has_family;
     const char *missing; /* feature */
 } known[] = {
-#include "config/preset_rows.h"
+#include "stages/preset_rows.h"
 };
 #undef PRESET
 

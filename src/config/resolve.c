@@ -3,10 +3,11 @@
 
 /* From a configuration to its stages and to the numbers and codes of quantization: what all families have in common,
  * then the family's own. */
-#include "config/families.h"
+#include "config/resolve.h"
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "config/families.h"
 #include "number/format.h"
 #include "quantize/row_quantizer.h"
 
@@ -90,13 +91,18 @@ void qobs_resolve_bins(const qobs_config *config, struct bins_params *b)
         .start_bin = config->histogram.start_bin,
         .numbers = 256,
     };
+    if (config->preset->ops->bins)
+        config->preset->ops->bins(config, b);
 }
 
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
 {
     *rule = (struct range_rule){.ops = config->preset->range,
                                 .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
-    config->preset->ops->range(config, rule);
+    if (rule->ops->histogram && !(rule->ops->reads & READS_HEADROOM))
+        qobs_resolve_bins(config, &rule->params.bins);
+    else if (config->preset->ops->range)
+        config->preset->ops->range(config, rule);
 }
 
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula)

@@ -3,7 +3,7 @@
 
 /* compressed-tensors' calculate_qparams and generate_gparam (quantization/utils/helpers.py, mxfp_utils.py), in the
  * dtype of the ranges. tests/test_search_kernels.c compares search_shrink_native.inl.h with this file. */
-#include "formula/formula.h"
+#include "stages/formula.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The formulas that do not read ranges, and functions of ranges that all formulas share. */
-#include "formula/formula.h"
+#include "stages/formula.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 /* ONNX Runtime's compute_scale_zp, snap_zero_point_to_uint8 and compute_scale_zp_float8
  * (onnxruntime/quantization/quant_utils.py), as quantize_static calls them. Ranges are in their dtype, quotients in
  * double; the scale is rounded to the dtype, with a restricted zero point to F32. */
-#include "formula/formula.h"
+#include "stages/formula.h"
 
 #include <math.h>
 

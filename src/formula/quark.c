@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "formula/formula.h"
+#include "stages/formula.h"
 #include "formula/shared.h"
 #include "number/convert.h"
 #include "number/exponent.h"

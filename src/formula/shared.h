@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "formula/formula.h"
+#include "stages/formula.h"
 #include "number/convert.h"
 #include "number/number.h"
 

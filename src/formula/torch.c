@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* torch.ao.quantization's UniformQuantizationObserverBase._calculate_qparams, in f32. */
-#include "formula/formula.h"
+#include "stages/formula.h"
 
 #include "base/error.h"
 #include "formula/shared.h"

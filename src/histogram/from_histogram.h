@@ -7,7 +7,8 @@
  * torch/ao/quantization/observer.py. */
 #pragma once
 
-#include "histogram/range_rule.h"
+#include "histogram/histogram.h"
+#include "stages/range_rule.h"
 
 /* ---- Of an observer ---------------------------------------------------------------------------------------------- */
 
@@ -16,12 +17,12 @@ struct range_request {
     const struct range_rule *rule;
     const struct formula *formula;
     const struct histogram *histogram;
-    enum rank rank;           /* of the ranges in upstream */
+    enum rank rank;                   /* of the ranges in upstream */
     const float *data_min, *data_max; /* the range of the elements of each histogram */
-    float *min, *max;         /* output: the range of each histogram */
-    void *scale, *zero_point; /* output: what the formula makes of the ranges. Each of the four may be NULL. */
-    double *workspace;        /* qobs_range_workspace doubles; qobs_find_range sets this and the next */
-    float *edges;             /* bins + 1 */
+    float *min, *max;                 /* output: the range of each histogram */
+    void *scale, *zero_point;         /* output: what the formula makes of the ranges. Each of the four may be NULL. */
+    double *workspace;                /* qobs_range_workspace doubles; qobs_find_range sets this and the next */
+    float *edges;                     /* bins + 1 */
 };
 
 /* Fails for settings that upstream refuses only here, and if the formula fails. */

@@ -9,9 +9,7 @@
 #include "base/runtime.h"
 #include "histogram/binning.h"
 #include "measure/reduce.h"
-
-struct batch; /* histogram/collect.h */
-struct histogram_rule;
+#include "stages/reduction.h"
 
 /* 8 bytes a bin. Below 2^24 a mass is a float32, as upstream's are. From there on float32 loses counts, so a mass is a
  * double, which loses none up to 2^53. Re-binned mass may be fractional. */
@@ -26,53 +24,6 @@ struct histogram {
 
 /* After so many batches the next one is expected to be outside, too. */
 enum { MAX_OUTSIDE = 2 };
-
-struct histogram_params {
-    size_t bins;         /* of the first batch */
-    bool magnitude;      /* elements are binned by their magnitude */
-    bool skip_zeros;     /* zeros are not counted */
-    bool float32_counts; /* sums of counts are rounded to float32, as upstream's; counts of a batch end at 2^24 */
-    bool shifted_counts; /* old counts move with their bins if bins are added below them; upstream's do not */
-    int64_t block_size;         /* elements along the last dimension whose magnitudes are binned by their logarithm */
-    double log2_min, log2_max;  /* the range of these logarithms */
-    enum nonfinite_mode nonfinite;
-};
-
-/* Adds mass over the range `now` to mass over the range `next`. */
-typedef void rebin_fn(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                      const double *mass, const struct bin_range *next, size_t next_bins, double *next_mass);
-
-struct histogram_ops {
-    /* Adds a batch to *h, which may be empty (bins 0), and writes its extrema; a qparam without elements has infinity
-     * and -infinity. After a failure *h is as it was. */
-    int (*accept)(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
-                  float *max, struct nonfinite_count *nonfinite, qobs_error *error);
-    /* Adds `from`, of as many qparams, to *h, over the ranges that hold both. After a failure *h is valid but of no
-     * use. */
-    int (*merge)(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
-                 const struct histogram *from, qobs_error *error);
-    bool ranges_are_results; /* the extremes of the elements are results, too */
-    bool integer_counts;     /* counts are a result as integers */
-    bool stores_edges;       /* the edges do not follow from the range */
-
-    /* The rest is for qobs_histogram_accept and qobs_histogram_merge. */
-
-    /* The extrema that the histogram has to hold because of a batch with these extrema; NULL: the same. */
-    struct extrema (*required_range)(const struct histogram_params *params, size_t bins, const struct extrema *extrema);
-    /* The range and number of bins that hold `now`, which may be empty, and `extrema`, which are not inside. Fails if
-     * there would be too many bins. Only a histogram of one qparam may change its number of bins. */
-    int (*grow)(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error);
-    bool same_bins; /* grow never changes the number of bins */
-    /* Adds mass over `now` to mass over `next`, which is 0: `move` for a histogram that has grown, `rebin` for that of
-     * another observer. */
-    rebin_fn *move, *rebin;
-};
-
-struct histogram_rule {
-    const struct histogram_ops *ops; /* NULL: no histogram */
-    struct histogram_params params;
-};
 
 /* torch.ao's HistogramObserver: the union of all ranges, each old bin split into 16 parts. */
 extern const struct histogram_ops qobs_histogram_torch;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "histogram/reduction.h"
+#include "stages/reduction.h"
 
 #include <math.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "histogram/collect.h"
+#include "histogram/histogram.h"
 #include "measure/accumulators.h"
 #include "measure/reduce.h"
 #include "number/convert.h"

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "histogram/collect.h"
-#include "histogram/reduction.h"
+#include "histogram/histogram.h"
 #include "plan/block_reader.h"
 #include "measure/reduce.h"
 

@@ -8,6 +8,7 @@
 #include "kernels/kernels.h"
 #include "base/runtime.h"
 #include "base/tensor.h"
+#include "stages/range_params.h"
 
 /* Sums of squares in double. A square is exact, so the rounding that depends on the order of tokens is far below that
  * of the f32 results. */
@@ -18,19 +19,6 @@ struct importance {
     double *peak; /* largest magnitudes, in f32; NULL: not kept */
 };
 
-/* The reason importance cannot be used, in the order of upstream's checks. */
-enum importance_fault {
-    IMPORTANCE_USABLE,
-    IMPORTANCE_NO_WEIGHT, /* the observed tensor is no weight */
-    IMPORTANCE_NOT_OBSERVED,
-    IMPORTANCE_NOT_FINITE,
-    IMPORTANCE_NEGATIVE,
-    IMPORTANCE_ZERO,
-    IMPORTANCE_STRATEGY,
-    IMPORTANCE_COLUMNS,
-    IMPORTANCE_BLOCKS, /* of Model-Optimizer's Hessian; not a check of the others */
-    IMPORTANCE_FAULTS
-};
 const char *qobs_importance_fault_text(enum importance_fault fault); /* NULL for USABLE */
 
 /* Fails if v is no activations (..., columns), or if a number of columns is known (above 0) and v has another one. */

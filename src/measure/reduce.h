@@ -7,16 +7,7 @@
 #include "kernels/kernels.h"
 #include "plan/loops.h"
 #include "plan/plan.h"
-#include "qobs/plan.h"
-
-/* The treatment of NaN and infinite elements in a batch. */
-
-enum nonfinite_mode {
-    NONFINITE_REFUSE,
-    NONFINITE_IGNORE,
-    NONFINITE_PROPAGATE,
-    NONFINITE_REFUSE_NAN /* histograms leave infinities out as upstream does, so PROPAGATE is the same for them */
-};
+#include "stages/reduction.h"
 
 /* Minimum and maximum of nested loops over memory: chooses the kernel for the innermost loops and walks the others. */
 
@@ -31,16 +22,9 @@ void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *ker
 /* Sets n ranges to what merging changes: infinity and -infinity, or, if min is NULL, magnitudes of 0. */
 void qobs_fill_identities(enum kernel_dtype dtype, size_t element, size_t n, void *min, void *max);
 
-/* Writes plan->qparams elements of the plan's dtype to min and to max; data is laid out as the plan's value. NaN and
- * infinities are counted. `mode` says if they fail with a message (min and max are then undefined), are left out, or
- * propagate as in torch.amin and torch.amax. A qparam without elements gets [0, 0]. Runs on the runtime's executor. */
-typedef int reduce_fn(const struct runtime *runtime, const struct kernel_table *kernels, const qobs_plan *plan,
-                      const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                      struct nonfinite_count *nonfinite, qobs_error *error);
-reduce_fn qobs_reduce_minmax;
-
-/* Does the same with (-m, m) for the largest magnitude m; faster. The plan has no g_idx. */
-reduce_fn qobs_reduce_absmax;
+/* Reductions of a batch to minimum and maximum, and to (-m, m) for the largest magnitude m, which is faster and whose
+ * plan has no g_idx. */
+reduce_fn qobs_reduce_minmax, qobs_reduce_absmax;
 
 /* Fails with the counts and the position of the first NaN or, if `infinities`, of the first element that is not finite.
  */

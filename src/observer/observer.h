@@ -4,7 +4,7 @@
 /* An observer: its stages, what it has accumulated, and what the caller has set. */
 #pragma once
 
-#include "config/stages.h"
+#include "config/resolve.h"
 #include "measure/gram.h"
 #include "measure/importance.h"
 #include "histogram/histogram.h"

@@ -287,6 +287,11 @@ static void adopt_optimal(qobs_observer *o, qobs_observer *next)
         SWAP(struct optimal_result, o->state.optimal, next->state.optimal);
 }
 
+static bool zero_point_is_possible(const struct formula_params *p, int32_t zero_point)
+{
+    return p->mapping == MAPPING_SYMMETRIC ? zero_point == 0 : zero_point >= p->quant_min && zero_point <= p->quant_max;
+}
+
 static int code_optimal(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
     struct optimal_result *r = &o->state.optimal;
@@ -320,8 +325,7 @@ static int code_optimal(struct codec *codec, qobs_observer *o, qobs_error *error
         (uint32_t)r->fault >= IMPORTANCE_FAULTS)
         return qobs_damaged(error, "its search is impossible");
     for (size_t q = 0; q < r->qparams; q++)
-        if (r->zero_point[q] < o->stages.range.params.optimal.quant_min ||
-            r->zero_point[q] > o->stages.range.params.optimal.quant_max)
+        if (!zero_point_is_possible(&o->stages.formula.params, r->zero_point[q]))
             return qobs_damaged(error, "a zero point it chose is impossible");
     r->weighted = weighted;
     o->fused = r->fused = fused;
@@ -495,7 +499,7 @@ int qobs_observer_set_error_weights(qobs_observer *o, const qobs_tensor *weight,
     RETURN_IF_FAILED(check(o, weight, "weight", &view, error));
     if (o->stages.range.params.hessian)
         return qobs_invalid(error, "observer: its errors are weighted by a Hessian of hessian_block_size=%lld",
-                            (long long)o->stages.range.params.multiplier.hessian_block);
+                            (long long)o->stages.range.params.hessian_block);
     if (view.ndim != 1)
         return qobs_invalid(error, "weight: has %d dimensions, must have 1", view.ndim);
     RETURN_IF_FAILED(replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error));

@@ -225,9 +225,9 @@ static bool is_optimal_found(const qobs_observer *o) { return o->state.optimal.q
 /* Blocks of several groups have errors of whole rows. */
 static bool has_row_errors(const qobs_observer *o)
 {
-    const struct optimal_params *p = &o->stages.range.params.optimal;
+    const struct range_params *p = &o->stages.range.params;
     const int64_t group = o->stages.granularity.params.group_size;
-    return qobs_is_optimal(o) && o->stages.range.params.hessian && group > 0 && p->hessian_block > group;
+    return qobs_is_optimal(o) && p->hessian && group > 0 && p->hessian_block > group;
 }
 
 static bool is_rows_found(const qobs_observer *o) { return o->state.optimal.rows > 0; }

@@ -124,11 +124,11 @@ static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *pla
 static enum importance_fault hessian_fault(const qobs_observer *o, const struct view *value)
 {
     const struct gram *g = &o->gram;
-    return !g->sum                                                             ? IMPORTANCE_NOT_OBSERVED
-           : value->ndim == 0 || value->shape[value->ndim - 1] != g->columns   ? IMPORTANCE_COLUMNS
-           : g->columns % o->stages.range.params.multiplier.hessian_block != 0 ? IMPORTANCE_BLOCKS
-           : !qobs_gram_is_finite(g)                                           ? IMPORTANCE_NOT_FINITE
-                                                                               : IMPORTANCE_USABLE;
+    return !g->sum                                                           ? IMPORTANCE_NOT_OBSERVED
+           : value->ndim == 0 || value->shape[value->ndim - 1] != g->columns ? IMPORTANCE_COLUMNS
+           : g->columns % o->stages.range.params.hessian_block != 0          ? IMPORTANCE_BLOCKS
+           : !qobs_gram_is_finite(g)                                         ? IMPORTANCE_NOT_FINITE
+                                                                             : IMPORTANCE_USABLE;
 }
 
 /* Why they cannot be weighted by the importance of columns. */
@@ -252,9 +252,9 @@ struct gram qobs_gram_for(const struct stages *stages, int64_t columns)
     const struct granularity_params *g = &stages->granularity.params;
     const struct range_rule *range = &stages->range;
     if (range->ops->state)
-        return qobs_gram_of(columns, range->params.multiplier.hessian_block, columns);
+        return qobs_gram_of(columns, range->params.hessian_block, columns);
     const int64_t group = g->strategy == STRATEGY_CHANNEL ? columns : g->group_size;
-    const int64_t block = range->params.optimal.hessian_block;
+    const int64_t block = range->params.hessian_block;
     return qobs_gram_of(columns, block > 0 ? block : group, group);
 }
 

@@ -11,7 +11,7 @@
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
-bool qobs_hessian_joins_groups(const struct optimal_params *p, int64_t group, int64_t columns)
+bool qobs_hessian_joins_groups(const struct range_params *p, int64_t group, int64_t columns)
 {
     return p->hessian_block > group && columns > group;
 }
@@ -220,8 +220,8 @@ int qobs_hessian_search(const struct optimal_search *s, const struct optimal_par
     run->row_groups = (columns + group - 1) / group;
     if (s->plan->order || s->plan->qparams != run->rows.count * run->row_groups)
         return qobs_invalid(error, "value: a Hessian needs groups of neighbouring columns");
-    const bool joined = qobs_hessian_joins_groups(params, group, columns);
-    const int64_t width = joined && params->hessian_block < columns ? params->hessian_block : columns;
+    const bool joined = qobs_hessian_joins_groups(s->params, group, columns);
+    const int64_t width = joined && s->params->hessian_block < columns ? s->params->hessian_block : columns;
     run->block = (struct hessian_block){.group = group,
                                         .groups = joined ? (width + group - 1) / group : 1,
                                         .padded = (group + OPTIMAL_PADDING - 1) / OPTIMAL_PADDING * OPTIMAL_PADDING};

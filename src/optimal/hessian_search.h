@@ -108,7 +108,7 @@ int qobs_hessian_search(const struct optimal_search *search, const struct optima
                         const double *importance, struct optimal_result *result, qobs_error *error);
 
 /* True if blocks have several groups of a plan's `group` columns. */
-bool qobs_hessian_joins_groups(const struct optimal_params *params, int64_t group, int64_t columns);
+bool qobs_hessian_joins_groups(const struct range_params *params, int64_t group, int64_t columns);
 
 /* Groups of a block, and H of it as doubles. */
 struct hessian_block {

@@ -16,7 +16,7 @@
 #include "base/runtime.h"
 #include "measure/importance.h"
 #include "plan/plan.h"
-#include "histogram/range_params.h"
+#include "stages/range_params.h"
 
 /* ---- Result ------------------------------------------------------------------------------------------------------ */
 
@@ -66,7 +66,7 @@ struct optimal_search {
 };
 
 /* Searches every qparam of the plan and allocates the result, which the caller releases, also after an error. Fails if
- * importance cannot be used and params->optimal.strict is set. Runs on the executor. */
+ * importance cannot be used and params->strict is set. Runs on the executor. */
 int qobs_optimal_search(const struct optimal_search *search, struct optimal_result *result, qobs_error *error);
 
 /* ---- Parts of it ------------------------------------------------------------------------------------------------- */

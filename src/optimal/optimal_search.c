@@ -12,7 +12,7 @@
 #include "optimal/hessian_search.h"
 #include "number/convert.h"
 #include "number/number.h"
-#include "histogram/range_rule.h"
+#include "stages/range_rule.h"
 
 const struct range_ops qobs_range_mse_optimal = {.optimal =
                                                      &(const struct optimal_weights){.search = qobs_optimal_search}};
@@ -140,7 +140,7 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
         if (*fault == IMPORTANCE_USABLE && has_hessian(s) && !qobs_gram_is_finite(s->gram))
             *fault = IMPORTANCE_NOT_FINITE;
     }
-    if (*fault == IMPORTANCE_USABLE || !s->params->optimal.strict)
+    if (*fault == IMPORTANCE_USABLE || !s->params->strict)
         return QOBS_OK;
     return qobs_fail(error, *fault == IMPORTANCE_NOT_OBSERVED ? QOBS_ERROR_NO_DATA : QOBS_ERROR_INVALID_ARGUMENT,
                      "importance: cannot be used, %s (strict=true)", qobs_importance_fault_text(*fault));
@@ -301,7 +301,7 @@ int qobs_optimal_search(const struct optimal_search *s, struct optimal_result *r
     enum importance_fault fault = IMPORTANCE_USABLE;
     int status = make_columns(s, &columns, &fault, error);
     const bool hessian = fault == IMPORTANCE_USABLE && has_hessian(s);
-    const bool rows = hessian && qobs_hessian_joins_groups(&run.params, qobs_elements_most(s->plan), columns.count);
+    const bool rows = hessian && qobs_hessian_joins_groups(s->params, qobs_elements_most(s->plan), columns.count);
     if (status == QOBS_OK)
         status = qobs_optimal_result_reserve(s->runtime, result, (size_t)s->plan->qparams,
                                              rows ? (size_t)(s->plan->value.elements / columns.count) : 0, error);

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/split.h"
-#include "histogram/range_rule.h"
+#include "stages/range_rule.h"
 #include "optimal/optimal.h"
 #include "plan/block_reader.h"
 #include "search/pairwise.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plan/granularity.h"
+#include "stages/granularity.h"
 
 /* ---- Axes, and the shapes that follow from them ---------------------------------------------------------------------
  */

@@ -7,7 +7,7 @@
 
 #include "base/runtime.h"
 #include "base/tensor.h"
-#include "plan/granularity.h"
+#include "stages/granularity.h"
 
 enum axis_role {
     AXIS_OBSERVATION, /* part of the first flattened axis */

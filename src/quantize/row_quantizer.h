@@ -7,7 +7,7 @@
  * one after another, bit for bit. Nothing is allocated. */
 #pragma once
 
-#include "formula/formula.h"
+#include "stages/formula.h"
 #include "plan/loops.h"
 #include "quantize/fake_quantize.h"
 #include "measure/reduce.h"
@@ -18,10 +18,10 @@ struct quantize_rule {
     struct formula formula;
     struct quantizer quantizer;
     enum nonfinite_mode nonfinite;
-    bool positive_zero;    /* of fake-quantized numbers */
-    bool symmetric;        /* qparams depend on the largest magnitude alone */
-    bool finds_scales;     /* they are those of the range of one tensor */
-    bool has_global_scale; /* scales are divided by one of the tensor */
+    bool positive_zero;               /* of fake-quantized numbers */
+    bool symmetric;                   /* qparams depend on the largest magnitude alone */
+    bool finds_scales;                /* they are those of the range of one tensor */
+    bool has_global_scale;            /* scales are divided by one of the tensor */
     const struct qobs_format *format; /* of codes; NULL: integers */
     enum code_kind kind;              /* if codes were asked for */
     int code_bits;

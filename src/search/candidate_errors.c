@@ -295,7 +295,7 @@ void qobs_candidates_search(const struct search_batch *batch, const struct searc
     s.ignore_nonfinite = state->params->nonfinite == NONFINITE_IGNORE;
     s.weight = state->reference->weight;
     qobs_search_norm(&s.norm, 2, NULL);
-    s.chunk = chunk_of(state->params->multiplier.hessian_block);
+    s.chunk = chunk_of(state->params->hessian_block);
     tasks_of(&s.tasks, batch->plan, count, s.chunk);
     qobs_parallel_for(batch->runtime, search_part, &s, s.tasks.count);
     for (size_t q = 0; s.tasks.parts > 1 && q < qparams; q++) {

@@ -11,10 +11,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "histogram/range_rule.h"
+#include "stages/range_rule.h"
 #include "plan/block_reader.h"
 #include "qobs/plan.h"
 #include "search/search_errors.h"
+
+/* The arguments of a grid search. */
+struct grid_search {
+    const struct runtime *runtime; /* its executor runs the search */
+    const struct kernel_table *kernels;
+    const struct grid_params *params;
+    const struct formula *formula;
+    enum nonfinite_mode nonfinite;
+    const qobs_plan *plan;
+    const unsigned char *data;
+    const float *column_weight;   /* one for each index of the last dimension, normalised; NULL: all 1 */
+    const float *global_scale;    /* NULL: there is none */
+    bool each_global_scale;       /* every candidate has the global scale of its own range */
+    bool find_ranges;             /* the search finds the ranges first; min and max are output only */
+    void *min, *max;              /* in the plan's dtype: the range of each qparam, in; its best range, out */
+    struct search_record *record; /* output, with arrays that may be NULL; or NULL */
+};
 
 /* Candidates of the grid search: a range shrunk step by step, and its scale and zero point. They come from a SIMD
  * kernel if one implements the formula, else from the formula itself; both give the same numbers. */

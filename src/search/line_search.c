@@ -11,7 +11,7 @@
 #include "base/split.h"
 #include "number/convert.h"
 #include "plan/block_reader.h"
-#include "histogram/range_rule.h"
+#include "stages/range_rule.h"
 #include "search/search_record.h"
 
 enum { TOGETHER = 32 }; /* candidates whose errors are computed together */

@@ -14,7 +14,7 @@ static size_t steps(const struct range_params *params) { return params->multipli
 
 static size_t workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    return qobs_candidates_workspace(plan, params->multiplier.count, params->multiplier.hessian_block);
+    return qobs_candidates_workspace(plan, params->multiplier.count, params->hessian_block);
 }
 
 /* torch.linspace in float, from both ends and with fused multiply-add. */
@@ -187,7 +187,8 @@ static void set_amax(const struct search_batch *b, const struct search_state *s)
 static void search_multipliers(const struct search_batch *b, const struct search_state *s)
 {
     const struct multiplier_params *p = &s->params->multiplier;
-    struct multiplier_search m = {.state = s, .count = p->count, .times = b->gram ? (double)p->hessian_block : 1};
+    struct multiplier_search m = {
+        .state = s, .count = p->count, .times = b->gram ? (double)s->params->hessian_block : 1};
     const struct candidates c = {
         .count = m.count, .argument = &m, .prepare_factors = prepare_factors, .store = add_errors};
     if (b->batches == 0)

@@ -17,7 +17,7 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "plan/block_reader.h"
-#include "histogram/range_rule.h"
+#include "stages/range_rule.h"
 #include "search/pairwise.h"
 #include "search/search_record.h"
 

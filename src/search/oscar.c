@@ -16,8 +16,9 @@
 #include "base/split.h"
 #include "number/convert.h"
 #include "number/number.h"
-#include "histogram/range_rule.h"
+#include "measure/importance.h"
 #include "plan/block_reader.h"
+#include "stages/range_rule.h"
 #include "search/pairwise.h"
 #include "search/search_record.h"
 

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "measure/accumulators.h"
+#include "plan/plan.h"
 #include "search/search_errors.h"
 
 enum { SCALES = 5, UNCHANGED = 2 };

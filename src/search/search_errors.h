@@ -8,8 +8,8 @@
 #include <float.h>
 
 #include "base/runtime.h"
-#include "histogram/range_params.h"
-#include "histogram/range_rule.h"
+#include "stages/range_params.h"
+#include "stages/range_rule.h"
 #include "kernels/kernels.h"
 #include "measure/gram.h"
 #include "number/number.h"

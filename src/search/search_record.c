@@ -89,7 +89,7 @@ int qobs_search_weights(const struct runtime *runtime, const struct range_params
         }
     }
     record->weighted = *weights != NULL;
-    if (record->fault == IMPORTANCE_USABLE || !params->grid.strict)
+    if (record->fault == IMPORTANCE_USABLE || !params->strict)
         return QOBS_OK;
     return qobs_fail(error, record->fault == IMPORTANCE_NOT_OBSERVED ? QOBS_ERROR_NO_DATA : QOBS_ERROR_INVALID_ARGUMENT,
                      "importance: cannot be used, %s (strict=true)", qobs_importance_fault_text(record->fault));

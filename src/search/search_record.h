@@ -6,7 +6,8 @@
 
 #include "base/runtime.h"
 #include "base/tensor.h"
-#include "histogram/range_params.h"
+#include "measure/importance.h"
+#include "stages/range_params.h"
 
 struct search_record {
     size_t qparams;              /* 0: nothing has been searched */

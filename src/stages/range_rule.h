@@ -11,16 +11,19 @@
  * its state, because both may fail. It calls search after it has accumulated the batch. */
 #pragma once
 
-#include "formula/formula.h"
-#include "histogram/histogram.h"
-#include "measure/gram.h"
-#include "measure/accumulators.h"
-#include "plan/plan.h"
+#include "base/runtime.h"
+#include "base/tensor.h"
 #include "qobs/plan.h"
-#include "histogram/range_params.h"
+#include "stages/formula.h"
+#include "stages/range_params.h"
+
+struct gram;          /* measure/gram.h */
+struct importance;    /* measure/importance.h */
+struct kernel_table;  /* kernels/kernels.h */
+struct mode_count;    /* measure/accumulators.h */
+struct search_record; /* search/search_record.h */
 
 /* Set by the caller before the first batch (Model-Optimizer). */
-struct search_record;
 struct search_reference {
     struct shape shape; /* of amax */
     qobs_dtype dtype;   /* of amax, or of the first batch; multiplied amax is rounded to it */
@@ -52,24 +55,7 @@ struct search_batch {
     uint64_t batches;        /* observed before it */
     const struct gram *gram; /* of the activations that weigh errors, in whole blocks of a row; NULL: none */
     const struct importance *importance;
-    double *workspace;       /* of the size that the rule asks for */
-};
-
-/* The arguments of a grid search; see grid_search.h. */
-struct grid_search {
-    const struct runtime *runtime; /* its executor runs the search */
-    const struct kernel_table *kernels;
-    const struct grid_params *params;
-    const struct formula *formula;
-    enum nonfinite_mode nonfinite;
-    const qobs_plan *plan;
-    const unsigned char *data;
-    const float *column_weight;   /* one for each index of the last dimension, normalised; NULL: all 1 */
-    const float *global_scale;    /* NULL: there is none */
-    bool each_global_scale;       /* every candidate has the global scale of its own range */
-    bool find_ranges;             /* the search finds the ranges first; min and max are output only */
-    void *min, *max;              /* in the plan's dtype: the range of each qparam, in; its best range, out */
-    struct search_record *record; /* output, with arrays that may be NULL; or NULL */
+    double *workspace; /* of the size that the rule asks for */
 };
 
 /* Settings that a rule reads beside those of its family, as bits. */
@@ -156,23 +142,23 @@ struct range_ops {
     const struct histogram_range *histogram;
 };
 
-extern const struct range_ops qobs_range_measured;        /* as it is */
-extern const struct range_ops qobs_range_grid;            /* llm-compressor */
-extern const struct range_ops qobs_range_mse_optimal;     /* the least error of all scales and zero points */
-extern const struct range_ops qobs_range_imatrix_optimal; /* the same, weighted by activations */
-extern const struct range_ops qobs_range_local_hessian;   /* the same for the outputs on activations */
+extern const struct range_ops qobs_range_measured;         /* as it is */
+extern const struct range_ops qobs_range_grid;             /* llm-compressor */
+extern const struct range_ops qobs_range_mse_optimal;      /* the least error of all scales and zero points */
+extern const struct range_ops qobs_range_imatrix_optimal;  /* the same, weighted by activations */
+extern const struct range_ops qobs_range_local_hessian;    /* the same for the outputs on activations */
 extern const struct range_ops qobs_range_scale_estimation; /* NNCF: weighted means of quotients */
-extern const struct range_ops qobs_range_power_of_2;      /* Quark: scales around a power of two */
-extern const struct range_ops qobs_range_exponent;        /* Quark: exponents of a block's scale */
-extern const struct range_ops qobs_range_multiplier;      /* Model-Optimizer: multipliers of an amax */
-extern const struct range_ops qobs_range_e4m3;            /* Model-Optimizer: e4m3 scales */
-extern const struct range_ops qobs_range_line;            /* torchao: thresholds in equal steps */
-extern const struct range_ops qobs_range_octav;           /* ai-edge-quantizer: an iterated clipping scalar */
-extern const struct range_ops qobs_range_oscar;           /* ai-edge-quantizer: the least expected error */
-extern const struct range_ops qobs_range_non_linear;      /* torch */
-extern const struct range_ops qobs_range_percentile;      /* Quark */
-extern const struct range_ops qobs_range_mse;             /* Quark */
-extern const struct range_ops qobs_range_never;           /* Quark: a histogram without a range */
+extern const struct range_ops qobs_range_power_of_2;       /* Quark: scales around a power of two */
+extern const struct range_ops qobs_range_exponent;         /* Quark: exponents of a block's scale */
+extern const struct range_ops qobs_range_multiplier;       /* Model-Optimizer: multipliers of an amax */
+extern const struct range_ops qobs_range_e4m3;             /* Model-Optimizer: e4m3 scales */
+extern const struct range_ops qobs_range_line;             /* torchao: thresholds in equal steps */
+extern const struct range_ops qobs_range_octav;            /* ai-edge-quantizer: an iterated clipping scalar */
+extern const struct range_ops qobs_range_oscar;            /* ai-edge-quantizer: the least expected error */
+extern const struct range_ops qobs_range_non_linear;       /* torch */
+extern const struct range_ops qobs_range_percentile;       /* Quark */
+extern const struct range_ops qobs_range_mse;              /* Quark */
+extern const struct range_ops qobs_range_never;            /* Quark: a histogram without a range */
 extern const struct range_ops qobs_range_ort_percentile, qobs_range_ort_entropy; /* ONNX Runtime */
 extern const struct range_ops qobs_range_ort_distribution;
 extern const struct range_ops qobs_range_headroom; /* Model-Optimizer: room above the magnitudes of blocks */

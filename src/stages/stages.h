@@ -5,12 +5,11 @@
  * these and no setting. */
 #pragma once
 
-#include "config/config.h"
-#include "formula/formula.h"
-#include "measure/accumulators.h"
-#include "histogram/reduction.h"
-#include "plan/granularity.h"
-#include "histogram/range_rule.h"
+#include "stages/accumulator.h"
+#include "stages/formula.h"
+#include "stages/granularity.h"
+#include "stages/range_rule.h"
+#include "stages/reduction.h"
 
 /* The source of the global scale of tensor_group. */
 enum global_source {
@@ -46,32 +45,6 @@ struct stages {
     struct formula formula;
     struct observer_traits traits;
 };
-
-void qobs_stages_of(const qobs_config *config, struct stages *stages);
-
-/* One resolver for each stage: the only places that look at presets and settings. */
-void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity);
-void qobs_resolve_reduction(const qobs_config *config, struct reduction *reduction);
-void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
-void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
-void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
-
-/* What a configuration that has been checked says of quantization to the numbers of `format`; NULL: to its own. `codes`
- * says that the numbers must have codes (resolve.c). */
-struct quantize_rule;
-int qobs_resolve_quantize(const qobs_config *config, const struct qobs_format *format, bool codes,
-                          struct quantize_rule *rule, qobs_error *error);
-
-/* The numbers of fake-quantize by an amax. False: the preset has none. */
-struct amax_numbers;
-bool qobs_resolve_amax_numbers(const qobs_config *config, struct amax_numbers *numbers);
-
-/* True if batches are searched as llm-compressor does. */
-static inline bool qobs_config_searches_grid(const qobs_config *config) { return config->preset->search != NULL; }
-
-/* The methods that find a range in a histogram of the caller, and whether presets of the family have one. */
-enum range_finder { FINDER_PERCENTILE = 1, FINDER_L2_NORM = 2, FINDER_ENTROPY = 4, FINDER_MSE = 8 };
-bool qobs_config_has_finder(const qobs_config *config, enum range_finder finder);
 
 /* True if the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
  * amax). */

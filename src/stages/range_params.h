@@ -5,10 +5,24 @@
  * reads the members of its own structure only. */
 #pragma once
 
-#include "formula/formula.h"
-#include "measure/importance.h"
+#include "kernels/kernels.h"
 #include "number/format.h"
-#include "measure/reduce.h"
+#include "stages/formula.h"
+#include "stages/reduction.h"
+
+/* The reason importance cannot be used, in the order of upstream's checks. */
+enum importance_fault {
+    IMPORTANCE_USABLE,
+    IMPORTANCE_NO_WEIGHT, /* the observed tensor is no weight */
+    IMPORTANCE_NOT_OBSERVED,
+    IMPORTANCE_NOT_FINITE,
+    IMPORTANCE_NEGATIVE,
+    IMPORTANCE_ZERO,
+    IMPORTANCE_STRATEGY,
+    IMPORTANCE_COLUMNS,
+    IMPORTANCE_BLOCKS, /* of Model-Optimizer's Hessian; not a check of the others */
+    IMPORTANCE_FAULTS
+};
 
 /* llm-compressor's grid search: the range shrinks step by step, and the step with the smallest error wins. */
 struct grid_params {
@@ -29,7 +43,6 @@ struct grid_params {
     struct shrink_rule shrinking; /* their parameters, without eps and min_p */
 
     bool importance;                  /* errors are weighted by column importance, in float */
-    bool strict;                      /* unusable importance is an error */
     enum importance_fault fault;      /* IMPORTANCE_USABLE, or why these settings exclude weights */
     enum importance_fault late_fault; /* the same, reported only if the importance itself is usable */
 };
@@ -48,7 +61,6 @@ struct multiplier_params {
     size_t count; /* at most QOBS_MAX_MULTIPLIERS */
     double start, stop;
     int64_t quant_min, quant_max;
-    int64_t hessian_block;     /* columns of a block of the Hessian that weighs errors; 0: squared errors */
     bool four_over_six;        /* NVFP4: scales are normalised to 256 instead of 448 */
     float zero_amax;           /* an amax of at most this has no scale; NVFP4: that of the tensor's scales */
     const qobs_format *format; /* floats instead, or NULL */
@@ -133,8 +145,6 @@ struct optimal_params {
     float start, stop;        /* limits of BF16 and F16 in multiples of the scale of the range */
     float eps;                /* scale of a group of zeros; 0: see optimal/optimal_candidates.c */
     double dampening;         /* that share of a group's mean importance is added to each column */
-    bool strict;              /* unusable importance is an error */
-    int64_t hessian_block;    /* columns of a block of the Hessian; 0: the group */
     int passes;               /* over the groups of a block of several groups */
     int rounding_passes;      /* of the descent that rounds codes; 0: as many as it has by itself */
     int zero_point_radius;    /* with a Hessian: distance of zero points from the one that its diagonal chooses */
@@ -147,19 +157,26 @@ struct estimation_params {
     double weight_penalty; /* of the mean squared error of a group; at most 0: none */
 };
 
+/* Those of one rule, and what others ask of any rule. */
 struct range_params {
     enum nonfinite_mode nonfinite; /* treatment of NaN and infinite elements */
     bool importance;               /* errors are weighted by column importance */
     bool hessian;                  /* errors of columns go together as the activations do; needs importance, too */
     bool peaks;                    /* the largest magnitudes of activations are kept, too */
-    struct estimation_params estimation;
-    struct optimal_params optimal;
-    struct grid_params grid;
-    struct exponent_params exponent;
-    struct multiplier_params multiplier;
-    struct line_params line;
-    struct octav_params octav;
-    struct oscar_params oscar;
-    struct headroom_params headroom;
-    struct bins_params bins;
+    bool strict;                   /* unusable importance is an error */
+    int64_t hessian_block;         /* columns of a block of the Hessian; 0: the group, or there is none */
+    union {
+        struct grid_params grid;
+        struct exponent_params exponent;
+        struct multiplier_params multiplier;
+        struct line_params line;
+        struct octav_params octav;
+        struct oscar_params oscar;
+        struct {
+            struct optimal_params optimal; /* of NNCF's scale estimation: zeros */
+            struct estimation_params estimation;
+        };
+        struct bins_params bins;
+        struct headroom_params headroom;
+    };
 };
