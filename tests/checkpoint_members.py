@@ -11,25 +11,30 @@ cannot go untested.
 import re
 import sys
 
+from public_api import of_headers
+
 KINDS = {"size_t": "COUNT", "const char *": "TEXT", "const char *const *": "LIST", "bool": "FLAG",
          "qobs_compat": "ENUMERATION", "qobs_fill_experts": "ENUMERATION", "qobs_draft": "ENUMERATION", "const qobs_runtime *": "RUNTIME",
-         "double": "NUMBER", "void *": "CONTEXT", "char **": "RESULT", "size_t *": "RESULT", "int (*)": "PROGRESS"}
+         "double": "NUMBER", "void *": "CONTEXT", "char * *": "RESULT", "size_t *": "RESULT",
+         "int( *": "PROGRESS"}
 
-header = re.sub(r"/\*.*?\*/", "", open(sys.argv[1], encoding="utf-8").read(), flags=re.S)
+declared = list(of_headers(sys.argv[1:2]))
 rows = []
-for function, members in re.findall(r"typedef struct qobs_checkpoint_(\w+)_args \{(.*?)\}", header, re.S):
-    for member in filter(None, (m.strip() for m in members.split(";"))):
-        if member.startswith("int (*"):
-            type_name, name = "int (*)", re.match(r"int \(\*(\w+)\)", member)[1]
-        else:
-            type_name, name = re.match(r"(.*?)(\w+)$", member, re.S).groups()
-        if type_name.strip() not in KINDS:
-            sys.exit(f"{sys.argv[1]}: {function}.{name}: unknown type '{type_name.strip()}'")
-        rows.append(f"MEMBER({function}, {name}, {'SIZE' if name == 'struct_size' else KINDS[type_name.strip()]})")
-functions = re.findall(r"QOBS_API int qobs_checkpoint_(\w+)\(const qobs_checkpoint_\w+_args", header)
-if sorted(functions) != sorted({row[7:].split(",")[0] for row in rows}):
-    sys.exit(f"{sys.argv[1]}: functions {functions} and structures differ")
-others = set(re.findall(r"QOBS_API\b[^;(]*?\bqobs_checkpoint_(\w+)\(", header)) - set(functions) - {"fused_sets", "knows"}
+for kind, name, text in declared:
+    found = re.match(r"qobs_checkpoint_(\w+)_args$", name)
+    if kind != "struct" or not found:
+        continue
+    pointer = re.match(r"(int\( \*)(\w+)\)", text)
+    type_name, member = pointer.groups() if pointer else re.match(r"(.*?)(\w+)$", text).groups()
+    if type_name.strip() not in KINDS:
+        sys.exit(f"{sys.argv[1]}: {found[1]}.{member}: unknown type '{type_name.strip()}'")
+    rows.append(f"MEMBER({found[1]}, {member}, {'SIZE' if member == 'struct_size' else KINDS[type_name.strip()]})")
+functions = {name[16:]: text for kind, name, text in declared
+             if kind == "function" and name.startswith("qobs_checkpoint_")}
+with_arguments = sorted(name for name, text in functions.items() if "(const qobs_checkpoint_" in text)
+if with_arguments != sorted({row[7:].split(",")[0] for row in rows}):
+    sys.exit(f"{sys.argv[1]}: functions {with_arguments} and structures differ")
+others = functions.keys() - set(with_arguments) - {"fused_sets", "knows"}
 if others:
     sys.exit(f"{sys.argv[1]}: no test calls {', '.join(sorted(others))}")
 with open(sys.argv[2], "w", encoding="utf-8") as file:

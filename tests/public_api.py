@@ -1,17 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Compares what the public headers declare with tests/public_api.txt: functions, structures with their members in order,
-enumerations with their values. So a signature, the size of a structure and a value change only with that file.
+"""Compares what the public headers declare with python/libqobs/declarations.txt: constants, functions, structures with
+their members in order, enumerations with their values. So a signature, the size of a structure and a value change only with
+that file. The Python package makes its ctypes of it.
 
-    public_api.py [--write] FILE HEADER...
+    public_api.py [--write]
 
 A release freezes the file: from then on functions stay, and structures and enumerations only get longer
-(docs/versions.md).
+(docs/versions.md). Other scripts import what reads a header here.
 """
 import difflib
 import re
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "python" / "libqobs" / "declarations.txt"
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 
 def words(text):
@@ -19,31 +28,33 @@ def words(text):
 
 
 def declarations(text):
-    """Lines for what a header declares."""
-    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
+    """Yields (kind, name, text) for what a header declares: constant, struct or enum by members, function."""
+    text = without_comments(text)
+    for match in re.finditer(r"^#define (QOBS_(?!VERSION_PATCH)\w+) (\d+)\s*$", text, flags=re.M):
+        yield "constant", *match.groups()
     text = re.sub(r"^\s*#.*(?:\\\n.*)*$", "", text, flags=re.M)
     text = re.sub(r'extern "C" \{', " ", text)
     for kind, body, name in re.findall(r"typedef (struct|enum) \w+ \{(.*?)\} (\w+);", text, re.S):
         members = re.split(";" if kind == "struct" else ",", body)
-        yield from (f"{kind} {name}: {words(member)}" for member in members if member.strip())
+        yield from ((kind, name, words(member)) for member in members if member.strip())
     for name, declaration in sorted((m[2], m[1]) for m in re.finditer(r"QOBS_API([^;{]*?\b(qobs_\w+)\([^;]*\));", text)):
-        yield f"function {name}: {words(declaration)}"
+        yield "function", name, words(declaration)
+
+
+def of_headers(paths):
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            yield from declarations(file.read())
 
 
 def main(arguments):
-    write = arguments[0] == "--write"
-    path, *headers = arguments[write:]
-    found = []
-    for header in headers:
-        with open(header, encoding="utf-8") as file:
-            found += [line + "\n" for line in declarations(file.read())]
-    if write:
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(found)
+    headers = sorted((ROOT / "include" / "qobs").glob("*.h"))
+    found = [f"{kind} {name}: {text}\n" for kind, name, text in of_headers(headers)]
+    if arguments == ["--write"]:
+        FILE.write_text("".join(found), encoding="utf-8")
         return 0
-    with open(path, encoding="utf-8") as file:
-        expected = file.readlines()
-    difference = [line for line in difflib.unified_diff(expected, found, path, "the headers", n=0)]
+    expected = FILE.read_text(encoding="utf-8").splitlines(keepends=True)
+    difference = list(difflib.unified_diff(expected, found, FILE.name, "the headers", n=0))
     sys.stdout.writelines(difference)
     functions = sum(line.startswith("function") for line in found)
     print(f"{len(found)} lines, {functions} functions; public_api.py --write takes what the headers say")

@@ -10,26 +10,24 @@ take arguments in. Parameters named error are left out: every call is also made 
 import re
 import sys
 
+from public_api import of_headers
 
-def names(declarations, separator):
-    found = []
-    for declaration in declarations.split(separator):
-        match = re.search(r"(\w+)(\[\w+\])?\s*$", declaration.strip())
-        if match and match[1] != "void":
-            found.append(match[1])
-    return found
+
+def names(text, separator):
+    found = (re.search(r"(\w+)(\[\w+\])?$", part) for part in text.split(separator))
+    return [match[1] for match in found if match and match[1] != "void"]
 
 
 def main(output, *headers):
-    lines = []
-    for header in headers:
-        with open(header, encoding="utf-8") as file:
-            text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
-        for name, parameters in re.findall(r"QOBS_API[^;(]*?\b(qobs_\w+)\(([^;]*)\);", text):
+    lines, members = [], {}
+    for kind, name, text in of_headers(headers):
+        if kind == "function":
+            parameters = text[:-1].split(name + "(", 1)[1]
             words = [word for word in names(parameters, ",") if word != "error"]
             lines.append(f'FUNCTION({name}, "{" ".join(words)}")')
-        for members, name in re.findall(r"typedef struct \w+ \{([^{}]*)\} (qobs_\w+_(?:args|buffers|state));", text, re.S):
-            lines.append(f'STRUCTURE({name}, "{" ".join(names(members, ";"))}")')
+        elif kind == "struct" and re.search("_(args|buffers|state)$", name):
+            members.setdefault(name, []).extend(names(text, ";"))
+    lines += [f'STRUCTURE({name}, "{" ".join(words)}")' for name, words in members.items()]
     if not any(line.startswith("FUNCTION") for line in lines):
         sys.exit("no function found")
     with open(output, "w", encoding="utf-8") as file:

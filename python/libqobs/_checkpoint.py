@@ -7,13 +7,13 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import sys
 import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p,
-                    sizeof)
+from ctypes import byref, c_char_p, c_size_t, c_void_p, sizeof
 from typing import Any, NamedTuple
 
 from . import _library as c
@@ -24,67 +24,12 @@ from ._reports import AuditReport, CalibrateReport, PlanReport, QuantizeReport
 from ._signals import Held
 from ._threads import Threads
 
-_COMPAT = {"vllm": 0, "llm-compressor": 1, "llm-compressor-0.14": 2, "next": 3}
-_FILL_EXPERTS = {"refuse": 0, "max": 1, "median": 2}
-_DRAFT = {"as-loaded": 0, "keep": 1, "quantize": 2}
-
-
-class _Progress(Structure):
-    _fields_ = [("struct_size", c_size_t), ("stage", c_char_p), ("bytes_done", c_uint64), ("bytes_total", c_uint64),
-                ("layer", c_char_p), ("share", c_double), ("searches", c_bool)]
-
-
-_Report = CFUNCTYPE(c_int, c_void_p, POINTER(_Progress))
-
-
-class _QuantizeArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("model", c_char_p), ("out", c_char_p), ("scheme", c_char_p),
-                ("config", c_char_p), ("recipe", c_char_p), ("targets", c_void_p), ("target_count", c_size_t),
-                ("ignore", c_void_p), ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p),
-                ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
-                ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
-                ("importance_count", c_size_t), ("split_experts", c_bool), ("fill_experts", c_int),
-                ("compat", c_int), ("part", c_size_t), ("part_count", c_size_t), ("replace", c_bool),
-                ("keep_findings", c_bool),
-                ("allow_mixed_sets", c_bool), ("runtime", c_void_p),
-                ("progress", _Report), ("context", c_void_p), ("report", c_void_p), ("architectures", c_char_p),
-                ("draft", c_int)]
-
-
-class _FinishArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("out", c_char_p), ("replace", c_bool), ("keep_findings", c_bool),
-                ("report", c_void_p)]
-
-
-class _AuditArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("checkpoint", c_char_p), ("against", c_char_p), ("runtime", c_void_p),
-                ("findings", c_void_p), ("report", c_void_p), ("architectures", c_char_p)]
-
-
-class _CalibrateArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("model", c_char_p), ("out", c_char_p), ("scheme", c_char_p),
-                ("config", c_char_p), ("recipe", c_char_p), ("targets", c_void_p), ("target_count", c_size_t),
-                ("ignore", c_void_p), ("ignore_count", c_size_t), ("presets", c_void_p), ("preset_count", c_size_t),
-                ("settings", c_void_p), ("setting_count", c_size_t), ("activations", c_void_p),
-                ("activation_count", c_size_t), ("states", c_void_p), ("state_count", c_size_t),
-                ("importance", c_void_p), ("importance_count", c_size_t), ("fill_experts", c_int),
-                ("runtime", c_void_p), ("progress", _Report), ("context", c_void_p), ("missing", c_void_p),
-                ("report", c_void_p), ("architectures", c_char_p)]
-
-
-class _PlanArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("model", c_char_p), ("out", c_char_p), ("schemes", c_void_p),
-                ("scheme_count", c_size_t), ("targets", c_void_p), ("target_count", c_size_t), ("ignore", c_void_p),
-                ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p), ("setting_count", c_size_t),
-                ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
-                ("importance_count", c_size_t), ("budget", c_double), ("max_kl", c_double), ("runtime", c_void_p),
-                ("progress", _Report), ("context", c_void_p), ("report", c_void_p), ("architectures", c_char_p)]
-
-
-# C name without prefix -> class, for the comparison with the header in python/tests.
-STRUCTURES = {"progress": _Progress, "checkpoint_quantize_args": _QuantizeArgs, "checkpoint_finish_args": _FinishArgs,
-              "checkpoint_audit_args": _AuditArgs, "checkpoint_calibrate_args": _CalibrateArgs,
-              "checkpoint_plan_args": _PlanArgs}
+_COMPAT = {name: c.CONSTANTS["QOBS_COMPAT_" + re.sub(r"\W", "_", name).upper()]
+           for name in ("vllm", "llm-compressor", "llm-compressor-0.14", "next")}
+_FILL_EXPERTS = {name: c.CONSTANTS["QOBS_FILL_" + name.upper()] for name in ("refuse", "max", "median")}
+_DRAFT = {name: c.CONSTANTS["QOBS_DRAFT_" + name.replace("-", "_").upper()]
+          for name in ("as-loaded", "keep", "quantize")}
+_Report = c.CALLBACKS["progress"]
 
 
 class Progress(NamedTuple):
@@ -108,17 +53,7 @@ def _lib() -> Any:
     """libqobs-checkpoint, loaded when it is first needed."""
     global _library
     if _library is None:
-        library = ctypes.CDLL(c.path_of("libqobs-checkpoint.so"))
-        for name, structure in (("quantize", _QuantizeArgs), ("finish", _FinishArgs), ("audit", _AuditArgs),
-                                ("calibrate", _CalibrateArgs), ("plan", _PlanArgs)):
-            function = getattr(library, f"qobs_checkpoint_{name}")
-            function.restype, function.argtypes = c_int, [POINTER(structure), POINTER(c.ErrorText)]
-        knows = library.qobs_checkpoint_knows
-        knows.restype, knows.argtypes = c_bool, [c_char_p, c_char_p]
-        fused = library.qobs_checkpoint_fused_sets
-        fused.restype = c_int
-        fused.argtypes = [POINTER(c_char_p), c_size_t, c_char_p, POINTER(c_size_t), POINTER(c.ErrorText)]
-        _library = library
+        _library = c.load("libqobs-checkpoint.so", "checkpoint_")
     return _library
 
 
@@ -263,7 +198,7 @@ def _rows(model_dir: Any, architectures: Any) -> contextlib.AbstractContextManag
     given = _encoded(architectures, "architectures")
     if given is not None:
         return contextlib.nullcontext(given)
-    return installed_rows(_lib().qobs_checkpoint_knows, model_dir)
+    return installed_rows(_lib().knows, model_dir)
 
 
 def _run(name: str, args: Any, report: _Text, signals: Held, pool: Threads | None = None,
@@ -272,7 +207,7 @@ def _run(name: str, args: Any, report: _Text, signals: Held, pool: Threads | Non
     that the function has filled. named: as of _Text.take."""
     with _one_run, signals:
         try:
-            call(getattr(_lib(), f"qobs_checkpoint_{name}"), byref(args))
+            call(getattr(_lib(), name), byref(args))
         except c.FindingsError as failure:
             failure.findings = report.take()["findings"]
             raise
@@ -355,8 +290,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
         ("importance", importance))} | {"settings": _settings(settings)}
     number_of_part, count = _part(part)
     with _Files(config, recipe) as described, _rows(model_dir, architectures) as rows:
-        args = _QuantizeArgs(
-            struct_size=sizeof(_QuantizeArgs), model=_needed(model_dir, "model_dir"), out=_needed(out_dir, "out_dir"),
+        args = c.CheckpointQuantizeArgs(
+            struct_size=sizeof(c.CheckpointQuantizeArgs), model=_needed(model_dir, "model_dir"), out=_needed(out_dir, "out_dir"),
             scheme=_encoded(scheme, "scheme"), config=described.config,
             recipe=described.recipe, preset=_encoded(preset, "preset"),
             split_experts=flag(split_experts, "split_experts"),
@@ -393,7 +328,7 @@ def fused_sets(modules: Iterable[str], model_type: str | None = None) -> list[li
     names = list(modules)
     texts = (c_char_p * max(len(names), 1))(*(f"{name}.weight".encode() for name in names))
     found = (c_size_t * max(len(names), 1))()
-    call(_lib().qobs_checkpoint_fused_sets, texts, len(names), model_type.encode() if model_type else None, found)
+    call(_lib().fused_sets, texts, len(names), model_type.encode() if model_type else None, found)
     sets: dict[int, list[str]] = {}
     for name, index in zip(names, found):
         sets.setdefault(index, []).append(name)
@@ -422,8 +357,8 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
         ("targets", targets), ("ignore", ignore), ("presets", _bases(presets)), ("activations", activations),
         ("states", states), ("importance", importance))} | {"settings": _settings(settings)}
     with _Files(config, recipe) as described, _rows(model, architectures) as rows:
-        args = _CalibrateArgs(
-            struct_size=sizeof(_CalibrateArgs), model=_needed(model, "model"), out=_needed(out, "out"),
+        args = c.CheckpointCalibrateArgs(
+            struct_size=sizeof(c.CheckpointCalibrateArgs), model=_needed(model, "model"), out=_needed(out, "out"),
             scheme=_encoded(scheme, "scheme"), config=described.config,
             recipe=described.recipe, fill_experts=choice(fill_experts, "fill_experts", _FILL_EXPERTS),
             runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address,
@@ -463,8 +398,8 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
         ("schemes", schemes), ("targets", targets), ("ignore", ignore), ("states", states),
         ("importance", importance))} | {"settings": _settings(settings)}
     with _rows(model_dir, architectures) as rows:
-        args = _PlanArgs(
-            struct_size=sizeof(_PlanArgs), model=_needed(model_dir, "model_dir"), out=_encoded(out, "out"),
+        args = c.CheckpointPlanArgs(
+            struct_size=sizeof(c.CheckpointPlanArgs), model=_needed(model_dir, "model_dir"), out=_encoded(out, "out"),
             preset=_encoded(preset, "preset"), budget=number(budget, "budget"), max_kl=number(max_kl, "max_kl"),
             runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address, report=report.address,
             architectures=rows, **_members(lists))
@@ -476,7 +411,7 @@ def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) 
     report of all parts. Errors: InvalidArgumentError if parts are missing or do not fit together, FindingsError if the
     audit finds faults in the output; the parts stay then."""
     report = _Text()
-    args = _FinishArgs(sizeof(_FinishArgs), _needed(out_dir, "out_dir"), flag(replace, "replace"),
+    args = c.CheckpointFinishArgs(sizeof(c.CheckpointFinishArgs), _needed(out_dir, "out_dir"), flag(replace, "replace"),
                        flag(keep_findings, "keep_findings"), report.address)
     return _run("finish", args, report, Held())
 
@@ -490,6 +425,6 @@ def audit(checkpoint_dir: Any, against: Any = None, *, architectures: Any = None
     InvalidArgumentError if the directory is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
     with _rows(checkpoint_dir, architectures) as rows:
-        args = _AuditArgs(sizeof(_AuditArgs), _needed(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
+        args = c.CheckpointAuditArgs(sizeof(c.CheckpointAuditArgs), _needed(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
                           pool.address, ctypes.addressof(findings), report.address, rows)
         return _run("audit", args, report, Held(), pool)

@@ -23,7 +23,7 @@ class Threads:
         if not isinstance(self.count, int) or isinstance(self.count, bool) or not 1 <= self.count <= 4096:
             raise c.InvalidArgumentError(f"threads: is {shown(count)}, allowed are numbers from 1 to 4096 and None")
         self.failure: BaseException | None = None
-        self._function = c.ParallelFor(self._parallel_for)
+        self._function = c.CALLBACKS["parallel_for"](self._parallel_for)
         self._executor = c.Executor(ctypes.sizeof(c.Executor), self.count, self._function, None)
         self._runtime = c.Runtime(ctypes.sizeof(c.Runtime), None, ctypes.addressof(self._executor))
         self.address = ctypes.addressof(self._runtime) if self.count > 1 else None

@@ -168,16 +168,6 @@ def test_runs_wait_for_each_other(model, tmp_path):
     assert files(tmp_path / "out-0") == files(tmp_path / "out-1") == files(tmp_path / "out-2") != {}
 
 
-def test_structures_are_those_of_the_header(root):
-    import re
-
-    from libqobs import _checkpoint
-    text = re.sub(r"/\*.*?\*/", "", (root / "include" / "qobs" / "checkpoint.h").read_text(), flags=re.S)
-    found = {name: re.findall(r"(\w+)(?:\)\([^;]*\))?;", body) for body, name in
-             re.findall(r"typedef struct qobs_\w+ \{(.*?)\} qobs_(\w+);", text, flags=re.S)}
-    assert found == {name: [f[0] for f in s._fields_] for name, s in _checkpoint.STRUCTURES.items()}
-
-
 @pytest.mark.parametrize("ignore", [["q_proj"], "q_proj", "['q_proj']", "q_proj,k_proj", ["q_proj", "lm_head"]])
 def test_what_nothing_uses_is_a_warning(model, tmp_path, ignore):
     """Status 3 of the program: a warning at the line of the caller, and a member of the report."""

@@ -28,7 +28,7 @@ def write(folder, config):
 
 
 def knows(*names):
-    return _checkpoint._lib().qobs_checkpoint_knows(*names)
+    return _checkpoint._lib().knows(*names)
 
 
 def test_known():

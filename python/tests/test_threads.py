@@ -58,7 +58,7 @@ class Meeting:
 
     def __init__(self, monkeypatch, parties, timeout):
         self.met, self._barrier = [], threading.Barrier(parties, timeout=timeout)
-        self._function = c.ParallelFor(self._parallel_for)
+        self._function = c.CALLBACKS["parallel_for"](self._parallel_for)
         self._executor = c.Executor(ctypes.sizeof(c.Executor), 2, self._function, None)
         self._runtime = c.Runtime(ctypes.sizeof(c.Runtime), None, ctypes.addressof(self._executor))
         monkeypatch.setattr(c, "runtime", ctypes.addressof(self._runtime))
