@@ -295,6 +295,7 @@ static const char *find_section(const char *text, const char *name, size_t *leng
 static const char *expected_section(const struct saved_case *c, size_t *length)
 {
     char name[96];
+    *length = 0;
     fixture_name(c, name);
     const char *section = find_section(expected, name, length);
     if (!section && is_old()) {
