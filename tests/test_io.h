@@ -19,6 +19,7 @@
 
 #include "files/file_dtype.h"
 #include "files/fail.h"
+#include "files/bus_errors.h"
 #include "files/mapped.h"
 #include "files/npy.h"
 #include "files/safetensors.h"

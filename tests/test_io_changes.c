@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Files that change while they are mapped. A process remembers a change for ever, so each test has its own process. */
+/* Files that change while they are mapped, in a process that handles bus errors. Each test has its own process. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #endif
@@ -40,6 +40,14 @@ static int status_of(void (*body)(void))
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     return status;
+}
+
+/* Begins what the body reads. */
+static void begin(void)
+{
+    static struct mapped_files files;
+    mapped_files_begin(&files);
+    expect(bus_errors_handle(&f) == 0);
 }
 
 static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -113,6 +121,7 @@ static void shorten(void)
     const size_t page = page_size();
     const char *path = io_path("shortened");
     sigaction(SIGBUS, NULL, &before);
+    begin();
     expect(mapped_open(&other, io_path("other"), &f) == 0);
     expect(mapped_open(&map, path, &f) == 0);
     sigaction(SIGBUS, NULL, &now);
@@ -132,8 +141,6 @@ static void shorten(void)
     expect(output_commit(&output, &f) != 0 && strstr(f.message, path) && strstr(f.message, "became shorter"));
     expect(access(out, F_OK) != 0);
     mapped_close(&other);
-    sigaction(SIGBUS, NULL, &now);
-    expect(now.sa_sigaction == before.sa_sigaction);
 }
 
 static void test_shortened(void **state)
@@ -151,6 +158,7 @@ static void test_shortened(void **state)
 static void shorten_a_little(void)
 {
     struct mapped map;
+    begin();
     expect(mapped_open(&map, io_path("changed"), &f) == 0);
     expect(truncate(io_path("changed"), 5) == 0);
     expect(found_out(io_path("changed"), "5 bytes instead of"));
@@ -162,6 +170,7 @@ static void write_to_it(void)
 {
     struct mapped map;
     const struct timespec later[2] = {{.tv_sec = 4000000000}, {.tv_sec = 4000000000}};
+    begin();
     expect(mapped_open(&map, io_path("changed"), &f) == 0);
     const int fd = open(io_path("changed"), O_WRONLY);
     expect(fd >= 0 && write(fd, "x", 1) == 1 && futimens(fd, later) == 0);
@@ -173,6 +182,7 @@ static void write_to_it(void)
 static void replace(void)
 {
     struct mapped map;
+    begin();
     expect(mapped_open(&map, io_path("changed"), &f) == 0);
     expect(rename(io_path("another"), io_path("changed")) == 0);
     expect(mapped_check(&f) == 0);
@@ -191,6 +201,77 @@ static void test_changes(void **state)
     ones("changed", 1);
     io_bytes("another", "abc", 3);
     assert_int_equal(status_of(replace), 0);
+}
+
+/* ---- Calls of their own ------------------------------------------------------------------------------------------ */
+
+/* A change belongs to the call that has read the file, and to those around it in the same thread. */
+static void nest(void)
+{
+    struct mapped_files outer, inner;
+    struct mapped map;
+    mapped_files_begin(&outer);
+    mapped_files_begin(&inner);
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    expect(truncate(io_path("changed"), 5) == 0);
+    expect(found_out(io_path("changed"), "became shorter"));
+    mapped_close(&map);
+    mapped_files_end(&inner);
+    expect(found_out(io_path("changed"), "became shorter"));
+    mapped_files_end(&outer);
+    mapped_files_begin(&outer);
+    expect(mapped_check(&f) == 0);
+    mapped_files_end(&outer);
+}
+
+static void *check_in_thread(void *argument)
+{
+    struct mapped_files files;
+    struct fail own;
+    mapped_files_begin(&files);
+    *(bool *)argument = mapped_check(&own) == 0;
+    mapped_files_end(&files);
+    return NULL;
+}
+
+static void in_another_thread(void)
+{
+    struct mapped_files files;
+    struct mapped map;
+    pthread_t thread;
+    bool unchanged = false;
+    mapped_files_begin(&files);
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    expect(truncate(io_path("changed"), 5) == 0);
+    expect(pthread_create(&thread, NULL, check_in_thread, &unchanged) == 0);
+    expect(pthread_join(thread, NULL) == 0 && unchanged);
+    mapped_close(&map);
+    expect(found_out(io_path("changed"), "became shorter"));
+    mapped_files_end(&files);
+}
+
+static void without_handler(void)
+{
+    struct sigaction before, now;
+    struct mapped_files files;
+    struct mapped map;
+    sigaction(SIGBUS, NULL, &before);
+    mapped_files_begin(&files);
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    sigaction(SIGBUS, NULL, &now);
+    expect(now.sa_sigaction == before.sa_sigaction);
+    mapped_close(&map);
+    mapped_files_end(&files);
+}
+
+static void test_calls(void **state)
+{
+    void (*const bodies[])(void) = {nest, in_another_thread, without_handler};
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        ones("changed", 1);
+        assert_int_equal(status_of(bodies[i]), 0);
+    }
 }
 
 /* ---- Other bus errors -------------------------------------------------------------------------------------------- */
@@ -224,6 +305,7 @@ static void jump(int number)
 static void open_and_read_gone(void)
 {
     static struct mapped map;
+    begin();
     expect(mapped_open(&map, io_path("changed"), &f) == 0);
     expected_address = gone();
     const int jumped = sigsetjmp(back, 1);
@@ -236,11 +318,9 @@ static void open_and_read_gone(void)
 
 static void with_an_action(void)
 {
-    struct sigaction action = {.sa_sigaction = jump_with_address, .sa_flags = SA_SIGINFO}, now;
+    const struct sigaction action = {.sa_sigaction = jump_with_address, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &action, NULL);
     open_and_read_gone();
-    sigaction(SIGBUS, NULL, &now);
-    expect(now.sa_sigaction == jump_with_address);
 }
 
 static void with_a_handler(void)
@@ -259,6 +339,7 @@ static void sent(void)
 {
     static struct mapped map;
     signal(SIGBUS, SIG_DFL);
+    begin();
     expect(mapped_open(&map, io_path("changed"), &f) == 0);
     kill(getpid(), SIGBUS);
 }
@@ -281,6 +362,7 @@ int io_test_changes(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shortened),
         cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_calls),
         cmocka_unit_test(test_others),
     };
     return cmocka_run_group_tests_name("changes", tests, io_setup, io_teardown);

@@ -10,6 +10,7 @@
 #include "files/mapped.h"
 #include "files/output.h"
 #include "program.h"
+#include "qobs/checkpoint.h"
 
 static const struct command *const commands[] = {&command_quantize,  &command_plan,    &command_audit,
                                                  &command_calibrate, &command_observe, &command_merge,
@@ -73,7 +74,12 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     open_standard_descriptors();
     output_clean_on_signals();
-    mapped_remember();
+    static struct mapped_files files; /* of the whole run */
+    mapped_files_begin(&files);
+    files.remembers = true;
+    qobs_error error;
+    if (qobs_checkpoint_handle_bus_errors(&error) != QOBS_OK)
+        return print_error(EXIT_SYSTEM, "%s", error.message);
     for (size_t i = 0; command_at(i); i++)
         if (strcmp(command_at(i)->name, name) == 0)
             return finish(command_run(command_at(i), argc - 1, argv + 1));

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "audit/publish.h"
+#include "files/mapped.h"
+#include "files/text.h"
 #include "parts/parts.h"
 #include "quantize/run.h"
 
@@ -60,6 +62,8 @@ static int run_steps(struct quantize_run *run, struct fail *f)
 
 int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)
 {
+    RELEASED_BY(mapped_files_end) struct mapped_files files;
+    mapped_files_begin(&files);
     struct fail f = {.message = ""};
     struct quantize_run *run = NULL;
     int status = CHECK_STRUCT(args, &f);

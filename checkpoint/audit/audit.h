@@ -5,6 +5,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "model/architecture.h"
 #include "model/findings.h"
@@ -38,7 +39,7 @@ struct audit {
     size_t module_count;
     pthread_mutex_t lock; /* protects the members below */
     struct findings findings;
-    bool failed; /* no memory */
+    atomic_bool failed; /* no memory; any thread may set it */
 };
 
 /* Lists the modules and finds their tensors, and what is missing. */

@@ -8,6 +8,7 @@
 
 #include "audit/audit.h"
 #include "files/json.h"
+#include "files/mapped.h"
 #include "files/text.h"
 #include "schemes/runtimes.h"
 
@@ -129,6 +130,8 @@ void audit_free(struct audit *audit)
 
 int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error)
 {
+    RELEASED_BY(mapped_files_end) struct mapped_files files;
+    mapped_files_begin(&files);
     struct audit audit = {.args = args, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct fail f = {.message = ""};
     int status = CHECK_STRUCT(args, &f);

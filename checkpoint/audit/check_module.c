@@ -390,7 +390,8 @@ void audit_check_module(void *argument, size_t index)
     if (audit->is_output)
         return;
     bool good = open_values(audit, m, &v);
-    audit->failed |= !good;
+    if (!good)
+        audit->failed = true;
     for (int64_t first = 0; good && first < m->rows; first += v.count) {
         const int64_t rows = m->rows - first < v.count ? m->rows - first : v.count;
         good = unpack(m, first, rows, v.codes) == QOBS_OK;

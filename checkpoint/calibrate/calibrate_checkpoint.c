@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "calibrate/calibration.h"
+#include "files/mapped.h"
 #include "files/text.h"
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
@@ -129,6 +130,8 @@ static int calibrate(struct calibration *c, struct fail *f)
 
 int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_error *error)
 {
+    RELEASED_BY(mapped_files_end) struct mapped_files files;
+    mapped_files_begin(&files);
     struct fail f = {.message = ""};
     struct calibration c = {.args = args};
     int status = CHECK_STRUCT(args, &f);

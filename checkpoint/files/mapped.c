@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Records of maps are a lock-free list, because the SIGBUS handler reads them in any thread. */
 #ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, SA_ONSTACK */
+#define _DEFAULT_SOURCE
 #endif
 
 #include "files/mapped.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,97 +16,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/bus_errors.h"
 #include "files/file_kind.h"
 #include "files/text.h"
 
 /* mmap fails for a length of 0, so an empty file gets this address. */
 static const unsigned char empty_data[1];
 
+/* What the thread reads at the moment; NULL: nothing has begun. */
+static _Thread_local struct mapped_files *current;
+
 /* ---- Changes of mapped files ------------------------------------------------------------------------------------- */
 
-/* The handler's record of a map. Handlers may run in any thread at any moment, so records stay allocated until no
- * map is left. */
 struct watch {
     struct watch *next;
-    atomic_uintptr_t begin, end; /* addresses; 0 and 0: the record is unused */
-    atomic_bool missing;         /* some pages have been replaced with zeros */
+    struct mapped_files *files; /* that it belongs to */
+    struct bus_range *range;
     const char *path;
     struct stat status; /* at the time of mapping */
 };
 
-static _Atomic(struct watch *) watches;
-static size_t watch_count; /* number of maps */
-static struct sigaction previous_action;
-static uintptr_t page_size;
-static char *change_message; /* describes the first changed file whose map is closed already; NULL: none */
-
-/* Replaces the page at `at` and all pages after it with zeros: after a missing page, the rest is missing, too. mmap
- * is a plain system call on these systems, so a handler may call it. */
-static bool map_zeros(struct watch *w, uintptr_t at)
-{
-    const uintptr_t page = at & ~(page_size - 1), end = (atomic_load(&w->end) + page_size - 1) & ~(page_size - 1);
-    atomic_store(&w->missing, true);
-    return mmap((void *)page, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
-}
-
-static void forward_signal(int number, siginfo_t *info, void *context)
-{
-    if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
-        previous_action.sa_sigaction(number, info, context);
-    } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
-        previous_action.sa_handler(number);
-    } else {
-        signal(number, SIG_DFL); /* the faulting instruction runs again and ends the program */
-        if (info->si_code <= 0)
-            raise(number);
-    }
-}
-
-static void on_bus_error(int number, siginfo_t *info, void *context)
-{
-    const int error = errno;
-    const uintptr_t at = (uintptr_t)info->si_addr;
-    for (struct watch *w = info->si_code > 0 ? atomic_load(&watches) : NULL; w; w = w->next)
-        if (at >= atomic_load(&w->begin) && at < atomic_load(&w->end) && map_zeros(w, at)) {
-            errno = error;
-            return;
-        }
-    forward_signal(number, info, context);
-    errno = error;
-}
-
-static struct watch *find_unused(void)
-{
-    for (struct watch *w = atomic_load(&watches); w; w = w->next)
-        if (atomic_load(&w->begin) == 0)
-            return w;
-    struct watch *w = calloc(1, sizeof *w);
-    if (w) {
-        w->next = atomic_load(&watches);
-        atomic_store(&watches, w);
-    }
-    return w;
-}
-
 static int watch_map(struct mapped *map, const struct stat *status, struct fail *f)
 {
-    struct watch *w = find_unused();
-    if (!w)
+    if (!current)
+        return 0;
+    struct watch *w = calloc(1, sizeof *w);
+    if (!w || !bus_errors_add(&w->range, map->data, map->size)) {
+        free(w);
         return fail_system(f, "%s: out of memory", map->path);
-    if (watch_count == 0) {
-        struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-        sigemptyset(&action.sa_mask);
-        page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
-        if (sigaction(SIGBUS, &action, &previous_action) != 0)
-            return fail(f, "%s: cannot watch for bus errors: %s", map->path, strerror(errno));
     }
     w->path = map->path;
     w->status = *status;
-    atomic_store(&w->missing, false);
-    atomic_store(&w->end, (uintptr_t)map->data + map->size);
-    atomic_store(&w->begin, (uintptr_t)map->data);
-    map->watch = w;
-    watch_count++;
+    w->files = current;
+    w->next = current->watches;
+    current->watches = map->watch = w;
     return 0;
 }
 
@@ -126,65 +65,76 @@ static int check(const struct watch *w, struct fail *f)
                               (intmax_t)now.st_size, (intmax_t)then->st_size);
     if (same && (now.st_mtim.tv_sec != then->st_mtim.tv_sec || now.st_mtim.tv_nsec != then->st_mtim.tv_nsec))
         return SYSTEM_FAILURE(f, "%s: was written to while it was read", w->path);
-    return atomic_load(&w->missing) ? SYSTEM_FAILURE(f, "%s: could not be read to its end", w->path) : 0;
+    return bus_errors_found(w->range) ? SYSTEM_FAILURE(f, "%s: could not be read to its end", w->path) : 0;
 }
 
 static void unwatch_map(const struct mapped *map)
 {
-    struct watch *w = map->watch;
+    struct watch *w = map->watch, **at = &w->files->watches;
     struct fail f;
-    if (!change_message && check(w, &f) != 0)
-        change_message = strdup(f.message);
-    atomic_store(&w->begin, 0);
-    atomic_store(&w->end, 0);
-    if (--watch_count > 0)
-        return;
-    sigaction(SIGBUS, &previous_action, NULL);
-    for (struct watch *next; (w = atomic_load(&watches)); free(w)) {
-        next = w->next;
-        atomic_store(&watches, next);
-    }
+    if (!w->files->change && check(w, &f) != 0)
+        w->files->change = strdup(f.message);
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    bus_errors_remove(w->range);
+    free(w);
 }
 
 int mapped_check(struct fail *f)
 {
-    if (change_message)
-        return SYSTEM_FAILURE(f, "%s", change_message);
-    for (const struct watch *w = atomic_load(&watches); w; w = w->next)
-        if (atomic_load(&w->begin) != 0)
-            RETURN_IF_NOT_OK(check(w, f));
+    if (current && current->change)
+        return SYSTEM_FAILURE(f, "%s", current->change);
+    for (const struct watch *w = current ? current->watches : NULL; w; w = w->next)
+        RETURN_IF_NOT_OK(check(w, f));
     return 0;
+}
+
+void mapped_files_begin(struct mapped_files *files)
+{
+    *files = (struct mapped_files){.outer = current};
+    current = files;
+}
+
+void mapped_files_end(struct mapped_files *files)
+{
+    current = files->outer;
+    if (current && !current->change)
+        current->change = files->change;
+    else
+        free(files->change);
+    free(files->read);
 }
 
 /* ---- Identities of files ----------------------------------------------------------------------------------------- */
 
-static struct file_identity {
+struct file_identity {
     dev_t device;
     ino_t inode;
-} * read_files;
-static size_t read_count;
-static bool remembers;
-
-void mapped_remember(void) { remembers = true; }
+};
 
 static int remember(const struct stat *status, const char *path, struct fail *f)
 {
     const struct file_identity file = {status->st_dev, status->st_ino};
-    return list_append(&read_files, &read_count, sizeof file, &file) ? 0 : fail_system(f, "%s: out of memory", path);
+    for (struct mapped_files *m = current; m; m = m->outer)
+        if (m->remembers && !list_append(&m->read, &m->read_count, sizeof file, &file))
+            return fail_system(f, "%s: out of memory", path);
+    return 0;
 }
 
 int mapped_remember_directory(const char *path, struct fail *f)
 {
     struct stat status;
-    return remembers && stat(path, &status) == 0 ? remember(&status, path, f) : 0;
+    return stat(path, &status) == 0 ? remember(&status, path, f) : 0;
 }
 
 bool mapped_was_read(const struct stat *status)
 {
-    size_t i = 0;
-    while (i < read_count && (read_files[i].device != status->st_dev || read_files[i].inode != status->st_ino))
-        i++;
-    return i < read_count;
+    for (const struct mapped_files *m = current; m; m = m->outer)
+        for (size_t i = 0; i < m->read_count; i++)
+            if (m->read[i].device == status->st_dev && m->read[i].inode == status->st_ino)
+                return true;
+    return false;
 }
 
 /* ---- Maps -------------------------------------------------------------------------------------------------------- */
@@ -208,8 +158,7 @@ static int map_descriptor(struct mapped *map, int fd, const char *path, struct f
         return fail(f, "%s: is %s; a regular file is needed", path, kind_of(status.st_mode));
     if ((uintmax_t)status.st_size > PTRDIFF_MAX)
         return fail(f, "%s: %jd bytes are more than this machine can map", path, (intmax_t)status.st_size);
-    if (remembers)
-        RETURN_IF_NOT_OK(remember(&status, path, f));
+    RETURN_IF_NOT_OK(remember(&status, path, f));
     map->size = (size_t)status.st_size;
     map->data = empty_data;
     if (map->size > 0) {

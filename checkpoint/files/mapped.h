@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Read-only memory maps of regular files. All maps of the program are created and removed here.
- *
- * If a mapped file becomes shorter or its disk fails, the system raises SIGBUS in the thread that reads the map.
- * While a map exists, a SIGBUS handler replaces the missing pages with zeros, so that the program continues. Its
- * results are then invalid, and mapped_check reports the change before they are used. Threads that read maps must
- * not block SIGBUS. A SIGBUS from any other address goes to the previous action, and that action is restored when
- * the last map is closed. */
+/* Read-only memory maps of regular files, and what a call has read through them. A file that changes while it is mapped
+ * makes results invalid, and mapped_check reports that before they are used. bus_errors.h says what happens if it
+ * becomes shorter. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,31 +17,45 @@
 #error "tensor files are little-endian and used in place"
 #endif
 
+/* The files that one call reads. A call begins one, and the maps that its thread opens until the end belong to it. Any
+ * number of calls may be under way, each in a thread of its own. */
+struct mapped_files {
+    struct mapped_files *outer; /* that of the caller in this thread, or NULL; it gets to know what the inner one saw */
+    struct watch *watches;      /* of the maps that are open */
+    char *change;               /* describes the first changed file whose map is closed already; NULL: none */
+    bool remembers;             /* the identity of every file that is mapped from now on, for mapped_was_read */
+    struct file_identity *read;
+    size_t read_count;
+};
+
+/* Begins what the calling thread reads, in *files, until mapped_files_end in the same thread. */
+void mapped_files_begin(struct mapped_files *files);
+
+/* Ends it, after all of its maps are closed. */
+void mapped_files_end(struct mapped_files *files);
+
 struct watch;
 
 struct mapped {
     char *path;                /* the argument of mapped_open; owned */
     const unsigned char *data; /* not NULL while open, even if the file is empty */
     size_t size;
-    struct watch *watch; /* for changes of the file; NULL if it is empty */
+    struct watch *watch; /* for changes of the file; NULL if it is empty, or if no call has begun */
 };
 
-/* Maps the file `path`. Only one thread at a time may open or close maps. Fails if the file cannot be opened or is
+/* Maps the file `path`. The thread that opens a map closes it. Fails if the file cannot be opened or is
  * not a regular file, and does not wait for the writer of a pipe. On failure *map is zeroed and needs no
  * mapped_close. */
 int mapped_open(struct mapped *map, const char *path, struct fail *f);
 
-/* Fails if a file that is or was mapped has become shorter, was written to, or could not be read. The message names
- * the file. */
+/* Fails if a file that is or was mapped in this call has become shorter, was written to, or could not be read. The
+ * message names the file. */
 int mapped_check(struct fail *f);
-
-/* Keeps the identity of every file that is mapped from now on, for mapped_was_read. */
-void mapped_remember(void);
 
 /* Keeps the identity of a directory that is read as a whole, as that of files. */
 int mapped_remember_directory(const char *path, struct fail *f);
 
-/* Returns true if the file of that status is or was mapped since mapped_remember, or the directory was kept. */
+/* Returns true if the file of that status is or was mapped in a call that remembers, or the directory was kept. */
 bool mapped_was_read(const struct stat *status);
 
 /* Returns true if both are one file, by device and inode. */

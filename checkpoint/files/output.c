@@ -30,6 +30,9 @@ enum { MAX_OUTPUTS = 16 };
 /* Names of the temporary files that a signal removes. The handler may read them at any moment. */
 static _Atomic(const char *) unfinished[MAX_OUTPUTS];
 
+/* The process removes them on signals. Otherwise no name is kept, and any number of files may be written. */
+static atomic_bool cleans;
+
 static void remove_and_terminate(int signal_number)
 {
     for (int i = 0; i < MAX_OUTPUTS; i++) {
@@ -43,6 +46,7 @@ static void remove_and_terminate(int signal_number)
 
 void output_clean_on_signals(void)
 {
+    atomic_store(&cleans, true);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the file-size limit then fails with EFBIG */
     struct sigaction action = {.sa_handler = remove_and_terminate}, before;
     sigemptyset(&action.sa_mask);
@@ -64,6 +68,8 @@ static void block_signals(sigset_t *before)
 
 static int register_unfinished(const char *name)
 {
+    if (!atomic_load(&cleans))
+        return 0;
     for (int i = 0; i < MAX_OUTPUTS; i++) {
         const char *none = NULL;
         if (atomic_compare_exchange_strong(&unfinished[i], &none, name))

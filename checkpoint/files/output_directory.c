@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,27 @@ static bool is_fixed(const char *path, const char *parent)
     return of_path.st_dev != of_parent.st_dev || access(parent, W_OK | X_OK) != 0;
 }
 
+/* Makes the staging directory in `parent`, under a name of its own. mkdir() applies the umask, which belongs to all
+ * threads of the process. */
+static int make_directory(struct output_directory *d, const char *parent, const char *name, const char *path,
+                          struct fail *f)
+{
+    static atomic_uint made;
+    do {
+        free(d->staging);
+        d->staging = text_format("%s/.%.200s%s%ld-%u", parent, name, OUTPUT_UNFINISHED, (long)getpid(),
+                                 atomic_fetch_add(&made, 1));
+        if (!d->staging)
+            return fail_system(f, "%s: no memory for its name", path);
+        if (mkdir(d->staging, 0777) == 0)
+            return 0;
+    } while (errno == EEXIST);
+    const int reason = errno;
+    free(d->staging);
+    d->staging = NULL;
+    return fail(f, "%s: cannot write in its directory: %s", path, strerror(reason));
+}
+
 static int make_staging(struct output_directory *d, const char *path, struct fail *f)
 {
     OWNED char *copy = strdup(d->path);
@@ -81,20 +103,12 @@ static int make_staging(struct output_directory *d, const char *path, struct fai
     const char *name = split_name(copy), *parent = *copy ? copy : "/";
     d->inside = is_fixed(d->path, parent);
     remove_stale(d->inside ? d->path : parent, name);
-    d->staging = text_format("%s/.%.200s%sXXXXXX", d->inside ? d->path : copy, name, OUTPUT_UNFINISHED);
-    if (!d->staging)
-        return fail_system(f, "%s: no memory for its name", path);
+    RETURN_IF_NOT_OK(make_directory(d, d->inside ? d->path : copy, name, path, f));
     struct stat status;
-    const mode_t mask = umask(0), mode = stat(d->path, &status) == 0 ? status.st_mode & 0777 : 0777 & ~mask;
-    umask(mask);
-    if (!mkdtemp(d->staging)) {
-        const int reason = errno;
-        free(d->staging);
-        d->staging = NULL;
-        return fail(f, "%s: cannot write in its directory: %s", path, strerror(reason));
-    }
+    const bool replaces = stat(d->path, &status) == 0;
     d->lock = open(d->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->lock < 0 || flock(d->lock, LOCK_EX | LOCK_NB) != 0 || fchmod(d->lock, mode) != 0)
+    if (d->lock < 0 || flock(d->lock, LOCK_EX | LOCK_NB) != 0 ||
+        (replaces && fchmod(d->lock, status.st_mode & 0777) != 0))
         return fail(f, "%s: cannot write in its directory: %s", path, strerror(errno));
     return 0;
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "files/mapped.h"
+#include "files/text.h"
 #include "mixture/mixture.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -180,6 +182,8 @@ static void plan_free(struct plan *p)
 
 int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *error)
 {
+    RELEASED_BY(mapped_files_end) struct mapped_files files;
+    mapped_files_begin(&files);
     struct fail f = {.message = ""};
     struct plan p = {.args = args};
     int status = CHECK_STRUCT(args, &f);

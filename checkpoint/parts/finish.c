@@ -12,6 +12,7 @@
 
 #include "audit/publish.h"
 #include "files/json.h"
+#include "files/mapped.h"
 #include "files/text.h"
 #include "parts/parts.h"
 
@@ -205,6 +206,8 @@ static int finish(struct finish *run, struct fail *f)
 
 int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *error)
 {
+    RELEASED_BY(mapped_files_end) struct mapped_files files;
+    mapped_files_begin(&files);
     struct finish run = {.args = args, .out = {.lock = -1}};
     struct fail f = {.message = ""};
     int status = CHECK_STRUCT(args, &f);

@@ -4,7 +4,9 @@
 /** @file
  * Whole checkpoints: a directory with safetensors files and config.json becomes a quantized one in the format of
  * compressed-tensors, which vLLM loads. Link libqobs-checkpoint. The functions read and write files; they use no
- * threads but those of the executor. Paths are UTF-8 or whatever the file system has; text in files is UTF-8. */
+ * threads but those of the executor, and change nothing that belongs to the process. Any number of calls may run at
+ * once, each with an output of its own. Input files are mapped: if one becomes shorter meanwhile, see
+ * qobs_checkpoint_handle_bus_errors. Paths are UTF-8 or whatever the file system has; text in files is UTF-8. */
 #ifndef QOBS_CHECKPOINT_H
 #define QOBS_CHECKPOINT_H
 
@@ -121,7 +123,6 @@ typedef struct qobs_checkpoint_quantize_args {
  * QOBS_COMPAT_LLM_COMPRESSOR and in a part findings stop nothing.
  * Fails with INVALID_ARGUMENT for wrong arguments and inputs, with NONFINITE if a weight has NaN or infinity, with
  * SYSTEM if a file cannot be read or written, with FINDINGS if the audit finds faults.
- * Only one call may run in a process at a time.
  * Reproduces model_free_ptq of llm-compressor 0.14 with compressed-tensors 0.19.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error);
@@ -154,7 +155,7 @@ typedef struct qobs_checkpoint_finish_args {
  * all parts are there, that they were made of one model with the same options, and that shards, index and configuration
  * agree. On failure the parts stay. Shards become hard links if the file system has them, else copies.
  * Fails with INVALID_ARGUMENT for parts that are missing or do not fit, with SYSTEM if a file cannot be read or
- * written, with FINDINGS if the audit finds faults in the output. Only one call may run in a process at a time.
+ * written, with FINDINGS if the audit finds faults in the output.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *error);
 
@@ -224,7 +225,6 @@ typedef struct qobs_checkpoint_calibrate_args {
  * Memory beyond the mapped files does not grow with the model.
  * Fails with INVALID_ARGUMENT for wrong arguments and inputs, with NONFINITE if a weight has NaN or infinity, with
  * SYSTEM if a file cannot be read or written. After an error `out` is as it was.
- * Only one call may run in a process at a time.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_error *error);
 
@@ -276,9 +276,17 @@ typedef struct qobs_checkpoint_plan_args {
  * both. The recipe names each module, and qobs_checkpoint_quantize takes it with the same states and importance. Memory
  * beyond the mapped files does not grow with the model, but for some hundred bytes a tensor and scheme. Fails with
  * INVALID_ARGUMENT for wrong arguments and inputs, and if no mixture keeps to `budget` or `max_kl`; otherwise as
- * qobs_checkpoint_quantize. After an error `out` is as it was. Only one call may run in a process at a time.
+ * qobs_checkpoint_quantize. After an error `out` is as it was.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *error);
+
+/** Installs a handler of SIGBUS for the whole process, as the program qobs has it. The other functions install none: if
+ * an input file becomes shorter while it is read, the system sends SIGBUS, which ends the process unless the process
+ * handles it. With the handler the missing part reads as zeros, the call fails with SYSTEM, names the file and writes
+ * nothing. A SIGBUS from other addresses goes to the action that was there before. A second call does nothing. Call it
+ * before the other functions. Fails with SYSTEM.
+ * @since 0.3.0 */
+QOBS_API int qobs_checkpoint_handle_bus_errors(qobs_error *error);
 
 /** @} */
 

@@ -46,7 +46,6 @@ class Progress(NamedTuple):
 
 
 _library = None
-_one_run = threading.Lock()  # the C library allows one run at a time in a process
 
 
 def _lib() -> Any:
@@ -205,7 +204,7 @@ def _run(name: str, args: Any, report: _Text, signals: Held, pool: Threads | Non
          named: Callable[[str], str] = str, counts: Mapping[str, c_size_t] | None = None) -> Any:
     """Calls a function of the library, with everything that Python raised meanwhile. Returns the report, with counts
     that the function has filled. named: as of _Text.take."""
-    with _one_run, signals:
+    with signals:
         try:
             call(getattr(_lib(), name), byref(args))
         except c.FindingsError as failure:

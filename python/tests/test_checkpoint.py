@@ -159,13 +159,14 @@ def test_an_exception_in_progress_stops_the_run(model, tmp_path):
         assert os.listdir(tmp_path) == ["model"]
 
 
-def test_runs_wait_for_each_other(model, tmp_path):
-    runs = [threading.Thread(target=qobs.quantize, args=(model, tmp_path / f"out-{i}", "W4A16")) for i in range(3)]
+def test_runs_at_once(model, tmp_path):
+    runs = [threading.Thread(target=qobs.quantize, args=(model, tmp_path / f"out-{i}", "W4A16")) for i in range(8)]
     for run in runs:
         run.start()
     for run in runs:
         run.join()
-    assert files(tmp_path / "out-0") == files(tmp_path / "out-1") == files(tmp_path / "out-2") != {}
+    first = files(tmp_path / "out-0")
+    assert first and all(files(tmp_path / f"out-{i}") == first for i in range(8))
 
 
 @pytest.mark.parametrize("ignore", [["q_proj"], "q_proj", "['q_proj']", "q_proj,k_proj", ["q_proj", "lm_head"]])
