@@ -33,7 +33,7 @@ with open(SETS, encoding="utf-8") as sets:
 # From the ground up. A file may include from every folder before its own.
 LAYERS = ["base", "number", "kernels", "templates", *ISAS, "stages", "plan", "measure", "formula", "histogram", "quantize", "search", "optimal",
           "config", "observer", "api"]
-CHECKPOINT = ["files", "schemes", "model", "activations", "quantize", "calibrate", "mixture", "audit", "parts", "api"]
+CHECKPOINT = ["files", "schemes", "model", "activations", "engine", "quantize", "calibrate", "mixture", "audit", "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 ABOVE_CONFIG = LAYERS[LAYERS.index("config") + 1:]
 LOOSE = ["src/meson.build"]

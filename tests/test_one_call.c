@@ -52,7 +52,7 @@ static void test_needs(void **state)
     (void)state;
     static const struct {
         const char *text;
-        bool range, scale, importance, required, hessian, sign, global, one;
+        bool range, scale, importance, required, hessian, sign, global, one, rounds;
     } cases[] = {
         {"llmc.memoryless_minmax strategy=channel", .one = true},
         {"llmc.static_minmax base_name=weight strategy=channel", .one = true},
@@ -67,6 +67,10 @@ static void test_needs(void **state)
         {"qobs.mse_optimal strategy=channel signed_scale=true", .scale = true, .sign = true},
         {"qobs.imatrix_optimal strategy=channel strict=true", .scale = true, .importance = true, .required = true},
         {"qobs.local_hessian num_bits=4 group_size=16", .scale = true, .importance = true, .hessian = true},
+        {"qobs.local_hessian num_bits=4 group_size=16 rounding=nearest", .scale = true, .importance = true,
+         .hessian = true},
+        {"qobs.local_hessian num_bits=4 group_size=16 rounding=descent", .scale = true, .importance = true,
+         .hessian = true, .rounds = true},
         {"modelopt.MseCalibrator", .range = true},
         {"modelopt.MseCalibrator hessian_block_size=16 axis=0", .range = true, .importance = true, .hessian = true},
         {"torch.MinMaxObserver", .one = false},
@@ -79,10 +83,11 @@ static void test_needs(void **state)
         if (needs.searches_range != cases[i].range || needs.searches_scale != cases[i].scale ||
             needs.importance != cases[i].importance || needs.importance_required != cases[i].required ||
             needs.hessian != cases[i].hessian || needs.signed_scale != cases[i].sign ||
-            needs.global_scale != cases[i].global || needs.one_tensor != cases[i].one)
-            fail_msg("%s: %d %d %d %d %d %d %d %d", cases[i].text, needs.searches_range, needs.searches_scale,
+            needs.global_scale != cases[i].global || needs.one_tensor != cases[i].one ||
+            needs.rounds_codes != cases[i].rounds)
+            fail_msg("%s: %d %d %d %d %d %d %d %d %d", cases[i].text, needs.searches_range, needs.searches_scale,
                      needs.importance, needs.importance_required, needs.hessian, needs.signed_scale, needs.global_scale,
-                     needs.one_tensor);
+                     needs.one_tensor, needs.rounds_codes);
         qobs_config_destroy(config);
     }
 }
@@ -305,9 +310,10 @@ static void test_old_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_needs),    cmocka_unit_test(test_one_call), cmocka_unit_test(test_every_layout),
-        cmocka_unit_test(test_read_as),  cmocka_unit_test(test_axes),     cmocka_unit_test(test_found),
-        cmocka_unit_test(test_old_name), cmocka_unit_test(test_ort_zero_points),
+        cmocka_unit_test(test_needs),        cmocka_unit_test(test_one_call),
+        cmocka_unit_test(test_every_layout), cmocka_unit_test(test_read_as),
+        cmocka_unit_test(test_axes),         cmocka_unit_test(test_found),
+        cmocka_unit_test(test_old_name),     cmocka_unit_test(test_ort_zero_points),
     };
     return cmocka_run_group_tests_name("one call", tests, NULL, NULL);
 }

@@ -13,16 +13,22 @@
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
-int activation_scales_open(struct activation_scales *scales, const qobs_checkpoint_quantize_args *args, struct fail *f)
+int activation_sources_open(struct activation_sources *sources, const struct texts *states,
+                            const struct texts *recordings, struct fail *f)
 {
     struct fail reason;
-    *scales = (struct activation_scales){0};
-    for (size_t i = 0; i < args->state_count; i++)
-        RETURN_IF_NOT_OK(argument_failure("states", saved_states_add(&scales->sources.states, args->states[i], f), f));
-    for (size_t i = 0; i < args->activation_count; i++)
-        if (recordings_add(&scales->sources.recordings, args->activations[i], &reason) != 0)
+    for (size_t i = 0; i < states->count; i++)
+        RETURN_IF_NOT_OK(argument_failure("states", saved_states_add(&sources->states, states->items[i], f), f));
+    for (size_t i = 0; i < recordings->count; i++)
+        if (recordings_add(&sources->recordings, recordings->items[i], &reason) != 0)
             return report_failure(f, failure_status(&reason), "activations: %s", reason.message);
     return QOBS_OK;
+}
+
+void activation_sources_free(struct activation_sources *sources)
+{
+    recordings_free(&sources->recordings);
+    saved_states_free(&sources->states);
 }
 
 void activation_scales_free(struct activation_scales *s)
@@ -34,18 +40,16 @@ void activation_scales_free(struct activation_scales *s)
     free(s->items);
     activation_streams_free(&s->streams);
     activation_needs_free(&s->needs);
-    recordings_free(&s->sources.recordings);
-    saved_states_free(&s->sources.states);
     *s = (struct activation_scales){0};
 }
 
 static bool has_sources(const struct activation_scales *s)
 {
-    return saved_states_of_activations(&s->sources.states) || s->sources.recordings.count > 0;
+    return saved_states_of_activations(&s->sources->states) || s->sources->recordings.count > 0;
 }
 
-void activation_scales_add_kv_cache(const struct activation_scales *scales, const struct weights *weights,
-                                    struct quant_config *config)
+void activation_sources_add_kv_cache(const struct activation_sources *sources, const struct weights *weights,
+                                     struct quant_config *config)
 {
     for (size_t i = 0; i < weights->count && !config->has_kv_cache; i++) {
         size_t length, count;
@@ -54,9 +58,8 @@ void activation_scales_add_kv_cache(const struct activation_scales *scales, cons
         for (enum activation_kind k = ACTIVATION_K; k <= ACTIVATION_V && !config->has_kv_cache; k++) {
             const struct tensor_ref *recorded = NULL;
             const char *module = weights->items[i].name, *suffix = activation_suffixes[k];
-            if (!saved_states_find(&scales->sources.states, module, length, suffix, &count) &&
-                (recordings_find(&scales->sources.recordings, module, length, suffix, &recorded, NULL) != 0 ||
-                 !recorded))
+            if (!saved_states_find(&sources->states, module, length, suffix, &count) &&
+                (recordings_find(&sources->recordings, module, length, suffix, &recorded, NULL) != 0 || !recorded))
                 continue;
             config->has_kv_cache = true;
             config->kv_cache = (struct quant_args){.num_bits = 8,
@@ -186,20 +189,20 @@ static int check_kinds(struct activation_scales *s, const bool *requested, struc
     return QOBS_OK;
 }
 
-static int find_all(struct activation_scales *s, const struct weights *weights,
-                    const qobs_checkpoint_quantize_args *args, const bool *requested,
-                    const struct activation_progress *progress, struct fail *f)
+static int find_all(struct activation_scales *s, const struct weights *weights, qobs_compat compat,
+                    const struct activation_request *request, struct fail *f)
 {
-    RETURN_IF_NOT_OK(activation_streams_find(&s->streams, &s->sources, &s->needs, weights, args->fill_experts,
-                                             requested != NULL, f));
+    const bool *requested = request->requested;
+    RETURN_IF_NOT_OK(
+        activation_streams_find(&s->streams, s->sources, &s->needs, weights, request->fill, requested != NULL, f));
     if (requested)
         RETURN_IF_NOT_OK(check_kinds(s, requested, f));
     s->bytes = s->streams.bytes;
-    RETURN_IF_NOT_OK(activation_streams_observe(&s->streams, &s->sources, args->runtime, progress, f));
-    if (args->compat == QOBS_COMPAT_VLLM)
+    RETURN_IF_NOT_OK(activation_streams_observe(&s->streams, s->sources, request->runtime, &request->progress, f));
+    if (compat == QOBS_COMPAT_VLLM)
         RETURN_IF_NOT_OK(activation_streams_fuse(&s->streams, &s->needs, weights, f));
-    if (!requested || args->fill_experts != QOBS_FILL_REFUSE)
-        RETURN_IF_NOT_OK(activation_streams_fill(&s->streams, &s->needs, args->fill_experts, &s->filled, f));
+    if (!requested || request->fill != QOBS_FILL_REFUSE)
+        RETURN_IF_NOT_OK(activation_streams_fill(&s->streams, &s->needs, request->fill, &s->filled, f));
     for (size_t i = 0; i < s->needs.count; i++) {
         const size_t stream = s->streams.of_need[i];
         if (stream != NO_STREAM)
@@ -209,13 +212,14 @@ static int find_all(struct activation_scales *s, const struct weights *weights,
     return QOBS_OK;
 }
 
-int activation_scales_find(struct activation_scales *s, const struct weights *weights,
-                           const struct quant_config *config, const qobs_checkpoint_quantize_args *args,
-                           const bool *requested, const struct activation_progress *progress, struct fail *f)
+int activation_scales_find(struct activation_scales *s, struct activation_sources *sources,
+                           const struct weights *weights, const struct quant_config *config,
+                           const struct activation_request *request, struct fail *f)
 {
+    s->sources = sources;
     bool needed = has_sources(s);
     RETURN_IF_NOT_OK(activation_needs_list(&s->needs, weights, config, f));
-    if (!requested)
-        RETURN_IF_NOT_OK(check_sources(s, &s->needs, config, args->compat, &needed, f));
-    return needed ? find_all(s, weights, args, requested, progress, f) : QOBS_OK;
+    if (!request->requested)
+        RETURN_IF_NOT_OK(check_sources(s, &s->needs, config, config->compat, &needed, f));
+    return needed ? find_all(s, weights, config->compat, request, f) : QOBS_OK;
 }

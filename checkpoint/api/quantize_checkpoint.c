@@ -8,30 +8,106 @@
 #include "files/mapped.h"
 #include "files/text.h"
 #include "parts/parts.h"
-#include "quantize/run.h"
+#include "quantize/quantize_call.h"
+#include "quantize/runtime_support.h"
+#include "quantize/unused.h"
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static void take_args(struct quantize_call *run)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    run->paths = (struct input_paths){a->model,
+                                      a->architectures,
+                                      {a->states, a->state_count},
+                                      {a->activations, a->activation_count},
+                                      {a->importance, a->importance_count}};
+    run->choice = (struct scheme_choice){a->scheme,
+                                         a->config,
+                                         a->recipe,
+                                         a->preset,
+                                         {a->targets, a->target_count},
+                                         {a->ignore, a->ignore_count},
+                                         {a->settings, a->setting_count},
+                                         a->compat,
+                                         a->draft,
+                                         a->split_experts};
+    run->selection = (struct selection){
+        .choice = &run->choice, .inputs = &run->inputs, .contents = CONTENTS_MODEL, .silent = a->part > 1};
+    run->meter.stage = "quantize";
+    run->meter.report = a->progress;
+    run->meter.context = a->context;
+}
+
+static int check_args(const struct quantize_call *run, struct fail *f)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    RETURN_IF_NOT_OK(inputs_check(&run->paths, f));
+    RETURN_IF_NOT_OK(selection_check(&run->choice, f));
+    if (!a->out)
+        return INVALID(f, "out: is NULL");
+    if (a->part_count > MAX_PARTS)
+        return INVALID(f, "part_count: is %zu, allowed are 0 to %d", a->part_count, MAX_PARTS);
+    if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
+        return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
+    if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
+        return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
+    RETURN_IF_NOT_OK(check_runtime(a->runtime, f));
+    return settings_check_once(a->settings, a->setting_count, f);
+}
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
 /* Decides which shards this part writes. */
-static int choose_part(struct quantize_run *run, struct fail *f)
+static int choose_part(struct quantize_call *run, struct fail *f)
 {
     const size_t count = run->args->part_count;
     if (count == 0)
         return QOBS_OK;
-    run->part_of_shard = calloc(run->layout.shard_count + 1, sizeof *run->part_of_shard);
-    return run->part_of_shard ? parts_assign(&run->layout, count, run->part_of_shard, f) : NO_MEMORY(f, "the parts");
+    run->sink.part = run->args->part;
+    run->sink.part_of_shard = calloc(run->layout.shard_count + 1, sizeof *run->sink.part_of_shard);
+    return run->sink.part_of_shard ? parts_assign(&run->layout, count, run->sink.part_of_shard, f)
+                                   : NO_MEMORY(f, "the parts");
 }
 
-static int open_output(struct quantize_run *run, struct fail *f)
+/* Finds what is quantized, and how it will be stored. */
+static int select_weights(struct quantize_call *run, struct fail *f)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    struct selection *s = &run->selection;
+    const struct activation_request request = {.fill = a->fill_experts, .runtime = a->runtime};
+    RETURN_IF_NOT_OK(selection_read_config(s, f));
+    RETURN_IF_NOT_OK(inputs_open(&run->inputs, &run->paths, CONTENTS_MODEL, f));
+    RETURN_IF_NOT_OK(selection_make(s, f));
+    RETURN_IF_NOT_OK(runtime_support_check(s, a->allow_mixed_sets, a->keep_findings, f));
+    RETURN_IF_NOT_OK(selection_find_activations(s, &run->activations, request, &run->meter, f));
+    return layout_make(&run->layout, &run->inputs.model, &s->weights, &s->config, &run->activations, CONTENTS_MODEL, f);
+}
+
+static int open_engine(struct quantize_call *run, struct fail *f)
+{
+    const struct selection *s = &run->selection;
+    const struct engine_input in = {&s->weights, &s->config, &run->inputs.importance, &run->inputs.sources.states,
+                                    run->args->runtime};
+    const struct unused_inputs unused = {&run->selection, &run->activations, &run->engine, &run->paths,
+                                         run->args->fill_experts};
+    RETURN_IF_NOT_OK(model_sink_open(&run->sink, &run->layout, &run->activations, &run->out, f));
+    RETURN_IF_NOT_OK(choose_part(run, f));
+    RETURN_IF_NOT_OK(engine_open(&run->engine, &in, &run->sink.sink, &run->meter, f));
+    return inputs_name_unused(&unused, f);
+}
+
+static int open_output(struct quantize_call *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     if (a->part_count > 0)
         return part_open(run, f);
-    return argument_failure("out", output_directory_open(&run->out, a->out, run->model.tree.root, a->replace, f), f);
+    return argument_failure("out", output_directory_open(&run->out, a->out, run->inputs.model.tree.root, a->replace, f),
+                            f);
 }
 
 /* Writes all but the shards. Among parts the first does so. */
-static int write_side_files(struct quantize_run *run, struct fail *f)
+static int write_side_files(struct quantize_call *run, struct fail *f)
 {
     if (run->args->part > 1)
         return QOBS_OK;
@@ -40,16 +116,14 @@ static int write_side_files(struct quantize_run *run, struct fail *f)
     return side_files_write_config(run, f);
 }
 
-static int run_steps(struct quantize_run *run, struct fail *f)
+static int quantize(struct quantize_call *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
-    RETURN_IF_NOT_OK(run_read_config(run, f));
-    RETURN_IF_NOT_OK(run_open(run, NULL, f));
-    RETURN_IF_NOT_OK(choose_part(run, f));
-    RETURN_IF_NOT_OK(run_prepare(run, f));
-    RETURN_IF_NOT_OK(run_name_unused_inputs(run, f));
+    RETURN_IF_NOT_OK(check_args(run, f));
+    RETURN_IF_NOT_OK(select_weights(run, f));
+    RETURN_IF_NOT_OK(open_engine(run, f));
     RETURN_IF_NOT_OK(open_output(run, f));
-    RETURN_IF_NOT_OK(run_tensors(run, f));
+    RETURN_IF_NOT_OK(engine_run(&run->engine, f));
     RETURN_IF_NOT_OK(write_side_files(run, f));
     if (a->part_count > 0)
         return part_publish(run, f);
@@ -60,21 +134,33 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     return publish(&run->out, &options, &run->findings, f);
 }
 
+static void release(struct quantize_call *run)
+{
+    engine_close(&run->engine);
+    model_sink_close(&run->sink);
+    output_directory_abort(&run->out);
+    layout_free(&run->layout);
+    activation_scales_free(&run->activations);
+    selection_free(&run->selection);
+    findings_free(&run->findings);
+    inputs_free(&run->inputs);
+    meter_close(&run->meter);
+}
+
 int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)
 {
     RELEASED_BY(mapped_files_end) struct mapped_files files;
     mapped_files_begin(&files);
     struct fail f = {.message = ""};
-    struct quantize_run *run = NULL;
-    int status = CHECK_STRUCT(args, &f);
-    if (status == QOBS_OK)
-        status = run_create(&run, args, CONTENTS_MODEL, &f);
-    if (status == QOBS_OK)
-        status = settings_check_once(args->settings, args->setting_count, &f);
-    if (status == QOBS_OK)
-        status = run_steps(run, &f);
+    struct quantize_call run = {.args = args};
+    const int usable = CHECK_STRUCT(args, &f);
+    if (usable != QOBS_OK)
+        return give_error(error, usable, &f);
+    meter_open(&run.meter);
+    take_args(&run);
+    const int status = quantize(&run, &f);
     if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
-        *args->report = report_make(run);
-    run_free(run);
+        *args->report = report_make(&run);
+    release(&run);
     return give_error(error, status, &f);
 }

@@ -130,10 +130,18 @@ static int apply(const struct bases *bases, enum activation_kind kind, const cha
     return *has ? complete(bases, kind, args, group, f) : QOBS_OK;
 }
 
+/* config.json calls the observer of llmc.mse by a name under which none is registered. No config.json follows here. */
+static int restore_observer(struct quant_args *weights, struct fail *f)
+{
+    const bool renamed = weights->observer && strcmp(weights->observer, "static_mse") == 0;
+    return !renamed || text_set(&weights->observer, "mse") ? QOBS_OK : NO_MEMORY(f, "the scheme");
+}
+
 int bases_apply(struct bases *bases, struct quant_config *config, struct fail *f)
 {
     for (size_t g = 0; g < config->group_count; g++) {
         struct quant_group *group = &config->groups[g];
+        RETURN_IF_NOT_OK(restore_observer(&group->weights, f));
         RETURN_IF_NOT_OK(apply(bases, ACTIVATION_INPUT, group->name, &group->has_inputs, &group->inputs, f));
         RETURN_IF_NOT_OK(apply(bases, ACTIVATION_OUTPUT, group->name, &group->has_outputs, &group->outputs, f));
     }
@@ -155,9 +163,8 @@ int bases_apply(struct bases *bases, struct quant_config *config, struct fail *f
 
 /* ---- Without effect ---------------------------------------------------------------------------------------------- */
 
-static bool is_needed(const struct quantize_run *run, enum activation_kind kind)
+static bool is_needed(const struct activation_needs *n, enum activation_kind kind)
 {
-    const struct activation_needs *n = &run->activations.needs;
     for (size_t i = 0; i < n->count; i++)
         if (n->items[i].kind == kind)
             return true;
@@ -165,29 +172,29 @@ static bool is_needed(const struct quantize_run *run, enum activation_kind kind)
 }
 
 /* Returns true if the base that a text begins with, up to `mark`, stands for activations alone, and none is needed. */
-static bool is_idle(const struct bases *bases, const struct quantize_run *run, const char *text, char mark)
+static bool is_idle(const struct bases *bases, const struct activation_needs *needs, const char *text, char mark)
 {
     const size_t length = strcspn(text, ".=");
     const unsigned mask = text[length] == mark ? parse_base(text, length) : 0;
     bool idle = mask != 0 && !(mask & 1u << BASE_WEIGHT);
     for (enum activation_kind k = ACTIVATION_INPUT; k < ACTIVATION_KINDS && idle; k++)
         if (mask & 1u << k)
-            idle = !is_needed(run, k) && strcmp(base_preset(bases, k), "none") != 0;
+            idle = !is_needed(needs, k) && strcmp(base_preset(bases, k), "none") != 0;
     return idle;
 }
 
-int bases_name_unused(const struct bases *bases, const qobs_checkpoint_calibrate_args *args, struct quantize_run *run,
-                      struct fail *f)
+int bases_name_unused(const struct bases *bases, const qobs_checkpoint_calibrate_args *args,
+                      const struct activation_needs *needs, struct quant_config *config, struct fail *f)
 {
     static const char why[] = "no scales of these activations are stored";
     for (size_t i = 0; i < args->preset_count; i++)
-        if (strchr(args->presets[i], '=') && is_idle(bases, run, args->presets[i], '='))
+        if (strchr(args->presets[i], '=') && is_idle(bases, needs, args->presets[i], '='))
             RETURN_IF_NOT_OK(
-                quant_config_add_unused(&run->config, f, "preset: %.100s changes nothing: %s", args->presets[i], why));
+                quant_config_add_unused(config, f, "preset: %.100s changes nothing: %s", args->presets[i], why));
     for (size_t i = 0; i < args->setting_count; i++)
-        if (is_idle(bases, run, args->settings[i], '.'))
-            RETURN_IF_NOT_OK(quant_config_add_unused(&run->config, f, "setting: %.100s changes nothing: %s",
-                                                     args->settings[i], why));
+        if (is_idle(bases, needs, args->settings[i], '.'))
+            RETURN_IF_NOT_OK(
+                quant_config_add_unused(config, f, "setting: %.100s changes nothing: %s", args->settings[i], why));
     return QOBS_OK;
 }
 

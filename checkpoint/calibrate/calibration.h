@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One run of qobs_checkpoint_calibrate: a quantize run whose output is one file with scales. */
+/* One call of qobs_checkpoint_calibrate. */
 #pragma once
 
-#include "quantize/run.h"
+#include "calibrate/scale_sink.h"
+#include "engine/engine.h"
+#include "quantize/selection.h"
 
 /* ---- Bases ------------------------------------------------------------------------------------------------------- */
 
@@ -35,9 +37,9 @@ int bases_read(struct bases *bases, const qobs_checkpoint_calibrate_args *args, 
  * Fails if a preset or a setting does not fit. */
 int bases_apply(struct bases *bases, struct quant_config *config, struct fail *f);
 
-/* Names presets and settings of activations whose scales are not stored. After run_open. */
-int bases_name_unused(const struct bases *bases, const qobs_checkpoint_calibrate_args *args, struct quantize_run *run,
-                      struct fail *f);
+/* Names presets and settings of activations that have no need, as their scales are not stored. */
+int bases_name_unused(const struct bases *bases, const qobs_checkpoint_calibrate_args *args,
+                      const struct activation_needs *needs, struct quant_config *config, struct fail *f);
 
 /* Returns the preset of a base: "llmc.static_minmax". */
 const char *base_preset(const struct bases *bases, size_t base);
@@ -48,10 +50,16 @@ void bases_free(struct bases *bases);
 
 struct calibration {
     const qobs_checkpoint_calibrate_args *args;
-    qobs_checkpoint_quantize_args quantize; /* the same arguments for the run */
     struct bases bases;
-    struct st_writer writer;
-    struct quantize_run *run;
+    struct input_paths paths;
+    struct scheme_choice choice;
+    struct inputs inputs;
+    struct selection selection;
+    struct activation_scales activations;
+    struct output_layout layout;
+    struct scale_sink sink;
+    struct engine engine;
+    struct meter meter;
     double seconds; /* time for the weights */
 };
 

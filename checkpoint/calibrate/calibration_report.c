@@ -17,7 +17,7 @@ static const struct activation_stream *stream_of(const struct activation_scales 
 
 struct kind_counts count_kind(const struct calibration *c, enum activation_kind kind)
 {
-    const struct activation_scales *s = &c->run->activations;
+    const struct activation_scales *s = &c->activations;
     const bool unasked = !s->streams.of_need && kind >= ACTIVATION_Q; /* states count if something is recorded */
     struct kind_counts counts = {0};
     for (size_t i = 0; i < s->needs.count && !s->absent[kind] && !unasked; i++) {
@@ -44,9 +44,8 @@ static void put_shape(json_object *object, const char *key, int ndim, const int6
         json_append(array, json_object_new_int64(shape[d]));
 }
 
-static void put_search(json_object *layer, const struct weight_job *job)
+static void put_search(json_object *layer, const struct weight_job *job, const struct scale_statistics *s)
 {
-    const struct job_statistics *s = job->statistics;
     json_object *search = json_put_object(layer, "search");
     json_put(search, "error_before", json_number(s->search.error_before));
     json_put(search, "error", json_number(s->search.error));
@@ -55,7 +54,7 @@ static void put_search(json_object *layer, const struct weight_job *job)
         json_put_text(search, "importance", job->importance.recorded->name);
     else if (job->weighted && job->importance.entry)
         json_put_text(search, "importance", job->importance.entry->name);
-    if (job->plan->needs.importance && !job->weighted)
+    if (job->group->needs.importance && !job->weighted)
         json_put_text(search, "fallback", "no activations have been observed");
     if (!s->candidates)
         return;
@@ -69,23 +68,24 @@ static void put_search(json_object *layer, const struct weight_job *job)
 
 static bool is_searched(const struct weight_job *job)
 {
-    return job->plan->needs.searches_range || job->plan->needs.searches_scale;
+    return job->group->needs.searches_range || job->group->needs.searches_scale;
 }
 
 static void put_layer(json_object *layers, const struct calibration *c, const struct weight_job *job)
 {
-    const struct output_tensor *scale = &c->run->layout.tensors[c->run->layout.parts[job->index][PART_SCALE]];
+    const struct output_tensor *scale = &c->layout.tensors[c->layout.parts[job->index][PART_SCALE]];
+    const struct scale_statistics *s = &c->sink.statistics[job->index];
     json_object *layer = json_object_new_object();
     put_module(layer, "module", job->weight->name, job->weight->module);
     json_put_text(layer, "dtype", dtype_name(job->weight->dtype));
     put_shape(layer, "shape", job->weight->ndim, job->weight->shape);
     put_shape(layer, "scale_shape", scale->ndim, scale->shape);
-    json_put(layer, "smallest_scale", json_number(job->statistics->min_scale));
-    json_put(layer, "largest_scale", json_number(job->statistics->max_scale));
-    json_put_count(layer, "nan", job->statistics->counts.nan);
-    json_put_count(layer, "inf", job->statistics->counts.inf);
+    json_put(layer, "smallest_scale", json_number(s->min_scale));
+    json_put(layer, "largest_scale", json_number(s->max_scale));
+    json_put_count(layer, "nan", s->counts.nan);
+    json_put_count(layer, "inf", s->counts.inf);
     if (is_searched(job))
-        put_search(layer, job);
+        put_search(layer, job, s);
     json_append_printed(layers, layer, JSON_INDENTED, 2);
 }
 
@@ -138,12 +138,12 @@ static void put_need(json_object *modules, const struct activation_scales *s, si
 
 static void put_activations(json_object *report, const struct calibration *c)
 {
-    const struct activation_scales *s = &c->run->activations;
+    const struct activation_scales *s = &c->activations;
     const struct tensor_ref *first;
     json_object *activations = json_put_object(report, "activations"), *files = json_put_array(activations, "files");
-    for (size_t i = 0; i < s->sources.recordings.count; i++)
-        json_append_text(files, s->sources.recordings.items[i].set->path);
-    const size_t unused = recordings_unused(&s->sources.recordings, &first);
+    for (size_t i = 0; i < s->sources->recordings.count; i++)
+        json_append_text(files, s->sources->recordings.items[i].set->path);
+    const size_t unused = recordings_unused(&s->sources->recordings, &first);
     json_put_count(activations, "unused", unused);
     if (unused > 0)
         json_put_text(activations, "first_unused", first->name);
@@ -182,12 +182,12 @@ static void put_layers(json_object *report, const struct calibration *c)
     double before = 0, after = 0;
     uint64_t bytes = 0;
     bool searched = false;
-    for (size_t i = 0; i < c->run->job_count; i++) {
-        const struct weight_job *job = &c->run->jobs[i];
+    for (size_t i = 0; i < c->engine.job_count; i++) {
+        const struct weight_job *job = &c->engine.jobs[i];
         put_layer(layers, c, job);
         bytes += job->weight->bytes;
-        before += job->statistics->search.error_before;
-        after += job->statistics->search.error;
+        before += c->sink.statistics[job->index].search.error_before;
+        after += c->sink.statistics[job->index].search.error;
         searched |= is_searched(job);
     }
     json_put_count(report, "bytes", bytes);
@@ -202,8 +202,8 @@ char *calibration_report(const struct calibration *c)
     const qobs_checkpoint_calibrate_args *a = c->args;
     char missing[400];
     size_t skipped = 0;
-    for (size_t i = 0; i < c->run->weights.count; i++)
-        skipped += c->run->weights.items[i].reason == WEIGHT_NO_FLOAT;
+    for (size_t i = 0; i < c->selection.weights.count; i++)
+        skipped += c->selection.weights.items[i].reason == WEIGHT_NO_FLOAT;
     OWNED_JSON json_object *report = json_report();
     json_put_text(report, "qobs_version", qobs_version());
     json_put_text(report, "isa", qobs_isa_active());
@@ -211,21 +211,21 @@ char *calibration_report(const struct calibration *c)
     json_put_text(report, "output", a->out);
     json_put_text(report, "scheme", a->scheme ? a->scheme : a->config ? a->config : a->recipe);
     json_put_text(report, "preset", base_preset(&c->bases, BASE_WEIGHT));
-    json_put_text(report, "inputs", inputs_of(&c->run->config.groups[0]));
-    json_put_bool(report, "zero_points", !c->run->config.groups[0].weights.symmetric);
+    json_put_text(report, "inputs", inputs_of(&c->selection.config.groups[0]));
+    json_put_bool(report, "zero_points", !c->selection.config.groups[0].weights.symmetric);
     json_put(report, "seconds", json_number(c->seconds));
     json_put_count(report, "skipped", skipped);
     put_layers(report, c);
     json_object *warnings = json_put_array(report, "warnings");
-    for (size_t i = 0; i < c->run->config.note_count; i++)
-        json_append_text(warnings, c->run->config.notes[i]);
-    if (run_lacks_importance(c->run, missing, sizeof missing)) {
+    for (size_t i = 0; i < c->selection.config.note_count; i++)
+        json_append_text(warnings, c->selection.config.notes[i]);
+    if (engine_lacks_importance(&c->engine, missing, sizeof missing)) {
         json_append_text(warnings, missing);
         json_put_bool(report, "incomplete", true);
     }
-    if (c->run->activations.streams.of_need)
+    if (c->activations.streams.of_need)
         put_activations(report, c);
-    if (!quant_config_report_unused(&c->run->config, report))
+    if (!quant_config_report_unused(&c->selection.config, report))
         return NULL;
     return json_print(report, JSON_INDENTED);
 }

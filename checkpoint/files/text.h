@@ -60,6 +60,12 @@ void free_owned(void *variable);
 void descriptor_close(const int *descriptor);
 void directory_close(DIR **directory);
 
+/* A list of texts that belong to the caller. */
+struct texts {
+    const char *const *items;
+    size_t count;
+};
+
 /* The order of two numbers or pointers for qsort. */
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 

@@ -13,54 +13,60 @@
 
 static const struct weight *weight_of(const struct plan *p, const struct plan_module *module, size_t scheme)
 {
-    return weights_find(&p->schemes[scheme].run->weights, module->weight->name);
+    return weights_find(&p->schemes[scheme].selection.weights, module->weight->name);
 }
 
 struct plan_cost plan_cost_of(const struct plan *p, const struct plan_module *module, size_t scheme)
 {
-    const struct quantize_run *run = p->schemes[scheme].run;
-    const struct weight *w = weight_of(p, module, scheme);
-    const size_t index = (size_t)(w - run->weights.items);
-    struct plan_cost cost = {0};
-    for (int part = 0; part < OUTPUT_PARTS; part++)
-        if (run->layout.parts[index][part] != SIZE_MAX)
-            cost.bytes += (double)run->layout.tensors[run->layout.parts[index][part]].bytes;
-    cost.error = run->costs[index].error;
+    const struct plan_scheme *s = &p->schemes[scheme];
+    const size_t index = (size_t)(weight_of(p, module, scheme) - s->selection.weights.items);
+    struct plan_cost cost = {.bytes = (double)layout_weight_bytes(&s->layout, index),
+                             .error = s->sink.costs[index].error};
     for (int half = 0; half < HALVES; half++)
-        cost.loss[half] = run->costs[index].loss[half];
+        cost.loss[half] = s->sink.costs[index].loss[half];
     return cost;
 }
 
-/* Lists the weights that a scheme quantizes. A scheme that leaves one as it is costs its bytes and no loss. */
-static int list_modules(struct plan *p, struct fail *f)
+/* A scheme that leaves a weight as it is costs its bytes and no loss. */
+int plan_list_modules(struct plan *p, struct fail *f)
 {
-    const struct weights *all = &p->schemes[0].run->weights;
+    const struct weights *all = &p->schemes[0].selection.weights;
     p->modules = calloc(all->count + 1, sizeof *p->modules);
     if (!p->modules)
         return NO_MEMORY(f, "the modules");
     for (size_t i = 0; i < all->count; i++) {
         const struct plan_module module = {.weight = &all->items[i]};
-        bool taken = false, known = true;
+        bool taken = false;
         for (size_t k = 0; k < p->args->scheme_count; k++) {
             const struct weight *w = weight_of(p, &module, k);
             if (!w)
-                return INVALID(f, "schemes: %s splits '%.200s' and %s does not; plan them apart", p->schemes[0].name,
-                               module.weight->name, p->schemes[k].name);
-            if (w->reason != WEIGHT_TAKEN)
-                continue;
-            taken = true;
-            known &= p->schemes[k].run->costs[w - p->schemes[k].run->weights.items].known;
+                return INVALID(f, "schemes: %s splits '%.200s' and %s does not; plan them apart",
+                               p->schemes[0].choice.scheme, module.weight->name, p->schemes[k].choice.scheme);
+            taken |= w->reason == WEIGHT_TAKEN;
         }
         if (!taken)
             continue;
-        if (!known && p->unknown++ == 0)
-            p->first_unknown = module.weight;
         p->elements += (double)module.weight->shape[0] * (double)module.weight->shape[1];
         p->modules[p->module_count++] = module;
     }
     return p->module_count > 0
                ? QOBS_OK
                : INVALID(f, "targets: %s has no weight that is selected and can be quantized", p->args->model);
+}
+
+/* Counts the modules whose loss a scheme does not know. */
+static void count_unknown(struct plan *p)
+{
+    for (size_t i = 0; i < p->module_count; i++) {
+        bool known = true;
+        for (size_t k = 0; k < p->args->scheme_count; k++) {
+            const struct weight *w = weight_of(p, &p->modules[i], k);
+            known &=
+                w->reason != WEIGHT_TAKEN || p->schemes[k].sink.costs[w - p->schemes[k].selection.weights.items].known;
+        }
+        if (!known && p->unknown++ == 0)
+            p->first_unknown = p->modules[i].weight;
+    }
 }
 
 /* Returns the length of the name of the layer of experts that a weight belongs to; 0: none. */
@@ -74,12 +80,13 @@ static size_t experts_of(const char *name)
  * follow each other. */
 static int number_items(struct plan *p, struct fail *f)
 {
-    size_t *const of_set = malloc((p->schemes[0].run->weights.count + 1) * sizeof *of_set); /* by number of the set */
+    size_t *const of_set =
+        malloc((p->schemes[0].selection.weights.count + 1) * sizeof *of_set); /* by number of the set */
     const char *before = "";
     size_t length = 0, of_experts = SIZE_MAX;
     if (!of_set)
         return NO_MEMORY(f, "the modules");
-    for (size_t i = 0; i < p->schemes[0].run->weights.count; i++)
+    for (size_t i = 0; i < p->schemes[0].selection.weights.count; i++)
         of_set[i] = SIZE_MAX;
     for (size_t i = 0; i < p->module_count; i++) {
         const struct weight *w = p->modules[i].weight;
@@ -107,7 +114,7 @@ static void add_cost(struct plan_cost *sum, const struct plan_cost *cost)
 int plan_gather(struct plan *p, struct fail *f)
 {
     const size_t schemes = p->args->scheme_count;
-    RETURN_IF_NOT_OK(list_modules(p, f));
+    count_unknown(p);
     RETURN_IF_NOT_OK(number_items(p, f));
     p->costs = calloc(p->item_count * schemes, sizeof *p->costs);
     if (!p->costs)
@@ -185,7 +192,8 @@ int plan_choose(struct plan *p, struct fail *f)
                        name, p->unknown, p->module_count, (int)p->first_unknown->module, p->first_unknown->name);
     for (size_t i = 0; i < p->item_count * a->scheme_count; i++)
         if (!isfinite(p->costs[i].loss[0]) || !isfinite(p->costs[i].loss[1]))
-            return INVALID(f, "%s: the costs under %s are not finite", name, p->schemes[i % a->scheme_count].name);
+            return INVALID(f, "%s: the costs under %s are not finite", name,
+                           p->schemes[i % a->scheme_count].choice.scheme);
     p->choice = calloc(p->item_count + 1, sizeof *p->choice);
     if (!p->choice)
         return NO_MEMORY(f, "the choice of schemes");

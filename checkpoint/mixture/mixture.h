@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One run of qobs_checkpoint_plan: a run of quantize for each scheme that writes nothing, batch by batch in turn, so
- * that a model that memory does not hold is read once. */
+/* One call of qobs_checkpoint_plan: an engine for each scheme on one model, batch by batch in turn, so that a model
+ * that memory does not hold is read once. */
 #pragma once
 
-#include "quantize/run.h"
+#include "engine/engine.h"
+#include "mixture/cost_sink.h"
+#include "quantize/selection.h"
 
 /* Second order does not tell a KL divergence above this one, in nats. */
 #define PREDICTION_LIMIT_NATS 2
@@ -14,15 +16,14 @@
 #define SENSITIVITY_WAY                                                                                                \
     "c.save(DIR) of libqobs.calibration(model, \"W4A16\", sensitivity=True) as c in Python writes it"
 
-/* A scheme and its run. */
+/* A scheme and what it makes of the weights. */
 struct plan_scheme {
-    const char *name; /* of the preset scheme */
     const char **settings;
-    size_t setting_count;
-    qobs_checkpoint_quantize_args args;
-    struct quantize_run *run;
-    struct plan *plan;
-    size_t next; /* job that begins the next batch */
+    struct scheme_choice choice; /* its scheme is a preset */
+    struct selection selection;
+    struct output_layout layout;
+    struct cost_sink sink;
+    struct engine engine;
 };
 
 /* A weight, with what each scheme makes of it. */
@@ -38,6 +39,10 @@ struct plan_cost {
 
 struct plan {
     const qobs_checkpoint_plan_args *args;
+    struct input_paths paths;
+    struct inputs inputs;
+    struct weighing weighing;
+    struct meter meter;
     struct plan_scheme *schemes;
     struct plan_module *modules; /* that a scheme quantizes, in the order of their names */
     size_t module_count;
@@ -51,7 +56,10 @@ struct plan {
     double seconds;
 };
 
-/* Finds the modules, their items and their costs, after the runs. Returns a status. */
+/* Lists the modules, before the engines run. Returns a status. */
+int plan_list_modules(struct plan *p, struct fail *f);
+
+/* Finds their items and their costs. */
 int plan_gather(struct plan *p, struct fail *f);
 
 /* Returns the cost of a module under a scheme. */

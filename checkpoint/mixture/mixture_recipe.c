@@ -12,12 +12,12 @@
 /* Makes the group of a scheme, with the modules that have it. Its targets point to `names`. *used: it has any. */
 static struct quant_group make_group(const struct plan *p, size_t scheme, char **names)
 {
-    struct quant_group g = p->schemes[scheme].run->config.groups[0];
+    struct quant_group g = p->schemes[scheme].selection.config.groups[0];
     g.targets = names;
     g.changed = false; /* a recipe may call a group as its scheme, whatever its settings */
     g.target_count = 0;
     for (size_t i = 0; i < p->module_count; i++) {
-        const struct weight *w = weights_find(&p->schemes[scheme].run->weights, p->modules[i].weight->name);
+        const struct weight *w = weights_find(&p->schemes[scheme].selection.weights, p->modules[i].weight->name);
         if (p->choice[p->modules[i].item] == scheme && w->reason == WEIGHT_TAKEN)
             g.target_count++;
     }
@@ -29,7 +29,7 @@ static bool list_names(const struct plan *p, size_t scheme, char **names)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->module_count; i++) {
-        const struct weight *w = weights_find(&p->schemes[scheme].run->weights, p->modules[i].weight->name);
+        const struct weight *w = weights_find(&p->schemes[scheme].selection.weights, p->modules[i].weight->name);
         if (p->choice[p->modules[i].item] != scheme || w->reason != WEIGHT_TAKEN)
             continue;
         names[n] = strndup(w->name, w->module);

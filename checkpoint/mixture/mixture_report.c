@@ -33,7 +33,7 @@ static void put_schemes(json_object *report, const struct plan *p)
     for (size_t k = 0; k < p->args->scheme_count; k++) {
         json_object *scheme = json_object_new_object();
         const struct plan_cost total = plan_total(p, k);
-        json_put_text(scheme, "scheme", p->schemes[k].name);
+        json_put_text(scheme, "scheme", p->schemes[k].choice.scheme);
         put_cost(scheme, p, &total, p->elements, false);
         json_object *layers = json_put_array(scheme, "layers");
         for (size_t i = 0; i < p->module_count; i++) {
@@ -58,7 +58,7 @@ static void put_mixture(json_object *report, const struct plan *p)
     for (size_t i = 0; i < p->module_count; i++) {
         json_object *layer = json_object_new_object();
         put_module_name(layer, p->modules[i].weight);
-        json_put_text(layer, "scheme", p->schemes[p->choice[p->modules[i].item]].name);
+        json_put_text(layer, "scheme", p->schemes[p->choice[p->modules[i].item]].choice.scheme);
         json_append(layers, layer);
     }
 }
@@ -68,7 +68,7 @@ static void put_warnings(json_object *report, const struct plan *p)
     char text[400];
     json_object *warnings = json_put_array(report, "warnings");
     for (size_t i = 0; i < p->args->scheme_count; i++)
-        if (run_lacks_importance(p->schemes[i].run, text, sizeof text)) {
+        if (engine_lacks_importance(&p->schemes[i].engine, text, sizeof text)) {
             json_append_text(warnings, text);
             break; /* one preset serves all */
         }
@@ -94,7 +94,7 @@ char *plan_report(const struct plan *p)
     if (p->choice)
         put_mixture(report, p);
     put_warnings(report, p);
-    quant_config_report_unused(&p->schemes[0].run->config, report);
+    quant_config_report_unused(&p->schemes[0].selection.config, report);
     char *text = json_print(report, JSON_INDENTED);
     json_object_put(report);
     return text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_checkpoint_plan: the arguments, the runs, the steps. */
+/* qobs_checkpoint_plan: the arguments, the schemes, the steps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "files/mapped.h"
 #include "files/text.h"
 #include "mixture/mixture.h"
+#include "quantize/runtime_support.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
@@ -34,7 +35,7 @@ static int check_schemes(const qobs_checkpoint_plan_args *a, struct fail *f)
     return QOBS_OK;
 }
 
-/* The other arguments are checked by the runs. */
+/* The other arguments are checked with the schemes. */
 static int check_args(const qobs_checkpoint_plan_args *a, struct fail *f)
 {
     const struct list_argument lists[] = {{"schemes", a->schemes, a->scheme_count},
@@ -64,6 +65,7 @@ static size_t scheme_of_setting(const qobs_checkpoint_plan_args *a, const char *
 /* Takes the settings of all schemes, then those of this one. */
 static int take_settings(struct plan_scheme *s, const qobs_checkpoint_plan_args *a, size_t index, struct fail *f)
 {
+    size_t count = 0;
     s->settings = calloc(a->setting_count + 1, sizeof *s->settings);
     if (!s->settings)
         return NO_MEMORY(f, "the settings");
@@ -71,53 +73,46 @@ static int take_settings(struct plan_scheme *s, const qobs_checkpoint_plan_args 
         for (size_t i = 0; i < a->setting_count; i++) {
             const size_t of = scheme_of_setting(a, a->settings[i]);
             if (of == (own ? index : SIZE_MAX))
-                s->settings[s->setting_count++] = a->settings[i] + (own ? strlen(a->schemes[index]) + 1 : 0);
+                s->settings[count++] = a->settings[i] + (own ? strlen(a->schemes[index]) + 1 : 0);
         }
+    s->choice.settings = (struct texts){s->settings, count};
     return QOBS_OK;
 }
 
-/* ---- Progress ---------------------------------------------------------------------------------------------------- */
+/* ---- Schemes ----------------------------------------------------------------------------------------------------- */
 
-static int report_progress(void *context, const qobs_progress *progress)
-{
-    const struct plan *p = ((struct plan_scheme *)context)->plan;
-    qobs_progress sum = {.struct_size = sizeof sum, .stage = "plan", .layer = progress->layer};
-    double work = 0, done = 0;
-    for (size_t i = 0; i < p->args->scheme_count; i++) {
-        const struct run_meter *m = &p->schemes[i].run->meter;
-        sum.bytes_done += m->done;
-        sum.bytes_total += m->total;
-        sum.searches |= m->search > 0;
-        work += (double)m->total + m->search;
-        done += m->share * ((double)m->total + m->search);
-    }
-    sum.share = work > 0 ? done / work : 0;
-    return p->args->progress ? p->args->progress(p->args->context, &sum) : 0;
-}
-
-/* ---- Runs -------------------------------------------------------------------------------------------------------- */
-
-static int open_scheme(struct plan *p, size_t index, struct fail *f)
+static int read_scheme(struct plan *p, size_t index, struct fail *f)
 {
     const qobs_checkpoint_plan_args *a = p->args;
     struct plan_scheme *s = &p->schemes[index];
-    s->plan = p;
-    s->name = a->schemes[index];
+    s->choice = (struct scheme_choice){.scheme = a->schemes[index],
+                                       .preset = a->preset,
+                                       .targets = {a->targets, a->target_count},
+                                       .ignore = {a->ignore, a->ignore_count}};
+    s->selection = (struct selection){.choice = &s->choice, .inputs = &p->inputs, .contents = CONTENTS_MODEL};
     RETURN_IF_NOT_OK(take_settings(s, a, index, f));
-    s->args = (qobs_checkpoint_quantize_args){ARGUMENTS_OF(a),
-                                              .out = "", /* nothing is written */
-                                              .scheme = s->name,
-                                              .preset = a->preset,
-                                              .settings = s->settings,
-                                              .setting_count = s->setting_count,
-                                              .progress = report_progress,
-                                              .context = s};
-    RETURN_IF_NOT_OK(run_create(&s->run, &s->args, CONTENTS_MODEL, f));
-    s->run->planning = true;
-    RETURN_IF_NOT_OK(run_read_config(s->run, f));
-    RETURN_IF_NOT_OK(run_open(s->run, NULL, f));
-    RETURN_IF_NOT_OK(run_prepare(s->run, f));
-    return QOBS_OK;
+    RETURN_IF_NOT_OK(selection_check(&s->choice, f));
+    return selection_read_config(&s->selection, f);
+}
+
+static int select_weights(struct plan *p, size_t index, struct fail *f)
+{
+    static const struct activation_scales none;
+    struct plan_scheme *s = &p->schemes[index];
+    RETURN_IF_NOT_OK(selection_make(&s->selection, f));
+    RETURN_IF_NOT_OK(runtime_support_check(&s->selection, false, false, f));
+    return layout_make(&s->layout, &p->inputs.model, &s->selection.weights, &s->selection.config, &none, CONTENTS_MODEL,
+                       f);
+}
+
+static int open_engine(struct plan *p, size_t index, struct fail *f)
+{
+    struct plan_scheme *s = &p->schemes[index];
+    const struct weights *weights = &s->selection.weights;
+    const struct engine_input in = {weights, &s->selection.config, p->weighing.importance, p->weighing.states,
+                                    p->args->runtime};
+    RETURN_IF_NOT_OK(cost_sink_open(&s->sink, &p->weighing, weights->count, f));
+    return engine_open(&s->engine, &in, &s->sink.sink, &p->meter, f);
 }
 
 /* Runs the batches of all schemes in turn. */
@@ -126,10 +121,10 @@ static int run_schemes(struct plan *p, struct fail *f)
     for (bool left = true; left;) {
         left = false;
         for (size_t i = 0; i < p->args->scheme_count; i++) {
-            struct plan_scheme *s = &p->schemes[i];
-            if (s->next < s->run->job_count)
-                RETURN_IF_NOT_OK(run_next_batch(s->run, &s->next, f));
-            left |= s->next < s->run->job_count;
+            struct engine *e = &p->schemes[i].engine;
+            if (e->next < e->job_count)
+                RETURN_IF_NOT_OK(engine_run_batch(e, f));
+            left |= e->next < e->job_count;
         }
     }
     return QOBS_OK;
@@ -144,7 +139,18 @@ static int scheme_failure(const struct plan *p, size_t index, int status, struct
         return report_failure(f, status, "schemes: %s", reason.message + sizeof unknown - 1);
     if (p->args->scheme_count == 1)
         return status;
-    return report_failure(f, status, "%.60s: %.400s", p->schemes[index].name, reason.message);
+    return report_failure(f, status, "%.60s: %.400s", p->args->schemes[index], reason.message);
+}
+
+/* Takes a step with each scheme. */
+static int each_scheme(struct plan *p, int (*step)(struct plan *p, size_t index, struct fail *f), struct fail *f)
+{
+    for (size_t i = 0; i < p->args->scheme_count; i++) {
+        const int status = step(p, i, f);
+        if (status != QOBS_OK)
+            return scheme_failure(p, i, status, f);
+    }
+    return QOBS_OK;
 }
 
 static int plan_steps(struct plan *p, struct fail *f)
@@ -153,13 +159,19 @@ static int plan_steps(struct plan *p, struct fail *f)
     p->schemes = calloc(a->scheme_count, sizeof *p->schemes);
     if (!p->schemes)
         return NO_MEMORY(f, "the schemes");
-    for (size_t i = 0; i < a->scheme_count; i++) {
-        const int status = open_scheme(p, i, f);
-        if (status != QOBS_OK)
-            return scheme_failure(p, i, status, f);
-    }
+    RETURN_IF_NOT_OK(inputs_check(&p->paths, f));
+    RETURN_IF_NOT_OK(check_runtime(a->runtime, f));
+    RETURN_IF_NOT_OK(each_scheme(p, read_scheme, f));
+    RETURN_IF_NOT_OK(inputs_open(&p->inputs, &p->paths, CONTENTS_MODEL, f));
+    RETURN_IF_NOT_OK(each_scheme(p, select_weights, f));
+    RETURN_IF_NOT_OK(plan_list_modules(p, f));
     if (a->out)
-        RETURN_IF_NOT_OK(run_check_out(p->schemes[0].run, a->out, f));
+        RETURN_IF_NOT_OK(inputs_check_out(&p->inputs, a->out, f));
+    p->weighing = (struct weighing){.weights = &p->schemes[0].selection.weights,
+                                    .importance = &p->inputs.importance,
+                                    .states = &p->inputs.sources.states};
+    RETURN_IF_NOT_OK(weighing_open(&p->weighing, f));
+    RETURN_IF_NOT_OK(each_scheme(p, open_engine, f));
     const double start = seconds_now();
     RETURN_IF_NOT_OK(run_schemes(p, f));
     p->seconds = seconds_now() - start;
@@ -171,9 +183,18 @@ static int plan_steps(struct plan *p, struct fail *f)
 static void plan_free(struct plan *p)
 {
     for (size_t i = 0; p->schemes && i < p->args->scheme_count; i++) {
-        run_free(p->schemes[i].run);
+        struct plan_scheme *s = &p->schemes[i];
+        engine_close(&s->engine);
+        cost_sink_close(&s->sink);
+        layout_free(&s->layout);
+    }
+    weighing_close(&p->weighing);
+    for (size_t i = 0; p->schemes && i < p->args->scheme_count; i++) {
+        selection_free(&p->schemes[i].selection);
         free(p->schemes[i].settings);
     }
+    inputs_free(&p->inputs);
+    meter_close(&p->meter);
     free(p->schemes);
     free(p->modules);
     free(p->costs);
@@ -186,9 +207,16 @@ int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *erro
     mapped_files_begin(&files);
     struct fail f = {.message = ""};
     struct plan p = {.args = args};
-    int status = CHECK_STRUCT(args, &f);
-    if (status == QOBS_OK)
-        status = check_args(args, &f);
+    const int usable = CHECK_STRUCT(args, &f);
+    if (usable != QOBS_OK)
+        return give_error(error, usable, &f);
+    p.paths = (struct input_paths){.model = args->model,
+                                   .architectures = args->architectures,
+                                   .states = {args->states, args->state_count},
+                                   .importance = {args->importance, args->importance_count}};
+    p.meter = (struct meter){.stage = "plan", .report = args->progress, .context = args->context};
+    meter_open(&p.meter);
+    int status = check_args(args, &f);
     if (status == QOBS_OK)
         status = plan_steps(&p, &f);
     if (status == QOBS_OK && args->report)

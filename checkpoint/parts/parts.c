@@ -17,7 +17,7 @@
 
 #include "files/json.h"
 #include "files/text.h"
-#include "quantize/run.h"
+#include "quantize/quantize_call.h"
 
 char *parts_directory(const char *out)
 {
@@ -73,10 +73,10 @@ static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
 static uint64_t add_text(uint64_t hash, const char *text) { return add_bytes(hash, text, strlen(text) + 1); }
 
 /* Covers importance matrices of llama.cpp by their bytes, recordings by the number of their tensors, states by name. */
-static uint64_t add_importance(uint64_t hash, const struct quantize_run *run)
+static uint64_t add_importance(uint64_t hash, const struct quantize_call *run)
 {
-    const struct importance_sources *s = &run->importance;
-    const struct saved_states *states = &run->activations.sources.states;
+    const struct importance_sources *s = &run->inputs.importance;
+    const struct saved_states *states = &run->inputs.sources.states;
     for (size_t i = 0; i < s->file_count; i++)
         hash = add_bytes(hash, s->files[i].map.data, s->files[i].map.size);
     for (size_t i = 0; i < s->recordings.count; i++) {
@@ -90,19 +90,19 @@ static uint64_t add_importance(uint64_t hash, const struct quantize_run *run)
 
 /* Covers the input's files by name and size, the output's headers, the configuration, the scales of activations and
  * importance. */
-static int make_fingerprint(const struct quantize_run *run, char *text, size_t size, struct fail *f)
+static int make_fingerprint(const struct quantize_call *run, char *text, size_t size, struct fail *f)
 {
     uint64_t hash = add_text(UINT64_C(0xcbf29ce484222325), qobs_version());
-    for (size_t i = 0; i < run->model.tree.count; i++) {
-        hash = add_text(hash, run->model.tree.files[i].path);
-        hash = add_bytes(hash, &run->model.tree.files[i].bytes, sizeof run->model.tree.files[i].bytes);
+    for (size_t i = 0; i < run->inputs.model.tree.count; i++) {
+        hash = add_text(hash, run->inputs.model.tree.files[i].path);
+        hash = add_bytes(hash, &run->inputs.model.tree.files[i].bytes, sizeof run->inputs.model.tree.files[i].bytes);
     }
     for (size_t i = 0; i < run->layout.shard_count; i++)
         hash = add_bytes(hash, run->layout.shards[i].header, run->layout.shards[i].header_bytes);
     for (size_t i = 0; i < run->activations.count; i++)
         hash = add_bytes(hash, run->activations.items[i].data, run->activations.items[i].bytes);
     hash = add_importance(hash, run);
-    OWNED_JSON json_object *config = quant_config_json(&run->config, NULL);
+    OWNED_JSON json_object *config = quant_config_json(&run->selection.config, NULL);
     OWNED char *printed = config ? json_print(config, JSON_SORTED) : NULL;
     if (!printed)
         return NO_MEMORY(f, "the part");
@@ -113,42 +113,42 @@ static int make_fingerprint(const struct quantize_run *run, char *text, size_t s
 
 /* ---- Directory --------------------------------------------------------------------------------------------------- */
 
-int part_open(struct quantize_run *run, struct fail *f)
+int part_open(struct quantize_call *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
-    RETURN_IF_NOT_OK(output_directory_check(a->out, run->model.tree.root, true, f));
+    RETURN_IF_NOT_OK(output_directory_check(a->out, run->inputs.model.tree.root, true, f));
     OWNED char *parts = parts_directory(a->out);
     OWNED char *path = parts ? text_format("%s/part-%zu-of-%zu", parts, a->part, a->part_count) : NULL;
     if (!path)
         return NO_MEMORY(f, "the part");
     if (mkdir(parts, 0777) != 0 && errno != EEXIST)
         return SYSTEM_FAILURE(f, "%s: cannot be created: %s", parts, strerror(errno));
-    RETURN_IF_NOT_OK(output_directory_open(&run->out, path, run->model.tree.root, a->replace, f));
+    RETURN_IF_NOT_OK(output_directory_open(&run->out, path, run->inputs.model.tree.root, a->replace, f));
     run->out.below = PART_FILES;
     return QOBS_OK;
 }
 
 /* Lists the files of this part with their sizes: its shards, and the first also what is copied beside them. */
-static json_object *list_files(const struct quantize_run *run)
+static json_object *list_files(const struct quantize_call *run)
 {
     json_object *files = json_object_new_object();
     for (size_t i = 0; i < run->layout.shard_count; i++)
-        if (run->part_of_shard[i] == run->args->part && run->layout.shards[i].tensors > 0)
+        if (run->sink.part_of_shard[i] == run->args->part && run->layout.shards[i].tensors > 0)
             json_put(files, run->layout.shards[i].path, json_object_new_uint64((uint64_t)run->layout.shards[i].bytes));
-    for (size_t i = 0; run->args->part == 1 && run->args->compat == QOBS_COMPAT_VLLM && i < run->model.part_count;
-         i++) {
-        const struct source_file *file = source_tree_find(&run->model.tree, run->model.parts[i]);
+    for (size_t i = 0;
+         run->args->part == 1 && run->args->compat == QOBS_COMPAT_VLLM && i < run->inputs.model.part_count; i++) {
+        const struct source_file *file = source_tree_find(&run->inputs.model.tree, run->inputs.model.parts[i]);
         if (file)
             json_put_count(files, file->path, file->bytes);
     }
     return files;
 }
 
-int part_publish(struct quantize_run *run, struct fail *f)
+int part_publish(struct quantize_call *run, struct fail *f)
 {
     char fingerprint[24];
     RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
-    OWNED char *model = realpath(run->model.tree.root, NULL), *report = report_make(run), *text = NULL;
+    OWNED char *model = realpath(run->inputs.model.tree.root, NULL), *report = report_make(run), *text = NULL;
     OWNED char *rows = run->args->architectures ? realpath(run->args->architectures, NULL) : NULL;
     OWNED_JSON json_object *json = json_object_new_object();
     json_put_text(json, "qobs_version", qobs_version());

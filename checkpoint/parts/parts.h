@@ -5,7 +5,7 @@
  * when it is complete: "files" has its shards, those of part 1 also every other file, and "part.json" describes it. */
 #pragma once
 
-#include "quantize/run.h"
+#include "quantize/quantize_call.h"
 
 /* Names in the directory of a part. */
 #define PART_FILES "files"
@@ -19,7 +19,7 @@ char *parts_directory(const char *out);
 int parts_assign(const struct output_layout *layout, size_t count, size_t *part, struct fail *f);
 
 /* Opens the output of part args->part of args->part_count and checks that the final directory could be made. */
-int part_open(struct quantize_run *run, struct fail *f);
+int part_open(struct quantize_call *run, struct fail *f);
 
 /* Writes part.json, the last file of a part, and gives the part its name. */
-int part_publish(struct quantize_run *run, struct fail *f);
+int part_publish(struct quantize_call *run, struct fail *f);

@@ -4,7 +4,7 @@
 /* The quantization of keys and values belongs to no weight. It stays when every layer is quantized anew, in the form of
  * compressed-tensors: a kv_cache_scheme, and k_scale and v_scale of the module of attention (vLLM 0.32 and
  * compressed-tensors 0.19 read them there). */
-#include "quantize/run.h"
+#include "quantize/selection.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,8 @@ static int rename_scales(struct weights *weights, bool outputs, struct fail *f)
                    : QOBS_OK;
 }
 
-/* ---- The run ----------------------------------------------------------------------------------------------------- */
+/* ---- The selection
+ * ----------------------------------------------------------------------------------------------------- */
 
 struct descriptions {
     json_object *scheme;
@@ -130,28 +131,28 @@ static int read_descriptions(struct descriptions *d, const struct model *model, 
     return QOBS_OK;
 }
 
-static int drop_cache(struct quantize_run *run, const char *scheme, struct fail *f)
+static int drop_cache(struct selection *selection, const char *scheme, struct fail *f)
 {
-    run->weights.drops_attention_scales = true;
-    return quant_config_add_note(&run->config, f,
+    selection->weights.drops_attention_scales = true;
+    return quant_config_add_note(&selection->config, f,
                                  "%.60s of keys and values: compressed-tensors has no such scheme; it and its scales "
                                  "are left out",
                                  scheme);
 }
 
-int existing_config_keep_cache(struct quantize_run *run, struct fail *f)
+int existing_config_keep_cache(struct selection *selection, struct fail *f)
 {
     RELEASED_BY(release) struct descriptions d = {0};
-    RETURN_IF_NOT_OK(read_descriptions(&d, &run->model, f));
-    if (!d.any || run->existing_config || run->config.has_kv_cache)
+    RETURN_IF_NOT_OK(read_descriptions(&d, &selection->inputs->model, f));
+    if (!d.any || selection->existing_config || selection->config.has_kv_cache)
         return QOBS_OK;
     if (!d.scheme && d.unknown)
-        return drop_cache(run, d.unknown, f);
-    RETURN_IF_NOT_OK(rename_scales(&run->weights, d.fp8 || d.scheme, f));
+        return drop_cache(selection, d.unknown, f);
+    RETURN_IF_NOT_OK(rename_scales(&selection->weights, d.fp8 || d.scheme, f));
     if (!d.scheme)
         return QOBS_OK;
-    run->existing_config = json_object_new_object();
-    const bool made = json_put_object(run->existing_config, "config_groups") &&
-                      json_put(run->existing_config, "kv_cache_scheme", json_object_get(d.scheme));
+    selection->existing_config = json_object_new_object();
+    const bool made = json_put_object(selection->existing_config, "config_groups") &&
+                      json_put(selection->existing_config, "kv_cache_scheme", json_object_get(d.scheme));
     return made ? QOBS_OK : NO_MEMORY(f, "kv_cache_scheme");
 }

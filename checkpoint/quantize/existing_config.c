@@ -3,7 +3,7 @@
 
 /* Loaders look for a module among the exact names of all groups, then among the patterns, then among the classes
  * (match_targets of compressed-tensors 0.19). The merged configuration must give every module the scheme it has. */
-#include "quantize/run.h"
+#include "quantize/selection.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,11 @@
 
 /* Returns the quantization_config of compressed-tensors at the top of config.json; NULL: none. ModelOpt's has groups,
  * too; upstream does not tell them apart. */
-static const json_object *find_config(const struct quantize_run *run)
+static const json_object *find_config(const struct selection *selection)
 {
-    const json_object *config = json_get(run->model.config, "quantization_config");
+    const json_object *config = json_get(selection->inputs->model.config, "quantization_config");
     const bool own = strcmp(json_text_of(config, "quant_method"), "compressed-tensors") == 0;
-    const bool known = own || run->args->compat != QOBS_COMPAT_VLLM;
+    const bool known = own || selection->config.compat != QOBS_COMPAT_VLLM;
     return known && json_is_object(json_get(config, "config_groups")) ? config : NULL;
 }
 
@@ -190,42 +190,42 @@ static int add_plain(json_object *list, const struct weights *weights, struct fa
 }
 
 /* Puts the ignore list of the model before that of the run. */
-static int merge_ignore(struct quantize_run *run, struct fail *f)
+static int merge_ignore(struct selection *selection, struct fail *f)
 {
     OWNED_JSON json_object *list = json_object_new_array();
     if (!list)
         return NO_MEMORY(f, "the ignore list");
-    json_each(item, json_get(run->existing_config, "ignore"))
+    json_each(item, json_get(selection->existing_config, "ignore"))
     {
         if (json_is_string(item.value))
-            RETURN_IF_NOT_OK(keep_entry(list, json_text(item.value), &run->weights, f));
+            RETURN_IF_NOT_OK(keep_entry(list, json_text(item.value), &selection->weights, f));
     }
-    for (size_t i = 0; i < run->config.ignore_count; i++)
-        RETURN_IF_NOT_OK(keep_entry(list, run->config.ignore[i], &run->weights, f));
-    RETURN_IF_NOT_OK(add_plain(list, &run->weights, f));
-    quant_config_clear_ignore(&run->config);
-    json_each(item, list) RETURN_IF_NOT_OK(quant_config_add_ignore(&run->config, json_text(item.value), f));
+    for (size_t i = 0; i < selection->config.ignore_count; i++)
+        RETURN_IF_NOT_OK(keep_entry(list, selection->config.ignore[i], &selection->weights, f));
+    RETURN_IF_NOT_OK(add_plain(list, &selection->weights, f));
+    quant_config_clear_ignore(&selection->config);
+    json_each(item, list) RETURN_IF_NOT_OK(quant_config_add_ignore(&selection->config, json_text(item.value), f));
     return QOBS_OK;
 }
 
 /* ---- Codes ------------------------------------------------------------------------------------------------------- */
 
-static int merge(struct quantize_run *run, struct fail *f)
+static int merge(struct selection *selection, struct fail *f)
 {
-    run->config.ignore_is_complete = true;
-    if (!run->existing_config)
+    selection->config.ignore_is_complete = true;
+    if (!selection->existing_config)
         return QOBS_OK;
-    RETURN_IF_NOT_OK(keep_groups(run->existing_config, &run->weights, f));
-    return merge_ignore(run, f);
+    RETURN_IF_NOT_OK(keep_groups(selection->existing_config, &selection->weights, f));
+    return merge_ignore(selection, f);
 }
 
-int existing_config_merge(struct quantize_run *run, struct fail *f)
+int existing_config_merge(struct selection *selection, struct fail *f)
 {
-    const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
-    const json_object *config = find_config(run);
+    const bool compatible = selection->config.compat != QOBS_COMPAT_VLLM;
+    const json_object *config = find_config(selection);
     bool kept = false, dequantized = false;
-    for (size_t i = 0; i < run->weights.count; i++) {
-        struct weight *w = &run->weights.items[i];
+    for (size_t i = 0; i < selection->weights.count; i++) {
+        struct weight *w = &selection->weights.items[i];
         const struct quant_format_row *format = w->source_codes.format;
         if (!format)
             continue;
@@ -239,13 +239,13 @@ int existing_config_merge(struct quantize_run *run, struct fail *f)
         dequantized |= !keep;
     }
     if (kept && !compatible) { /* names have changed */
-        weights_sort(&run->weights);
-        RETURN_IF_NOT_OK(weights_find_sets(&run->weights, &run->architectures, f));
+        weights_sort(&selection->weights);
+        RETURN_IF_NOT_OK(weights_find_sets(&selection->weights, &selection->inputs->architectures, f));
     }
-    if (config && !(dequantized && (compatible || !kept)) && !(run->existing_config = json_copy(config)))
+    if (config && !(dequantized && (compatible || !kept)) && !(selection->existing_config = json_copy(config)))
         return NO_MEMORY(f, "quantization_config");
     if (compatible)
         return QOBS_OK;
-    RETURN_IF_NOT_OK(merge(run, f));
-    return existing_config_keep_cache(run, f);
+    RETURN_IF_NOT_OK(merge(selection, f));
+    return existing_config_keep_cache(selection, f);
 }

@@ -18,8 +18,7 @@ struct group_storage group_storage(const struct quant_group *group, enum layout_
     const struct quant_args *w = &group->weights;
     const struct quant_format_row *row = quant_format_row(group->format);
     const enum file_dtype element = quant_code_dtype(w);
-    const bool by_row = w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL;
-    const bool packed_zero_points = contents == CONTENTS_MODEL && !w->symmetric && row->packs_zero_points && by_row;
+    const bool packed_zero_points = contents == CONTENTS_MODEL && quant_packs_zero_points(group->format, w);
     return (struct group_storage){.format = row,
                                   .codes_dtype = row->word ? row->word : element,
                                   .packed_zero_points = packed_zero_points,
@@ -28,36 +27,12 @@ struct group_storage group_storage(const struct quant_group *group, enum layout_
                                                                            : element};
 }
 
-bool shares_scale(const struct quant_args *args, qobs_compat compat)
-{
-    const bool fp8 = args->strategy == QUANT_TENSOR && args->type == QUANT_FLOAT && compat == QOBS_COMPAT_VLLM;
-    return args->strategy == QUANT_TENSOR_GROUP || fp8;
-}
-
-int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape)
-{
-    shape[0] = matrix[0];
-    shape[1] = 1;
-    if (args->strategy == QUANT_TENSOR) {
-        shape[0] = 1;
-        return 1;
-    }
-    if (args->strategy == QUANT_BLOCK) {
-        shape[0] = (matrix[0] + args->block_structure[0] - 1) / args->block_structure[0];
-        shape[1] = (matrix[1] + args->block_structure[1] - 1) / args->block_structure[1];
-    } else if (args->strategy != QUANT_CHANNEL) {
-        shape[1] = matrix[1] / args->group_size;
-    }
-    return 2;
-}
-
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
 struct builder {
     struct output_layout *layout;
     const struct weights *weights;
     const struct quant_config *config;
-    qobs_compat compat;
     enum layout_contents contents;
 };
 
@@ -197,7 +172,7 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     return QOBS_OK;
 }
 
-/* ---- Sets and shards --------------------------------------------------------------------------------------------- */
+/* ---- Shards ------------------------------------------------------------------------------------------------------ */
 
 static bool any_global_scale(const struct quant_config *config)
 {
@@ -207,26 +182,19 @@ static bool any_global_scale(const struct quant_config *config)
     return false;
 }
 
-/* Finds the sets that share a scale, and the weight in whose shard each weight is written. */
-static int find_sets(struct output_layout *l, const struct weights *weights, const struct quant_config *config,
-                     qobs_compat compat, size_t *home, struct fail *f)
+/* Finds the weight in whose shard each weight is written: its own, but for fused ones of llm-compressor. */
+static int find_homes(const struct weights *weights, const struct quant_config *config, size_t *home, struct fail *f)
 {
-    for (size_t i = 0; i < weights->count; i++) {
-        const struct weight *w = &weights->items[i];
-        const bool shares = w->reason == WEIGHT_TAKEN && shares_scale(&config->groups[w->group].weights, compat);
-        l->set[i] = shares ? w->set : i;
+    for (size_t i = 0; i < weights->count; i++)
         home[i] = i;
-    }
-    if (compat == QOBS_COMPAT_VLLM || !any_global_scale(config))
+    if (config->compat == QOBS_COMPAT_VLLM || !any_global_scale(config))
         return QOBS_OK;
     OWNED const char **names = malloc((weights->count + 1) * sizeof *names);
     if (!names)
         return NO_MEMORY(f, "the names");
     for (size_t i = 0; i < weights->count; i++)
         names[i] = weights->items[i].name;
-    const enum fused_rules rules = quant_release_of(compat)->fused;
-    RETURN_IF_NOT_OK(fused_sets(names, weights->count, rules, NULL, l->set, f));
-    return fused_homes(names, weights->count, rules, home, f);
+    return fused_homes(names, weights->count, quant_release_of(config->compat)->fused, home, f);
 }
 
 /* Returns the shard of a weight. Scales alone are in one file. */
@@ -242,7 +210,7 @@ static int add_all(struct builder *b, const size_t *home, struct fail *f)
         const size_t shard = shard_of(b, home[i]);
         if (w->reason == WEIGHT_TAKEN)
             RETURN_IF_NOT_OK(add_quantized(b, i, shard, f));
-        else if (b->contents == CONTENTS_MODEL && !weight_is_consumed(b->weights, w, b->compat))
+        else if (b->contents == CONTENTS_MODEL && !weight_is_consumed(b->weights, w, b->config->compat))
             RETURN_IF_NOT_OK(add(b, i, PART_SAME, "", w->dtype, w->ndim, w->shape, shard, f));
     }
     return QOBS_OK;
@@ -262,25 +230,34 @@ static int add_activations(struct builder *b, const struct activation_scales *ac
 }
 
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
-                const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
+                const struct quant_config *config, const struct activation_scales *activations,
                 enum layout_contents contents, struct fail *f)
 {
-    struct builder b = {.layout = layout, .weights = weights, .config = config, .compat = compat, .contents = contents};
+    struct builder b = {.layout = layout, .weights = weights, .config = config, .contents = contents};
     *layout = (struct output_layout){.shard_count = model->shard_count,
                                      .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
                                      .parts = malloc((weights->count + 1) * sizeof *layout->parts),
-                                     .activations = malloc((activations->count + 1) * sizeof *layout->activations),
-                                     .set = calloc(weights->count + 1, sizeof *layout->set)};
+                                     .activations = malloc((activations->count + 1) * sizeof *layout->activations)};
     OWNED size_t *home = calloc(weights->count + 1, sizeof *home);
-    if (!layout->shards || !layout->parts || !layout->activations || !layout->set || !home)
+    if (!layout->shards || !layout->parts || !layout->activations || !home)
         return NO_MEMORY(f, "the layout");
     for (size_t i = 0; i < model->shard_count; i++)
-        layout->shards[i] = (struct output_shard){.path = model->shards[i].path,
-                                                  .source = compat != QOBS_COMPAT_VLLM ? NULL : &model->shards[i].file};
-    RETURN_IF_NOT_OK(find_sets(layout, weights, config, compat, home, f));
+        layout->shards[i] =
+            (struct output_shard){.path = model->shards[i].path,
+                                  .source = config->compat != QOBS_COMPAT_VLLM ? NULL : &model->shards[i].file};
+    RETURN_IF_NOT_OK(find_homes(weights, config, home, f));
     RETURN_IF_NOT_OK(add_all(&b, home, f));
     RETURN_IF_NOT_OK(add_activations(&b, activations, home, f));
     return layout_make_headers(layout, weights->count, f);
+}
+
+uint64_t layout_weight_bytes(const struct output_layout *layout, size_t weight)
+{
+    uint64_t bytes = 0;
+    for (int part = 0; part < OUTPUT_PARTS; part++)
+        if (layout->parts[weight][part] != SIZE_MAX)
+            bytes += layout->tensors[layout->parts[weight][part]].bytes;
+    return bytes;
 }
 
 void layout_free(struct output_layout *layout)
@@ -291,6 +268,5 @@ void layout_free(struct output_layout *layout)
     free(layout->shards);
     free(layout->parts);
     free(layout->activations);
-    free(layout->set);
     *layout = (struct output_layout){0};
 }

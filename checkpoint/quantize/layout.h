@@ -6,6 +6,7 @@
 #pragma once
 
 #include "activations/activation_scales.h"
+#include "engine/sink.h"
 #include "quantize/choose.h"
 
 /* The contents of a tensor of the output. PART_SAME: the tensor of the input as it is, or dequantized. */
@@ -57,7 +58,6 @@ struct output_layout {
     size_t shard_count;
     size_t (*parts)[OUTPUT_PARTS]; /* for each weight, the indices of its tensors; SIZE_MAX: none */
     size_t *activations;           /* for each scale of activations, the index of its tensor */
-    size_t *set;                   /* for each weight, the first of those that share its global scale */
     uint64_t data_bytes;           /* of all tensors */
 };
 
@@ -69,20 +69,35 @@ int layout_check_shapes(const struct weights *weights, const struct quant_config
 
 /* Lays out the output of weights that fit. Fails if two tensors would have one name. */
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
-                const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
+                const struct quant_config *config, const struct activation_scales *activations,
                 enum layout_contents contents, struct fail *f);
 void layout_free(struct output_layout *layout);
+
+/* Returns the bytes of a weight's tensors. */
+uint64_t layout_weight_bytes(const struct output_layout *layout, size_t weight);
 
 /* Says how a group stores its weights. */
 struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents);
 
-/* Returns true if a weight has a scale of its complete tensor, which the members of its set share: the global scale of
- * NVFP4, and the scale of FP8, which vLLM makes the largest of the set before it quantizes the others again. */
-bool shares_scale(const struct quant_args *args, qobs_compat compat);
-
-/* Writes the shape of the scales of a matrix and returns the number of dimensions. */
-int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape);
-
 /* Sorts layout->tensors as safetensors does, fills their offsets, the shards' headers and sizes, and the parts of
  * `weight_count` weights (layout_headers.c). Fails if two tensors have one name. */
 int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f);
+
+/* ---- What sinks write -------------------------------------------------------------------------------------------- */
+
+/* Writes bytes of a tensor of the layout, from any thread. */
+typedef int layout_put(void *context, const struct output_tensor *tensor, uint64_t offset, const void *data,
+                       size_t bytes, struct fail *f);
+
+/* Writes scales and zero points of a slice in the dtypes of the layout (layout_scales.c), and the tensors of a weight
+ * that are one number or two, with the scales of activations in its shard. */
+struct layout_writer {
+    const struct output_layout *layout;
+    const struct activation_scales *activations;
+    enum layout_contents contents;
+    layout_put *put;
+    void *context;
+};
+int layout_put_scales(const struct layout_writer *writer, const struct row_slice *slice,
+                      const struct slice_qparams *qparams, struct workspace *work, struct fail *f);
+int layout_put_small(const struct layout_writer *writer, const struct weight_job *job, struct fail *f);

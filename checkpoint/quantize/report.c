@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Builds the report as a tree of JSON. */
-#include "quantize/run.h"
+#include "quantize/quantize_call.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -15,56 +15,46 @@
 #include "quantize/runtime_support.h"
 #include "schemes/runtimes.h"
 
-/* Returns the bytes of a weight's tensors in the output. */
-static uint64_t written_bytes(const struct quantize_run *run, size_t weight)
+static void add_layers(json_object *layers, const struct quantize_call *run)
 {
-    uint64_t bytes = 0;
-    for (int part = 0; part < OUTPUT_PARTS; part++)
-        if (run->layout.parts[weight][part] != SIZE_MAX)
-            bytes += run->layout.tensors[run->layout.parts[weight][part]].bytes;
-    return bytes;
-}
-
-static void add_layers(json_object *layers, const struct quantize_run *run)
-{
-    for (size_t i = 0; i < run->job_count; i++) {
-        const struct weight_job *job = &run->jobs[i];
-        if (!job->plan || job->range_only)
+    for (size_t i = 0; i < run->engine.job_count; i++) {
+        const struct weight_job *job = &run->engine.jobs[i];
+        if (!job->group || !job->wants)
             continue;
         json_object *layer = json_object_new_object();
         json_put(layer, "name", json_object_new_string_len(job->weight->name, (int)job->weight->module));
-        json_put_text(layer, "group", job->plan->group->name);
-        json_put_text(layer, "format", quant_format_name(job->plan->group->format));
+        json_put_text(layer, "group", job->group->quant->name);
+        json_put_text(layer, "format", quant_format_name(job->group->quant->format));
         if (job->weighted)
             json_put_bool(layer, "importance", true);
         json_put_count(layer, "bytes_before", job->weight->bytes);
-        json_put_count(layer, "bytes_after", written_bytes(run, job->index));
+        json_put_count(layer, "bytes_after", layout_weight_bytes(&run->layout, job->index));
         json_put(layer, "relative_error",
-                 json_number(!isfinite(job->energy) ? (double)NAN
-                             : job->energy > 0      ? sqrt(job->error / job->energy)
-                                                    : 0));
-        if (job->plan->needs.searches_scale) {
+                 json_number(!isfinite(job->result.energy) ? (double)NAN
+                             : job->result.energy > 0      ? sqrt(job->result.error / job->result.energy)
+                                                           : 0));
+        if (job->group->needs.searches_scale) {
             json_object *search = json_put_object(layer, "search");
-            json_put(search, "error_before", json_number(job->search_error_before));
-            json_put(search, "error", json_number(job->search_error));
+            json_put(search, "error_before", json_number(job->result.search_error_before));
+            json_put(search, "error", json_number(job->result.search_error));
             json_put_bool(search, "weighted", job->weighted);
         }
-        if (job->descended) {
+        if (job->result.rounded) {
             json_object *rounding = json_put_object(layer, "rounding");
-            json_put(rounding, "error_before", json_number(job->rounding_error_before));
-            json_put(rounding, "error", json_number(job->rounding_error));
-            json_put_count(rounding, "changed", job->rounding_changed);
+            json_put(rounding, "error_before", json_number(job->result.rounding_error_before));
+            json_put(rounding, "error", json_number(job->result.rounding_error));
+            json_put_count(rounding, "changed", job->result.rounding_changed);
         }
-        if (job->plan->group->weights.strategy == QUANT_TENSOR_GROUP)
-            json_put(layer, "global_scale", json_number((double)job->global_scale));
+        if (job_args(job)->strategy == QUANT_TENSOR_GROUP)
+            json_put(layer, "global_scale", json_number((double)job->range.global_scale));
         json_append_printed(layers, layer, JSON_INDENTED, 2);
     }
 }
 
-static void add_left_out(json_object *left_out, const struct quantize_run *run)
+static void add_left_out(json_object *left_out, const struct quantize_call *run)
 {
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct weight *w = &run->weights.items[i];
+    for (size_t i = 0; i < run->selection.weights.count; i++) {
+        const struct weight *w = &run->selection.weights.items[i];
         if (w->reason == WEIGHT_TAKEN || w->reason == WEIGHT_NOT_A_WEIGHT || w->ndim < 2)
             continue;
         json_object *item = json_object_new_object();
@@ -75,11 +65,11 @@ static void add_left_out(json_object *left_out, const struct quantize_run *run)
 }
 
 /* Counts the weights that were quantized before, by format. */
-static void add_dequantized(json_object *report, const struct quantize_run *run)
+static void add_dequantized(json_object *report, const struct quantize_call *run)
 {
     json_object *formats = NULL;
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct quant_format_row *format = run->weights.items[i].source_codes.format;
+    for (size_t i = 0; i < run->selection.weights.count; i++) {
+        const struct quant_format_row *format = run->selection.weights.items[i].source_codes.format;
         if (!format)
             continue;
         formats = formats ? formats : json_put_object(report, "dequantized");
@@ -102,17 +92,17 @@ __attribute__((format(printf, 2, 3))) static void warn(json_object *warnings, co
 
 /* Names searched weights whose columns all count alike although others have importance. Returns true if an observer
  * needs importance and there is none at all: the result is not the one that was asked for. */
-static bool add_importance_warning(json_object *warnings, const struct quantize_run *run)
+static bool add_importance_warning(json_object *warnings, const struct quantize_call *run)
 {
     const struct weight_job *first = NULL;
     size_t searched = 0, unweighted = 0;
     char missing[400];
-    const bool lacks = run_lacks_importance(run, missing, sizeof missing);
+    const bool lacks = engine_lacks_importance(&run->engine, missing, sizeof missing);
     if (lacks)
         warn(warnings, "%s", missing);
-    for (size_t i = 0; i < run->job_count; i++) {
-        const struct weight_job *job = &run->jobs[i];
-        if (!job->plan || !(job->plan->needs.searches_range || job->plan->needs.searches_scale))
+    for (size_t i = 0; i < run->engine.job_count; i++) {
+        const struct weight_job *job = &run->engine.jobs[i];
+        if (!job->group || !(job->group->needs.searches_range || job->group->needs.searches_scale))
             continue;
         searched++;
         if (!job->weighted && unweighted++ == 0)
@@ -120,17 +110,17 @@ static bool add_importance_warning(json_object *warnings, const struct quantize_
     }
     if (unweighted > 0 && unweighted < searched)
         warn(warnings, "importance: %zu of %zu searched weights have none, such as '%.300s'%s", unweighted, searched,
-             first->weight->name, first->plan->descends ? "; they keep the nearest codes" : "");
+             first->weight->name, first->group->needs.rounds_codes ? "; they keep the nearest codes" : "");
     return lacks;
 }
 
 /* Says how much of the model its experts are if they stay as they are though nobody ignores them. */
-static void add_left_experts_warning(json_object *warnings, const struct quantize_run *run)
+static void add_left_experts_warning(json_object *warnings, const struct quantize_call *run)
 {
     const struct weight *first = NULL;
     uint64_t bytes = 0, all = 0;
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct weight *w = &run->weights.items[i];
+    for (size_t i = 0; i < run->selection.weights.count; i++) {
+        const struct weight *w = &run->selection.weights.items[i];
         const bool left = w->reason == WEIGHT_EXPERTS || w->reason == WEIGHT_STACKED;
         all += w->bytes;
         bytes += left ? w->bytes : 0;
@@ -145,14 +135,14 @@ static void add_left_experts_warning(json_object *warnings, const struct quantiz
 }
 
 /* Names modules of a kind that model_free_ptq quantizes and that choose_weights refuses otherwise. */
-static void add_class_warning(json_object *warnings, const struct quantize_run *run, enum module_kind wanted,
+static void add_class_warning(json_object *warnings, const struct quantize_call *run, enum module_kind wanted,
                               const char *loads)
 {
     const struct weight *first = NULL;
     size_t count = 0;
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct weight *w = &run->weights.items[i];
-        const enum module_kind kind = architecture_kind(&run->architectures, w->name, w->module, w->shape[0]);
+    for (size_t i = 0; i < run->selection.weights.count; i++) {
+        const struct weight *w = &run->selection.weights.items[i];
+        const enum module_kind kind = architecture_kind(&run->inputs.architectures, w->name, w->module, w->shape[0]);
         if (w->reason != WEIGHT_TAKEN || w->ndim != 2 || kind != wanted)
             continue;
         first = count++ == 0 ? w : first;
@@ -163,12 +153,12 @@ static void add_class_warning(json_object *warnings, const struct quantize_run *
 }
 
 /* Names what a runtime does not load. What none loads was asked for (runtime_support_check). */
-static void add_runtime_warnings(json_object *warnings, const struct quantize_run *run)
+static void add_runtime_warnings(json_object *warnings, const struct quantize_call *run)
 {
     struct runtime_support support;
-    runtime_support_find(&support, run);
+    runtime_support_find(&support, &run->selection);
     const struct refusal *vllm = &support.vllm, *transformers = &support.transformers;
-    const bool known = !run->architectures.unknown && !run->architectures.no_model;
+    const bool known = !run->inputs.architectures.unknown && !run->inputs.architectures.no_model;
     if (vllm->why[0] && transformers->why[0])
         warn(warnings, "no runtime loads this: %s, %s%s%.150s", vllm->why, transformers->why,
              transformers->first ? ", such as " : "", transformers->first ? transformers->first : "");
@@ -182,14 +172,14 @@ static void add_runtime_warnings(json_object *warnings, const struct quantize_ru
 
 /* Says how much weights grow that are quantized in the model, such as experts in MXFP4; scales alone may grow a little.
  */
-static void add_growth_warning(json_object *warnings, const struct quantize_run *run)
+static void add_growth_warning(json_object *warnings, const struct quantize_call *run)
 {
     const struct weight *first = NULL;
     uint64_t before = 0, after = 0;
     size_t count = 0;
-    for (size_t i = 0; i < run->weights.count; i++) {
-        const struct weight *w = &run->weights.items[i];
-        const uint64_t stored = weight_stored_bytes(w), written = written_bytes(run, i);
+    for (size_t i = 0; i < run->selection.weights.count; i++) {
+        const struct weight *w = &run->selection.weights.items[i];
+        const uint64_t stored = weight_stored_bytes(w), written = layout_weight_bytes(&run->layout, i);
         if (!w->source_codes.format || written <= stored + stored / 10)
             continue;
         first = first ? first : w;
@@ -201,19 +191,20 @@ static void add_growth_warning(json_object *warnings, const struct quantize_run 
         warn(warnings, "%zu weight%s from %.1f to %.1f MB: %s in the model, %.80s here, such as '%.200s'", count,
              count == 1 ? " grows" : "s grow", (double)before * 1e-6, (double)after * 1e-6,
              first->source_codes.format->title,
-             first->reason == WEIGHT_TAKEN ? run->config.groups[first->group].name : "unquantized", first->name);
+             first->reason == WEIGHT_TAKEN ? run->selection.config.groups[first->group].name : "unquantized",
+             first->name);
 }
 
 /* Names weights that are copied: those of other formats, and those of parts in folders. */
-static void add_copied_warning(json_object *warnings, const struct quantize_run *run)
+static void add_copied_warning(json_object *warnings, const struct quantize_call *run)
 {
     const bool compatible = run->args->compat != QOBS_COMPAT_VLLM;
     const char *first = NULL, *way;
     size_t count = 0;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < run->model.tree.count; i++) {
-        const struct source_file *file = &run->model.tree.files[i];
-        if (!file_kind_of_weights(file->path, &way) && (compatible || !model_has_part(&run->model, file->path)))
+    for (size_t i = 0; i < run->inputs.model.tree.count; i++) {
+        const struct source_file *file = &run->inputs.model.tree.files[i];
+        if (!file_kind_of_weights(file->path, &way) && (compatible || !model_has_part(&run->inputs.model, file->path)))
             continue;
         first = first ? first : file->path;
         bytes += file->bytes;
@@ -225,9 +216,9 @@ static void add_copied_warning(json_object *warnings, const struct quantize_run 
 }
 
 /* Says that the layers are chosen without knowledge, and how to learn more. */
-static void add_unknown_warning(json_object *warnings, const struct quantize_run *run)
+static void add_unknown_warning(json_object *warnings, const struct quantize_call *run)
 {
-    const struct architectures *found = &run->architectures;
+    const struct architectures *found = &run->inputs.architectures;
     struct versions table;
     architectures_versions(&table);
     if (!found->unknown || found->no_model || run->args->compat != QOBS_COMPAT_VLLM)
@@ -240,27 +231,27 @@ static void add_unknown_warning(json_object *warnings, const struct quantize_run
 }
 
 /* Returns true if the result lacks something, as a warning says. */
-static bool add_warnings(json_object *warnings, const struct quantize_run *run)
+static bool add_warnings(json_object *warnings, const struct quantize_call *run)
 {
-    for (size_t i = 0; i < run->model.unnamed_count; i++)
-        warn(warnings, "%.400s: is no part of the model; left out", run->model.unnamed[i]);
-    for (size_t i = 0; run->args->compat != QOBS_COMPAT_VLLM && i < run->model.part_count; i++)
-        warn(warnings, "%.400s: is no part of the model; left out, as upstream does", run->model.parts[i]);
+    for (size_t i = 0; i < run->inputs.model.unnamed_count; i++)
+        warn(warnings, "%.400s: is no part of the model; left out", run->inputs.model.unnamed[i]);
+    for (size_t i = 0; run->args->compat != QOBS_COMPAT_VLLM && i < run->inputs.model.part_count; i++)
+        warn(warnings, "%.400s: is no part of the model; left out, as upstream does", run->inputs.model.parts[i]);
     add_copied_warning(warnings, run);
     add_growth_warning(warnings, run);
-    if (run->model.omitted_count > 0)
-        warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->model.index,
-             run->model.omitted_count,
+    if (run->inputs.model.omitted_count > 0)
+        warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->inputs.model.index,
+             run->inputs.model.omitted_count,
              run->args->compat != QOBS_COMPAT_VLLM ? "left out, as upstream does" : "copied or quantized, too");
     const struct tensor_ref *first;
-    const size_t unused = recordings_unused(&run->activations.sources.recordings, &first);
+    const size_t unused = recordings_unused(&run->inputs.sources.recordings, &first);
     if (unused > 0)
         warn(warnings, "%zu recorded tensors are not used, such as '%.300s'", unused, first->name);
     if (run->activations.filled > 0)
         warn(warnings, "%zu scales of experts that no token reached are those of others of their layer",
              run->activations.filled);
-    for (size_t i = 0; i < run->config.note_count; i++)
-        json_append_text(warnings, run->config.notes[i]);
+    for (size_t i = 0; i < run->selection.config.note_count; i++)
+        json_append_text(warnings, run->selection.config.notes[i]);
     const bool incomplete = add_importance_warning(warnings, run);
     add_left_experts_warning(warnings, run);
     add_class_warning(warnings, run, MODULE_TABLE,
@@ -268,12 +259,12 @@ static bool add_warnings(json_object *warnings, const struct quantize_run *run)
     add_class_warning(warnings, run, MODULE_CONV1D, "no runtime loads them");
     add_runtime_warnings(warnings, run);
     add_unknown_warning(warnings, run);
-    if (run->mixed_sets.count > 0)
-        json_append_text(warnings, run->mixed_sets.warning.message);
-    if (run->drafts_left)
+    if (run->selection.mixed_sets.count > 0)
+        json_append_text(warnings, run->selection.mixed_sets.warning.message);
+    if (run->selection.drafts_left)
         json_append_text(warnings, "draft layers: no activations of them are recorded, because transformers does not "
                                    "build them; they stay as they are, and vLLM loads them so");
-    if (!run->model.config_path)
+    if (!run->inputs.model.config_path)
         json_append_text(warnings, "the model has no config.json, so that no loader knows that "
                                    "the output is quantized");
     return incomplete;
@@ -295,18 +286,18 @@ static void add_devices(json_object *item, unsigned devices)
 
 /* Says for each scheme where it runs; transformers loads the whole output or nothing of it. Nothing is said of a model
  * that is not known. */
-static void add_runtimes(json_object *runtimes, const struct quantize_run *run)
+static void add_runtimes(json_object *runtimes, const struct quantize_call *run)
 {
     struct runtime_support whole;
-    if (run->architectures.unknown || run->architectures.no_model)
+    if (run->inputs.architectures.unknown || run->inputs.architectures.no_model)
         return;
-    runtime_support_find(&whole, run);
-    for (size_t i = 0; i < run->config.group_count; i++) {
-        const struct quant_group *g = &run->config.groups[i];
+    runtime_support_find(&whole, &run->selection);
+    for (size_t i = 0; i < run->selection.config.group_count; i++) {
+        const struct quant_group *g = &run->selection.config.groups[i];
         if (!g->used)
             continue;
         struct runtime_support support;
-        runtime_support_of_group(&support, run, g);
+        runtime_support_of_group(&support, &run->selection, g);
         json_object *item = json_object_new_object();
         json_put_text(item, "group", g->name);
         add_devices(item, support.devices);
@@ -329,7 +320,7 @@ static void add_knowledge(json_object *report, const struct architectures *found
         json_put_text(knowledge, "unknown", found->unknown);
 }
 
-char *report_make(const struct quantize_run *run)
+char *report_make(const struct quantize_call *run)
 {
     OWNED_JSON json_object *report = json_report();
     json_put_text(report, "model", run->args->model);
@@ -339,8 +330,8 @@ char *report_make(const struct quantize_run *run)
         json_put_count(report, "part", (uint64_t)run->args->part);
         json_put_count(report, "parts", (uint64_t)run->args->part_count);
     }
-    add_knowledge(report, &run->architectures);
-    json_put_count(report, "bytes_before", run->model.bytes);
+    add_knowledge(report, &run->inputs.architectures);
+    json_put_count(report, "bytes_before", run->inputs.model.bytes);
     json_put_count(report, "bytes_after", run->layout.data_bytes);
     json_put_count(report, "activation_scales", run->activations.count);
     json_object *layers = json_put_array(report, "layers");
@@ -354,7 +345,7 @@ char *report_make(const struct quantize_run *run)
     if (add_warnings(warnings, run))
         json_put_bool(report, "incomplete", true);
     add_runtimes(json_put_array(report, "runtimes"), run);
-    if (!quant_config_report_unused(&run->config, report))
+    if (!quant_config_report_unused(&run->selection.config, report))
         return NULL;
     return findings_report(&run->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }

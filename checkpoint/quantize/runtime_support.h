@@ -4,7 +4,7 @@
 /* Which runtimes load the output of a run: by its schemes, its architecture and its experts. */
 #pragma once
 
-#include "quantize/run.h"
+#include "quantize/selection.h"
 
 /* Why a runtime does not load the output. */
 struct refusal {
@@ -20,11 +20,12 @@ struct runtime_support {
 };
 
 /* Finds what loads the layers of one group. */
-void runtime_support_of_group(struct runtime_support *support, const struct quantize_run *run,
+void runtime_support_of_group(struct runtime_support *support, const struct selection *selection,
                               const struct quant_group *group);
 
 /* Finds what loads the whole output. */
-void runtime_support_find(struct runtime_support *support, const struct quantize_run *run);
+void runtime_support_find(struct runtime_support *support, const struct selection *selection);
 
-/* Fails if nothing loads it, unless the arguments ask for such an output. */
-int runtime_support_check(const struct quantize_run *run, struct fail *f);
+/* Fails if vLLM does not load it because of sets of several schemes, or if nothing loads it, unless the arguments allow
+ * such sets or findings. */
+int runtime_support_check(const struct selection *selection, bool mixed_sets, bool findings, struct fail *f);

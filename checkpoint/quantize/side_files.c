@@ -2,22 +2,22 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Writes JSON as Python does, so that the files are those of upstream. */
-#include "quantize/run.h"
+#include "quantize/quantize_call.h"
 
 #include <string.h>
 
 #include "files/json.h"
 #include "files/text.h"
 
-int side_files_copy(struct quantize_run *run, struct fail *f)
+int side_files_copy(struct quantize_call *run, struct fail *f)
 {
-    const struct source_tree *tree = &run->model.tree;
+    const struct source_tree *tree = &run->inputs.model.tree;
     for (size_t i = 0; i < tree->count; i++) {
         const char *path = tree->files[i].path;
-        const bool part = run->args->compat == QOBS_COMPAT_VLLM && model_has_part(&run->model, path);
+        const bool part = run->args->compat == QOBS_COMPAT_VLLM && model_has_part(&run->inputs.model, path);
         const bool rewritten = (ends_with(path, ".safetensors") && !part) ||
-                               (run->model.index && strcmp(path, run->model.index) == 0) ||
-                               (run->model.config_path && strcmp(path, run->model.config_path) == 0) ||
+                               (run->inputs.model.index && strcmp(path, run->inputs.model.index) == 0) ||
+                               (run->inputs.model.config_path && strcmp(path, run->inputs.model.config_path) == 0) ||
                                (run->args->compat == QOBS_COMPAT_VLLM && strcmp(path, HF_QUANT_CONFIG) == 0);
         if (rewritten)
             continue;
@@ -29,7 +29,7 @@ int side_files_copy(struct quantize_run *run, struct fail *f)
     return QOBS_OK;
 }
 
-static int write_json(struct quantize_run *run, const char *path, const json_object *json, struct fail *f)
+static int write_json(struct quantize_call *run, const char *path, const json_object *json, struct fail *f)
 {
     const bool sorted = run->args->compat != QOBS_COMPAT_VLLM;
     OWNED char *text = json ? json_print(json, sorted ? JSON_SORTED : JSON_INDENTED) : NULL;
@@ -37,15 +37,16 @@ static int write_json(struct quantize_run *run, const char *path, const json_obj
 }
 
 /* Returns the path of a shard from the folder of the index, in which it is; upstream's is its name alone. */
-static const char *path_from_index(const struct quantize_run *run, const char *path)
+static const char *path_from_index(const struct quantize_call *run, const char *path)
 {
-    const char *folder = run->model.index ? strrchr(run->model.index, '/') : NULL, *name = strrchr(path, '/');
+    const char *folder = run->inputs.model.index ? strrchr(run->inputs.model.index, '/') : NULL,
+               *name = strrchr(path, '/');
     if (run->args->compat != QOBS_COMPAT_VLLM)
         return name ? name + 1 : path;
-    return folder ? path + (folder + 1 - run->model.index) : path;
+    return folder ? path + (folder + 1 - run->inputs.model.index) : path;
 }
 
-int side_files_write_index(struct quantize_run *run, struct fail *f)
+int side_files_write_index(struct quantize_call *run, struct fail *f)
 {
     OWNED_JSON json_object *index = json_object_new_object();
     json_object *metadata = json_put_object(index, "metadata"), *map = json_put_object(index, "weight_map");
@@ -54,23 +55,25 @@ int side_files_write_index(struct quantize_run *run, struct fail *f)
         const char *path = run->layout.shards[run->layout.tensors[i].shard].path;
         complete = json_put_text(map, run->layout.tensors[i].name, path_from_index(run, path));
     }
-    return complete ? write_json(run, run->model.index ? run->model.index : "model.safetensors.index.json", index, f)
-                    : NO_MEMORY(f, "the index");
+    return complete
+               ? write_json(run, run->inputs.model.index ? run->inputs.model.index : "model.safetensors.index.json",
+                            index, f)
+               : NO_MEMORY(f, "the index");
 }
 
-int side_files_write_config(struct quantize_run *run, struct fail *f)
+int side_files_write_config(struct quantize_call *run, struct fail *f)
 {
     static const char key[] = "quantization_config";
-    if (!run->model.config)
+    if (!run->inputs.model.config)
         return QOBS_OK;
-    json_object *quantization = quant_config_json(&run->config, run->existing_config);
+    json_object *quantization = quant_config_json(&run->selection.config, run->selection.existing_config);
     if (!quantization)
         return NO_MEMORY(f, key);
     if (run->args->compat != QOBS_COMPAT_VLLM)
-        json_object_object_del(run->model.config, key);
+        json_object_object_del(run->inputs.model.config, key);
     else
-        model_remove_quantizations(&run->model);
-    if (!json_put(run->model.config, key, quantization))
+        model_remove_quantizations(&run->inputs.model);
+    if (!json_put(run->inputs.model.config, key, quantization))
         return NO_MEMORY(f, key);
-    return write_json(run, run->model.config_path, run->model.config, f);
+    return write_json(run, run->inputs.model.config_path, run->inputs.model.config, f);
 }

@@ -7,7 +7,7 @@
 
 #include "files/suggest.h"
 #include "files/text.h"
-#include "quantize/run.h"
+#include "quantize/selection.h"
 
 /* ---- Orders of columns ------------------------------------------------------------------------------------------- */
 
@@ -32,10 +32,10 @@ static int check_order(struct quant_config *config, const struct quant_group *g,
                                  g->name, order);
 }
 
-int settings_check_orders(struct quantize_run *run, struct fail *f)
+int settings_check_orders(struct selection *selection, struct fail *f)
 {
-    for (size_t g = 0; g < run->config.group_count && run->args->compat == QOBS_COMPAT_VLLM; g++)
-        RETURN_IF_NOT_OK(check_order(&run->config, &run->config.groups[g], f));
+    for (size_t g = 0; g < selection->config.group_count && selection->config.compat == QOBS_COMPAT_VLLM; g++)
+        RETURN_IF_NOT_OK(check_order(&selection->config, &selection->config.groups[g], f));
     return QOBS_OK;
 }
 
@@ -60,47 +60,49 @@ static bool is_idle(const struct quant_args *a, const char *key, const char *val
 }
 
 /* Without a strategy group_size and block_structure choose one. */
-static bool chooses_strategy(const qobs_checkpoint_quantize_args *a)
+static bool chooses_strategy(const struct scheme_choice *choice)
 {
-    for (size_t i = 0; i < a->setting_count; i++)
-        if (strncmp(a->settings[i], "group_size=", 11) == 0 || strncmp(a->settings[i], "block_structure=", 16) == 0)
+    for (size_t i = 0; i < choice->settings.count; i++)
+        if (strncmp(choice->settings.items[i], "group_size=", 11) == 0 ||
+            strncmp(choice->settings.items[i], "block_structure=", 16) == 0)
             return true;
     return false;
 }
 
 /* Names a setting that no group uses. */
-static int name_setting(struct quantize_run *run, const char *setting, struct fail *f)
+static int name_setting(struct selection *selection, const char *setting, struct fail *f)
 {
     char key[64], why[96] = "the file has no group of weights";
     const char *equals = strchr(setting, '=');
     snprintf(key, sizeof key, "%.*s", (int)strcspn(setting, "="), setting);
-    if (strcmp(setting, "strategy=null") == 0 && chooses_strategy(run->args))
+    if (strcmp(setting, "strategy=null") == 0 && chooses_strategy(selection->choice))
         return QOBS_OK;
-    for (size_t g = 0; g < run->config.group_count; g++)
-        if (!is_idle(&run->config.groups[g].weights, key, equals ? equals + 1 : "", why, sizeof why))
+    for (size_t g = 0; g < selection->config.group_count; g++)
+        if (!is_idle(&selection->config.groups[g].weights, key, equals ? equals + 1 : "", why, sizeof why))
             return QOBS_OK;
-    return quant_config_add_unused(&run->config, f, "setting: %.100s changes nothing: %s", setting, why);
+    return quant_config_add_unused(&selection->config, f, "setting: %.100s changes nothing: %s", setting, why);
 }
 
 /* A preset and the setting `observer` name one thing; the setting counts. */
-static int name_preset(struct quantize_run *run, struct fail *f)
+static int name_preset(struct selection *selection, struct fail *f)
 {
-    const qobs_checkpoint_quantize_args *a = run->args;
-    const char *name = a->preset ? strchr(a->preset, '.') : NULL;
-    for (size_t i = 0; i < a->setting_count && name; i++)
-        if (strncmp(a->settings[i], "observer=", 9) == 0 && strcmp(a->settings[i] + 9, name + 1) != 0)
-            return quant_config_add_unused(&run->config, f,
-                                           "preset: %.60s changes nothing: the setting %.60s replaces it", a->preset,
-                                           a->settings[i]);
-    if (a->preset && run->config.group_count == 0)
-        return quant_config_add_unused(&run->config, f,
-                                       "preset: %.60s changes nothing: the file has no group of weights", a->preset);
+    const struct scheme_choice *choice = selection->choice;
+    const char *name = choice->preset ? strchr(choice->preset, '.') : NULL;
+    for (size_t i = 0; i < choice->settings.count && name; i++)
+        if (strncmp(choice->settings.items[i], "observer=", 9) == 0 &&
+            strcmp(choice->settings.items[i] + 9, name + 1) != 0)
+            return quant_config_add_unused(&selection->config, f,
+                                           "preset: %.60s changes nothing: the setting %.60s replaces it",
+                                           choice->preset, choice->settings.items[i]);
+    if (choice->preset && selection->config.group_count == 0)
+        return quant_config_add_unused(
+            &selection->config, f, "preset: %.60s changes nothing: the file has no group of weights", choice->preset);
     return QOBS_OK;
 }
 
-int settings_name_unused(struct quantize_run *run, struct fail *f)
+int settings_name_unused(struct selection *selection, struct fail *f)
 {
-    for (size_t i = 0; i < run->args->setting_count; i++)
-        RETURN_IF_NOT_OK(name_setting(run, run->args->settings[i], f));
-    return name_preset(run, f);
+    for (size_t i = 0; i < selection->choice->settings.count; i++)
+        RETURN_IF_NOT_OK(name_setting(selection, selection->choice->settings.items[i], f));
+    return name_preset(selection, f);
 }

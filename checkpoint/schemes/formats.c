@@ -220,3 +220,9 @@ bool quant_format_holds(enum quant_format format, const struct quant_args *w)
         return row->name && format == inferred;
     return w->type == QUANT_INT ? row->ints : row->floats;
 }
+
+bool quant_packs_zero_points(enum quant_format format, const struct quant_args *weights)
+{
+    const bool by_row = weights->strategy == QUANT_GROUP || weights->strategy == QUANT_CHANNEL;
+    return !weights->symmetric && quant_format_row(format)->packs_zero_points && by_row;
+}

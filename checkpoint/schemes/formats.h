@@ -85,5 +85,8 @@ qobs_pack_args quant_pack_args(const struct quant_format_row *row, int bits, int
 /* Returns the format that compressed-tensors infers for weights (compressors/format.py). */
 enum quant_format quant_format_infer(const struct quant_args *weights, bool has_inputs);
 
+/* Returns true if zero points of weights are packed along the rows. */
+bool quant_packs_zero_points(enum quant_format format, const struct quant_args *weights);
+
 /* Returns true if a format can hold the codes of weights. */
 bool quant_format_holds(enum quant_format format, const struct quant_args *weights);

@@ -385,3 +385,20 @@ int quant_args_config(const struct quant_args *args, const char *observers, qobs
                ? QOBS_OK
                : report_failure(f, error.status, "%s", error.message);
 }
+
+int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape)
+{
+    shape[0] = matrix[0];
+    shape[1] = 1;
+    if (args->strategy == QUANT_TENSOR) {
+        shape[0] = 1;
+        return 1;
+    }
+    if (args->strategy == QUANT_BLOCK) {
+        shape[0] = (matrix[0] + args->block_structure[0] - 1) / args->block_structure[0];
+        shape[1] = (matrix[1] + args->block_structure[1] - 1) / args->block_structure[1];
+    } else if (args->strategy != QUANT_CHANNEL) {
+        shape[1] = matrix[1] / args->group_size;
+    }
+    return 2;
+}

@@ -61,6 +61,9 @@ enum file_dtype quant_code_dtype(const struct quant_args *args);
 const char *quant_strategy_name(enum quant_strategy strategy);
 const char *quant_dtype_name(enum file_dtype dtype);
 
+/* Writes the shape of the scales of a matrix and returns the number of dimensions. */
+int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape);
+
 /* Copies deeply. Returns -1 if there is no memory. */
 int quant_args_copy(struct quant_args *to, const struct quant_args *from, struct fail *f);
 void quant_args_free(struct quant_args *args);

@@ -458,3 +458,9 @@ void quant_matchers_free(struct quant_matchers *m)
         matcher_free(m->groups[i]);
     free(m->groups);
 }
+
+bool shares_scale(const struct quant_args *args, qobs_compat compat)
+{
+    const bool fp8 = args->strategy == QUANT_TENSOR && args->type == QUANT_FLOAT && compat == QOBS_COMPAT_VLLM;
+    return args->strategy == QUANT_TENSOR_GROUP || fp8;
+}

@@ -125,6 +125,10 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
 /* Returns true if a runtime stores and runs modules of both groups alike; observers and targets may differ. */
 bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b);
 
+/* Returns true if a weight has a scale of its complete tensor, which the members of its set share: the global scale of
+ * NVFP4, and the scale of FP8, which vLLM makes the largest of the set before it quantizes the others again. */
+bool shares_scale(const struct quant_args *args, qobs_compat compat);
+
 /* Returns quantization_config. `existing`, if not NULL, is the quantization_config that config.json had: if it is one
  * of compressed-tensors, it is merged as upstream merges it. NULL: no memory. */
 json_object *quant_config_json(const struct quant_config *config, const json_object *existing);

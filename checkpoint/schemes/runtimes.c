@@ -77,11 +77,6 @@ unsigned runtime_embeddings(const struct quant_group *group)
     return group->format == QUANT_PACK && group->weights.symmetric && input_kind(group) == NO_INPUTS ? DEVICE_GPU : 0;
 }
 
-bool runtime_packs_zero_points(const struct quant_group *group)
-{
-    return group->format == QUANT_PACK && !group->weights.symmetric && (BY_ROW & 1u << group->weights.strategy);
-}
-
 const char *runtime_compressed_tensors(const struct quant_group *group)
 {
     const int bits = group->weights.num_bits;

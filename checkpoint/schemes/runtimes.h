@@ -32,9 +32,5 @@ unsigned runtime_embeddings(const struct quant_group *group);
  * one group. */
 bool runtime_stacks_experts(const struct quant_config *config, const struct quant_group *group);
 
-/* Returns true for packed zero points. transformers 5.24 makes room for them as they are without packing, and stops;
- * 5.17 reads them. */
-bool runtime_packs_zero_points(const struct quant_group *group);
-
 /* Returns the version of compressed-tensors that transformers needs, or NULL for any that knows the format. */
 const char *runtime_compressed_tensors(const struct quant_group *group);

@@ -348,6 +348,7 @@ typedef struct qobs_config_needs {
     bool signed_scale;        /**< scales may be negative */
     bool global_scale;        /**< scales are divided by a global scale */
     bool one_tensor;          /**< qparams are those of the range of one tensor: a prepared quantizer can find them */
+    bool rounds_codes;        /**< codes are rounded by qobs_round_codes, given the Hessian (rounding=descent) */
 } qobs_config_needs;
 
 /** Describes the needs of a configuration, after the checks of qobs_config_check.

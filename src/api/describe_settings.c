@@ -141,6 +141,7 @@ int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qo
     own.signed_scale = range->optimal && p->optimal.signed_scale;
     own.global_scale = stages.traits.global != GLOBAL_NONE;
     own.one_tensor = finds;
+    own.rounds_codes = range->optimal && p->optimal.rounds_codes;
     out_copy(needs, &own, sizeof own);
     return qobs_succeed(error);
 }

@@ -118,6 +118,7 @@ static void resolve_optimal(const qobs_config *config, struct optimal_params *p)
         .dampening = config->scheme.optimal.dampening_frac,
         .passes = config->scheme.optimal.passes,
         .zero_point_radius = config->scheme.optimal.zero_point_radius,
+        .rounds_codes = config->scheme.optimal.rounding == ROUNDING_DESCENT,
         .rounding_passes = config->scheme.optimal.has_rounding_passes ? config->scheme.optimal.rounding_passes : 0,
     };
 }

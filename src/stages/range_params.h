@@ -146,6 +146,7 @@ struct optimal_params {
     float eps;                /* scale of a group of zeros; 0: see optimal/optimal_candidates.c */
     double dampening;         /* that share of a group's mean importance is added to each column */
     int passes;               /* over the groups of a block of several groups */
+    bool rounds_codes;        /* by descent, where callers quantize */
     int rounding_passes;      /* of the descent that rounds codes; 0: as many as it has by itself */
     int zero_point_radius;    /* with a Hessian: distance of zero points from the one that its diagonal chooses */
 };

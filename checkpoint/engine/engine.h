@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Quantizes the weights of a model: weights and groups become jobs, jobs batches of a few hundred MB, a batch passes
+ * over slices of rows that threads take in any order: first the ranges that need complete tensors or sets, then
+ * codes. What becomes of them is the sink's. */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/progress.h"
+#include "engine/sink.h"
+
+/* What the engine works on; all belongs to the caller. */
+struct engine_input {
+    const struct weights *weights;
+    const struct quant_config *config;
+    const struct importance_sources *importance;
+    const struct saved_states *states;
+    const qobs_runtime *runtime;
+};
+
+struct engine;
+typedef int slice_pass(struct engine *engine, struct row_slice *slice, struct workspace *work, struct fail *f);
+
+/* A pass over slices. */
+struct engine_pass {
+    slice_pass *function;
+    struct row_slice *slices;
+    size_t count;
+    pthread_mutex_t lock; /* protects the members below */
+    struct workspace *workspaces;
+    size_t failed; /* index of the first slice that failed; SIZE_MAX: none */
+    int status;
+    struct fail failure;
+};
+
+struct engine {
+    struct engine_input in;
+    struct sink *sink;
+    struct meter *meter;
+    struct weight_group *groups; /* one for each group of the configuration */
+    size_t *set;                 /* for each weight, the first of those that share its scale */
+    struct weight_job *jobs;     /* in the order of work */
+    size_t job_count;
+    size_t next;     /* job that begins the next batch */
+    size_t weighted; /* weights that have importance, also of those without a job */
+    struct engine_pass pass;
+};
+
+/* Makes the jobs that the sink wants, and adds their work to the meter. Close the engine also after a failure. */
+int engine_open(struct engine *engine, const struct engine_input *in, struct sink *sink, struct meter *meter,
+                struct fail *f);
+void engine_close(struct engine *engine);
+
+/* Runs the next batch, or all that are left. */
+int engine_run_batch(struct engine *engine, struct fail *f);
+int engine_run(struct engine *engine, struct fail *f);
+
+/* Returns true if an observer weighs columns by importance and no weight of the model has any, and says so. */
+bool engine_lacks_importance(const struct engine *engine, char *text, size_t size);
+
+/* ---- Between the files of this folder ---------------------------------------------------------------------------- */
+
+/* Finds the importance of the weights whose range is searched. Fails if importance was given and none has any. */
+struct weight_importance {
+    bool searched; /* its range is searched, and columns can be weighed */
+    bool weighted;
+    struct importance_found found;
+};
+int engine_find_importance(struct engine *engine, struct weight_importance *of_weight, struct fail *f);
+
+/* Fails if a job needs importance and has none. */
+int engine_check_importance(const struct engine *engine, struct fail *f);
+
+/* Returns true if the codes of a job are rounded by descent, given a Hessian; what a pass over slices has yet to give;
+ * adds what a slice sums up to the result. */
+bool job_rounds(const struct weight_job *job);
+unsigned job_left(const struct weight_job *job);
+void slice_sum(const struct row_slice *slice);
+
+/* Returns the number of qparams of a complete weight; the bytes of the input that a job, or a slice, stands for. */
+size_t job_qparams(const struct weight_job *job);
+uint64_t job_bytes(const struct weight_job *job);
+uint64_t slice_bytes(const struct row_slice *slice);
+
+/* The work of the search of a job's scales and of the descent over its codes, in bytes of the input that cost the same
+ * time. */
+struct search_work {
+    double scales, codes;
+};
+struct search_work job_search_work(const struct engine *engine, const struct weight_job *job);
+
+/* Reports what is done of a job from any thread. Fails if the caller wants to stop. */
+int engine_progress(struct engine *engine, const struct weight_job *job, uint64_t bytes, double search, struct fail *f);
+
+/* Returns the status of a library error, with the name of the weight before its message. rows_failure: an error states
+ * the place of NaN in the rows it was given; this makes the message again for the complete weight. */
+int weight_failure(const struct weight_job *job, const qobs_error *error, struct fail *f);
+int rows_failure(const struct weight_job *job, qobs_error error, struct fail *f);
+
+int rows_open(struct rows *rows, const struct row_slice *slice, struct workspace *work, struct fail *f);
+void workspace_clear(struct workspace *work);
+
+/* Searches the ranges of a complete weight with all threads; gives the sets [jobs, jobs + count) what they share. */
+int job_search_range(struct engine *engine, struct weight_job *job, struct fail *f);
+int set_share(const struct engine *engine, struct weight_job *jobs, size_t count, struct fail *f);
+
+/* Finds scales and zero points of a complete weight, and codes by descent, once its set has a global scale. */
+int job_find_scales(struct engine *engine, struct weight_job *job, const qobs_tensor *weight, struct fail *f);
+int job_optimal(struct engine *engine, struct weight_job *job, struct fail *f);
+
+/* Makes the quantizer of the slices, once the set has its ranges and its global scale. */
+int job_prepare(struct weight_job *job, struct fail *f);
+
+/* The passes: the range of rows, their codes, bytes as they are. */
+slice_pass slice_range, slice_quantize, slice_copy;

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The files of the output are open from the first tensor that is written to them to the last one. */
+#include "quantize/model_sink.h"
+
+#include <stdlib.h>
+
+static int put(void *context, const struct output_tensor *t, uint64_t offset, const void *data, size_t bytes,
+               struct fail *f)
+{
+    struct model_sink *m = context;
+    struct output_file *file = &m->files[t->shard];
+    RETURN_IF_NOT_OK(output_directory_put(m->out, file->fd, data, bytes, t->offset + offset, f));
+    atomic_fetch_sub(&file->left, bytes);
+    return QOBS_OK;
+}
+
+static int put_part(struct model_sink *m, const struct weight_job *job, enum output_part part, uint64_t offset,
+                    const void *data, size_t bytes, struct fail *f)
+{
+    return put(m, &m->layout->tensors[m->layout->parts[job->index][part]], offset, data, bytes, f);
+}
+
+/* The tensors of a weight lie in one shard. SIZE_MAX: it has none. */
+static size_t shard_of(const struct model_sink *m, size_t weight)
+{
+    for (int part = 0; part < OUTPUT_PARTS; part++)
+        if (m->layout->parts[weight][part] != SIZE_MAX)
+            return m->layout->tensors[m->layout->parts[weight][part]].shard;
+    return SIZE_MAX;
+}
+
+static int wants(struct sink *sink, const struct weight_job *job, unsigned *wanted, struct fail *f)
+{
+    const struct model_sink *m = (struct model_sink *)sink;
+    const size_t shard = shard_of(m, job->index);
+    (void)f;
+    if (shard != SIZE_MAX && (!m->part_of_shard || m->part_of_shard[shard] == m->part))
+        *wanted = job->group ? WANTS_CODES | WANTS_SCALES | WANTS_RESULT : WANTS_COPY;
+    return QOBS_OK;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+static int begin(struct sink *sink, const struct weight_job *job, struct fail *f)
+{
+    const struct model_sink *m = (struct model_sink *)sink;
+    const size_t shard = shard_of(m, job->index);
+    struct output_file *file = &m->files[shard];
+    struct output_shard *s = &m->layout->shards[shard];
+    if (file->fd >= 0 || file->done)
+        return QOBS_OK;
+    if (output_directory_create(m->out, s->path, s->bytes, &file->fd, f) != 0 ||
+        output_directory_put(m->out, file->fd, s->header, s->header_bytes, 0, f) != 0)
+        return QOBS_ERROR_SYSTEM;
+    atomic_fetch_sub(&file->left, s->header_bytes);
+    if (!m->part_of_shard) { /* the fingerprint of a part covers headers */
+        free(s->header);
+        s->header = NULL;
+    }
+    return QOBS_OK;
+}
+
+static int done(struct sink *sink, struct weight_job *job, struct fail *f)
+{
+    const struct model_sink *m = (struct model_sink *)sink;
+    struct output_file *file = &m->files[shard_of(m, job->index)];
+    RETURN_IF_NOT_OK(layout_put_small(&m->writer, job, f));
+    if (file->fd < 0 || atomic_load(&file->left) > 0)
+        return QOBS_OK;
+    const int fd = file->fd;
+    file->fd = -1;
+    file->done = true;
+    return output_directory_close(m->out, fd, f);
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+static int codes(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,
+                 struct fail *f)
+{
+    return put_part((struct model_sink *)sink, job, PART_CODES, offset, data, bytes, f);
+}
+
+static int copy(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,
+                struct fail *f)
+{
+    return put_part((struct model_sink *)sink, job, PART_SAME, offset, data, bytes, f);
+}
+
+static int scales(struct sink *sink, const struct row_slice *slice, const struct slice_qparams *q,
+                  struct workspace *work, struct fail *f)
+{
+    return layout_put_scales(&((struct model_sink *)sink)->writer, slice, q, work, f);
+}
+
+int model_sink_open(struct model_sink *m, struct output_layout *layout, const struct activation_scales *activations,
+                    struct output_directory *out, struct fail *f)
+{
+    static const struct sink_functions functions = {
+        .wants = wants, .begin = begin, .done = done, .scales = scales, .codes = codes, .copy = copy};
+    *m = (struct model_sink){.sink.functions = &functions,
+                             .writer = {layout, activations, CONTENTS_MODEL, put, m},
+                             .layout = layout,
+                             .out = out,
+                             .files = calloc(layout->shard_count + 1, sizeof *m->files)};
+    for (size_t i = 0; m->files && i < layout->shard_count; i++) {
+        m->files[i].fd = -1;
+        m->files[i].left = layout->shards[i].bytes;
+    }
+    return m->files ? QOBS_OK : NO_MEMORY(f, "the files");
+}
+
+void model_sink_close(struct model_sink *m)
+{
+    for (size_t i = 0; m->files && i < m->layout->shard_count; i++)
+        if (m->files[i].fd >= 0)
+            output_directory_close(m->out, m->files[i].fd, NULL);
+    free(m->files);
+    free(m->part_of_shard);
+}
