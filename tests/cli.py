@@ -168,6 +168,15 @@ def refused(what, words, *arguments, status=2):
     check(snapshot() == before, f"{what}: writes nothing", ", ".join(sorted(set(snapshot()) ^ set(before))))
 
 
+def foreign_symbols(library):
+    """Names that a library, static or shared, defines for programs, and that do not begin with qobs_."""
+    names = subprocess.run(["nm", "-D" if ".so" in library else "-g", "--defined-only", library], check=True, text=True,
+                           capture_output=True).stdout
+    found = [line.split()[2] for line in names.splitlines() if len(line.split()) == 3]
+    check(len(found) > 5, f"{library}: symbols", found)
+    return sorted({name for name in found if not name.startswith("qobs_")})
+
+
 def instruction_sets():
     lines = run("info").stdout.split("presets ")[0].split("instructions ")[1].splitlines()
     return [line.split()[0] for line in lines if "not usable" not in line]

@@ -201,13 +201,14 @@ def tarball():
     return archive
 
 
-def project(path):
-    """The CMake project of docs/embedding.md with FetchContent, and the README's program."""
+def project(path, name):
+    """The CMake project of docs/embedding.md with FetchContent for a program of the examples."""
     embedding = open(SOURCE + "/docs/embedding.md", encoding="utf-8").read()
-    text = next(b for b in re.findall(r"^```cmake\n(.*?)^```", embedding, re.S | re.M) if "FetchContent" in b)
+    text = next(b for b in re.findall(r"^```cmake\n(.*?)^```", embedding, re.S | re.M)
+                if "FetchContent" in b and f"project({name} " in b)
     check(len(text.splitlines()) <= 10, "the project has at most ten lines")
     write("CMakeLists.txt", re.sub(r"URL \S+?\)", f"URL {path})", text))
-    shutil.copy(PROGRAM, "weight_scales.c")
+    shutil.copy(f"{SOURCE}/examples/{name}.c", f"{name}.c")
 
 
 def test_fetch_content():
@@ -215,7 +216,7 @@ def test_fetch_content():
     if not tarball():
         return
     small = "-DCMAKE_BUILD_TYPE=MinSizeRel -DQOBS_FAMILIES=llmc '-DQOBS_FEATURES=codes' -DQOBS_ISA=avx2 -DQOBS_SLEEF=OFF"
-    project(archive)
+    project(archive, "weight_scales")
     for name, options, most in [("s", small, 120), ("d", small + " -DBUILD_SHARED_LIBS=ON", None)]:
         before = cpu_time()
         sh(f"cmake -S . -B {name} {options} -DCMAKE_C_FLAGS=-Werror && cmake --build {name} -j2", dict(PLAIN, CCACHE_DISABLE="1"))
@@ -230,6 +231,32 @@ def test_fetch_content():
           "add_executable(weight_scales ../weight_scales.c)\ntarget_link_libraries(weight_scales PRIVATE qobs::qobs)\n")
     sh("cmake -S found -B f && cmake --build f", dict(PLAIN, CMAKE_PREFIX_PATH=os.getcwd() + "/there"))
     equal(sh("f/weight_scales"), ROW, "the program with the installed library")
+
+
+def test_fetch_checkpoint():
+    """Ten lines that quantize a model; a program has names of the library's files for itself."""
+    if not tarball():
+        return
+    project(archive, "quantize_model")
+    with open("quantize_model.c", "a", encoding="utf-8") as f:
+        f.write("int fail(void);\nint fail(void) { return 0; }\nint mapped_open(void);\nint mapped_open(void) { return 0; }\n")
+    model = SOURCE + "/examples/tinylm"
+    for name, options in [("s", ""), ("d", "-DBUILD_SHARED_LIBS=ON")]:
+        sh(f"cmake -S . -B {name} -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-Werror {options} && cmake --build {name} -j2")
+        sh(f"{name}/quantize_model {model} {name}-out && cmp {name}-out/model.safetensors s-out/model.safetensors")
+        libraries = glob.glob(f"{name}/_deps/qobs-build/*.a") + glob.glob(f"{name}/_deps/qobs-build/*.so")
+        equal(len(libraries), 2, f"libraries of {name}")
+        for library in libraries:
+            equal(cli.foreign_symbols(library), [], f"{library}: symbols without qobs_")
+        sh(f"cmake --install {name} --prefix {os.getcwd()}/{name}-there")
+        os.makedirs("found", exist_ok=True)
+        write("found/CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(found C)\n"
+              "find_package(qobs REQUIRED COMPONENTS checkpoint)\nadd_executable(quantize_model ../quantize_model.c)\n"
+              "target_link_libraries(quantize_model PRIVATE qobs::checkpoint)\n")
+        sh(f"rm -rf f && cmake -S found -B f && cmake --build f && f/quantize_model {model} {name}-found",
+           dict(PLAIN, CMAKE_PREFIX_PATH=f"{os.getcwd()}/{name}-there", LD_LIBRARY_PATH=f"{os.getcwd()}/{name}-there/lib"))
+    status, output = attempt("cmake -S . -B part -DQOBS_CHECKPOINT=ON -DQOBS_FAMILIES=llmc")
+    check(status != 0 and "QOBS_FAMILIES" in output, "models need the whole library", output)
 
 
 def test_meson_subproject_of_tarball():

@@ -258,6 +258,33 @@ def test_stream():
     check(status == 1 and "NaN" in output, "NaN is refused", output)
 
 
+def test_symbols():
+    """All names that a program meets have the prefix."""
+    libraries = sorted(f for f in glob.glob(libdir(PREFIX) + "/libqobs*") if f.endswith((".a", ".so")))
+    equal([os.path.basename(f) for f in libraries],
+          ["libqobs-checkpoint.a", "libqobs-checkpoint.so", "libqobs.a", "libqobs.so"], "libraries")
+    for library in libraries:
+        equal(cli.foreign_symbols(library), [], f"{library}: symbols without qobs_")
+
+
+def test_checkpoint():
+    """The library for whole models by pkg-config and CMake, shared and static: the program's bytes."""
+    source, model = f"{EXAMPLES}/quantize_model.c", SOURCE + "/examples/tinylm"
+    sh(f"{PREFIX}/bin/qobs quantize {model} --scheme W4A16 --quiet -o wanted")
+    flags = "$(pkg-config --cflags --libs qobs-checkpoint)"
+    static = "$(pkg-config --static --cflags --libs qobs-checkpoint | sed 's/-lqobs-checkpoint/-l:libqobs-checkpoint.a/; s/-lqobs /-l:libqobs.a /')"
+    write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(p C)\nfind_package(qobs REQUIRED COMPONENTS checkpoint)\n"
+          f"add_executable(quantize_model {source})\ntarget_link_libraries(quantize_model PRIVATE qobs::checkpoint)\n")
+    build = "rm -rf b && cmake -S . -B b {} && cmake --build b && cp b/quantize_model q"
+    for what, command, shared in [("pkg-config", f"cc {WARNINGS} {source} {flags} -o q", True),
+                                  ("pkg-config, static", f"cc {WARNINGS} {source} {static} -o q", False),
+                                  ("CMake", build.format(""), True),
+                                  ("CMake, static", build.format("-Dqobs_USE_STATIC_LIBS=ON"), False)]:
+        sh(command)
+        check(needs_library("q") == shared, f"{what}: the library that is linked")
+        sh(f"rm -rf made && ./q {model} made && cmp made/model.safetensors wanted/model.safetensors")
+
+
 def cmake_example(env, static, options=""):
     sh(f"rm -rf c && cmake -S {EXAMPLES}/cmake -B c '-DCMAKE_CXX_FLAGS={WARNINGS}' {options} && cmake --build c", env)
     check(needs_library("c/weight_error") != static, "static" if static else "shared")
