@@ -96,8 +96,8 @@ static void put_codes(const struct quant_format_row *row)
     if (row->word)
         put_dtype(row->codes, row->word);
     else
-        printf("`%s` %s%s%s", row->codes, row->ints ? "I8" : "", row->ints && row->floats ? " or " : "",
-               row->floats ? "F8_E4M3" : "");
+        printf("`%s` %s%s%s", row->codes, row->code.ints ? "I8" : "", row->code.ints && row->code.floats ? " or " : "",
+               row->code.floats ? "F8_E4M3" : "");
 }
 
 static void put_written(void)
@@ -107,8 +107,8 @@ static void put_written(void)
         const struct quant_format_row *row = quant_format_row(i);
         if (!row->name)
             continue;
-        printf("| %s | %s%s%s | ", row->name, row->ints ? "integers" : "", row->ints && row->floats ? ", " : "",
-               row->floats ? row->grid : "");
+        printf("| %s | %s%s%s | ", row->name, row->code.ints ? "integers" : "",
+               row->code.ints && row->code.floats ? ", " : "", row->code.floats ? row->code.grid : "");
         if (row->group_size > 0)
             printf("%lld | ", (long long)row->group_size);
         else
@@ -116,7 +116,7 @@ static void put_written(void)
         put_codes(row);
         fputs(", ", stdout);
         put_dtype(row->scale, row->scale_dtype);
-        if (row->ints)
+        if (row->code.ints)
             fputs(row->packs_zero_points ? ", `weight_zero_point` I32 if asymmetric"
                                          : ", `weight_zero_point` I8 if asymmetric",
                   stdout);
@@ -134,17 +134,17 @@ static void put_read(void)
     puts("@read\n| format | groups | tensors of a module |\n|---|---|---|");
     for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i); i++) {
         const struct quant_format_row *row = quant_format_row(i);
-        if (!row->title)
+        if (!row->read.title)
             continue;
-        printf("| %s | ", row->title);
+        printf("| %s | ", row->read.title);
         if (row->group_size > 0)
             printf("%lld | ", (long long)row->group_size);
         else
             printf("any | ");
         put_codes(row);
-        printf(", `%s` %s", row->scale, dtypes_describe(row->read_scales, &words));
-        if (row->read_zero_points)
-            printf(", `weight_zero_point` %s", dtypes_describe(row->read_zero_points, &words));
+        printf(", `%s` %s", row->scale, dtypes_describe(row->read.scales, &words));
+        if (row->read.zero_points)
+            printf(", `weight_zero_point` %s", dtypes_describe(row->read.zero_points, &words));
         if (row->has_shape)
             fputs(", `weight_shape`", stdout);
         if (row->global_scale)

@@ -26,6 +26,7 @@ TESTS = {
     "instruction-set": ["kernels portable", "functions", "minmax_layouts", "saved_states"],
     "number-format": ["format", "fake_quantize", "saved_states"],
     "packed-format": ["formats", "saved_states"],
+    "sink": ["engine", "plan", "parts"],
     "state-part": ["exchange", "memory", "observer", "observer_in", "state", "untrusted", "preset pages", "saved_states"],
     "observer": ["exchange", "memory", "observer", "state", "tensors", "untrusted", "preset pages", "saved_states"],
 }

@@ -10,6 +10,8 @@ Reads src/, include/, checkpoint/ and tools/, and scripts. Prints each violation
 
   order     a file includes from its own folder, a folder below it in LAYERS, the public headers and the system only
   checkpoint  a file of checkpoint/ includes from its own folder and those below it in CHECKPOINT
+  sinks     checkpoint/engine/ names no sink, no verb and no output
+  members   a structure of checkpoint/ has at most MAX_MEMBERS members, those of one within counted as one
   loose     src/ holds folders, meson.build and what it reads
   folders   a folder of src/ has no folders within
   names     no two files have one name, but for instruction sets
@@ -40,9 +42,14 @@ LOOSE = ["src/meson.build"]
 CLIENTS = ["checkpoint", "tools"]
 KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}
 MAX_COLUMNS = 120
+MAX_MEMBERS = 16
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(\w+))', re.M)
 PATH_MACRO = re.compile(r'^\s*#\s*define\s+\w+\s+"([^"]+\.h)"', re.M)
+# What the engine does not know: verbs, their sinks, folders above it and what lies there.
+OUTPUTS = re.compile(r"\b\w*_sink\b(?!s)|\b(?:quantize_call|calibration|mixture|output_\w+|layout_\w+|st_writer\w*)\b|"
+                     r"\b(?:contents|costs|planning|statistics)\b")
+STRUCT = re.compile(r"\bstruct\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w+)\s*\{")
 TAG = re.compile(r"\b(struct|union|enum)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?([A-Za-z_]\w*)\s*\{")
 SETTINGS = re.compile(r"\b(?:statistic|family|version)\s*[!=]=|\bqobs_config\b")
 # Above config/: a comparison of these or of a stage's functions, a stage of a preset, a setting but the common ones.
@@ -166,6 +173,31 @@ def check_checkpoint(tree):
                 yield f"{path}:{line}: includes {name}: {parts[1]} is below {other}"
 
 
+def check_sinks(tree):
+    for path, code in tree.code.items():
+        for m in OUTPUTS.finditer(code) if path.startswith("checkpoint/engine/") else ():
+            yield f"{path}:{line_of(code, m.start())}: {m[0]} in the engine"
+
+
+def count_members(code, position):
+    """The declarators between the brace at `position` and its end; what stands in inner brackets counts as a part."""
+    depth, members = 0, 0
+    for c in code[position:]:
+        depth += (c in "{([") - (c in "})]")
+        if depth == 0:
+            return members
+        members += depth == 1 and c in ",;"
+    return members
+
+
+def check_members(tree):
+    for path, code in tree.code.items():
+        for m in STRUCT.finditer(code) if path.startswith("checkpoint/") else ():
+            members = count_members(code, m.end() - 1)
+            if members > MAX_MEMBERS:
+                yield f"{path}:{line_of(code, m.start())}: struct {m[1]} has {members} members, at most {MAX_MEMBERS}"
+
+
 def check_loose(tree):
     for path in tree.text:
         if path.startswith("src/") and folder(path) is None and path not in LOOSE:
@@ -274,7 +306,8 @@ def check_settings(tree):
                 yield f"{path}:{line_of(code, m.start())}: {m[0]} above config/"
 
 
-RULES = {"order": check_order, "checkpoint": check_checkpoint, "loose": check_loose, "folders": check_folders,
+RULES = {"order": check_order, "checkpoint": check_checkpoint, "sinks": check_sinks, "members": check_members,
+         "loose": check_loose, "folders": check_folders,
          "names": check_names, "tags": check_tags, "cycles": check_cycles, "columns": check_columns,
          "tools": check_tools, "settings": check_settings}
 

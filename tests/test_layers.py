@@ -74,6 +74,21 @@ class Layers(unittest.TestCase):
         self.write("checkpoint/other/c.c", "\n")
         self.assertEqual(len(layers.violations(self.folder.name)["checkpoint"]), 2)
 
+    def test_engine_names_a_sink(self):
+        self.write("checkpoint/engine/rows.c", "/* cost_sink */\nstruct sink *sink;\nint wants(struct sink_functions *f);\n")
+        self.assertEqual(layers.violations(self.folder.name)["sinks"], [])
+        for text in ("struct cost_sink *s;", "if (run->costs)", "layout_put_scales();", "struct quantize_call *c;"):
+            with self.subTest(text=text):
+                self.write("checkpoint/engine/rows.c", f"\n{text}\n")
+                self.expect("sinks", "checkpoint/engine/rows.c:2", "in the engine")
+
+    def test_members(self):
+        many = "".join(f"    int a{i}[2], b{i}; /* x; */\n" for i in range(8))
+        self.write("checkpoint/model/m.h", "struct m {\n" + many + "};\n")
+        self.assertEqual(layers.violations(self.folder.name)["members"], [])
+        self.write("checkpoint/model/m.h", "struct m {\n" + many + "    struct {\n        int x, y;\n    } z;\n};\n")
+        self.expect("members", "checkpoint/model/m.h:1", "struct m has 17 members")
+
     def test_good(self):
         self.assertEqual({name: [] for name in layers.RULES}, layers.violations(self.folder.name))
 

@@ -11,6 +11,12 @@
 #include "model/findings.h"
 #include "quantize/layout.h"
 
+/* The difference to the original: sums of its squares, and of those of the original. */
+struct audit_difference {
+    bool known;
+    double error, energy;
+};
+
 /* A quantized module, or one that the configuration claims. Tensors are NULL if they are missing. */
 struct audit_module {
     char *name;
@@ -21,9 +27,8 @@ struct audit_module {
     bool quantized;                /* it is checked as a quantized module */
     bool sound;                    /* dtypes and shapes are as they should be */
     int64_t rows, columns;
-    int used, range;      /* largest magnitude of the codes, and of those there could be */
-    bool compared;        /* with the original */
-    double error, energy; /* sums of the squares of the differences, and of the original */
+    int used, range; /* largest magnitude of the codes, and of those there could be */
+    struct audit_difference difference;
 };
 
 struct audit {

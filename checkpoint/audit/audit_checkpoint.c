@@ -46,9 +46,10 @@ static char *make_report(const struct audit *audit)
         json_put_text(layer, "name", m->name);
         json_put_text(layer, "format", quant_format_name(m->group->format));
         json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
-        if (m->compared && m->energy != 0)
+        if (m->difference.known && m->difference.energy != 0)
             json_put(layer, "relative_error",
-                     json_number(isfinite(m->energy) ? sqrt(m->error / m->energy) : (double)NAN));
+                     json_number(isfinite(m->difference.energy) ? sqrt(m->difference.error / m->difference.energy)
+                                                                : (double)NAN));
         json_append(layers, layer);
     }
     add_notes(report, audit);
@@ -78,8 +79,8 @@ static int read_configuration(struct audit *audit, struct fail *f)
 /* The index names every tensor of its shards. */
 static void check_index(struct audit *audit)
 {
-    for (size_t i = 0; i < audit->model.unnamed_count; i++)
-        audit_find(audit, NULL, "%s: is no part of the model", audit->model.unnamed[i]);
+    for (size_t i = 0; i < audit->model.unnamed.count; i++)
+        audit_find(audit, NULL, "%s: is no part of the model", audit->model.unnamed.items[i]);
     for (size_t i = 0; audit->model.index && i < audit->model.shard_count; i++) {
         size_t named = 0;
         for (size_t k = 0; k < audit->model.count; k++)

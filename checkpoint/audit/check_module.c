@@ -273,8 +273,8 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
         audit_find(audit, m, "cannot be compared: %s", error.message);
         return -1;
     }
-    m->error += squared_error;
-    m->energy += energy;
+    m->difference.error += squared_error;
+    m->difference.energy += energy;
     return 0;
 }
 
@@ -368,13 +368,13 @@ static bool check_global_scale(struct audit *audit, const struct audit_module *m
 static void check_error(struct audit *audit, const struct audit_module *m)
 {
     enum { ALL = 9999 }; /* hundredths of a percent */
-    if (!m->compared || !isfinite(m->energy) || m->energy == 0)
+    if (!m->difference.known || !isfinite(m->difference.energy) || m->difference.energy == 0)
         return;
-    if (!isfinite(m->error))
+    if (!isfinite(m->difference.error))
         audit_find(audit, m, "its error against the original is not finite: scales times codes are too large");
-    else if (sqrt(m->error / m->energy) * 10000 >= ALL)
+    else if (sqrt(m->difference.error / m->difference.energy) * 10000 >= ALL)
         audit_find(audit, m, "its error against the original is %.4g %%, which zeros do not exceed",
-                   100 * sqrt(m->error / m->energy));
+                   100 * sqrt(m->difference.error / m->difference.energy));
 }
 
 void audit_check_module(void *argument, size_t index)
@@ -398,7 +398,7 @@ void audit_check_module(void *argument, size_t index)
         if (good)
             measure_codes(m, v.codes, (size_t)(rows * m->columns));
         if (good && v.original && divides)
-            m->compared = good = compare_rows(audit, m, &v, first, rows) == 0;
+            m->difference.known = good = compare_rows(audit, m, &v, first, rows) == 0;
     }
     check_error(audit, m);
     if (good && m->used > 0 && 2 * m->used < m->range && !is_smallest(m)) /* zeros have codes of zero */

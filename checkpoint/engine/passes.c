@@ -96,7 +96,8 @@ static int run_pass(struct engine *e, slice_pass *function, struct fail *f)
     struct engine_pass *p = &e->pass;
     p->function = function;
     p->failed = SIZE_MAX;
-    run_tasks(e->in.runtime, run_slice, e, p->count);
+    if (p->count > 0) /* threads that wake up for nothing cost more than small models */
+        run_tasks(e->in.runtime, run_slice, e, p->count);
     if (p->failed != SIZE_MAX) {
         *f = p->failure;
         return p->status;

@@ -28,6 +28,12 @@ struct partial {
     uint32_t choice;
 };
 
+struct solution {
+    double cost;  /* infinity: none yet */
+    size_t items; /* that its state has chosen; steps choose for the others */
+    size_t state, steps;
+};
+
 struct search {
     const struct knapsack *k;
     size_t *base;       /* choice of each item that begins its hull: the lightest, of those the cheapest */
@@ -40,9 +46,7 @@ struct search {
     struct partial *states;        /* of all items, one after the other */
     size_t *first;                 /* of the states of item i; [0]: the state without items */
     size_t count, capacity;
-    double best;       /* cost of the best solution; infinity: none yet */
-    size_t best_items; /* items that its state has chosen; steps choose for the others */
-    size_t best_state, best_steps;
+    struct solution best;
     bool complete;
 };
 
@@ -136,11 +140,11 @@ static double bound(struct search *s, const struct partial *state, size_t items,
             high = middle - 1;
     }
     const double cost = state->cost + s->base_cost - s->gain[low];
-    if (cost < s->best) {
-        s->best = cost;
-        s->best_items = items;
-        s->best_state = index;
-        s->best_steps = low;
+    if (cost < s->best.cost) {
+        s->best.cost = cost;
+        s->best.items = items;
+        s->best.state = index;
+        s->best.steps = low;
     }
     if (low == s->after)
         return cost;
@@ -183,8 +187,8 @@ static void prune(struct search *s, size_t items)
         cheapest = state.cost;
         s->states[kept] = state;
         /* The best solution is remembered by its state, which therefore stays. */
-        const double before = s->best, least = bound(s, &state, items, kept);
-        kept += least < s->best || s->best < before;
+        const double before = s->best.cost, least = bound(s, &state, items, kept);
+        kept += least < s->best.cost || s->best.cost < before;
     }
     s->count = kept;
 }
@@ -216,15 +220,15 @@ static bool add_item(struct search *s, size_t item)
 /* Follows the best solution back to its choices. */
 static void write_choice(struct search *s, size_t *choice)
 {
-    sum_steps(s, s->best_items);
-    for (size_t i = s->best_items; i < s->k->items; i++)
+    sum_steps(s, s->best.items);
+    for (size_t i = s->best.items; i < s->k->items; i++)
         choice[i] = s->base[i];
-    for (size_t i = 0; i < s->best_steps; i++) {
+    for (size_t i = 0; i < s->best.steps; i++) {
         const struct step *step = &s->steps[s->order[i]];
         choice[step->item] = step->choice;
     }
-    const struct partial *state = &s->states[s->best_state];
-    for (size_t i = s->best_items; i > 0; i--) {
+    const struct partial *state = &s->states[s->best.state];
+    for (size_t i = s->best.items; i > 0; i--) {
         choice[i - 1] = state->choice;
         state = &s->states[s->first[i - 1] + state->parent];
     }
@@ -263,7 +267,7 @@ static bool search(struct search *s, double *least)
 
 int knapsack_solve(const struct knapsack *k, size_t *choice, double *least, bool *optimal, struct fail *f)
 {
-    struct search s = {.k = k, .best = INFINITY, .complete = true};
+    struct search s = {.k = k, .best.cost = INFINITY, .complete = true};
     const bool done = allocate(&s) && search(&s, least);
     if (done && *least <= k->limit)
         write_choice(&s, choice);

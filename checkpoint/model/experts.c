@@ -152,7 +152,7 @@ static bool has_mxfp4(const struct model *model, const char *name, size_t stem)
 {
     const struct st_tensor *b = sibling(model, name, stem, strlen(name), blocks);
     const struct st_tensor *s = sibling(model, name, stem, strlen(name), scales);
-    return b && s && b->dtype == FILE_U8 && dtype_is_in(s->dtype, quant_format_row(QUANT_MXFP4_BLOCKS)->read_scales) &&
+    return b && s && b->dtype == FILE_U8 && dtype_is_in(s->dtype, quant_format_row(QUANT_MXFP4_BLOCKS)->read.scales) &&
            b->ndim == 4 && s->ndim == 3;
 }
 
@@ -299,7 +299,7 @@ static int list_mxfp4(struct weights *list, const struct model *model, const str
     const struct st_tensor *exponents = sibling(model, s->name, stem, strlen(s->name), scales);
     struct weight w = {.source = source, .dtype = FILE_BF16, .ndim = 3, .data = s->data, .experts = EXPERTS_WHOLE};
     w.source_codes = (struct source_codes){.format = quant_format_row(QUANT_MXFP4_BLOCKS),
-                                           .bits = quant_format_row(QUANT_MXFP4_BLOCKS)->bits,
+                                           .bits = quant_format_row(QUANT_MXFP4_BLOCKS)->code.bits,
                                            .scales = exponents,
                                            .block = {1, 32},
                                            .scale_columns = s->shape[2],

@@ -191,25 +191,25 @@ static bool is_of_training(const struct source_tree *tree, const char *path)
  * sentence-transformers, adapters, a codec. Beside it a loader may take a file in place of the model. */
 static int list_others(struct model *m, struct fail *f)
 {
-    m->unnamed = calloc(m->tree.count + 1, sizeof *m->unnamed);
-    m->parts = calloc(m->tree.count + 1, sizeof *m->parts);
-    if (!m->unnamed || !m->parts)
+    m->unnamed.items = calloc(m->tree.count + 1, sizeof *m->unnamed.items);
+    m->parts.items = calloc(m->tree.count + 1, sizeof *m->parts.items);
+    if (!m->unnamed.items || !m->parts.items)
         return NO_MEMORY(f, "the list of files");
     for (size_t i = 0; i < m->tree.count; i++) {
         const char *path = m->tree.files[i].path;
         if (!ends_with(path, ".safetensors") || shard_of(m, path) < m->shard_count)
             continue;
         if (strchr(path, '/') ? !is_of_training(&m->tree, path) : adapters_are_in(path))
-            m->parts[m->part_count++] = path;
+            m->parts.items[m->parts.count++] = path;
         else
-            m->unnamed[m->unnamed_count++] = path;
+            m->unnamed.items[m->unnamed.count++] = path;
     }
     return QOBS_OK;
 }
 
 bool model_has_part(const struct model *model, const char *path)
 {
-    return named_find(model->parts, model->part_count, sizeof *model->parts, path) != NULL;
+    return named_find(model->parts.items, model->parts.count, sizeof *model->parts.items, path) != NULL;
 }
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
@@ -379,8 +379,8 @@ void model_close(struct model *model)
         st_close(&model->shards[i].file);
     free(model->shards);
     free(model->tensors);
-    free(model->unnamed);
-    free(model->parts);
+    free(model->unnamed.items);
+    free(model->parts.items);
     named_free(model->configs, model->config_count, sizeof *model->configs, 1);
     json_object_put(model->config);
     json_object_put(model->hf_quant_config);

@@ -29,6 +29,12 @@ struct model_config {
     int rank; /* 0: of the language model, 1: config.json itself, 2: of another part */
 };
 
+/* Paths, relative to the root. */
+struct model_files {
+    const char **items;
+    size_t count;
+};
+
 /* Everything belongs to the model until model_close. */
 struct model {
     struct source_tree tree;
@@ -42,12 +48,10 @@ struct model {
     json_object *hf_quant_config; /* contents of HF_QUANT_CONFIG; NULL: none */
     struct model_config *configs; /* it and its sub-configurations, the language model's first */
     size_t config_count;
-    size_t omitted_count; /* tensors in shards that the index does not name */
-    const char **unnamed; /* safetensors files beside the model that no index names: they are left out */
-    size_t unnamed_count;
-    const char **parts; /* the same in folders, and an adapter of the model: they are copied as they are */
-    size_t part_count;
-    uint64_t bytes; /* of all tensors */
+    size_t omitted_count;       /* tensors in shards that the index does not name */
+    struct model_files unnamed; /* safetensors files beside the model that no index names: they are left out */
+    struct model_files parts;   /* the same in folders, and an adapter of the model: they are copied as they are */
+    uint64_t bytes;             /* of all tensors */
 };
 
 /* Opens every file that the index names and checks all headers. Without an index the model is model.safetensors, or

@@ -47,7 +47,7 @@ struct code_reader {
 
 static void open_reader(struct code_reader *reader, const struct source_codes *c)
 {
-    const qobs_format *format = c->format->floats ? qobs_format_find(c->format->grid) : NULL;
+    const qobs_format *format = c->format->code.floats ? qobs_format_find(c->format->code.grid) : NULL;
     const enum file_dtype dtype = c->scales->dtype;
     const qobs_format *scale = qobs_format_find(dtype == FILE_F8_E4M3 ? "fp8_e4m3" : "e8m0");
     reader->codes = c;
@@ -78,7 +78,7 @@ static void read_numbers(const struct code_reader *reader, const unsigned char *
         qobs_unpack(&args, NULL); /* fails for wrong arguments only */
         codes = unpacked;
     }
-    if (c->format->ints)
+    if (c->format->code.ints)
         for (int64_t i = 0; i < count; i++)
             x[i] = (signed char)codes[i];
     else
@@ -126,7 +126,7 @@ static void subtract(const struct source_codes *c, float zero_point, float *x, i
 {
     for (int64_t i = 0; i < count; i++)
         x[i] -= zero_point;
-    if (!c->format->floats || c->scales->dtype == FILE_F32)
+    if (!c->format->code.floats || c->scales->dtype == FILE_F32)
         return;
     const qobs_format *format = qobs_format_find(c->scales->dtype == FILE_F16 ? "f16" : "bf16");
     for (int64_t i = 0; i < count; i++)

@@ -119,12 +119,12 @@ static int check_zero_points(const struct source_codes *c, const int64_t *shape,
     const bool packed = z->dtype == c->format->word;
     const uint64_t count =
         packed ? (uint64_t)((shape[0] * c->bits + word_bits - 1) / word_bits * c->scale_columns) : elements(c->scales);
-    if (dtype_is_in(z->dtype, c->format->read_zero_points) && elements(z) == count && (!packed || c->block[0] == 1))
+    if (dtype_is_in(z->dtype, c->format->read.zero_points) && elements(z) == count && (!packed || c->block[0] == 1))
         return QOBS_OK;
     return INVALID(f, "tensor '%.150s': is %s %s; %s of %" PRIu64 " elements is needed for %s", z->name,
                    dtype_name(z->dtype), SHAPE_WORDS(z->ndim, z->shape),
-                   c->format->read_zero_points ? DTYPE_WORDS(c->format->read_zero_points) : "none", count,
-                   c->format->title);
+                   c->format->read.zero_points ? DTYPE_WORDS(c->format->read.zero_points) : "none", count,
+                   c->format->read.title);
 }
 
 /* ---- One tensor -------------------------------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ static int find_global_scale(struct source_codes *c, const struct model *model, 
 /* Sets the shape of weights whose codes fill their words. */
 static void fill_words(struct source_codes *c, int64_t *shape, const struct st_tensor *codes)
 {
-    c->bits = c->format->bits;
+    c->bits = c->format->code.bits;
     shape[0] = codes->shape[0];
     shape[1] = codes->shape[1] * (c->format->word ? quant_word_bits(c->format) : c->bits) / c->bits;
 }
@@ -173,7 +173,7 @@ static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtyp
         fill_words(c, shape, codes);
     if (!fit_scales(c, shape, hints))
         return INVALID(f, "tensor '%.150s': has shape %s, which is none of the scales of %s %s", c->scales->name,
-                       SHAPE_WORDS(c->scales->ndim, c->scales->shape), c->format->title, SHAPE_WORDS(2, shape));
+                       SHAPE_WORDS(c->scales->ndim, c->scales->shape), c->format->read.title, SHAPE_WORDS(2, shape));
     RETURN_IF_NOT_OK(find_global_scale(c, model, codes, f));
     c->zero_points = beside(model, codes, "weight_zero_point");
     if (c->zero_points)
@@ -219,12 +219,12 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
     *codes = first;
     for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i) && tensor->ndim == 2; i++) {
         const struct quant_format_row *row = quant_format_row(i);
-        const enum file_dtype dtype_of_codes = row->word ? row->word : row->ints ? FILE_I8 : FILE_F8_E4M3;
-        if (!row->title || (compatible && !row->upstream) || strcmp(row->codes, part) != 0 ||
+        const enum file_dtype dtype_of_codes = row->word ? row->word : row->code.ints ? FILE_I8 : FILE_F8_E4M3;
+        if (!row->read.title || (compatible && !row->read.upstream) || strcmp(row->codes, part) != 0 ||
             tensor->dtype != dtype_of_codes)
             continue;
         codes->scales = beside(model, tensor, row->scale);
-        if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->read_scales))
+        if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->read.scales))
             continue;
         codes->format = row;
         if (is_of_format(codes, hints, tensor))

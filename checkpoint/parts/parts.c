@@ -136,8 +136,8 @@ static json_object *list_files(const struct quantize_call *run)
         if (run->sink.part_of_shard[i] == run->args->part && run->layout.shards[i].tensors > 0)
             json_put(files, run->layout.shards[i].path, json_object_new_uint64((uint64_t)run->layout.shards[i].bytes));
     for (size_t i = 0;
-         run->args->part == 1 && run->args->compat == QOBS_COMPAT_VLLM && i < run->inputs.model.part_count; i++) {
-        const struct source_file *file = source_tree_find(&run->inputs.model.tree, run->inputs.model.parts[i]);
+         run->args->part == 1 && run->args->compat == QOBS_COMPAT_VLLM && i < run->inputs.model.parts.count; i++) {
+        const struct source_file *file = source_tree_find(&run->inputs.model.tree, run->inputs.model.parts.items[i]);
         if (file)
             json_put_count(files, file->path, file->bytes);
     }

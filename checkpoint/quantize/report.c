@@ -73,8 +73,8 @@ static void add_dequantized(json_object *report, const struct quantize_call *run
         if (!format)
             continue;
         formats = formats ? formats : json_put_object(report, "dequantized");
-        const json_object *count = json_get(formats, format->title);
-        json_put_count(formats, format->title, 1 + (count ? (uint64_t)json_object_get_int64(count) : 0));
+        const json_object *count = json_get(formats, format->read.title);
+        json_put_count(formats, format->read.title, 1 + (count ? (uint64_t)json_object_get_int64(count) : 0));
     }
 }
 
@@ -190,7 +190,7 @@ static void add_growth_warning(json_object *warnings, const struct quantize_call
     if (count > 0)
         warn(warnings, "%zu weight%s from %.1f to %.1f MB: %s in the model, %.80s here, such as '%.200s'", count,
              count == 1 ? " grows" : "s grow", (double)before * 1e-6, (double)after * 1e-6,
-             first->source_codes.format->title,
+             first->source_codes.format->read.title,
              first->reason == WEIGHT_TAKEN ? run->selection.config.groups[first->group].name : "unquantized",
              first->name);
 }
@@ -233,10 +233,10 @@ static void add_unknown_warning(json_object *warnings, const struct quantize_cal
 /* Returns true if the result lacks something, as a warning says. */
 static bool add_warnings(json_object *warnings, const struct quantize_call *run)
 {
-    for (size_t i = 0; i < run->inputs.model.unnamed_count; i++)
-        warn(warnings, "%.400s: is no part of the model; left out", run->inputs.model.unnamed[i]);
-    for (size_t i = 0; run->args->compat != QOBS_COMPAT_VLLM && i < run->inputs.model.part_count; i++)
-        warn(warnings, "%.400s: is no part of the model; left out, as upstream does", run->inputs.model.parts[i]);
+    for (size_t i = 0; i < run->inputs.model.unnamed.count; i++)
+        warn(warnings, "%.400s: is no part of the model; left out", run->inputs.model.unnamed.items[i]);
+    for (size_t i = 0; run->args->compat != QOBS_COMPAT_VLLM && i < run->inputs.model.parts.count; i++)
+        warn(warnings, "%.400s: is no part of the model; left out, as upstream does", run->inputs.model.parts.items[i]);
     add_copied_warning(warnings, run);
     add_growth_warning(warnings, run);
     if (run->inputs.model.omitted_count > 0)

@@ -10,16 +10,16 @@
 #include "files/text.h"
 
 #define POWERS_OF_TWO (IN_FILE(U8) | IN_FILE(F8_E8M0))
-#define E2M1 .floats = true, .bits = 4, .grid = "fp4_e2m1"
-#define E2M3 .floats = true, .bits = 6, .grid = "fp6_e2m3"
-#define E4M3 .floats = true, .bits = 8, .grid = "fp8_e4m3"
-#define MX .group_size = 32, .strategy = QUANT_GROUP, .scale_dtype = FILE_U8, .read_scales = POWERS_OF_TWO
+#define E2M1 .code.floats = true, .code.bits = 4, .code.grid = "fp4_e2m1"
+#define E2M3 .code.floats = true, .code.bits = 6, .code.grid = "fp6_e2m3"
+#define E4M3 .code.floats = true, .code.bits = 8, .code.grid = "fp8_e4m3"
+#define MX .group_size = 32, .strategy = QUANT_GROUP, .scale_dtype = FILE_U8, .read.scales = POWERS_OF_TWO
 #define NV                                                                                                             \
-    .group_size = 16, .strategy = QUANT_TENSOR_GROUP, .scale_dtype = FILE_F8_E4M3, .read_scales = IN_FILE(F8_E4M3)
+    .group_size = 16, .strategy = QUANT_TENSOR_GROUP, .scale_dtype = FILE_F8_E4M3, .read.scales = IN_FILE(F8_E4M3)
 
 static const struct quant_format_row rows[] = {
     [QUANT_MXFP4_PACK] = {.name = "mxfp4-pack-quantized",
-                          .title = "MXFP4",
+                          .read.title = "MXFP4",
                           E2M1,
                           MX,
                           .codes = "weight_packed",
@@ -27,21 +27,21 @@ static const struct quant_format_row rows[] = {
                           .scale = "weight_scale"},
     [QUANT_MXFP6_PACK] = {.name = "mxfp6-pack-quantized",
                           .since = "0.20",
-                          .title = "MXFP6",
+                          .read.title = "MXFP6",
                           E2M3,
                           MX,
                           .codes = "weight_packed",
                           .word = FILE_U8,
                           .scale = "weight_scale"},
     [QUANT_MXFP8] = {.name = "mxfp8-quantized",
-                     .title = "MXFP8",
+                     .read.title = "MXFP8",
                      E4M3,
                      MX,
                      .by_scale_dtype = true,
                      .codes = "weight",
                      .scale = "weight_scale"},
     [QUANT_NVFP4_PACK] = {.name = "nvfp4-pack-quantized",
-                          .title = "NVFP4",
+                          .read.title = "NVFP4",
                           E2M1,
                           NV,
                           .codes = "weight_packed",
@@ -50,38 +50,38 @@ static const struct quant_format_row rows[] = {
                           .global_scale = "weight_global_scale",
                           .global_divides = true},
     [QUANT_INT_QUANTIZED] = {.name = "int-quantized",
-                             .title = "INT8",
-                             .ints = true,
-                             .bits = 8,
+                             .read.title = "INT8",
+                             .code.ints = true,
+                             .code.bits = 8,
                              .codes = "weight",
                              .scale = "weight_scale",
-                             .read_scales = HALVES_AND_FLOATS,
-                             .read_zero_points = IN_FILE(I8)},
+                             .read.scales = HALVES_AND_FLOATS,
+                             .read.zero_points = IN_FILE(I8)},
     [QUANT_PACK] = {.name = "pack-quantized",
-                    .title = "packed integers",
-                    .ints = true,
+                    .read.title = "packed integers",
+                    .code.ints = true,
                     .codes = "weight_packed",
                     .word = FILE_I32,
                     .has_shape = true,
                     .packs_zero_points = true,
                     .scale = "weight_scale",
-                    .read_scales = HALVES_AND_FLOATS,
-                    .read_zero_points = IN_FILE(I32) | IN_FILE(I8)},
+                    .read.scales = HALVES_AND_FLOATS,
+                    .read.zero_points = IN_FILE(I32) | IN_FILE(I8)},
     [QUANT_FLOAT_QUANTIZED] = {.name = "float-quantized",
-                               .title = "FP8",
+                               .read.title = "FP8",
                                E4M3,
                                .codes = "weight",
                                .scale = "weight_scale",
-                               .read_scales = HALVES_AND_FLOATS,
-                               .read_zero_points = IN_FILE(F8_E4M3)},
-    [QUANT_NAIVE] = {.name = "naive-quantized", .ints = true, E4M3, .codes = "weight", .scale = "weight_scale"},
-    [QUANT_BLOCK_FP8] = {.title = "block FP8",
+                               .read.scales = HALVES_AND_FLOATS,
+                               .read.zero_points = IN_FILE(F8_E4M3)},
+    [QUANT_NAIVE] = {.name = "naive-quantized", .code.ints = true, E4M3, .codes = "weight", .scale = "weight_scale"},
+    [QUANT_BLOCK_FP8] = {.read.title = "block FP8",
                          E4M3,
                          .codes = "weight",
                          .scale = "weight_scale_inv",
-                         .read_scales = IN_FILE(F32) | IN_FILE(BF16) | IN_FILE(F8_E8M0),
-                         .upstream = true},
-    [QUANT_MODELOPT_NVFP4] = {.title = "NVFP4 of ModelOpt",
+                         .read.scales = IN_FILE(F32) | IN_FILE(BF16) | IN_FILE(F8_E8M0),
+                         .read.upstream = true},
+    [QUANT_MODELOPT_NVFP4] = {.read.title = "NVFP4 of ModelOpt",
                               E2M1,
                               NV,
                               .codes = "weight",
@@ -89,9 +89,9 @@ static const struct quant_format_row rows[] = {
                               .scale = "weight_scale",
                               .global_scale = "weight_scale_2"},
     [QUANT_MODELOPT_MXFP4] =
-        {.title = "MXFP4 of ModelOpt", E2M1, MX, .codes = "weight", .word = FILE_U8, .scale = "weight_scale"},
+        {.read.title = "MXFP4 of ModelOpt", E2M1, MX, .codes = "weight", .word = FILE_U8, .scale = "weight_scale"},
     [QUANT_MXFP4_BLOCKS] =
-        {.title = "MXFP4 of gpt-oss", E2M1, MX, .codes = "_blocks", .word = FILE_U8, .scale = "_scales"},
+        {.read.title = "MXFP4 of gpt-oss", E2M1, MX, .codes = "_blocks", .word = FILE_U8, .scale = "_scales"},
 };
 
 enum { FORMATS = sizeof rows / sizeof *rows };
@@ -133,14 +133,14 @@ const char *quant_formats_describe(const struct quant_args *weights, struct quan
 
 static bool has_grid_of(const struct quant_format_row *row, const struct quant_args *args)
 {
-    return args->type == QUANT_FLOAT && row->name && row->floats && row->bits == args->num_bits;
+    return args->type == QUANT_FLOAT && row->name && row->code.floats && row->code.bits == args->num_bits;
 }
 
 const char *quant_grid(const struct quant_args *args)
 {
     for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
         if (has_grid_of(&rows[i], args))
-            return rows[i].grid;
+            return rows[i].code.grid;
     return NULL;
 }
 
@@ -151,7 +151,7 @@ static void describe_groups(char *text, size_t size)
     for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
         if (rows[i].name && rows[i].group_size > 0)
             text_append(text, size, "%s%s num_bits=%d strategy=%s group_size=%lld scale_dtype=%s", *text ? "; " : "",
-                        rows[i].title, rows[i].bits, quant_strategy_name(rows[i].strategy),
+                        rows[i].read.title, rows[i].code.bits, quant_strategy_name(rows[i].strategy),
                         (long long)rows[i].group_size, quant_dtype_name(rows[i].scale_dtype));
 }
 
@@ -163,13 +163,13 @@ int quant_format_check_floats(enum quant_format format, const struct quant_args 
     char needed[400];
     describe_groups(needed, sizeof needed);
     for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS; i++)
-        zero_points |= has_grid_of(&rows[i], w) && rows[i].read_zero_points;
+        zero_points |= has_grid_of(&rows[i], w) && rows[i].read.zero_points;
     if (!grid)
         return fail(f, "%s: weights: num_bits is %d, floats of no format. Formats are %s, and any groups of num_bits=8",
                     where, w->num_bits, needed);
     if (!zero_points && !w->symmetric)
         return fail(f, "%s: weights: symmetric is false; no format stores zero points of %s", where, grid);
-    if (row->bits != w->num_bits ||
+    if (row->code.bits != w->num_bits ||
         (w->strategy == QUANT_TENSOR_GROUP) != (row->group_size > 0 && row->strategy == QUANT_TENSOR_GROUP) ||
         w->scale_dtype != row->scale_dtype)
         return fail(f,
@@ -193,7 +193,7 @@ qobs_pack_args quant_pack_args(const struct quant_format_row *row, int bits, int
                             .rows = rows,
                             .columns = columns,
                             .word_bits = quant_word_bits(row),
-                            .offset = row->ints ? 1 << (bits - 1) : 0,
+                            .offset = row->code.ints ? 1 << (bits - 1) : 0,
                             .codes = codes,
                             .codes_size = (size_t)(rows * columns),
                             .packed = (void *)(uintptr_t)packed,
@@ -205,7 +205,7 @@ enum quant_format quant_format_infer(const struct quant_args *w, bool has_inputs
     const bool is_int = w->type == QUANT_INT;
     for (int i = QUANT_FORMAT_NONE + 1; i < FORMATS && !is_int; i++)
         if (rows[i].name && rows[i].group_size > 0 && w->group_size == rows[i].group_size &&
-            w->num_bits == rows[i].bits && (!rows[i].by_scale_dtype || w->scale_dtype == rows[i].scale_dtype))
+            w->num_bits == rows[i].code.bits && (!rows[i].by_scale_dtype || w->scale_dtype == rows[i].scale_dtype))
             return (enum quant_format)i;
     if (is_int)
         return has_inputs ? QUANT_INT_QUANTIZED : QUANT_PACK;
@@ -218,7 +218,7 @@ bool quant_format_holds(enum quant_format format, const struct quant_args *w)
     const enum quant_format inferred = quant_format_infer(w, false);
     if (row->group_size > 0 || rows[inferred].group_size > 0)
         return row->name && format == inferred;
-    return w->type == QUANT_INT ? row->ints : row->floats;
+    return w->type == QUANT_INT ? row->code.ints : row->code.floats;
 }
 
 bool quant_packs_zero_points(enum quant_format format, const struct quant_args *weights)

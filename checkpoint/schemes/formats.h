@@ -26,12 +26,13 @@ enum quant_format {
 };
 
 struct quant_format_row {
-    const char *name;             /* in config.json of compressed-tensors; NULL: it does not have the format */
-    const char *since;            /* the release of compressed-tensors that has it first; NULL: all that we know */
-    const char *title;            /* of weights that are read; NULL: another row has the same tensors */
-    bool ints, floats;            /* the codes that it holds */
-    int bits;                     /* of floats, and of the integers that vLLM takes in this format if it is no pack */
-    const char *grid;             /* number format of floats */
+    const char *name;  /* in config.json of compressed-tensors; NULL: it does not have the format */
+    const char *since; /* the release of compressed-tensors that has it first; NULL: all that we know */
+    struct {
+        bool ints, floats; /* the codes that it holds */
+        int bits;          /* of floats, and of the integers that vLLM takes in this format if it is no pack */
+        const char *grid;  /* number format of floats */
+    } code;
     int64_t group_size;           /* the only one; 0: any granularity */
     enum quant_strategy strategy; /* if there is a group size */
     enum file_dtype scale_dtype;  /* of the scheme and in the file; FILE_NONE: that of the weight */
@@ -42,9 +43,12 @@ struct quant_format_row {
     bool packs_zero_points;   /* in such words along the rows, if scales have rows; else an element each */
     const char *global_scale; /* last component of its name; NULL: there is none */
     bool global_divides;      /* scales are divided by it; else multiplied */
-    file_dtypes read_scales;  /* dtypes of weight_scale that are read */
-    file_dtypes read_zero_points; /* of weight_zero_point; 0: there are none */
-    bool upstream;                /* llm-compressor dequantizes it, too */
+    struct {
+        const char *title;       /* of weights that are read; NULL: another row has the same tensors */
+        file_dtypes scales;      /* dtypes of weight_scale that are read */
+        file_dtypes zero_points; /* of weight_zero_point; 0: there are none */
+        bool upstream;           /* llm-compressor dequantizes it, too */
+    } read;
 };
 
 /* Returns the row of a format; NULL for QUANT_FORMAT_NONE and after the last one. */

@@ -263,8 +263,9 @@ static enum quant_format loaded_format(const struct quant_group *g)
 {
     const struct quant_args *w = &g->weights;
     const enum quant_format inferred = quant_format_infer(w, g->has_inputs);
-    const bool bytes = w->strategy == QUANT_TENSOR || (w->num_bits == quant_format_row(QUANT_INT_QUANTIZED)->bits &&
-                                                       w->symmetric && w->strategy == QUANT_CHANNEL);
+    const bool bytes =
+        w->strategy == QUANT_TENSOR || (w->num_bits == quant_format_row(QUANT_INT_QUANTIZED)->code.bits &&
+                                        w->symmetric && w->strategy == QUANT_CHANNEL);
     return inferred == QUANT_INT_QUANTIZED && !bytes ? QUANT_PACK : inferred;
 }
 

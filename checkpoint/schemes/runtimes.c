@@ -52,7 +52,7 @@ static unsigned input_kind(const struct quant_group *g)
     const bool dynamic = a->dynamic != QUANT_STATIC, is_float = a->type == QUANT_FLOAT;
     if (g->has_outputs || !g->has_inputs)
         return g->has_outputs ? 0 : NO_INPUTS;
-    if (is_float && a->num_bits == quant_format_row(QUANT_MXFP4_PACK)->bits)
+    if (is_float && a->num_bits == quant_format_row(QUANT_MXFP4_PACK)->code.bits)
         return FP4_INPUTS;
     if (a->strategy == QUANT_TOKEN && dynamic && a->symmetric)
         return is_float ? FP8_TOKENS : INT_TOKENS;
