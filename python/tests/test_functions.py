@@ -12,9 +12,42 @@ X = RNG.standard_normal((32, 256)).astype(np.float32)
 INT4 = "llmc.memoryless_minmax num_bits=4 group_size=128"
 
 
+# No release may lose one of these.
+PRESETS = {
+    "llmc": "memoryless_minmax static_minmax minmax memoryless_mse mse nvfp4_expanded_mse imatrix_mse "
+        "nvfp4_expanded_imatrix fouroversix",
+    "torch": "MinMaxObserver MovingAverageMinMaxObserver PerChannelMinMaxObserver MovingAveragePerChannelMinMaxObserver "
+        "HistogramObserver FixedQParamsObserver PlaceholderObserver",
+    "quark": "PlaceholderObserver PerTensorMinMaxObserver PerChannelMinMaxObserver PerGroupMinMaxObserver "
+        "PerTensorHistogramObserver PerTensorHistogramObserverPro PerTensorPercentileObserver PerTensorMSEObserver "
+        "TQTObserver LSQObserver PerTensorPowOf2MinMaxObserver PerChannelPowOf2MinMaxObserver "
+        "PerTensorPowOf2MinMSEObserver PerChannelPowOf2MinMSEObserver PerBlockMXObserver PerBlockMXBufferReuseObserver "
+        "PerBlockMXDiffsObserver PerBlockBFPObserver",
+    "ort": "MinMaxCalibrater EntropyCalibrater PercentileCalibrater DistributionCalibrater",
+    "torchao": "AffineQuantizedMinMaxObserver AffineQuantizedMovingAverageMinMaxObserver AffineQuantizedMSEObserver "
+        "AffineQuantizedFixedQParamObserver",
+    "modelopt": "MaxCalibrator HistogramCalibrator MseCalibrator NVFP4MSECalibrator BiasCalibrator NVFP4ActHeadroomCalibrator",
+    "aiedge": "OCTAV OSCAR",
+    "nncf": "WeightCompression ScaleEstimation",
+    "qobs": "mse_optimal imatrix_optimal local_hessian",
+}
+# Settings without a default.
+NEEDED = {
+    "torch.FixedQParamsObserver": {"scale": 0.5, "zero_point": 3},
+    "quark.PerChannelMinMaxObserver": {"ch_axis": 1},
+    "quark.PerChannelPowOf2MinMaxObserver": {"ch_axis": 1},
+    "quark.PerChannelPowOf2MinMSEObserver": {"ch_axis": 1},
+    "quark.PerGroupMinMaxObserver": {"ch_axis": 1, "group_size": 32},
+    "quark.PerBlockMXObserver": {"ch_axis": 1, "group_size": 32, "scale_format": "e8m0"},
+    "quark.PerBlockMXBufferReuseObserver": {"ch_axis": 1, "group_size": 32, "scale_format": "e8m0"},
+    "quark.PerBlockMXDiffsObserver": {"ch_axis": 1, "group_size": 32},
+    "quark.PerBlockBFPObserver": {"ch_axis": 1, "group_size": 8},
+}
+
+
 def test_presets():
     presets = qobs.presets()
-    assert len(presets) >= 50 and "torch.HistogramObserver" in presets
+    assert {f"{family}.{name}" for family, names in PRESETS.items() for name in names.split()} <= set(presets)
     assert all(presets.values())
 
 
@@ -22,27 +55,20 @@ def test_presets():
 def test_settings(preset):
     """The defaults are what a new configuration has, and can be given back."""
     described = qobs.settings(preset)
-    if preset in observable():
-        assert {k: s.default for k, s in described.items()} == qobs.Observer(preset).settings
+    needed = NEEDED.get(preset, {})
+    expected = {k: s.default for k, s in described.items()}
+    assert {**expected, **needed} == qobs.Observer(preset, **needed).settings
     for s in described.values():
         assert s.help and (s.words or s.min <= s.max)
         assert s.kind in ("word", "bool", "integer", "real", "axes", "pair", "own_name")
 
 
-def observable():
-    """Presets whose defaults need no further setting."""
-    out = []
-    for preset in qobs.presets():
-        try:
-            qobs.Observer(preset)
-        except qobs.InvalidArgumentError:
-            continue
-        out.append(preset)
-    return out
-
-
-def test_most_presets_have_complete_defaults():
-    assert len(observable()) > 20
+@pytest.mark.parametrize("preset", NEEDED)
+def test_settings_without_default(preset):
+    for key in NEEDED[preset]:
+        others = {k: value for k, value in NEEDED[preset].items() if k != key}
+        with pytest.raises(qobs.InvalidArgumentError, match=key):
+            qobs.Observer(preset, **others)
 
 
 def test_settings_of_every_type():
@@ -191,11 +217,11 @@ def test_compute_qparams_is_an_observer():
 
 def test_settings_text_round_trip():
     """A described setting can be set: words one by one, numbers at their limits."""
-    for preset in observable():
+    for preset in qobs.presets():
         for s in qobs.settings(preset).values():
             for value in [*s.words, None] if s.words else [s.default, None]:
                 try:
-                    qobs.Observer(preset, **{s.key: value})
+                    qobs.Observer(preset, **{**NEEDED.get(preset, {}), s.key: value})
                 except qobs.InvalidArgumentError as e:  # another setting contradicts, as the message says
                     assert s.key in str(e) or any(k in str(e) for k in qobs.settings(preset))
 
