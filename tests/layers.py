@@ -46,7 +46,7 @@ MAX_MEMBERS = 16
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(\w+))', re.M)
 PATH_MACRO = re.compile(r'^\s*#\s*define\s+\w+\s+"([^"]+\.h)"', re.M)
-# What the engine does not know: verbs, their sinks, folders above it and what lies there.
+# The engine does not know these: verbs, their sinks, folders above it and what lies there.
 OUTPUTS = re.compile(r"\b\w*_sink\b(?!s)|\b(?:quantize_call|calibration|mixture|output_\w+|layout_\w+|st_writer\w*)\b|"
                      r"\b(?:contents|costs|planning|statistics)\b")
 STRUCT = re.compile(r"\bstruct\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?(\w+)\s*\{")

@@ -26,7 +26,7 @@
 
 enum { CALLS = 16, PATH = 512 };
 
-static char scratch[] = "/tmp/qobs-many-calls-XXXXXX";
+static char scratch[PATH / 2];
 static const char *const schemes[] = {"W4A16", "FP8_DYNAMIC", "W8A16", "NVFP4A16", "W8A8"};
 enum { SCHEMES = sizeof schemes / sizeof *schemes };
 
@@ -252,6 +252,8 @@ static void test_file_that_becomes_shorter(void **state)
 static int setup(void **state)
 {
     (void)state;
+    const char *parent = getenv("TMPDIR");
+    snprintf(scratch, sizeof scratch, "%s/qobs-many-calls-XXXXXX", parent && *parent ? parent : "/tmp");
     assert_non_null(mkdtemp(scratch));
     for (int i = 0; i < CALLS; i++) {
         char to[PATH];

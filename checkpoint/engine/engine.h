@@ -11,7 +11,7 @@
 #include "engine/progress.h"
 #include "engine/sink.h"
 
-/* What the engine works on; all belongs to the caller. */
+/* The engine works on these; all belong to the caller. */
 struct engine_input {
     const struct weights *weights;
     const struct quant_config *config;

@@ -40,7 +40,7 @@ struct job_hessian {
     int64_t shape[3], count;
 };
 
-/* What searches and codes of a weight leave behind. */
+/* Searches and codes of a weight leave these behind. */
 enum { SINK_SUMS = 3 };
 struct job_result {
     double search_error_before, search_error;     /* that the optimal observer makes small, before and after */
@@ -133,7 +133,7 @@ struct sink_functions {
     int (*searched)(struct sink *sink, const struct weight_job *job, const qobs_search_report *report,
                     const int32_t *steps, size_t count, struct fail *f);
 
-    /* Of slices: NaN and infinities; qparams; codes, packed as the format has them, `bytes` of them from offset on;
+    /* For slices: NaN and infinities; qparams; codes, packed as the format has them, `bytes` of them from offset on;
      * dequantized numbers in C order; a tensor that stays, from offset on. */
     int (*counts)(struct sink *sink, const struct weight_job *job, const qobs_counts *counts, struct fail *f);
     int (*scales)(struct sink *sink, const struct row_slice *slice, const struct slice_qparams *qparams,

@@ -23,7 +23,7 @@
 /* mmap fails for a length of 0, so an empty file gets this address. */
 static const unsigned char empty_data[1];
 
-/* What the thread reads at the moment; NULL: nothing has begun. */
+/* The files that the thread reads at the moment; NULL: nothing has begun. */
 static _Thread_local struct mapped_files *current;
 
 /* ---- Changes of mapped files ------------------------------------------------------------------------------------- */

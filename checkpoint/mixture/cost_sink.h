@@ -9,7 +9,7 @@
 /* A half: F was estimated from one half of the sequences. */
 enum { HALVES = 2 };
 
-/* What weighs the errors of a weight under any scheme. */
+/* The weights of the errors of a tensor, the same under any scheme. */
 struct error_weights {
     float *columns;      /* mean square of each column of the inputs; 1 if nothing is known */
     float *rows[HALVES]; /* F, the sensitivity of each row; NULL: none */

@@ -75,7 +75,7 @@ static void put_warnings(json_object *report, const struct plan *p)
     if (p->unknown == 0)
         return;
     snprintf(text, sizeof text,
-             "no KL divergence is foretold: the states have no sensitivity of %zu of %zu modules, such as "
+             "no KL divergence is predicted: the states have no sensitivity of %zu of %zu modules, such as "
              "'%.*s'; " SENSITIVITY_WAY,
              p->unknown, p->module_count, (int)(p->first_unknown->module < 200 ? p->first_unknown->module : 200),
              p->first_unknown->name);
@@ -88,7 +88,7 @@ char *plan_report(const struct plan *p)
     json_put_text(report, "model", p->args->model);
     json_put_count(report, "elements", (uint64_t)p->elements);
     json_put_count(report, "modules", p->module_count);
-    json_put(report, "most_foretold", json_number(PREDICTION_LIMIT_NATS));
+    json_put(report, "prediction_limit", json_number(PREDICTION_LIMIT_NATS));
     json_put(report, "seconds", json_number(p->seconds));
     put_schemes(report, p);
     if (p->choice)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the user gives and nothing uses: entries of `ignore` and `targets` that match no module, with what would match;
+/* Inputs of the user that nothing uses: entries of `ignore` and `targets` that match no module, with what would match;
  * inputs and options. */
 #pragma once
 

@@ -253,7 +253,7 @@ typedef struct qobs_checkpoint_plan_args {
     const char *const *importance; /**< as in qobs_checkpoint_quantize_args */
     size_t importance_count;       /**< number of files */
     double budget; /**< most bits an element of the weights that are quantized, scales included; 0: none */
-    double max_kl; /**< largest KL divergence foretold, in nats a token; 0: none */
+    double max_kl; /**< largest KL divergence predicted, in nats a token; 0: none */
     const qobs_runtime *runtime;                                   /**< as in qobs_checkpoint_quantize_args */
     int (*progress)(void *context, const qobs_progress *progress); /**< the same; stage is "plan" */
     void *context;                                                 /**< first argument of progress */

@@ -4,7 +4,7 @@
 Model-Optimizer. docs/python.md starts with three runs to paste."""
 from . import distributed
 from ._calibration import Calibration, calibrate, calibration
-from ._checkpoint import Progress, audit, calibrate_checkpoint, finish, plan, quantize
+from ._checkpoint import Progress, audit, calibrate_checkpoint, finish, handle_bus_errors, plan, quantize
 from ._dropin import dropin_calls
 from ._functions import (Histogram, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram, presets,
                          range_by_entropy, range_by_l2_norm, range_by_mse, range_by_percentile, search, settings)
@@ -25,7 +25,7 @@ __all__ = [
     "OutOfMemoryError", "PlanReport", "Progress", "QParams", "Quantized", "QuantizeReport", "Quantizer", "Range",
     "Results", "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "Warning", "audit", "calibrate",
     "calibrate_checkpoint", "calibration", "compute_qparams", "dropin_calls", "fake_quantize", "finish", "fuse",
-    "histogram", "minmax", "plan", "presets", "quantize", "range_by_entropy", "range_by_l2_norm", "range_by_mse",
+    "handle_bus_errors", "histogram", "minmax", "plan", "presets", "quantize", "range_by_entropy", "range_by_l2_norm", "range_by_mse",
     "range_by_percentile", "search", "set_threads", "settings",
 ]
 for _name in __all__:

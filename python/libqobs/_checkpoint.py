@@ -320,6 +320,15 @@ def _part(part: Any) -> tuple[int, int]:
     return i, n
 
 
+def handle_bus_errors() -> None:
+    """Installs a handler of SIGBUS for the process, which no other function does.
+
+    Without the handler an input file that becomes shorter while it is read ends the process. With it the call that reads
+    raises SystemFailure, names the file and writes nothing. Other SIGBUS go to the action that was there before. A second
+    call does nothing. Errors: SystemFailure if the system refuses the handler."""
+    call(_lib().handle_bus_errors)
+
+
 def fused_sets(modules: Iterable[str], model_type: str | None = None) -> list[list[str]]:
     """The sets of modules that vLLM runs as one matrix and that need one global scale, by the table of the library.
 
@@ -388,7 +397,7 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
     element of the quantized weights, scales included. max_kl: largest KL divergence in nats a token. out: recipe of the
     mixture, which quantize(recipe=...) takes with the same states. Everything else is as in quantize.
 
-    Returns the report: schemes with bytes, bits, kl (None without sensitivity; above most_foretold it does not hold), error
+    Returns the report: schemes with bytes, bits, kl (None without sensitivity; above prediction_limit it does not hold), error
     and layers; with budget or max_kl the mixture: bytes, bits, kl, optimal and the scheme of each layer; warnings. KL
     divergences are those of the weights' errors, to second order. Errors: those of quantize; InvalidArgumentError if no
     mixture keeps to the limit."""

@@ -165,7 +165,7 @@ class PlanReport(TypedDict, total=False):
     model: str
     elements: int
     modules: int
-    most_foretold: float
+    prediction_limit: float
     seconds: float
     schemes: list[PlannedScheme]
     mixture: Mixture

@@ -78,3 +78,18 @@ def test_pytest_loads_nothing_of_the_package(tmp_path):
     helped = subprocess.run([sys.executable, "-m", "pytest", "-p", "libqobs.pytest", "--help"], capture_output=True, text=True,
                             check=True, cwd=tmp_path)
     assert "--qobs-strict" in helped.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_handle_bus_errors_installs_a_handler_once_it_is_called():
+    run("""
+import signal
+import libqobs
+def caught():
+    with open("/proc/self/status") as f:
+        return bool(int(dict(line.split(":", 1) for line in f)["SigCgt"], 16) >> (signal.SIGBUS - 1) & 1)
+before = caught()
+libqobs.handle_bus_errors()
+libqobs.handle_bus_errors()
+assert (before, caught()) == (False, True)
+""")

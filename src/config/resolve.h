@@ -17,8 +17,8 @@ void qobs_resolve_bins(const qobs_config *config, struct bins_params *bins); /* 
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
-/* What a configuration that has been checked says of quantization to the numbers of `format`; NULL: to its own. `codes`
- * says that the numbers must have codes (resolve.c). */
+/* Resolves a checked configuration to a rule of quantization to the numbers of `format`; NULL: to its own. `codes` says
+ * that the numbers must have codes (resolve.c). */
 struct quantize_rule;
 int qobs_resolve_quantize(const qobs_config *config, const struct qobs_format *format, bool codes,
                           struct quantize_rule *rule, qobs_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What accumulators are made of. The arithmetic on single elements is in accumulate.inl.h. */
+/* The parts of accumulators. The arithmetic on single elements is in accumulate.inl.h. */
 #pragma once
 
 #include "base/runtime.h"

@@ -21,10 +21,10 @@ static double badness_of(const json_object *item)
     return json_number_of(item, "kl", json_number_of(item, "error", (double)INFINITY));
 }
 
-/* Prints bytes, bits and the KL divergence, which is not foretold above a limit. */
+/* Prints bytes, bits and the KL divergence, which is not predicted above a limit. */
 static void print_cost(const json_object *report, const json_object *cost)
 {
-    const double kl = json_number_of(cost, "kl", (double)NAN), most = json_number_of(report, "most_foretold", 0);
+    const double kl = json_number_of(cost, "kl", (double)NAN), most = json_number_of(report, "prediction_limit", 0);
     printf("%10.1f %7.3f ", json_number_of(cost, "bytes", 0) / 1e6, json_number_of(cost, "bits", 0));
     if (isnan(kl))
         printf("%11.5g\n", json_number_of(cost, "error", (double)NAN));
@@ -34,7 +34,7 @@ static void print_cost(const json_object *report, const json_object *cost)
         printf("%11.5f\n", kl);
 }
 
-static bool is_foretold(const json_object *report)
+static bool predicts_kl(const json_object *report)
 {
     const json_object *first = json_at(json_get(report, "schemes"), 0);
     return json_get(first, "kl") != NULL;
@@ -43,7 +43,7 @@ static bool is_foretold(const json_object *report)
 static void print_schemes_of(const json_object *report)
 {
     const json_object *mixture = json_get(report, "mixture");
-    printf("%-16s %10s %7s %11s\n", "scheme", "MB", "bits", is_foretold(report) ? "KL" : "error");
+    printf("%-16s %10s %7s %11s\n", "scheme", "MB", "bits", predicts_kl(report) ? "KL" : "error");
     json_each(item, json_get(report, "schemes"))
     {
         printf("%-16s ", json_text_of(item.value, "scheme"));
@@ -80,7 +80,7 @@ static int print_layers(const json_object *report, bool all)
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
     const int width = fit_ranked(sorted, shown, (int)columns * column, all);
-    printf("\n%-*s", width, is_foretold(report) ? "layer, KL" : "layer, error");
+    printf("\n%-*s", width, predicts_kl(report) ? "layer, KL" : "layer, error");
     for (size_t k = 0; k < columns; k++)
         printf("%*s", column, json_text_of(json_at(schemes, k), "scheme"));
     putchar('\n');

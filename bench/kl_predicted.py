@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Compares the KL divergence that `qobs plan` foretells with the measured one, for pure schemes and for mixtures.
 
-    kl_foretold.py QOBS MODEL [OPTION]...
+    kl_predicted.py QOBS MODEL [OPTION]...
 
 MODEL is as for kl.py. Sensitivity comes from text that the model was not trained on: of a model of bytes, every second
 held-out sequence, so that the others measure; else the calibration text.
@@ -82,7 +82,7 @@ def options_of(args):
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"kl_foretold.py: {' '.join(command)}: {done.stderr}")
+        sys.exit(f"kl_predicted.py: {' '.join(command)}: {done.stderr}")
     return done.stdout
 
 
@@ -125,7 +125,7 @@ def table(args):
     with torch.no_grad():
         reference = kl.hidden_states(model, model.weights, held_out)
         print(f"{calibration.numel()} tokens foretell, {held_out[:, 1:].numel()} measure\n"
-              "| scheme | bits | foretold | measured | ratio |\n|---|---|---|---|---|", flush=True)
+              "| scheme | bits | predicted | measured | ratio |\n|---|---|---|---|---|", flush=True)
         pure = {}
         for told in plan(args, schemes)["schemes"]:
             scheme = told["scheme"]
