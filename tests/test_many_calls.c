@@ -26,7 +26,7 @@
 
 enum { CALLS = 16, PATH = 512 };
 
-static char scratch[PATH / 2];
+static char scratch[200];
 static const char *const schemes[] = {"W4A16", "FP8_DYNAMIC", "W8A16", "NVFP4A16", "W8A8"};
 enum { SCHEMES = sizeof schemes / sizeof *schemes };
 

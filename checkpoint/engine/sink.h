@@ -99,9 +99,9 @@ struct workspace {
 /* Returns `size` bytes of the workspace, aligned for any type. NULL: no memory. */
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size);
 
-/* Packs numbers of a slice along a dimension into `size` bytes of words, in the workspace. */
-int slice_pack(const struct row_slice *slice, struct workspace *work, int dim, int64_t columns, void *numbers,
-               size_t size, void **packed, struct fail *f);
+/* Packs codes or zero points of a slice along a dimension into `size` bytes of words, in the workspace. */
+int slice_pack(const struct row_slice *s, struct workspace *work, int dim, int64_t columns, void *codes, size_t size,
+               void **packed, struct fail *f);
 
 /* Returns the members of its scheme that say how a job is quantized. */
 const struct quant_args *job_args(const struct weight_job *job);

@@ -27,6 +27,6 @@ struct model_sink {
 };
 
 /* Makes a sink for a layout of CONTENTS_MODEL, which writes to an output directory that is opened later. */
-int model_sink_open(struct model_sink *sink, struct output_layout *layout, const struct activation_scales *activations,
+int model_sink_open(struct model_sink *m, struct output_layout *layout, const struct activation_scales *activations,
                     struct output_directory *out, struct fail *f);
-void model_sink_close(struct model_sink *sink);
+void model_sink_close(struct model_sink *m);

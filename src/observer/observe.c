@@ -191,11 +191,11 @@ static int observe(qobs_observer *o, const qobs_plan *plan, const struct observe
 {
     qobs_observer next;
     struct changes c = {.plan = plan, .forward = b->forward, .layout = qobs_layout_of(&o->stages, plan), .next = &next};
-    c.first = starts_state(o, &c.layout);
-    c.state = c.first ? &next.state : &o->state;
     next.runtime = o->runtime;
     next.parts = o->parts;
     qobs_parts_clear(&next);
+    c.first = starts_state(o, &c.layout);
+    c.state = c.first ? &next.state : &o->state;
     const fp_mode mode = fp_enter();
     const int status = prepare(o, b, &c, error);
     if (status == QOBS_OK)
