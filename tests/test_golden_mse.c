@@ -360,6 +360,7 @@ static void run_native_case(const json_object *c)
                 if (ours[k] != theirs[k])
                     fail_case("%s %d is %d, upstream has %d", each[i], (int)k, (int)ours[k], (int)theirs[k]);
             free(ours);
+            free(theirs);
         }
         batch++;
     }

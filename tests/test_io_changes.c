@@ -344,6 +344,50 @@ static void sent(void)
     kill(getpid(), SIGBUS);
 }
 
+/* ---- Identities -------------------------------------------------------------------------------------------------- */
+
+struct question {
+    const struct mapped_files *files;
+    struct stat status;
+    bool was_read;
+};
+
+static void *ask(void *argument)
+{
+    struct question *q = argument;
+    q->was_read = mapped_was_read(q->files, &q->status);
+    return NULL;
+}
+
+static bool asked_by_a_thread(const struct mapped_files *files, const char *path)
+{
+    struct question q = {.files = files};
+    pthread_t thread;
+    assert_int_equal(stat(path, &q.status), 0);
+    assert_int_equal(pthread_create(&thread, NULL, ask, &q), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return q.was_read;
+}
+
+/* An outer call knows the files of an inner one, and any thread may ask it. */
+static void test_identities(void **state)
+{
+    (void)state;
+    struct mapped_files outer, inner;
+    struct mapped map;
+    ones("read", 1);
+    ones("other", 1);
+    mapped_files_begin(&outer);
+    outer.remembers = true;
+    mapped_files_begin(&inner);
+    assert_int_equal(mapped_open(&map, io_path("read"), &f), 0);
+    mapped_close(&map);
+    mapped_files_end(&inner);
+    assert_true(asked_by_a_thread(&outer, io_path("read")));
+    assert_false(asked_by_a_thread(&outer, io_path("other")));
+    mapped_files_end(&outer);
+}
+
 static void test_others(void **state)
 {
     (void)state;
@@ -360,10 +404,8 @@ static void test_others(void **state)
 int io_test_changes(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shortened),
-        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_others),
+        cmocka_unit_test(test_shortened), cmocka_unit_test(test_changes),    cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_others),    cmocka_unit_test(test_identities),
     };
     return cmocka_run_group_tests_name("changes", tests, io_setup, io_teardown);
 }

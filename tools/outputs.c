@@ -15,6 +15,15 @@
 #include "files/text.h"
 #include "program.h"
 
+/* The inputs of the run. Progress is reported from any thread, and the first report checks the outputs. */
+static struct mapped_files inputs;
+
+void remember_inputs(void)
+{
+    mapped_files_begin(&inputs);
+    inputs.remembers = true;
+}
+
 /* Returns true if two paths name one file, which need not exist: by its inode, or by its name in a directory. */
 static bool is_same_output(const char *a, const char *b)
 {
@@ -34,7 +43,7 @@ static bool is_in_input(const char *path)
     bool found = false;
     for (; !found && slash; slash = strrchr(real, '/')) {
         *slash = '\0';
-        found = stat(*real ? real : "/", &status) == 0 && mapped_was_read(&status);
+        found = stat(*real ? real : "/", &status) == 0 && mapped_was_read(&inputs, &status);
     }
     return found;
 }
@@ -46,7 +55,7 @@ static int check_one(const struct output_option *o)
     if (there && (S_ISDIR(status.st_mode) || (!S_ISREG(status.st_mode) && !o->report)))
         return print_error(EXIT_USAGE, "%s: %s: is %s; only a regular file is replaced", o->option, o->path,
                            S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
-    if (there && mapped_was_read(&status))
+    if (there && mapped_was_read(&inputs, &status))
         return print_error(EXIT_USAGE, "%s: %s: is an input; another name is needed", o->option, o->path);
     if (is_in_input(o->path))
         return print_error(EXIT_USAGE, "%s: %s: lies in an input; another directory is needed", o->option, o->path);

@@ -11,6 +11,9 @@
 
 #include "files/output.h"
 
+/* Keeps from now on which files the run reads, for check_outputs. The main thread calls it once. */
+void remember_inputs(void);
+
 /* An option that names an output. */
 struct output_option {
     const char *option, *path; /* "--out"; path NULL: not given */

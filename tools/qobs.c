@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "commands.h"
-#include "files/text.h"
-#include "files/mapped.h"
 #include "files/output.h"
+#include "files/text.h"
+#include "outputs.h"
 #include "program.h"
 #include "qobs/checkpoint.h"
 
@@ -74,9 +74,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     open_standard_descriptors();
     output_clean_on_signals();
-    static struct mapped_files files; /* of the whole run */
-    mapped_files_begin(&files);
-    files.remembers = true;
+    remember_inputs();
     qobs_error error;
     if (qobs_checkpoint_handle_bus_errors(&error) != QOBS_OK)
         return print_error(EXIT_SYSTEM, "%s", error.message);

@@ -128,12 +128,11 @@ int mapped_remember_directory(const char *path, struct fail *f)
     return stat(path, &status) == 0 ? remember(&status, path, f) : 0;
 }
 
-bool mapped_was_read(const struct stat *status)
+bool mapped_was_read(const struct mapped_files *files, const struct stat *status)
 {
-    for (const struct mapped_files *m = current; m; m = m->outer)
-        for (size_t i = 0; i < m->read_count; i++)
-            if (m->read[i].device == status->st_dev && m->read[i].inode == status->st_ino)
-                return true;
+    for (size_t i = 0; i < files->read_count; i++)
+        if (files->read[i].device == status->st_dev && files->read[i].inode == status->st_ino)
+            return true;
     return false;
 }
 

@@ -55,8 +55,9 @@ int mapped_check(struct fail *f);
 /* Keeps the identity of a directory that is read as a whole, as that of files. */
 int mapped_remember_directory(const char *path, struct fail *f);
 
-/* Returns true if the file of that status is or was mapped in a call that remembers, or the directory was kept. */
-bool mapped_was_read(const struct stat *status);
+/* Returns true if the file of that status is or was mapped since `files` began to remember, or the directory was kept.
+ * From any thread, while the one that began `files` maps none. */
+bool mapped_was_read(const struct mapped_files *files, const struct stat *status);
 
 /* Returns true if both are one file, by device and inode. */
 static inline bool is_same_file(const struct stat *a, const struct stat *b)

@@ -166,6 +166,7 @@ struct range_params {
     bool peaks;                    /* the largest magnitudes of activations are kept, too */
     bool strict;                   /* unusable importance is an error */
     int64_t hessian_block;         /* columns of a block of the Hessian; 0: the group, or there is none */
+    struct optimal_params optimal; /* zeros for other rules, also for NNCF's scale estimation */
     union {
         struct grid_params grid;
         struct exponent_params exponent;
@@ -173,10 +174,7 @@ struct range_params {
         struct line_params line;
         struct octav_params octav;
         struct oscar_params oscar;
-        struct {
-            struct optimal_params optimal; /* of NNCF's scale estimation: zeros */
-            struct estimation_params estimation;
-        };
+        struct estimation_params estimation;
         struct bins_params bins;
         struct headroom_params headroom;
     };
