@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "check/fused.h"
 #include "number/number.h"
 #include "qobs/qobs.h"
 #include "threads.h"
@@ -74,7 +75,7 @@ static double add_pair(double sum, const float *x, int64_t tokens, int64_t colum
     for (int64_t first = 0; first < tokens; first += CHUNK) {
         float chunk = 0;
         for (int64_t t = first; t < tokens && t < first + CHUNK; t++)
-            chunk = fmaf(x[t * columns + j], x[t * columns + k], chunk);
+            chunk = fused(x[t * columns + j], x[t * columns + k], chunk);
         sum += (double)chunk;
     }
     return sum;

@@ -5,10 +5,8 @@
  * element is kernels/kernel_histogram.h. */
 #pragma once
 
-#include <math.h>
-#include <string.h>
-
 #include "kernels/kernels.h"
+#include "number/multiply_add.h"
 
 /* The rule for `bins` bins from lo to hi, which are finite, lo <= hi. `magnitude`: elements are binned by their
  * magnitude. `skip_zeros`: zeros are not counted. A range of one point c becomes [c - 1, c + 1], as in torch.histc. If
@@ -52,23 +50,6 @@ static inline struct linspace linspace_of(float start, float end, size_t n)
 {
     const struct linspace l = {start, end, (end - start) / (float)(n - 1), n};
     return l;
-}
-
-/* `sum` is an exact product plus a number, rounded to double. Returns 1 if rounding it again, to float, may differ from
- * fmaf: if it lies halfway between two floats or outside the normal floats. Returns 0 otherwise. It has no branch. */
-static inline uint64_t must_fuse(double sum)
-{
-    uint64_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    const uint64_t not_halfway = (bits & 0x1fffffff) ^ 0x10000000, exponent = bits >> 52 & 0x7ff;
-    return ((not_halfway - 1) | (exponent - (1023 - 126)) | (1023 + 127 - exponent)) >> 63;
-}
-
-/* The result of fmaf, mostly without the call. test_histogram compares both. */
-static inline float multiply_add(float a, float b, float c)
-{
-    const double sum = (double)a * (double)b + (double)c;
-    return must_fuse(sum) ? fmaf(a, b, c) : (float)sum;
 }
 
 static inline float linspace_at(const struct linspace *l, size_t i)

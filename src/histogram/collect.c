@@ -6,6 +6,7 @@
 #include "histogram/collect.h"
 
 #include <float.h>
+#include <math.h>
 
 #include "base/error.h"
 #include "base/split.h"

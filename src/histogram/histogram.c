@@ -5,6 +5,8 @@
  * and where old mass goes. */
 #include "histogram/histogram.h"
 
+#include <math.h>
+
 #include "base/error.h"
 #include "histogram/collect.h"
 

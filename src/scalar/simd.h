@@ -5,12 +5,12 @@
  * single operations. */
 #pragma once
 
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "number/multiply_add.h"
 #include "number/number.h"
 #include "scalar/tuning.h"
 #include "templates/inline.h"
@@ -37,14 +37,15 @@ DEEP_INLINE f32v f32v_splat(float a) { return (f32v){a, a, a, a}; }
 DEEP_INLINE f32v f32v_max(f32v a, f32v b) { return f32v_choose((f32v_mask)(a > b), a, b); }
 DEEP_INLINE f32v f32v_min(f32v a, f32v b) { return f32v_choose((f32v_mask)(a < b), a, b); }
 
-#ifdef FP_FAST_FMAF
+#ifdef FUSED_INSTRUCTION
 DEEP_INLINE f32v f32v_fma(f32v a, f32v b, f32v c)
 {
-    return (f32v){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
+    for (int i = 0; i < 4; i++)
+        c[i] = multiply_add(a[i], b[i], c[i]);
+    return c;
 }
 #else
-/* Without an instruction for it, fmaf is a slow call. The product is exact in double. The sum is rounded to odd: its
- * last bit becomes 1 on the side of what is missing. The rounding to float then does what a single one would. */
+/* multiply_add in vectors: gcc makes none of it. */
 DEEP_INLINE f32v f32v_fma(f32v a, f32v b, f32v c)
 {
     typedef double numbers __attribute__((vector_size(16)));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "number/convert.h"
 #include "number/grid.h"
+#include "number/multiply_add.h"
 #include "quantize/fake_quantize.h"
 
 static size_t steps(const struct range_params *params) { return params->multiplier.count; }
@@ -23,7 +24,7 @@ float qobs_multiplier(const struct multiplier_params *params, size_t i)
     const size_t n = params->count;
     const float start = (float)params->start, stop = (float)params->stop;
     const float step = n > 1 ? (stop - start) / (float)(n - 1) : 0;
-    return i < n / 2 || n == 1 ? fmaf(step, (float)i, start) : fmaf(-step, (float)(n - 1 - i), stop);
+    return i < n / 2 || n == 1 ? multiply_add(step, (float)i, start) : multiply_add(-step, (float)(n - 1 - i), stop);
 }
 
 float qobs_e4m3_multiplier(size_t i) { return qobs_format_decode(qobs_format_find("fp8_e4m3"), (uint32_t)i + 1) / 448; }

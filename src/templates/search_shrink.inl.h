@@ -11,6 +11,7 @@
 #include <float.h>
 
 #include "number/grid.h"
+#include "number/multiply_add.h"
 #include "kernels/kernel_search.h"
 #include "number/round.h"
 #include "templates/inline.h"
@@ -49,7 +50,7 @@ DEEP_INLINE float refined_inverse(int refinements, float s, float nearly)
 DEEP_INLINE float divide(float a, float b, float inverse_b)
 {
     const float q = a * inverse_b;
-    return fmaf(fmaf(-q, b, a), inverse_b, q);
+    return multiply_add(multiply_add(-q, b, a), inverse_b, q);
 }
 
 /* The MX scale: amax rounded to a power of two in its own bits, divided by 2^offset. bf16 has the first bits of

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "exercised.h"
+#include "fused.h"
 #include "memory.h"
 #include "upper_halves.h"
 #include "values.h"
@@ -117,7 +118,7 @@ static void try_gram(struct trial *t)
         for (size_t k = t->upper ? j : 0; k < t->columns; k++) {
             float s = 0;
             for (size_t i = 0; i < t->tokens; i++)
-                s = fmaf(t->a[i * t->stride + j], b[i * t->stride + k], s);
+                s = fused(t->a[i * t->stride + j], b[i * t->stride + k], s);
             expected[j * t->sum_stride + k] += (double)s;
         }
     run(t, call_gram);
