@@ -125,7 +125,7 @@ def observer(preset, settings, batches=False, importance=False):
         scale, zero_point = (c.create_string_buffer(size) for size in sizes)
         data.kept += [scale, zero_point]
         out = QparamBuffers(scale=c.addressof(scale), scale_size=sizes[0], zero_point=c.addressof(zero_point), zero_point_size=sizes[1])
-        steps.append(library.bound("qobs_observer_qparams", handle, c.byref(out)))
+        steps.append(library.bound("qobs_qparams_from_observer", handle, c.byref(out)))
 
         def call():
             failed = 0

@@ -169,12 +169,12 @@ def histogram_observer():
     forward(views[:2], own)
     scale, zero_point = c.c_float(), c.c_int32()
     out = QparamBuffers(scale=c.addressof(scale), scale_size=4, zero_point=c.addressof(zero_point), zero_point_size=4)
-    qobs("qobs_observer_qparams", own, c.byref(out))
+    qobs("qobs_qparams_from_observer", own, c.byref(out))
     same("HistogramObserver", scale.value, upstream.calculate_qparams()[0].item())
     pair(
         "HistogramObserver/calculate_qparams",
         upstream.calculate_qparams,
-        lambda: qobs("qobs_observer_qparams", own, c.byref(out)),
+        lambda: qobs("qobs_qparams_from_observer", own, c.byref(out)),
         1,
     )
 

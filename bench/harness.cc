@@ -329,7 +329,7 @@ size_t RangeCount(const qobs_config *config, const Dtype &dtype, const std::vect
     qobs_qparam_layout layout = {};
     layout.struct_size = sizeof layout;
     const qobs_tensor value = {sizeof value, nullptr, dtype.tensor, static_cast<int>(shape.size()), shape.data(), nullptr};
-    Check(qobs_config_layout(config, &value, nullptr, &layout, &error), error);
+    Check(qobs_config_qparam_layout(config, &value, nullptr, &layout, &error), error);
     return layout.count;
 }
 

@@ -188,7 +188,7 @@ static void measure_rounding(const qobs_tensor *x, const qobs_tensor *w, double 
     must(qobs_observer_observe_importance(o, x, &error), &error);
     must(qobs_observer_observe(o, w, NULL, &error), &error);
     const qobs_qparam_buffers found = {sizeof found, scale, qparams * sizeof *scale, zero_point, qparams, NULL};
-    must(qobs_observer_qparams(o, &found, &error), &error);
+    must(qobs_qparams_from_observer(o, &found, &error), &error);
     const qobs_tensor hessian = {sizeof hessian, sum, QOBS_F64, 3, shape, NULL};
     const qobs_tensor given = {sizeof given, scale, QOBS_BF16, 2, scales, NULL};
     const qobs_round_args args = {.struct_size = sizeof args,

@@ -97,7 +97,7 @@ class Library:
     def count(self, config, value):
         """Returns the number of qparams of a tensor."""
         layout = Layout()
-        self("qobs_config_layout", config, c.byref(value), None, c.byref(layout))
+        self("qobs_config_qparam_layout", config, c.byref(value), None, c.byref(layout))
         return layout.count
 
     def elements(self, observer):

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     if (!bad && (qobs_observer_open(&observer, "torch.HistogramObserver dtype=quint8", NULL, &error) != QOBS_OK ||
                  observe_all(observer, stdin, batch, columns, &error) != QOBS_OK ||
                  qobs_observer_counts(observer, &counts, &error) != QOBS_OK ||
-                 qobs_observer_qparams(observer, &out, &error) != QOBS_OK)) {
+                 qobs_qparams_from_observer(observer, &out, &error) != QOBS_OK)) {
         fprintf(stderr, "%s: %s\n", qobs_status_string(error.status), error.message);
         bad = 1;
     }

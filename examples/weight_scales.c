@@ -10,7 +10,7 @@ int main(void)
     const qobs_qparam_buffers out = {.struct_size = sizeof out, .scale = scales, .scale_size = sizeof scales};
     qobs_error error;
 
-    if (qobs_compute_qparams("llmc.memoryless_minmax num_bits=4 group_size=128", &tensor, &out, NULL, &error) !=
+    if (qobs_qparams_from_tensor("llmc.memoryless_minmax num_bits=4 group_size=128", &tensor, &out, NULL, &error) !=
         QOBS_OK)
         fprintf(stderr, "qobs: %s\n", error.message);
     else

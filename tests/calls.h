@@ -129,19 +129,20 @@ static inline int call_calculate_qparams(const qobs_config *config, qobs_dtype d
     qobs_dtype scale_dtype = QOBS_F32, zero_point_dtype = QOBS_F32;
     if (qobs_config_qparam_dtypes(config, dtype, &scale_dtype, &zero_point_dtype, NULL) == QOBS_OK && global_scale)
         scale_dtype = QOBS_F32;
-    const qobs_calculate_args args = {.struct_size = sizeof args,
-                                      .config = config,
-                                      .dtype = dtype,
-                                      .count = count,
-                                      .min = min,
-                                      .max = max,
-                                      .size = count * qobs_dtype_size(dtype),
-                                      .global_scale = global_scale,
-                                      .scale = scale,
-                                      .scale_size = scale ? count * qobs_dtype_size(scale_dtype) : 0,
-                                      .zero_point = zero_point,
-                                      .zero_point_size = zero_point ? count * qobs_dtype_size(zero_point_dtype) : 0};
-    return qobs_calculate_qparams(&args, error);
+    const qobs_qparams_from_ranges_args args = {.struct_size = sizeof args,
+                                                .config = config,
+                                                .dtype = dtype,
+                                                .count = count,
+                                                .min = min,
+                                                .max = max,
+                                                .size = count * qobs_dtype_size(dtype),
+                                                .global_scale = global_scale,
+                                                .scale = scale,
+                                                .scale_size = scale ? count * qobs_dtype_size(scale_dtype) : 0,
+                                                .zero_point = zero_point,
+                                                .zero_point_size =
+                                                    zero_point ? count * qobs_dtype_size(zero_point_dtype) : 0};
+    return qobs_qparams_from_ranges(&args, error);
 }
 
 static inline int call_fake_quantize(const qobs_config *config, const qobs_format *format, const qobs_tensor *value,
@@ -269,14 +270,15 @@ static inline int call_qparams(const qobs_observer *o, void *scale, size_t scale
                                size_t zero_point_size, qobs_error *error)
 {
     const qobs_qparam_buffers out = call_buffers(scale, scale_size, zero_point, zero_point_size);
-    return qobs_observer_qparams(o, &out, error);
+    return qobs_qparams_from_observer(o, &out, error);
 }
 
 static inline int call_update_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *scale,
                                       size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
 {
     const qobs_qparam_buffers out = call_buffers(scale, scale_size, zero_point, zero_point_size);
-    return value ? qobs_observer_update_qparams(o, value, g_idx, &out, error) : qobs_observer_qparams(o, &out, error);
+    return value ? qobs_observer_update_qparams(o, value, g_idx, &out, error)
+                 : qobs_qparams_from_observer(o, &out, error);
 }
 
 static inline int call_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim,

@@ -42,7 +42,7 @@ int main(void)
             out.zero_point_size = layout.zero_point_size;
             out.scale = malloc(layout.scale_size + 1);
             out.zero_point = malloc(layout.zero_point_size + 1);
-            bad = qobs_compute_qparams(text, &value, &out, NULL, &error);
+            bad = qobs_qparams_from_tensor(text, &value, &out, NULL, &error);
         }
         printf("%s", bad ? "error " : "ok");
         if (bad) {

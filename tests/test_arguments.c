@@ -79,7 +79,7 @@ static qobs_minmax_args minmax_, global_minmax_;
 static qobs_setting_info info_;
 static qobs_histogram_args histogram_;
 static qobs_search_args search_, global_search_;
-static qobs_calculate_args calculate_;
+static qobs_qparams_from_ranges_args calculate_;
 static qobs_calibrate_args calibrate_;
 static qobs_quantize_args quantize_;
 static qobs_round_args round_;
@@ -129,7 +129,7 @@ static struct {
     const qobs_minmax_args *minmax;
     const qobs_histogram_args *histogram;
     const qobs_search_args *search, *global_search;
-    const qobs_calculate_args *calculate;
+    const qobs_qparams_from_ranges_args *calculate;
     const qobs_calibrate_args *calibrate;
     const qobs_quantize_args *quantize;
     const qobs_round_args *round;
@@ -240,17 +240,17 @@ static void renew_structures(void)
                                         .max = maxima,
                                         .size = 4,
                                         .runtime = &runtime_};
-    calculate_ = (qobs_calculate_args){.struct_size = sizeof calculate_,
-                                       .config = minmax_config,
-                                       .dtype = QOBS_F32,
-                                       .count = ROWS,
-                                       .min = data,
-                                       .max = ones,
-                                       .size = ROWS * 4,
-                                       .scale = scales,
-                                       .scale_size = ROWS * 4,
-                                       .zero_point = zeros,
-                                       .zero_point_size = ROWS};
+    calculate_ = (qobs_qparams_from_ranges_args){.struct_size = sizeof calculate_,
+                                                 .config = minmax_config,
+                                                 .dtype = QOBS_F32,
+                                                 .count = ROWS,
+                                                 .min = data,
+                                                 .max = ones,
+                                                 .size = ROWS * 4,
+                                                 .scale = scales,
+                                                 .scale_size = ROWS * 4,
+                                                 .zero_point = zeros,
+                                                 .zero_point_size = ROWS};
     TENSOR_OF(code_tensor, QOBS_I8, code_shape, codes, ROWS, COLUMNS);
     quantize_ = (qobs_quantize_args){.struct_size = sizeof quantize_,
                                      .config = minmax_config,

@@ -49,11 +49,12 @@ CALL(qobs_config_key_info, qobs_config_key_info(v.config, v.key, v.info, e))
 VALUE(qobs_config_key_word, qobs_config_key_word(v.config, v.key, 0))
 VALUE(qobs_config_preset, qobs_config_preset(v.config))
 CALL(qobs_config_qparam_dtypes, qobs_config_qparam_dtypes(v.config, v.dtype, v.scale_dtype, v.zero_point_dtype, e))
-CALL(qobs_config_describe, qobs_config_describe(v.config, v.needs, e))
-CALL(qobs_config_layout, qobs_config_layout(v.config, v.value, v.g_idx, v.layout, e))
+CALL(qobs_config_get_needs, qobs_config_get_needs(v.config, v.needs, e))
+CALL(qobs_config_qparam_layout, qobs_config_qparam_layout(v.config, v.value, v.g_idx, v.layout, e))
 CALL(qobs_describe_qparams, qobs_describe_qparams(v.text, v.value, v.layout, e))
-CALL(qobs_config_qparams, qobs_config_qparams(v.config, v.value, v.g_idx, v.qparams, v.runtime, e))
-CALL(qobs_compute_qparams, qobs_compute_qparams(v.text, v.value, v.qparams, v.runtime, e))
+CALL(qobs_config_qparams_from_tensor,
+     qobs_config_qparams_from_tensor(v.config, v.value, v.g_idx, v.qparams, v.runtime, e))
+CALL(qobs_qparams_from_tensor, qobs_qparams_from_tensor(v.text, v.value, v.qparams, v.runtime, e))
 CALL(qobs_observer_create, qobs_observer_create(v.new_observer, v.config, v.runtime, e))
 CALL(qobs_observer_open, qobs_observer_open(v.new_observer, v.text, v.runtime, e))
 CALL(qobs_observer_clone, qobs_observer_clone(v.new_observer, v.observer, v.runtime, e))
@@ -92,7 +93,7 @@ CALL(qobs_observer_result_info, qobs_observer_result_info(v.observer, 0, v.resul
 CALL(qobs_observer_result_find, qobs_observer_result_find(v.observer, v.name, v.result, e))
 CALL(qobs_observer_read, qobs_observer_read(v.observer, v.name, v.out, v.out_size, e))
 CALL(qobs_observer_read_as, qobs_observer_read_as(v.observer, v.name, v.dtype, v.out, v.out_size, e))
-CALL(qobs_observer_qparams, qobs_observer_qparams(v.observer, v.qparams, e))
+CALL(qobs_qparams_from_observer, qobs_qparams_from_observer(v.observer, v.qparams, e))
 CALL(qobs_observers_fuse, qobs_observers_fuse(v.observers, 1, e))
 
 /* ---- The other headers ------------------------------------------------------------------------------------------- */
@@ -110,7 +111,7 @@ CALL(qobs_histogram, qobs_histogram(v.histogram, e))
 CALL(qobs_histogram_to_float, qobs_histogram_to_float(BINS, v.bin_counts, v.counts_size, v.floats, v.floats_size, e))
 CALL(qobs_search, qobs_search(v.search, e))
 CALL(qobs_global_search, qobs_global_search(v.global_search, e))
-CALL(qobs_calculate_qparams, qobs_calculate_qparams(v.calculate, e))
+CALL(qobs_qparams_from_ranges, qobs_qparams_from_ranges(v.calculate, e))
 CALL(qobs_global_scale, qobs_global_scale(v.config, v.dtype, -1, 1, v.global_scale, e))
 CALL(qobs_quantize, qobs_quantize(v.quantize, e))
 CALL(qobs_quantizer_create, qobs_quantizer_create(v.new_quantizer, v.quantizer_args, e))
@@ -191,16 +192,16 @@ static const struct function functions[] = {
     F(qobs_config_preset, A("config", OPTIONAL, v.config))
     F(qobs_config_qparam_dtypes, CONFIG A("dtype", DTYPE, v.dtype) A("scale", REQUIRED, v.scale_dtype)
                                  A("zero_point", REQUIRED, v.zero_point_dtype))
-    F(qobs_config_describe, CONFIG A("needs", OUT, v.needs))
-    F(qobs_config_layout, CONFIG VALUE_AND_G_IDX A("layout", OUT, v.layout))
+    F(qobs_config_get_needs, CONFIG A("needs", OUT, v.needs))
+    F(qobs_config_qparam_layout, CONFIG VALUE_AND_G_IDX A("layout", OUT, v.layout))
     F(qobs_describe_qparams, A("config", REQUIRED, v.text) A("value", TENSOR, v.value) A("layout", OUT, v.layout))
-    F(qobs_config_qparams, CONFIG VALUE_AND_G_IDX A("out", IN, v.qparams)
+    F(qobs_config_qparams_from_tensor, CONFIG VALUE_AND_G_IDX A("out", IN, v.qparams)
                            RUNTIME W("scale", REQUIRED, qparams_.scale, "scale")
                            W("scale_size", BYTES, qparams_.scale_size, "scale")
                            W("zero_point", REQUIRED, qparams_.zero_point, "zero_point")
                            W("zero_point_size", BYTES, qparams_.zero_point_size, "zero_point")
                            A("global_scale", OPTIONAL, qparams_.global_scale))
-    F(qobs_compute_qparams, A("config", REQUIRED, v.text) A("value", TENSOR, v.value) A("out", IN, v.qparams)
+    F(qobs_qparams_from_tensor, A("config", REQUIRED, v.text) A("value", TENSOR, v.value) A("out", IN, v.qparams)
                             RUNTIME W("scale", REQUIRED, qparams_.scale, "scale")
                             W("scale_size", BYTES, qparams_.scale_size, "scale")
                             W("zero_point", REQUIRED, qparams_.zero_point, "zero_point")
@@ -251,7 +252,7 @@ static const struct function functions[] = {
     F(qobs_observer_read, OBSERVER A("name", REQUIRED, v.name) A("out", REQUIRED, v.out) A("size", BYTES, v.out_size))
     F(qobs_observer_read_as, OBSERVER A("name", REQUIRED, v.name) A("dtype", DTYPE, v.dtype) A("out", REQUIRED, v.out)
                              W("size", BYTES, v.out_size, "out"))
-    F(qobs_observer_qparams, OBSERVER A("out", IN, v.qparams) W("scale_size", BYTES, qparams_.scale_size, "scale"))
+    F(qobs_qparams_from_observer, OBSERVER A("out", IN, v.qparams) W("scale_size", BYTES, qparams_.scale_size, "scale"))
     F(qobs_observers_fuse, A("observers", REQUIRED, v.observers) PLAIN("count"))
     F(qobs_plan_create, A("plan", REQUIRED, v.new_plan) CONFIG VALUE_AND_G_IDX RUNTIME)
     F(qobs_plan_destroy, PLAIN("plan"))
@@ -287,7 +288,7 @@ static const struct function functions[] = {
                    A("runtime", MAY_IN, search_.runtime))
     F(qobs_global_search, ARGS(v.global_search) A("config", REQUIRED, global_search_.config)
                           A("value", TENSOR, global_search_.value) W("size", BYTES, global_search_.size, "min"))
-    F(qobs_calculate_qparams, ARGS(v.calculate) A("config", REQUIRED, calculate_.config)
+    F(qobs_qparams_from_ranges, ARGS(v.calculate) A("config", REQUIRED, calculate_.config)
                               A("dtype", DTYPE, calculate_.dtype) PLAIN("count") A("min", REQUIRED, calculate_.min)
                               A("max", REQUIRED, calculate_.max) W("size", BYTES, calculate_.size, "min")
                               A("global_scale", SCALE, calculate_.global_scale) A("scale", REQUIRED, calculate_.scale)
@@ -390,7 +391,7 @@ static const struct {
     {"qobs_minmax_args", "qobs_minmax"},
     {"qobs_histogram_args", "qobs_histogram"},
     {"qobs_search_args", "qobs_search"},
-    {"qobs_calculate_args", "qobs_calculate_qparams"},
+    {"qobs_qparams_from_ranges_args", "qobs_qparams_from_ranges"},
     {"qobs_quantize_args", "qobs_quantize"},
     {"qobs_quantizer_args", "qobs_quantizer_create"},
     {"qobs_quantizer_run_args", "qobs_quantizer_run"},
@@ -403,7 +404,7 @@ static const struct {
     {"qobs_calibrate_args", "qobs_calibrate_weights"},
     {"qobs_format_array_args", "qobs_format_round_array"},
     {"qobs_range_buffers", "qobs_observer_update_min_max"},
-    {"qobs_qparam_buffers", "qobs_compute_qparams"},
+    {"qobs_qparam_buffers", "qobs_qparams_from_tensor"},
     {"qobs_histogram_state", "qobs_observer_set_histogram"},
 };
 

@@ -72,10 +72,10 @@ static void compare_with_c(const std::vector<float> &weight)
     out.zero_point_size = sizeof zero_point;
     out.global_scale = &global_scale;
     qobs_error e;
-    CHECK(qobs_compute_qparams(text, &tensor, &out, nullptr, &e) == QOBS_OK);
+    CHECK(qobs_qparams_from_tensor(text, &tensor, &out, nullptr, &e) == QOBS_OK);
 
     const std::vector<std::int64_t> wanted = {8, 2};
-    const qobs::qparams q = qobs::compute_qparams(text, qobs::tensor(weight, {8, 256}));
+    const qobs::qparams q = qobs::qparams_from_tensor(text, qobs::tensor(weight, {8, 256}));
     CHECK(q.scale.dtype == QOBS_F32 && q.scale.shape == wanted && q.zero_point.shape == wanted);
     CHECK(same_bytes(q.scale.bytes, scale, sizeof scale));
     CHECK(same_bytes(q.scale.as<float>(), scale, sizeof scale));
@@ -95,8 +95,8 @@ static void compare_with_c(const std::vector<float> &weight)
     CHECK(equal(observer.qparams().scale, q.scale) && equal(observer.qparams().zero_point, q.zero_point));
     CHECK(equal(observer.read_any("zero_point"), q.zero_point));
     const qobs::ranges range = qobs::minmax(config, t);
-    CHECK(equal(qobs::calculate_qparams(config, range).scale, q.scale));
-    CHECK(equal(qobs::calculate_qparams(config, range).zero_point, q.zero_point));
+    CHECK(equal(qobs::qparams_from_ranges(config, range).scale, q.scale));
+    CHECK(equal(qobs::qparams_from_ranges(config, range).zero_point, q.zero_point));
 
     std::vector<float> quantized(weight.size());
     qobs_tensor scales = tensor, zero_points = tensor;
@@ -119,7 +119,7 @@ static void compare_with_c(const std::vector<float> &weight)
     CHECK(quantized != weight);
 
     // Codes: the numbers are (code - zero point) * scale.
-    const qobs::qparams again = qobs::compute_qparams(config, t);
+    const qobs::qparams again = qobs::qparams_from_tensor(config, t);
     CHECK(equal(again.scale, q.scale) && equal(again.zero_point, q.zero_point));
     const qobs::any_array codes = qobs::quantize(config, t, q);
     CHECK(codes.dtype == QOBS_I8 && codes.shape == t.shape());
@@ -127,7 +127,7 @@ static void compare_with_c(const std::vector<float> &weight)
     for (std::size_t i = 0; i < code.size(); i++)
         CHECK(static_cast<float>(code[i] - zero_point[i / 128]) * scale[i / 128] == quantized[i]);
     const qobs::config e4m3("llmc.memoryless_minmax type=float");
-    CHECK(qobs::quantize(e4m3, t, qobs::compute_qparams(e4m3, t)).dtype == QOBS_F8_E4M3);
+    CHECK(qobs::quantize(e4m3, t, qobs::qparams_from_tensor(e4m3, t)).dtype == QOBS_F8_E4M3);
 }
 
 static void test_ranges(const std::vector<float> &weight)
@@ -265,7 +265,7 @@ static void test_tensors(const std::vector<float> &weight)
 static void test_quantizer(const std::vector<float> &weight)
 {
     const std::string text = "llmc.memoryless_minmax num_bits=4 group_size=128 symmetric=false";
-    const qobs::qparams q = qobs::compute_qparams(text, qobs::tensor(weight, {8, 256}));
+    const qobs::qparams q = qobs::qparams_from_tensor(text, qobs::tensor(weight, {8, 256}));
     const qobs::quantizer dynamic(text, QOBS_F32, 256);
     const qobs::quantized got = dynamic(weight.data(), 8);
     CHECK(got.codes.dtype == QOBS_I8 && got.codes.shape == (std::vector<std::int64_t>{8, 256}));
@@ -304,7 +304,7 @@ static void test_global_scale(const std::vector<float> &weight)
 {
     const char *nvfp4 = "llmc.memoryless_minmax type=float num_bits=4 strategy=tensor_group group_size=16";
     const qobs::tensor t(weight, {8, 256});
-    const qobs::qparams q = qobs::compute_qparams(nvfp4, t), r = qobs::observer(nvfp4).observe(t).qparams();
+    const qobs::qparams q = qobs::qparams_from_tensor(nvfp4, t), r = qobs::observer(nvfp4).observe(t).qparams();
     CHECK(q.has_global_scale && q.global_scale != 1 && r.has_global_scale && r.global_scale == q.global_scale);
     CHECK(equal(q.scale, r.scale) && q.scale.as<float>().size() == 8 * 16);
     const qobs::any_array fake = qobs::fake_quantize(qobs::config(nvfp4), t, q);

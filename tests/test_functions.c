@@ -237,18 +237,19 @@ static void test_global_scale_dtype(void **state)
         qobs_config *config = make_config(cases[i].preset, cases[i].settings, NULL);
         const float range = 3;
         float scale = -1;
-        const qobs_calculate_args args = {.struct_size = sizeof args,
-                                          .config = config,
-                                          .dtype = QOBS_F32,
-                                          .count = 1,
-                                          .min = &range,
-                                          .max = &range,
-                                          .size = sizeof range,
-                                          .global_scale = cases[i].global_scale != 0 ? &cases[i].global_scale : NULL,
-                                          .scale = &scale,
-                                          .scale_size = sizeof scale,
-                                          .global_scale_dtype = (qobs_dtype)cases[i].dtype};
-        const int status = qobs_calculate_qparams(&args, &error);
+        const qobs_qparams_from_ranges_args args = {.struct_size = sizeof args,
+                                                    .config = config,
+                                                    .dtype = QOBS_F32,
+                                                    .count = 1,
+                                                    .min = &range,
+                                                    .max = &range,
+                                                    .size = sizeof range,
+                                                    .global_scale =
+                                                        cases[i].global_scale != 0 ? &cases[i].global_scale : NULL,
+                                                    .scale = &scale,
+                                                    .scale_size = sizeof scale,
+                                                    .global_scale_dtype = (qobs_dtype)cases[i].dtype};
+        const int status = qobs_qparams_from_ranges(&args, &error);
         if (cases[i].words)
             assert_refused(status, QOBS_ERROR_INVALID_ARGUMENT, cases[i].words);
         else
@@ -268,17 +269,17 @@ static void test_realigned_scales(void **state)
     qobs_config *config =
         make_config("quark.PerBlockMXObserver", "dtype=fp4;ch_axis=1;group_size=8;scale_format=float32", NULL);
     float scale[6];
-    const qobs_calculate_args args = {.struct_size = sizeof args,
-                                      .config = config,
-                                      .dtype = QOBS_F32,
-                                      .count = 6,
-                                      .min = magnitudes,
-                                      .max = magnitudes,
-                                      .size = sizeof magnitudes,
-                                      .global_scale = &global,
-                                      .scale = scale,
-                                      .scale_size = sizeof scale};
-    assert_ok(qobs_calculate_qparams(&args, &error));
+    const qobs_qparams_from_ranges_args args = {.struct_size = sizeof args,
+                                                .config = config,
+                                                .dtype = QOBS_F32,
+                                                .count = 6,
+                                                .min = magnitudes,
+                                                .max = magnitudes,
+                                                .size = sizeof magnitudes,
+                                                .global_scale = &global,
+                                                .scale = scale,
+                                                .scale_size = sizeof scale};
+    assert_ok(qobs_qparams_from_ranges(&args, &error));
     for (size_t i = 0; i < 6; i++)
         if (scale[i] != wanted[i])
             fail_msg("scale %zu is %g, expected %g", i, (double)scale[i], (double)wanted[i]);

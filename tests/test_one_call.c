@@ -79,7 +79,7 @@ static void test_needs(void **state)
         qobs_config *config = NULL;
         qobs_config_needs needs = {.struct_size = sizeof needs};
         assert_ok(qobs_config_parse(&config, cases[i].text, NULL, &error));
-        assert_ok(qobs_config_describe(config, &needs, &error));
+        assert_ok(qobs_config_get_needs(config, &needs, &error));
         if (needs.searches_range != cases[i].range || needs.searches_scale != cases[i].scale ||
             needs.importance != cases[i].importance || needs.importance_required != cases[i].required ||
             needs.hessian != cases[i].hessian || needs.signed_scale != cases[i].sign ||
@@ -110,13 +110,13 @@ static void test_one_call(void **state)
         expect_layout(o, "zero_point", layout.zero_point_dtype, layout.zero_point_size, &layout);
         const qobs_qparam_buffers out = {sizeof out,   scale, layout.scale_size, zero_point, layout.zero_point_size,
                                          &global_scale};
-        assert_ok(qobs_compute_qparams(texts[i], &value, &out, NULL, &error));
+        assert_ok(qobs_qparams_from_tensor(texts[i], &value, &out, NULL, &error));
         assert_ok(qobs_observer_read(o, "scale", expected, layout.scale_size, &error));
         assert_memory_equal(scale, expected, layout.scale_size);
         qobs_config *config = NULL;
         memset(scale, 0xaa, sizeof scale);
         assert_ok(qobs_config_parse(&config, texts[i], NULL, &error));
-        assert_ok(qobs_config_qparams(config, &value, NULL, &out, NULL, &error));
+        assert_ok(qobs_config_qparams_from_tensor(config, &value, NULL, &out, NULL, &error));
         qobs_config_destroy(config);
         assert_memory_equal(scale, expected, layout.scale_size);
         assert_ok(qobs_observer_read(o, "zero_point", expected, layout.zero_point_size, &error));
@@ -143,14 +143,15 @@ static void test_every_layout(void **state)
         qobs_qparam_layout layout = {.struct_size = sizeof layout};
         qobs_result r = {.struct_size = sizeof r};
         if (qobs_config_check(config, &error) != QOBS_OK) { /* needs settings that have no default */
-            assert_int_equal(qobs_config_layout(config, &value, NULL, &layout, &error), QOBS_ERROR_INVALID_ARGUMENT);
+            assert_int_equal(qobs_config_qparam_layout(config, &value, NULL, &layout, &error),
+                             QOBS_ERROR_INVALID_ARGUMENT);
             qobs_config_destroy(config);
             continue;
         }
         assert_ok(qobs_observer_create(&o, config, NULL, &error));
         const int observed = qobs_observer_observe(o, &value, NULL, &error);
         const bool has_scale = observed == QOBS_OK && qobs_observer_result_find(o, "scale", &r, &error) == QOBS_OK;
-        const int status = qobs_config_layout(config, &value, NULL, &layout, &error);
+        const int status = qobs_config_qparam_layout(config, &value, NULL, &layout, &error);
         if (has_scale != (status == QOBS_OK))
             fail_msg("%s: layout has status %d", qobs_preset_name(i), status);
         if (has_scale) {
@@ -287,10 +288,10 @@ static void test_ort_zero_points(void **state)
     uint8_t low;
     int8_t middle;
     qobs_qparam_buffers out = {sizeof out, &scale, sizeof scale, &low, sizeof low, NULL};
-    assert_ok(qobs_compute_qparams("ort.MinMaxCalibrater activation_type=QUInt8", &tensor, &out, NULL, &error));
+    assert_ok(qobs_qparams_from_tensor("ort.MinMaxCalibrater activation_type=QUInt8", &tensor, &out, NULL, &error));
     assert_true(scale == (float)(4.0 / 255) && low == 64);
     out.zero_point = &middle;
-    assert_ok(qobs_compute_qparams("ort.MinMaxCalibrater activation_type=QInt8", &tensor, &out, NULL, &error));
+    assert_ok(qobs_qparams_from_tensor("ort.MinMaxCalibrater activation_type=QInt8", &tensor, &out, NULL, &error));
     assert_true(scale == (float)(4.0 / 255) && middle == -64);
 }
 

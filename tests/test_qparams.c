@@ -98,7 +98,7 @@ static int calculate(const qobs_config *config, qobs_dtype dtype, size_t n, cons
     if (!global_scale || global_dtype == QOBS_F32)
         return call_calculate_qparams(config, dtype, n, min, max, global_scale, scale, zero_point, error);
     assert_int_equal(qobs_config_qparam_dtypes(config, dtype, &scale_dtype, &zero_point_dtype, error), QOBS_OK);
-    const qobs_calculate_args args = {
+    const qobs_qparams_from_ranges_args args = {
         .struct_size = sizeof args,
         .config = config,
         .dtype = dtype,
@@ -113,7 +113,7 @@ static int calculate(const qobs_config *config, qobs_dtype dtype, size_t n, cons
         .zero_point_size = n * qobs_dtype_size(zero_point_dtype),
         .global_scale_dtype = global_dtype,
     };
-    return qobs_calculate_qparams(&args, error);
+    return qobs_qparams_from_ranges(&args, error);
 }
 
 static void run_ranges(const json_object *c)
@@ -193,17 +193,17 @@ static void run_realigned(const json_object *c)
     assert_int_equal(qobs_config_create(&config, "quark.PerBlockMXObserver", NULL, &error), QOBS_OK);
     assert_int_equal(qobs_config_set_all(config, "dtype=fp4 scale_format=float32 ch_axis=-1 group_size=16", &error),
                      QOBS_OK);
-    const qobs_calculate_args args = {.struct_size = sizeof args,
-                                      .config = config,
-                                      .dtype = QOBS_F32,
-                                      .count = n,
-                                      .min = magnitudes,
-                                      .max = magnitudes,
-                                      .size = n * sizeof *magnitudes,
-                                      .global_scale = &global,
-                                      .scale = scale,
-                                      .scale_size = n * sizeof *scale};
-    if (qobs_calculate_qparams(&args, &error) != QOBS_OK)
+    const qobs_qparams_from_ranges_args args = {.struct_size = sizeof args,
+                                                .config = config,
+                                                .dtype = QOBS_F32,
+                                                .count = n,
+                                                .min = magnitudes,
+                                                .max = magnitudes,
+                                                .size = n * sizeof *magnitudes,
+                                                .global_scale = &global,
+                                                .scale = scale,
+                                                .scale_size = n * sizeof *scale};
+    if (qobs_qparams_from_ranges(&args, &error) != QOBS_OK)
         fail_case("%s", error.message);
     expect_numbers("scale", expected_tensor(c, "scale"), scale, QOBS_F32);
     for (size_t i = 0; i < n; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The prepared quantizer and qobs_compute_qparams against an observer and qobs_quantize or qobs_fake_quantize, bit for
- * bit: random configurations, shapes, strides, splits and contents on every instruction set. One quantizer in many
+/* The prepared quantizer and qobs_qparams_from_tensor against an observer and qobs_quantize or qobs_fake_quantize, bit
+ * for bit: random configurations, shapes, strides, splits and contents on every instruction set. One quantizer in many
  * threads, and without memory. */
 #include <math.h>
 
@@ -182,14 +182,14 @@ static int quantize_by(const struct given *g, const struct matrix *m, const qobs
     return qobs_quantize(&args, &error);
 }
 
-/* By an observer: qobs_compute_qparams may use a quantizer. */
+/* By an observer: qobs_qparams_from_tensor may use a quantizer. */
 static int observe_one(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out)
 {
     qobs_observer *o = NULL;
     assert_ok(qobs_observer_open(&o, text, NULL, &error));
     int status = qobs_observer_observe(o, value, NULL, &error);
     if (status == QOBS_OK)
-        status = qobs_observer_qparams(o, out, &error);
+        status = qobs_qparams_from_observer(o, out, &error);
     qobs_observer_destroy(o);
     return status;
 }
@@ -354,10 +354,10 @@ static void test_dynamic(const struct given *g, const struct matrix *m, const st
         struct answer b = make_answer(&l);
         const qobs_qparam_buffers out = {sizeof out,   b.scale,           l.scale_size,
                                          b.zero_point, l.zero_point_size, &b.global_scale};
-        assert_int_equal(qobs_compute_qparams(g->text, &value, &out, NULL, &error), expected->observed);
+        assert_int_equal(qobs_qparams_from_tensor(g->text, &value, &out, NULL, &error), expected->observed);
         if (expected->observed == QOBS_OK) {
-            expect_same(g, m, "compute_qparams", b.scale, expected->scale, l.scale_size + 1);
-            expect_same(g, m, "compute_qparams", b.zero_point, expected->zero_point, l.zero_point_size + 1);
+            expect_same(g, m, "qparams_from_tensor", b.scale, expected->scale, l.scale_size + 1);
+            expect_same(g, m, "qparams_from_tensor", b.zero_point, expected->zero_point, l.zero_point_size + 1);
             expect_same(g, m, "global scale", &b.global_scale, &expected->global_scale, sizeof b.global_scale);
         }
         release_answer(&b);

@@ -314,8 +314,8 @@ static void fill_of_observer(struct filled *f, int byte)
     FILL(f->of_minmax, call_minmax(config, &value, NULL, &min, &max, &f->of_minmax, NULL, &error));
     FILL(f->of_histogram, call_histogram(config, &value, NULL, &bins, bin, NULL, NULL, &f->of_histogram, NULL, &error));
     FILL(f->report, qobs_observer_search_report(o, &f->report, &error));
-    FILL(f->needs, qobs_config_describe(config, &f->needs, &error));
-    FILL(f->layout, qobs_config_layout(config, &value, NULL, &f->layout, &error));
+    FILL(f->needs, qobs_config_get_needs(config, &f->needs, &error));
+    FILL(f->layout, qobs_config_qparam_layout(config, &value, NULL, &f->layout, &error));
     FILL(f->described, qobs_describe_qparams("llmc.minmax", &value, &f->described, &error));
     for (size_t i = 0; i < qobs_config_key_count(config); i++)
         FILL(f->info[i], qobs_config_key_info(config, qobs_config_key(config, i), &f->info[i], &error));

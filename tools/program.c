@@ -309,7 +309,7 @@ bool config_has(const qobs_config *config, const char *key)
 static qobs_config_needs needs_of(const qobs_config *config)
 {
     qobs_config_needs needs = {.struct_size = sizeof needs};
-    qobs_config_describe(config, &needs, NULL); /* a wrong one needs nothing */
+    qobs_config_get_needs(config, &needs, NULL); /* a wrong one needs nothing */
     return needs;
 }
 

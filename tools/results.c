@@ -117,19 +117,19 @@ int results_apply_global_scale(struct results *results, size_t first, const char
     scale->data = scales;
     scale->size = n * sizeof *scales;
     scale->dtype = QOBS_F32;
-    const qobs_calculate_args args = {.struct_size = sizeof args,
-                                      .config = config,
-                                      .dtype = min->dtype,
-                                      .count = n,
-                                      .min = min->data,
-                                      .max = max->data,
-                                      .size = min->size,
-                                      .global_scale = &global_scale,
-                                      .scale = scales,
-                                      .scale_size = scale->size,
-                                      .zero_point = zero_point->data,
-                                      .zero_point_size = zero_point->size};
-    if (qobs_calculate_qparams(&args, &error) != QOBS_OK)
+    const qobs_qparams_from_ranges_args args = {.struct_size = sizeof args,
+                                                .config = config,
+                                                .dtype = min->dtype,
+                                                .count = n,
+                                                .min = min->data,
+                                                .max = max->data,
+                                                .size = min->size,
+                                                .global_scale = &global_scale,
+                                                .scale = scales,
+                                                .scale_size = scale->size,
+                                                .zero_point = zero_point->data,
+                                                .zero_point_size = zero_point->size};
+    if (qobs_qparams_from_ranges(&args, &error) != QOBS_OK)
         return print_status_error(&error, "--global-scale");
     return EXIT_OK;
 }

@@ -315,7 +315,7 @@ static int check_count(const struct activation_stream *s, const qobs_config *nee
     qobs_error error = {0};
     if (n->args->dynamic != QUANT_STATIC || (n->features < 0 && !one))
         return QOBS_OK;
-    if ((!one && qobs_config_layout(needed, &value, NULL, &layout, &error) != QOBS_OK) ||
+    if ((!one && qobs_config_qparam_layout(needed, &value, NULL, &layout, &error) != QOBS_OK) ||
         qobs_observer_result_find(s->observer, "scale", &scale, &error) != QOBS_OK)
         return report_failure(f, error.status, "%.300s: %s", s->states->path, error.message);
     const size_t count = scale.size / qobs_dtype_size(scale.dtype);

@@ -173,7 +173,7 @@ static bool has_signed_scales(const struct quant_args *args)
     struct fail unused = {0};
     OWNED_CONFIG qobs_config *config = NULL;
     return quant_args_config(args, quant_release_of(QOBS_COMPAT_VLLM)->observers, &config, &unused) == QOBS_OK &&
-           qobs_config_describe(config, &needs, NULL) == QOBS_OK && needs.signed_scale;
+           qobs_config_get_needs(config, &needs, NULL) == QOBS_OK && needs.signed_scale;
 }
 
 /* Reports the scales of weights that are no scales. Every runtime multiplies codes and scales, so that a negative scale

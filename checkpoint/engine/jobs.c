@@ -23,7 +23,7 @@ static int make_group(struct weight_group *g, const struct quant_group *quant, q
         return report_failure(f, status, "%.40s: rounding belongs to qobs.local_hessian: " DESCENT_WAY, quant->name);
     if (status != QOBS_OK)
         return report_failure(f, status, "%s: weights: %s", quant->name, inner.message);
-    if (qobs_config_describe(g->config, &g->needs, &error) != QOBS_OK)
+    if (qobs_config_get_needs(g->config, &g->needs, &error) != QOBS_OK)
         return report_failure(f, error.status, "%s: weights: %s", quant->name, error.message);
     return QOBS_OK;
 }

@@ -34,19 +34,19 @@ static int calculate_qparams(struct weight_job *job, struct fail *f)
     job->qparams.zero_point = malloc(zero_point_size + 1);
     if (!job->qparams.scale || !job->qparams.zero_point)
         return NO_MEMORY(f, "qparams");
-    const qobs_calculate_args args = {.struct_size = sizeof args,
-                                      .config = job->group->config,
-                                      .dtype = dtype,
-                                      .count = count,
-                                      .min = job->range.lows ? job->range.lows : extrema[0],
-                                      .max = job->range.lows ? job->range.highs : extrema[1],
-                                      .size = count * qobs_dtype_size(dtype),
-                                      .global_scale = global ? &job->range.global_scale : NULL,
-                                      .scale = job->qparams.scale,
-                                      .scale_size = scale_size,
-                                      .zero_point = a->symmetric ? NULL : job->qparams.zero_point,
-                                      .zero_point_size = a->symmetric ? 0 : zero_point_size};
-    return qobs_calculate_qparams(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
+    const qobs_qparams_from_ranges_args args = {.struct_size = sizeof args,
+                                                .config = job->group->config,
+                                                .dtype = dtype,
+                                                .count = count,
+                                                .min = job->range.lows ? job->range.lows : extrema[0],
+                                                .max = job->range.lows ? job->range.highs : extrema[1],
+                                                .size = count * qobs_dtype_size(dtype),
+                                                .global_scale = global ? &job->range.global_scale : NULL,
+                                                .scale = job->qparams.scale,
+                                                .scale_size = scale_size,
+                                                .zero_point = a->symmetric ? NULL : job->qparams.zero_point,
+                                                .zero_point_size = a->symmetric ? 0 : zero_point_size};
+    return qobs_qparams_from_ranges(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
 }
 
 /* Pairs of codes of 4 bits are packed while they are made, if no pair has codes of two groups. */

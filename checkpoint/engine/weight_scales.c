@@ -158,7 +158,7 @@ static int read_qparams(struct engine *e, struct weight_job *job, const qobs_obs
     job->weighted = report.weighted;
     if (job->wants & WANTS_COUNTS)
         RETURN_IF_NOT_OK(e->sink->functions->searched(e->sink, job, &report, NULL, 0, f));
-    return qobs_observer_qparams(o, &out, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
+    return qobs_qparams_from_observer(o, &out, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
 }
 
 /* Takes what the descent over codes needs. */

@@ -11,31 +11,31 @@
 
 /* ---- Modules ----------------------------------------------------------------------------------------------------- */
 
-static const struct weight *weight_of(const struct plan *p, const struct plan_module *module, size_t scheme)
+static const struct weight *weight_of(const struct mixture *p, const struct mixture_module *module, size_t scheme)
 {
     return weights_find(&p->schemes[scheme].selection.weights, module->weight->name);
 }
 
-struct plan_cost plan_cost_of(const struct plan *p, const struct plan_module *module, size_t scheme)
+struct mixture_cost mixture_cost_of(const struct mixture *p, const struct mixture_module *module, size_t scheme)
 {
-    const struct plan_scheme *s = &p->schemes[scheme];
+    const struct mixture_scheme *s = &p->schemes[scheme];
     const size_t index = (size_t)(weight_of(p, module, scheme) - s->selection.weights.items);
-    struct plan_cost cost = {.bytes = (double)layout_weight_bytes(&s->layout, index),
-                             .error = s->sink.costs[index].error};
+    struct mixture_cost cost = {.bytes = (double)layout_weight_bytes(&s->layout, index),
+                                .error = s->sink.costs[index].error};
     for (int half = 0; half < HALVES; half++)
         cost.loss[half] = s->sink.costs[index].loss[half];
     return cost;
 }
 
 /* A scheme that leaves a weight as it is costs its bytes and no loss. */
-int plan_list_modules(struct plan *p, struct fail *f)
+int mixture_list_modules(struct mixture *p, struct fail *f)
 {
     const struct weights *all = &p->schemes[0].selection.weights;
     p->modules = calloc(all->count + 1, sizeof *p->modules);
     if (!p->modules)
         return NO_MEMORY(f, "the modules");
     for (size_t i = 0; i < all->count; i++) {
-        const struct plan_module module = {.weight = &all->items[i]};
+        const struct mixture_module module = {.weight = &all->items[i]};
         bool taken = false;
         for (size_t k = 0; k < p->args->scheme_count; k++) {
             const struct weight *w = weight_of(p, &module, k);
@@ -55,7 +55,7 @@ int plan_list_modules(struct plan *p, struct fail *f)
 }
 
 /* Counts the modules whose loss a scheme does not know. */
-static void count_unknown(struct plan *p)
+static void count_unknown(struct mixture *p)
 {
     for (size_t i = 0; i < p->module_count; i++) {
         bool known = true;
@@ -78,7 +78,7 @@ static size_t experts_of(const char *name)
 
 /* Numbers the items: modules that vLLM runs as one matrix have one, and so have the experts of a layer, whose names
  * follow each other. */
-static int number_items(struct plan *p, struct fail *f)
+static int number_items(struct mixture *p, struct fail *f)
 {
     size_t *const of_set =
         malloc((p->schemes[0].selection.weights.count + 1) * sizeof *of_set); /* by number of the set */
@@ -103,7 +103,7 @@ static int number_items(struct plan *p, struct fail *f)
     return QOBS_OK;
 }
 
-static void add_cost(struct plan_cost *sum, const struct plan_cost *cost)
+static void add_cost(struct mixture_cost *sum, const struct mixture_cost *cost)
 {
     sum->bytes += cost->bytes;
     sum->error += cost->error;
@@ -111,7 +111,7 @@ static void add_cost(struct plan_cost *sum, const struct plan_cost *cost)
         sum->loss[half] += cost->loss[half];
 }
 
-int plan_gather(struct plan *p, struct fail *f)
+int mixture_gather(struct mixture *p, struct fail *f)
 {
     const size_t schemes = p->args->scheme_count;
     count_unknown(p);
@@ -121,15 +121,15 @@ int plan_gather(struct plan *p, struct fail *f)
         return NO_MEMORY(f, "the costs");
     for (size_t i = 0; i < p->module_count; i++)
         for (size_t k = 0; k < schemes; k++) {
-            const struct plan_cost cost = plan_cost_of(p, &p->modules[i], k);
+            const struct mixture_cost cost = mixture_cost_of(p, &p->modules[i], k);
             add_cost(&p->costs[p->modules[i].item * schemes + k], &cost);
         }
     return QOBS_OK;
 }
 
-struct plan_cost plan_total(const struct plan *p, size_t scheme)
+struct mixture_cost mixture_total(const struct mixture *p, size_t scheme)
 {
-    struct plan_cost sum = {0};
+    struct mixture_cost sum = {0};
     for (size_t i = 0; i < p->item_count; i++)
         add_cost(&sum, &p->costs[i * p->args->scheme_count + (scheme == SIZE_MAX ? p->choice[i] : scheme)]);
     return sum;
@@ -138,7 +138,7 @@ struct plan_cost plan_total(const struct plan *p, size_t scheme)
 /* ---- Choice ------------------------------------------------------------------------------------------------------ */
 
 /* Chooses by the first half, with at most `limit` bytes or, if by_loss, nats. *least: the smallest possible sum. */
-static int choose(struct plan *p, bool by_loss, double limit, double *least, struct fail *f)
+static int choose(struct mixture *p, bool by_loss, double limit, double *least, struct fail *f)
 {
     const size_t count = p->item_count * p->args->scheme_count;
     struct knapsack_choice *table = malloc((count + 1) * sizeof *table);
@@ -154,7 +154,7 @@ static int choose(struct plan *p, bool by_loss, double limit, double *least, str
     return status;
 }
 
-static int choose_by_bytes(struct plan *p, struct fail *f)
+static int choose_by_bytes(struct mixture *p, struct fail *f)
 {
     double least;
     RETURN_IF_NOT_OK(choose(p, false, p->args->budget * p->elements / 8, &least, f));
@@ -165,7 +165,7 @@ static int choose_by_bytes(struct plan *p, struct fail *f)
 }
 
 /* The other half tells a larger KL divergence than the half that chose. The limit holds for both. */
-static int choose_by_loss(struct plan *p, struct fail *f)
+static int choose_by_loss(struct mixture *p, struct fail *f)
 {
     enum { TRIALS = 50 };
     double limit = p->args->max_kl, least;
@@ -173,7 +173,7 @@ static int choose_by_loss(struct plan *p, struct fail *f)
         RETURN_IF_NOT_OK(choose(p, true, limit, &least, f));
         if (least > limit)
             break;
-        const double predicted = plan_total(p, SIZE_MAX).loss[1];
+        const double predicted = mixture_total(p, SIZE_MAX).loss[1];
         if (predicted <= p->args->max_kl)
             return QOBS_OK;
         limit *= fmin(p->args->max_kl / predicted, 0.999);
@@ -181,7 +181,7 @@ static int choose_by_loss(struct plan *p, struct fail *f)
     return INVALID(f, "max_kl: is %g nats a token; the schemes cost at least %.3g", p->args->max_kl, least);
 }
 
-int plan_choose(struct plan *p, struct fail *f)
+int mixture_choose(struct mixture *p, struct fail *f)
 {
     const qobs_checkpoint_plan_args *a = p->args;
     if (a->budget == 0 && a->max_kl == 0)

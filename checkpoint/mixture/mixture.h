@@ -17,7 +17,7 @@
     "c.save(DIR) of libqobs.calibration(model, \"W4A16\", sensitivity=True) as c in Python writes it"
 
 /* A scheme and what it makes of the weights. */
-struct plan_scheme {
+struct mixture_scheme {
     const char **settings;
     struct scheme_choice choice; /* its scheme is a preset */
     struct selection selection;
@@ -27,27 +27,27 @@ struct plan_scheme {
 };
 
 /* A weight, with what each scheme makes of it. */
-struct plan_module {
+struct mixture_module {
     const struct weight *weight; /* of the first scheme */
     size_t item;                 /* modules with one scheme have one item */
 };
 
 /* Sums over modules under one scheme. */
-struct plan_cost {
+struct mixture_cost {
     double bytes, error, loss[HALVES];
 };
 
-struct plan {
+struct mixture {
     const qobs_checkpoint_plan_args *args;
     struct input_paths paths;
     struct inputs inputs;
     struct weighing weighing;
     struct meter meter;
-    struct plan_scheme *schemes;
-    struct plan_module *modules; /* that a scheme quantizes, in the order of their names */
+    struct mixture_scheme *schemes;
+    struct mixture_module *modules; /* that a scheme quantizes, in the order of their names */
     size_t module_count;
     size_t item_count;
-    struct plan_cost *costs; /* item_count rows of one for each scheme */
+    struct mixture_cost *costs; /* item_count rows of one for each scheme */
     size_t *choice;          /* scheme of each item; NULL: no mixture was asked for */
     bool optimal;
     size_t unknown; /* modules without sensitivity or importance */
@@ -57,22 +57,22 @@ struct plan {
 };
 
 /* Lists the modules, before the engines run. Returns a status. */
-int plan_list_modules(struct plan *p, struct fail *f);
+int mixture_list_modules(struct mixture *p, struct fail *f);
 
 /* Finds their items and their costs. */
-int plan_gather(struct plan *p, struct fail *f);
+int mixture_gather(struct mixture *p, struct fail *f);
 
 /* Returns the cost of a module under a scheme. */
-struct plan_cost plan_cost_of(const struct plan *p, const struct plan_module *module, size_t scheme);
+struct mixture_cost mixture_cost_of(const struct mixture *p, const struct mixture_module *module, size_t scheme);
 
 /* Returns the cost of the model under one scheme, or with SIZE_MAX that of the mixture. */
-struct plan_cost plan_total(const struct plan *p, size_t scheme);
+struct mixture_cost mixture_total(const struct mixture *p, size_t scheme);
 
 /* Chooses a scheme for each item, if a budget or a limit is given. Fails if it cannot be met. */
-int plan_choose(struct plan *p, struct fail *f);
+int mixture_choose(struct mixture *p, struct fail *f);
 
 /* Writes the recipe of the mixture to args->out. */
-int plan_write_recipe(const struct plan *p, struct fail *f);
+int mixture_write_recipe(const struct mixture *p, struct fail *f);
 
 /* Returns the report as a JSON text, to be freed with free(). NULL: no memory. */
-char *plan_report(const struct plan *p);
+char *mixture_report(const struct mixture *p);

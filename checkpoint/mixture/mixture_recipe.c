@@ -10,7 +10,7 @@
 #include "mixture/mixture.h"
 
 /* Makes the group of a scheme, with the modules that have it. Its targets point to `names`. *used: it has any. */
-static struct quant_group make_group(const struct plan *p, size_t scheme, char **names)
+static struct quant_group make_group(const struct mixture *p, size_t scheme, char **names)
 {
     struct quant_group g = p->schemes[scheme].selection.config.groups[0];
     g.targets = names;
@@ -25,7 +25,7 @@ static struct quant_group make_group(const struct plan *p, size_t scheme, char *
 }
 
 /* Fills `names` with the modules of a scheme. Returns false if there is no memory. */
-static bool list_names(const struct plan *p, size_t scheme, char **names)
+static bool list_names(const struct mixture *p, size_t scheme, char **names)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->module_count; i++) {
@@ -40,7 +40,7 @@ static bool list_names(const struct plan *p, size_t scheme, char **names)
 }
 
 /* Returns the members of QuantizationModifier; NULL: no memory. */
-static json_object *modifier_json(const struct plan *p)
+static json_object *modifier_json(const struct mixture *p)
 {
     const size_t schemes = p->args->scheme_count;
     struct quant_group *groups = calloc(schemes + 1, sizeof *groups);
@@ -68,7 +68,7 @@ static json_object *modifier_json(const struct plan *p)
     return NULL;
 }
 
-static char *recipe_text(const struct plan *p)
+static char *recipe_text(const struct mixture *p)
 {
     json_object *modifier = modifier_json(p), *recipe = json_object_new_object();
     json_object *stage = modifier ? json_put_object(recipe, "quant_stage") : NULL;
@@ -79,7 +79,7 @@ static char *recipe_text(const struct plan *p)
     return text;
 }
 
-int plan_write_recipe(const struct plan *p, struct fail *f)
+int mixture_write_recipe(const struct mixture *p, struct fail *f)
 {
     struct output out = {0};
     char *text = recipe_text(p);

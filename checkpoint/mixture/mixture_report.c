@@ -8,13 +8,14 @@
 #include "mixture/mixture.h"
 
 /* The mean of both halves, or the half that has not chosen. */
-static double predicted_kl(const struct plan_cost *cost, bool chosen)
+static double predicted_kl(const struct mixture_cost *cost, bool chosen)
 {
     return chosen ? cost->loss[1] : (cost->loss[0] + cost->loss[1]) / 2;
 }
 
 /* Adds bytes, the bits of an element of `elements`, the KL divergence and the error. */
-static void put_cost(json_object *to, const struct plan *p, const struct plan_cost *cost, double elements, bool chosen)
+static void put_cost(json_object *to, const struct mixture *p, const struct mixture_cost *cost, double elements,
+                     bool chosen)
 {
     json_put_count(to, "bytes", (uint64_t)cost->bytes);
     json_put(to, "bits", json_number(8 * cost->bytes / elements));
@@ -27,18 +28,18 @@ static void put_module_name(json_object *to, const struct weight *w)
     json_put(to, "name", json_object_new_string_len(w->name, (int)w->module));
 }
 
-static void put_schemes(json_object *report, const struct plan *p)
+static void put_schemes(json_object *report, const struct mixture *p)
 {
     json_object *schemes = json_put_array(report, "schemes");
     for (size_t k = 0; k < p->args->scheme_count; k++) {
         json_object *scheme = json_object_new_object();
-        const struct plan_cost total = plan_total(p, k);
+        const struct mixture_cost total = mixture_total(p, k);
         json_put_text(scheme, "scheme", p->schemes[k].choice.scheme);
         put_cost(scheme, p, &total, p->elements, false);
         json_object *layers = json_put_array(scheme, "layers");
         for (size_t i = 0; i < p->module_count; i++) {
             const struct weight *w = p->modules[i].weight;
-            const struct plan_cost cost = plan_cost_of(p, &p->modules[i], k);
+            const struct mixture_cost cost = mixture_cost_of(p, &p->modules[i], k);
             json_object *layer = json_object_new_object();
             put_module_name(layer, w);
             put_cost(layer, p, &cost, (double)w->shape[0] * (double)w->shape[1], false);
@@ -48,9 +49,9 @@ static void put_schemes(json_object *report, const struct plan *p)
     }
 }
 
-static void put_mixture(json_object *report, const struct plan *p)
+static void put_mixture(json_object *report, const struct mixture *p)
 {
-    const struct plan_cost total = plan_total(p, SIZE_MAX);
+    const struct mixture_cost total = mixture_total(p, SIZE_MAX);
     json_object *mixture = json_put_object(report, "mixture");
     put_cost(mixture, p, &total, p->elements, true);
     json_put_bool(mixture, "optimal", p->optimal);
@@ -63,7 +64,7 @@ static void put_mixture(json_object *report, const struct plan *p)
     }
 }
 
-static void put_warnings(json_object *report, const struct plan *p)
+static void put_warnings(json_object *report, const struct mixture *p)
 {
     char text[400];
     json_object *warnings = json_put_array(report, "warnings");
@@ -82,7 +83,7 @@ static void put_warnings(json_object *report, const struct plan *p)
     json_append_text(warnings, text);
 }
 
-char *plan_report(const struct plan *p)
+char *mixture_report(const struct mixture *p)
 {
     json_object *report = json_report();
     json_put_text(report, "model", p->args->model);

@@ -63,7 +63,7 @@ static size_t scheme_of_setting(const qobs_checkpoint_plan_args *a, const char *
 }
 
 /* Takes the settings of all schemes, then those of this one. */
-static int take_settings(struct plan_scheme *s, const qobs_checkpoint_plan_args *a, size_t index, struct fail *f)
+static int take_settings(struct mixture_scheme *s, const qobs_checkpoint_plan_args *a, size_t index, struct fail *f)
 {
     size_t count = 0;
     s->settings = calloc(a->setting_count + 1, sizeof *s->settings);
@@ -81,10 +81,10 @@ static int take_settings(struct plan_scheme *s, const qobs_checkpoint_plan_args 
 
 /* ---- Schemes ----------------------------------------------------------------------------------------------------- */
 
-static int read_scheme(struct plan *p, size_t index, struct fail *f)
+static int read_scheme(struct mixture *p, size_t index, struct fail *f)
 {
     const qobs_checkpoint_plan_args *a = p->args;
-    struct plan_scheme *s = &p->schemes[index];
+    struct mixture_scheme *s = &p->schemes[index];
     s->choice = (struct scheme_choice){.scheme = a->schemes[index],
                                        .preset = a->preset,
                                        .targets = {a->targets, a->target_count},
@@ -95,19 +95,19 @@ static int read_scheme(struct plan *p, size_t index, struct fail *f)
     return selection_read_config(&s->selection, f);
 }
 
-static int select_weights(struct plan *p, size_t index, struct fail *f)
+static int select_weights(struct mixture *p, size_t index, struct fail *f)
 {
     static const struct activation_scales none;
-    struct plan_scheme *s = &p->schemes[index];
+    struct mixture_scheme *s = &p->schemes[index];
     RETURN_IF_NOT_OK(selection_make(&s->selection, f));
     RETURN_IF_NOT_OK(runtime_support_check(&s->selection, false, false, f));
     return layout_make(&s->layout, &p->inputs.model, &s->selection.weights, &s->selection.config, &none, CONTENTS_MODEL,
                        f);
 }
 
-static int open_engine(struct plan *p, size_t index, struct fail *f)
+static int open_engine(struct mixture *p, size_t index, struct fail *f)
 {
-    struct plan_scheme *s = &p->schemes[index];
+    struct mixture_scheme *s = &p->schemes[index];
     const struct weights *weights = &s->selection.weights;
     const struct engine_input in = {weights, &s->selection.config, p->weighing.importance, p->weighing.states,
                                     p->args->runtime};
@@ -116,7 +116,7 @@ static int open_engine(struct plan *p, size_t index, struct fail *f)
 }
 
 /* Runs the batches of all schemes in turn. */
-static int run_schemes(struct plan *p, struct fail *f)
+static int run_schemes(struct mixture *p, struct fail *f)
 {
     for (bool left = true; left;) {
         left = false;
@@ -131,7 +131,7 @@ static int run_schemes(struct plan *p, struct fail *f)
 }
 
 /* The failure of a scheme names it, if there are several; that of an unknown one has its name. */
-static int scheme_failure(const struct plan *p, size_t index, int status, struct fail *f)
+static int scheme_failure(const struct mixture *p, size_t index, int status, struct fail *f)
 {
     static const char unknown[] = "scheme: ";
     const struct fail reason = *f;
@@ -143,7 +143,7 @@ static int scheme_failure(const struct plan *p, size_t index, int status, struct
 }
 
 /* Takes a step with each scheme. */
-static int each_scheme(struct plan *p, int (*step)(struct plan *p, size_t index, struct fail *f), struct fail *f)
+static int each_scheme(struct mixture *p, int (*step)(struct mixture *p, size_t index, struct fail *f), struct fail *f)
 {
     for (size_t i = 0; i < p->args->scheme_count; i++) {
         const int status = step(p, i, f);
@@ -153,7 +153,7 @@ static int each_scheme(struct plan *p, int (*step)(struct plan *p, size_t index,
     return QOBS_OK;
 }
 
-static int plan_steps(struct plan *p, struct fail *f)
+static int mixture_steps(struct mixture *p, struct fail *f)
 {
     const qobs_checkpoint_plan_args *a = p->args;
     p->schemes = calloc(a->scheme_count, sizeof *p->schemes);
@@ -164,7 +164,7 @@ static int plan_steps(struct plan *p, struct fail *f)
     RETURN_IF_NOT_OK(each_scheme(p, read_scheme, f));
     RETURN_IF_NOT_OK(inputs_open(&p->inputs, &p->paths, CONTENTS_MODEL, f));
     RETURN_IF_NOT_OK(each_scheme(p, select_weights, f));
-    RETURN_IF_NOT_OK(plan_list_modules(p, f));
+    RETURN_IF_NOT_OK(mixture_list_modules(p, f));
     if (a->out)
         RETURN_IF_NOT_OK(inputs_check_out(&p->inputs, a->out, f));
     p->weighing = (struct weighing){.weights = &p->schemes[0].selection.weights,
@@ -175,15 +175,15 @@ static int plan_steps(struct plan *p, struct fail *f)
     const double start = seconds_now();
     RETURN_IF_NOT_OK(run_schemes(p, f));
     p->seconds = seconds_now() - start;
-    RETURN_IF_NOT_OK(plan_gather(p, f));
-    RETURN_IF_NOT_OK(plan_choose(p, f));
-    return a->out ? plan_write_recipe(p, f) : QOBS_OK;
+    RETURN_IF_NOT_OK(mixture_gather(p, f));
+    RETURN_IF_NOT_OK(mixture_choose(p, f));
+    return a->out ? mixture_write_recipe(p, f) : QOBS_OK;
 }
 
-static void plan_free(struct plan *p)
+static void mixture_free(struct mixture *p)
 {
     for (size_t i = 0; p->schemes && i < p->args->scheme_count; i++) {
-        struct plan_scheme *s = &p->schemes[i];
+        struct mixture_scheme *s = &p->schemes[i];
         engine_close(&s->engine);
         cost_sink_close(&s->sink);
         layout_free(&s->layout);
@@ -206,7 +206,7 @@ int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *erro
     RELEASED_BY(mapped_files_end) struct mapped_files files;
     mapped_files_begin(&files);
     struct fail f = {.message = ""};
-    struct plan p = {.args = args};
+    struct mixture p = {.args = args};
     const int usable = CHECK_STRUCT(args, &f);
     if (usable != QOBS_OK)
         return give_error(error, usable, &f);
@@ -218,9 +218,9 @@ int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *erro
     meter_open(&p.meter);
     int status = check_args(args, &f);
     if (status == QOBS_OK)
-        status = plan_steps(&p, &f);
+        status = mixture_steps(&p, &f);
     if (status == QOBS_OK && args->report)
-        *args->report = plan_report(&p);
-    plan_free(&p);
+        *args->report = mixture_report(&p);
+    mixture_free(&p);
     return give_error(error, status, &f);
 }

@@ -88,7 +88,7 @@ struct expert_layer {
     const struct st_tensor *tensors[3];
 };
 
-static struct expert_layer find_layer(const struct model *model, const char *name, const struct expert_plan *p)
+static struct expert_layer find_layer(const struct model *model, const char *name, const struct expert_listing *p)
 {
     struct expert_layer l = {.kind = 0};
     for (; l.kind < LAYERS; l.kind++) {
@@ -105,7 +105,7 @@ static struct expert_layer find_layer(const struct model *model, const char *nam
     return l;
 }
 
-static bool has_biases(const struct model *model, const char *name, const struct expert_plan *p)
+static bool has_biases(const struct model *model, const char *name, const struct expert_listing *p)
 {
     const size_t end = p->word + p->size;
     return sibling(model, name, end, strlen(name), "_bias") || sibling(model, name, end, strlen(name), ".bias");
@@ -166,13 +166,13 @@ static bool is_unknown_layer(const struct st_tensor *s, size_t stem)
                             isdigit((unsigned char)s->name[stem - 1]));
 }
 
-struct expert_plan experts_plan(const struct model *model, const struct architectures *found,
-                                const struct model_tensor *source, qobs_compat compat, bool split)
+struct expert_listing experts_listing(const struct model *model, const struct architectures *found,
+                                      const struct model_tensor *source, qobs_compat compat, bool split)
 {
     const struct st_tensor *s = source->stored;
     const char *name = s->name;
     const size_t stem = module_length(name), length = strlen(name), tail = sizeof blocks - 1;
-    struct expert_plan p = {.word = component_start(name, stem)};
+    struct expert_listing p = {.word = component_start(name, stem)};
     p.size = stem - p.word;
     if (compat != QOBS_COMPAT_VLLM) {
         const char *up = strstr(name, joined), *down = strstr(name, "down_proj"), *at = up ? up : down;
@@ -239,7 +239,7 @@ static struct weight of_expert(const struct model_tensor *source, int64_t expert
     return w;
 }
 
-static int list_split(struct weights *list, const struct model_tensor *source, const struct expert_plan *p,
+static int list_split(struct weights *list, const struct model_tensor *source, const struct expert_listing *p,
                       struct fail *f)
 {
     static const char *const gate_up[] = {"gate_proj", "up_proj"};
@@ -262,7 +262,7 @@ static int list_split(struct weights *list, const struct model_tensor *source, c
     return QOBS_OK;
 }
 
-static int list_attention(struct weights *list, const struct model_tensor *source, const struct expert_plan *p,
+static int list_attention(struct weights *list, const struct model_tensor *source, const struct expert_listing *p,
                           struct fail *f)
 {
     static const char *const names[] = {"q_proj.weight", "k_proj.weight", "v_proj.weight"};
@@ -313,18 +313,18 @@ static int list_mxfp4(struct weights *list, const struct model *model, const str
 }
 
 int experts_list(struct weights *list, const struct model *model, const struct model_tensor *source,
-                 const struct expert_plan *plan, struct fail *f)
+                 const struct expert_listing *listing, struct fail *f)
 {
-    switch (plan->kind) {
+    switch (listing->kind) {
     case EXPERTS_SPLIT:
-        return list_split(list, source, plan, f);
+        return list_split(list, source, listing, f);
     case EXPERTS_ATTENTION:
-        return list_attention(list, source, plan, f);
+        return list_attention(list, source, listing, f);
     case EXPERTS_MXFP4:
         return list_mxfp4(list, model, source, f);
     case EXPERTS_LEFT: {
         struct weight w = weight_of_tensor(source);
-        w.experts = plan->why;
+        w.experts = listing->why;
         return weights_append(list, w, strdup(source->stored->name), f);
     }
     default:

@@ -18,7 +18,7 @@ enum expert_kind {
 };
 
 /* How a tensor of experts is listed. */
-struct expert_plan {
+struct expert_listing {
     enum expert_kind kind;
     enum weight_experts why; /* of EXPERTS_LEFT: EXPERTS_WHOLE, EXPERTS_STACKED or EXPERTS_UNCLEAR */
     bool transposed;         /* [E, in, out], as Llama 4 has them; else [E, out, in] */
@@ -31,12 +31,12 @@ struct expert_plan {
 
 /* Says what a tensor is. split: experts that vLLM alone loads one by one are split. llm-compressor knows gate_up_proj
  * and down_proj alone, [E, out, in]. */
-struct expert_plan experts_plan(const struct model *model, const struct architectures *found,
-                                const struct model_tensor *source, qobs_compat compat, bool split);
+struct expert_listing experts_listing(const struct model *model, const struct architectures *found,
+                                      const struct model_tensor *source, qobs_compat compat, bool split);
 
 /* Adds the weights of a tensor of experts. */
 int experts_list(struct weights *list, const struct model *model, const struct model_tensor *source,
-                 const struct expert_plan *plan, struct fail *f);
+                 const struct expert_listing *listing, struct fail *f);
 
 /* Finds the number in "<layer>.<number>.<projection>" if the last component of the layer ends in "experts". Returns the
  * length of the layer's name, 0: it is no name of one expert. *number is the length up to the end of the number. */

@@ -35,9 +35,9 @@ static int list_tensor(struct weights *list, const struct model *model, const st
 {
     struct weight w = weight_of_tensor(source);
     RETURN_IF_NOT_OK(source_find_codes(&w.source_codes, w.shape, &w.dtype, model, hints, source->stored, compat, f));
-    const struct expert_plan plan = experts_plan(model, found, source, compat, split_experts);
-    if (plan.kind != EXPERTS_NONE)
-        return experts_list(list, model, source, &plan, f);
+    const struct expert_listing listing = experts_listing(model, found, source, compat, split_experts);
+    if (listing.kind != EXPERTS_NONE)
+        return experts_list(list, model, source, &listing, f);
     if (!w.source_codes.format)
         return weights_append(list, w, strdup(source->stored->name), f);
     w.bytes = (uint64_t)(w.shape[0] * w.shape[1]) * dtype_size(w.dtype);

@@ -353,7 +353,7 @@ typedef struct qobs_config_needs {
 
 /** Describes the needs of a configuration, after the checks of qobs_config_check.
  * @since 0.2.0 */
-QOBS_API int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qobs_error *error);
+QOBS_API int qobs_config_get_needs(const qobs_config *config, qobs_config_needs *needs, qobs_error *error);
 
 /** Returns the dtypes of scale and zero_point for observed tensors of `dtype`.
  * @since 0.1.0 */
@@ -616,8 +616,8 @@ typedef struct qobs_qparam_layout {
 /** Describes the qparams of an observer with `config` after it has observed a tensor like `value`, whose data is not
  * read. g_idx: as in qobs_plan_create; NULL: none.
  * @since 0.2.0 */
-QOBS_API int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                qobs_qparam_layout *layout, qobs_error *error);
+QOBS_API int qobs_config_qparam_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                       qobs_qparam_layout *layout, qobs_error *error);
 
 /** The same for a configuration as text, as in qobs_config_parse: "llmc.memoryless_minmax num_bits=4 group_size=128".
  * @since 0.2.0 */
@@ -627,8 +627,8 @@ QOBS_API int qobs_describe_qparams(const char *config, const qobs_tensor *value,
 /** Computes the qparams of one tensor: creates an observer from `config`, a text as in qobs_config_parse, observes
  * `value`, and writes what `out` asks for. Sizes are those of qobs_describe_qparams. runtime may be NULL.
  * @since 0.2.0 */
-QOBS_API int qobs_compute_qparams(const char *config, const qobs_tensor *value, const qobs_qparam_buffers *out,
-                                  const qobs_runtime *runtime, qobs_error *error);
+QOBS_API int qobs_qparams_from_tensor(const char *config, const qobs_tensor *value, const qobs_qparam_buffers *out,
+                                      const qobs_runtime *runtime, qobs_error *error);
 
 #define QOBS_RESULT_NAME 72 /**< bytes of a result name, including the final NUL */
 
@@ -670,7 +670,8 @@ QOBS_API int qobs_observer_read_as(const qobs_observer *observer, const char *na
 
 /** Writes scale, zero point and global scale. The sizes are those of the results of these names.
  * @since 0.2.0 */
-QOBS_API int qobs_observer_qparams(const qobs_observer *observer, const qobs_qparam_buffers *out, qobs_error *error);
+QOBS_API int qobs_qparams_from_observer(const qobs_observer *observer, const qobs_qparam_buffers *out,
+                                        qobs_error *error);
 
 /** Gives observers of fused layers (gate_proj and up_proj; q_proj, k_proj and v_proj) one global scale: that of the
  * largest magnitude that any of them has observed. All must have data and strategy tensor_group.

@@ -426,7 +426,7 @@ class config
         const qobs_tensor v = value.view();
         const detail::optional_view g(g_idx);
         auto l = detail::sized<qobs_qparam_layout>();
-        detail::call(qobs_config_layout, handle(), &v, g.get(), &l);
+        detail::call(qobs_config_qparam_layout, handle(), &v, g.get(), &l);
         return l;
     }
 
@@ -675,21 +675,21 @@ class plan
 };
 
 /** Computes the qparams of one tensor. */
-inline qparams compute_qparams(const config &c, const tensor &value, const tensor *g_idx = nullptr,
-                               const qobs_runtime *runtime = nullptr)
+inline qparams qparams_from_tensor(const config &c, const tensor &value, const tensor *g_idx = nullptr,
+                                   const qobs_runtime *runtime = nullptr)
 {
     const qobs_tensor v = value.view();
     const detail::optional_view g(g_idx);
     qparams q = detail::make_qparams(c.layout(value, g_idx));
     const qobs_qparam_buffers out = detail::buffers(q);
-    detail::call(qobs_config_qparams, c.handle(), &v, g.get(), &out, runtime);
+    detail::call(qobs_config_qparams_from_tensor, c.handle(), &v, g.get(), &out, runtime);
     return q;
 }
 
 /** The same with a configuration as text: "llmc.memoryless_minmax num_bits=4 group_size=128". */
-inline qparams compute_qparams(const std::string &text, const tensor &value, const qobs_runtime *runtime = nullptr)
+inline qparams qparams_from_tensor(const std::string &text, const tensor &value, const qobs_runtime *runtime = nullptr)
 {
-    return compute_qparams(config(text), value, nullptr, runtime);
+    return qparams_from_tensor(config(text), value, nullptr, runtime);
 }
 
 /** @cond internal */
@@ -792,7 +792,7 @@ inline search_result search(const config &c, const tensor &value, const std::vec
 }
 
 /** Computes scale and zero point for ranges. global_scale multiplies the scales (llmc presets). */
-inline qparams calculate_qparams(const config &c, const ranges &range, std::optional<float> global_scale = {})
+inline qparams qparams_from_ranges(const config &c, const ranges &range, std::optional<float> global_scale = {})
 {
     qparams q;
     detail::call(qobs_config_qparam_dtypes, c.handle(), range.min.dtype, &q.scale.dtype, &q.zero_point.dtype);
@@ -803,7 +803,7 @@ inline qparams calculate_qparams(const config &c, const ranges &range, std::opti
     }
     q.scale = detail::make_array(q.scale.dtype, range.min.shape);
     q.zero_point = detail::make_array(q.zero_point.dtype, range.min.shape);
-    auto args = detail::sized<qobs_calculate_args>();
+    auto args = detail::sized<qobs_qparams_from_ranges_args>();
     args.config = c.handle();
     args.dtype = range.min.dtype;
     args.count = q.scale.bytes.size() / qobs_dtype_size(q.scale.dtype);
@@ -817,7 +817,7 @@ inline qparams calculate_qparams(const config &c, const ranges &range, std::opti
     args.zero_point_size = q.zero_point.bytes.size();
     if (range.max.bytes.size() != range.min.bytes.size())
         throw error(QOBS_ERROR_INVALID_ARGUMENT, "range: min and max have different sizes");
-    detail::call(qobs_calculate_qparams, static_cast<const qobs_calculate_args *>(&args));
+    detail::call(qobs_qparams_from_ranges, static_cast<const qobs_qparams_from_ranges_args *>(&args));
     return q;
 }
 

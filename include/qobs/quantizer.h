@@ -15,7 +15,7 @@ extern "C" {
 /** @defgroup quantizer Prepared quantizer
  * Quantizes rows of a matrix of one dtype and number of columns. The number of rows may differ from call to call.
  *  - Static: the caller gives scales and zero points. The result is that of qobs_quantize or qobs_fake_quantize.
- *  - Dynamic: scales and zero points are those of the matrix itself. The result is that of qobs_compute_qparams and
+ *  - Dynamic: scales and zero points are those of the matrix itself. The result is that of qobs_qparams_from_tensor and
  * then qobs_quantize, bit for bit, and the matrix is read from memory once. The granularity is that of the
  * configuration for a tensor (rows, columns): strategy channel has a scale for each row (a token, if rows are tokens),
  * group one for each group of columns in a row, block one for each block, tensor one for all rows. Packed codes are

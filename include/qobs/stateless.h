@@ -126,9 +126,9 @@ QOBS_API int qobs_search(const qobs_search_args *args, qobs_error *error);
  * @since 0.2.0 */
 QOBS_API int qobs_global_search(const qobs_search_args *args, qobs_error *error);
 
-/** Arguments of qobs_calculate_qparams. */
-typedef struct qobs_calculate_args {
-    size_t struct_size;        /**< sizeof(qobs_calculate_args) */
+/** Arguments of qobs_qparams_from_ranges. */
+typedef struct qobs_qparams_from_ranges_args {
+    size_t struct_size;        /**< sizeof(qobs_qparams_from_ranges_args) */
     const qobs_config *config; /**< its formula */
     qobs_dtype dtype;          /**< of min and max; torch presets: F32 */
     size_t count;              /**< number of ranges */
@@ -143,7 +143,7 @@ typedef struct qobs_calculate_args {
     size_t zero_point_size;    /**< bytes of zero_point */
     qobs_dtype global_scale_dtype; /**< BF16, F16: that of global_scale, and of the scales if min and max have it, too
                                         (llmc presets); F32 or 0: F32 */
-} qobs_calculate_args;
+} qobs_qparams_from_ranges_args;
 
 /** Computes scale and zero point for ranges. They have the dtypes of qobs_config_qparam_dtypes. Fails with NO_RESULT if
  * upstream raises an exception.
@@ -155,7 +155,7 @@ typedef struct qobs_calculate_args {
  * stored b is e4m3(scale / global_scale). global_scale is the result of quark.PerTensorMinMaxObserver with
  * dtype=fp8_e4m3 and quant_max_first_level=6, which observes the magnitudes of the blocks.
  * @since 0.2.0 */
-QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error);
+QOBS_API int qobs_qparams_from_ranges(const qobs_qparams_from_ranges_args *args, qobs_error *error);
 
 /** Computes the global scale for a range (strategy tensor_group): a range that fills e2m1 then gives scales that fill
  * e4m3. min, max and the computation have dtype `dtype`. min and max must be finite. Fails with NO_RESULT if the global
@@ -165,12 +165,13 @@ QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error 
 QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                                qobs_error *error);
 
-/** Computes the qparams of one tensor as qobs_compute_qparams does, with a configuration that is made once. Writes what
- * `out` asks for, of the sizes of qobs_config_layout. g_idx: as in qobs_plan_create; NULL: none. runtime may be NULL.
- * Several threads may call it at the same time with one configuration.
+/** Computes the qparams of one tensor as qobs_qparams_from_tensor does, with a configuration that is made once. Writes
+ * what `out` asks for, of the sizes of qobs_config_qparam_layout. g_idx: as in qobs_plan_create; NULL: none. runtime
+ * may be NULL. Several threads may call it at the same time with one configuration.
  * @since 0.2.0 */
-QOBS_API int qobs_config_qparams(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                 const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error);
+QOBS_API int qobs_config_qparams_from_tensor(const qobs_config *config, const qobs_tensor *value,
+                                             const qobs_tensor *g_idx, const qobs_qparam_buffers *out,
+                                             const qobs_runtime *runtime, qobs_error *error);
 
 /** Arguments of qobs_quantize. */
 typedef struct qobs_quantize_args {

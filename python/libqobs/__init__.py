@@ -11,7 +11,7 @@ from ._functions import (Histogram, QParams, Range, Search, SearchReport, Settin
 from ._library import (Cancelled, Error, FindingsError, IncompleteWarning, InvalidArgumentError, NoDataError,
                        NonfiniteError, NoResultError, OutOfMemoryError, SystemFailure, UnsupportedError, Warning, lib as _lib)
 from ._minmax import MinMax, minmax
-from ._observer import Counts, Observer, Results, compute_qparams, fuse
+from ._observer import Counts, Observer, Results, qparams_from_tensor, fuse
 from ._quantizer import Quantized, Quantizer
 from ._reports import AuditReport, CalibrateReport, PlanReport, QuantizeReport
 from ._tensor import Array
@@ -24,7 +24,7 @@ __all__ = [
     "Histogram", "IncompleteWarning", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer",
     "OutOfMemoryError", "PlanReport", "Progress", "QParams", "Quantized", "QuantizeReport", "Quantizer", "Range",
     "Results", "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "Warning", "audit", "calibrate",
-    "calibrate_checkpoint", "calibration", "compute_qparams", "dropin_calls", "fake_quantize", "finish", "fuse",
+    "calibrate_checkpoint", "calibration", "qparams_from_tensor", "dropin_calls", "fake_quantize", "finish", "fuse",
     "handle_bus_errors", "histogram", "minmax", "plan", "presets", "quantize", "range_by_entropy", "range_by_l2_norm", "range_by_mse",
     "range_by_percentile", "search", "set_threads", "settings",
 ]

@@ -165,7 +165,7 @@ def settings(preset: str) -> dict[str, Setting]:
 
 def layout_of(config, value, g_idx) -> c.QparamLayout:
     layout = c.QparamLayout(sizeof(c.QparamLayout))
-    call(lib.config_layout, config.handle, value.address, _pointer(g_idx), byref(layout), value="x")
+    call(lib.config_qparam_layout, config.handle, value.address, _pointer(g_idx), byref(layout), value="x")
     return layout
 
 

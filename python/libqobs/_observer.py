@@ -196,7 +196,7 @@ class Observer:
                     setattr(out, name, address)
                     setattr(out, f"{name}_size", size)
                     done.append(result)
-            call(lib.observer_qparams, self._handle, byref(out))  # one search in a histogram for both
+            call(lib.qparams_from_observer, self._handle, byref(out))  # one search in a histogram for both
             factor = self.read("global_scale") if "global_scale" in names else None
         return QParams(done[0](), done[1]() if len(done) > 1 else None, factor)
 
@@ -349,11 +349,11 @@ def fuse(observers: Iterable[Observer]) -> None:
         call(lib.observers_fuse, _handles(observers), len(observers))
 
 
-def compute_qparams(x: Any, config: str, *, g_idx: Any = None, **settings: Any) -> QParams:
+def qparams_from_tensor(x: Any, config: str, *, g_idx: Any = None, **settings: Any) -> QParams:
     """Scale, zero point and global scale of one tensor: an observer for it alone.
 
     x: as in Observer.observe. config: "PRESET" or "PRESET key=value ..."; settings come on top. Errors: those of
     Observer and observe.
 
-        scale, zero_point, _ = libqobs.compute_qparams(weight, "llmc.memoryless_minmax num_bits=4 group_size=128")"""
+        scale, zero_point, _ = libqobs.qparams_from_tensor(weight, "llmc.memoryless_minmax num_bits=4 group_size=128")"""
     return Observer(config, **settings).observe(x, g_idx).qparams()

@@ -48,7 +48,7 @@ class Quantizer:
     pass; else they are given. packed: two codes of 4 bits in a byte. dequantized: numbers in place of codes.
     scale_dtype, zero_point_dtype: of given ones; None: those of the configuration.
     Quantizers can be copied and pickled. Errors: InvalidArgumentError, UnsupportedError. The bits are those of
-    compute_qparams and of quantize of compressed-tensors."""
+    qparams_from_tensor and of quantize of compressed-tensors."""
 
     __slots__ = ("__weakref__", "_handle", "_made", "_layouts", "_columns", "_dtype", "_dynamic")
 

@@ -15,7 +15,7 @@ assert o.scale.shape == (2, 1) and o.scale.format == "f", o.scale
 h = qobs.histogram(a, 4)
 assert h.counts.tolist() == [1, 0, 1, 2] and list(h.bin_edges) == [-2, -.5, 1, 2.5, 4], h
 assert qobs.Observer.load(o.save()).scale == o.scale
-q = qobs.compute_qparams(a, "llmc.memoryless_minmax strategy=tensor_group group_size=1 num_bits=4 type=float")
+q = qobs.qparams_from_tensor(a, "llmc.memoryless_minmax strategy=tensor_group group_size=1 num_bits=4 type=float")
 r = qobs.fake_quantize(a, "llmc.memoryless_minmax strategy=tensor_group group_size=1 num_bits=4 type=float", q.scale,
                        global_scale=q.global_scale)
 assert r == a, r.tolist()

@@ -61,7 +61,7 @@ def test_every_kind():
     assert declared.FUNCTIONS["config_get"] == (ctypes.c_int, address, text, text, number, error)
     assert declared.FUNCTIONS["observer_merge"] == (ctypes.c_int, address, ctypes.POINTER(address), number, error)
     assert declared.FUNCTIONS["minmax"] == (ctypes.c_int, ctypes.POINTER(c.MinmaxArgs), error)
-    assert declared.FUNCTIONS["config_layout"][2:4] == (address, address)  # tensors
+    assert declared.FUNCTIONS["config_qparam_layout"][2:4] == (address, address)  # tensors
     assert declared.FUNCTIONS["format_encode"] == (ctypes.c_uint32, address, ctypes.c_float, ctypes.c_bool)
     assert declared.FUNCTIONS["plan_destroy"] == (None, address) and declared.FUNCTIONS["isa_active"] == (text,)
     assert declared.FUNCTIONS["checkpoint_fused_sets"][1] == ctypes.POINTER(text)

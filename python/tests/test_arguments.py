@@ -40,7 +40,7 @@ def by_percentile(value):
 
 CALLS = {  # name of the argument -> call, wrong values
     "x": [(lambda v: qobs.minmax(v), TEXTS), (lambda v: qobs.histogram(v), TEXTS), (lambda v: qobs.search(v), TEXTS),
-          (lambda v: observer().observe(v), TEXTS), (lambda v: qobs.compute_qparams(v, "llmc.minmax"), TEXTS),
+          (lambda v: observer().observe(v), TEXTS), (lambda v: qobs.qparams_from_tensor(v, "llmc.minmax"), TEXTS),
           (lambda v: observer().record_tokens(v), TEXTS),
           (lambda v: qobs.fake_quantize(v, "llmc.minmax", X[:1, 0]), TEXTS),
           (lambda v: qobs.Quantizer("llmc.memoryless_minmax", dtype="float32", columns=4)(v), TEXTS)],

@@ -169,7 +169,7 @@ def test_search_importance():
 
 
 def test_fake_quantize():
-    scale, zero_point, global_scale = qobs.compute_qparams(X, INT4)
+    scale, zero_point, global_scale = qobs.qparams_from_tensor(X, INT4)
     assert global_scale is None
     out = qobs.fake_quantize(X, INT4, scale, zero_point)
     s = np.repeat(scale, 128, axis=1)
@@ -183,7 +183,7 @@ def test_fake_quantize():
 
 def test_global_scale():
     config = "llmc.memoryless_minmax num_bits=4 type=float strategy=tensor_group group_size=16"
-    scale, _, global_scale = qobs.compute_qparams(X, config)
+    scale, _, global_scale = qobs.qparams_from_tensor(X, config)
     assert global_scale.size == 1 and scale.shape == (32, 16)
     out = qobs.fake_quantize(X, config, scale, global_scale=global_scale)
     assert np.abs(out - X).max() < np.abs(X).max() / 4
@@ -211,7 +211,7 @@ def test_range_finders():
 
 def test_compute_qparams_is_an_observer():
     o = qobs.Observer(INT4, base_name="weight").observe(X)
-    q = qobs.compute_qparams(X, "llmc.memoryless_minmax", num_bits=4, group_size=128)
+    q = qobs.qparams_from_tensor(X, "llmc.memoryless_minmax", num_bits=4, group_size=128)
     assert np.array_equal(q.scale, o.scale) and np.array_equal(q.zero_point, o.zero_point)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""qobs.Quantizer: its results are those of compute_qparams and fake_quantize, in new and in given arrays."""
+"""qobs.Quantizer: its results are those of qparams_from_tensor and fake_quantize, in new and in given arrays."""
 import copy
 import mmap
 import pickle
@@ -36,7 +36,7 @@ def test_rows_of_int8():
 def test_results(settings, dtype):
     config = f"llmc.memoryless_minmax {settings}"
     x = matrix(7, 128, dtype)
-    expected = qobs.compute_qparams(x, config)
+    expected = qobs.qparams_from_tensor(x, config)
     got = qobs.Quantizer(config, dtype=dtype, columns=128, dequantized=True)(x)
     assert np.array_equal(got.scale.ravel(), expected.scale.ravel())
     zero_point = None
@@ -68,7 +68,7 @@ def test_dimensions_and_global_scale():
     x = matrix(12, 32)
     settings = "num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn"
     config = f"llmc.memoryless_minmax {settings}"
-    expected = qobs.compute_qparams(x, config)
+    expected = qobs.qparams_from_tensor(x, config)
     quantizer = qobs.Quantizer(config, dtype="float32", columns=32, packed=True)
     got = quantizer(x.reshape(3, 4, 32), global_scale=expected.global_scale)
     assert got.codes.shape == (3, 4, 16) and got.codes.dtype == np.uint8
@@ -119,7 +119,7 @@ def test_torch():
     config = "llmc.memoryless_minmax num_bits=8 type=float strategy=channel"
     x = torch.randn(5, 64).bfloat16()
     codes, scale, _ = qobs.Quantizer(config, dtype=torch.bfloat16, columns=64)(x)
-    expected = qobs.compute_qparams(x, config)
+    expected = qobs.qparams_from_tensor(x, config)
     assert codes.dtype == torch.float8_e4m3fn and torch.equal(scale.ravel(), expected.scale.ravel())
     assert torch.equal(codes.float().bfloat16() * scale, qobs.fake_quantize(x, config, scale))
 
@@ -306,7 +306,7 @@ def test_numbers_as_global_scale():
     config = ("llmc.memoryless_minmax num_bits=4 type=float strategy=tensor_group group_size=16 "
               "scale_dtype=float8_e4m3fn")
     quantizer, x = qobs.Quantizer(config, dtype="float32", columns=32), matrix(2, 32)
-    scale = qobs.compute_qparams(x, config).scale
+    scale = qobs.qparams_from_tensor(x, config).scale
     calls = (lambda n: quantizer(x, global_scale=n), lambda n: qobs.fake_quantize(x, config, scale, global_scale=n),
              lambda n: qobs.search(x, "llmc.memoryless_mse", version="2025-10", global_scale=n))
     for call in calls:

@@ -216,7 +216,7 @@ def test_torch(t, dtype):
 def test_torch_is_numpy(t):
     x = RNG.standard_normal((16, 256)).astype(np.float32)
     config = "llmc.memoryless_minmax num_bits=4 group_size=128"
-    a, b = qobs.compute_qparams(x, config), qobs.compute_qparams(t.from_numpy(x).requires_grad_(), config)
+    a, b = qobs.qparams_from_tensor(x, config), qobs.qparams_from_tensor(t.from_numpy(x).requires_grad_(), config)
     assert same(a.scale, b.scale.numpy()) and same(a.zero_point, b.zero_point.numpy())
 
 

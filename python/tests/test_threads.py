@@ -78,7 +78,7 @@ LARGE = 1 << 20
 
 @pytest.mark.parametrize("work", [
     lambda x: bits(qobs.minmax(x)), lambda x: bits(qobs.histogram(x, 64, (-3, 3)).counts),
-    lambda x: bits(qobs.compute_qparams(x, "llmc.memoryless_minmax strategy=channel")[:2])])
+    lambda x: bits(qobs.qparams_from_tensor(x, "llmc.memoryless_minmax strategy=channel")[:2])])
 def test_calls_are_in_the_library_at_the_same_time(work, monkeypatch):
     """Every call waits in C for the one of another thread, and would wait in vain if a lock kept that out."""
     arrays = [batch(i, LARGE // 3) for i in range(4)]
@@ -101,7 +101,7 @@ def test_calls_on_one_observer_wait(monkeypatch):
 FUNCTIONS = {
     "minmax": lambda x: qobs.minmax(x, 0), "histogram": lambda x: qobs.histogram(x, 50).counts,
     "search": lambda x: qobs.search(x, num_bits=4, group_size=-1)[:4],
-    "qparams": lambda x: qobs.compute_qparams(x, "llmc.memoryless_minmax num_bits=4 group_size=32")[:2],
+    "qparams": lambda x: qobs.qparams_from_tensor(x, "llmc.memoryless_minmax num_bits=4 group_size=32")[:2],
     "fake_quantize": lambda x: qobs.fake_quantize(x, "torch.MinMaxObserver", 0.03 + 0 * x[0, :1], 0 * x[0, :1]),
     "percentile": lambda x: qobs.range_by_percentile(qobs.histogram(abs(x), 200), config="modelopt.HistogramCalibrator",
                                                      percentile=99.0),

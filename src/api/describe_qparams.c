@@ -39,8 +39,8 @@ static bool describe(const qobs_config *config, const qobs_plan *plan, const str
     return qobs_formula_has_qparams(&o.stages.formula);
 }
 
-int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                       qobs_qparam_layout *layout, qobs_error *error)
+int qobs_config_qparam_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                              qobs_qparam_layout *layout, qobs_error *error)
 {
     struct runtime runtime;
     qobs_plan *plan = NULL;
@@ -69,7 +69,7 @@ int qobs_describe_qparams(const char *text, const qobs_tensor *value, qobs_qpara
     qobs_config *config;
     RETURN_IF_FAILED(qobs_require(text, "config", error));
     RETURN_IF_FAILED(qobs_config_parse(&config, text, NULL, error));
-    const int status = qobs_config_layout(config, value, NULL, layout, error);
+    const int status = qobs_config_qparam_layout(config, value, NULL, layout, error);
     qobs_config_destroy(config);
     return status;
 }

@@ -121,7 +121,7 @@ int qobs_config_key_info(const qobs_config *config, const char *key, qobs_settin
 
 /* ---- Needs ------------------------------------------------------------------------------------------------------- */
 
-int qobs_config_describe(const qobs_config *config, qobs_config_needs *needs, qobs_error *error)
+int qobs_config_get_needs(const qobs_config *config, qobs_config_needs *needs, qobs_error *error)
 {
     struct stages stages;
     struct quantize_rule rule;

@@ -424,13 +424,13 @@ static int compute_by_observer(const qobs_config *config, const qobs_tensor *val
     RETURN_IF_FAILED(qobs_observer_create(&observer, config, runtime, error));
     int status = qobs_observer_observe(observer, value, g_idx, error);
     if (status == QOBS_OK)
-        status = qobs_observer_qparams(observer, out, error);
+        status = qobs_qparams_from_observer(observer, out, error);
     qobs_observer_destroy(observer);
     return status;
 }
 
-int qobs_config_qparams(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                        const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
+int qobs_config_qparams_from_tensor(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                    const qobs_qparam_buffers *out, const qobs_runtime *runtime, qobs_error *error)
 {
     int status = QOBS_OK;
     RETURN_IF_FAILED(qobs_require(config, "config", error));
@@ -439,13 +439,13 @@ int qobs_config_qparams(const qobs_config *config, const qobs_tensor *value, con
                : compute_by_observer(config, value, g_idx, out, runtime, error);
 }
 
-int qobs_compute_qparams(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out,
-                         const qobs_runtime *runtime, qobs_error *error)
+int qobs_qparams_from_tensor(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out,
+                             const qobs_runtime *runtime, qobs_error *error)
 {
     qobs_config *config;
     RETURN_IF_FAILED(qobs_require(text, "config", error));
     RETURN_IF_FAILED(qobs_config_parse(&config, text, runtime, error));
-    const int status = qobs_config_qparams(config, value, NULL, out, runtime, error);
+    const int status = qobs_config_qparams_from_tensor(config, value, NULL, out, runtime, error);
     qobs_config_destroy(config);
     return status;
 }

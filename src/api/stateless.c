@@ -119,7 +119,7 @@ static int check_formula(const qobs_config *config, qobs_dtype dtype, bool given
 }
 
 /* A global scale that is not F32 keeps the scales of ranges of its dtype in that dtype. */
-static int check_global_scale(const qobs_calculate_args *a, const struct formula *formula, qobs_error *error)
+static int check_global_scale(const qobs_qparams_from_ranges_args *a, const struct formula *formula, qobs_error *error)
 {
     const struct formula_ops *ops = formula->ops;
     const qobs_dtype dtype = a->global_scale_dtype;
@@ -141,7 +141,7 @@ static int check_global_scale(const qobs_calculate_args *a, const struct formula
     return QOBS_OK;
 }
 
-static int check_calculation(const qobs_calculate_args *a, const struct formula *formula,
+static int check_calculation(const qobs_qparams_from_ranges_args *a, const struct formula *formula,
                              const struct range_view *ranges, qobs_error *error)
 {
     if (a->count > (size_t)1 << 48)
@@ -160,11 +160,11 @@ static int check_calculation(const qobs_calculate_args *a, const struct formula 
     return QOBS_OK;
 }
 
-int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error)
+int qobs_qparams_from_ranges(const qobs_qparams_from_ranges_args *args, qobs_error *error)
 {
     struct formula formula;
-    qobs_calculate_args a;
-    RETURN_IF_FAILED(ARGS_READ(qobs_calculate_args, &a, args, zero_point_size, error));
+    qobs_qparams_from_ranges_args a;
+    RETURN_IF_FAILED(ARGS_READ(qobs_qparams_from_ranges_args, &a, args, zero_point_size, error));
     RETURN_IF_FAILED(check_formula(a.config, a.dtype, true, &formula, error));
     const struct range_view ranges = {.dtype = a.dtype,
                                       .n = a.count,

@@ -61,7 +61,7 @@ static int read_request(const qobs_observer *o, const struct request *r, qobs_er
         memcpy(r->max, o->state.ranges.max, r->range_size);
     }
     if (r && r->qparams)
-        return qobs_observer_qparams(o, r->qparams, error);
+        return qobs_qparams_from_observer(o, r->qparams, error);
     return qobs_succeed(error);
 }
 

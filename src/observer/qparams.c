@@ -162,7 +162,7 @@ int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers
     return out->zero_point_size > 0 ? qobs_require(out->zero_point, "zero_point", error) : QOBS_OK;
 }
 
-int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *given, qobs_error *error)
+int qobs_qparams_from_observer(const qobs_observer *o, const qobs_qparam_buffers *given, qobs_error *error)
 {
     qobs_qparam_buffers out;
     RETURN_IF_FAILED(qobs_require(o, "observer", error));

@@ -49,7 +49,7 @@ static int make_configs(struct bench_data *d)
         return print_status_error(&error, NULL);
     const qobs_qparam_buffers out = {
         .struct_size = sizeof out, .scale = d->scale, .scale_size = d->groups * sizeof(uint16_t)};
-    if (qobs_compute_qparams("llmc.memoryless_minmax num_bits=4 group_size=128", &d->bf16, &out, NULL, &error) !=
+    if (qobs_qparams_from_tensor("llmc.memoryless_minmax num_bits=4 group_size=128", &d->bf16, &out, NULL, &error) !=
         QOBS_OK)
         return print_status_error(&error, NULL);
     return EXIT_OK;

@@ -12,7 +12,7 @@ int main(void)
     const qobs_tensor tensor = {sizeof tensor, weight, QOBS_F32, 2, shape, NULL};
     const qobs_qparam_buffers out = {.struct_size = sizeof out, .scale = &scale, .scale_size = sizeof scale};
     qobs_error error;
-    const int bad = qobs_compute_qparams("llmc.memoryless_minmax num_bits=8", &tensor, &out, NULL, &error);
+    const int bad = qobs_qparams_from_tensor("llmc.memoryless_minmax num_bits=8", &tensor, &out, NULL, &error);
     printf("%s: %g\n", bad ? error.message : "scale", scale);
     return bad || !(scale > 0.05f && scale < 0.06f);
 }
