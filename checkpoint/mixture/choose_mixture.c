@@ -20,8 +20,7 @@ struct mixture_cost mixture_cost_of(const struct mixture *p, const struct mixtur
 {
     const struct mixture_scheme *s = &p->schemes[scheme];
     const size_t index = (size_t)(weight_of(p, module, scheme) - s->selection.weights.items);
-    struct mixture_cost cost = {.bytes = (double)layout_weight_bytes(&s->layout, index),
-                                .error = s->sink.costs[index].error};
+    struct mixture_cost cost = {.bytes = (double)s->bytes[index], .error = s->sink.costs[index].error};
     for (int half = 0; half < HALVES; half++)
         cost.loss[half] = s->sink.costs[index].loss[half];
     return cost;

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "files/status.h"
+#include "files/text.h"
 #include "model/stored_qparams.h"
 
 /* ---- What weighs errors ------------------------------------------------------------------------------------------ */
@@ -33,9 +34,9 @@ static bool find_importance(const struct weighing *from, const struct weight *w,
 {
     if (importance_find(from->importance, from->states, w->name, w->module, false, found))
         return true;
-    for (size_t i = 0; i < from->weights->count; i++) {
+    for (size_t i = weights_find(from->weights, w->name)->set; i != SIZE_MAX; i = from->next_of_set[i]) {
         const struct weight *other = &from->weights->items[i];
-        if (other->set == w->set && other->shape[1] == w->shape[1] &&
+        if (other->shape[1] == w->shape[1] &&
             importance_find(from->importance, from->states, other->name, other->module, false, found))
             return true;
     }
@@ -95,8 +96,20 @@ static void free_weights(struct error_weights *e)
 
 int weighing_open(struct weighing *w, struct fail *f)
 {
-    w->items = calloc(w->weights->count + 1, sizeof *w->items);
-    return w->items ? QOBS_OK : NO_MEMORY(f, "the costs");
+    const size_t count = w->weights->count;
+    w->items = calloc(count + 1, sizeof *w->items);
+    w->next_of_set = malloc((count + 1) * sizeof *w->next_of_set);
+    OWNED size_t *last = malloc((count + 1) * sizeof *last); /* of a set, by its first weight */
+    if (!w->items || !w->next_of_set || !last)
+        return NO_MEMORY(f, "the costs");
+    for (size_t i = 0; i < count; i++) {
+        const size_t first = w->weights->items[i].set;
+        if (first < i)
+            w->next_of_set[last[first]] = i;
+        last[first] = i;
+        w->next_of_set[i] = SIZE_MAX;
+    }
+    return QOBS_OK;
 }
 
 void weighing_close(struct weighing *w)
@@ -104,6 +117,7 @@ void weighing_close(struct weighing *w)
     for (size_t i = 0; w->items && i < w->weights->count; i++)
         free_weights(&w->items[i]);
     free(w->items);
+    free(w->next_of_set);
 }
 
 /* All schemes have the weights of the first one. */

@@ -23,6 +23,7 @@ struct weighing {
     const struct importance_sources *importance;
     const struct saved_states *states;
     struct error_weights *items; /* one for each weight */
+    size_t *next_of_set;         /* for each weight, the next one of its set; SIZE_MAX: none */
 };
 int weighing_open(struct weighing *weighing, struct fail *f);
 void weighing_close(struct weighing *weighing);

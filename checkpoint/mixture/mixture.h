@@ -21,7 +21,7 @@ struct mixture_scheme {
     const char **settings;
     struct scheme_choice choice; /* its scheme is a preset */
     struct selection selection;
-    struct output_layout layout;
+    uint64_t *bytes; /* of the output, for each weight */
     struct cost_sink sink;
     struct engine engine;
 };

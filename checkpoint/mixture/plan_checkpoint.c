@@ -95,14 +95,27 @@ static int read_scheme(struct mixture *p, size_t index, struct fail *f)
     return selection_read_config(&s->selection, f);
 }
 
-static int select_weights(struct mixture *p, size_t index, struct fail *f)
+/* Counts the bytes of the output of each weight. */
+static int count_bytes(struct mixture *p, struct mixture_scheme *s, struct fail *f)
 {
     static const struct activation_scales none;
+    const struct weights *weights = &s->selection.weights;
+    RELEASED_BY(layout_free) struct output_layout layout = {0};
+    s->bytes = calloc(weights->count + 1, sizeof *s->bytes);
+    if (!s->bytes)
+        return NO_MEMORY(f, "the costs");
+    RETURN_IF_NOT_OK(layout_list(&layout, &p->inputs.model, weights, &s->selection.config, &none, CONTENTS_MODEL, f));
+    for (size_t i = 0; i < layout.count; i++)
+        s->bytes[layout.tensors[i].weight] += layout.tensors[i].bytes;
+    return QOBS_OK;
+}
+
+static int select_weights(struct mixture *p, size_t index, struct fail *f)
+{
     struct mixture_scheme *s = &p->schemes[index];
     RETURN_IF_NOT_OK(selection_make(&s->selection, f));
     RETURN_IF_NOT_OK(runtime_support_check(&s->selection, false, false, f));
-    return layout_make(&s->layout, &p->inputs.model, &s->selection.weights, &s->selection.config, &none, CONTENTS_MODEL,
-                       f);
+    return count_bytes(p, s, f);
 }
 
 static int open_engine(struct mixture *p, size_t index, struct fail *f)
@@ -186,7 +199,7 @@ static void mixture_free(struct mixture *p)
         struct mixture_scheme *s = &p->schemes[i];
         engine_close(&s->engine);
         cost_sink_close(&s->sink);
-        layout_free(&s->layout);
+        free(s->bytes);
     }
     weighing_close(&p->weighing);
     for (size_t i = 0; p->schemes && i < p->args->scheme_count; i++) {

@@ -4,6 +4,7 @@
 /* Lists tensors. source_formats.c finds those that are quantized, experts.c lists those of experts. */
 #include "model/experts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "files/text.h"
@@ -22,11 +23,7 @@ struct weight weight_of_tensor(const struct model_tensor *source)
 /* Names the weight of a tensor of codes "<module>.weight". */
 static char *weight_name(const char *codes)
 {
-    const size_t length = strlen(codes);
-    char *name = strdup(codes); /* weight_keep_codes writes the complete name again */
-    if (name && ends_with(codes, ".weight_packed"))
-        name[length - strlen("_packed")] = '\0';
-    return name;
+    return strndup(codes, strlen(codes) - (ends_with(codes, ".weight_packed") ? strlen("_packed") : 0));
 }
 
 static int list_tensor(struct weights *list, const struct model *model, const struct architectures *found,
@@ -90,15 +87,15 @@ int weights_list(struct weights *weights, const struct model *model, const struc
     return twice ? INVALID(f, "tensor '%.200s' would be there twice after the experts are split", twice) : QOBS_OK;
 }
 
-void weight_keep_codes(struct weight *w)
+int weight_keep_codes(struct weight *w, struct fail *f)
 {
-    char *name = w->name;
-    const size_t module = w->module;
-    const enum weight_reason reason = w->reason;
-    const struct quant_format_row *format = w->source_codes.format;
-    *w = weight_of_tensor(w->source);
-    w->module = module;
-    w->reason = reason;
-    w->name = name;
-    memcpy(name + module + 1, format->codes, strlen(format->codes) + 1); /* weight or weight_packed */
+    struct weight codes = weight_of_tensor(w->source);
+    codes.module = w->module;
+    codes.reason = w->reason;
+    codes.name = strdup(w->source->stored->name);
+    if (!codes.name)
+        return NO_MEMORY(f, "the list of tensors");
+    free(w->name);
+    *w = codes;
+    return QOBS_OK;
 }

@@ -59,6 +59,20 @@ const struct weight *weights_find(const struct weights *weights, const char *nam
     return named_find(weights->items, weights->count, sizeof *weights->items, name);
 }
 
+int weights_copy(struct weights *copy, const struct weights *from, struct fail *f)
+{
+    *copy = (struct weights){.items = malloc((from->count + 1) * sizeof *copy->items),
+                             .drops_attention_scales = from->drops_attention_scales};
+    for (; copy->items && copy->count < from->count; copy->count++) {
+        struct weight *w = &copy->items[copy->count];
+        *w = from->items[copy->count];
+        w->name = strdup(w->name);
+        if (!w->name)
+            return NO_MEMORY(f, "the list of tensors");
+    }
+    return copy->items ? QOBS_OK : NO_MEMORY(f, "the list of tensors");
+}
+
 void weights_free(struct weights *weights)
 {
     named_free(weights->items, weights->count, sizeof *weights->items, 1);

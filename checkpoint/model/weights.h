@@ -50,8 +50,8 @@ struct weight {
     uint64_t bytes; /* of the numbers */
     enum weight_reason reason;
     bool unrecorded; /* of draft layers, of which no activations are recorded */
-    size_t group; /* index of its group in the configuration, if reason is WEIGHT_TAKEN */
-    size_t set;   /* index of the first weight that vLLM runs as one matrix with it, or its own (weights_find_sets) */
+    size_t group;    /* index of its group in the configuration, if reason is WEIGHT_TAKEN */
+    size_t set; /* index of the first weight that vLLM runs as one matrix with it, or its own (weights_find_sets) */
 };
 
 struct weights {
@@ -65,6 +65,9 @@ struct architectures;
 int weights_list(struct weights *weights, const struct model *model, const struct architectures *found,
                  qobs_compat compat, bool split_experts, struct fail *f);
 void weights_free(struct weights *weights);
+
+/* Copies a list with its names; nothing is appended to the copy. Free it also after a failure. */
+int weights_copy(struct weights *copy, const struct weights *from, struct fail *f);
 
 /* Returns the weight of a complete tensor, without a name. */
 struct weight weight_of_tensor(const struct model_tensor *source);
@@ -82,7 +85,7 @@ bool weight_is_in_place(const struct weight *w);
 bool weight_is_contiguous(const struct weight *w);
 
 /* Makes a weight in codes the tensor of its codes, under that name. The list must be sorted again. */
-void weight_keep_codes(struct weight *w);
+int weight_keep_codes(struct weight *w, struct fail *f);
 void weights_sort(struct weights *weights);
 
 /* Adds a weight; `name` moves into the list, or is freed on failure. NULL: no memory. */

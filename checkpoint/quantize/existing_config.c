@@ -232,7 +232,7 @@ int existing_config_merge(struct selection *selection, struct fail *f)
         const bool keep =
             compatible ? w->reason != WEIGHT_TAKEN : w->reason == WEIGHT_NOT_TARGETED && config && format->name;
         if (keep)
-            weight_keep_codes(w);
+            RETURN_IF_NOT_OK(weight_keep_codes(w, f));
         if (keep && !compatible)
             w->reason = WEIGHT_KEPT;
         kept |= keep;

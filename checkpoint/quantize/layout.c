@@ -229,7 +229,16 @@ static int add_activations(struct builder *b, const struct activation_scales *ac
     return QOBS_OK;
 }
 
-int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
+static int check_unique(const struct output_layout *l, struct fail *f)
+{
+    bool failed;
+    const char *twice = named_repeated(l->tensors, l->count, sizeof *l->tensors, &failed);
+    return failed  ? NO_MEMORY(f, "the names")
+           : twice ? INVALID(f, "tensor '%.200s' would be there twice", twice)
+                   : QOBS_OK;
+}
+
+int layout_list(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, const struct activation_scales *activations,
                 enum layout_contents contents, struct fail *f)
 {
@@ -248,6 +257,14 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
     RETURN_IF_NOT_OK(find_homes(weights, config, home, f));
     RETURN_IF_NOT_OK(add_all(&b, home, f));
     RETURN_IF_NOT_OK(add_activations(&b, activations, home, f));
+    return check_unique(layout, f);
+}
+
+int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
+                const struct quant_config *config, const struct activation_scales *activations,
+                enum layout_contents contents, struct fail *f)
+{
+    RETURN_IF_NOT_OK(layout_list(layout, model, weights, config, activations, contents, f));
     return layout_make_headers(layout, weights->count, f);
 }
 

@@ -67,7 +67,12 @@ enum layout_contents { CONTENTS_MODEL, CONTENTS_SCALES };
 /* Fails if weights do not fit their scheme: columns that the group does not divide, no elements. */
 int layout_check_shapes(const struct weights *weights, const struct quant_config *config, struct fail *f);
 
-/* Lays out the output of weights that fit. Fails if two tensors would have one name. */
+/* Lists the tensors of the output of weights that fit, without their order. Fails if two would have one name. */
+int layout_list(struct output_layout *layout, const struct model *model, const struct weights *weights,
+                const struct quant_config *config, const struct activation_scales *activations,
+                enum layout_contents contents, struct fail *f);
+
+/* The same with their places in the shards, and the headers. */
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, const struct activation_scales *activations,
                 enum layout_contents contents, struct fail *f);
@@ -80,7 +85,7 @@ uint64_t layout_weight_bytes(const struct output_layout *layout, size_t weight);
 struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents);
 
 /* Sorts layout->tensors as safetensors does, fills their offsets, the shards' headers and sizes, and the parts of
- * `weight_count` weights (layout_headers.c). Fails if two tensors have one name. */
+ * `weight_count` weights (layout_headers.c). */
 int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f);
 
 /* ---- What sinks write -------------------------------------------------------------------------------------------- */

@@ -18,20 +18,10 @@ static int compare_places(const void *a, const void *b)
     return ranks != 0 ? ranks : strcmp(s->name, t->name);
 }
 
-static int check_unique(const struct output_layout *l, struct fail *f)
-{
-    bool failed;
-    const char *twice = named_repeated(l->tensors, l->count, sizeof *l->tensors, &failed);
-    return failed  ? NO_MEMORY(f, "the names")
-           : twice ? INVALID(f, "tensor '%.200s' would be there twice", twice)
-                   : QOBS_OK;
-}
-
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
 /* Makes the header of a shard whose tensors are [first, end), and their offsets in the file. transformers up to 4.47
- * need
- * {"format": "pt"} of the input. */
+ * need {"format": "pt"} of the input. */
 static int make_header(struct output_layout *l, size_t shard, size_t first, size_t end, struct fail *f)
 {
     struct output_shard *s = &l->shards[shard];
@@ -58,7 +48,6 @@ static int make_header(struct output_layout *l, size_t shard, size_t first, size
 
 int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f)
 {
-    RETURN_IF_NOT_OK(check_unique(layout, f));
     if (layout->count > 0)
         qsort(layout->tensors, layout->count, sizeof *layout->tensors, compare_places);
     for (size_t i = 0; i < weight_count; i++)

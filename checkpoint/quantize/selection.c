@@ -65,6 +65,7 @@ void inputs_free(struct inputs *in)
 {
     activation_sources_free(&in->sources);
     importance_free(&in->importance);
+    weights_free(&in->listed);
     model_close(&in->model);
     architecture_file_free(&in->given);
 }
@@ -259,7 +260,9 @@ int selection_make(struct selection *selection, struct fail *f)
     const bool vllm = c->compat == QOBS_COMPAT_VLLM, model = selection->contents == CONTENTS_MODEL;
     if (model)
         RETURN_IF_NOT_OK(check_model(selection, f));
-    RETURN_IF_NOT_OK(weights_list(weights, &in->model, &in->architectures, c->compat, c->split_experts, f));
+    if (!in->listed.items)
+        RETURN_IF_NOT_OK(weights_list(&in->listed, &in->model, &in->architectures, c->compat, c->split_experts, f));
+    RETURN_IF_NOT_OK(weights_copy(weights, &in->listed, f));
     RETURN_IF_NOT_OK(choose_weights(weights, &in->architectures, config, c->compat, c->draft, f));
     if (vllm)
         leave_unrecorded_drafts(selection);

@@ -22,6 +22,7 @@ struct input_paths {
 /* Zero-initialize it. */
 struct inputs {
     struct model model;
+    struct weights listed;              /* of the model; each selection chooses from a copy */
     struct architecture_file given;     /* rows of the arguments */
     struct architectures architectures; /* of the model */
     struct activation_sources sources;
