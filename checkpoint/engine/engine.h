@@ -41,6 +41,7 @@ struct engine {
     struct meter *meter;
     struct weight_group *groups; /* one for each group of the configuration */
     size_t *set;                 /* for each weight, the first of those that share its scale */
+    bool *cast;                  /* for each weight, true if it is in codes that its scheme holds (casts.c) */
     struct weight_job *jobs;     /* in the order of work */
     size_t job_count;
     size_t next;     /* job that begins the next batch */
@@ -109,6 +110,13 @@ int set_share(const struct engine *engine, struct weight_job *jobs, size_t count
 /* Finds scales and zero points of a complete weight, and codes by descent, once its set has a global scale. */
 int job_find_scales(struct engine *engine, struct weight_job *job, const qobs_tensor *weight, struct fail *f);
 int job_optimal(struct engine *engine, struct weight_job *job, struct fail *f);
+
+/* Finds the weights that are cast. Takes the scales of a cast for the range of a slice, makes the global scale of a set
+ * of casts, and writes the scales of a slice, which it counts. */
+int engine_find_casts(struct engine *engine, struct fail *f);
+int cast_range(struct row_slice *slice, struct workspace *work, struct fail *f);
+float cast_global_scale(const struct weight_job *job, double largest);
+int cast_scales(struct row_slice *slice, const struct slice_qparams *qparams, struct workspace *work, struct fail *f);
 
 /* Makes the quantizer of the slices, once the set has its ranges and its global scale. */
 int job_prepare(struct weight_job *job, struct fail *f);

@@ -63,6 +63,7 @@ static int fill_job(struct weight_job *job, const struct engine *e, size_t index
     *job = (struct weight_job){.weight = w,
                                .index = index,
                                .unit_rows = weight_rows_at_once(w),
+                               .cast = e->cast[index],
                                .weighted = importance->weighted,
                                .importance = importance->found,
                                .range = {.min = INFINITY, .max = -INFINITY}};
@@ -150,6 +151,7 @@ int engine_open(struct engine *e, const struct engine_input *in, struct sink *si
     for (size_t i = 0; i < groups; i++)
         RETURN_IF_NOT_OK(make_group(&e->groups[i], &in->config->groups[i], in->config->compat, f));
     RETURN_IF_NOT_OK(find_sets(e, f));
+    RETURN_IF_NOT_OK(engine_find_casts(e, f));
     RETURN_IF_NOT_OK(engine_find_importance(e, importance, f));
     RETURN_IF_NOT_OK(make_jobs(e, importance, f));
     RETURN_IF_NOT_OK(engine_check_importance(e, f));

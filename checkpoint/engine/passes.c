@@ -110,7 +110,7 @@ static int run_pass(struct engine *e, slice_pass *function, struct fail *f)
 static bool needs_range(const struct weight_job *job)
 {
     const enum quant_strategy strategy = job->group ? job_args(job)->strategy : QUANT_CHANNEL;
-    return strategy == QUANT_TENSOR || strategy == QUANT_TENSOR_GROUP;
+    return strategy == QUANT_TENSOR || strategy == QUANT_TENSOR_GROUP || job->cast;
 }
 
 /* Finds the ranges of complete weights. */
@@ -163,6 +163,8 @@ void slice_sum(const struct row_slice *s)
     struct job_result *r = &s->job->result;
     r->error += s->error;
     r->energy += s->energy;
+    r->blocks += s->blocks;
+    r->lossless += s->lossless;
     for (int i = 0; i < SINK_SUMS; i++)
         r->sums[i] += s->sums[i];
 }
@@ -271,6 +273,7 @@ void engine_close(struct engine *e)
     }
     free(e->groups);
     free(e->set);
+    free(e->cast);
     free(e->jobs);
     free(e->pass.slices);
     pthread_mutex_destroy(&e->pass.lock);

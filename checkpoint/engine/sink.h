@@ -22,7 +22,7 @@ struct weight_group {
 
 /* The range of a weight, in its dtype. */
 struct job_range {
-    double min, max;    /* of the complete weight, if strategy and set need it */
+    double min, max;    /* of the complete weight, if strategy and set need it; of a cast, of its scales */
     void *lows, *highs; /* found by search, one for each qparam; NULL: no search */
     double set_amax;    /* the largest magnitude of its set, if there is a global scale */
     float global_scale;
@@ -48,7 +48,8 @@ struct job_result {
     double rounding_error_before, rounding_error; /* that the descent makes small, of nearest codes and after */
     uint64_t rounding_changed;                    /* codes */
     double error, energy;                         /* of codes: sums of squares of x - dequantized x, and of x */
-    double sums[SINK_SUMS];                       /* that the sink adds up over slices, in their order */
+    uint64_t blocks, lossless; /* of a cast: scales of the source, and those under which all numbers stay */
+    double sums[SINK_SUMS];    /* that the sink adds up over slices, in their order */
 };
 
 struct weight_job {
@@ -58,6 +59,7 @@ struct weight_job {
     unsigned wants;                   /* of the sink, see below; 0: its set alone needs its range */
     int64_t unit_rows;                /* rows that cannot be separated */
     int64_t unit_qparams;             /* qparams of a unit */
+    bool cast;                        /* it is in codes that the scheme holds (casts.c) */
     bool weighted;                    /* the search weighs columns by importance */
     struct importance_found importance;
     struct job_range range;
@@ -72,6 +74,7 @@ struct row_slice {
     struct weight_job *job;
     int64_t first, count;
     double min, max, error, energy, sums[SINK_SUMS];
+    uint64_t blocks, lossless;
 };
 
 /* The rows of a slice as the library sees them. */

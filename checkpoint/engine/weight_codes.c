@@ -12,6 +12,19 @@
 
 /* ---- Qparams and codes ------------------------------------------------------------------------------------------- */
 
+/* Finds the dtypes of qparams that the quantizer is given. */
+static int find_dtypes(struct weight_job *job, struct fail *f)
+{
+    const qobs_dtype dtype = dtype_in_library(job->weight->dtype);
+    qobs_error error = {0};
+    if (qobs_config_qparam_dtypes(job->group->config, dtype, &job->qparams.scale_dtype, &job->qparams.zero_point_dtype,
+                                  &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    if (job_args(job)->strategy == QUANT_TENSOR_GROUP)
+        job->qparams.scale_dtype = QOBS_F32;
+    return QOBS_OK;
+}
+
 /* Computes the qparams of ranges of the complete weight: those of a search, or its one range. */
 static int calculate_qparams(struct weight_job *job, struct fail *f)
 {
@@ -23,11 +36,7 @@ static int calculate_qparams(struct weight_job *job, struct fail *f)
     qobs_error error = {0};
     stored_put_number(extrema[0], dtype, job->range.min);
     stored_put_number(extrema[1], dtype, job->range.max);
-    if (qobs_config_qparam_dtypes(job->group->config, dtype, &job->qparams.scale_dtype, &job->qparams.zero_point_dtype,
-                                  &error) != QOBS_OK)
-        return weight_failure(job, &error, f);
-    if (global)
-        job->qparams.scale_dtype = QOBS_F32;
+    RETURN_IF_NOT_OK(find_dtypes(job, f));
     const size_t scale_size = count * qobs_dtype_size(job->qparams.scale_dtype),
                  zero_point_size = count * qobs_dtype_size(job->qparams.zero_point_dtype);
     job->qparams.scale = malloc(scale_size + 1);
@@ -64,20 +73,23 @@ int job_prepare(struct weight_job *job, struct fail *f)
     qobs_error error = {0};
     if (!job->qparams.scale && (job->range.lows || job_args(job)->strategy == QUANT_TENSOR))
         RETURN_IF_NOT_OK(calculate_qparams(job, f));
+    if (job->cast)
+        RETURN_IF_NOT_OK(find_dtypes(job, f));
+    const bool given = job->qparams.scale || job->cast;
     const qobs_quantizer_args args = {.struct_size = sizeof args,
                                       .config = job->group->config,
                                       .dtype = dtype_in_library(job->weight->dtype),
                                       .columns = job->weight->shape[1],
-                                      .dynamic = !job->qparams.scale,
+                                      .dynamic = !given,
                                       .packed = codes && packs_pairs(job),
                                       .dequantized = !codes,
-                                      .scale_dtype = job->qparams.scale ? job->qparams.scale_dtype : 0,
-                                      .zero_point_dtype = job->qparams.scale ? job->qparams.zero_point_dtype : 0};
+                                      .scale_dtype = given ? job->qparams.scale_dtype : 0,
+                                      .zero_point_dtype = given ? job->qparams.zero_point_dtype : 0};
     return qobs_quantizer_create(&job->quantizer, &args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
 }
 
 /* The qparams of the complete weight from those of the slice on, or memory for them. */
-static int open_qparams(struct slice_qparams *q, const struct row_slice *s, const qobs_quantized_layout *layout,
+static int open_qparams(struct slice_qparams *q, struct row_slice *s, const qobs_quantized_layout *layout,
                         struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
@@ -94,7 +106,9 @@ static int open_qparams(struct slice_qparams *q, const struct row_slice *s, cons
     }
     q->scale = workspace_reserve(work, WORK_SCALE, layout->scale_size);
     q->zero_point = workspace_reserve(work, WORK_ZERO_POINT, layout->zero_point_size);
-    return q->scale && q->zero_point ? QOBS_OK : NO_MEMORY(f, "qparams");
+    if (!q->scale || !q->zero_point)
+        return NO_MEMORY(f, "qparams");
+    return job->cast ? cast_scales(s, q, work, f) : QOBS_OK;
 }
 
 /* Finds the qparams of the slice, if they are not given, and quantizes its rows to codes; NULL: qparams alone. */
@@ -103,7 +117,7 @@ static int quantize_rows(struct engine *e, const struct rows *r, struct row_slic
 {
     const struct weight_job *job = s->job;
     const bool global = job_args(job)->strategy == QUANT_TENSOR_GROUP;
-    const bool counted = job->qparams.scale || global; /* with the range of the complete weight */
+    const bool counted = job->qparams.scale || global || job->cast; /* with the range of the complete weight */
     const bool measured = codes && job->wants & WANTS_CODES;
     qobs_counts counts = {.struct_size = sizeof counts};
     qobs_error error = {0};
@@ -309,7 +323,7 @@ int slice_quantize(struct engine *e, struct row_slice *s, struct workspace *work
     void *codes = coded ? workspace_reserve(work, WORK_CODES, layout.codes_size) : NULL;
     if (coded && !codes)
         return NO_MEMORY(f, "codes");
-    if (coded || !job->qparams.scale)
+    if (coded || !(job->qparams.scale || job->cast))
         RETURN_IF_NOT_OK(quantize_rows(e, &r, s, &q, &layout, codes, f));
     if (wants & WANTS_CODES)
         RETURN_IF_NOT_OK(put_codes(e, s, codes, work, f));

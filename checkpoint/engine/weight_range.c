@@ -53,7 +53,9 @@ int slice_range(struct engine *e, struct row_slice *s, struct workspace *work, s
     RETURN_IF_NOT_OK(rows_open(&r, s, work, f));
     if (find_range(s->job, &r.tensor, NULL, &s->min, &s->max, &counts, &error) != QOBS_OK)
         return rows_failure(s->job, error, f);
-    return s->job->wants & WANTS_COUNTS ? e->sink->functions->counts(e->sink, s->job, &counts, f) : QOBS_OK;
+    if (s->job->wants & WANTS_COUNTS)
+        RETURN_IF_NOT_OK(e->sink->functions->counts(e->sink, s->job, &counts, f));
+    return s->job->cast ? cast_range(s, work, f) : QOBS_OK;
 }
 
 /* Gives the sink the counts of a searched weight and what the search has found. */

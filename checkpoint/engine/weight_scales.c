@@ -56,7 +56,9 @@ int set_share(const struct engine *e, struct weight_job *jobs, size_t count, str
         return QOBS_OK;
     /* Optimal scales are found in F32. */
     const qobs_dtype dtype = first->group->needs.searches_scale ? QOBS_F32 : dtype_in_library(first->weight->dtype);
-    if (qobs_global_scale(first->group->config, dtype, min, max, &scale, &error) != QOBS_OK)
+    if (first->cast)
+        scale = cast_global_scale(first, max);
+    else if (qobs_global_scale(first->group->config, dtype, min, max, &scale, &error) != QOBS_OK)
         return weight_failure(first, &error, f);
     for (size_t i = 0; i < count; i++) {
         jobs[i].range.global_scale = scale;

@@ -63,21 +63,27 @@ static void open_reader(struct code_reader *reader, const struct source_codes *c
     }
 }
 
+/* Returns `count` codes of a row that begin at column `first`, a multiple of CHUNK: in place or in `unpacked`. */
+static const unsigned char *read_codes(const struct source_codes *c, const unsigned char *row, int64_t first,
+                                       int64_t count, unsigned char *unpacked)
+{
+    const int word_bits = quant_word_bits(c->format);
+    if (word_bits == 0)
+        return row + first;
+    const size_t size = (size_t)((count * c->bits + word_bits - 1) / word_bits * (word_bits / 8));
+    const qobs_pack_args args =
+        quant_pack_args(c->format, c->bits, 1, 1, count, unpacked, row + first * c->bits / 8, size);
+    qobs_unpack(&args, NULL); /* fails for wrong arguments only */
+    return unpacked;
+}
+
 /* Writes the numbers of `count` codes of a row that begin at column `first`, a multiple of CHUNK. */
 static void read_numbers(const struct code_reader *reader, const unsigned char *row, int64_t first, int64_t count,
                          float *x)
 {
     const struct source_codes *c = reader->codes;
-    const int word_bits = quant_word_bits(c->format);
-    const unsigned char *codes = row + first;
     unsigned char unpacked[CHUNK];
-    if (word_bits > 0) {
-        const size_t size = (size_t)((count * c->bits + word_bits - 1) / word_bits * (word_bits / 8));
-        const qobs_pack_args args =
-            quant_pack_args(c->format, c->bits, 1, 1, count, unpacked, row + first * c->bits / 8, size);
-        qobs_unpack(&args, NULL); /* fails for wrong arguments only */
-        codes = unpacked;
-    }
+    const unsigned char *codes = read_codes(c, row, first, count, unpacked);
     if (c->format->code.ints)
         for (int64_t i = 0; i < count; i++)
             x[i] = (signed char)codes[i];
@@ -200,6 +206,27 @@ static void dequantize_columns(const struct weight *w, int64_t first, int64_t co
                 memcpy(out + 2 * (k * rows + r), &half, sizeof half);
             }
         }
+    }
+}
+
+void weight_read_codes(const struct weight *w, int64_t row, unsigned char *codes)
+{
+    for (int64_t c = 0, n; c < w->shape[1]; c += n) {
+        unsigned char unpacked[CHUNK];
+        n = w->shape[1] - c < CHUNK ? w->shape[1] - c : CHUNK;
+        memcpy(codes + c, read_codes(&w->source_codes, w->data + row * w->row_bytes, c, n, unpacked), (size_t)n);
+    }
+}
+
+void weight_read_scales(const struct weight *w, int64_t first, int64_t count, float *scales)
+{
+    const struct source_codes *c = &w->source_codes;
+    struct code_reader reader;
+    open_reader(&reader, c);
+    for (int64_t r = first; r < first + count; r++) {
+        const int64_t row = (c->first_row + r * c->row_step) / c->block[0];
+        for (int64_t b = 0; b < c->scale_columns; b++)
+            *scales++ = scale_at(&reader, row * c->scale_columns + b);
     }
 }
 

@@ -104,6 +104,11 @@ int64_t weight_rows_at_once(const struct weight *w);
 /* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. */
 void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
 
+/* Writes the codes of a row of a matrix in codes, an element each; the scales of rows [first, first + count), one for
+ * each block of columns, under the global scale. */
+void weight_read_codes(const struct weight *w, int64_t row, unsigned char *codes);
+void weight_read_scales(const struct weight *w, int64_t first, int64_t count, float *scales);
+
 /* Returns true for a scale or a zero point of keys, values or queries, by its name. */
 bool weight_is_of_attention(const struct weight *w);
 

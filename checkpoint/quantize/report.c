@@ -33,6 +33,12 @@ static void add_layers(json_object *layers, const struct quantize_call *run)
                  json_number(!isfinite(job->result.energy) ? (double)NAN
                              : job->result.energy > 0      ? sqrt(job->result.error / job->result.energy)
                                                            : 0));
+        if (job->cast) {
+            json_object *cast = json_put_object(layer, "cast");
+            json_put_text(cast, "source", job->weight->source_codes.format->read.title);
+            json_put_count(cast, "blocks", job->result.blocks);
+            json_put_count(cast, "lossless", job->result.lossless);
+        }
         if (job->group->needs.searches_scale) {
             json_object *search = json_put_object(layer, "search");
             json_put(search, "error_before", json_number(job->result.search_error_before));
@@ -64,13 +70,13 @@ static void add_left_out(json_object *left_out, const struct quantize_call *run)
     }
 }
 
-/* Counts the weights that were quantized before, by format. */
+/* Counts the weights that were quantized before and lose their codes, by format. */
 static void add_dequantized(json_object *report, const struct quantize_call *run)
 {
     json_object *formats = NULL;
     for (size_t i = 0; i < run->selection.weights.count; i++) {
         const struct quant_format_row *format = run->selection.weights.items[i].source_codes.format;
-        if (!format)
+        if (!format || run->engine.cast[i])
             continue;
         formats = formats ? formats : json_put_object(report, "dequantized");
         const json_object *count = json_get(formats, format->read.title);

@@ -31,7 +31,8 @@ class Runtime(TypedDict, total=False):
 
 
 class QuantizedLayer(TypedDict, total=False):
-    """A quantized layer; search and rounding are there if they took place."""
+    """A quantized layer; search and rounding are there if they took place. cast: it was in codes that the scheme holds;
+    the format that it had, its blocks, and those whose numbers are all the same."""
 
     name: str
     group: str
@@ -42,6 +43,7 @@ class QuantizedLayer(TypedDict, total=False):
     global_scale: float
     search: dict[str, Any]
     rounding: dict[str, Any]
+    cast: dict[str, Any]
 
 
 class QuantizeReport(TypedDict, total=False):

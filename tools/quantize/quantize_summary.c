@@ -13,7 +13,7 @@
 #include "names.h"
 #include "program.h"
 
-enum { WORST = 10 };
+enum { WORST = 10, MAX_CASTS = 16 };
 
 /* Sums of squares that are no floats give no error: null in the report, and first in the table. */
 static double error_of(const json_object *layer) { return json_number_of(layer, "relative_error", (double)INFINITY); }
@@ -187,6 +187,35 @@ static void print_runtimes(const json_object *runtimes, const char *transformers
     }
 }
 
+/* Says how many blocks of weights in codes keep all their numbers, for each format that they had and have. */
+static void print_casts(const json_object *layers)
+{
+    struct {
+        const char *from, *to;
+        double blocks, lossless;
+    } found[MAX_CASTS] = {{.blocks = 0}};
+    size_t n = 0;
+    json_each(layer, layers)
+    {
+        const json_object *cast = json_get(layer.value, "cast");
+        const char *from = json_text_of(cast, "source"), *to = json_text_of(layer.value, "format");
+        size_t i = 0;
+        while (i < n && (strcmp(found[i].from, from) != 0 || strcmp(found[i].to, to) != 0))
+            i++;
+        if (!cast || i == MAX_CASTS)
+            continue;
+        if (i == n) {
+            found[n].from = from;
+            found[n++].to = to;
+        }
+        found[i].blocks += json_number_of(cast, "blocks", 0);
+        found[i].lossless += json_number_of(cast, "lossless", 0);
+    }
+    for (size_t i = 0; i < n; i++)
+        printf("%s to %s: %.0f of %.0f blocks lossless\n", found[i].from, found[i].to, found[i].lossless,
+               found[i].blocks);
+}
+
 int quantize_summary(const char *report, double seconds, const struct summary_options *options)
 {
     OWNED_JSON json_object *json = NULL;
@@ -223,6 +252,7 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
         putchar('\n');
         json_each(item, json_get(json, "dequantized"))
             printf("dequantized first, %s: %.0f\n", item.key, json_object_get_double(item.value));
+        print_casts(layers);
         print_left_out(json_get(json, "left_out"));
         print_knowledge(json_get(json, "knowledge"));
         print_runtimes(json_get(json, "runtimes"), json_text_of(json_get(json, "knowledge"), "transformers"));

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Weights in codes that their scheme can hold keep them: the scales of the scheme are those of the source. MXFP4 fits
+ * NVFP4 as Model-Optimizer 0.48 casts it (mxfp4_to_nvfp4_global_amax and mxfp4_to_nvfp4_per_block_amax): the global
+ * scale is a power of two that puts the largest scale at the top of e4m3, and then all within 17 binades are exact.
+ * A block that does not fit gets the scale of its largest code, as near as e4m3 has it, and is quantized. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "files/text.h"
+#include "model/stored_qparams.h"
+#include "qobs/format.h"
+
+/* The exponents of the largest and the smallest power of two of e4m3. */
+enum { LARGEST_SCALE = 8, SMALLEST_SCALE = -9 };
+
+static bool is_power_of_two(const struct source_codes *c) { return c->format->scale_dtype == FILE_U8; }
+
+/* Returns true if the scheme has the source's numbers in groups that its blocks hold, with scales of one byte. */
+static bool is_castable(const struct weight *w, const struct quant_config *config)
+{
+    const struct source_codes *c = &w->source_codes;
+    if (w->reason != WEIGHT_TAKEN || !c->format || !c->format->code.floats || config->compat != QOBS_COMPAT_VLLM)
+        return false;
+    const struct quant_group *g = &config->groups[w->group];
+    const struct quant_args *a = &g->weights;
+    const char *grid = a->type == QUANT_FLOAT ? quant_grid(a) : NULL;
+    const enum file_dtype scale = quant_format_row(g->format)->scale_dtype;
+    return !a->observer && json_count(a->observer_kwargs) == 0 && grid && strcmp(grid, c->format->code.grid) == 0 &&
+           c->block[0] == 1 && a->group_size > 0 && c->block[1] % a->group_size == 0 &&
+           (scale == FILE_F8_E4M3 || (scale == FILE_U8 && is_power_of_two(c)));
+}
+
+/* Returns the global scale that a source brings with it, as it divides scales; 0: it has none. */
+static float own_global_scale(const struct source_codes *c)
+{
+    return !c->format || !c->format->global_scale ? 0
+           : c->format->global_divides            ? c->global_scale
+                                                  : 1 / c->global_scale;
+}
+
+/* Sets have one global scale, which their members bring with them or all get. */
+int engine_find_casts(struct engine *e, struct fail *f)
+{
+    const struct weights *all = e->in.weights;
+    e->cast = malloc((all->count + 1) * sizeof *e->cast);
+    if (!e->cast)
+        return NO_MEMORY(f, "the weights");
+    memset(e->cast, true, all->count);
+    for (size_t i = 0; i < all->count; i++) {
+        const float own = own_global_scale(&all->items[i].source_codes);
+        const float first = own_global_scale(&all->items[e->set[i]].source_codes);
+        if (!is_castable(&all->items[i], e->in.config) || own != first || !isfinite(own))
+            e->cast[e->set[i]] = false;
+    }
+    for (size_t i = 0; i < all->count; i++)
+        e->cast[i] = e->cast[e->set[i]];
+    return QOBS_OK;
+}
+
+static float *read_scales(const struct row_slice *s, struct workspace *work)
+{
+    const struct weight *w = s->job->weight;
+    const size_t count = (size_t)(s->count * w->source_codes.scale_columns);
+    float *scales = workspace_reserve(work, WORK_CODES, count * sizeof *scales);
+    if (scales)
+        weight_read_scales(w, s->first, s->count, scales);
+    return scales;
+}
+
+/* The smallest power of two stands for a block of zeros. */
+int cast_range(struct row_slice *s, struct workspace *work, struct fail *f)
+{
+    const float *scales = read_scales(s, work);
+    const int64_t count = s->count * s->job->weight->source_codes.scale_columns;
+    if (!scales)
+        return NO_MEMORY(f, "scales");
+    s->min = INFINITY;
+    s->max = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (scales[i] > 0x1p-127f) {
+            s->min = fmin(s->min, (double)scales[i]);
+            s->max = fmax(s->max, (double)scales[i]);
+        }
+    return QOBS_OK;
+}
+
+/* A global scale is finite, which 2^128 is not. */
+float cast_global_scale(const struct weight_job *job, double largest)
+{
+    const float own = own_global_scale(&job->weight->source_codes);
+    const int exponent = largest > 0 ? ilogb(largest) : 0;
+    return own > 0 ? own : ldexpf(1, exponent - LARGEST_SCALE < -127 ? 127 : LARGEST_SCALE - exponent);
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+
+/* The blocks of a slice. */
+struct caster {
+    const struct weight *weight;
+    const qobs_format *grid, *dtype, *stored; /* of codes, of the weight, of scales; NULL: powers of two */
+    float global_scale;                       /* divides scales */
+};
+
+static struct caster open_caster(const struct weight_job *job)
+{
+    const bool global = job_args(job)->strategy == QUANT_TENSOR_GROUP;
+    return (struct caster){.weight = job->weight,
+                           .grid = qobs_format_find(quant_grid(job_args(job))),
+                           .dtype = qobs_format_find("bf16"), /* of all sources whose scales have one byte */
+                           .stored = global ? qobs_format_find("fp8_e4m3") : NULL,
+                           .global_scale = global ? job->range.global_scale : 1};
+}
+
+/* Returns true if each number of the grid is the same under both scales. */
+static bool is_same(const struct caster *c, float a, float b)
+{
+    bool same = true;
+    for (uint32_t code = 0; a != b && same && code < 8; code++) {
+        const float number = qobs_format_decode(c->grid, code);
+        same = qobs_format_round(c->dtype, number * a, false) == qobs_format_round(c->dtype, number * b, false);
+    }
+    return same;
+}
+
+/* Returns the largest number of a block, by its codes. */
+static float largest_of(const struct caster *c, const unsigned char *codes)
+{
+    float largest = 0;
+    for (int64_t i = 0; i < c->weight->source_codes.block[1]; i++)
+        largest = fmaxf(largest, fabsf(qobs_format_decode(c->grid, codes[i])));
+    return largest;
+}
+
+static float stored_scale(const struct caster *c, float scale)
+{
+    const float low = ldexpf(1, SMALLEST_SCALE);
+    return c->stored ? qobs_format_round(c->stored, scale < low ? low : scale, true) : scale;
+}
+
+/* Returns the scale of a block in the scheme. Model-Optimizer counts blocks by their scales alone, and takes the
+ * smallest power of two for a block of zeros. */
+static float cast_block(const struct caster *c, int64_t row, int64_t block, float scale, unsigned char *codes,
+                        bool *lossless)
+{
+    const struct source_codes *source = &c->weight->source_codes;
+    const float same = stored_scale(c, scale * c->global_scale);
+    *lossless = is_same(c, same / c->global_scale, scale);
+    if (*lossless || !is_power_of_two(source))
+        return same;
+    weight_read_codes(c->weight, row, codes);
+    const float largest = largest_of(c, codes + block * source->block[1]);
+    *lossless = largest == 0 && scale == 0x1p-127f;
+    return stored_scale(c, largest * scale / ((float)qobs_format_max(c->grid) / c->global_scale));
+}
+
+int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct workspace *work, struct fail *f)
+{
+    const struct weight *w = s->job->weight;
+    const struct caster c = open_caster(s->job);
+    const int64_t blocks = w->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
+    const size_t size = qobs_dtype_size(q->scale_dtype);
+    const float *scales = read_scales(s, work);
+    unsigned char *codes = workspace_reserve(work, WORK_PACKED, (size_t)w->shape[1]), *to = q->scale;
+    if (!scales || !codes)
+        return NO_MEMORY(f, "scales");
+    for (int64_t i = 0; i < s->count * blocks; i++) {
+        bool lossless;
+        const float scale = cast_block(&c, s->first + i / blocks, i % blocks, scales[i], codes, &lossless);
+        for (int64_t k = 0; k < repeats; k++, to += size)
+            stored_put_number(to, q->scale_dtype, (double)scale);
+        s->lossless += lossless;
+    }
+    s->blocks += (uint64_t)(s->count * blocks);
+    return QOBS_OK;
+}

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Tests of weights in codes whose scheme holds their numbers: MXFP4 and NVFP4 in any spelling. Numbers before and after are
+those of the few lines here, not of the library.
+
+    test_casts.py QOBS
+"""
+import hashlib
+import json
+import os
+import shutil
+import struct
+import sys
+
+import cli
+from cli import check, equal
+from test_quantize_command import quantize, tensor
+from test_sources import make, st_raw
+
+ROWS, COLUMNS = 8, 128
+MODULE = "model.layers.0.mlp.down_proj"
+GRID = [0, .5, 1, 1.5, 2, 3, 4, 6]
+SPANS = (0, 5, 9, 16, 17, 18, 19, 20)
+TOPS = range(2, 8)  # codes of 1 to 6
+MODELOPT = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "MXFP4"}}
+
+
+def random_bytes(name, count):
+    return hashlib.shake_128(name.encode()).digest(count)
+
+
+def mxfp4(name, top, span, largest=127):
+    """Codes up to `top` under exponents that span that many binades, with a block of zeros: bytes of codes and of scales."""
+    codes = [b % (top + 1) | b & 8 for b in random_bytes(name + " codes", ROWS * COLUMNS)]
+    exponents = [largest - b % (span + 1) for b in random_bytes(name + " scales", ROWS * COLUMNS // 32)]
+    exponents[:3] = largest, largest - span, 0
+    codes[64:96] = [0] * 32
+    return bytes(a | b << 4 for a, b in zip(codes[::2], codes[1::2])), bytes(exponents)
+
+
+def cases():
+    """Yields (name, codes, scales)."""
+    for top in TOPS:
+        for span in SPANS:
+            name = f"codes to {GRID[top]}, {span} binades"
+            yield name, *mxfp4(name, top, span)
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:24]
+
+
+def run(what, tensors, scheme, *options, config=None):
+    """Returns the tensors of the output, the report and what is printed."""
+    make("in", tensors, **(MODELOPT if config is None else config))
+    shutil.rmtree("out", ignore_errors=True)
+    p = cli.run("quantize", "in", "--scheme", scheme, "-o", "out", "--json", "report.json", *options)
+    equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+    return st_raw("out/model.safetensors"), json.loads(cli.read("report.json")), p.stdout
+
+
+def of_modelopt(codes, scales, module=MODULE):
+    return {f"{module}.weight": ("U8", [ROWS, COLUMNS // 2], codes), f"{module}.weight_scale": ("U8", [ROWS, COLUMNS // 32], scales)}
+
+
+# ---- Numbers ---------------------------------------------------------------------------------------------------------
+
+def e4m3(byte):
+    exponent, mantissa = byte >> 3 & 15, byte & 7
+    return (8 + mantissa) * 2.0 ** (exponent - 10) if exponent else mantissa * 2.0 ** -9
+
+
+def numbers(tensors, module=MODULE):
+    """The numbers of a module in FP4, of any spelling."""
+    dtype, shape, codes = tensors.get(f"{module}.weight_packed") or tensors[f"{module}.weight"]
+    equal(dtype, "U8", "the dtype of codes")
+    kind, _, scales = tensors[f"{module}.weight_scale"]
+    columns = 2 * shape[1]
+    group = shape[0] * columns // len(scales)
+    divisor = factor = 1.0
+    if f"{module}.weight_global_scale" in tensors:
+        divisor = struct.unpack("<f", tensors[f"{module}.weight_global_scale"][2])[0]
+    if f"{module}.weight_scale_2" in tensors:
+        factor = struct.unpack("<f", tensors[f"{module}.weight_scale_2"][2])[0]
+    decoded = [cli.f32(cli.f32((e4m3(b) if kind == "F8_E4M3" else 2.0 ** (b - 127)) * factor) / divisor) for b in scales]
+    nibbles = [n for b in codes for n in (b & 15, b >> 4)]
+    return cli.bf16_codes([GRID[n & 7] * (-1 if n & 8 and n & 7 else 1) * decoded[i // group] for i, n in enumerate(nibbles)])
+
+
+def test_golden():
+    """MXFP4 becomes NVFP4 as Model-Optimizer casts it, bit for bit; the blocks that are lossless are its, too."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "casts.json"), encoding="utf-8") as file:
+        golden = json.load(file)
+    equal([c["name"] for c in golden], [name for name, *_ in cases()], "the cases")
+    for want, (name, codes, scales) in zip(golden, cases()):
+        out, report, _ = run(name, of_modelopt(codes, scales), "NVFP4A16")
+        equal(digest(out[f"{MODULE}.weight_packed"][2]), want["codes"], f"{name}: codes")
+        equal(digest(out[f"{MODULE}.weight_scale"][2]), want["scales"], f"{name}: scales")
+        equal(1 / struct.unpack("<f", out[f"{MODULE}.weight_global_scale"][2])[0], want["scale_2"], f"{name}: the global scale")
+        cast = report["layers"][0]["cast"]
+        equal(cast, {"source": "MXFP4 of ModelOpt", "blocks": want["blocks"], "lossless": want["lossless"]}, f"{name}: blocks")
+        same = numbers(out) == numbers(of_modelopt(codes, scales))
+        check(same or want["lossless"] < want["blocks"], f"{name}: numbers")
+
+
+def test_lossless():
+    """Numbers are the same in each spelling that holds them, and the summary counts blocks."""
+    codes, scales = mxfp4("lossless", 7, 12)
+    packed = {f"{MODULE}.weight_packed": ("U8", [ROWS, COLUMNS // 2], codes), f"{MODULE}.weight_scale": ("U8", [ROWS, COLUMNS // 32], scales)}
+    described = {"quantization_config": {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}}
+    for what, tensors, config, title in (("ModelOpt", of_modelopt(codes, scales), MODELOPT, "MXFP4 of ModelOpt"),
+                                         ("compressed-tensors", packed, described, "MXFP4")):
+        for scheme, form in (("NVFP4A16", "nvfp4-pack-quantized"), ("MXFP4A16", "mxfp4-pack-quantized")):
+            out, report, printed = run(f"{what} to {scheme}", tensors, scheme, config=config)
+            equal(numbers(out), numbers(tensors), f"{what} to {scheme}: numbers")
+            check(f"{title} to {form}: 32 of 32 blocks lossless\n" in printed, f"{what} to {scheme}: the summary", printed)
+            equal(report.get("dequantized"), None, f"{what} to {scheme}: nothing is dequantized")
+            equal(report["layers"][0]["relative_error"], 0, f"{what} to {scheme}: the error")
+
+
+def test_nvfp4():
+    """NVFP4 keeps codes, scales and global scale in the other spelling. A reciprocal may round, and blocks say so."""
+    codes, _ = mxfp4("nvfp4", 7, 0)
+    scales = bytes(8 + b % 112 for b in random_bytes("nvfp4 scales", ROWS * COLUMNS // 16))
+    second = ("F8_E4M3", [ROWS, COLUMNS // 16], scales)
+    modelopt = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+    ct = {"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}}
+    for what, value in (("a power of two", 2.0 ** -11), ("another number", cli.f32(0.00037))):
+        tensors = {f"{MODULE}.weight": ("U8", [ROWS, COLUMNS // 2], codes), f"{MODULE}.weight_scale": second,
+                   f"{MODULE}.weight_scale_2": ("F32", [], struct.pack("<f", value))}
+        out, report, _ = run(what, tensors, "NVFP4A16", config=modelopt)
+        equal(out[f"{MODULE}.weight_scale"], second, f"{what}: the scales")
+        equal(struct.unpack("<f", out[f"{MODULE}.weight_global_scale"][2])[0], cli.f32(1 / value), f"{what}: the global scale")
+        before, after, cast = numbers(tensors), numbers(out), report["layers"][0]["cast"]
+        changed = {i // 16 for i, (a, b) in enumerate(zip(before, after)) if a != b}
+        check(len(changed) <= cast["blocks"] - cast["lossless"], f"{what}: blocks {cast}, changed {len(changed)}")
+        equal(cast["lossless"] == 64, value == 2.0 ** -11 or not changed, f"{what}: all are lossless")
+        shutil.rmtree("first", ignore_errors=True)
+        shutil.move("out", "first")
+        again, report, _ = run(f"{what}, again", {n: out[n] for n in out}, "NVFP4A16", config=ct)
+        equal(numbers(again), after, f"{what}, again: numbers")
+        equal(report["layers"][0]["cast"]["lossless"], 64, f"{what}, again: blocks")
+
+
+def test_sets():
+    """Layers that run as one matrix have the global scale of the largest of their scales; one in BF16 ends the cast."""
+    gate, up = (MODULE.replace("down", n) for n in ("gate", "up"))
+    tensors = {**of_modelopt(*mxfp4("gate", 7, 4, 127), gate), **of_modelopt(*mxfp4("up", 7, 4, 124), up)}
+    out, _, printed = run("a set", tensors, "NVFP4A16")
+    equal({struct.unpack("<f", out[f"{m}.weight_global_scale"][2])[0] for m in (gate, up)}, {256.0}, "a set: the global scales")
+    for module in (gate, up):
+        equal(numbers(out, module), numbers(tensors, module), f"a set: numbers of {module}")
+    check("64 of 64 blocks lossless" in printed, "a set: the summary", printed)
+    del tensors[f"{up}.weight_scale"]
+    tensors[f"{up}.weight"] = tensor([ROWS, COLUMNS], 1)
+    out, report, printed = run("half a set", tensors, "NVFP4A16")
+    check(not any("cast" in layer for layer in report["layers"]) and "lossless" not in printed, "half a set is quantized anew")
+    equal(report["dequantized"], {"MXFP4 of ModelOpt": 1}, "half a set: what is dequantized")
+
+
+def test_asked():
+    """A preset that is asked for quantizes anew, and so does a scheme that does not hold the codes."""
+    codes, scales = mxfp4("asked", 7, 4)
+    for what, scheme, options in (("a preset", "NVFP4A16", ["--preset", "llmc.memoryless_minmax"]), ("int4", "W4A16", ["--set", "group_size=32"])):
+        _, report, printed = run(what, of_modelopt(codes, scales), scheme, *options)
+        check("cast" not in report["layers"][0] and "lossless" not in printed, f"{what}: quantized anew", printed)
+        equal(report["dequantized"], {"MXFP4 of ModelOpt": 1}, f"{what}: what is dequantized")
+
+
+def test_parts():
+    """Parts count their blocks, and finish adds them up."""
+    other = MODULE.replace("layers.0", "layers.1")
+    one, two = of_modelopt(*mxfp4("one", 7, 4)), of_modelopt(*mxfp4("two", 7, 4), other)
+    make("in", {**one, **two}, **MODELOPT)
+    os.remove("in/model.safetensors")
+    names = {}
+    for i, tensors in enumerate((one, two), 1):
+        name = f"model-0000{i}-of-00002.safetensors"
+        names |= dict.fromkeys(tensors, name)
+        with open(f"in/{name}", "wb") as file:
+            file.write(cli.st_bytes(tensors))
+    with open("in/model.safetensors.index.json", "w", encoding="utf-8") as file:
+        json.dump({"metadata": {}, "weight_map": names}, file)
+    for part in ("1/2", "2/2"):
+        equal(quantize("in", "-o", "joined", "--part", part, scheme="NVFP4A16").returncode, 0, f"part {part}")
+    p = cli.run("quantize", "--finish", "joined")
+    check(p.returncode == 0 and ": 64 of 64 blocks lossless\n" in p.stdout, "the summary of all parts", p.stdout + p.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(globals()))
