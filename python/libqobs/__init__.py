@@ -3,6 +3,7 @@
 """Quantization scales and zero points on CPUs, bit for bit those of llm-compressor, torch.ao, AMD Quark and NVIDIA
 Model-Optimizer. docs/python.md starts with three runs to paste."""
 from . import distributed
+from ._blocks import calibrate_blocks
 from ._calibration import Calibration, calibrate, calibration
 from ._checkpoint import Progress, audit, calibrate_checkpoint, finish, handle_bus_errors, plan, quantize
 from ._dropin import dropin_calls
@@ -13,20 +14,20 @@ from ._library import (Cancelled, Error, FindingsError, IncompleteWarning, Inval
 from ._minmax import MinMax, minmax
 from ._observer import Counts, Observer, Results, qparams_from_tensor, fuse
 from ._quantizer import Quantized, Quantizer
-from ._reports import AuditReport, CalibrateReport, PlanReport, QuantizeReport
+from ._reports import AuditReport, BlocksReport, CalibrateReport, PlanReport, QuantizeReport
 from ._tensor import Array
 from ._threads import set_threads
 
 __version__: str = _lib.version().decode()
 
 __all__ = [
-    "Array", "AuditReport", "CalibrateReport", "Calibration", "Cancelled", "Counts", "Error", "FindingsError",
+    "Array", "AuditReport", "BlocksReport", "CalibrateReport", "Calibration", "Cancelled", "Counts", "Error", "FindingsError",
     "Histogram", "IncompleteWarning", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer",
     "OutOfMemoryError", "PlanReport", "Progress", "QParams", "Quantized", "QuantizeReport", "Quantizer", "Range",
     "Results", "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "Warning", "audit", "calibrate",
-    "calibrate_checkpoint", "calibration", "qparams_from_tensor", "dropin_calls", "fake_quantize", "finish", "fuse",
-    "handle_bus_errors", "histogram", "minmax", "plan", "presets", "quantize", "range_by_entropy", "range_by_l2_norm", "range_by_mse",
-    "range_by_percentile", "search", "set_threads", "settings",
+    "calibrate_blocks", "calibrate_checkpoint", "calibration", "qparams_from_tensor", "dropin_calls", "fake_quantize",
+    "finish", "fuse", "handle_bus_errors", "histogram", "minmax", "plan", "presets", "quantize", "range_by_entropy", "range_by_l2_norm",
+    "range_by_mse", "range_by_percentile", "search", "set_threads", "settings",
 ]
 for _name in __all__:
     globals()[_name].__module__ = "libqobs"

@@ -302,16 +302,9 @@ class Calibration:
 
         options: those of libqobs.plan; the default of preset is that of quantize. Errors: those of libqobs.plan,
         NoDataError."""
-        self._set_preset(options)
-        return self._with_states(model_dir, lambda states: plan(model_dir, schemes, states=[states], **options))
-
-    def _set_preset(self, options: dict[str, Any]) -> None:
-        """With importance its preset is the default, with a Hessian with its settings."""
         if any(name.endswith(".importance") for name in self.observers):
-            preset, *words = self._importance[0].split()
-            if options.setdefault("preset", preset) == _HESSIAN:
-                own = dict(word.split("=", 1) for word in words[words.index("base_name=weight") + 1:])
-                options["settings"] = {**own, **mapping(options.get("settings"), "settings", "{'group_size': 64}")}
+            _set_preset(self._importance, options)
+        return self._with_states(model_dir, lambda states: plan(model_dir, schemes, states=[states], **options))
 
     def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> QuantizeReport:
         """Quantizes the directory of the model with what was observed: libqobs.quantize with scheme and states.
@@ -319,7 +312,8 @@ class Calibration:
         options: those of libqobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
         is that preset with the settings of importance. Returns the report of quantize. Errors: those of libqobs.quantize,
         NoDataError."""
-        self._set_preset(options)
+        if any(name.endswith(".importance") for name in self.observers):
+            _set_preset(self._importance, options)
         return self._with_states(model_dir, lambda states: quantize(model_dir, out_dir, states=[states],
                                                                     **{**self._described.options, **options}))
 
@@ -340,6 +334,23 @@ class Calibration:
                 raise c.InvalidArgumentError(
                     f"{failure}; the model has a layer {self._own_names[lost[0]]!r}, in files {lost[0]!r}, and "
                     f"{os.fspath(model_dir)} has none of these names") from None
+
+
+def quantize_options(scheme: Any, importance: bool | str, **more: Any) -> dict[str, Any]:
+    """The arguments of quantize for what calibration observes with these arguments. more: targets, ignore."""
+    described = describe(scheme, None, None, more.get("targets"))
+    options = {**described.options, **{name: value for name, value in more.items() if value is not None}}
+    if importance:
+        _set_preset([_importance_config(group, described, importance) for group in described.groups], options)
+    return options
+
+
+def _set_preset(importance: list[str], options: dict[str, Any]) -> None:
+    """With importance its preset is the default, with a Hessian with its settings. importance: its observers."""
+    preset, *words = importance[0].split()
+    if options.setdefault("preset", preset) == _HESSIAN:
+        own = dict(word.split("=", 1) for word in words[words.index("base_name=weight") + 1:])
+        options["settings"] = {**own, **mapping(options.get("settings"), "settings", "{'group_size': 64}")}
 
 
 def _importance_config(group: Group, described: Described, importance: bool | str) -> str:

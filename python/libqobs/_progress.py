@@ -31,6 +31,34 @@ def shown(items: Iterable[_T], label: str, unit: str) -> Iterator[_T]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+class Line:
+    """A line on the terminal about blocks that see batches; it goes at the end."""
+
+    def __init__(self) -> None:
+        self._begin = self._last = time.monotonic()
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._first: int | None = None
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def show(self, block: int, blocks: int, batch: int, batches: int) -> None:
+        """block: its number from 0; batch: how many it has seen."""
+        self._first = block if self._first is None else self._first
+        now = time.monotonic()
+        if self._terminal and now - self._last > _OFTEN:
+            self._last = now
+            done, total = (block - self._first) * batches + batch, (blocks - self._first) * batches
+            text = line(f"calibration: block {min(block + 1, blocks)} of {blocks}", "batches", batch, batches, now - self._begin)
+            left = (now - self._begin) / done * max(total - done, 0)
+            print(f"\r\x1b[K{text.partition(' left')[0].rpartition(',')[0]}, {_minutes(left)} left", end="",
+                  file=sys.stderr, flush=True)
+
+
 def line(label: str, unit: str, done: int, total: int | None, seconds: float) -> str:
     """ "calibration: 3 of 64 batches, 0:12, 4:04 left" """
     of = "" if total is None else f" of {total}"

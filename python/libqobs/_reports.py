@@ -173,3 +173,15 @@ class PlanReport(TypedDict, total=False):
     mixture: Mixture
     warnings: list[str]
     unused: list[str]
+
+
+class BlocksReport(TypedDict):
+    """The report of calibrate_blocks. run: the blocks that this call ran, what comes after them counted as one.
+    peak_bytes: resident memory of the process at most, mapped files included."""
+
+    blocks: int
+    run: int
+    batches: int
+    seconds: float
+    peak_bytes: int
+    states: str

@@ -19,7 +19,8 @@ from ._arguments import entries, flag, wrong_kind
 from ._checkpoint import warn
 from ._hooks import Hooks, attention_modules, linear_modules
 from ._progress import shown
-from ._texts import COLUMNS, READ, Unreadable, read_texts
+from ._samples import Wrong, add_sample_options, first_line, samples_of
+from ._texts import READ
 
 
 def recording(model: Any, directory: Any, *, targets: Iterable[str] | str | None = None,
@@ -91,16 +92,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m libqobs.record", description="Records activations of a model.")
     parser.add_argument("model", help="directory of a model with its tokenizer, which transformers loads")
     parser.add_argument("--text", required=True, help=f"file of text; the samples are parts of it ({READ})")
-    parser.add_argument("--column", help="column of JSON or Parquet with the text (default: the first of "
-                        f"{', '.join(COLUMNS)})")
     parser.add_argument("-o", "--out", required=True, help="new or empty directory")
-    parser.add_argument("--samples", type=_count, default=64, help="number of samples (default 64)")
-    parser.add_argument("--length", type=_count, default=512, help="tokens of a sample (default 512)")
+    add_sample_options(parser)
     parser.add_argument("--kv-cache", action="store_true", help="also keys and values of attention")
     options = parser.parse_args(arguments)
     try:
         _run(options)
-    except _Wrong as failure:
+    except Wrong as failure:
         parser.error(str(failure))
     except (c.Error, FileExistsError) as failure:
         parser.error(str(failure).removeprefix("qobs: "))
@@ -109,64 +107,19 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
 
 
-class _Wrong(Exception):
-    """An error of the command line, in one line."""
-
-
-def _count(word: str) -> int:
-    if not word.isdigit() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"is {word!r}, allowed are numbers from 1")
-    return int(word)
-
-
 def _run(options: argparse.Namespace) -> None:
     _check_empty(options.out)
-    try:
-        found = read_texts(options.text, options.column)
-    except Unreadable as failure:
-        raise _Wrong(f"--text: {options.text}: {failure}") from None
-    try:
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError as failure:
-        raise _Wrong(f"needs torch and transformers: {failure}") from None
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(options.model)
-    except (OSError, ValueError) as failure:
-        raise _Wrong(f"{options.model}: transformers finds no tokenizer there ({_first_line(failure)}); copy "
-                     "tokenizer.json and tokenizer_config.json there, or run the model on token ids in "
-                     "libqobs.record.recording") from None
-    text = "\n\n".join(_as_text(text, tokenizer) for text in found.texts)
-    tokens = tokenizer(text, return_tensors="pt").input_ids
-    count = min(options.samples, tokens.shape[1] // options.length)
-    if count < 1:
-        raise _Wrong(f"--text: {options.text}: has {tokens.shape[1]} tokens, fewer than one sample of {options.length}")
+    read = samples_of(options)
+    import torch
+    from transformers import AutoModelForCausalLM
     try:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype="auto")
     except (OSError, ValueError) as failure:
-        raise _Wrong(f"{options.model}: transformers cannot load it: {_first_line(failure)}") from None
-    samples = tokens[0, :count * options.length].split(options.length)
+        raise Wrong(f"{options.model}: transformers cannot load it: {first_line(failure)}") from None
     with recording(model, options.out, kv_cache=options.kv_cache) as r, torch.no_grad():
-        for sample in shown(samples, "record", "samples"):
+        for sample in shown(read.samples, "record", "samples"):
             model(input_ids=sample[None], use_cache=False)
-    print(f"{len(r.files)} files in {options.out}, from {found.form}")
-
-
-def _first_line(failure: Exception) -> str:
-    return (str(failure).splitlines() or [type(failure).__name__])[0]
-
-
-def _as_text(text: Any, tokenizer: Any) -> str:
-    """Messages of a conversation by the template of the model."""
-    if isinstance(text, str):
-        return text
-    if all(isinstance(m, dict) and isinstance(m.get("content"), str) for m in text) and tokenizer.chat_template:
-        return str(tokenizer.apply_chat_template(text, tokenize=False))
-    contents = [m.get("content", m.get("value")) if isinstance(m, dict) else m for m in text]
-    texts = [content for content in contents if isinstance(content, str)]
-    if len(texts) < len(contents):
-        raise _Wrong("--text: has messages without a text; --column names a column of texts")
-    return "\n".join(texts)
+    print(f"{len(r.files)} files in {options.out}, from {read.form}")
 
 
 if __name__ == "__main__":
