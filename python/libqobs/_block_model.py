@@ -55,7 +55,7 @@ class BlockModel:
         """Brings the parameters of a block, or of all that is in none. Errors: InvalidArgumentError."""
         wanted = self._keys.get(place, {})
         with contextlib.ExitStack() as files, _quiet():
-            slices = {}
+            slices: dict[str, Any] = {}
             for path, keys in wanted.items():
                 file = files.enter_context(_opened(path))
                 slices |= {key: file.get_slice(key) for key in keys}
@@ -91,7 +91,8 @@ class BlockModel:
         converters = [entry for entry in mapping if hasattr(entry, "operations")]
         renamings = [entry for entry in mapping if not hasattr(entry, "operations")]
         state, prefix = self.model.state_dict(), self.model.base_model_prefix
-        self._missing, found = set(state), {}
+        self._missing = set(state)
+        found: dict[int, dict[str, list[str]]] = {}
         for path in self._files:
             with _opened(path) as file:
                 for key in file.keys():

@@ -141,7 +141,7 @@ class Store:
     def publish(self, count: int, names: Iterable[str]) -> None:
         """The states of all blocks become the directory that Calibration.save writes, and run.json beside them. names:
         the order of the observers."""
-        there = {}
+        there: dict[str, str] = {}
         for block in range(count):
             index = _read_json(os.path.join(self._states_of(block), _INDEX)) or {}
             there |= {name: os.path.join(self._states_of(block), file) for name, file in index["names"].items()}

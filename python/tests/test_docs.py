@@ -28,10 +28,12 @@ def test_page(root, tree):
 def test_calibration_of_the_page(root, tree):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    (block,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "python.md").read_text(), re.S)
-    exec(compile(block, "docs/python.md", "exec"), {})
+    page, names = (root / "docs" / "python.md").read_text(), {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(block, "docs/python.md", "exec"), names)
     config = json.loads((tree / "tinylm-FP8" / "config.json").read_text())["quantization_config"]
     assert config["kv_cache_scheme"] and qobs.audit("tinylm-FP8")["findings"] == []
+    assert qobs.audit("tinylm-blocks")["findings"] == []
 
 
 @pytest.mark.parametrize("name", qobs.__all__)

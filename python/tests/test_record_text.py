@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from libqobs import _progress, record
+from libqobs import _progress, _samples, record
 from libqobs._texts import Unreadable, read_texts
 
 ROWS = [{"id": i, "text": f"hello {i}\nworld é"} for i in range(3)]
@@ -139,7 +139,7 @@ def test_a_line_of_progress():
 
 
 def test_ctrl_c_is_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(record, "read_texts", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(_samples, "read_texts", lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(SystemExit) as end:
         record.main(["model", "--text", "text", "-o", str(tmp_path / "out")])
     assert end.value.code == 130 and "interrupted" in capsys.readouterr().err
