@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Measures time and memory of calibration block by block.
+
+    blocks.py make DIRECTORY [--layers 32] [--hidden 4096] [--intermediate 14336] [--vocabulary 128256]
+    blocks.py run DIRECTORY [--scheme FP8] [--importance] [--samples 2] [--length 512] [--in-memory]
+
+`make` writes a Llama of random weights in bfloat16, 8 B parameters by default, a file for each layer. `run` calibrates
+it with random tokens and prints seconds and resident memory: all of it by getrusage, in which pages of mapped files
+count, and the part that is no page of a file. --in-memory: with the whole model in memory, for comparison.
+
+Needs torch and transformers 5, and the package on PYTHONPATH.
+"""
+import argparse
+import json
+import os
+import resource
+import shutil
+import tempfile
+import threading
+import time
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+def write_layers(args):
+    """Layer by layer, so that it needs the memory of one."""
+    hidden, kv = args.hidden, args.hidden // 4
+    shapes = {"self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
+              "self_attn.o_proj": (hidden, hidden), "mlp.gate_proj": (args.intermediate, hidden),
+              "mlp.up_proj": (args.intermediate, hidden), "mlp.down_proj": (hidden, args.intermediate)}
+    ones = torch.ones(hidden, dtype=torch.bfloat16)
+    for i in range(args.layers):
+        tensors = {f"model.layers.{i}.{n}.weight": random(shape) for n, shape in shapes.items()}
+        tensors |= {f"model.layers.{i}.{n}_layernorm.weight": ones.clone() for n in ("input", "post_attention")}
+        yield tensors
+    yield {"model.embed_tokens.weight": random((args.vocabulary, hidden)), "model.norm.weight": ones}
+    yield {"lm_head.weight": random((args.vocabulary, hidden))}
+
+
+def random(shape):
+    return torch.empty(shape, dtype=torch.bfloat16).normal_(0, 0.02)
+
+
+def make(args):
+    torch.manual_seed(0)
+    os.makedirs(args.directory)
+    places, total = {}, args.layers + 2
+    for i, tensors in enumerate(write_layers(args)):
+        name = f"model-{i + 1:05}-of-{total:05}.safetensors"
+        save_file(tensors, os.path.join(args.directory, name), {"format": "pt"})
+        places |= dict.fromkeys(tensors, name)
+    with open(os.path.join(args.directory, "model.safetensors.index.json"), "w") as file:
+        json.dump({"metadata": {}, "weight_map": places}, file)
+    config = transformers.LlamaConfig(
+        hidden_size=args.hidden, intermediate_size=args.intermediate, num_hidden_layers=args.layers,
+        num_attention_heads=args.hidden // 128, num_key_value_heads=args.hidden // 512, vocab_size=args.vocabulary,
+        architectures=["LlamaForCausalLM"], dtype="bfloat16", tie_word_embeddings=False)
+    config.save_pretrained(args.directory)
+
+
+class Anonymous:
+    """The most memory of the process that is no page of a file, looked at ten times a second."""
+
+    def __init__(self):
+        self.most, self._end = 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure):
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self):
+        while not self._end.wait(0.1):
+            with open("/proc/self/status") as file:
+                lines = dict(line.split(":", 1) for line in file)
+            self.most = max(self.most, int(lines["RssAnon"].split()[0]) * 1024)
+
+
+def run(args):
+    vocabulary = transformers.AutoConfig.from_pretrained(args.directory).vocab_size
+    torch.manual_seed(1)
+    batches = [{"input_ids": torch.randint(vocabulary, (1, args.length))} for _ in range(args.samples)]
+    options = {"scheme": args.scheme, "importance": args.importance}
+    folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(args.directory)))
+    begin = time.monotonic()
+    try:
+        with Anonymous() as memory:
+            if args.in_memory:
+                model = transformers.AutoModelForCausalLM.from_pretrained(args.directory, dtype="auto")
+                model.config.use_cache = False
+                qobs.calibrate(model, batches, **options).save(os.path.join(folder, "states"))
+            else:
+                qobs.calibrate_blocks(args.directory, batches, states=os.path.join(folder, "states"), **options)
+    finally:
+        shutil.rmtree(folder)
+    seconds, resident = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"{args.scheme}{' importance' * args.importance}, {args.samples} x {args.length} tokens, "
+          f"{'in memory' if args.in_memory else 'block by block'}: {seconds:.1f} s, {resident / 1e9:.2f} GB resident, "
+          f"{memory.most / 1e9:.2f} GB without files")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["make", "run"])
+    parser.add_argument("directory")
+    for name, value in (("layers", 32), ("hidden", 4096), ("intermediate", 14336), ("vocabulary", 128256),
+                        ("samples", 2), ("length", 512)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--scheme", default="FP8")
+    parser.add_argument("--importance", action="store_true")
+    parser.add_argument("--in-memory", action="store_true")
+    args = parser.parse_args()
+    (make if args.command == "make" else run)(args)
+
+
+if __name__ == "__main__":
+    import libqobs as qobs
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+    main()
