@@ -71,8 +71,8 @@ class BlockModel:
         self._make_buffers(place)
         lost = [name for name, p in self._parameters(place).items() if p.is_meta] if place != OUTSIDE else []
         if lost:
-            raise c.InvalidArgumentError(f"model_dir: {self.directory}: its files lack {', '.join(sorted(lost)[:3])} of "
-                                         f"{self.class_name}, which transformers would fill with random numbers")
+            raise c.InvalidArgumentError(f"model_dir: {self.directory}: its files lack {', '.join(sorted(lost)[:3])} "
+                                         f"of {self.class_name}, which transformers would fill with random numbers")
 
     def drop(self) -> None:
         """Removes the parameters of the block that was loaded last."""
@@ -127,8 +127,8 @@ class BlockModel:
 
     def refused(self, reason: str) -> c.UnsupportedError:
         """The error of a model that cannot run block by block."""
-        return c.UnsupportedError(f"model_dir: {self.directory}: {self.class_name} cannot run block by block: {reason}; "
-                                  "calibration() takes it in memory")
+        return c.UnsupportedError(f"model_dir: {self.directory}: {self.class_name} cannot run block by block: {reason}"
+                                  "; calibration() takes it in memory")
 
 
 def _on_meta(directory: str, options: Mapping[str, Any]) -> tuple[Any, list[str], Any]:
@@ -146,7 +146,8 @@ def _on_meta(directory: str, options: Mapping[str, Any]) -> tuple[Any, list[str]
         with _quiet():
             model = cls.from_pretrained(directory, **{"dtype": "auto", **options}, device_map="meta")
     except Exception as failure:  # also those of safetensors
-        raise c.InvalidArgumentError(f"model_dir: {directory}: transformers cannot load it: {first_line(failure)}") from None
+        raise c.InvalidArgumentError(f"model_dir: {directory}: transformers cannot load it: "
+                                     f"{first_line(failure)}") from None
     finally:
         if own:
             cls._load_pretrained_model = staticmethod(loader)
@@ -196,8 +197,8 @@ def _stack(model: Any) -> tuple[list[str], list[Any]]:
     whole |= set(getattr(getattr(model, model.base_model_prefix, model), "_no_split_modules", None) or ())
     of_blocks = {name: m for name, m in top.items() if {type(block).__name__ for block in m} <= whole}
     if not top:
-        raise c.UnsupportedError(f"model_dir: {type(model).__name__} cannot run block by block: it has no list of layers; "
-                                 "calibration() takes it in memory")
+        raise c.UnsupportedError(f"model_dir: {type(model).__name__} cannot run block by block: it has no list of "
+                                 "layers; calibration() takes it in memory")
     name, blocks = max((of_blocks or top).items(), key=lambda item: sum(p.numel() for p in item[1].parameters()))
     return [f"{name}.{i}" for i in range(len(blocks))], list(blocks)
 

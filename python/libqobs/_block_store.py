@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The directory of a calibration block by block, before its states are complete: what was begun, the states of each block
-that is done, and the hidden states after the last one. Whatever moment the process ends at, it can go on."""
+"""The directory of a calibration block by block, before its states are complete: what was begun, the states of each
+block that is done, and the hidden states after the last one. Whatever moment the process ends at, it can go on."""
 from __future__ import annotations
 
 import fcntl
@@ -31,8 +31,8 @@ class Store:
     # What was begun
 
     def open(self, run: Mapping[str, Any]) -> bool:
-        """Begins, or goes on with the same run. Returns whether its states are complete. Errors: InvalidArgumentError if
-        another run was begun there, FileExistsError, OSError."""
+        """Begins, or goes on with the same run. Returns whether its states are complete. Errors: InvalidArgumentError
+        if another run was begun there, FileExistsError, OSError."""
         begun = _read_json(os.path.join(self.states, _RUN))
         if begun is not None:
             _check_same(run, begun, f"{self.states} holds states of", "remove it or choose another directory")
@@ -221,7 +221,8 @@ def _checked(folder: str, way_out: str) -> None:
         path = os.path.join(folder, name)
         found = _size_and_sum(path) if os.path.exists(path) else [0, 0]
         if found != expected:
-            said = f"has {found[0]} bytes and had {expected[0]}" if expected and found[0] != expected[0] else "has changed"
+            other_size = expected and found[0] != expected[0]
+            said = f"has {found[0]} bytes and had {expected[0]}" if other_size else "has changed"
             raise c.InvalidArgumentError(f"states: {path}: {said}; {way_out}")
 
 

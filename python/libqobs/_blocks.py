@@ -29,21 +29,22 @@ def calibrate_blocks(model_dir: Any, batches: Iterable[Any], scheme: Any = None,
         qobs.calibrate_blocks("model", batches, "FP8", states="states")
         qobs.quantize("model", "model-FP8", "FP8", states=["states"])
 
-    model_dir: a directory with safetensors files that transformers loads. batches: as of calibrate; they are run as they
-    are, each several times. scheme, options: those of calibration, but for sensitivity. states: a new or empty directory.
-    It appears when it is complete, with the files that Calibration.save writes for the same batches, byte for byte, and
-    run.json, which says what was run. Until then its neighbour with ".blocks" after the name holds the states of each
-    complete block and the hidden states after it.
+    model_dir: a directory with safetensors files that transformers loads. batches: as of calibrate; they are run as
+    they are, each several times. scheme, options: those of calibration, but for sensitivity. states: a new or empty
+    directory. It appears when it is complete, with the files that Calibration.save writes for the same batches, byte
+    for byte, and run.json, which says what was run. Until then its neighbour with ".blocks" after the name holds the
+    states of each complete block and the hidden states after it.
     The same call goes on where one has ended, at whatever moment.
     group: of torch.distributed, or True for all its processes; each has its share of the batches, and rank 0 writes the
     states of all. load: arguments of from_pretrained, {"attn_implementation": "eager"}.
 
-    Memory: the parameters of one block and of what is outside of blocks, as far as it is not mapped; the observers of one
-    block; one batch. Disk: what a block returns for all batches, twice. The model runs in evaluation mode without a cache.
-    Returns a report: blocks, run (those that this call ran), batches, seconds, peak_bytes (resident memory, mapped files
-    included), states. Errors: those of calibration; InvalidArgumentError if the directory was begun with something else or
-    a file in it has changed; UnsupportedError for a model whose layers do not run one after the other, each once: layers
-    that run several times, share parameters, read what earlier ones but the last returned, or draw random numbers."""
+    Memory: the parameters of one block and of what is outside of blocks, as far as it is not mapped; the observers of
+    one block; one batch. Disk: what a block returns for all batches, twice. The model runs in evaluation mode without a
+    cache. Returns a report: blocks, run (those that this call ran), batches, seconds, peak_bytes (resident memory,
+    mapped files included), states. Errors: those of calibration; InvalidArgumentError if the directory was begun with
+    something else or a file in it has changed; UnsupportedError for a model whose layers do not run one after the
+    other, each once: layers that run several times, share parameters, read what earlier ones but the last returned, or
+    draw random numbers."""
     given = _batches(batches)
     if options.get("sensitivity"):
         raise c.InvalidArgumentError("sensitivity: needs gradients through the whole model; calibration() has it")
@@ -130,7 +131,8 @@ class _Ranks:
 
 # ---- What is run -----------------------------------------------------------------------------------------------------
 
-def _described(model: BlockModel, observed: Calibration, batches: list[Any], load: Any, ranks: _Ranks) -> dict[str, Any]:
+def _described(model: BlockModel, observed: Calibration, batches: list[Any], load: Any,
+               ranks: _Ranks) -> dict[str, Any]:
     """What decides about the states, under the names of arguments."""
     import torch
     import transformers
@@ -238,7 +240,8 @@ class _Run:
 
 
 class _Gate:
-    """The observers, of which those get something that are in the block in work, or run between it and the one before."""
+    """The observers, of which those get something that are in the block in work, or run between it and the one
+    before."""
 
     def __init__(self, model: BlockModel, observed: Calibration):
         self.observed, self._model = observed, model
@@ -308,7 +311,7 @@ class _Passes:
         return one.result
 
     def check(self, batch: Any, given: Any) -> None:
-        """Runs the model without blocks. Errors: UnsupportedError if it does not call each of them once, in their order."""
+        """Runs the model without blocks. Errors: UnsupportedError if it does not call each once, in their order."""
         count, opened = len(self._model.blocks), self._observers.open
         self._observers.open = False
         self.run(count, batch, given, first=True)
@@ -360,8 +363,8 @@ class _Pass:
         def run(*args: Any, **kwargs: Any) -> Any:
             self._expect(self._block)
             if self._first and not _has_nan(self._given) and _has_nan((args, kwargs)):
-                raise self._model.refused(f"{self._model.names[self._block]} reads what earlier blocks than the one before "
-                                          "have returned")
+                raise self._model.refused(f"{self._model.names[self._block]} reads what earlier blocks than the one "
+                                          "before have returned")
             before = _containers(kwargs)
             self.result = forward(*args, **kwargs)
             if before != _containers(kwargs):

@@ -53,7 +53,8 @@ class Line:
         if self._terminal and now - self._last > _OFTEN:
             self._last = now
             done, total = (block - self._first) * batches + batch, (blocks - self._first) * batches
-            text = line(f"calibration: block {min(block + 1, blocks)} of {blocks}", "batches", batch, batches, now - self._begin)
+            name = f"calibration: block {min(block + 1, blocks)} of {blocks}"
+            text = line(name, "batches", batch, batches, now - self._begin)
             left = (now - self._begin) / done * max(total - done, 0)
             print(f"\r\x1b[K{text.partition(' left')[0].rpartition(',')[0]}, {_minutes(left)} left", end="",
                   file=sys.stderr, flush=True)

@@ -28,15 +28,16 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command. arguments: those of the command line; None: of this process."""
     parser = argparse.ArgumentParser(prog="python -m libqobs.blocks",
-                                     description="Calibrates a model block by block. The same command goes on where one "
-                                     "has ended.")
+                                     description="Calibrates a model block by block. The same command goes on where "
+                                     "one has ended.")
     parser.add_argument("model", help="directory of a model with its tokenizer, which transformers loads")
     parser.add_argument("--text", required=True, help=f"file of text; the samples are parts of it ({READ})")
-    parser.add_argument("--scheme", default="FP8", help="a scheme, or the path of a recipe or configuration (default FP8)")
+    parser.add_argument("--scheme", default="FP8", help="a scheme, or the path of a recipe or configuration "
+                        "(default FP8)")
     parser.add_argument("--states", required=True, help="new or empty directory for the states")
     add_sample_options(parser)
-    parser.add_argument("--memory", type=_size, default=1, help="of what samples run together; without it they run one by "
-                        "one: 500M, 2G")
+    parser.add_argument("--memory", type=_size, default=1, help="of what samples run together; without it they run one "
+                        "by one: 500M, 2G")
     parser.add_argument("--importance", nargs="?", const=True, default=False, metavar="PRESET",
                         help="importance of columns, or with 'qobs.local_hessian SETTING=VALUE ...' a Hessian")
     parser.add_argument("--kv-cache", action="store_true", help="also keys and values of attention")
@@ -46,7 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda text, *more, **named: print(f"{parser.prog}: warning: {text}", file=sys.stderr)
+            warnings.showwarning = lambda text, *more, **named: print(f"{parser.prog}: warning: {text}",
+                                                                      file=sys.stderr)
             _run(options)
     except Wrong as failure:
         parser.error(str(failure))
@@ -74,8 +76,8 @@ def _run(options: argparse.Namespace) -> None:
     observed |= {name: value for name, value in (("targets", options.targets), ("ignore", options.ignore)) if value}
     batches = _batches(options, read.samples)
     report = calibrate_blocks(options.model, batches, options.scheme, states=options.states, **observed)
-    print(f"{report['blocks']} blocks, of which {report['run']} ran now; {len(read.samples)} samples of {options.length} "
-          f"tokens from {read.form} in {len(batches)} batches; {report['seconds']:.0f} s, at most "
+    print(f"{report['blocks']} blocks, of which {report['run']} ran now; {len(read.samples)} samples of "
+          f"{options.length} tokens from {read.form} in {len(batches)} batches; {report['seconds']:.0f} s, at most "
           f"{_shown(report['peak_bytes'])} of memory, mapped files included; states in {options.states}")
     if options.out:
         found = quantize(options.model, options.out, states=[options.states],

@@ -124,12 +124,12 @@ def test_wrong_kinds_are_refused_by_name(name):
 
 
 def test_every_argument_of_every_function_is_tried():
-    """But for those that take any text, and those of models of torch, which test_calibration tries."""
+    """But for those that take any text, and those of models of torch, which test_calibration and test_blocks try."""
     import inspect
     found = set()
     for name in qobs.__all__:
         function = getattr(qobs, name)
-        if inspect.isfunction(function) and name not in ("calibration", "calibrate"):
+        if inspect.isfunction(function) and name not in ("calibration", "calibrate", "calibrate_blocks"):
             found |= {p.name for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD}
     same = {"start_bin": "stride", "global_scale": "test_quantizer", "states": "states[0]",
             "activations": "activations[0]", "model": "model_dir", "out": "out_dir", "schemes": "targets",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Calibration block by block against that of the model in memory, byte for byte, and after every kind of interruption."""
+"""Calibration block by block against that of the model in memory, byte for byte, and after every interruption."""
 import contextlib
 import filecmp
 import io
@@ -29,8 +29,8 @@ SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "n
 MODELS = {
     "plain": lambda: transformers.LlamaConfig(**SMALL),
     "tied, two kinds of masks and positions": lambda: transformers.Gemma3TextConfig(
-        **SMALL, head_dim=16, layer_types=["sliding_attention", "full_attention", "sliding_attention"], sliding_window=8,
-        tie_word_embeddings=True),
+        **SMALL, head_dim=16, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        sliding_window=8, tie_word_embeddings=True),
     "experts that are merged and renamed": lambda: transformers.MixtralConfig(**SMALL, num_local_experts=4),
     "dense and sparse blocks": lambda: transformers.DeepseekV3Config(
         **{**SMALL, "num_key_value_heads": 4}, first_k_dense_replace=1, n_routed_experts=8, n_group=2, topk_group=1,
@@ -81,8 +81,13 @@ def assert_same(states, expected):
     assert filecmp.cmpfiles(states, expected, names, shallow=False)[1:] == ([], []), "states differ"
 
 
+def assert_same_model(out, expected):
+    assert filecmp.cmp(out / "model.safetensors", expected / "model.safetensors", shallow=False)
+
+
 # calibration() finds no k_proj in latent attention
-PAIRS = [(kind, options) for kind in MODELS for options in OPTIONS if (kind, options) != ("dense and sparse blocks", "KV cache")]
+PAIRS = [(kind, options) for kind in MODELS for options in OPTIONS
+         if (kind, options) != ("dense and sparse blocks", "KV cache")]
 
 
 @pytest.mark.parametrize("kind, options", PAIRS)
@@ -101,7 +106,7 @@ def test_states_quantize_the_model(tmp_path):
     in_memory(folder, batches(), scheme="FP8").quantize(folder, tmp_path / "expected", fill_experts="max")
     qobs.calibrate_blocks(folder, batches(), "FP8", states=tmp_path / "states")
     qobs.quantize(folder, tmp_path / "out", "FP8", states=[tmp_path / "states"], fill_experts="max")
-    assert filecmp.cmp(tmp_path / "out" / "model.safetensors", tmp_path / "expected" / "model.safetensors", shallow=False)
+    assert_same_model(tmp_path / "out", tmp_path / "expected")
 
 
 # ---- Ranks -----------------------------------------------------------------------------------------------------------
@@ -163,8 +168,8 @@ def stop_after(monkeypatch, method, calls):
 
 
 @pytest.mark.parametrize("method, calls, run", [
-    ("put", 1, 4), ("put", 5, 3), ("end_hidden", 2, 3), ("add_states", 1, 4), ("add_states", 3, 2), ("drop_hidden", 2, 2),
-    ("add_states", 4, 1), ("publish", 1, 0), ("remove", 1, 0)])
+    ("put", 1, 4), ("put", 5, 3), ("end_hidden", 2, 3), ("add_states", 1, 4), ("add_states", 3, 2),
+    ("drop_hidden", 2, 2), ("add_states", 4, 1), ("publish", 1, 0), ("remove", 1, 0)])
 def test_an_interrupted_calibration_goes_on(method, calls, run, tmp_path, monkeypatch):
     """Blocks whose states are complete do not run again."""
     folder = saved(MODELS["plain"](), tmp_path / "model")
@@ -233,12 +238,14 @@ def contents(folder):
 
 @pytest.mark.parametrize("name, scheme, change, options", [
     ("scheme", "W8A8_STATIC", lambda b: b, {}), ("scheme", "FP8", lambda b: b, {"preset": "llmc.minmax"}),
-    ("batches", "FP8", lambda b: b[:2], {}), ("batches", "FP8", lambda b: [*b[:2], {"input_ids": b[2]["input_ids"] + 1}], {}),
+    ("batches", "FP8", lambda b: b[:2], {}),
+    ("batches", "FP8", lambda b: [*b[:2], {"input_ids": b[2]["input_ids"] + 1}], {}),
     ("load", "FP8", lambda b: b, {"load": {"attn_implementation": "eager"}})])
 def test_something_else_does_not_go_on(name, scheme, change, options, tmp_path, monkeypatch):
     folder = begun(tmp_path, monkeypatch)
     before = contents(tmp_path / "states.blocks")
-    with pytest.raises(qobs.InvalidArgumentError, match=f"^{name}: .* was begun with .*; go on with that, or remove it"):
+    said = f"^{name}: .* was begun with .*; go on with that, or remove it"
+    with pytest.raises(qobs.InvalidArgumentError, match=said):
         qobs.calibrate_blocks(folder, change(batches()), scheme, states=tmp_path / "states", **options)
     assert contents(tmp_path / "states.blocks") == before
     assert qobs.calibrate_blocks(folder, batches(), "FP8", states=tmp_path / "states")["run"] == 1
@@ -361,8 +368,9 @@ class Counts(transformers.LlamaForCausalLM):
 
 
 @pytest.mark.parametrize("cls, reason", [
-    (Loop, r"model.layers.0 runs where (no other|model.layers.1) is expected"), (Skips, "model.layers.2 reads what earlier"),
-    (Draws, "draws random numbers"), (Counts, "keeps a state in its buffers")])
+    (Loop, r"model.layers.0 runs where (no other|model.layers.1) is expected"),
+    (Skips, "model.layers.2 reads what earlier"), (Draws, "draws random numbers"),
+    (Counts, "keeps a state in its buffers")])
 def test_models_that_are_refused(cls, reason, tmp_path, monkeypatch):
     folder = saved(MODELS["plain"](), tmp_path / "model")
     monkeypatch.setattr(sys.modules["transformers"], cls.__name__, cls, raising=False)  # it replaces itself
@@ -431,7 +439,8 @@ def run(folder, tmp_path, *arguments):
 
 
 def ids(folder, tmp_path, together):
-    tokens = transformers.AutoTokenizer.from_pretrained(folder)((tmp_path / "text").read_text(), return_tensors="pt").input_ids
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokens = tokenizer((tmp_path / "text").read_text(), return_tensors="pt").input_ids
     return list(tokens[0, :96].reshape(6, 16).split(together))
 
 
@@ -445,7 +454,7 @@ def test_command(memory, together, words, tmp_path):
     observed = in_memory(words, given, tmp_path / "expected", scheme="FP8")
     assert_same(tmp_path / "states", tmp_path / "expected")
     observed.quantize(words, tmp_path / "again")
-    assert filecmp.cmp(tmp_path / "out" / "model.safetensors", tmp_path / "again" / "model.safetensors", shallow=False)
+    assert_same_model(tmp_path / "out", tmp_path / "again")
 
 
 def test_command_with_a_hessian(words, tmp_path):
@@ -454,7 +463,7 @@ def test_command_with_a_hessian(words, tmp_path):
     assert found[0] == 0, found
     observed = in_memory(words, ids(words, tmp_path, 1), scheme="W4A16", importance=importance)
     observed.quantize(words, tmp_path / "again")
-    assert filecmp.cmp(tmp_path / "out" / "model.safetensors", tmp_path / "again" / "model.safetensors", shallow=False)
+    assert_same_model(tmp_path / "out", tmp_path / "again")
 
 
 @pytest.mark.parametrize("text, arguments", [
