@@ -6,8 +6,7 @@
 #ifndef QOBS_CALLS_H
 #define QOBS_CALLS_H
 
-#include "qobs/plan.h"
-#include "qobs/stateless.h"
+#include "qobs/experimental.h"
 
 /* The number of qparams; 0 if the plan fails, as the function then does for the same reason. */
 static inline size_t call_count(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx)
@@ -166,19 +165,6 @@ static inline int call_fake_quantize(const qobs_config *config, const qobs_forma
 }
 
 /* ---- Number formats ---------------------------------------------------------------------------------------------- */
-
-static inline int call_format_round_array(const qobs_format *format, size_t n, const float *x, float *out,
-                                          bool saturate)
-{
-    const qobs_format_array_args args = {.struct_size = sizeof args,
-                                         .format = format,
-                                         .x = x,
-                                         .x_size = n * sizeof *x,
-                                         .out = out,
-                                         .out_size = n * sizeof *out,
-                                         .saturate = saturate};
-    return qobs_format_round_array(&args, NULL);
-}
 
 static inline int call_format_encode_array(const qobs_format *format, size_t n, const float *x, void *out,
                                            bool saturate)

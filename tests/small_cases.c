@@ -36,7 +36,10 @@ int main(void)
         qobs_qparam_layout layout = {.struct_size = sizeof layout};
         qobs_qparam_buffers out = {.struct_size = sizeof out};
         qobs_error error;
-        int bad = qobs_describe_qparams(text, &value, &layout, &error);
+        qobs_config *config = NULL;
+        int bad = qobs_config_parse(&config, text, NULL, &error) ||
+                  qobs_config_qparam_layout(config, &value, NULL, &layout, &error);
+        qobs_config_destroy(config);
         if (!bad) {
             out.scale_size = layout.scale_size;
             out.zero_point_size = layout.zero_point_size;

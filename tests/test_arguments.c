@@ -89,7 +89,7 @@ static qobs_dequantize_args dequantize_;
 static qobs_pack_args pack_, unpack_;
 static qobs_fake_quantize_args fake_;
 static qobs_range_args finder_, l2_finder_;
-static qobs_format_array_args array_, codes_;
+static qobs_format_array_args codes_;
 static qobs_range_buffers ranges_, global_ranges_;
 static qobs_qparam_buffers qparams_;
 static qobs_histogram_state histogram_state_;
@@ -138,7 +138,7 @@ static struct {
     const qobs_pack_args *pack, *unpack;
     const qobs_fake_quantize_args *fake;
     const qobs_range_args *finder, *l2_finder;
-    const qobs_format_array_args *array, *codes;
+    const qobs_format_array_args *codes;
     const qobs_range_buffers *ranges, *global_ranges;
     const qobs_qparam_buffers *qparams;
     const qobs_histogram_state *histogram_state;
@@ -149,7 +149,7 @@ static struct {
     qobs_quantized_layout *quantized_layout;
     qobs_config_needs *needs;
     const qobs_format *format;
-    const char *key, *key_of_real, *key_of_bool, *setting, *settings, *name, *preset, *text;
+    const char *key, *setting, *settings, *name, *preset, *text;
     qobs_setting_info *info;
     const qobs_observer *saved_observer;
     void *out_bytes, *copy;
@@ -162,12 +162,10 @@ static struct {
     void *saved;
     void *out;
     int64_t *shape;
-    uint64_t *tokens, *nonzero_tokens;
-    const uint64_t *bin_counts;
-    float *floats, *global_scale;
+    float *global_scale;
     size_t *needed;
     qobs_dtype dtype, *scale_dtype, *zero_point_dtype;
-    size_t memory_size, saved_size, out_size, shape_size, text_size, counts_size, floats_size;
+    size_t memory_size, saved_size, out_size, shape_size, text_size;
 } v;
 
 static void fill_in(void *structure, size_t size)
@@ -340,14 +338,12 @@ static void renew_structures(void)
                                        .runtime = &runtime_};
     l2_finder_ = finder_;
     l2_finder_.config = torch_config;
-    array_ = (qobs_format_array_args){.struct_size = sizeof array_,
+    codes_ = (qobs_format_array_args){.struct_size = sizeof codes_,
                                       .format = qobs_format_at(0),
                                       .x = ones,
                                       .x_size = sizeof ones,
                                       .out = minima,
-                                      .out_size = sizeof ones};
-    codes_ = array_;
-    codes_.out_size = COLUMNS;
+                                      .out_size = COLUMNS};
     ranges_ = (qobs_range_buffers){sizeof ranges_, minima, maxima, ROWS * 4};
     global_ranges_ = (qobs_range_buffers){sizeof global_ranges_, minima, maxima, 4};
     qparams_ = (qobs_qparam_buffers){sizeof qparams_, scales, ROWS * 4, zeros, ROWS, minima};
@@ -385,7 +381,7 @@ static void renew(void)
     v.search = &search_, v.global_search = &global_search_, v.calculate = &calculate_, v.fake = &fake_;
     v.calibrate = &calibrate_;
     v.quantize = &quantize_, v.round = &round_, v.gptq = &gptq_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
-    v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
+    v.finder = &finder_, v.l2_finder = &l2_finder_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
     v.new_quantizer = &made_quantizer, v.quantizer = quantizer_, v.quantizer_args = &quantizer_args_;
     v.quantizer_run = &quantizer_run_, v.quantized_layout = &quantized_layout_, v.needs = &needs_;
@@ -394,13 +390,12 @@ static void renew(void)
     v.text_size = sizeof text, v.dim = dim, v.memory = memory, v.memory_size = sizeof memory, v.saved = saved;
     v.saved_size = qobs_observer_save_size(saved_observer), v.out = out, v.out_size = ROWS * 4;
     v.shape = (int64_t *)(void *)numbers, v.shape_size = QOBS_PLAN_MAX_NDIM * sizeof(int64_t);
-    v.tokens = &counts_of_bins[0], v.nonzero_tokens = &counts_of_bins[1], v.bin_counts = counts_of_bins;
-    v.counts_size = 8 * BINS, v.floats = minima, v.floats_size = 4 * BINS, v.global_scale = minima;
+    v.global_scale = minima;
     v.dtype = QOBS_F32;
     static qobs_dtype dtypes[2];
     v.scale_dtype = &dtypes[0], v.zero_point_dtype = &dtypes[1];
     static size_t needed;
-    v.needed = &needed, v.key_of_real = "norm", v.key_of_bool = "symmetric", v.settings = "num_bits=4", v.info = &info_;
+    v.needed = &needed, v.settings = "num_bits=4", v.info = &info_;
     v.saved_observer = saved_observer, v.out_bytes = memory, v.copy = out, v.copy_size = sizeof out, v.get_size = 2;
     v.global_minmax = &global_minmax_, v.squared_error = &numbers[0], v.energy = &numbers[1];
 }

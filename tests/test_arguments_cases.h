@@ -33,13 +33,9 @@ VALUE(qobs_preset_name, qobs_preset_name(SIZE_MAX))
 VALUE(qobs_preset_summary, qobs_preset_summary(SIZE_MAX))
 CALL(qobs_config_create, qobs_config_create(v.new_config, v.preset, v.runtime, e))
 CALL(qobs_config_parse, qobs_config_parse(v.new_config, v.text, v.runtime, e))
-CALL(qobs_config_clone, qobs_config_clone(v.new_config, v.config, v.runtime, e))
 VALUE(qobs_config_destroy, (qobs_config_destroy(NULL), 0))
 CALL(qobs_config_set, qobs_config_set(v.own_config, v.key, v.setting, e))
 CALL(qobs_config_set_all, qobs_config_set_all(v.own_config, v.settings, e))
-CALL(qobs_config_set_int, qobs_config_set_int(v.own_config, v.key, 4, e))
-CALL(qobs_config_set_real, qobs_config_set_real(v.own_config ? mse_config : NULL, v.key_of_real, 2, e))
-CALL(qobs_config_set_bool, qobs_config_set_bool(v.own_config, v.key_of_bool, true, e))
 CALL(qobs_config_check, qobs_config_check(v.config, e))
 CALL(qobs_config_get, qobs_config_get(v.config, v.key, v.buffer, v.get_size, e))
 CALL(qobs_config_text, qobs_config_text(v.config, v.buffer, v.text_size, v.needed, e))
@@ -51,7 +47,6 @@ VALUE(qobs_config_preset, qobs_config_preset(v.config))
 CALL(qobs_config_qparam_dtypes, qobs_config_qparam_dtypes(v.config, v.dtype, v.scale_dtype, v.zero_point_dtype, e))
 CALL(qobs_config_get_needs, qobs_config_get_needs(v.config, v.needs, e))
 CALL(qobs_config_qparam_layout, qobs_config_qparam_layout(v.config, v.value, v.g_idx, v.layout, e))
-CALL(qobs_describe_qparams, qobs_describe_qparams(v.text, v.value, v.layout, e))
 CALL(qobs_config_qparams_from_tensor,
      qobs_config_qparams_from_tensor(v.config, v.value, v.g_idx, v.qparams, v.runtime, e))
 CALL(qobs_qparams_from_tensor, qobs_qparams_from_tensor(v.text, v.value, v.qparams, v.runtime, e))
@@ -106,9 +101,7 @@ CALL(qobs_plan_run, qobs_plan_run(v.plan, 0, v.run, e))
 CALL(qobs_plan_copy, qobs_plan_copy(v.plan, v.value, v.copy, v.copy_size, e))
 CALL(qobs_minmax, qobs_minmax(v.minmax, e))
 CALL(qobs_global_minmax, qobs_global_minmax(v.global_minmax, e))
-CALL(qobs_count_tokens, qobs_count_tokens(v.value, v.tokens, v.nonzero_tokens, e))
 CALL(qobs_histogram, qobs_histogram(v.histogram, e))
-CALL(qobs_histogram_to_float, qobs_histogram_to_float(BINS, v.bin_counts, v.counts_size, v.floats, v.floats_size, e))
 CALL(qobs_search, qobs_search(v.search, e))
 CALL(qobs_global_search, qobs_global_search(v.global_search, e))
 CALL(qobs_qparams_from_ranges, qobs_qparams_from_ranges(v.calculate, e))
@@ -143,7 +136,6 @@ VALUE(qobs_format_size, qobs_format_size(v.format))
 VALUE(qobs_format_decode, qobs_format_decode(v.format, UINT32_MAX))
 VALUE(qobs_format_encode, qobs_format_encode(v.format, 3e38f, true))
 VALUE(qobs_format_round, qobs_format_round(v.format, 3e38f, false))
-CALL(qobs_format_round_array, qobs_format_round_array(v.array, e))
 CALL(qobs_format_encode_array, qobs_format_encode_array(v.codes, e))
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
@@ -175,13 +167,9 @@ static const struct function functions[] = {
     F(qobs_preset_summary, PLAIN("index"))
     F(qobs_config_create, A("config", REQUIRED, v.new_config) A("preset", REQUIRED, v.preset) RUNTIME)
     F(qobs_config_parse, A("config", REQUIRED, v.new_config) A("text", REQUIRED, v.text) RUNTIME)
-    F(qobs_config_clone, A("clone", REQUIRED, v.new_config) CONFIG RUNTIME)
     F(qobs_config_destroy, PLAIN("config"))
     F(qobs_config_set, OWN_CONFIG A("key", REQUIRED, v.key) A("value", REQUIRED, v.setting))
     F(qobs_config_set_all, OWN_CONFIG A("settings", REQUIRED, v.settings))
-    F(qobs_config_set_int, OWN_CONFIG A("key", REQUIRED, v.key) PLAIN("value"))
-    F(qobs_config_set_real, OWN_CONFIG A("key", REQUIRED, v.key_of_real) PLAIN("value"))
-    F(qobs_config_set_bool, OWN_CONFIG A("key", REQUIRED, v.key_of_bool) PLAIN("value"))
     F(qobs_config_check, CONFIG)
     F(qobs_config_get, CONFIG A("key", REQUIRED, v.key) A("value", REQUIRED, v.buffer) W("size", ROOM, v.get_size, "value"))
     F(qobs_config_text, CONFIG A("text", OPTIONAL, v.buffer) PLAIN("size") A("needed", OPTIONAL, v.needed))
@@ -194,7 +182,6 @@ static const struct function functions[] = {
                                  A("zero_point", REQUIRED, v.zero_point_dtype))
     F(qobs_config_get_needs, CONFIG A("needs", OUT, v.needs))
     F(qobs_config_qparam_layout, CONFIG VALUE_AND_G_IDX A("layout", OUT, v.layout))
-    F(qobs_describe_qparams, A("config", REQUIRED, v.text) A("value", TENSOR, v.value) A("layout", OUT, v.layout))
     F(qobs_config_qparams_from_tensor, CONFIG VALUE_AND_G_IDX A("out", IN, v.qparams)
                            RUNTIME W("scale", REQUIRED, qparams_.scale, "scale")
                            W("scale_size", BYTES, qparams_.scale_size, "scale")
@@ -266,8 +253,6 @@ static const struct function functions[] = {
                    A("min", REQUIRED, minmax_.min) A("max", REQUIRED, minmax_.max) W("size", BYTES, minmax_.size, "min")
                    A("counts", MAY_OUT, minmax_.counts) A("runtime", MAY_IN, minmax_.runtime))
     F(qobs_global_minmax, ARGS(v.global_minmax))
-    F(qobs_count_tokens, A("value", TENSOR, v.value) A("tokens", OPTIONAL, v.tokens)
-                         A("nonzero_tokens", OPTIONAL, v.nonzero_tokens))
     F(qobs_histogram, ARGS(v.histogram) A("config", OPTIONAL, histogram_.config) A("value", TENSOR, histogram_.value)
                       A("g_idx", MAY_TENSOR, histogram_.g_idx) A("options", IN, histogram_.options)
                       A("counts", REQUIRED, histogram_.counts)
@@ -275,9 +260,6 @@ static const struct function functions[] = {
                       A("first_edge", OPTIONAL, histogram_.first_edge) A("last_edge", OPTIONAL, histogram_.last_edge)
                       A("edges_size", BYTES, histogram_.edges_size) A("totals", MAY_OUT, histogram_.totals)
                       A("runtime", MAY_IN, histogram_.runtime))
-    F(qobs_histogram_to_float, PLAIN("n") W("counts", REQUIRED, v.bin_counts, "counts")
-                               W("counts_size", BYTES, v.counts_size, "counts") W("out", REQUIRED, v.floats, "out")
-                               W("out_size", BYTES, v.floats_size, "out"))
     F(qobs_search, ARGS(v.search) A("config", REQUIRED, search_.config) A("value", TENSOR, search_.value)
                    A("g_idx", MAY_TENSOR, search_.g_idx) A("importance", REQUIRED, search_.importance)
                    W("importance_size", BYTES, search_.importance_size, "importance") A("global_scale", SCALE, search_.global_scale)
@@ -374,11 +356,9 @@ static const struct function functions[] = {
     F(qobs_format_decode, A("format", OPTIONAL, v.format) PLAIN("code"))
     F(qobs_format_encode, A("format", OPTIONAL, v.format) PLAIN("x") PLAIN("saturate"))
     F(qobs_format_round, A("format", OPTIONAL, v.format) PLAIN("x") PLAIN("saturate"))
-    F(qobs_format_round_array, ARGS(v.array) A("format", REQUIRED, array_.format) A("x", REQUIRED, array_.x)
-                               PLAIN("x_size") A("out", REQUIRED, array_.out)
-                               W("out_size", BYTES, array_.out_size, "out") PLAIN("saturate"))
     F(qobs_format_encode_array, ARGS(v.codes) A("format", REQUIRED, codes_.format) A("x", REQUIRED, codes_.x)
-                                A("out", REQUIRED, codes_.out) W("out_size", BYTES, codes_.out_size, "out"))
+                                PLAIN("x_size") A("out", REQUIRED, codes_.out)
+                                W("out_size", BYTES, codes_.out_size, "out") PLAIN("saturate"))
 };
 /* clang-format on */
 
@@ -402,7 +382,7 @@ static const struct {
     {"qobs_fake_quantize_args", "qobs_fake_quantize"},
     {"qobs_range_args", "qobs_range_by_percentile"},
     {"qobs_calibrate_args", "qobs_calibrate_weights"},
-    {"qobs_format_array_args", "qobs_format_round_array"},
+    {"qobs_format_array_args", "qobs_format_encode_array"},
     {"qobs_range_buffers", "qobs_observer_update_min_max"},
     {"qobs_qparam_buffers", "qobs_qparams_from_tensor"},
     {"qobs_histogram_state", "qobs_observer_set_histogram"},

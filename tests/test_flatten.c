@@ -4,7 +4,7 @@
 /* Plans against llm-compressor's flatten_for_calibration: one test for each case of the golden suite llmc_flatten,
  * legal and illegal. */
 #include "golden.h"
-#include "qobs/plan.h"
+#include "qobs/experimental.h"
 
 /* False for the parts of a case's configuration that no plan has: notes about the case, and the number format, on which
  * flattening does not depend. */

@@ -363,12 +363,21 @@ static void test_record_observed_tokens(void **state)
     qobs_observer_destroy(quark);
 }
 
+static void expect_tokens(qobs_observer *o, const qobs_tensor *value, uint64_t tokens, uint64_t nonzero)
+{
+    const qobs_counts before = counts_of(o);
+    assert_ok(qobs_observer_record_tokens(o, value, &error));
+    const qobs_counts after = counts_of(o);
+    assert_true(after.tokens - before.tokens == tokens && after.nonzero_tokens - before.nonzero_tokens == nonzero);
+}
+
 /* Non-zero rows of every length, at every offset of the one element that is not 0, with and without gaps, in every
  * dtype. */
 static void test_count_tokens(void **state)
 {
     (void)state;
     static const qobs_dtype all[] = {QOBS_F32, QOBS_BF16, QOBS_F16, QOBS_F64};
+    qobs_observer *o = make("quark.PerTensorMinMaxObserver", "");
     for (size_t d = 0; d < 4; d++) {
         const size_t size = qobs_dtype_size(all[d]);
         for (int64_t length = 1; length < 1400; length += length < 40 ? 1 : 171)
@@ -384,17 +393,14 @@ static void test_count_tokens(void **state)
                     put_bits(data + row + (size_t)(at * gap) * size, 1, size); /* the least subnormal in the second */
                     const int64_t shape[] = {3, length}, strides[] = {(int64_t)row, gap * (int64_t)size};
                     const qobs_tensor value = {sizeof value, data, all[d], 2, shape, strides};
-                    uint64_t tokens, nonzero;
-                    assert_ok(qobs_count_tokens(&value, &tokens, &nonzero, &error));
-                    assert_true(tokens == 3 && nonzero == 1);
+                    expect_tokens(o, &value, 3, 1);
                     free(x);
                 }
     }
     const qobs_tensor scalar = tensor_of(QOBS_F32, 0, NULL, two_rows), integers = tensor(QOBS_I32, two_rows, 2, 2);
-    uint64_t tokens, nonzero;
-    assert_ok(qobs_count_tokens(&scalar, &tokens, &nonzero, &error));
-    assert_true(tokens == 0 && nonzero == 1);
-    assert_refused(qobs_count_tokens(&integers, &tokens, &nonzero, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|I32");
+    expect_tokens(o, &scalar, 0, 1);
+    assert_refused(qobs_observer_record_tokens(o, &integers, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|I32");
+    qobs_observer_destroy(o);
 }
 
 static void test_reset(void **state)

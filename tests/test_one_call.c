@@ -103,9 +103,11 @@ static void test_one_call(void **state)
         float global_scale = NAN;
         qobs_qparam_layout layout = {.struct_size = sizeof layout};
         qobs_observer *o = NULL;
+        qobs_config *config = NULL;
         assert_ok(qobs_observer_open(&o, texts[i], NULL, &error));
         assert_ok(qobs_observer_observe(o, &value, NULL, &error));
-        assert_ok(qobs_describe_qparams(texts[i], &shaped, &layout, &error));
+        assert_ok(qobs_config_parse(&config, texts[i], NULL, &error));
+        assert_ok(qobs_config_qparam_layout(config, &shaped, NULL, &layout, &error));
         expect_layout(o, "scale", layout.scale_dtype, layout.scale_size, &layout);
         expect_layout(o, "zero_point", layout.zero_point_dtype, layout.zero_point_size, &layout);
         const qobs_qparam_buffers out = {sizeof out,   scale, layout.scale_size, zero_point, layout.zero_point_size,
@@ -113,9 +115,7 @@ static void test_one_call(void **state)
         assert_ok(qobs_qparams_from_tensor(texts[i], &value, &out, NULL, &error));
         assert_ok(qobs_observer_read(o, "scale", expected, layout.scale_size, &error));
         assert_memory_equal(scale, expected, layout.scale_size);
-        qobs_config *config = NULL;
         memset(scale, 0xaa, sizeof scale);
-        assert_ok(qobs_config_parse(&config, texts[i], NULL, &error));
         assert_ok(qobs_config_qparams_from_tensor(config, &value, NULL, &out, NULL, &error));
         qobs_config_destroy(config);
         assert_memory_equal(scale, expected, layout.scale_size);

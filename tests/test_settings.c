@@ -148,15 +148,18 @@ static void check_integer(qobs_config *config, const qobs_setting_info *info)
         snprintf(text, sizeof text, "%lld", (long long)limits[i]);
         assert_ok(qobs_config_set(config, info->key, text, &error));
         assert_string_equal(value_of(config, info->key), text);
-        assert_ok(qobs_config_set(config, info->key, "null", &error));
-        assert_ok(qobs_config_set_int(config, info->key, limits[i], &error));
-        assert_string_equal(value_of(config, info->key), text);
-        assert_unchanged(config, qobs_config_set_int(config, info->key, beyond, &error), info->key);
-        assert_unchanged(config, qobs_config_set_int(config, info->key, i ? INT64_MAX : INT64_MIN, &error), info->key);
         snprintf(text, sizeof text, "%lld", (long long)beyond);
         if (info->max < 0x1p53) /* else a double is not exact */
             assert_unchanged(config, qobs_config_set(config, info->key, text, &error), info->key);
     }
+}
+
+/* With all digits of a number. */
+static int set_real(qobs_config *config, const char *key, double number)
+{
+    char text[QOBS_SETTING_VALUE];
+    snprintf(text, sizeof text, "%.17g", number);
+    return qobs_config_set(config, key, text, &error);
 }
 
 static void check_real(qobs_config *config, const qobs_setting_info *info)
@@ -164,13 +167,13 @@ static void check_real(qobs_config *config, const qobs_setting_info *info)
     const double limits[] = {info->min, info->max};
     for (int i = 0; i < 2; i++) {
         const double beyond = nextafter(limits[i], i ? (double)INFINITY : -(double)INFINITY);
-        assert_ok(qobs_config_set_real(config, info->key, limits[i], &error));
+        assert_ok(set_real(config, info->key, limits[i]));
         assert_true(strtod(value_of(config, info->key), NULL) == limits[i]);
-        assert_unchanged(config, qobs_config_set_real(config, info->key, beyond, &error), info->key);
+        assert_unchanged(config, set_real(config, info->key, beyond), info->key);
     }
-    assert_unchanged(config, qobs_config_set_real(config, info->key, (double)NAN, &error), info->key);
-    assert_unchanged(config, qobs_config_set_real(config, info->key, (double)INFINITY, &error), info->key);
-    assert_unchanged(config, qobs_config_set_real(config, info->key, -(double)INFINITY, &error), info->key);
+    assert_unchanged(config, set_real(config, info->key, (double)NAN), info->key);
+    assert_unchanged(config, set_real(config, info->key, (double)INFINITY), info->key);
+    assert_unchanged(config, set_real(config, info->key, -(double)INFINITY), info->key);
 }
 
 /* A list of the smallest and the largest number in turn; the message names the key and both. */
@@ -180,13 +183,17 @@ static void check_axes(qobs_config *config, const qobs_setting_info *info)
     char text[96], one[32], wanted[64];
     snprintf(one, sizeof one, "[%d]", min);
     snprintf(wanted, sizeof wanted, "%s|%d|%d", info->key, abs(max), max);
-    assert_ok(qobs_config_set_int(config, info->key, min, &error));
+    assert_ok(qobs_config_set(config, info->key, one, &error));
+    assert_string_equal(value_of(config, info->key), one);
+    snprintf(text, sizeof text, "%d", min); /* one of them needs no brackets */
+    assert_ok(qobs_config_set(config, info->key, text, &error));
     assert_string_equal(value_of(config, info->key), one);
     snprintf(text, sizeof text, "[%d, %d,%d,%d, %d, %d, %d, %d]", min, max, min, max, min, max, min, min);
     assert_ok(qobs_config_set(config, info->key, text, &error));
     snprintf(text, sizeof text, "[%d, %d, %d, %d, %d, %d, %d, %d]", min, max, min, max, min, max, min, min);
     assert_string_equal(value_of(config, info->key), text);
-    assert_unchanged(config, qobs_config_set_int(config, info->key, (int64_t)max + 1, &error), wanted);
+    snprintf(text, sizeof text, "%d", max + 1);
+    assert_unchanged(config, qobs_config_set(config, info->key, text, &error), wanted);
     snprintf(text, sizeof text, "[%d, %d]", min, max + 1);
     assert_unchanged(config, qobs_config_set(config, info->key, text, &error), wanted);
 }
@@ -203,39 +210,6 @@ static void check_pair(qobs_config *config, const qobs_setting_info *info)
     assert_unchanged(config, qobs_config_set(config, info->key, text, &error), info->key);
 }
 
-static bool has_word(const qobs_config *config, const qobs_setting_info *info, const char *word)
-{
-    for (size_t i = 0; i < info->word_count; i++)
-        if (strcmp(qobs_config_key_word(config, info->key, i), word) == 0)
-            return true;
-    return false;
-}
-
-/* Typed values of other kinds are refused. */
-static void check_types(qobs_config *config, const qobs_setting_info *info)
-{
-    char words[96];
-    snprintf(words, sizeof words, "%s|integer '3'|allowed", info->key);
-    if (has_word(config, info, "3")) {
-        assert_ok(qobs_config_set_int(config, info->key, 3, &error));
-        assert_string_equal(value_of(config, info->key), "3");
-    } else if (info->kind != QOBS_SETTING_INTEGER && info->kind != QOBS_SETTING_AXES) {
-        assert_unchanged(config, qobs_config_set_int(config, info->key, 3, &error), words);
-    }
-    snprintf(words, sizeof words, "%s|real number '8'|allowed", info->key);
-    if (info->kind != QOBS_SETTING_REAL)
-        assert_unchanged(config, qobs_config_set_real(config, info->key, 8, &error), words);
-    snprintf(words, sizeof words, "%s|boolean 'true'|allowed", info->key);
-    if (has_word(config, info, "true")) {
-        assert_ok(qobs_config_set_bool(config, info->key, true, &error));
-        assert_string_equal(value_of(config, info->key), "true");
-        assert_ok(qobs_config_set_bool(config, info->key, false, &error));
-        assert_string_equal(value_of(config, info->key), "false");
-    } else {
-        assert_unchanged(config, qobs_config_set_bool(config, info->key, true, &error), words);
-    }
-}
-
 static void check_setting(qobs_config *config, const char *key)
 {
     const qobs_setting_info info = info_of(config, key);
@@ -244,7 +218,6 @@ static void check_setting(qobs_config *config, const char *key)
     assert_string_equal(info.default_value, value_of(config, key));
     assert_ok(qobs_config_set(config, key, info.default_value, &error));
     assert_string_equal(info.default_value, value_of(config, key));
-    check_types(config, &info);
     switch (info.kind) {
     case QOBS_SETTING_BOOL:
         assert_int_equal(info.word_count, 2);
@@ -339,12 +312,12 @@ static void test_shortest(void **state)
                  {5e-324, "5e-324"},
                  {0x1p-23, "1.1920928955078125e-07"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        assert_ok(qobs_config_set_real(config, "scale", known[i].number, &error));
+        assert_ok(set_real(config, "scale", known[i].number));
         assert_string_equal(value_of(config, "scale"), known[i].text);
     }
     for (int i = 0; i < 4000; i++) {
         const double number = ldexp((double)draw() * 0x1p24 + (double)draw(), -(int)(draw() % 64));
-        assert_ok(qobs_config_set_real(config, "scale", number, &error));
+        assert_ok(set_real(config, "scale", number));
         const char *text = value_of(config, "scale");
         assert_true(strtod(text, NULL) == number);
         for (int digits = 1; digits <= 17; digits++) {
@@ -504,17 +477,13 @@ static void test_round_trip(void **state)
             assert_true(text[0] == 'x' && size_again == 0);
             assert_ok(qobs_config_text(config, text, size, NULL, &error));
             assert_true(strlen(text) + 1 == size && text[size] == 'x');
-            qobs_config *back = parse(text), *clone = NULL;
+            qobs_config *back = parse(text);
             assert_same_values(config, back);
             assert_ok(qobs_config_text(back, again, sizeof again, &size_again, &error));
             assert_string_equal(text, again);
             assert_int_equal(size, size_again);
-            assert_ok(qobs_config_clone(&clone, config, NULL, &error));
-            assert_ok(qobs_config_set(config, "base_name", "null", &error));
-            assert_same_values(clone, back);
             qobs_config_destroy(config);
             qobs_config_destroy(back);
-            qobs_config_destroy(clone);
         }
 }
 
@@ -660,12 +629,11 @@ static void test_no_memory(void **state)
     qobs_config *config = NULL;
     assert_ok(observe_matrix(o, &p, 1));
     size_t failures = 0;
-    for (int kind = 0; kind < 4; kind++)
+    for (int kind = 0; kind < 3; kind++)
         for (size_t n = 0;; n++) {
             counter.left = n;
             const int status = kind == 0   ? qobs_observer_clone(&made, o, &runtime, &error)
                                : kind == 1 ? qobs_observer_open(&made, "llmc.minmax num_bits=4", &runtime, &error)
-                               : kind == 2 ? qobs_config_clone(&config, qobs_observer_config(o), &runtime, &error)
                                            : qobs_config_parse(&config, "llmc.minmax num_bits=4", &runtime, &error);
             if (status == QOBS_OK) {
                 qobs_observer_destroy(made);
@@ -679,7 +647,7 @@ static void test_no_memory(void **state)
             assert_int_equal(status, QOBS_ERROR_OUT_OF_MEMORY);
             assert_true(!made && !config && counter.live == 0);
         }
-    assert_true(failures >= 7);
+    assert_true(failures >= 6);
     qobs_observer_destroy(o);
 }
 
@@ -717,17 +685,8 @@ static void test_null(void **state)
     assert_ok(qobs_observer_create(&o, config, NULL, &error));
     assert_refused(qobs_config_parse(NULL, "llmc.minmax", NULL, &error), wrong, "config|NULL");
     assert_refused(qobs_config_parse(&made, NULL, NULL, &error), wrong, "text|NULL");
-    assert_refused(qobs_config_clone(NULL, config, NULL, &error), wrong, "clone|NULL");
-    assert_refused(qobs_config_clone(&made, NULL, NULL, &error), wrong, "config|NULL");
     assert_refused(qobs_config_set_all(NULL, "", &error), wrong, "config|NULL");
     assert_refused(qobs_config_set_all(config, NULL, &error), wrong, "settings|NULL");
-    assert_refused(qobs_config_set_int(NULL, "num_bits", 4, &error), wrong, "config|NULL");
-    assert_refused(qobs_config_set_int(config, NULL, 4, &error), wrong, "key|NULL");
-    assert_refused(qobs_config_set_int(config, "bits", 4, &error), wrong, "bits|num_bits");
-    assert_refused(qobs_config_set_real(NULL, "averaging_constant", 1, &error), wrong, "config|NULL");
-    assert_refused(qobs_config_set_real(config, NULL, 1, &error), wrong, "key|NULL");
-    assert_refused(qobs_config_set_bool(NULL, "symmetric", true, &error), wrong, "config|NULL");
-    assert_refused(qobs_config_set_bool(config, NULL, true, &error), wrong, "key|NULL");
     assert_refused(qobs_config_get(NULL, "num_bits", text, sizeof text, &error), wrong, "config|NULL");
     assert_refused(qobs_config_get(config, NULL, text, sizeof text, &error), wrong, "key|NULL");
     assert_refused(qobs_config_get(config, "num_bits", NULL, sizeof text, &error), wrong, "value|NULL");

@@ -277,7 +277,7 @@ struct filled {
     qobs_counts counts, of_minmax, of_histogram, of_run;
     qobs_search_report report, of_search;
     qobs_config_needs needs;
-    qobs_qparam_layout layout, described;
+    qobs_qparam_layout layout;
     qobs_setting_info info[64];
     qobs_result result[64], found;
     qobs_quantized_layout quantized;
@@ -316,7 +316,6 @@ static void fill_of_observer(struct filled *f, int byte)
     FILL(f->report, qobs_observer_search_report(o, &f->report, &error));
     FILL(f->needs, qobs_config_get_needs(config, &f->needs, &error));
     FILL(f->layout, qobs_config_qparam_layout(config, &value, NULL, &f->layout, &error));
-    FILL(f->described, qobs_describe_qparams("llmc.minmax", &value, &f->described, &error));
     for (size_t i = 0; i < qobs_config_key_count(config); i++)
         FILL(f->info[i], qobs_config_key_info(config, qobs_config_key(config, i), &f->info[i], &error));
     for (size_t i = 0; i < qobs_observer_result_count(o); i++)
@@ -406,7 +405,6 @@ static void test_no_stack(void **state)
     SAME(of_search);
     SAME(needs);
     SAME(layout);
-    SAME(described);
     SAME(info);
     SAME(result);
     SAME(found);

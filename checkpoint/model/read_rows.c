@@ -179,7 +179,7 @@ static void dequantize(const struct weight *w, int64_t first, int64_t count, uns
                                                  .x = x,
                                                  .x_size = (size_t)n * sizeof *x,
                                                  .out = out,
-                                                 .out_size = (size_t)n * element};
+                                                 .out_size = (size_t)n * qobs_format_size(format)};
             qobs_format_encode_array(&args, NULL); /* fails for wrong arguments only */
         }
 }

@@ -143,7 +143,7 @@ static size_t encode_e4m3(const void *numbers, qobs_dtype dtype, size_t n, unsig
                                              .x = block,
                                              .x_size = m * sizeof *block,
                                              .out = out + k,
-                                             .out_size = m};
+                                             .out_size = m * qobs_format_size(format)};
         qobs_format_encode_array(&args, NULL);
     }
     return n;

@@ -64,20 +64,17 @@ QOBS_API uint32_t qobs_format_encode(const qobs_format *format, float x, bool sa
  * @since 0.1.0 */
 QOBS_API float qobs_format_round(const qobs_format *format, float x, bool saturate);
 
-/** Arguments of the functions for arrays. */
+/** Arguments of qobs_format_encode_array. */
 typedef struct qobs_format_array_args {
     size_t struct_size;        /**< sizeof(qobs_format_array_args) */
     const qobs_format *format; /**< number format */
     const float *x;            /**< numbers */
     size_t x_size;             /**< bytes of x */
-    void *out;                 /**< receives numbers or codes; may be x */
+    void *out;                 /**< receives codes; may be x */
     size_t out_size;           /**< bytes of out */
     bool saturate;             /**< as in qobs_format_encode */
 } qobs_format_array_args;
 
-/** qobs_format_round for an array; out has floats.
- * @since 0.2.0 */
-QOBS_API int qobs_format_round_array(const qobs_format_array_args *args, qobs_error *error);
 /** qobs_format_encode for an array. Codes have qobs_format_size bytes; signed integers are sign-extended.
  * @since 0.2.0 */
 QOBS_API int qobs_format_encode_array(const qobs_format_array_args *args, qobs_error *error);

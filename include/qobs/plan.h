@@ -58,11 +58,6 @@ QOBS_API int64_t qobs_plan_run_count(const qobs_plan *plan);
  * @since 0.1.0 */
 QOBS_API int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error);
 
-/** Writes the flattened value in C order to `out`, for checks. `size` is the product of the flattened shape times the
- * element size, in bytes. Ragged groups, which have different sizes, follow each other without gaps.
- * @since 0.1.0 */
-QOBS_API int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error);
-
 /** @} */
 
 #ifdef __cplusplus

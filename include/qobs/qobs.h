@@ -236,11 +236,6 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
  * @since 0.2.0 */
 QOBS_API int qobs_config_parse(qobs_config **config, const char *text, const qobs_runtime *runtime, qobs_error *error);
 
-/** Creates a copy of `config`, which the caller destroys. runtime is that of the copy and may be NULL.
- * @since 0.2.0 */
-QOBS_API int qobs_config_clone(qobs_config **clone, const qobs_config *config, const qobs_runtime *runtime,
-                               qobs_error *error);
-
 /** Sets `key` to `value`. The value is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128]. null
  * restores the default.
  * Fails with INVALID_ARGUMENT if the preset has no such setting or the value is not allowed. Contradictions between
@@ -259,19 +254,6 @@ QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *v
  * space around '='. Empty text changes nothing.
  * @since 0.2.0 */
 QOBS_API int qobs_config_set_all(qobs_config *config, const char *settings, qobs_error *error);
-
-/** Sets `key` to an integer. It has kind INTEGER or AXES (a list of one axis), or kind WORD and one of its words is
- * that integer. Any other kind fails with INVALID_ARGUMENT, as do values that qobs_config_set refuses.
- * @since 0.2.0 */
-QOBS_API int qobs_config_set_int(qobs_config *config, const char *key, int64_t value, qobs_error *error);
-
-/** Sets `key`, which has kind REAL, to exactly this number. NaN and infinity are refused.
- * @since 0.2.0 */
-QOBS_API int qobs_config_set_real(qobs_config *config, const char *key, double value, qobs_error *error);
-
-/** Sets `key`, which has kind BOOL, or kind WORD and the words true and false.
- * @since 0.2.0 */
-QOBS_API int qobs_config_set_bool(qobs_config *config, const char *key, bool value, qobs_error *error);
 
 /** Checks all settings together, as every function with a configuration does.
  * @since 0.1.0 */
@@ -448,14 +430,6 @@ QOBS_API int qobs_observer_create_in(qobs_observer **observer, void *memory, siz
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
 
-/** Arrays for a range. */
-typedef struct qobs_range_buffers {
-    size_t struct_size; /**< sizeof(qobs_range_buffers) */
-    void *min;          /**< receives the minima */
-    void *max;          /**< receives the maxima */
-    size_t size;        /**< bytes of min, and of max */
-} qobs_range_buffers;
-
 /** Arrays for qparams. Those that are NULL are not wanted; their size is 0. */
 typedef struct qobs_qparam_buffers {
     size_t struct_size;     /**< sizeof(qobs_qparam_buffers) */
@@ -465,33 +439,6 @@ typedef struct qobs_qparam_buffers {
     size_t zero_point_size; /**< bytes of zero_point */
     float *global_scale;    /**< receives the global scale, one float; 1 if the preset has none */
 } qobs_qparam_buffers;
-
-/** Observes `value` and returns the ranges.
- * This and the next three functions are the steps of qobs_observer_observe. Array sizes are in bytes, for the
- * complete array, and are checked before anything changes. If the new ranges give no scale (NO_RESULT), the batch
- * has been observed nevertheless. Empty tensors change nothing; the functions then return the existing results.
- * min and max have value's dtype (torch presets: F32). Reproduces get_min_max of llm-compressor.
- * @since 0.2.0 */
-QOBS_API int qobs_observer_update_min_max(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                          const qobs_range_buffers *out, qobs_error *error);
-
-/** The same for the range of the complete tensor (llmc versions 2025-09 and 2025-10). That range has its own average
- * and gives the global scale. qobs_observer_observe does both. Reproduces get_global_min_max of llm-compressor.
- * @since 0.2.0 */
-QOBS_API int qobs_observer_update_global_min_max(qobs_observer *observer, const qobs_tensor *value,
-                                                 const qobs_range_buffers *out, qobs_error *error);
-
-/** Observes `value` and returns scale and zero point. Reproduces get_qparams of llm-compressor's version 2025-09.
- * @since 0.2.0 */
-QOBS_API int qobs_observer_update_qparams(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                          const qobs_qparam_buffers *out, qobs_error *error);
-
-/** The same with another granularity: the `count` dimensions in `dim` are kept and all others reduced, for every
- * strategy (llmc version 2025-09). Negative dimensions count from the end. If no dimension or every dimension is
- * kept, there is one range. Reproduces get_qparams_along_dim.
- * @since 0.2.0 */
-QOBS_API int qobs_observer_update_qparams_along_dim(qobs_observer *observer, const qobs_tensor *value, const int *dim,
-                                                    size_t count, const qobs_qparam_buffers *out, qobs_error *error);
 
 /** Counts the tokens of `value` without observing it. Reproduces record_observed_tokens.
  * @since 0.1.0 */
@@ -619,13 +566,8 @@ typedef struct qobs_qparam_layout {
 QOBS_API int qobs_config_qparam_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                                        qobs_qparam_layout *layout, qobs_error *error);
 
-/** The same for a configuration as text, as in qobs_config_parse: "llmc.memoryless_minmax num_bits=4 group_size=128".
- * @since 0.2.0 */
-QOBS_API int qobs_describe_qparams(const char *config, const qobs_tensor *value, qobs_qparam_layout *layout,
-                                   qobs_error *error);
-
 /** Computes the qparams of one tensor: creates an observer from `config`, a text as in qobs_config_parse, observes
- * `value`, and writes what `out` asks for. Sizes are those of qobs_describe_qparams. runtime may be NULL.
+ * `value`, and writes what `out` asks for. Sizes are those of qobs_config_qparam_layout. runtime may be NULL.
  * @since 0.2.0 */
 QOBS_API int qobs_qparams_from_tensor(const char *config, const qobs_tensor *value, const qobs_qparam_buffers *out,
                                       const qobs_runtime *runtime, qobs_error *error);
@@ -676,9 +618,9 @@ QOBS_API int qobs_qparams_from_observer(const qobs_observer *observer, const qob
 /** Gives observers of fused layers (gate_proj and up_proj; q_proj, k_proj and v_proj) one global scale: that of the
  * largest magnitude that any of them has observed. All must have data and strategy tensor_group.
  * An observer uses it until it observes another batch. In the 2025 versions, only qobs_observer_observe and
- * qobs_observer_update_global_min_max end it, so the steps in between are computed and searched under it. Reproduces
- * FusionHandler and get_global_scale of llm-compressor. Their rules about dropping statistics have no counterpart
- * here, because reading does not change the state.
+ * qobs_observer_update_global_min_max of experimental.h end it, so the steps in between are computed and searched under
+ * it. Reproduces FusionHandler and get_global_scale of llm-compressor. Their rules about dropping statistics have no
+ * counterpart here, because reading does not change the state.
  * @since 0.1.0 */
 QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
 

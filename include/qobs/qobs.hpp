@@ -14,8 +14,10 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <locale>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -345,7 +347,11 @@ class config
     static config clone_of(const qobs_config *c, const qobs_runtime *runtime = nullptr)
     {
         qobs_config *copy = nullptr;
-        detail::call(qobs_config_clone, &copy, c, runtime);
+        std::size_t size = 0;
+        detail::call(qobs_config_text, c, nullptr, std::size_t{0}, &size);
+        std::string text(size, '\0');
+        detail::call(qobs_config_text, c, text.data(), size, nullptr);
+        detail::call(qobs_config_parse, &copy, text.c_str(), runtime);
         return config(copy);
     }
 
@@ -356,16 +362,16 @@ class config
         return *this;
     }
 
-    /** Sets `key` to a bool, an integer or a real number, with the function for its type. */
+    /** Sets `key` to a bool, an integer or a real number. */
     template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>> config &set(const std::string &key, T value)
     {
         if constexpr (std::is_same_v<T, bool>)
-            detail::call(qobs_config_set_bool, handle(), key.c_str(), value);
-        else if constexpr (std::is_floating_point_v<T>)
-            detail::call(qobs_config_set_real, handle(), key.c_str(), static_cast<double>(value));
-        else
-            detail::call(qobs_config_set_int, handle(), key.c_str(), detail::convert<std::int64_t>(value));
-        return *this;
+            return set(key, std::string(value ? "true" : "false"));
+        std::ostringstream text;
+        text.imbue(std::locale::classic());
+        text.precision(std::numeric_limits<double>::max_digits10);
+        text << +value; /* a character is a number, too */
+        return set(key, text.str());
     }
 
     /** Sets all settings of "key=value key=value ...", or none if one of them fails. */

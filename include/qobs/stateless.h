@@ -46,10 +46,6 @@ QOBS_API int qobs_minmax(const qobs_minmax_args *args, qobs_error *error);
  * @since 0.2.0 */
 QOBS_API int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error);
 
-/** Counts the tokens of a tensor of any observable dtype, as in qobs_counts. tokens and nonzero_tokens may be NULL.
- * @since 0.1.0 */
-QOBS_API int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error);
-
 /** Parameters of a histogram. */
 typedef struct qobs_histogram_options {
     size_t struct_size; /**< sizeof(qobs_histogram_options) */
@@ -83,18 +79,11 @@ typedef struct qobs_histogram_args {
  * infinity, the call fails with NONFINITE.
  * Differences: torch divides by infinity if (max - min) * count overflows F32. It divides by zero if c - 1 and c + 1
  * round to c. Here both cases are computed correctly. torch counts in the dtype of the tensor, by adding 1: on one
- * thread, a count of BF16 stops at 256, one of F16 at 2048, one of F32 at 2^24. Here none stops; see
- * qobs_histogram_to_float.
+ * thread, a count of BF16 stops at 256, one of F16 at 2048, one of F32 at 2^24. Here none stops.
  * @since 0.2.0 */
 QOBS_API int qobs_histogram(const qobs_histogram_args *args, qobs_error *error);
 
-/** Converts `n` counts to those of torch.histc on one thread. It counts in F32, so no count exceeds 2^24.
- * `counts` has n elements in counts_size bytes, `out` has n floats in out_size bytes.
- * @since 0.2.0 */
-QOBS_API int qobs_histogram_to_float(size_t n, const uint64_t *counts, size_t counts_size, float *out, size_t out_size,
-                                     qobs_error *error);
-
-/** Arguments of qobs_search and qobs_global_search. */
+/** Arguments of qobs_search. */
 typedef struct qobs_search_args {
     size_t struct_size;          /**< sizeof(qobs_search_args) */
     const qobs_config *config;   /**< an llmc preset with mse in its name */
@@ -119,12 +108,6 @@ typedef struct qobs_search_args {
  * Reproduces _grid_search_mse and _grid_search of llm-compressor.
  * @since 0.2.0 */
 QOBS_API int qobs_search(const qobs_search_args *args, qobs_error *error);
-
-/** Searches the range of the complete tensor, one element each. Every candidate has its own global scale (version
- * 2025-10, strategy tensor_group). Only config, value, min, max, size and runtime are used; the others are NULL or 0.
- * Reproduces get_current_global_min_max with optimize_global_scale of the mse observers of llm-compressor.
- * @since 0.2.0 */
-QOBS_API int qobs_global_search(const qobs_search_args *args, qobs_error *error);
 
 /** Arguments of qobs_qparams_from_ranges. */
 typedef struct qobs_qparams_from_ranges_args {
@@ -430,25 +413,6 @@ QOBS_API int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *rang
  * histogram is not modified.
  * @since 0.2.0 */
 QOBS_API int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *range, qobs_error *error);
-
-/** Arguments of qobs_calibrate_weights. */
-typedef struct qobs_calibrate_args {
-    size_t struct_size;          /**< sizeof(qobs_calibrate_args) */
-    const qobs_config *config;   /**< modelopt.HistogramCalibrator: axis, method, num_bins and those of the method */
-    const qobs_tensor *value;    /**< F32, BF16, F16 or F64, all elements finite as floats */
-    float *amax;                 /**< receives one number for each index of the kept axes, in C order */
-    size_t amax_size;            /**< bytes of amax */
-    const qobs_runtime *runtime; /**< NULL: the defaults */
-} qobs_calibrate_args;
-
-/** Finds the amax of a weight tensor, or of each of its channels (setting axis), in a histogram of magnitudes from 0 to
- * the largest one. `method` is percentile or mse; entropy is an error. Magnitudes are floats; bins are those of
- * numpy.histogram. amax is in units of value. The call uses 208 bytes of memory for each bin and thread, at most 3,328
- * for each bin. Several threads may call it at the same time. Fails with NO_DATA if there are no elements.
- * Reproduces calibrate_weights of Model-Optimizer for F32; its method max is qobs_minmax. Upstream's mse passes its
- * arguments in the wrong order, as in compute_amax.
- * @since 0.2.0 */
-QOBS_API int qobs_calibrate_weights(const qobs_calibrate_args *args, qobs_error *error);
 
 /** @} */
 

@@ -17,7 +17,7 @@
 #include "number/convert.h"
 #include "plan/block_reader.h"
 #include "plan/make_plan.h"
-#include "qobs/stateless.h"
+#include "qobs/experimental.h"
 #include "measure/reduce.h"
 
 struct weight_histograms {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Settings from text, one or many, and from typed values. */
+/* Settings from text, one or many. */
 #include <string.h>
 #include <strings.h>
 
@@ -43,36 +43,6 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
     else
         RETURN_IF_FAILED(qobs_setting_parse(setting, value, config, error));
     return qobs_succeed(error);
-}
-
-/* Finds the setting, and clears the message. */
-static int require(const qobs_config *config, const char *key, const struct setting **setting, qobs_error *error)
-{
-    if (!config || !key)
-        return qobs_invalid(error, "%s: is NULL", config ? "key" : "config");
-    RETURN_IF_FAILED(qobs_setting_require(config->preset, key, setting, error));
-    return qobs_succeed(error);
-}
-
-int qobs_config_set_int(qobs_config *config, const char *key, int64_t value, qobs_error *error)
-{
-    const struct setting *setting;
-    RETURN_IF_FAILED(require(config, key, &setting, error));
-    return qobs_setting_put_int(setting, value, config, error);
-}
-
-int qobs_config_set_real(qobs_config *config, const char *key, double value, qobs_error *error)
-{
-    const struct setting *setting;
-    RETURN_IF_FAILED(require(config, key, &setting, error));
-    return qobs_setting_put_real(setting, value, config, error);
-}
-
-int qobs_config_set_bool(qobs_config *config, const char *key, bool value, qobs_error *error)
-{
-    const struct setting *setting;
-    RETURN_IF_FAILED(require(config, key, &setting, error));
-    return qobs_setting_put_bool(setting, value, config, error);
 }
 
 /* ---- Many settings ----------------------------------------------------------------------------------------------- */

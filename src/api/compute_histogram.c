@@ -112,15 +112,3 @@ int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
-
-int qobs_histogram_to_float(size_t n, const uint64_t *counts, size_t counts_size, float *out, size_t out_size,
-                            qobs_error *error)
-{
-    if (n > SIZE_MAX / sizeof *counts)
-        return qobs_invalid(error, "n: is %zu, which no memory holds", n);
-    RETURN_IF_FAILED(array_check("counts", counts, counts_size, n * sizeof *counts, error));
-    RETURN_IF_FAILED(array_check("out", out, out_size, n * sizeof *out, error));
-    for (size_t i = 0; i < n; i++)
-        out[i] = counts[i] < (UINT64_C(1) << 24) ? (float)counts[i] : 0x1p24f;
-    return qobs_succeed(error);
-}

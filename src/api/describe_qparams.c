@@ -64,16 +64,6 @@ int qobs_config_qparam_layout(const qobs_config *config, const qobs_tensor *valu
     return qobs_succeed(error);
 }
 
-int qobs_describe_qparams(const char *text, const qobs_tensor *value, qobs_qparam_layout *layout, qobs_error *error)
-{
-    qobs_config *config;
-    RETURN_IF_FAILED(qobs_require(text, "config", error));
-    RETURN_IF_FAILED(qobs_config_parse(&config, text, NULL, error));
-    const int status = qobs_config_qparam_layout(config, value, NULL, layout, error);
-    qobs_config_destroy(config);
-    return status;
-}
-
 /* ---- Plans ------------------------------------------------------------------------------------------------------- */
 
 /* The public constructor of plans: it checks the configuration and resolves its granularity. */

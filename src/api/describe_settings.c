@@ -203,13 +203,6 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
     return make(result, &defaults, given, error);
 }
 
-int qobs_config_clone(qobs_config **clone, const qobs_config *config, const qobs_runtime *given, qobs_error *error)
-{
-    if (!clone || !config)
-        return qobs_invalid(error, "%s: is NULL", clone ? "config" : "clone");
-    return make(clone, config, given, error);
-}
-
 void qobs_config_destroy(qobs_config *config)
 {
     if (config) {

@@ -10,8 +10,7 @@
 #include "config/settings.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
-#include "qobs/stateless.h"
+#include "qobs/experimental.h"
 #include "measure/reduce.h"
 
 int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, qobs_error *error)
@@ -37,13 +36,14 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
 
 int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs_error *error)
 {
-    uint64_t tokens, nonzero = 0;
+    struct view view;
     RETURN_IF_FAILED(qobs_require(o, "observer", error));
-    const bool all = o->stages.traits.counts_nonzero_tokens;
-    RETURN_IF_FAILED(qobs_count_tokens(value, &tokens, all ? &nonzero : NULL, error));
-    o->counts.tokens += tokens;
-    o->counts.nonzero_tokens += nonzero;
-    return QOBS_OK;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&view, value, "value", error));
+    RETURN_IF_FAILED(qobs_require_kernel_dtype(view.dtype, "value", error));
+    o->counts.tokens += qobs_tokens(&view);
+    if (o->stages.traits.counts_nonzero_tokens)
+        o->counts.nonzero_tokens += qobs_nonzero_tokens(&view);
+    return qobs_succeed(error);
 }
 
 static int read_range_buffers(qobs_range_buffers *out, const qobs_range_buffers *given, qobs_error *error)

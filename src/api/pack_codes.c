@@ -254,9 +254,7 @@ int qobs_unpack(const qobs_pack_args *args, qobs_error *error)
 
 /* ---- Numbers of a format ----------------------------------------------------------------------------------------- */
 
-/* Rounding and encoding of arrays in a number format, with checked arguments. */
-
-static int convert_array(const qobs_format_array_args *args, bool codes, qobs_error *error)
+int qobs_format_encode_array(const qobs_format_array_args *args, qobs_error *error)
 {
     qobs_format_array_args a;
     RETURN_IF_FAILED(ARGS_READ(qobs_format_array_args, &a, args, saturate, error));
@@ -264,21 +262,8 @@ static int convert_array(const qobs_format_array_args *args, bool codes, qobs_er
     if (a.x_size % sizeof *a.x != 0)
         return qobs_invalid(error, "x: has %zu bytes, allowed are multiples of %zu", a.x_size, sizeof *a.x);
     RETURN_IF_FAILED(array_check("x", a.x, a.x_size, a.x_size, error));
-    const size_t n = a.x_size / sizeof *a.x, size = codes ? qobs_format_size(a.format) : sizeof(float);
-    RETURN_IF_FAILED(array_check("out", a.out, a.out_size, n * size, error));
-    if (codes)
-        qobs_encode_floats(a.format, n, a.x, a.out, a.saturate);
-    else
-        qobs_round_floats(a.format, n, a.x, a.out, a.saturate);
+    const size_t n = a.x_size / sizeof *a.x;
+    RETURN_IF_FAILED(array_check("out", a.out, a.out_size, n * qobs_format_size(a.format), error));
+    qobs_encode_floats(a.format, n, a.x, a.out, a.saturate);
     return qobs_succeed(error);
-}
-
-int qobs_format_round_array(const qobs_format_array_args *args, qobs_error *error)
-{
-    return convert_array(args, false, error);
-}
-
-int qobs_format_encode_array(const qobs_format_array_args *args, qobs_error *error)
-{
-    return convert_array(args, true, error);
 }

@@ -13,7 +13,7 @@
 #include "measure/importance.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
-#include "qobs/stateless.h"
+#include "qobs/experimental.h"
 #include "search/grid_search.h"
 #include "measure/reduce.h"
 

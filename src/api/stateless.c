@@ -217,15 +217,3 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
     *zero_point = dtypes.zero_point;
     return qobs_succeed(error);
 }
-
-int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error)
-{
-    struct view view;
-    RETURN_IF_FAILED(qobs_view_of_tensor(&view, value, "value", error));
-    RETURN_IF_FAILED(qobs_require_kernel_dtype(view.dtype, "value", error));
-    if (tokens)
-        *tokens = qobs_tokens(&view);
-    if (nonzero_tokens)
-        *nonzero_tokens = qobs_nonzero_tokens(&view);
-    return qobs_succeed(error);
-}

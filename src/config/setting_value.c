@@ -146,14 +146,12 @@ static void describe_allowed(const struct setting *s, const struct qobs_config *
     }
 }
 
-/* `type` is "" or the type of the value. */
-static int refuse(const struct setting *s, const char *type, const char *value, const struct qobs_config *config,
-                  qobs_error *error)
+static int refuse(const struct setting *s, const char *value, const struct qobs_config *config, qobs_error *error)
 {
     char allowed[ALLOWED];
     describe_allowed(s, config, allowed);
     const char *rest = strlen(value) > SHOWN ? "..." : "";
-    return qobs_invalid(error, "%s: is %s'%.*s%s', allowed are %s", s->key, type, SHOWN, value, rest, allowed);
+    return qobs_invalid(error, "%s: is '%.*s%s', allowed are %s", s->key, SHOWN, value, rest, allowed);
 }
 
 /* ---- From text --------------------------------------------------------------------------------------------------- */
@@ -208,10 +206,8 @@ static int set(const struct setting *s, const union value *v, struct qobs_config
 int qobs_setting_parse(const struct setting *s, const char *value, struct qobs_config *config, qobs_error *error)
 {
     union value v;
-    return parse(s, value, config, &v) ? set(s, &v, config) : refuse(s, "", value, config, error);
+    return parse(s, value, config, &v) ? set(s, &v, config) : refuse(s, value, config, error);
 }
-
-/* ---- From numbers and booleans ----------------------------------------------------------------------------------- */
 
 enum { MOST_DIGITS = 17 }; /* identify every double */
 
@@ -234,36 +230,6 @@ static void print_real(double x, int least_digits, char text[QOBS_SETTING_VALUE]
     char *point = strchr(text, *localeconv()->decimal_point);
     if (point)
         *point = '.';
-}
-
-int qobs_setting_put_int(const struct setting *s, int64_t value, struct qobs_config *config, qobs_error *error)
-{
-    const bool integers = s->kind == KIND_INTEGER || s->kind == KIND_LONG || s->kind == KIND_AXES;
-    union value v;
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    return s->kind != KIND_REAL && parse(s, text, config, &v)
-               ? set(s, &v, config)
-               : refuse(s, integers ? "" : "the integer ", text, config, error);
-}
-
-int qobs_setting_put_real(const struct setting *s, double value, struct qobs_config *config, qobs_error *error)
-{
-    const union value v = {.real = value};
-    char text[QOBS_SETTING_VALUE];
-    if (s->kind == KIND_REAL && value >= s->min && value <= s->max) /* not NaN */
-        return set(s, &v, config);
-    print_real(value, 1, text);
-    return refuse(s, s->kind == KIND_REAL ? "" : "the real number ", text, config, error);
-}
-
-int qobs_setting_put_bool(const struct setting *s, bool value, struct qobs_config *config, qobs_error *error)
-{
-    const char *text = value ? "true" : "false";
-    union value v;
-    return (s->kind == KIND_BOOL || s->kind == KIND_WORD) && parse(s, text, config, &v)
-               ? set(s, &v, config)
-               : refuse(s, "the boolean ", text, config, error);
 }
 
 /* ---- Back to the default ----------------------------------------------------------------------------------------- */

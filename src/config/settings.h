@@ -117,12 +117,6 @@ int qobs_setting_require(const struct preset *preset, const char *key, const str
 int qobs_setting_parse(const struct setting *setting, const char *value, struct qobs_config *config, qobs_error *error);
 void qobs_setting_restore(const struct setting *setting, struct qobs_config *config);
 
-/* Sets the field from a value of a type. A setting of another kind fails; a word may spell an integer or a boolean, and
- * an integer is a list of one. */
-int qobs_setting_put_int(const struct setting *setting, int64_t value, struct qobs_config *config, qobs_error *error);
-int qobs_setting_put_real(const struct setting *setting, double value, struct qobs_config *config, qobs_error *error);
-int qobs_setting_put_bool(const struct setting *setting, bool value, struct qobs_config *config, qobs_error *error);
-
 /* Writes the field as text that qobs_setting_parse accepts. Returns the length of the text. in_full: with the 17 digits
  * of real numbers that version 0.1 printed, else with the fewest that read back as the same double. */
 size_t qobs_setting_print(const struct setting *setting, const struct qobs_config *config, bool in_full,

@@ -7,8 +7,7 @@
 #include <math.h>
 
 #include "qobs/format.h"
-#include "qobs/plan.h"
-#include "qobs/stateless.h"
+#include "qobs/experimental.h"
 #include "calls.h"
 
 /* Memory for the results of a call: exact in size, with known contents that stay if nothing is written. */
@@ -211,9 +210,6 @@ void run_direct(struct run *run, const qobs_config *config, const struct tensor 
     const qobs_tensor value = view_of(t);
     qobs_plan *plan = NULL;
     qobs_error error;
-    uint64_t tokens[2] = {0};
-    record_status(&run->record, qobs_count_tokens(&value, &tokens[0], &tokens[1], &error), &error);
-    record(&run->record, tokens, sizeof tokens);
     if (!record_status(&run->record, qobs_plan_create(&plan, config, &value, g_idx, run->runtime, &error), &error))
         return;
     const size_t n = qparams_of(plan);

@@ -5,7 +5,7 @@
  * nothing; what is taken is printed so that it reads back as the same; and what the settings together allow makes plans
  * and an observer. */
 #include "fuzz.h"
-#include "qobs/plan.h"
+#include "qobs/experimental.h"
 #include "qobs/qobs.h"
 
 enum { MOST_KEYS = 40, MOST_VALUE = 64 };
