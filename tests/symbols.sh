@@ -18,7 +18,7 @@ names() {
 
 exported=$(names -D --defined-only "$1")
 declared=$(cat "$include/qobs.h" "$include/stateless.h" "$include/format.h" "$include/plan.h" "$include/quantizer.h" \
-    "$include/experimental.h" |
+    "$include/gguf.h" "$include/experimental.h" |
     grep -o '\bqobs_[a-z0-9_]*(' | tr -d '(' | sort -u)
 [ -n "$exported" ] || fail "no exported symbols in $1"
 [ "$exported" = "$declared" ] || fail "exported and declared are not the same:

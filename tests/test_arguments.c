@@ -12,6 +12,7 @@
 
 #include "calls.h"
 #include "observing.h"
+#include "qobs/gguf.h"
 #include "qobs/quantizer.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -96,6 +97,11 @@ static qobs_histogram_state histogram_state_;
 static qobs_quantizer_args quantizer_args_;
 static qobs_quantizer_run_args quantizer_run_;
 static qobs_quantized_layout quantized_layout_;
+static qobs_gguf_type gguf_type_;
+static qobs_gguf_quantize_args gguf_quantize_;
+static qobs_gguf_dequantize_args gguf_dequantize_;
+static float gguf_numbers[32], gguf_importance[32];
+static unsigned char gguf_bytes[18];
 static qobs_config_needs needs_;
 
 static qobs_config *minmax_config, *mse_config, *old_config, *modelopt_config, *torch_config, *percentile_config;
@@ -147,6 +153,9 @@ static struct {
     const qobs_quantizer_args *quantizer_args;
     const qobs_quantizer_run_args *quantizer_run;
     qobs_quantized_layout *quantized_layout;
+    qobs_gguf_type *gguf_type;
+    const qobs_gguf_quantize_args *gguf_quantize;
+    const qobs_gguf_dequantize_args *gguf_dequantize;
     qobs_config_needs *needs;
     const qobs_format *format;
     const char *key, *setting, *settings, *name, *preset, *text;
@@ -322,6 +331,26 @@ static void renew_structures(void)
                                                .scale_size = ROWS * 4,
                                                .zero_point = zeros,
                                                .zero_point_size = ROWS};
+    RENEW(gguf_type_);
+    gguf_quantize_ = (qobs_gguf_quantize_args){.struct_size = sizeof gguf_quantize_,
+                                               .type = "Q4_0",
+                                               .dtype = QOBS_F32,
+                                               .rows = 1,
+                                               .columns = 32,
+                                               .value = gguf_numbers,
+                                               .importance = gguf_importance,
+                                               .out = gguf_bytes,
+                                               .out_size = sizeof gguf_bytes,
+                                               .runtime = &runtime_};
+    gguf_dequantize_ = (qobs_gguf_dequantize_args){.struct_size = sizeof gguf_dequantize_,
+                                                   .type = "Q4_0",
+                                                   .rows = 1,
+                                                   .columns = 32,
+                                                   .blocks = gguf_bytes,
+                                                   .blocks_size = sizeof gguf_bytes,
+                                                   .out = gguf_numbers,
+                                                   .out_size = sizeof gguf_numbers,
+                                                   .runtime = &runtime_};
     finder_ = (qobs_range_args){.struct_size = sizeof finder_,
                                 .config = modelopt_config,
                                 .histogram = &histogram_tensor,
@@ -385,6 +414,7 @@ static void renew(void)
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
     v.new_quantizer = &made_quantizer, v.quantizer = quantizer_, v.quantizer_args = &quantizer_args_;
     v.quantizer_run = &quantizer_run_, v.quantized_layout = &quantized_layout_, v.needs = &needs_;
+    v.gguf_type = &gguf_type_, v.gguf_quantize = &gguf_quantize_, v.gguf_dequantize = &gguf_dequantize_;
     v.format = qobs_format_at(3), v.key = "num_bits", v.setting = "4", v.name = "scale";
     v.preset = "llmc.memoryless_minmax", v.text = "llmc.memoryless_minmax strategy=channel", v.buffer = text;
     v.text_size = sizeof text, v.dim = dim, v.memory = memory, v.memory_size = sizeof memory, v.saved = saved;

@@ -113,6 +113,13 @@ CALL(qobs_quantizer_create_in, qobs_quantizer_create_in(v.new_quantizer, v.memor
 VALUE(qobs_quantizer_destroy, (qobs_quantizer_destroy(NULL), 0))
 CALL(qobs_quantizer_layout, qobs_quantizer_layout(v.quantizer, ROWS, v.quantized_layout, e))
 CALL(qobs_quantizer_run, qobs_quantizer_run(v.quantizer, v.quantizer_run, e))
+
+/* ---- gguf.h ------------------------------------------------------------------------------------------------------ */
+
+VALUE(qobs_gguf_type_name, qobs_gguf_type_name(SIZE_MAX))
+CALL(qobs_gguf_describe_type, qobs_gguf_describe_type(v.name ? "Q4_0" : NULL, v.gguf_type, e))
+CALL(qobs_gguf_quantize, qobs_gguf_quantize(v.gguf_quantize, e))
+CALL(qobs_gguf_dequantize, qobs_gguf_dequantize(v.gguf_dequantize, e))
 CALL(qobs_round_codes, qobs_round_codes(v.round, e))
 CALL(qobs_gptq_block, qobs_gptq_block(v.gptq, e))
 CALL(qobs_dequantize, qobs_dequantize(v.dequantize, e))
@@ -305,6 +312,19 @@ static const struct function functions[] = {
                           W("zero_point_size", BYTES, quantizer_run_.zero_point_size, "zero_point")
                           A("global_scale", SCALE, quantizer_run_.global_scale) PLAIN("squared_error") PLAIN("energy")
                           A("counts", MAY_OUT, quantizer_run_.counts))
+    F(qobs_gguf_type_name, PLAIN("index"))
+    F(qobs_gguf_describe_type, A("name", REQUIRED, v.name) A("type", OUT, v.gguf_type))
+    F(qobs_gguf_quantize, ARGS(v.gguf_quantize) A("type", REQUIRED, gguf_quantize_.type)
+                          A("dtype", DTYPE, gguf_quantize_.dtype) PLAIN("rows") PLAIN("columns")
+                          A("value", REQUIRED, gguf_quantize_.value) A("importance", OPTIONAL, gguf_quantize_.importance)
+                          A("out", REQUIRED, gguf_quantize_.out) W("out_size", BYTES, gguf_quantize_.out_size, "out")
+                          A("runtime", MAY_IN, gguf_quantize_.runtime))
+    F(qobs_gguf_dequantize, ARGS(v.gguf_dequantize) A("type", REQUIRED, gguf_dequantize_.type) PLAIN("rows")
+                            PLAIN("columns") A("blocks", REQUIRED, gguf_dequantize_.blocks)
+                            W("blocks_size", BYTES, gguf_dequantize_.blocks_size, "blocks")
+                            A("out", REQUIRED, gguf_dequantize_.out)
+                            W("out_size", BYTES, gguf_dequantize_.out_size, "out")
+                            A("runtime", MAY_IN, gguf_dequantize_.runtime))
     F(qobs_round_codes, ARGS(v.round) A("config", REQUIRED, round_.config) A("format", OPTIONAL, round_.format)
                         A("value", TENSOR, round_.value) A("scale", TENSOR, round_.scale)
                         A("zero_point", MAY_TENSOR, round_.zero_point) A("global_scale", SCALE, round_.global_scale)
@@ -375,6 +395,8 @@ static const struct {
     {"qobs_quantize_args", "qobs_quantize"},
     {"qobs_quantizer_args", "qobs_quantizer_create"},
     {"qobs_quantizer_run_args", "qobs_quantizer_run"},
+    {"qobs_gguf_quantize_args", "qobs_gguf_quantize"},
+    {"qobs_gguf_dequantize_args", "qobs_gguf_dequantize"},
     {"qobs_round_args", "qobs_round_codes"},
     {"qobs_gptq_block_args", "qobs_gptq_block"},
     {"qobs_dequantize_args", "qobs_dequantize"},

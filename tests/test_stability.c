@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "base/struct_size.h"
 #include "observing.h"
+#include "qobs/gguf.h"
 #include "qobs/quantizer.h"
 #include "qobs/stateless.h"
 
@@ -281,6 +282,7 @@ struct filled {
     qobs_setting_info info[64];
     qobs_result result[64], found;
     qobs_quantized_layout quantized;
+    qobs_gguf_type gguf;
     qobs_range range;
     qobs_round_report rounded;
 };
@@ -347,6 +349,7 @@ static void fill_of_quantizer(struct filled *f, int byte)
         .struct_size = sizeof args, .config = config, .dtype = QOBS_F32, .columns = 2, .dynamic = 1};
     assert_ok(qobs_quantizer_create(&quantizer, &args, &error));
     FILL(f->quantized, qobs_quantizer_layout(quantizer, 2, &f->quantized, &error));
+    FILL(f->gguf, qobs_gguf_describe_type("Q4_K", &f->gguf, &error));
     const qobs_quantizer_run_args run = {.struct_size = sizeof run,
                                          .rows = 2,
                                          .value = data,

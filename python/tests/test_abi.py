@@ -11,7 +11,7 @@ import pytest
 from libqobs import _declarations as declared
 from libqobs import _library as c
 
-HEADERS = ["qobs.h", "stateless.h", "quantizer.h", "format.h", "plan.h", "experimental.h", "checkpoint.h"]
+HEADERS = ["qobs.h", "stateless.h", "quantizer.h", "format.h", "plan.h", "gguf.h", "experimental.h", "checkpoint.h"]
 
 
 def python_facts():

@@ -16,6 +16,7 @@
 #include "kernels/kernel_quantize.h"
 #include "kernels/kernel_search.h"
 #include "kernels/kernel_squares.h"
+#include "kernels/kernel_superblock.h"
 
 /* ---- Limits ------------------------------------------------------------------------------------------------------ */
 
@@ -58,7 +59,8 @@ struct kernel_limit {
     QOBS_GPTQ_SLOTS(EACH, with)                                                                                        \
     QOBS_HESSIAN_SLOTS(EACH, with)                                                                                     \
     QOBS_SEARCH_SLOTS(EACH, with)                                                                                      \
-    QOBS_OPTIMAL_SLOTS(EACH, with)
+    QOBS_OPTIMAL_SLOTS(EACH, with)                                                                                     \
+    QOBS_SUPERBLOCK_SLOTS(EACH, with)
 
 /* The slots that this build fills; those of features that are left out are NULL, and nothing calls them. */
 #define QOBS_FILLED_SLOTS(EACH, with)                                                                                  \
@@ -66,7 +68,8 @@ struct kernel_limit {
     QOBS_IF(QOBS_HAS(codes), QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_SQUARES_SLOTS(EACH, with))                           \
     QOBS_IF(QOBS_HAS(histograms), QOBS_HISTOGRAM_SLOTS(EACH, with))                                                    \
     QOBS_IF(QOBS_HAS(searches),                                                                                        \
-            QOBS_GPTQ_SLOTS(EACH, with) QOBS_HESSIAN_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with))                  \
+            QOBS_GPTQ_SLOTS(EACH, with) QOBS_HESSIAN_SLOTS(EACH, with) QOBS_SEARCH_SLOTS(EACH, with)                   \
+                QOBS_SUPERBLOCK_SLOTS(EACH, with))                                                                     \
     QOBS_IF(QOBS_HAS(optimal), QOBS_OPTIMAL_SLOTS(EACH, with))
 
 /* One member a slot: a function, or an array of them by enum kernel_dtype. */

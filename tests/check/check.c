@@ -30,6 +30,7 @@
 #include "qobs/qobs.h"
 #include "squared_errors.h"
 #include "squares.h"
+#include "superblock.h"
 
 #define SKIPPED 77
 
@@ -153,6 +154,7 @@ static struct tally check_table(const struct kernel_table *table, const struct o
     calls += check_gptq(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_gram(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_nearly(table, options->seed, options->rounds, &tally.passed, &tally.failed);
+    calls += check_superblocks(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     unsigned functions;
     const unsigned failed = slots_failed(table, CALLER_CHECK, &functions);
     tally.passed += functions - failed;

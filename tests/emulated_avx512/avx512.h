@@ -253,6 +253,12 @@ HALVES3(_mm512_fmadd_ps, _mm256_fmadd_ps)
 HALVES3(_mm512_fnmadd_ps, _mm256_fnmadd_ps)
 #undef HALVES3
 
+static inline __m512 _mm512_sqrt_ps(__m512 x)
+{
+    const union emulated a = {.s = x};
+    return (union emulated){.half_s = {_mm256_sqrt_ps(a.half_s[0]), _mm256_sqrt_ps(a.half_s[1])}}.s;
+}
+
 static inline __m512i _mm512_cvttps_epi32(__m512 x)
 {
     const union emulated a = {.s = x};
@@ -484,6 +490,7 @@ static inline __m512i _mm512_mask_add_epi32(__m512i old, __mmask16 k, __m512i a,
 }
 static inline __m512i _mm512_maskz_mov_epi16(__mmask32 k, __m512i a) { return _mm512_mask_blend_epi16(k, a ^ a, a); }
 static inline __m512i _mm512_maskz_mov_epi32(__mmask16 k, __m512i a) { return _mm512_mask_blend_epi32(k, a ^ a, a); }
+static inline __m512 _mm512_maskz_mov_ps(__mmask16 k, __m512 a) { return (__m512)_mm512_maskz_mov_epi32(k, (__m512i)a); }
 static inline __m512i _mm512_maskz_mov_epi64(__mmask8 k, __m512i a) { return _mm512_mask_blend_epi64(k, a ^ a, a); }
 
 static inline __m512i _mm512_mask_add_epi16(__m512i old, __mmask32 k, __m512i x, __m512i y)

@@ -87,6 +87,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     ARITHMETIC(mul_ps, s, t);
     ARITHMETIC(div_ps, s, t);
     ARITHMETIC(fmadd_ps, s, t, u);
+    ARITHMETIC(sqrt_ps, s);
     ARITHMETIC(fnmadd_ps, s, t, u);
     I(min_ps, s, t);
     I(max_ps, s, t);
@@ -178,6 +179,7 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(mask_mov_ps, s, k16, t);
     I(maskz_mov_epi16, k32, i);
     I(maskz_mov_epi32, k16, i);
+    I(maskz_mov_ps, k16, s);
     I(maskz_mov_epi64, k8, i);
 
     I(maskz_compress_epi32, k16, i);

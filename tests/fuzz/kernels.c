@@ -278,7 +278,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const kinds[])(struct bytes *) = {
         fuzz_minmax,        fuzz_row_panels,    fuzz_indexed,         fuzz_absmax,      fuzz_histogram,    fuzz_squares,
-        fuzz_fake_quantize, fuzz_search_errors, fuzz_search_improved, fuzz_search_load, fuzz_search_shrink};
+        fuzz_fake_quantize, fuzz_search_errors, fuzz_search_improved, fuzz_search_load, fuzz_search_shrink,
+        fuzz_superblock};
     struct bytes b = {data, size};
     size_t first = 0;
     if (!next_table(&first))

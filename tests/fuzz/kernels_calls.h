@@ -43,5 +43,6 @@ void fuzz_search_errors(struct bytes *b);
 void fuzz_search_improved(struct bytes *b);
 void fuzz_search_load(struct bytes *b);
 void fuzz_search_shrink(struct bytes *b);
+void fuzz_superblock(struct bytes *b);
 
 #endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/** @file
+ * Rows of numbers as blocks of the types of GGUF files, and back. */
+#ifndef QOBS_QOBS_GGUF_H
+#define QOBS_QOBS_GGUF_H
+
+#include "qobs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** @defgroup gguf Types of GGUF files
+ * The bytes are those of ggml-base as its own CMake builds it for x86-64, where no product and sum are fused, on every
+ * instruction set and for any number of threads. Experimental: it may change before 1.0.
+ * @{ */
+
+/** Returns the name of a type, such as "Q4_K": first those that qobs_gguf_quantize makes, then those that it refuses.
+ * NULL: there are not so many.
+ * @since 0.3.0 */
+QOBS_API const char *qobs_gguf_type_name(size_t index);
+
+/** A type. */
+typedef struct qobs_gguf_type {
+    size_t struct_size;     /**< sizeof(qobs_gguf_type) */
+    const char *name;       /**< as qobs_gguf_type_name returns it */
+    int number;             /**< of the type in files */
+    int uses_importance;    /**< 1: importance changes the bytes */
+    int64_t block_elements; /**< of a row that go together: columns are a multiple; 0: the type is not made here */
+    size_t block_size;      /**< bytes of a block */
+} qobs_gguf_type;
+
+/** Describes the type of that name, in any case of letters. qobs fills the structure as far as struct_size goes.
+ * @since 0.3.0 */
+QOBS_API int qobs_gguf_describe_type(const char *name, qobs_gguf_type *type, qobs_error *error);
+
+/** Arguments of qobs_gguf_quantize. Rows and blocks follow each other without gaps. */
+typedef struct qobs_gguf_quantize_args {
+    size_t struct_size;          /**< sizeof(qobs_gguf_quantize_args) */
+    const char *type;            /**< name of the type */
+    qobs_dtype dtype;            /**< of value: F32, BF16 or F16 */
+    int64_t rows;                /**< 0: nothing is done */
+    int64_t columns;             /**< a multiple of the type's block_elements */
+    const void *value;           /**< (rows, columns), finite */
+    const float *importance;     /**< a number for each column, finite and not below 0, such as the mean square of its
+                                      activations; NULL: none. Types that do not use it ignore it */
+    void *out;                   /**< receives the blocks; must not overlap value */
+    size_t out_size;             /**< bytes of out: rows * columns / block_elements * block_size */
+    const qobs_runtime *runtime; /**< NULL: the defaults. Its executor divides the rows */
+} qobs_gguf_quantize_args;
+
+/** Makes blocks of a matrix. Fails with UNSUPPORTED for types whose grids ggml searches (IQ1, IQ2, IQ3), and with
+ * NONFINITE for NaN and infinity in value and for scales beyond F16, as upstream refuses these. The message names the
+ * first row. It allocates nothing.
+ * Reproduces ggml_quantize_chunk (ggml 0.21.0).
+ * @since 0.3.0 */
+QOBS_API int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error);
+
+/** Arguments of qobs_gguf_dequantize. */
+typedef struct qobs_gguf_dequantize_args {
+    size_t struct_size;          /**< sizeof(qobs_gguf_dequantize_args) */
+    const char *type;            /**< name of the type */
+    int64_t rows;                /**< 0: nothing is done */
+    int64_t columns;             /**< a multiple of the type's block_elements */
+    const void *blocks;          /**< of all rows, without gaps */
+    size_t blocks_size;          /**< bytes of blocks: rows * columns / block_elements * block_size */
+    float *out;                  /**< receives (rows, columns); must not overlap blocks */
+    size_t out_size;             /**< bytes of out: rows * columns * 4 */
+    const qobs_runtime *runtime; /**< NULL: the defaults. Its executor divides the rows */
+} qobs_gguf_dequantize_args;
+
+/** The numbers that blocks stand for, whatever is in them. It allocates nothing.
+ * Reproduces dequantize_row_* (ggml 0.21.0).
+ * @since 0.3.0 */
+QOBS_API int qobs_gguf_dequantize(const qobs_gguf_dequantize_args *args, qobs_error *error);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "quantize/gguf_numbers.h"
+
+#include <string.h>
+
+#include "number/gguf_scales.h"
+
+/* Bits of codes that lie side by side in bytes; see struct gguf_plane. */
+static void add_plane(const struct gguf_plane *plane, const unsigned char *block, size_t n, unsigned char *codes)
+{
+    const size_t each = (size_t)(8 / plane->bits), apart = plane->apart;
+    const unsigned mask = (1U << plane->bits) - 1;
+    for (size_t b = 0; b < n / each; b++) {
+        const size_t first = apart == 1 ? b * each : b / apart * apart * each + b % apart;
+        for (size_t k = 0; k < each; k++) {
+            unsigned char *const code = codes + first + k * apart;
+            *code = (unsigned char)(*code | (block[plane->at + b] >> k * plane->bits & mask) << plane->shift);
+        }
+    }
+}
+
+/* A byte is a fraction of 256 whose first digits of base 3 are the codes; see store_trits(). */
+static void trits(const unsigned char *block, unsigned char *codes)
+{
+    static const uint8_t part[3][3] = {{32, 5, 160}, {16, 5, 80}, {4, 4, 16}}; /* apart, digits, codes */
+    for (size_t p = 0; p < 3; codes += part[p][2], p++)
+        for (size_t i = 0; i < part[p][0]; i++) {
+            unsigned fraction = *block++;
+            for (size_t k = 0; k < part[p][1]; k++) {
+                codes[i + k * part[p][0]] = (unsigned char)(fraction * 3 >> 8);
+                fraction = fraction * 3 & 255;
+            }
+        }
+}
+
+void qobs_gguf_codes(const struct gguf_type *type, const unsigned char *block, unsigned char *codes)
+{
+    memset(codes, 0, type->elements);
+    if (type->code == GGUF_CODE_TRITS)
+        trits(block, codes);
+    for (const struct gguf_plane *p = type->plane; p < type->plane + 2 && p->bits > 0; p++)
+        add_plane(p, block, type->elements, codes);
+}
+
+static float number(const struct gguf_type *type, unsigned char code)
+{
+    switch ((enum gguf_code)type->code) {
+    case GGUF_CODE_SIGN:
+        return (float)(2 * code - 1);
+    case GGUF_CODE_CODEBOOK:
+        return (float)qobs_iq4_numbers[code];
+    case GGUF_CODE_E2M1:
+        return (float)(code & 8 ? -qobs_e2m1_doubled[code & 7] : qobs_e2m1_doubled[code & 7]);
+    default:
+        return type->plane[0].bits == 8 ? (float)(int8_t)code : (float)(code - type->low);
+    }
+}
+
+static float copied(const struct gguf_type *type, const unsigned char *block)
+{
+    const uint16_t low = gguf_load16(block);
+    if (type->code == GGUF_CODE_F32)
+        return float_of_bits(low | (uint32_t)gguf_load16(block + 2) << 16);
+    return type->code == GGUF_CODE_BF16 ? float_of_bf16(low) : float_of_f16(low);
+}
+
+void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block, float *to)
+{
+    float scale[GGUF_MOST_RUNS], minimum[GGUF_MOST_RUNS], numbers[256];
+    unsigned char codes[GGUF_MOST_ELEMENTS];
+    if (type->elements == 1) {
+        *to = copied(type, block);
+        return;
+    }
+    gguf_run_scales(type, block, scale, minimum);
+    qobs_gguf_codes(type, block, codes);
+    for (size_t c = 0; c < (type->plane[0].bits == 8 ? 256U : type->top + 1U); c++)
+        numbers[c] = number(type, (unsigned char)c);
+    for (size_t r = 0, i = 0; i < type->elements; r++)
+        for (const size_t end = i + type->run; i < end; i++)
+            to[i] = type->minimum_at < 0 ? scale[r] * numbers[codes[i]] : scale[r] * numbers[codes[i]] - minimum[r];
+}
+
+bool qobs_gguf_overflows(const struct gguf_type *type, const unsigned char *block)
+{
+    const unsigned exponent = type->code == GGUF_CODE_BF16 ? 0x7f80 : 0x7c00;
+    return (type->scale_at >= 0 && (gguf_load16(block + type->scale_at) & exponent) == exponent) ||
+           (type->minimum_at >= 0 && (gguf_load16(block + type->minimum_at) & exponent) == exponent);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What blocks of GGUF types stand for. */
+#pragma once
+
+#include <stddef.h>
+
+#include "number/gguf_type.h"
+
+/* The codes of a block, a byte each. */
+void qobs_gguf_codes(const struct gguf_type *type, const unsigned char *block, unsigned char *codes);
+
+/* The numbers of a block. */
+void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block, float *to);
+
+/* True if a scale or minimum of the block is infinite or NaN. */
+bool qobs_gguf_overflows(const struct gguf_type *type, const unsigned char *block);

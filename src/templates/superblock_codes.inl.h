@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Codes of runs, a byte each, and how blocks hold them. Lanes are elements. Included by superblock.inl.h. */
+
+enum { STEP = 16 }; /* elements */
+
+/* Stores the codes of 16 elements, which EXPRESSION makes of the floats e. */
+#define STORE_CODES(to, x, EXPRESSION)                                                                                 \
+    do {                                                                                                               \
+        f32x16 codes_;                                                                                                 \
+        EACH_LANES(v, F32X16_PARTS)                                                                                    \
+        {                                                                                                              \
+            const f32v e = LOAD((x) + LANES * v);                                                                      \
+            PART(codes_, v) = (f32v)(EXPRESSION);                                                                      \
+        }                                                                                                              \
+        f32x16_store_bytes(to, codes_);                                                                                \
+    } while (0)
+
+/* The nearest integers to (x + minimum) / scale, or if that is 0 to code_scale * (x - code_minimum). */
+static inline void nearest_codes(const struct gguf_type *type, const float *x, float scale, float minimum,
+                                 float code_scale, float code_minimum, unsigned char *to)
+{
+    const vec origin = s32_splat(type->low);
+    const int low = -type->low, high = type->top - type->low;
+    const f32v s = f32v_splat(scale), m = f32v_splat(minimum), cs = f32v_splat(code_scale),
+               cm = f32v_splat(code_minimum);
+    if (scale != 0)
+        for (int i = 0; i < type->run; i += STEP)
+            STORE_CODES(to + i, x + i, (s32v)s32_limited(integer_of((e + m) / s), low, high) + (s32v)origin);
+    else if (code_scale == code_scale)
+        for (int i = 0; i < type->run; i += STEP)
+            STORE_CODES(to + i, x + i, (s32v)s32_limited(integer_of(cs * (e - cm)), low, high) + (s32v)origin);
+    else
+        memset(to, 0, type->run);
+}
+
+/* Cut off; what does not fit an integer, or is NaN, becomes the least, as in the conversion of x86. */
+DEEP_INLINE s32v cut_off(f32v v)
+{
+    const f32v_mask fits = f32v_less(f32v_magnitude(v), f32v_splat(0x1p31f));
+    const s32v integer = __builtin_convertvector(f32v_if(fits, v), s32v);
+    return (s32v)f32v_choose(fits, (f32v)integer, (f32v)s32_splat(INT32_MIN));
+}
+
+static inline void rounded_up_codes(const struct gguf_type *type, const float *x, float inverse, float minimum,
+                                    unsigned char *to)
+{
+    const f32v s = f32v_splat(inverse), m = f32v_splat(minimum), half = f32v_splat((float)type->low + 0.5f);
+    for (int i = 0; i < type->run; i += STEP)
+        STORE_CODES(to + i, x + i, vec_min_s32((vec)cut_off((e - m) * s + half), s32_splat(type->top)));
+}
+
+/* Adding the float below one half and cutting off is rounding with ties away from 0. */
+DEEP_INLINE s32v away(f32v v)
+{
+    const f32v below_half = f32v_splat(0x1.fffffep-2f);
+    return cut_off(v + (f32v)(((u32v)v & 0x80000000) | (u32v)below_half));
+}
+
+static inline void away_codes(const struct gguf_type *type, const float *x, float inverse, unsigned char *to)
+{
+    const f32v s = f32v_splat(inverse);
+    const s32v origin = (s32v)s32_splat(type->low);
+    if (type->code == GGUF_CODE_LIMITED)
+        for (int i = 0; i < type->run; i += STEP)
+            STORE_CODES(to + i, x + i, s32_limited((vec)(away(e * s) + origin), 0, type->top));
+    else
+        for (int i = 0; i < type->run; i += STEP)
+            STORE_CODES(to + i, x + i, away(e * s) + origin);
+}
+
+static inline void sign_codes(const struct gguf_type *type, const float *x, unsigned char *to)
+{
+    for (int i = 0; i < type->run; i += STEP)
+        STORE_CODES(to + i, x + i, 1 - (s32v)f32v_if(f32v_less(e, f32v_splat(0)), (f32v)s32_splat(1)));
+}
+
+static inline void codebook_codes(const struct codebook *b, int n, const float *x, float inverse, unsigned char *to)
+{
+    for (int i = 0; i < n; i += STEP)
+        STORE_CODES(to + i, x + i, codebook_code(b, f32v_splat(inverse) * e));
+}
+
+/* The first magnitude with the least error; 0 has no sign. */
+DEEP_INLINE s32v e2m1_code(f32v e, const float *numbers)
+{
+    const f32v magnitude = f32v_magnitude(e);
+    f32v best = magnitude, code = f32v_splat(0);
+    for (int k = 1; k < 8; k++) {
+        const f32v error = f32v_magnitude(f32v_splat(numbers[k]) - magnitude);
+        code = f32v_choose(f32v_less(error, best), (f32v)s32_splat(k), code);
+        best = f32v_min(error, best);
+    }
+    const u32v some = (u32v)((s32v)code > 0) & 8;
+    return (s32v)((u32v)code | (some & (u32v)((s32v)e >> 31)));
+}
+
+static inline void e2m1_codes(int n, const float *x, float scale, unsigned char *to)
+{
+    float numbers[8];
+    for (int k = 0; k < 8; k++)
+        numbers[k] = (float)qobs_e2m1_doubled[k] * scale;
+    for (int i = 0; i < n; i += STEP)
+        STORE_CODES(to + i, x + i, e2m1_code(e, numbers));
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+
+/* Planes whose neighbours are apart: eight bytes at a time. A field of a byte does not leave it. */
+static inline void store_apart(const struct gguf_plane *plane, const unsigned char *codes, size_t n, unsigned char *to)
+{
+    const uint64_t mask = UINT64_C(0x0101010101010101) * ((1U << plane->bits) - 1);
+    const size_t group = plane->apart * (size_t)(8 / plane->bits);
+    for (size_t g = 0; g < n; g += group)
+        for (size_t i = 0; i < plane->apart; i += 8, to += 8) {
+            uint64_t all = 0;
+            for (size_t k = 0; k * plane->apart < group; k++) {
+                uint64_t eight;
+                memcpy(&eight, codes + g + i + k * plane->apart, sizeof eight);
+                all |= (eight >> plane->shift & mask) << k * plane->bits;
+            }
+            memcpy(to, &all, sizeof all);
+        }
+}
+
+static inline void store_neighbours(const struct gguf_plane *plane, const unsigned char *codes, size_t n,
+                                    unsigned char *to)
+{
+    const size_t each = 8 / plane->bits;
+    for (size_t i = 0; i < n; i += each) {
+        unsigned all = 0;
+        for (size_t k = 0; k < each; k++)
+            all |= (codes[i + k] >> plane->shift & ((1U << plane->bits) - 1)) << k * plane->bits;
+        *to++ = (unsigned char)all;
+    }
+}
+
+/* TQ1_0: five codes as digits of base 3, the first highest, and as a fraction of 243 of a byte, rounded up. 160 codes
+ * lie 32 apart, 80 lie 16 apart, and 16, with a last digit of 0, lie 4 apart. */
+static inline void store_trits(const unsigned char *codes, unsigned char *to)
+{
+    static const uint8_t part[3][3] = {{32, 5, 160}, {16, 5, 80}, {4, 4, 16}}; /* apart, digits, codes */
+    for (size_t p = 0; p < 3; codes += part[p][2], p++)
+        for (size_t i = 0; i < part[p][0]; i++) {
+            unsigned digits = 0;
+            for (size_t k = 0; k < 5; k++)
+                digits = digits * 3 + (k < part[p][1] ? codes[i + k * part[p][0]] : 0);
+            *to++ = (unsigned char)((digits * 256 + 242) / 243);
+        }
+}
+
+static inline void store_codes(const struct gguf_type *type, const unsigned char *codes, unsigned char *block)
+{
+    if (type->code == GGUF_CODE_TRITS)
+        store_trits(codes, block);
+    for (const struct gguf_plane *p = type->plane; p < type->plane + 2 && p->bits > 0; p++) {
+        if (p->apart == 1)
+            store_neighbours(p, codes, type->elements, block + p->at);
+        else
+            store_apart(p, codes, type->elements, block + p->at);
+    }
+}
