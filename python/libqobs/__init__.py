@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Quantization scales and zero points on CPUs, bit for bit those of llm-compressor, torch.ao, AMD Quark and NVIDIA
 Model-Optimizer. docs/python.md starts with three runs to paste."""
-from . import distributed
+from . import distributed, gguf
 from ._blocks import calibrate_blocks
 from ._calibration import Calibration, calibrate, calibration
 from ._checkpoint import Progress, audit, calibrate_checkpoint, finish, handle_bus_errors, plan, quantize

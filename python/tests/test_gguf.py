@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""libqobs.gguf. The bytes are compared with upstream's by tests/test_gguf.c and tests/gguf_judge.py."""
+import pytest
+import libqobs as qobs
+
+np = pytest.importorskip("numpy")
+
+# Types whose bits are not all of the code, or whose numbers are so few that the largest one decides.
+SIGNIFICANT = {"F16": 11, "BF16": 8, "TQ1_0": 1.6, "TQ2_0": 1.6, "Q2_0": 1.6, "Q1_0": 1}
+X = np.random.default_rng(3).standard_normal((2, 3, 512)).astype("float32")
+
+
+@pytest.mark.parametrize("of", qobs.gguf.types(), ids=lambda of: of.name)
+def test_blocks_and_back(of):
+    blocks = qobs.gguf.quantize(X, of.name)
+    assert blocks.dtype == np.uint8 and blocks.shape == (2, 3, 512 // of.block_elements * of.block_bytes)
+    y = qobs.gguf.dequantize(blocks, of.name)
+    assert y.dtype == np.float32 and y.shape == X.shape
+    bits = SIGNIFICANT.get(of.name, 8 * of.block_bytes / of.block_elements)
+    assert np.abs(y - X).mean() < 2.5 * 2**-min(bits, 24)
+    changed = qobs.gguf.quantize(X, of.name, np.where(np.arange(512) % 3, 9, 0.25).astype("float32"))
+    assert (changed != blocks).any() == of.uses_importance
+
+
+def test_names_and_halves():
+    assert {"Q4_K", "Q6_K", "IQ4_XS", "NVFP4", "F16"} <= {of.name for of in qobs.gguf.types()}
+    assert "IQ2_XS" not in {of.name for of in qobs.gguf.types()}
+    half = X.astype("float16")
+    assert (qobs.gguf.quantize(half, "q5_k") == qobs.gguf.quantize(half.astype("float32"), "Q5_K")).all()
+    assert qobs.gguf.quantize(X[:0], "Q5_K").shape == (0, 3, 352)
+    assert (qobs.gguf.dequantize(qobs.gguf.quantize(half, "F16"), "F16") == half).all()
+
+
+def test_refusals():
+    with pytest.raises(qobs.UnsupportedError, match="^type: IQ2_XS"):
+        qobs.gguf.quantize(X, "IQ2_XS")
+    with pytest.raises(qobs.InvalidArgumentError, match="^type: 'Q4_KM' is no type.*did you mean 'Q4_K'"):
+        qobs.gguf.quantize(X, "Q4_KM")
+    with pytest.raises(TypeError, match="^type: "):
+        qobs.gguf.quantize(X, 4)
+    with pytest.raises(qobs.InvalidArgumentError, match="^array: has 500 columns, Q4_K needs a multiple of 256"):
+        qobs.gguf.quantize(np.ascontiguousarray(X[..., :500]), "Q4_K")
+    with pytest.raises(qobs.InvalidArgumentError, match="^array: is not contiguous"):
+        qobs.gguf.quantize(X[..., :256], "Q4_K")
+    with pytest.raises(qobs.InvalidArgumentError, match="^array: is F64"):
+        qobs.gguf.quantize(X.astype("float64"), "Q4_K")
+    for wrong in (np.ones(511, "float32"), np.ones(512), np.ones((1, 512), "float32")):
+        with pytest.raises(qobs.InvalidArgumentError, match="^importance: "):
+            qobs.gguf.quantize(X, "Q4_K", wrong)
+    with pytest.raises(qobs.InvalidArgumentError, match=r"^importance: \[0\] is -1"):
+        qobs.gguf.quantize(X, "Q4_K", -np.ones(512, "float32"))
+    with pytest.raises(qobs.NonfiniteError, match="^array: row 1, column 2 is NaN"):
+        x = X.copy()
+        x[0, 1, 2] = np.nan
+        qobs.gguf.quantize(x, "Q4_K")
+    with pytest.raises(qobs.NonfiniteError, match="^array: row 0 is too large for Q8_0"):
+        qobs.gguf.quantize(X * np.float32(1e9), "Q8_0")
+    with pytest.raises(qobs.InvalidArgumentError, match="^blocks: is uint8 with rows of 143"):
+        qobs.gguf.dequantize(np.zeros(143, "uint8"), "Q4_K")
