@@ -93,7 +93,7 @@ DEEP_INLINE s32v e2m1_code(f32v e, const float *numbers)
         best = f32v_min(error, best);
     }
     const u32v some = (u32v)((s32v)code > 0) & 8;
-    return (s32v)((u32v)code | (some & (u32v)((s32v)e >> 31)));
+    return (s32v)((u32v)code | (some & ((u32v)e >> 28)));
 }
 
 static inline void e2m1_codes(int n, const float *x, float scale, unsigned char *to)

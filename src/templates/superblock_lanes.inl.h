@@ -22,6 +22,7 @@ struct pack {
 #define AT(p, v) ((p) + (v)*LANES / ROW * HALF + (v)*LANES % ROW)
 #define LOAD(p) (*(const f32v_at *)(const void *)(p))
 #define STORE(p, a) (*(f32v_at *)(void *)(p) = (a))
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): v is declared here */
 #define EACH_LANES(v, n) _Pragma("GCC unroll 4") for (int v = 0; v < (n); v++)
 
 #define TINY 1e-15f /* a run whose largest magnitude is below has no codes but 0 */
