@@ -38,7 +38,7 @@ for option; do
                    libcmocka-dev:arm64 libgomp1:arm64)
         ;;
     --bench) packages+=(g++ libbenchmark-dev gnuplot-nox python3-numpy libopenblas0-pthread) ;;
-    --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
+    --install) packages+=(g++ cmake make doxygen mandoc zsh abigail-tools) ;;
     --python) packages+=(python3-venv) ;;
     --portable)
         foreign+=(s390x)
