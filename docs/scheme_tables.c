@@ -144,7 +144,10 @@ static void put_read(void)
         put_codes(row);
         printf(", `%s` %s", row->scale, dtypes_describe(row->read.scales, &words));
         if (row->read.zero_points)
-            printf(", `weight_zero_point` %s", dtypes_describe(row->read.zero_points, &words));
+            printf(", `%s` %s", row->read.words ? row->read.words->zero_points : "weight_zero_point",
+                   dtypes_describe(row->read.zero_points, &words));
+        if (row->read.words && row->read.words->group_index)
+            printf(", `%s` I32", row->read.words->group_index);
         if (row->has_shape)
             fputs(", `weight_shape`", stdout);
         if (row->global_scale)

@@ -291,7 +291,7 @@ def test_inputs():
                                     "snapshots/4d3a/config.json is one"),
         "damaged config.json": (lambda: write("in/config.json", b"{"), "config.json"),
         "a key twice": (lambda: write("in/config.json", b'{"a": 1, "a": 2}'), "config.json"),
-        "quantized already": (lambda: write("in/config.json", b'{"quantization_config": {"quant_method": "awq"}}'), "awq"),
+        "quantized already": (lambda: write("in/config.json", b'{"quantization_config": {"quant_method": "hqq"}}'), "hqq"),
         "a shard is missing": (lambda: os.remove("in/model-00002-of-00002.safetensors"), "model-00002-of-00002"),
         "a shard is cut off": (lambda: os.truncate("in/model-00002-of-00002.safetensors", 3000), "model-00002-of-00002"),
         "NaN in the last layer": (make_nan, "layers.1"),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Weights in codes that their scheme can hold keep them: the scales of the scheme are those of the source. MXFP4 fits
+/* Weights in codes that their scheme can hold keep them: the scales of the scheme are those of the source. Integers are
+ * copied with their zero points. MXFP4 fits
  * NVFP4 as Model-Optimizer 0.48 casts it (mxfp4_to_nvfp4_global_amax and mxfp4_to_nvfp4_per_block_amax): the global
  * scale is a power of two that puts the largest scale at the top of e4m3, and then all within 17 binades are exact.
  * A block that does not fit gets the scale of its largest code, as near as e4m3 has it, and is quantized. */
@@ -19,20 +20,56 @@ enum { LARGEST_SCALE = 8, SMALLEST_SCALE = -9 };
 
 static bool is_power_of_two(const struct source_codes *c) { return c->format->scale_dtype == FILE_U8; }
 
-/* Returns true if the scheme has the source's numbers in groups that its blocks hold, with scales of one byte. */
+/* Returns true if the scheme has the source's numbers under scales of one byte. */
+static bool holds_floats(const struct source_codes *c, const struct quant_group *g)
+{
+    const char *grid = g->weights.type == QUANT_FLOAT ? quant_grid(&g->weights) : NULL;
+    const enum file_dtype scale = quant_format_row(g->format)->scale_dtype;
+    return c->format->code.floats && grid && strcmp(grid, c->format->code.grid) == 0 &&
+           (scale == FILE_F8_E4M3 || (scale == FILE_U8 && is_power_of_two(c)));
+}
+
+/* Returns true if the scheme can have these scales and zero points. A negative scale, which AutoRound writes, turns its
+ * codes around: (q - z) s = (~q - ~z) |s|. */
+static bool holds_qparams(const struct weight *w, const struct quant_args *a)
+{
+    const int64_t columns = w->source_codes.scale_columns;
+    const float low = a->symmetric ? 0 : -ldexpf(1, a->num_bits - 1), high = a->symmetric ? 0 : -low - 1;
+    OWNED float *scales = malloc((size_t)columns * sizeof *scales);
+    OWNED float *zero_points = malloc((size_t)columns * sizeof *zero_points);
+    bool held = scales && zero_points;
+    for (int64_t r = 0; held && r < w->shape[0]; r++) {
+        weight_read_scales(w, r, 1, scales, zero_points);
+        for (int64_t b = 0; b < columns; b++)
+            held = held && isfinite(scales[b]) && (a->symmetric ? scales[b] > 0 : scales[b] != 0) &&
+                   zero_points[b] >= low && zero_points[b] <= high;
+    }
+    return held;
+}
+
+/* Returns true if the scheme has the source's integers, and its scales in the dtype of the weight. */
+static bool holds_integers(const struct weight *w, const struct quant_args *a)
+{
+    const struct source_codes *c = &w->source_codes;
+    return c->format->code.ints && a->type == QUANT_INT && c->bits <= a->num_bits && c->scales->dtype == w->dtype &&
+           !c->group_index && holds_qparams(w, a);
+}
+
+/* Returns true if the scheme holds codes of the source in groups that its blocks hold, and nobody asks for an
+ * observer. */
 static bool is_castable(const struct weight *w, const struct quant_config *config)
 {
     const struct source_codes *c = &w->source_codes;
-    if (w->reason != WEIGHT_TAKEN || !c->format || !c->format->code.floats || config->compat != QOBS_COMPAT_VLLM)
+    if (w->reason != WEIGHT_TAKEN || !c->format || c->block[0] != 1 || config->compat != QOBS_COMPAT_VLLM)
         return false;
     const struct quant_group *g = &config->groups[w->group];
     const struct quant_args *a = &g->weights;
-    const char *grid = a->type == QUANT_FLOAT ? quant_grid(a) : NULL;
-    const enum file_dtype scale = quant_format_row(g->format)->scale_dtype;
-    return !a->observer && json_count(a->observer_kwargs) == 0 && grid && strcmp(grid, c->format->code.grid) == 0 &&
-           c->block[0] == 1 && a->group_size > 0 && c->block[1] % a->group_size == 0 &&
-           (scale == FILE_F8_E4M3 || (scale == FILE_U8 && is_power_of_two(c)));
+    const int64_t group = a->strategy == QUANT_CHANNEL ? w->shape[1] : a->group_size;
+    return !a->observer && json_count(a->observer_kwargs) == 0 && group > 0 && c->block[1] % group == 0 &&
+           c->block[1] * c->scale_columns == w->shape[1] && (holds_floats(c, g) || holds_integers(w, a));
 }
+
+bool job_keeps_codes(const struct weight_job *job) { return job->cast && job->weight->source_codes.format->code.ints; }
 
 /* Returns the global scale that a source brings with it, as it divides scales; 0: it has none. */
 static float own_global_scale(const struct source_codes *c)
@@ -61,13 +98,14 @@ int engine_find_casts(struct engine *e, struct fail *f)
     return QOBS_OK;
 }
 
+/* Reads the scales of a slice, and the zero points behind them. */
 static float *read_scales(const struct row_slice *s, struct workspace *work)
 {
     const struct weight *w = s->job->weight;
     const size_t count = (size_t)(s->count * w->source_codes.scale_columns);
-    float *scales = workspace_reserve(work, WORK_CODES, count * sizeof *scales);
+    float *scales = workspace_reserve(work, WORK_CODES, 2 * count * sizeof *scales);
     if (scales)
-        weight_read_scales(w, s->first, s->count, scales);
+        weight_read_scales(w, s->first, s->count, scales, scales + count);
     return scales;
 }
 
@@ -107,6 +145,8 @@ struct caster {
 
 static struct caster open_caster(const struct weight_job *job)
 {
+    if (job_keeps_codes(job))
+        return (struct caster){.weight = job->weight};
     const bool global = job_args(job)->strategy == QUANT_TENSOR_GROUP;
     return (struct caster){.weight = job->weight,
                            .grid = qobs_format_find(quant_grid(job_args(job))),
@@ -151,29 +191,55 @@ static float cast_block(const struct caster *c, int64_t row, int64_t block, floa
     *lossless = is_same(c, same / c->global_scale, scale);
     if (*lossless || !is_power_of_two(source))
         return same;
-    weight_read_codes(c->weight, row, codes);
+    weight_read_codes(c->weight, row, 1, codes);
     const float largest = largest_of(c, codes + block * source->block[1]);
     *lossless = largest == 0 && scale == 0x1p-127f;
     return stored_scale(c, largest * scale / ((float)qobs_format_max(c->grid) / c->global_scale));
 }
 
+static void put_scales(const struct slice_qparams *q, int64_t first, int64_t count, float scale, float zero_point)
+{
+    const size_t size = qobs_dtype_size(q->scale_dtype);
+    const int stored = scale < 0 ? ~(int)zero_point : (int)zero_point;
+    for (int64_t k = first; k < first + count; k++) {
+        stored_put_number((unsigned char *)q->scale + (size_t)k * size, q->scale_dtype, fabs((double)scale));
+        if (q->has_zero_point)
+            ((signed char *)q->zero_point)[k] = (signed char)stored;
+    }
+}
+
 int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
+    const bool kept = job_keeps_codes(s->job);
     const struct caster c = open_caster(s->job);
     const int64_t blocks = w->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
-    const size_t size = qobs_dtype_size(q->scale_dtype);
     const float *scales = read_scales(s, work);
-    unsigned char *codes = workspace_reserve(work, WORK_PACKED, (size_t)w->shape[1]), *to = q->scale;
+    unsigned char *codes = workspace_reserve(work, WORK_PACKED, (size_t)w->shape[1]);
     if (!scales || !codes)
         return NO_MEMORY(f, "scales");
     for (int64_t i = 0; i < s->count * blocks; i++) {
-        bool lossless;
-        const float scale = cast_block(&c, s->first + i / blocks, i % blocks, scales[i], codes, &lossless);
-        for (int64_t k = 0; k < repeats; k++, to += size)
-            stored_put_number(to, q->scale_dtype, (double)scale);
+        bool lossless = true;
+        const float scale =
+            kept ? scales[i] : cast_block(&c, s->first + i / blocks, i % blocks, scales[i], codes, &lossless);
+        put_scales(q, i * repeats, repeats, scale, scales[s->count * blocks + i]);
         s->lossless += lossless;
     }
     s->blocks += (uint64_t)(s->count * blocks);
+    return QOBS_OK;
+}
+
+int cast_codes(const struct row_slice *s, unsigned char *codes, struct workspace *work, struct fail *f)
+{
+    const struct weight *w = s->job->weight;
+    const int64_t blocks = w->source_codes.scale_columns, block = w->source_codes.block[1];
+    float *scales = workspace_reserve(work, WORK_ROWS, (size_t)(s->count * blocks) * sizeof *scales);
+    if (!scales)
+        return NO_MEMORY(f, "scales");
+    weight_read_scales(w, s->first, s->count, scales, NULL);
+    weight_read_codes(w, s->first, s->count, codes);
+    for (int64_t i = 0; i < s->count * blocks; i++)
+        for (int64_t k = 0; scales[i] < 0 && k < block; k++)
+            codes[i * block + k] = (unsigned char)~codes[i * block + k];
     return QOBS_OK;
 }

@@ -111,12 +111,15 @@ int set_share(const struct engine *engine, struct weight_job *jobs, size_t count
 int job_find_scales(struct engine *engine, struct weight_job *job, const qobs_tensor *weight, struct fail *f);
 int job_optimal(struct engine *engine, struct weight_job *job, struct fail *f);
 
-/* Finds the weights that are cast. Takes the scales of a cast for the range of a slice, makes the global scale of a set
- * of casts, and writes the scales of a slice, which it counts. */
+/* Finds the weights that are cast, and returns true if the codes of one are copied. Takes the scales of a cast for the
+ * range of a slice, makes the global scale of a set of casts, and writes the scales of a slice, which it counts, and
+ * its codes. */
 int engine_find_casts(struct engine *engine, struct fail *f);
+bool job_keeps_codes(const struct weight_job *job);
 int cast_range(struct row_slice *slice, struct workspace *work, struct fail *f);
 float cast_global_scale(const struct weight_job *job, double largest);
 int cast_scales(struct row_slice *slice, const struct slice_qparams *qparams, struct workspace *work, struct fail *f);
+int cast_codes(const struct row_slice *slice, unsigned char *codes, struct workspace *work, struct fail *f);
 
 /* Makes the quantizer of the slices, once the set has its ranges and its global scale. */
 int job_prepare(struct weight_job *job, struct fail *f);

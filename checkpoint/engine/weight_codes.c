@@ -64,7 +64,8 @@ static bool packs_pairs(const struct weight_job *job)
     const struct quant_args *a = job_args(job);
     const bool whole =
         a->strategy == QUANT_BLOCK ? a->block_structure[1] % 2 == 0 : a->group_size <= 0 || a->group_size % 2 == 0;
-    return quant_word_bits(job->group->format) > 0 && a->num_bits == 4 && job->weight->shape[1] % 8 == 0 && whole;
+    return quant_word_bits(job->group->format) > 0 && !job_keeps_codes(job) && a->num_bits == 4 &&
+           job->weight->shape[1] % 8 == 0 && whole;
 }
 
 int job_prepare(struct weight_job *job, struct fail *f)
@@ -312,18 +313,22 @@ int slice_quantize(struct engine *e, struct row_slice *s, struct workspace *work
     qobs_quantized_layout layout = {.struct_size = sizeof layout};
     struct slice_qparams q;
     qobs_error error = {0};
-    struct rows r;
+    struct rows r = {.shape = {0}};
     const struct weight_job *job = s->job;
-    RETURN_IF_NOT_OK(rows_open(&r, s, work, f));
+    const unsigned wants = job_left(job);
+    const bool kept = job_keeps_codes(job) && !(wants & WANTS_NUMBERS);
+    if (!kept)
+        RETURN_IF_NOT_OK(rows_open(&r, s, work, f));
     if (qobs_quantizer_layout(job->quantizer, s->count, &layout, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
     RETURN_IF_NOT_OK(open_qparams(&q, s, &layout, work, f));
-    const unsigned wants = job_left(job);
     const bool coded = wants & (WANTS_CODES | WANTS_NUMBERS);
     void *codes = coded ? workspace_reserve(work, WORK_CODES, layout.codes_size) : NULL;
     if (coded && !codes)
         return NO_MEMORY(f, "codes");
-    if (coded || !(job->qparams.scale || job->cast))
+    if (kept && coded)
+        RETURN_IF_NOT_OK(cast_codes(s, codes, work, f));
+    else if (coded || !(job->qparams.scale || job->cast))
         RETURN_IF_NOT_OK(quantize_rows(e, &r, s, &q, &layout, codes, f));
     if (wants & WANTS_CODES)
         RETURN_IF_NOT_OK(put_codes(e, s, codes, work, f));

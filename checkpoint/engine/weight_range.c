@@ -55,7 +55,7 @@ int slice_range(struct engine *e, struct row_slice *s, struct workspace *work, s
         return rows_failure(s->job, error, f);
     if (s->job->wants & WANTS_COUNTS)
         RETURN_IF_NOT_OK(e->sink->functions->counts(e->sink, s->job, &counts, f));
-    return s->job->cast ? cast_range(s, work, f) : QOBS_OK;
+    return s->job->cast && !job_keeps_codes(s->job) ? cast_range(s, work, f) : QOBS_OK;
 }
 
 /* Gives the sink the counts of a searched weight and what the search has found. */

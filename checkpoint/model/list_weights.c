@@ -20,10 +20,15 @@ struct weight weight_of_tensor(const struct model_tensor *source)
     return w;
 }
 
-/* Names the weight of a tensor of codes "<module>.weight". */
-static char *weight_name(const char *codes)
+/* Names the weight of a tensor of codes "<module>.weight", in memory for both names: weight_keep_codes writes that of
+ * the codes again. */
+static char *weight_name(const char *codes, const struct quant_format_row *format)
 {
-    return strndup(codes, strlen(codes) - (ends_with(codes, ".weight_packed") ? strlen("_packed") : 0));
+    static const char weight[] = "weight";
+    char *name = strdup(codes);
+    if (name)
+        memcpy(name + strlen(codes) - strlen(format->codes), weight, sizeof weight);
+    return name;
 }
 
 static int list_tensor(struct weights *list, const struct model *model, const struct architectures *found,
@@ -38,7 +43,7 @@ static int list_tensor(struct weights *list, const struct model *model, const st
     if (!w.source_codes.format)
         return weights_append(list, w, strdup(source->stored->name), f);
     w.bytes = (uint64_t)(w.shape[0] * w.shape[1]) * dtype_size(w.dtype);
-    return weights_append(list, w, weight_name(source->stored->name), f);
+    return weights_append(list, w, weight_name(source->stored->name, w.source_codes.format), f);
 }
 
 /* The list that is made. */

@@ -4,6 +4,7 @@
 /* Reads rows of a weight as numbers: gathers strided matrices and dequantizes codes as compressed-tensors does. */
 #include <string.h>
 
+#include "model/read_words.h"
 #include "model/weights.h"
 #include "qobs/format.h"
 #include "qobs/stateless.h"
@@ -106,11 +107,21 @@ static float scale_at(const struct code_reader *reader, int64_t i)
     return value;
 }
 
+/* Returns the scale of row `row` of the scales. */
+static float scale_of(const struct code_reader *reader, int64_t row, int64_t column)
+{
+    const struct source_codes *c = reader->codes;
+    return scale_at(reader,
+                    c->format->read.words ? column * c->scales->shape[1] + row : row * c->scale_columns + column);
+}
+
 /* Returns the zero point of row `row` of the scales. Packed ones lie along the rows, a stream of bits a column. */
 static float zero_point_at(const struct code_reader *reader, int64_t row, int64_t column)
 {
     const struct source_codes *c = reader->codes;
     const struct st_tensor *z = c->zero_points;
+    if (c->format->read.words)
+        return (float)words_zero_point(c, row, column);
     const unsigned char *data = z->data;
     const int64_t i = row * c->scale_columns + column;
     if (z->dtype == FILE_F8_E4M3)
@@ -145,9 +156,9 @@ static void apply_scales(const struct code_reader *reader, int64_t row, int64_t 
     const struct source_codes *c = reader->codes;
     row = (c->first_row + row * c->row_step) / c->block[0];
     for (int64_t i = 0, n; i < count; i += n, x += n) {
-        const int64_t column = (first + i) / c->block[1], end = (column + 1) * c->block[1] - first;
-        n = (end < count ? end : count) - i;
-        const float scale = scale_at(reader, row * c->scale_columns + column);
+        const int64_t column = source_group(c, first + i), end = (first + i) / c->block[1] * c->block[1] + c->block[1];
+        n = c->group_index ? 1 : (end - first < count ? end - first : count) - i;
+        const float scale = scale_of(reader, row, column);
         if (c->zero_points)
             subtract(c, zero_point_at(reader, row, column), x, n);
         for (int64_t k = 0; k < n; k++)
@@ -158,10 +169,26 @@ static void apply_scales(const struct code_reader *reader, int64_t row, int64_t 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 /* The product is in float and rounded to the dtype once, which is the product of compressed-tensors in that dtype. */
+static void put_numbers(const struct weight *w, const float *x, int64_t n, unsigned char *out)
+{
+    const size_t element = dtype_size(w->dtype);
+    if (element == sizeof *x) {
+        memcpy(out, x, (size_t)n * element);
+        return;
+    }
+    const qobs_format *format = qobs_format_find(w->dtype == FILE_F16 ? "f16" : "bf16");
+    const qobs_format_array_args args = {.struct_size = sizeof args,
+                                         .format = format,
+                                         .x = x,
+                                         .x_size = (size_t)n * sizeof *x,
+                                         .out = out,
+                                         .out_size = (size_t)n * qobs_format_size(format)};
+    qobs_format_encode_array(&args, NULL); /* fails for wrong arguments only */
+}
+
 static void dequantize(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
 {
     const size_t element = dtype_size(w->dtype);
-    const qobs_format *format = qobs_format_find(w->dtype == FILE_F16 ? "f16" : "bf16");
     struct code_reader reader;
     float x[CHUNK];
     open_reader(&reader, &w->source_codes);
@@ -170,17 +197,38 @@ static void dequantize(const struct weight *w, int64_t first, int64_t count, uns
             n = w->shape[1] - c < CHUNK ? w->shape[1] - c : CHUNK;
             read_numbers(&reader, w->data + r * w->row_bytes, c, n, x);
             apply_scales(&reader, r, c, n, x);
-            if (element == sizeof *x) {
-                memcpy(out, x, (size_t)n * element);
-                continue;
-            }
-            const qobs_format_array_args args = {.struct_size = sizeof args,
-                                                 .format = format,
-                                                 .x = x,
-                                                 .x_size = (size_t)n * sizeof *x,
-                                                 .out = out,
-                                                 .out_size = (size_t)n * qobs_format_size(format)};
-            qobs_format_encode_array(&args, NULL); /* fails for wrong arguments only */
+            put_numbers(w, x, n, out);
+        }
+}
+
+enum { TILE = 64 }; /* rows and columns: a line of the cache has words of many rows */
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Dequantizes a tile to `out`, which has the rows from `first` on. */
+static void dequantize_tile(const struct weight *w, const struct code_reader *reader, const struct word_tile *t,
+                            int64_t first, unsigned char *out)
+{
+    signed char codes[TILE * TILE];
+    float x[TILE];
+    words_read(&w->source_codes, w->data, t, codes, TILE);
+    for (int64_t r = 0; r < t->rows; r++) {
+        for (int64_t k = 0; k < t->columns; k++)
+            x[k] = codes[r * TILE + k];
+        apply_scales(reader, t->row + r, t->column, t->columns, x);
+        const int64_t place = (t->row + r - first) * w->shape[1] + t->column;
+        put_numbers(w, x, t->columns, out + (size_t)place * dtype_size(w->dtype));
+    }
+}
+
+static void dequantize_words(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
+{
+    struct code_reader reader;
+    open_reader(&reader, &w->source_codes);
+    for (int64_t r = first; r < first + count; r += TILE)
+        for (int64_t c = 0; c < w->shape[1]; c += TILE) {
+            const struct word_tile t = {r, smaller(TILE, first + count - r), c, smaller(TILE, w->shape[1] - c)};
+            dequantize_tile(w, &reader, &t, first, out);
         }
 }
 
@@ -209,24 +257,33 @@ static void dequantize_columns(const struct weight *w, int64_t first, int64_t co
     }
 }
 
-void weight_read_codes(const struct weight *w, int64_t row, unsigned char *codes)
+void weight_read_codes(const struct weight *w, int64_t first, int64_t count, unsigned char *codes)
 {
-    for (int64_t c = 0, n; c < w->shape[1]; c += n) {
-        unsigned char unpacked[CHUNK];
-        n = w->shape[1] - c < CHUNK ? w->shape[1] - c : CHUNK;
-        memcpy(codes + c, read_codes(&w->source_codes, w->data + row * w->row_bytes, c, n, unpacked), (size_t)n);
+    const bool words = w->source_codes.format->read.words;
+    for (int64_t c = 0; words && c < w->shape[1]; c += TILE) {
+        const struct word_tile t = {first, count, c, smaller(TILE, w->shape[1] - c)};
+        words_read(&w->source_codes, w->data, &t, (signed char *)codes + c, w->shape[1]);
     }
+    for (int64_t r = first; !words && r < first + count; r++)
+        for (int64_t c = 0, n; c < w->shape[1]; c += n, codes += n) {
+            unsigned char unpacked[CHUNK];
+            n = smaller(CHUNK, w->shape[1] - c);
+            memcpy(codes, read_codes(&w->source_codes, w->data + r * w->row_bytes, c, n, unpacked), (size_t)n);
+        }
 }
 
-void weight_read_scales(const struct weight *w, int64_t first, int64_t count, float *scales)
+void weight_read_scales(const struct weight *w, int64_t first, int64_t count, float *scales, float *zero_points)
 {
     const struct source_codes *c = &w->source_codes;
     struct code_reader reader;
     open_reader(&reader, c);
     for (int64_t r = first; r < first + count; r++) {
         const int64_t row = (c->first_row + r * c->row_step) / c->block[0];
-        for (int64_t b = 0; b < c->scale_columns; b++)
-            *scales++ = scale_at(&reader, row * c->scale_columns + b);
+        for (int64_t b = 0; b < c->scale_columns; b++) {
+            *scales++ = scale_of(&reader, row, b);
+            if (zero_points)
+                *zero_points++ = c->zero_points ? zero_point_at(&reader, row, b) : 0;
+        }
     }
 }
 
@@ -234,6 +291,8 @@ void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void
 {
     if (w->source_codes.format && w->ndim == 3)
         dequantize_columns(w, first, count, out);
+    else if (w->source_codes.format && w->source_codes.format->read.words)
+        dequantize_words(w, first, count, out);
     else if (w->source_codes.format)
         dequantize(w, first, count, out);
     else

@@ -16,8 +16,7 @@
 static const struct {
     const char *part, *format;
 } foreign[] = {
-    {"qweight", "GPTQ or AWQ"},
-    {"qzeros", "GPTQ or AWQ"},
+    {"qweight", "GPTQ or AWQ without scales"},
     {"weight_g_idx", "compressed-tensors with actorder group"},
     {"pre_quant_scale", "ModelOpt's AWQ"},
     {"svdquant_lora_a", "ModelOpt's SVDQuant"},
@@ -112,6 +111,86 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
     return QOBS_OK;
 }
 
+/* ---- Words of AWQ and GPTQ --------------------------------------------------------------------------------------- */
+
+/* Returns the bits of codes that fill the words of `count` numbers; 0: there are none. */
+static int bits_in_words(int64_t words, int64_t count, int word_bits)
+{
+    int bits = 8;
+    while (bits > 0 && words * word_bits != count * bits)
+        bits--;
+    return bits;
+}
+
+/* Returns true if the tensors have the dimensions that the layout needs. */
+static bool has_dimensions(const struct source_codes *c, const struct st_tensor *codes)
+{
+    const struct st_tensor *s = c->scales, *z = c->zero_points;
+    const int64_t limit = INT64_MAX / 64; /* the largest number of words */
+    const bool sound = s->ndim == 2 && s->shape[0] > 0 && s->shape[1] > 0 && codes->shape[0] > 0 &&
+                       codes->shape[0] <= limit && codes->shape[1] <= limit;
+    return sound && (!z || (z->ndim == 2 && z->shape[0] == s->shape[0] && z->shape[1] <= limit));
+}
+
+/* Finds the bits of codes: from words along the rows, which codes or zero points have. */
+static int bits_of_layout(const struct source_codes *c, const struct st_tensor *codes)
+{
+    const bool along_rows = c->format->read.words->along_rows;
+    const struct st_tensor *z = c->zero_points, *words = along_rows ? codes : z;
+    const int64_t rows = c->scales->shape[1];
+    if (!words || (!along_rows && codes->shape[1] != rows) || (z && z->shape[1] != words->shape[1]))
+        return 0;
+    const int bits = bits_in_words(words->shape[1], rows, quant_word_bits(c->format));
+    return c->format->code.bits > 0 && bits != c->format->code.bits ? 0 : bits;
+}
+
+/* Finds shape, bits and groups by the tensors alone. */
+static bool fit_layout(struct source_codes *c, int64_t *shape, const struct st_tensor *codes)
+{
+    c->bits = has_dimensions(c, codes) ? bits_of_layout(c, codes) : 0;
+    if (c->bits == 0)
+        return false;
+    const bool along_rows = c->format->read.words->along_rows;
+    shape[0] = c->scales->shape[1];
+    shape[1] = along_rows ? codes->shape[0] : codes->shape[0] * quant_word_bits(c->format) / c->bits;
+    c->scale_columns = c->scales->shape[0];
+    c->block[0] = 1;
+    c->block[1] = (shape[1] + c->scale_columns - 1) / c->scale_columns;
+    return (shape[1] + c->block[1] - 1) / c->block[1] == c->scale_columns;
+}
+
+int64_t source_group(const struct source_codes *c, int64_t column)
+{
+    int32_t group;
+    if (!c->group_index)
+        return column / c->block[1];
+    memcpy(&group, (const unsigned char *)c->group_index->data + sizeof group * (size_t)column, sizeof group);
+    return group;
+}
+
+static int find_group_index(struct source_codes *c, const int64_t *shape, const struct model *model,
+                            const struct st_tensor *codes, struct fail *f)
+{
+    const char *part = c->format->read.words->group_index;
+    const struct st_tensor *index = part ? beside(model, codes, part) : NULL;
+    if (!index)
+        return QOBS_OK;
+    if (index->dtype != FILE_I32 || elements(index) != (uint64_t)shape[1])
+        return INVALID(f, "tensor '%.150s': is %s %s; I32 [%" PRId64 "] is needed, the group of each column",
+                       index->name, dtype_name(index->dtype), SHAPE_WORDS(index->ndim, index->shape), shape[1]);
+    bool in_order = true;
+    c->group_index = index;
+    for (int64_t i = 0; i < shape[1]; i++) {
+        const int64_t group = source_group(c, i);
+        if (group < 0 || group >= c->scale_columns)
+            return INVALID(f, "tensor '%.150s': column %" PRId64 " has group %" PRId64 " of %" PRId64, index->name, i,
+                           group, c->scale_columns);
+        in_order = in_order && group == i / c->block[1];
+    }
+    c->group_index = in_order ? NULL : index;
+    return QOBS_OK;
+}
+
 static int check_zero_points(const struct source_codes *c, const int64_t *shape, struct fail *f)
 {
     const struct st_tensor *z = c->zero_points;
@@ -157,16 +236,29 @@ static bool is_of_format(const struct source_codes *codes, const struct source_h
                          const struct st_tensor *tensor)
 {
     struct source_codes c = *codes;
+    const struct word_layout *words = c.format->read.words;
     int64_t shape[2];
+    if (words)
+        return fit_layout(&c, shape, tensor) &&
+               (!words->version || (hints->version && strcmp(words->version, hints->version) == 0));
     if (c.format->has_shape || c.format->group_size == 0)
         return true;
     fill_words(&c, shape, tensor);
     return fit_scales(&c, shape, hints) && (hints->bits == 0 || hints->bits >> c.bits & 1);
 }
 
-static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtype *dtype, const struct model *model,
-                          const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
+static int fit_codes(struct source_codes *c, int64_t *shape, const struct model *model,
+                     const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
 {
+    c->row_step = 1;
+    if (c->format->read.words && !fit_layout(c, shape, codes))
+        return INVALID(f,
+                       "tensor '%.150s': is %s with scales %s; that is neither AWQ (GEMM, 4 bits) nor GPTQ (with zero "
+                       "points)",
+                       codes->name, SHAPE_WORDS(codes->ndim, codes->shape),
+                       SHAPE_WORDS(c->scales->ndim, c->scales->shape));
+    if (c->format->read.words)
+        return find_group_index(c, shape, model, codes, f);
     if (c->format->has_shape)
         RETURN_IF_NOT_OK(fit_words(c, shape, model, hints, codes, f));
     else
@@ -176,9 +268,13 @@ static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtyp
                        SHAPE_WORDS(c->scales->ndim, c->scales->shape), c->format->read.title, SHAPE_WORDS(2, shape));
     RETURN_IF_NOT_OK(find_global_scale(c, model, codes, f));
     c->zero_points = beside(model, codes, "weight_zero_point");
-    if (c->zero_points)
-        RETURN_IF_NOT_OK(check_zero_points(c, shape, f));
-    c->row_step = 1;
+    return c->zero_points ? check_zero_points(c, shape, f) : QOBS_OK;
+}
+
+static int describe_codes(struct source_codes *c, int64_t *shape, enum file_dtype *dtype, const struct model *model,
+                          const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
+{
+    RETURN_IF_NOT_OK(fit_codes(c, shape, model, hints, codes, f));
     const enum file_dtype s = c->scales->dtype;
     *dtype = s == FILE_F32 ? hints->dtype : s == FILE_F16 ? FILE_F16 : FILE_BF16;
     return QOBS_OK;
@@ -227,6 +323,7 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
         if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->read.scales))
             continue;
         codes->format = row;
+        codes->zero_points = row->read.words ? beside(model, tensor, row->read.words->zero_points) : NULL;
         if (is_of_format(codes, hints, tensor))
             return describe_codes(codes, shape, dtype, model, hints, tensor, f);
         first = first.format ? first : *codes;
@@ -258,7 +355,9 @@ void source_hints_read(struct source_hints *hints, const struct model *model)
     *hints = (struct source_hints){.dtype = FILE_BF16};
     for (size_t i = 0; i < model->config_count; i++) {
         const json_object *quantization = model_config_quantization(&model->configs[i]);
+        const json_object *version = json_get(quantization, "checkpoint_format");
         hints->quantized |= quantization != NULL;
+        hints->version = json_is_string(version) ? json_text(version) : hints->version;
         add_block(hints, json_get(quantization, "weight_block_size"));
         json_each(group, json_get(quantization, "config_groups"))
         {
@@ -286,12 +385,20 @@ void source_hints_read(struct source_hints *hints, const struct model *model)
 static const char algorithms[] = "FP8 FP8_PER_CHANNEL_PER_TOKEN FP8_PB_WO NVFP4 W4A16_NVFP4 W4A8_NVFP4_FP8 MXFP4 "
                                  "W4A8_MXFP4_FP8 MXFP8 MIXED_PRECISION";
 
-/* Methods that can be quantized again; algorithms: allowed values of quant_algo, NULL: there is none. */
+/* Methods that can be quantized again. values: those of a member that says how codes are stored; NULL: there is none.
+ */
 static const struct {
-    const char *method, *algorithms;
-} methods[] = {{"compressed-tensors", NULL}, {"fp8", NULL},
-               {"fbgemm_fp8", NULL},         {"mxfp4", NULL},
-               {"modelopt", algorithms},     {"modelopt_fp4", algorithms}};
+    const char *method, *member, *values;
+    bool optional;
+} methods[] = {{.method = "compressed-tensors"},
+               {.method = "fp8"},
+               {.method = "fbgemm_fp8"},
+               {.method = "mxfp4"},
+               {"modelopt", "quant_algo", algorithms, false},
+               {"modelopt_fp4", "quant_algo", algorithms, false},
+               {"awq", "version", "gemm GEMM", true},
+               {"gptq", "checkpoint_format", "gptq gptq_v2", true},
+               {"auto-round", "packing_format", "auto_round:auto_gptq auto_round:auto_awq", false}};
 
 static int check_format(const char *where, const json_object *object, struct fail *f)
 {
@@ -340,10 +447,11 @@ static int check_config(const struct model *m, const struct model_config *config
         text_append(known, sizeof known, "%s%s", i ? ", " : "", methods[i].method);
         if (strcmp(methods[i].method, name) != 0)
             continue;
-        if (methods[i].algorithms &&
-            (!json_is_string(algorithm) || !is_one_of(json_text(algorithm), methods[i].algorithms)))
-            return INVALID(f, "%s: quant_algo of %s is %s; %s can be quantized again", where, name,
-                           JSON_WORDS(algorithm), methods[i].algorithms);
+        const json_object *value = methods[i].member ? json_get(quantization, methods[i].member) : NULL;
+        if (methods[i].member && (value || !methods[i].optional) &&
+            !(json_is_string(value) && is_one_of(json_text(value), methods[i].values)))
+            return INVALID(f, "%s: %s of %s is %s; %s can be quantized again", where, methods[i].member, name,
+                           JSON_WORDS(value), methods[i].values);
         return check_compressed_tensors(where, quantization, f);
     }
     return INVALID(f, "%s: quant_method is %s; %s can be quantized again", where, JSON_WORDS(method), known);

@@ -14,6 +14,7 @@
 struct source_codes {
     const struct quant_format_row *format;        /* NULL: the weight is not quantized */
     const struct st_tensor *scales, *zero_points; /* zero_points may be NULL */
+    const struct st_tensor *group_index;          /* the group of each column; NULL: they lie in order */
     float global_scale;
     int bits;                    /* of a code */
     int64_t block[2];            /* rows and columns that share a scale */
@@ -21,12 +22,16 @@ struct source_codes {
     int64_t first_row, row_step; /* row r of the matrix is row first_row + r * row_step of the scales */
 };
 
+/* Returns the column of scales of a column of codes. */
+int64_t source_group(const struct source_codes *codes, int64_t column);
+
 /* Hints of a model's configurations about its quantized weights. */
 struct source_hints {
     bool quantized;       /* a configuration describes a quantization */
     int64_t blocks[8][2]; /* rows and columns of blocks */
     int block_count;
     unsigned bits;         /* bit b: integers of b bits */
+    const char *version;   /* checkpoint_format; NULL: none */
     enum file_dtype dtype; /* of numbers whose scales are F32: that of the model, else BF16 */
 };
 void source_hints_read(struct source_hints *hints, const struct model *model);

@@ -81,7 +81,7 @@ void weights_free(struct weights *weights)
 
 /* Last components of the names of tensors that belong to a weight in codes. */
 static const char parts[] = "weight_scale weight_scale_inv weight_scale_2 weight_zero_point "
-                            "weight_global_scale weight_shape input_scale input_zero_point "
+                            "weight_global_scale weight_shape scales qzeros g_idx input_scale input_zero_point "
                             "input_global_scale output_scale output_zero_point output_global_scale";
 
 /* The same of attention: scales of keys, values and queries. */

@@ -104,10 +104,10 @@ int64_t weight_rows_at_once(const struct weight *w);
 /* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. */
 void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
 
-/* Writes the codes of a row of a matrix in codes, an element each; the scales of rows [first, first + count), one for
- * each block of columns, under the global scale. */
-void weight_read_codes(const struct weight *w, int64_t row, unsigned char *codes);
-void weight_read_scales(const struct weight *w, int64_t first, int64_t count, float *scales);
+/* Of rows [first, first + count) of a matrix in codes: writes the codes, an element each and integers as signed ones;
+ * and for each block of columns the scale, under the global scale, and the zero point. zero_points may be NULL. */
+void weight_read_codes(const struct weight *w, int64_t first, int64_t count, unsigned char *codes);
+void weight_read_scales(const struct weight *w, int64_t first, int64_t count, float *scales, float *zero_points);
 
 /* Returns true for a scale or a zero point of keys, values or queries, by its name. */
 bool weight_is_of_attention(const struct weight *w);

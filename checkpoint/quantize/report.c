@@ -201,6 +201,27 @@ static void add_growth_warning(json_object *warnings, const struct quantize_call
              first->name);
 }
 
+/* Says what would keep the numbers of integers whose zero points the scheme does not have. */
+static void add_zero_points_warning(json_object *warnings, const struct quantize_call *run)
+{
+    const struct weight *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < run->selection.weights.count; i++) {
+        const struct weight *w = &run->selection.weights.items[i];
+        const struct quant_args *a = w->reason == WEIGHT_TAKEN ? &run->selection.config.groups[w->group].weights : NULL;
+        if (!a || a->observer || !a->symmetric || a->type != QUANT_INT || run->engine.cast[i] ||
+            !w->source_codes.zero_points || w->source_codes.bits != a->num_bits)
+            continue;
+        first = count++ == 0 ? w : first;
+    }
+    if (count > 0)
+        warn(warnings,
+             "%zu weight%s zero points, %s, and %.60s has none, such as '%.200s': --set symmetric=false with groups of "
+             "%lld or a divisor of that keeps the numbers",
+             count, count == 1 ? " has" : "s have", first->source_codes.format->read.title,
+             run->selection.config.groups[first->group].name, first->name, (long long)first->source_codes.block[1]);
+}
+
 /* Names weights that are copied: those of other formats, and those of parts in folders. */
 static void add_copied_warning(json_object *warnings, const struct quantize_call *run)
 {
@@ -245,6 +266,7 @@ static bool add_warnings(json_object *warnings, const struct quantize_call *run)
         warn(warnings, "%.400s: is no part of the model; left out, as upstream does", run->inputs.model.parts.items[i]);
     add_copied_warning(warnings, run);
     add_growth_warning(warnings, run);
+    add_zero_points_warning(warnings, run);
     if (run->inputs.model.omitted_count > 0)
         warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->inputs.model.index,
              run->inputs.model.omitted_count,

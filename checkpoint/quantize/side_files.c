@@ -18,7 +18,7 @@ int side_files_copy(struct quantize_call *run, struct fail *f)
         const bool rewritten = (ends_with(path, ".safetensors") && !part) ||
                                (run->inputs.model.index && strcmp(path, run->inputs.model.index) == 0) ||
                                (run->inputs.model.config_path && strcmp(path, run->inputs.model.config_path) == 0) ||
-                               (run->args->compat == QOBS_COMPAT_VLLM && strcmp(path, HF_QUANT_CONFIG) == 0);
+                               (run->args->compat == QOBS_COMPAT_VLLM && is_one_of(path, QUANT_CONFIGS));
         if (rewritten)
             continue;
         OWNED char *source = path_join(tree->root, path);

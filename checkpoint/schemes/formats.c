@@ -17,6 +17,16 @@
 #define NV                                                                                                             \
     .group_size = 16, .strategy = QUANT_TENSOR_GROUP, .scale_dtype = FILE_F8_E4M3, .read.scales = IN_FILE(F8_E4M3)
 
+/* The order of AutoAWQ 0.2 (awq/modules/linear/gemm.py). AutoGPTQ and GPTQModel store zero points minus one, unless
+ * checkpoint_format is gptq_v2. */
+static const unsigned char awq_places[] = {0, 4, 1, 5, 2, 6, 3, 7};
+static const struct word_layout awq = {.along_rows = true, .places = awq_places, .zero_points = "qzeros"};
+static const struct word_layout gptq = {.zero_offset = 1, .zero_points = "qzeros", .group_index = "g_idx"};
+static const struct word_layout gptq_v2 = {.zero_points = "qzeros", .group_index = "g_idx", .version = "gptq_v2"};
+#define WORDS(of)                                                                                                      \
+    .code.ints = true, .codes = "qweight", .word = FILE_I32, .scale = "scales", .read.scales = HALVES_AND_FLOATS,      \
+    .read.zero_points = IN_FILE(I32), .read.words = &(of)
+
 static const struct quant_format_row rows[] = {
     [QUANT_MXFP4_PACK] = {.name = "mxfp4-pack-quantized",
                           .read.title = "MXFP4",
@@ -92,6 +102,9 @@ static const struct quant_format_row rows[] = {
         {.read.title = "MXFP4 of ModelOpt", E2M1, MX, .codes = "weight", .word = FILE_U8, .scale = "weight_scale"},
     [QUANT_MXFP4_BLOCKS] =
         {.read.title = "MXFP4 of gpt-oss", E2M1, MX, .codes = "_blocks", .word = FILE_U8, .scale = "_scales"},
+    [QUANT_AWQ] = {.read.title = "AWQ", .code.bits = 4, WORDS(awq)},
+    [QUANT_GPTQ_V2] = {.read.title = "GPTQ v2", WORDS(gptq_v2)},
+    [QUANT_GPTQ] = {.read.title = "GPTQ", WORDS(gptq)},
 };
 
 enum { FORMATS = sizeof rows / sizeof *rows };

@@ -22,7 +22,21 @@ enum quant_format {
     QUANT_BLOCK_FP8,
     QUANT_MODELOPT_NVFP4,
     QUANT_MODELOPT_MXFP4,
-    QUANT_MXFP4_BLOCKS
+    QUANT_MXFP4_BLOCKS,
+    QUANT_AWQ,
+    QUANT_GPTQ_V2,
+    QUANT_GPTQ
+};
+
+/* Codes in words that lie [columns, rows], as AWQ and GPTQ have them, with scales [groups, rows] and zero points that
+ * are packed along the rows. */
+struct word_layout {
+    bool along_rows;             /* a word has codes of neighbouring rows; else of neighbouring columns */
+    const unsigned char *places; /* of 8 codes or zero points, in which place of a word each lies; NULL: in order */
+    int zero_offset;             /* a zero point is so much more than its code */
+    const char *zero_points;     /* last components of the names of these tensors */
+    const char *group_index;     /* says the group of each column; NULL: groups lie in order */
+    const char *version;         /* checkpoint_format of the configuration; NULL: any that no other row has */
 };
 
 struct quant_format_row {
@@ -44,10 +58,11 @@ struct quant_format_row {
     const char *global_scale; /* last component of its name; NULL: there is none */
     bool global_divides;      /* scales are divided by it; else multiplied */
     struct {
-        const char *title;       /* of weights that are read; NULL: another row has the same tensors */
-        file_dtypes scales;      /* dtypes of weight_scale that are read */
-        file_dtypes zero_points; /* of weight_zero_point; 0: there are none */
-        bool upstream;           /* llm-compressor dequantizes it, too */
+        const char *title;               /* of weights that are read; NULL: another row has the same tensors */
+        file_dtypes scales;              /* dtypes of weight_scale that are read */
+        file_dtypes zero_points;         /* of weight_zero_point; 0: there are none */
+        bool upstream;                   /* llm-compressor dequantizes it, too */
+        const struct word_layout *words; /* NULL: codes lie [rows, columns] */
     } read;
 };
 

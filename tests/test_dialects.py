@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Tests of sources in words of AWQ and GPTQ. Words are packed and read here, code by code.
+
+    test_dialects.py QOBS
+"""
+import json
+import os
+import shutil
+import struct
+import sys
+
+import cli
+from cli import check, equal
+from test_casts import random_bytes
+from test_quantize_command import quantize, refused, tensor
+from test_sources import make, st_raw
+
+MODULE = "model.layers.0.mlp.down_proj"
+ROWS, COLUMNS, GROUP = 64, 128, 32
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "sym": False, "desc_act": False}
+AUTO_ROUND = {"quant_method": "auto-round", "bits": 4, "group_size": GROUP, "packing_format": "auto_round:auto_gptq"}
+ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # of the codes in a word of AWQ, from its lowest bits on
+
+
+# ---- Matrices of codes -----------------------------------------------------------------------------------------------
+
+class Matrix:
+    """Codes [row][column], zero points and scales [row][group], of a number of bits."""
+
+    def __init__(self, name, bits=4, zero=None, negative=False):
+        count = 1 << bits
+        self.bits = bits
+        self.codes = self.numbers_of(name + " codes", COLUMNS, lambda b: b % count)
+        self.zeros = self.numbers_of(name + " zeros", COLUMNS // GROUP, lambda b: b % (count - 1) + 1 if zero is None else zero)
+        self.scales = self.numbers_of(name + " scales", COLUMNS // GROUP, lambda b: cli.ROUND["F16"]((b + 1) * (-0.0007 if negative and b % 3 else 0.0007)))
+
+    @staticmethod
+    def numbers_of(name, columns, of):
+        data = random_bytes(name, ROWS * columns)
+        return [[of(b) for b in data[r * columns:(r + 1) * columns]] for r in range(ROWS)]
+
+    def values(self, groups=None):
+        """The numbers in F16."""
+        groups = groups or [c // GROUP for c in range(COLUMNS)]
+        return [cli.ROUND["F16"]((self.codes[r][c] - self.zeros[r][groups[c]]) * self.scales[r][groups[c]])
+                for r in range(ROWS) for c in range(COLUMNS)]
+
+    def stored_scales(self):
+        columns = COLUMNS // GROUP
+        return "F16", [columns, ROWS], struct.pack(f"<{ROWS * columns}e", *(self.scales[r][g] for g in range(columns) for r in range(ROWS)))
+
+    def awq(self, zeros=True):
+        words = lambda rows: b"".join(struct.pack("<I", sum(row[8 * w + code] << 4 * place for place, code in enumerate(ORDER)))
+                                      for row in rows for w in range(ROWS // 8))
+        out = {f"{MODULE}.qweight": ("I32", [COLUMNS, ROWS // 8], words(zip(*self.codes))), f"{MODULE}.scales": self.stored_scales()}
+        return out | ({f"{MODULE}.qzeros": ("I32", [COLUMNS // GROUP, ROWS // 8], words(zip(*self.zeros)))} if zeros else {})
+
+    def gptq(self, lacking=1, groups=None):
+        def stream(codes):
+            value = sum(code << i * self.bits for i, code in enumerate(codes))
+            return [value >> 32 * i & 0xffffffff for i in range(len(codes) * self.bits // 32)]
+
+        columns = [stream(row) for row in self.codes]
+        words = [columns[r][k] for k in range(len(columns[0])) for r in range(ROWS)]
+        zeros = [w for column in zip(*self.zeros) for w in stream([z - lacking for z in column])]
+        groups = groups or [c // GROUP for c in range(COLUMNS)]
+        of = lambda values: struct.pack(f"<{len(values)}I", *values)
+        return {f"{MODULE}.qweight": ("I32", [COLUMNS * self.bits // 32, ROWS], of(words)), f"{MODULE}.scales": self.stored_scales(),
+                f"{MODULE}.qzeros": ("I32", [COLUMNS // GROUP, ROWS * self.bits // 32], of(zeros)),
+                f"{MODULE}.g_idx": ("I32", [COLUMNS], of(groups))}
+
+
+def packed_values(tensors, bits):
+    """The numbers of a module in packed integers of compressed-tensors."""
+    def codes(words, count):
+        value = sum(w << 32 * i for i, w in enumerate(words))
+        return [(value >> bits * i & (1 << bits) - 1) - (1 << bits - 1) for i in range(count)]
+
+    _, (rows, width), data = tensors[f"{MODULE}.weight_packed"]
+    words = struct.unpack(f"<{rows * width}I", data)
+    _, columns = struct.unpack("<2q", tensors[f"{MODULE}.weight_shape"][2])
+    dtype, (_, groups), data = tensors[f"{MODULE}.weight_scale"]
+    equal(dtype, "F16", "the dtype of scales")
+    scales = cli.unpack("F16", data)
+    zeros = [[0] * rows for _ in range(groups)]
+    if f"{MODULE}.weight_zero_point" in tensors:
+        stored = struct.unpack(f"<{rows * bits // 32 * groups}I", tensors[f"{MODULE}.weight_zero_point"][2])
+        zeros = [codes(stored[g::groups], rows) for g in range(groups)]
+    out = []
+    for r in range(rows):
+        row = codes(words[r * width:(r + 1) * width], columns)
+        out += [cli.ROUND["F16"]((code - zeros[c * groups // columns][r]) * scales[r * groups + c * groups // columns]) for c, code in enumerate(row)]
+    return out
+
+
+def run(what, tensors, config, scheme, *options):
+    make("in", tensors, quantization_config=config)
+    shutil.rmtree("out", ignore_errors=True)
+    p = cli.run("quantize", "in", "--scheme", scheme, "-o", "out", "--json", "report.json", *options)
+    equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+    return st_raw("out/model.safetensors"), json.loads(cli.read("report.json")), p.stdout
+
+
+# ---- Tests -----------------------------------------------------------------------------------------------------------
+
+def sources():
+    """Yields (name, title, matrix, tensors, configuration, symmetric scheme or none)."""
+    for bits in (2, 3, 4, 8):
+        m = Matrix(f"{bits} bits", bits)
+        yield f"GPTQ of {bits} bits", "GPTQ", m, m.gptq(), {**GPTQ, "bits": bits}, None
+        m = Matrix(f"{bits} bits v2", bits)
+        yield f"GPTQ v2 of {bits} bits", "GPTQ v2", m, m.gptq(0), {**GPTQ, "bits": bits, "checkpoint_format": "gptq_v2"}, None
+    m = Matrix("symmetric", 4, 8)
+    yield "symmetric GPTQ", "GPTQ", m, m.gptq(), {**GPTQ, "sym": True, "checkpoint_format": "gptq"}, "W4A16"
+    yield "GPTQ without g_idx", "GPTQ", m, {k: v for k, v in m.gptq().items() if "g_idx" not in k}, GPTQ, "W4A16"
+    m = Matrix("awq")
+    yield "AWQ", "AWQ", m, m.awq(), AWQ, None
+    m = Matrix("awq without zero points", 4, 8)
+    yield "AWQ without zero points", "AWQ", m, m.awq(False), {**AWQ, "zero_point": False}, "W4A16"
+    m = Matrix("auto-round")
+    yield "AutoRound", "GPTQ", m, m.gptq(), AUTO_ROUND, None
+    m = Matrix("auto-round, symmetric", 4, 8, True)
+    yield "AutoRound with negative scales", "GPTQ", m, m.gptq(), AUTO_ROUND, None
+    yield "AutoRound, AWQ", "AWQ", m, m.awq(), {**AUTO_ROUND, "packing_format": "auto_round:auto_awq"}, None
+
+
+def test_kept():
+    """A scheme with the same groups, or smaller ones, and zero points if there are some, keeps every number."""
+    for what, title, m, tensors, config, scheme in sources():
+        options = ("--set", f"num_bits={m.bits}") + (("--set", "symmetric=false") if not scheme else ())
+        for group in (GROUP, GROUP // 2):
+            out, report, printed = run(f"{what}, groups of {group}", tensors, config, "W4A16", "--set", f"group_size={group}", *options)
+            equal(packed_values(out, m.bits), m.values(), f"{what}, groups of {group}: numbers")
+            equal({n[len(MODULE) + 1:] for n in out} - {"weight_zero_point"}, {"weight_packed", "weight_scale", "weight_shape"},
+                  f"{what}: nothing else is left")
+            blocks = ROWS * COLUMNS // GROUP
+            equal(report["layers"][0]["cast"], {"source": title, "blocks": blocks, "lossless": blocks}, f"{what}: the report")
+            check(f"{title} to pack-quantized: {blocks} of {blocks} blocks lossless\n" in printed, f"{what}: the summary", printed)
+
+
+def test_dequantized():
+    """What --ignore leaves out has its numbers, and what a scheme does not hold is quantized from them."""
+    for what, _, m, tensors, config, scheme in sources():
+        other = {"model.layers.0.self_attn.q_proj.weight": tensor([128, 128], 1)}
+        out, _, _ = run(f"{what}, ignored", {**tensors, **other}, config, "W8A16", "--ignore", MODULE)
+        equal(out[f"{MODULE}.weight"], ("F16", [ROWS, COLUMNS], struct.pack(f"<{ROWS * COLUMNS}e", *m.values())), f"{what}: numbers")
+        equal([n for n in out if n.startswith(MODULE)], [f"{MODULE}.weight"], f"{what}: nothing else is left")
+        if not scheme:
+            _, report, _ = run(f"{what}, symmetric", tensors, config, "W4A16", "--set", f"group_size={GROUP}")
+            check("cast" not in report["layers"][0] and len(report["dequantized"]) == 1, f"{what}: dequantized", str(report["layers"]))
+            hint = m.bits == 4 and "1 weight has zero points" in str(report["warnings"]) and "symmetric=false" in str(report["warnings"])
+            check(hint or m.bits != 4, f"{what}: what would keep them", str(report["warnings"]))
+
+
+def test_orders():
+    """Columns in an order of their own are read, and quantized from their numbers."""
+    m, groups = Matrix("order"), [b % (COLUMNS // GROUP) for b in random_bytes("groups", COLUMNS)]
+    tensors = m.gptq(groups=groups)
+    out, report, _ = run("desc_act", {**tensors, "a_proj.weight": tensor([128, 128], 1)}, {**GPTQ, "desc_act": True}, "W8A16", "--ignore", MODULE)
+    equal(out[f"{MODULE}.weight"][2], struct.pack(f"<{ROWS * COLUMNS}e", *m.values(groups)), "desc_act: numbers")
+    _, report, _ = run("desc_act", tensors, {**GPTQ, "desc_act": True}, "W4A16_ASYM", "--set", f"group_size={GROUP}")
+    check("cast" not in report["layers"][0], "desc_act: no cast")
+    for what, index in (("a group too large", [COLUMNS // GROUP] * COLUMNS), ("a negative group", [0xffffffff] * COLUMNS)):
+        make("in", m.gptq(groups=index), quantization_config=GPTQ)
+        refused(what, quantize("in", "-o", "out", "--replace"), 2, f"{MODULE}.g_idx", "column 0 has group")
+    make("in", {**tensors, f"{MODULE}.g_idx": ("I32", [4], bytes(16))}, quantization_config=GPTQ)
+    refused("a short index", quantize("in", "-o", "out", "--replace"), 2, f"{MODULE}.g_idx", f"I32 [{COLUMNS}]")
+
+
+def test_descriptions():
+    """Files beside config.json that describe the earlier quantization go."""
+    make("in", Matrix("files").awq(), quantization_config=AWQ)
+    for name in ("quant_config.json", "quantize_config.json", "generation_config.json"):
+        with open(f"in/{name}", "w", encoding="utf-8") as file:
+            file.write("{}")
+    equal(quantize("in", "-o", "out", "--replace", "--set", f"group_size={GROUP}", scheme="W4A16_ASYM").returncode, 0, "the run")
+    equal([n for n in sorted(os.listdir("out")) if n.endswith("config.json")], ["config.json", "generation_config.json"], "configurations")
+
+
+def test_sixteen():
+    """A zero point of 16, which GPTQ can store and 4 bits of compressed-tensors cannot, is quantized from the numbers."""
+    m = Matrix("sixteen", 4, 16)
+    _, report, _ = run("zero points of 16", m.gptq(), GPTQ, "W4A16_ASYM", "--set", f"group_size={GROUP}")
+    check("cast" not in report["layers"][0], "zero points of 16: no cast")
+
+
+def test_refusals():
+    """Layouts that are none of these are refused by name."""
+    m = Matrix("refusals")
+    for what, tensors, config, words in (
+            ("GEMV", m.awq(), {**AWQ, "version": "gemv"}, ("version", "gemv", "gemm")),
+            ("Marlin", m.gptq(), {**GPTQ, "checkpoint_format": "marlin"}, ("checkpoint_format", "marlin", "gptq_v2")),
+            ("AutoRound of another kind", m.gptq(), {**AUTO_ROUND, "packing_format": "auto_round:mlx"}, ("packing_format", "auto_round:mlx")),
+            ("codes without scales", {f"{MODULE}.qweight": m.gptq()[f"{MODULE}.qweight"]}, GPTQ, (f"{MODULE}.qweight", "without scales")),
+            ("scales of other rows", {**m.awq(), f"{MODULE}.scales": ("F16", [4, 40], bytes(320))}, AWQ, (f"{MODULE}.qweight", "[4,40]", "GEMM")),
+            ("NaN", {**m.awq(), f"{MODULE}.scales": ("F16", [4, 64], b"\0\x7e" * 256)}, AWQ, (MODULE, "NaN"))):
+        make("in", tensors, quantization_config=config)
+        shutil.rmtree("out", ignore_errors=True)
+        p = quantize("in", "-o", "out", "--set", f"group_size={GROUP}", scheme="W4A16_ASYM")
+        refused(what, p, 2, *words)
+        check(not os.path.exists("out"), f"{what}: nothing is written")
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(globals()))
