@@ -227,7 +227,7 @@ def test_fetch_content():
     # Installed by CMake, found by CMake.
     sh(f"cmake --install d --prefix {os.getcwd()}/there")
     os.makedirs("found")
-    write("found/CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(found C)\nfind_package(qobs 0.2 REQUIRED)\n"
+    write("found/CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(found C)\nfind_package(qobs 0.3 REQUIRED)\n"
           "add_executable(weight_scales ../weight_scales.c)\ntarget_link_libraries(weight_scales PRIVATE qobs::qobs)\n")
     sh("cmake -S found -B f && cmake --build f", dict(PLAIN, CMAKE_PREFIX_PATH=os.getcwd() + "/there"))
     equal(sh("f/weight_scales"), ROW, "the program with the installed library")

@@ -104,25 +104,25 @@ def test_versions():
 
 
 def test_soname():
-    """A program that was linked with the library of 0.1 does not start with this one alone."""
+    """A program that was linked with the library of 0.2 does not start with this one alone."""
     lib = libdir(PREFIX)
     os.mkdir("old")
-    write("old.c", "int qobs_isa_limit(const char *name, void *error);\n"
-                   "int qobs_isa_limit(const char *name, void *error) { return !name + !error; }\n")
-    write("program.c", "int qobs_isa_limit(const char *name, void *error);\n"
-                       "int main(void) { return qobs_isa_limit(0, 0) - 2; }\n")
-    sh("cc -shared -fPIC -Wl,-soname,libqobs.so.0 old.c -o old/libqobs.so.0 && "
-       "cc program.c old/libqobs.so.0 -o program")
+    write("old.c", "int qobs_config_describe(const char *name, void *error);\n"
+                   "int qobs_config_describe(const char *name, void *error) { return !name + !error; }\n")
+    write("program.c", "int qobs_config_describe(const char *name, void *error);\n"
+                       "int main(void) { return qobs_config_describe(0, 0) - 2; }\n")
+    sh("cc -shared -fPIC -Wl,-soname,libqobs.so.0.2 old.c -o old/libqobs.so.0.2 && "
+       "cc program.c old/libqobs.so.0.2 -o program")
     env = dict(HERE, LC_ALL="C")
     status, output = attempt("./program", dict(env, LD_LIBRARY_PATH=os.path.abspath("old")))
     equal((status, output), (0, ""), "it starts with that library")
     status, output = attempt("./program", dict(env, LD_LIBRARY_PATH=lib))
-    check(status == 127 and "libqobs.so.0: cannot open shared object file" in output, "it does not with this one",
+    check(status == 127 and "libqobs.so.0.2: cannot open shared object file" in output, "it does not with this one",
           output)
     equal(sh("./program", dict(env, LD_LIBRARY_PATH=f"{lib}:{os.path.abspath('old')}")), "", "both side by side")
     # Nor does it find the new one at link time.
     status, output = attempt(f"cc program.c -L{lib} -lqobs -o other")
-    check(status != 0 and "qobs_isa_limit" in output, "an old name is missed by the linker", output)
+    check(status != 0 and "qobs_config_describe" in output, "an old name is missed by the linker", output)
 
 
 # ---- README ----------------------------------------------------------------------------------------------------------

@@ -38,9 +38,9 @@
  * @{ */
 
 /** Version of this header. qobs_version returns that of the library. */
-#define QOBS_VERSION "0.2.0"
+#define QOBS_VERSION "0.3.0"
 #define QOBS_VERSION_MAJOR 0 /**< major number */
-#define QOBS_VERSION_MINOR 2 /**< minor number */
+#define QOBS_VERSION_MINOR 3 /**< minor number */
 #define QOBS_VERSION_PATCH 0 /**< patch number */
 
 /** Version of this header as one number, for comparisons: major * 10000 + minor * 100 + patch. */
@@ -62,11 +62,11 @@
 extern "C" {
 #endif
 
-/** Returns the version of the running library, e.g. "0.2.0".
+/** Returns the version of the running library, e.g. "0.3.0".
  * @since 0.1.0 */
 QOBS_API const char *qobs_version(void);
 
-/** Returns the version of the running library as QOBS_VERSION_NUMBER has it, e.g. 200.
+/** Returns the version of the running library as QOBS_VERSION_NUMBER has it, e.g. 300.
  * @since 0.2.0 */
 QOBS_API int qobs_version_number(void);
 
@@ -334,7 +334,7 @@ typedef struct qobs_config_needs {
 } qobs_config_needs;
 
 /** Describes the needs of a configuration, after the checks of qobs_config_check.
- * @since 0.2.0 */
+ * @since 0.3.0 */
 QOBS_API int qobs_config_get_needs(const qobs_config *config, qobs_config_needs *needs, qobs_error *error);
 
 /** Returns the dtypes of scale and zero_point for observed tensors of `dtype`.
@@ -562,13 +562,13 @@ typedef struct qobs_qparam_layout {
 
 /** Describes the qparams of an observer with `config` after it has observed a tensor like `value`, whose data is not
  * read. g_idx: as in qobs_plan_create; NULL: none.
- * @since 0.2.0 */
+ * @since 0.3.0 */
 QOBS_API int qobs_config_qparam_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                                        qobs_qparam_layout *layout, qobs_error *error);
 
 /** Computes the qparams of one tensor: creates an observer from `config`, a text as in qobs_config_parse, observes
  * `value`, and writes what `out` asks for. Sizes are those of qobs_config_qparam_layout. runtime may be NULL.
- * @since 0.2.0 */
+ * @since 0.3.0 */
 QOBS_API int qobs_qparams_from_tensor(const char *config, const qobs_tensor *value, const qobs_qparam_buffers *out,
                                       const qobs_runtime *runtime, qobs_error *error);
 
@@ -611,7 +611,7 @@ QOBS_API int qobs_observer_read_as(const qobs_observer *observer, const char *na
                                    size_t size, qobs_error *error);
 
 /** Writes scale, zero point and global scale. The sizes are those of the results of these names.
- * @since 0.2.0 */
+ * @since 0.3.0 */
 QOBS_API int qobs_qparams_from_observer(const qobs_observer *observer, const qobs_qparam_buffers *out,
                                         qobs_error *error);
 

@@ -137,7 +137,7 @@ typedef struct qobs_qparams_from_ranges_args {
  * that are quantized to e4m3: scale = b * global_scale with b = e4m3(amax / (global_scale * 6)), 1 in place of 0. The
  * stored b is e4m3(scale / global_scale). global_scale is the result of quark.PerTensorMinMaxObserver with
  * dtype=fp8_e4m3 and quant_max_first_level=6, which observes the magnitudes of the blocks.
- * @since 0.2.0 */
+ * @since 0.3.0 */
 QOBS_API int qobs_qparams_from_ranges(const qobs_qparams_from_ranges_args *args, qobs_error *error);
 
 /** Computes the global scale for a range (strategy tensor_group): a range that fills e2m1 then gives scales that fill
@@ -151,7 +151,7 @@ QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, doub
 /** Computes the qparams of one tensor as qobs_qparams_from_tensor does, with a configuration that is made once. Writes
  * what `out` asks for, of the sizes of qobs_config_qparam_layout. g_idx: as in qobs_plan_create; NULL: none. runtime
  * may be NULL. Several threads may call it at the same time with one configuration.
- * @since 0.2.0 */
+ * @since 0.3.0 */
 QOBS_API int qobs_config_qparams_from_tensor(const qobs_config *config, const qobs_tensor *value,
                                              const qobs_tensor *g_idx, const qobs_qparam_buffers *out,
                                              const qobs_runtime *runtime, qobs_error *error);
