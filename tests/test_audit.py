@@ -268,7 +268,7 @@ def test_refused():
     run = cli.run("audit", "in")
     check(run.returncode == 2 and "is not quantized" in run.stderr and "reads what quantize writes" in run.stderr,
           "a model that is not quantized", run.stderr)
-    for method in ("gptq", None):
+    for method in ("hqq", None):
         with open("in/config.json", "w", encoding="utf-8") as file:
             json.dump({"quantization_config": {"quant_method": method}}, file)
         run = cli.run("audit", "in")

@@ -204,5 +204,69 @@ def test_refusals():
         check(not os.path.exists("out"), f"{what}: nothing is written")
 
 
+# ---- Audit -----------------------------------------------------------------------------------------------------------
+
+def audit(tensors, config, *options):
+    """Returns the exit status and what is printed."""
+    make("in", tensors, quantization_config=config)
+    p = cli.run("audit", "in", *options)
+    return p.returncode, p.stdout + p.stderr
+
+
+def test_audit_sound():
+    """Nothing is found in what a quantizer writes, and the error against the original is that of the numbers."""
+    for what, _, _, tensors, config, _ in sources():
+        if "without g_idx" in what:
+            config = {**config, "sym": True}
+        status, text = audit(tensors, config)
+        check(status == 0 and "1 quantized layers, 0 findings" in text, f"{what}: no finding", text)
+    m = Matrix("against")
+    make("original", {f"{MODULE}.weight": ("F16", [ROWS, COLUMNS], struct.pack(f"<{ROWS * COLUMNS}e", *m.values()))})
+    for what, tensors, config in (("AWQ", m.awq(), AWQ), ("GPTQ", m.gptq(), GPTQ)):
+        status, text = audit(tensors, config, "--against", "original", "--json")
+        layer = json.loads(text)["layers"][0]
+        equal((status, layer["format"], layer["relative_error"]), (0, what, 0), f"{what}: against its numbers")
+    status, text = audit(Matrix("another").awq(), AWQ, "--against", "original")
+    check(status == 3 and "its error against the original" in text, "the error of other codes", text)
+
+
+def test_audit_faults():
+    """Each fault is found, by name."""
+    m, even = Matrix("faults"), Matrix("even", 4, 8)
+    awq, gptq, q = m.awq(), m.gptq(), MODULE
+    ordered = even.gptq(groups=[b % 4 for b in random_bytes("groups", COLUMNS)])
+    flat = Matrix("flat")
+    flat.codes = [[3] * COLUMNS] * ROWS
+    small = Matrix("small", 8)
+    small.codes = [[128 + code % 20 for code in row] for row in small.codes]
+    scale = lambda bits: {f"{q}.scales": ("F16", [4, ROWS], bits + awq[f"{q}.scales"][2][2:])}
+    sym, other = {**GPTQ, "sym": True}, q.replace("down", "gate")
+    pair = {n.replace("down", "up"): t for n, t in awq.items()} | {f"{other}.weight": tensor([ROWS, COLUMNS], 3)}
+    v2 = {**sym, "checkpoint_format": "gptq_v2"}
+    for what, tensors, config, words in (
+            ("bits of the configuration", awq, {**AWQ, "bits": 8}, ("4 bits", "says 8")),
+            ("groups of the configuration", awq, {**AWQ, "group_size": 128}, ("groups of 32", "says 128")),
+            ("an order without desc_act", ordered, sym, ("g_idx", "desc_act")),
+            ("v1 read as v2", even.gptq(), v2, ("zero points are not 8", "is 7", "off by one")),
+            ("v2 read as v1", even.gptq(0), sym, ("zero points are not 8", "is 9", "off by one")),
+            ("zero points of 16", Matrix("16", 4, 16).gptq(), GPTQ, ("zero points are 16",)),
+            ("zero points where none are", gptq, sym, ("zero points are not 8",)),
+            ("a scale of 0", awq | scale(b"\0\0"), AWQ, ("other than 0", "the first, 0")),
+            ("an infinite scale", awq | scale(b"\0\x7c"), AWQ, ("other than 0", "inf")),
+            ("a scale that is NaN", gptq | scale(b"\0\x7e"), GPTQ, ("other than 0", "nan")),
+            ("codes of one value", flat.awq(), AWQ, ("all codes are 3",)),
+            ("half of the range", small.gptq(), {**GPTQ, "bits": 8}, ("largest magnitude of its codes", "of 127")),
+            ("a layer that is left out", {**awq, "model.layers.0.mlp.up_proj.weight": tensor([ROWS, COLUMNS], 3)}, AWQ, ("not quantized", "claims it")),
+            ("half a set", pair, {**AWQ, "modules_to_not_convert": [other]}, (other, "one matrix")),
+            ("an exclusion of nothing", awq, {**AWQ, "modules_to_not_convert": ["visul"]}, ("'visul'", "no name")),
+            ("a width that does not fit", awq | {f"{q}.qweight": ("I32", [COLUMNS, 7], bytes(28 * COLUMNS))}, AWQ, (f"{q}.qweight", "[128,7]")),
+            ("zero points of other groups", gptq | {f"{q}.qzeros": ("I32", [2, 8], bytes(64))}, GPTQ, (f"{q}.qweight", "GPTQ")),
+            ("no scales", {n: t for n, t in awq.items() if "scales" not in n}, AWQ, (f"{q}.qweight", "without scales")),
+            ("a column of no group", m.gptq(groups=[4] * COLUMNS), GPTQ, (f"{q}.g_idx", "group 4 of 4")),
+            ("nothing is quantized", {"model.norm.weight": tensor([128], 1)}, GPTQ, ("holds no codes",))):
+        status, text = audit(tensors, config)
+        check(status == 3 and all(w in text for w in words), f"{what}: {', '.join(words)}", f"{status} {text}")
+
+
 if __name__ == "__main__":
     sys.exit(cli.main(globals()))

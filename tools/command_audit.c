@@ -119,8 +119,9 @@ const struct command command_audit = {
     .summary = "what is wrong with a quantized model, and the error of its layers",
     .usage = "DIR [OPTION]...",
     .description =
-        "Checks a quantized checkpoint of anybody in the format of compressed-tensors, or of Model-Optimizer (FP8, "
-        "NVFP4): tensors that are missing, unknown or do not fit the configuration, scales that are no scales, "
+        "Checks a quantized checkpoint of anybody in the format of compressed-tensors, of Model-Optimizer (FP8, "
+        "NVFP4), or in words of AWQ and GPTQ: tensors that are missing, unknown or do not fit the configuration, "
+        "scales that are no scales, "
         "schemes and global scales that differ within what vLLM runs as one matrix, modules and tied heads that are "
         "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, and codes "
         "that use less than half of their range. With --against it finds errors that are not finite, or not below "

@@ -39,6 +39,7 @@ struct audit {
     struct architecture_file given;     /* rows of the arguments */
     struct architectures architectures; /* of the model */
     struct weights originals[2];        /* experts split as the model says, and by rows as llm-compressor does */
+    struct weights words;               /* of AWQ and GPTQ */
     struct quant_config config;
     struct audit_module *modules; /* sorted by name */
     size_t module_count;
@@ -79,6 +80,18 @@ void audit_check_activations(struct audit *audit);
 /* Compares modules that vLLM runs as one matrix: their schemes, for which `modules` has those that are not quantized,
  * or their global scales. */
 int audit_check_sets(struct audit *audit, bool schemes, struct fail *f);
+
+/* The same of a checkpoint in words of AWQ and GPTQ: says whether the configuration is one, lists its modules, checks a
+ * module. A tensor that does not fit is a finding. */
+bool audit_is_of_words(const struct audit *audit);
+int audit_list_words(struct audit *audit, struct fail *f);
+void audit_check_words(void *argument, size_t index);
+
+/* Returns the weight of a module before it was quantized, or NULL; reports one that is missing or of another shape. */
+const struct weight *audit_original_of(struct audit *audit, const struct audit_module *module);
+
+/* Reports a module that holds nothing of its original. */
+void audit_check_error(struct audit *audit, const struct audit_module *module);
 
 /* Reads a configuration of Model-Optimizer. *found: there is one. */
 int audit_read_modelopt(struct audit *audit, bool *found, struct fail *f);

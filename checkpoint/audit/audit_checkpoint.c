@@ -44,7 +44,8 @@ static char *make_report(const struct audit *audit)
         const struct audit_module *m = &audit->modules[i];
         json_object *layer = json_object_new_object();
         json_put_text(layer, "name", m->name);
-        json_put_text(layer, "format", quant_format_name(m->group->format));
+        const struct quant_format_row *row = quant_format_row(m->group->format);
+        json_put_text(layer, "format", row->name ? row->name : row->read.title);
         json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
         if (m->difference.known && m->difference.energy != 0)
             json_put(layer, "relative_error",
@@ -64,12 +65,16 @@ static int read_configuration(struct audit *audit, struct fail *f)
     const json_object *config = json_get(m->config, "quantization_config");
     const json_object *method = json_get(config, "quant_method");
     bool modelopt;
+    if (audit_is_of_words(audit))
+        return QOBS_OK;
     RETURN_IF_NOT_OK(audit_read_modelopt(audit, &modelopt, f));
     if (!modelopt && !model_is_described(m))
         return INVALID(f, "%s: is not quantized: %s has no quantization_config; audit reads what quantize writes",
                        m->tree.root, m->config_path);
     if (!modelopt && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0))
-        return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors and modelopt are read",
+        return INVALID(f,
+                       "%s/%s: quantization_config: quant_method is %s; compressed-tensors, modelopt, awq, gptq and "
+                       "auto-round are read",
                        m->tree.root, m->config_path, JSON_WORDS(method));
     if (!modelopt)
         RETURN_IF_NOT_OK(quant_config_parse(&audit->config, config, m->config_path, f));
@@ -91,6 +96,17 @@ static void check_index(struct audit *audit)
     }
 }
 
+static int check_modules(struct audit *audit, struct fail *f)
+{
+    const bool words = audit_is_of_words(audit);
+    RETURN_IF_NOT_OK(words ? audit_list_words(audit, f) : audit_list_modules(audit, f));
+    run_tasks(audit->args->runtime, words ? audit_check_words : audit_check_module, audit, audit->module_count);
+    if (words)
+        return QOBS_OK;
+    audit_check_activations(audit);
+    return audit_check_sets(audit, false, f);
+}
+
 int audit_run(struct audit *audit, struct fail *f)
 {
     const qobs_checkpoint_audit_args *a = audit->args;
@@ -107,10 +123,7 @@ int audit_run(struct audit *audit, struct fail *f)
             weights_list(&audit->originals[1], &audit->original, &found, QOBS_COMPAT_LLM_COMPRESSOR, false, f));
     }
     check_index(audit);
-    RETURN_IF_NOT_OK(audit_list_modules(audit, f));
-    run_tasks(audit->args->runtime, audit_check_module, audit, audit->module_count);
-    audit_check_activations(audit);
-    RETURN_IF_NOT_OK(audit_check_sets(audit, false, f));
+    RETURN_IF_NOT_OK(check_modules(audit, f));
     RETURN_IF_NOT_OK(mapped_check(f));
     findings_sort(&audit->findings);
     return audit->failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
@@ -120,6 +133,7 @@ void audit_free(struct audit *audit)
 {
     named_free(audit->modules, audit->module_count, sizeof *audit->modules, 1);
     findings_free(&audit->findings);
+    weights_free(&audit->words);
     weights_free(&audit->originals[0]);
     weights_free(&audit->originals[1]);
     quant_config_free(&audit->config);

@@ -278,7 +278,7 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
     return 0;
 }
 
-static const struct weight *original_of(struct audit *audit, const struct audit_module *m)
+const struct weight *audit_original_of(struct audit *audit, const struct audit_module *m)
 {
     char name[1024];
     if (!audit->args->against || (size_t)snprintf(name, sizeof name, "%s.weight", m->name) >= sizeof name)
@@ -326,7 +326,7 @@ static bool open_values(struct audit *audit, const struct audit_module *m, struc
     const int64_t unit = ndim == 1 ? 1 : v->unit, rows = ELEMENTS / m->columns / unit * unit;
     v->count = rows > 0 ? rows : unit;
     v->scales = read_scales(m);
-    v->original = original_of(audit, m);
+    v->original = audit_original_of(audit, m);
     if (m->global_scale)
         memcpy(&v->global_scale, m->global_scale->data, sizeof v->global_scale);
     if (audit->modelopt) /* it multiplies there */
@@ -364,8 +364,8 @@ static bool check_global_scale(struct audit *audit, const struct audit_module *m
     return false;
 }
 
-/* Reports a layer that holds nothing of its original. Codes to nearest are never worse than zeros. */
-static void check_error(struct audit *audit, const struct audit_module *m)
+/* Codes to nearest are never worse than zeros. */
+void audit_check_error(struct audit *audit, const struct audit_module *m)
 {
     enum { ALL = 9999 }; /* hundredths of a percent */
     if (!m->difference.known || !isfinite(m->difference.energy) || m->difference.energy == 0)
@@ -400,7 +400,7 @@ void audit_check_module(void *argument, size_t index)
         if (good && v.original && divides)
             m->difference.known = good = compare_rows(audit, m, &v, first, rows) == 0;
     }
-    check_error(audit, m);
+    audit_check_error(audit, m);
     if (good && m->used > 0 && 2 * m->used < m->range && !is_smallest(m)) /* zeros have codes of zero */
         audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->used, m->range);
     qobs_config_destroy(v.config);

@@ -114,6 +114,8 @@ const struct quant_format_row *quant_format_row(enum quant_format format)
     return format > QUANT_FORMAT_NONE && (size_t)format < FORMATS ? &rows[format] : NULL;
 }
 
+enum quant_format quant_format_of_row(const struct quant_format_row *row) { return (enum quant_format)(row - rows); }
+
 const char *quant_format_name(enum quant_format format)
 {
     const struct quant_format_row *row = quant_format_row(format);

@@ -69,6 +69,9 @@ struct quant_format_row {
 /* Returns the row of a format; NULL for QUANT_FORMAT_NONE and after the last one. */
 const struct quant_format_row *quant_format_row(enum quant_format format);
 
+/* Returns the format of a row. */
+enum quant_format quant_format_of_row(const struct quant_format_row *row);
+
 /* Returns the name in config.json, such as "pack-quantized"; NULL for formats without one. */
 const char *quant_format_name(enum quant_format format);
 

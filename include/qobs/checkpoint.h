@@ -170,13 +170,13 @@ typedef struct qobs_checkpoint_audit_args {
     const char *architectures;   /**< as in qobs_checkpoint_quantize_args */
 } qobs_checkpoint_audit_args;
 
-/** Checks a quantized checkpoint of anybody, in the format of compressed-tensors or with the names of Model-Optimizer
- * (FP8, NVFP4): tensors that are missing, unknown or have other dtypes and shapes than the configuration says, scales
- * that are 0, negative, infinite or NaN, schemes and global scales that differ between layers that vLLM runs as one
- * matrix, modules and tied heads that the configuration claims and that are not quantized, experts that are quantized
- * in part, sizes that config.json contradicts, and codes that use less than half of their range. Reads every quantized
- * weight once. Returns OK with the number of findings.
- * Fails with INVALID_ARGUMENT if the directory cannot be read as such a checkpoint.
+/** Checks a quantized checkpoint of anybody, in the format of compressed-tensors, with the names of Model-Optimizer
+ * (FP8, NVFP4), or in words of AWQ and GPTQ: tensors that are missing, unknown or have other dtypes and shapes than the
+ * configuration says, scales that are 0, negative, infinite or NaN, schemes and global scales that differ between
+ * layers that vLLM runs as one matrix, modules and tied heads that the configuration claims and that are not quantized,
+ * experts that are quantized in part, sizes that config.json contradicts, and codes that use less than half of their
+ * range. Reads every quantized weight once. Returns OK with the number of findings. Fails with INVALID_ARGUMENT if the
+ * directory cannot be read as such a checkpoint.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error);
 
