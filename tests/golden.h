@@ -149,9 +149,10 @@ static inline void on_every_isa(const json_object *c, void (*run)(const json_obj
 }
 
 /* Runs `test` on every case of a suite whose name begins with `prefix` (after "SUITE/"); there must be `count` of them.
- * The suite's directory is the environment variable QOBS_GOLDEN_DIR, or else the macro of that name. Returns how many
- * failed. */
-static inline int run_suite(const char *suite, const char *prefix, size_t count, void (*test)(void **))
+ * takes: says which of them are run; NULL: all. The suite's directory is the environment variable QOBS_GOLDEN_DIR, or
+ * else the macro of that name. Returns how many failed. */
+static inline int run_some(const char *suite, const char *prefix, size_t count, bool (*takes)(const json_object *c),
+                           void (*test)(void **))
 {
     enum { MOST = 500 };
     static struct CMUnitTest tests[MOST];
@@ -170,17 +171,27 @@ static inline int run_suite(const char *suite, const char *prefix, size_t count,
         fprintf(stderr, "%s\n", cases ? f.message : "no cases");
         return 1;
     }
-    size_t n = 0;
-    json_each(c, cases) if (strncmp(text_of(c.value, "name"), start, strlen(start)) == 0 && n++ < MOST) tests[n - 1] =
-        (struct CMUnitTest){.name = text_of(c.value, "name"), .test_func = test, .initial_state = c.value};
+    size_t n = 0, run = 0;
+    json_each(c, cases)
+    {
+        const char *name = text_of(c.value, "name");
+        if (strncmp(name, start, strlen(start)) != 0 || n++ >= MOST || (takes && !takes(c.value)))
+            continue;
+        tests[run++] = (struct CMUnitTest){.name = name, .test_func = test, .initial_state = c.value};
+    }
     int failed = 1;
     if (n == count)
-        failed = _cmocka_run_group_tests(suite, tests, n, NULL, NULL);
+        failed = _cmocka_run_group_tests(suite, tests, run, NULL, NULL);
     else
         fprintf(stderr, "%s: holds %zu cases %s*, expected %zu\n", path, n, start, count);
     st_close(&tensors);
     json_object_put(cases);
     return failed;
+}
+
+static inline int run_suite(const char *suite, const char *prefix, size_t count, void (*test)(void **))
+{
+    return run_some(suite, prefix, count, NULL, test);
 }
 
 #endif
