@@ -188,8 +188,12 @@ def test_model_argument():
         run = quantize(given, "-o", "../out" if inside else "out", **inside)
         equal((run.returncode, run.stderr), (0, ""), what)
         check(tree("out") == tree("whole"), f"{what}: the output of the directory")
+    for name in ("another/model.safetensors", "another/config.json"):
+        write(f"chosen/{name}", read(f"chosen/{os.path.basename(name)}"))
+    os.symlink("nowhere", "chosen/broken")
     run = quantize("chosen/other.safetensors", "-o", "other")
     equal(run.returncode, 0, "one of two files")
+    check(not os.path.exists("other/another") and "another" not in run.stderr, "the folders beside a file", run.stderr)
     check("other.safetensors" in os.listdir("other") and "model.safetensors" not in os.listdir("other") and
           "model.safetensors: is no part of the model" in run.stderr, "one of two files alone", run.stderr)
     refused("one of the files of an index", quantize("many/model-00001-of-00002.safetensors", "-o", "no"), 2,

@@ -83,7 +83,7 @@ static bool holds(const char *directory, const struct stat *file)
 {
     RELEASED_BY(source_tree_free) struct source_tree tree;
     bool found = false;
-    if (source_tree_read(&tree, directory, NULL) != 0)
+    if (source_tree_read(&tree, directory, false, NULL) != 0)
         return false; /* who reads it says what is wrong */
     for (size_t i = 0; !found && i < tree.count; i++) {
         struct stat status;

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,11 +46,13 @@ static int visit(struct source_tree *tree, const char *relative, int depth, stru
     if (!path)
         return fail_system(f, "%s: no memory for its names", tree->root);
     if (stat(path, &status) != 0 || (S_ISREG(status.st_mode) && access(path, R_OK) != 0))
-        return file_refuse_access(path, "cannot be read", errno, f);
-    if (S_ISDIR(status.st_mode))
-        return walk(tree, relative, depth + 1, f);
+        return tree->is_flat ? 0 : file_refuse_access(path, "cannot be read", errno, f);
     if (S_ISREG(status.st_mode))
         return source_tree_add(tree, relative, (uint64_t)status.st_size, f);
+    if (tree->is_flat)
+        return 0;
+    if (S_ISDIR(status.st_mode))
+        return walk(tree, relative, depth + 1, f);
     return fail(f, "%s: is neither a regular file nor a directory", path);
 }
 
@@ -78,9 +79,9 @@ static int walk(struct source_tree *tree, const char *relative, int depth, struc
     return result;
 }
 
-int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
+int source_tree_read(struct source_tree *tree, const char *root, bool is_flat, struct fail *f)
 {
-    *tree = (struct source_tree){.root = strdup(root)};
+    *tree = (struct source_tree){.root = strdup(root), .is_flat = is_flat};
     if (!tree->root)
         return fail_system(f, "%s: no memory for its name", root);
     int result = walk(tree, "", 0, f);

@@ -317,7 +317,8 @@ int model_open(struct model *model, const char *path, struct fail *f)
     OWNED char *root = file ? split_path(path, &name) : strdup(path);
     if (!root)
         return NO_MEMORY(f, "a path");
-    RETURN_IF_NOT_OK(source_tree_read(&model->tree, root, f));
+    /* The folders beside a file are no part of it; an index may name files in folders. */
+    RETURN_IF_NOT_OK(source_tree_read(&model->tree, root, file && !ends_with(path, index_ending), f));
     const int result = open_parts(model, name, f);
     if (result != QOBS_OK)
         model_close(model);

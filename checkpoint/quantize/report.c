@@ -253,7 +253,7 @@ static void add_unknown_warning(json_object *warnings, const struct quantize_cal
     warn(warnings,
          "'%.100s' is not among the models that were tried (transformers %s, vLLM %s): layers by the general rule. To "
          "learn more: python -m libqobs.architectures %.60s -o rows.json, then --architectures rows.json; python -m "
-         "libqobs.check %.60s; --accept-unknown takes it as it is",
+         "libqobs.check %.60s",
          found->unknown, table.short_transformers, table.short_vllm, run->args->model, run->args->out);
 }
 

@@ -233,6 +233,8 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
     const bool compatible = strcmp(json_text_of(json, "compat"), "vllm") != 0;
     const bool unknown = json_has(json_get(json, "knowledge"), "unknown") && !options->accept_unknown;
     const bool lacking = !used || json_is_true(json_get(json, "incomplete"));
+    if (!compatible && unknown)
+        print_warning("the exit status is 3 because the architecture is not known; --accept-unknown makes it 0");
     const bool incomplete = !compatible && ((empty && !part) || json_count(findings) > 0 || unknown || lacking);
     if (empty && !part)
         warn_of_nothing(json_get(json, "left_out"), used);
