@@ -240,20 +240,6 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     _mm_storeu_si128((__m128i *)to, _mm_shuffle_epi32(bytes, 0xd8));
 }
 
-/* The low bytes of the lanes of both, alternately. */
-DEEP_INLINE __m256i half_byte_pairs(__m256 even, __m256 odd)
-{
-    const __m256i low = _mm256_and_si256(INTEGERS_(even), _mm256_set1_epi32(0xff));
-    const __m256i high = _mm256_and_si256(_mm256_slli_epi32(INTEGERS_(odd), 8), _mm256_set1_epi32(0xff00));
-    return _mm256_or_si256(low, high);
-}
-DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
-{
-    const __m256i pairs =
-        _mm256_packus_epi32(half_byte_pairs(even.part[0], odd.part[0]), half_byte_pairs(even.part[1], odd.part[1]));
-    _mm256_storeu_si256((__m256i *)to, _mm256_permute4x64_epi64(pairs, 0xd8));
-}
-
 /* Stores of nearest integers; least: the smallest one so far, as words. */
 #define CODE_NEAREST
 struct nearest_limits {
@@ -292,50 +278,12 @@ DEEP_INLINE void nearest_store(unsigned char *to, const f32x16 a[4], struct near
     half_nearest_store(to + 32, a + 2, limits);
 }
 
-#define CODE_NEAREST_E4M3
-/* Two vectors as nearest_store() has them, rounded to BF16; none is in the middle of two BF16. */
-DEEP_INLINE __m256i nearest_words(__m256 even, __m256 odd)
-{
-    const __m256i half = _mm256_set1_epi32(0x8000);
-    const __m256i low = _mm256_srli_epi32(_mm256_add_epi32(INTEGERS_(even), half), 16);
-    return _mm256_blend_epi16(low, _mm256_add_epi32(INTEGERS_(odd), half), 0xaa);
-}
-
-/* The codes of BF16 that are magnitudes up to 448; those below 2^-10 become 0. 0x3c00: 2^-7, whose code would be 0. */
-DEEP_INLINE __m256i nearest_e4m3_code(__m256i magnitude)
-{
-    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(magnitude, 4), _mm256_set1_epi16(1));
-    return _mm256_srli_epi16(_mm256_add_epi16(_mm256_subs_epu16(magnitude, _mm256_set1_epi16(0x3c00 - 7)), odd), 4);
-}
-
-/* The e4m3 of 32 floats, after rounding to BF16, in the order of nearest_store(). False, and nothing is stored: one is
- * NaN, or between 2^-10 and 2^-6, whose codes have other steps. */
-DEEP_INLINE bool half_nearest_e4m3_store(unsigned char *to, const f32x16 a[2])
-{
-    const __m256i low = nearest_words(a[0].part[0], a[1].part[0]), high = nearest_words(a[0].part[1], a[1].part[1]);
-    const __m256i m0 = _mm256_and_si256(low, _mm256_set1_epi16(0x7fff)),
-                  m1 = _mm256_and_si256(high, _mm256_set1_epi16(0x7fff));
-    const __m256i above = _mm256_set1_epi16(0x3a81), most = _mm256_set1_epi16(0x43e0);
-    const __m256i least = _mm256_min_epu16(_mm256_sub_epi16(m0, above), _mm256_sub_epi16(m1, above));
-    const __m256i other =
-        _mm256_or_si256(_mm256_cmpeq_epi16(least, _mm256_min_epu16(least, _mm256_set1_epi16(0x3c7f - 0x3a81))),
-                        _mm256_cmpgt_epi16(_mm256_max_epi16(m0, m1), _mm256_set1_epi16(0x7f80)));
-    if (__builtin_expect(!_mm256_testz_si256(other, other), 0))
-        return false;
-    const __m256i bytes = _mm256_packus_epi16(nearest_e4m3_code(_mm256_min_epi16(m0, most)),
-                                              nearest_e4m3_code(_mm256_min_epi16(m1, most)));
-    const __m256i signs = _mm256_and_si256(_mm256_packs_epi16(low, high), _mm256_set1_epi8((char)0x80));
-    _mm256_storeu_si256((__m256i *)to, _mm256_permute4x64_epi64(_mm256_or_si256(bytes, signs), 0xd8));
-    return true;
-}
-DEEP_INLINE bool nearest_e4m3_store(unsigned char *to, const f32x16 a[4])
-{
-    return half_nearest_e4m3_store(to, a) && half_nearest_e4m3_store(to + 32, a + 2);
-}
-
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
+#define BF16_CODE_PATHS(PATH)                                                                                          \
+    PATH(thresholds, 1 << QOBS_CODE_E2M1, ZERO_POINT)                                                                  \
+    PATH(nearest, 1 << QOBS_CODE_INTEGER, WITH_SUM | IN_FLOAT)
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }
 

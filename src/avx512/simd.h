@@ -265,14 +265,6 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
 }
 
-/* The low bytes of the lanes of both, alternately. */
-DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
-{
-    const __m512i high = _mm512_slli_epi32(_mm512_castps_si512(odd), 8);
-    const __m512i pairs = _mm512_ternarylogic_epi32(_mm512_set1_epi32(255), _mm512_castps_si512(even), high, 0xca);
-    _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(pairs));
-}
-
 /* Stores of nearest integers; least: the smallest one so far, as words. */
 #define CODE_NEAREST
 struct nearest_limits {
@@ -310,6 +302,10 @@ DEEP_INLINE void nearest_store(unsigned char *to, const f32x16 a[4], struct near
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
+#define BF16_CODE_PATHS(PATH)                                                                                          \
+    PATH(thresholds, 1 << QOBS_CODE_E2M1, ZERO_POINT)                                                                  \
+    PATH(tables, 1 << QOBS_CODE_INTEGER | 1 << QOBS_CODE_E4M3, ZERO_POINT | IN_FLOAT)                                  \
+    PATH(nearest, 1 << QOBS_CODE_INTEGER, WITH_SUM | IN_FLOAT)
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b) { return (i16x16)_mm256_min_epi16((__m256i)a, (__m256i)b); }
 

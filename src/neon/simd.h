@@ -154,20 +154,10 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     vst1q_u8(to, vuzp1q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high)));
 }
 
-/* The low bytes of the lanes of both, alternately. */
-DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
-{
-    uint16x8_t pairs[4];
-    for (int i = 0; i < 4; i++)
-        pairs[i] = vreinterpretq_u16_u32(
-            vsliq_n_u32(vreinterpretq_u32_f32(even.part[i]), vreinterpretq_u32_f32(odd.part[i]), 8));
-    for (int i = 0; i < 2; i++)
-        vst1q_u8(to + 16 * i, vreinterpretq_u8_u16(vuzp1q_u16(pairs[2 * i], pairs[2 * i + 1])));
-}
-
 /* ---- Words ------------------------------------------------------------------------------------------------------ */
 
 #define CODE_THRESHOLDS
+#define BF16_CODE_PATHS(PATH) PATH(thresholds, 1 << QOBS_CODE_E2M1, ZERO_POINT)
 
 DEEP_INLINE i16x16 i16x16_min(i16x16 a, i16x16 b)
 {

@@ -144,12 +144,5 @@ DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
     memcpy(to, &bytes, sizeof bytes);
 }
 
-/* The low bytes of the lanes of both, alternately. */
-DEEP_INLINE void f32x16_store_byte_pairs(unsigned char *to, f32x16 even, f32x16 odd)
-{
-    u32x16 low, high;
-    memcpy(&low, EVEN_IS_LOW ? &even : &odd, sizeof low);
-    memcpy(&high, EVEN_IS_LOW ? &odd : &even, sizeof high);
-    const u16x16 pairs = __builtin_convertvector((low & 0xff) | (high & 0xff) << 8, u16x16);
-    memcpy(to, &pairs, sizeof pairs);
-}
+/* Plain C has no path to codes but lanes. */
+#define BF16_CODE_PATHS(PATH)

@@ -144,132 +144,11 @@ REFERENCE_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c
         memcpy(to, bytes, left);
 }
 
-#if MANTISSA_BITS == 7
-#ifdef CODE_THRESHOLDS
-#include "templates/codes_e2m1.inl.h"
-#endif
-
-/* 32 elements, as two vectors of every second one, which loads and stores make from pairs; without sums, whose order is
- * that of 16 neighbours in a vector. */
-REFERENCE_INLINE void NATIVE(lanes_pairs)(const struct NATIVE(lane_constants) * c, int how, int kind,
-                                          const element *from, unsigned char *to, const struct NATIVE(lane_qparams) * p)
-{
-    f32x16 even, odd, unused;
-    __builtin_prefetch((const unsigned char *)from + CODE_PREFETCH_BYTES);
-    f32x16_load_bf16_pairs(from, &even, &odd);
-    even = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, even, p), &unused);
-    odd = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, odd, p), &unused);
-    f32x16_store_byte_pairs(to, even, odd);
-}
-
-#endif
-
-#if MANTISSA_BITS == 7 && defined CODE_LOOKUP
-/* Adds up the errors of 64 elements, whose codes are stored. scale: for e4m3 times E4M3_NUMBER_SCALE. table: the
- * dequantized numbers of all integer codes. */
-ALWAYS_INLINE void NATIVE(table_errors)(int how, int kind, const element *from, const unsigned char *codes,
-                                        f32x16 scale, f32x16 table, struct code_sums *sums)
-{
-    for (size_t j = 0; j < 64; j += 16) {
-        const f32x16 x = lanes_load(from + j);
-        const f32x16 number = kind == QOBS_CODE_INTEGER ? code_permute(table, codes + j)
-                                                        : NATIVE(lanes_product)(how, e4m3_numbers(codes + j), scale);
-        code_sums_add(sums, f32x16_sub(x, number), x);
-    }
-}
-
-/* Returns how many elements it has quantized, a multiple of 64. Errors are added up a step later than codes are stored,
- * so that they do not wait for them. */
-ALWAYS_INLINE size_t NATIVE(table_run)(const struct table_constants *c, int how, int kind, const element *from,
-                                       unsigned char *to, size_t length, float scale, struct code_sums *sums)
-{
-    const struct code_lookup t = code_lookup_of(c, kind, scale);
-    const f32x16 number_scale = f32x16_splat(kind == QOBS_CODE_INTEGER ? scale : scale * E4M3_NUMBER_SCALE);
-    const f32x16 table = NATIVE(lanes_product)(how, int4_numbers(), number_scale);
-    size_t j = 0;
-    for (; length - j >= 64; j += 64) {
-        const unsigned char *at = (const unsigned char *)(from + j);
-        __builtin_prefetch(at + CODE_PREFETCH_BYTES);
-        __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
-        table_codes(&t, &t, kind, at, to + j);
-        if (how & WITH_SUM && j > 0)
-            NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);
-    }
-    if (how & WITH_SUM && j > 0)
-        NATIVE(table_errors)(how, kind, from + j - 64, to + j - 64, number_scale, table, sums);
-    return j;
-}
-
-/* Two runs of 32 in one step, without sums. */
-ALWAYS_INLINE void NATIVE(table_two_runs)(const struct table_constants *c, int kind, const element *from,
-                                          unsigned char *to, float scale0, float scale1)
-{
-    const struct code_lookup t0 = code_lookup_of(c, kind, scale0), t1 = code_lookup_of(c, kind, scale1);
-    const unsigned char *at = (const unsigned char *)from;
-    __builtin_prefetch(at + CODE_PREFETCH_BYTES);
-    __builtin_prefetch(at + CODE_PREFETCH_BYTES + 64);
-    table_codes(&t0, &t1, kind, at, to);
-}
-#endif
-
-#if MANTISSA_BITS == 7 && defined CODE_NEAREST
-/* 64 elements, each half times its reciprocal of a scale. */
-ALWAYS_INLINE void NATIVE(nearest_products)(const element *from, f32x16 first, f32x16 second, f32x16 v[4])
-{
-    for (size_t k = 0; k < 4; k += 2) {
-        __builtin_prefetch((const unsigned char *)(from + 16 * k) + CODE_PREFETCH_BYTES);
-        f32x16_load_bf16_pairs(from + 16 * k, &v[k], &v[k + 1]);
-        v[k] = f32x16_mul(v[k], k == 0 ? first : second);
-        v[k + 1] = f32x16_mul(v[k + 1], k == 0 ? first : second);
-    }
-}
-
-/* Integer codes of 64 elements at a time. Returns how many it has quantized, a multiple of 64; 0 if a number is too
- * large for it. all: bytes limit the integers, and no number is too large. Limits are integers, so that limiting may
- * come after rounding. */
-ALWAYS_INLINE size_t NATIVE(nearest_run)(bool all, int how, struct nearest_limits limits, const element *from,
-                                         unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p)
-{
-    size_t j = 0;
-    for (; length - j >= 64; j += 64) {
-        f32x16 v[4];
-        NATIVE(nearest_products)(from + j, p->divide, p->divide, v);
-        for (size_t k = 0; k < 4; k++) {
-            v[k] = NATIVE(lanes_near)(v[k]);
-            if (how & ZERO_POINT)
-                v[k] = NATIVE(lanes_split)(f32x16_add(v[k], p->zero_point_add));
-        }
-        nearest_store(to + j, v, all ? NULL : &limits);
-    }
-    return all || !nearest_too_large(&limits) ? j : 0;
-}
-#endif
-
-#if MANTISSA_BITS == 7 && defined CODE_NEAREST_E4M3
-/* e4m3 of 64 elements, each half by its scale; without sums and zero points. */
-ALWAYS_INLINE void NATIVE(nearest_e4m3)(const struct NATIVE(lane_constants) * c, int how, const element *from,
-                                        unsigned char *to, f32x16 first, f32x16 second)
-{
-    f32x16 v[4];
-    NATIVE(nearest_products)(from, first, second, v);
-    if (nearest_e4m3_store(to, v))
-        return;
-    const struct NATIVE(lane_qparams) p = {.divide = first}, q = {.divide = second};
-    NATIVE(lanes_pairs)(c, how, QOBS_CODE_E4M3, from, to, &p);
-    NATIVE(lanes_pairs)(c, how, QOBS_CODE_E4M3, from + 32, to + 32, &q);
-}
-#endif
-
 REFERENCE_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
                                         unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
                                         struct code_sums *sums)
 {
-    size_t j = 0;
-#if MANTISSA_BITS == 7
-    for (; !(how & WITH_SUM) && length - j >= 32; j += 32)
-        NATIVE(lanes_pairs)(c, how, kind, from + j, to + j, p);
-#endif
-    for (; j < length; j += 16)
+    for (size_t j = 0; j < length; j += 16)
         NATIVE(lanes_step)(c, how, kind, from + j, to + j, length - j, p, sums);
 }
 
@@ -285,88 +164,80 @@ ALWAYS_INLINE bool NATIVE(may_multiply)(int how, int kind, real scale)
     return in_range && MANTISSA_BITS == 7 && !(how & IN_FLOAT);
 }
 
+/* Runs of one scale each, as QOBS_QUANTIZE_ROWS has them. */
+struct NATIVE(code_runs) {
+    const unsigned char *x;
+    unsigned char *codes;
+    ptrdiff_t x_stride, code_stride, qparam_stride;
+    size_t count, length;
+    struct qparam_pair qparams;
+};
+
+/* The runs behind the first `count`. */
+ALWAYS_INLINE struct NATIVE(code_runs) NATIVE(runs_behind)(struct NATIVE(code_runs) r, size_t count)
+{
+    const ptrdiff_t n = (ptrdiff_t)count, at = n * r.qparam_stride;
+    const real *scale = r.qparams.scale, *add = r.qparams.zero_point_add, *sub = r.qparams.zero_point_sub;
+    r.x += n * r.x_stride;
+    r.codes += n * r.code_stride;
+    r.count -= count;
+    r.qparams = (struct qparam_pair){scale + at, add ? add + at : NULL, sub ? sub + at : NULL};
+    return r;
+}
+
+/* The elements from `first` on of the first run. */
+ALWAYS_INLINE void NATIVE(lanes_one_run)(const struct NATIVE(lane_constants) * c, int how, int kind,
+                                         const struct NATIVE(code_runs) * r, size_t first, struct code_sums *sums)
+{
+    const real s = *(const real *)r->qparams.scale;
+    const element *from = (const element *)r->x + first;
+    struct NATIVE(lane_qparams) p = {.scale = f32x16_splat(s), .divide = f32x16_splat(s)};
+    if (how & ZERO_POINT) {
+        p.zero_point_add = f32x16_splat(*(const real *)r->qparams.zero_point_add);
+        p.zero_point_sub = f32x16_splat(how & WITH_SUM ? *(const real *)r->qparams.zero_point_sub : 0);
+    }
+    if (NATIVE(may_multiply)(how, kind, s)) {
+        p.divide = f32x16_splat(1 / s);
+        NATIVE(lanes_run)(c, how | BY_RECIPROCAL, kind, from, r->codes + first, r->length - first, &p, sums);
+    } else {
+        NATIVE(lanes_run)(c, how, kind, from, r->codes + first, r->length - first, &p, sums);
+    }
+}
+
+/* Rows of a table of paths to codes, in the order in which they are tried: name, kinds of code as bits, and what the
+ * arithmetic must not have. A path quantizes the first of some runs and returns how many; 0: it does not fit. */
+#if MANTISSA_BITS == 7
+#include "templates/codes_bf16.inl.h"
+#define CODE_PATHS BF16_CODE_PATHS
+#else
+#define CODE_PATHS(PATH)
+#endif
+#define TRY_PATH(name, kinds, lacks)                                                                                   \
+    if (done == 0 && (kinds) >> kind & 1 && !(how & (lacks)))                                                          \
+        done = NATIVE(name##_path)(q, &c, how, kind, &r, &sums);
+
 ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
                                       ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t runs,
                                       size_t length, const struct qparam_pair *qparams, ptrdiff_t qparam_stride,
                                       double *sum)
 {
-    const real *scale = qparams->scale, *add = qparams->zero_point_add, *sub = qparams->zero_point_sub;
     const struct NATIVE(lane_constants) c = NATIVE(lanes_constants)(q, kind);
     struct code_sums sums = code_sums_of(sum);
-#if MANTISSA_BITS == 7 && defined CODE_LOOKUP
-    const struct code_tables *tables =
-        how & (ZERO_POINT | IN_FLOAT) ? NULL : tables_of(kind, q->quant_min, q->quant_max);
-    const struct table_constants table = table_constants(tables);
-#endif
-#if MANTISSA_BITS == 7 && (defined CODE_LOOKUP || defined CODE_NEAREST_E4M3)
-    const bool is_half_step = length == 32 && x_stride == 64 && code_stride == 32;
-#endif
-#if MANTISSA_BITS == 7 && defined CODE_NEAREST
-    const struct nearest_limits limits =
-        kind == QOBS_CODE_INTEGER ? nearest_limits_of((int)q->quant_min, (int)q->quant_max) : nearest_limits_of(0, 0);
-#endif
-    for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
-        const element *from = (const element *)(x + i * x_stride);
-        unsigned char *to = codes + i * code_stride;
-        const ptrdiff_t at = i * qparam_stride;
-#if MANTISSA_BITS == 7 && defined CODE_THRESHOLDS
-        if (kind == QOBS_CODE_E2M1 && !(how & ZERO_POINT)) {
-            const size_t done = threshold_rows(how, x + i * x_stride, x_stride, to, code_stride, runs - (size_t)i,
-                                               length, scale + at, qparam_stride, &sums);
-            i += (ptrdiff_t)done - 1;
-            if (done > 0)
-                continue;
-            i++;
-        }
-#endif
-        const real s = scale[at];
+    struct NATIVE(code_runs) r = {x, codes, x_stride, code_stride, qparam_stride, runs, length, *qparams};
+    while (r.count > 0) {
         size_t done = 0;
-#if MANTISSA_BITS == 7 && defined CODE_NEAREST_E4M3
-        if (kind == QOBS_CODE_E4M3 && !(how & (ZERO_POINT | WITH_SUM)) && is_half_step && i + 1 < (ptrdiff_t)runs &&
-            NATIVE(may_multiply)(how, kind, s) && NATIVE(may_multiply)(how, kind, scale[at + qparam_stride])) {
-            NATIVE(nearest_e4m3)
-            (&c, how | BY_RECIPROCAL, from, to, f32x16_splat(1 / s), f32x16_splat(1 / scale[at + qparam_stride]));
-            i++;
-            continue;
+        CODE_PATHS(TRY_PATH)
+        if (done == 0) {
+            NATIVE(lanes_one_run)(&c, how, kind, &r, 0, &sums);
+            done = 1;
         }
-#endif
-#if MANTISSA_BITS == 7 && defined CODE_LOOKUP
-        if (tables && !(how & WITH_SUM) && is_half_step && i + 1 < (ptrdiff_t)runs && may_look_up(kind, s) &&
-            may_look_up(kind, scale[at + qparam_stride])) {
-            NATIVE(table_two_runs)(&table, kind, from, to, s, scale[at + qparam_stride]);
-            i++;
-            continue;
-        }
-        if (tables && length >= 64 && may_look_up(kind, s) &&
-            (done = NATIVE(table_run)(&table, how | BY_RECIPROCAL, kind, from, to, length, s, &sums)) == length)
-            continue;
-#endif
-        struct NATIVE(lane_qparams) p = {.scale = f32x16_splat(s)};
-        if (how & ZERO_POINT) {
-            p.zero_point_add = f32x16_splat(add[at]);
-            p.zero_point_sub = f32x16_splat(how & WITH_SUM ? sub[at] : 0);
-        }
-        if (NATIVE(may_multiply)(how, kind, s)) {
-            p.divide = f32x16_splat(1 / s);
-#if MANTISSA_BITS == 7 && defined CODE_NEAREST
-            if (kind == QOBS_CODE_INTEGER && !(how & WITH_SUM) && q->saturates)
-                done += NATIVE(nearest_run)(true, how, limits, from + done, to + done, length - done, &p);
-            else if (kind == QOBS_CODE_INTEGER && !(how & WITH_SUM))
-                done += NATIVE(nearest_run)(false, how, limits, from + done, to + done, length - done, &p);
-#endif
-#if MANTISSA_BITS == 7 && defined CODE_NEAREST_E4M3
-            for (; kind == QOBS_CODE_E4M3 && !(how & (ZERO_POINT | WITH_SUM)) && length - done >= 64; done += 64)
-                NATIVE(nearest_e4m3)(&c, how | BY_RECIPROCAL, from + done, to + done, p.divide, p.divide);
-#endif
-            NATIVE(lanes_run)(&c, how | BY_RECIPROCAL, kind, from + done, to + done, length - done, &p, &sums);
-        } else {
-            p.divide = p.scale;
-            NATIVE(lanes_run)(&c, how, kind, from + done, to + done, length - done, &p, &sums);
-        }
+        r = NATIVE(runs_behind)(r, done);
     }
     if (how & WITH_SUM)
         code_sums_flush(&sums);
 }
+#undef TRY_PATH
+#undef CODE_PATHS
 
 /* The qparams of at most 16 columns. */
 ALWAYS_INLINE struct NATIVE(lane_qparams)
@@ -444,10 +315,11 @@ static int NATIVE(prepare_codes)(struct NATIVE(quantizer) * q, const struct quan
 EACH_CODE(CODE)
 #undef CODE
 
-static __attribute__((noinline)) void NATIVE(code_rows_e2m3)(
-    const struct NATIVE(quantizer) * q, int how, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,
-    ptrdiff_t code_stride, size_t runs, size_t length, const struct qparam_pair *qparams, ptrdiff_t qparam_stride,
-    double *sum)
+static __attribute__((noinline)) void NATIVE(code_rows_e2m3)(const struct NATIVE(quantizer) * q, int how,
+                                                             const unsigned char *x, ptrdiff_t x_stride,
+                                                             unsigned char *codes, ptrdiff_t code_stride, size_t runs,
+                                                             size_t length, const struct qparam_pair *qparams,
+                                                             ptrdiff_t qparam_stride, double *sum)
 {
     NATIVE(lanes_rows)
     (q, how, QOBS_CODE_E2M3, x, x_stride, codes, code_stride, runs, length, qparams, qparam_stride, sum);
@@ -478,15 +350,17 @@ QOBS_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_quantize_rows)))
         const struct NATIVE(quantizer) * q, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,          \
         ptrdiff_t code_stride, size_t rows, size_t columns, const struct qparam_pair *qparams, double *sum)            \
     {                                                                                                                  \
-        if ((how) & ZERO_POINT)                                                                                        \
+        if ((how)&ZERO_POINT)                                                                                          \
             NATIVE(lanes_columns)(q, how, kind, x, x_stride, codes, code_stride, rows, columns, qparams, sum);         \
     }
 EACH_CODE(CODE)
 #undef CODE
 
-static __attribute__((noinline)) void NATIVE(code_columns_e2m3)(
-    const struct NATIVE(quantizer) * q, int how, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,
-    ptrdiff_t code_stride, size_t rows, size_t columns, const struct qparam_pair *qparams, double *sum)
+static __attribute__((noinline)) void NATIVE(code_columns_e2m3)(const struct NATIVE(quantizer) * q, int how,
+                                                                const unsigned char *x, ptrdiff_t x_stride,
+                                                                unsigned char *codes, ptrdiff_t code_stride,
+                                                                size_t rows, size_t columns,
+                                                                const struct qparam_pair *qparams, double *sum)
 {
     NATIVE(lanes_columns)
     (q, how, QOBS_CODE_E2M3, x, x_stride, codes, code_stride, rows, columns, qparams, sum);
