@@ -71,7 +71,13 @@ done
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 as_root=()
-[[ $(id -u) == 0 ]] || as_root=(sudo)
+if [[ $(id -u) != 0 ]]; then
+    command -v sudo >/dev/null || {
+        echo "setup: as root, without sudo: apt-get install --no-install-recommends ${missing[*]}" >&2
+        exit 1
+    }
+    as_root=(sudo)
+fi
 # A machine that has just started may be installing its own updates: wait for the lock.
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
 

@@ -15,9 +15,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 PLAIN = pathlib.Path(__file__).resolve().parents[1] / "python" / "tests" / "plain.py"
 NAME = re.compile(r"libqobs-[^-]*-py3-none-manylinux_2_\d+_[a-z0-9_]+\.whl")
+PAGES = ["python.md", "checkpoint.md", "presets/llmc.md"]
 MOST = 4_000_000  # bytes; four libraries of others are a half of it
 
 
@@ -32,6 +34,11 @@ def pythons():
                 continue
             yield python
             break
+
+
+def has_pages(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    return all(any(name.endswith("/libqobs/docs/" + page) for name in names) for page in PAGES)
 
 
 def alone(python, wheel):
@@ -84,7 +91,8 @@ def main():
     size = os.path.getsize(wheels[0])
     print(f"{wheels[0]}, {size} bytes")
     checks = [(f"the only wheel: {wheels}", len(wheels) == 1),
-              (f"name: {wheels[0]}", NAME.fullmatch(os.path.basename(wheels[0]))), (f"size: {size} bytes", size < MOST)]
+              (f"name: {wheels[0]}", NAME.fullmatch(os.path.basename(wheels[0]))), (f"size: {size} bytes", size < MOST),
+              (f"pages: {' '.join(PAGES)}", has_pages(wheels[0]))]
     for python in pythons():
         try:
             checks.append((python, alone(python, wheels[0])))
@@ -98,7 +106,7 @@ def main():
         passed, failed = passed + bool(good), failed + (not good)
         if not good:
             print(f"FAILED {what}")
-    if len(checks) == 4:
+    if len(checks) == 5:
         print("FAILED: no Python from 3.10 on")
         failed += 1
     print(f"{passed} passed, {failed} failed")
