@@ -38,7 +38,7 @@ mkdir -p "$out"
 
 says "the tarball"
 quietly meson setup "$work/dist" -Dprogram=disabled -Dtests=disabled -Dbench=disabled -Dreference=disabled
-version=$(meson introspect --projectinfo "$work/dist" | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])')
+version=$(sed -n "s/^ *version: '\(.*\)',/\1/p" meson.build)
 tag=$(git describe --exact-match --tags 2>/dev/null || true)
 [[ -z $tag || $tag == "v$version" ]] || {
     echo "release.sh: the tag is $tag, the version in meson.build is $version" >&2

@@ -265,7 +265,10 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
         audit_find(audit, m, "cannot be dequantized: %s", error.message);
         return -1;
     }
-    weight_read_rows(v->original, first, rows, v->rows);
+    if (!weight_read_rows(v->original, first, rows, v->rows)) {
+        audit_find(audit, m, "cannot be compared: the file of the original became shorter while it was read");
+        return -1;
+    }
     const qobs_tensor original = {sizeof original, v->rows, dtype, 2, shape, NULL};
     const qobs_tensor dequantized = {sizeof dequantized, v->numbers, dtype, 2, shape, NULL};
     double squared_error, energy;

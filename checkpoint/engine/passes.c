@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
+#include "files/mapped.h"
 #include "files/status.h"
 #include "files/text.h"
 
@@ -248,8 +249,12 @@ static size_t end_of_batch(const struct engine *e, size_t first)
 int engine_run_batch(struct engine *e, struct fail *f)
 {
     const size_t begin = e->next;
+    struct fail change = {.message = ""};
     e->next = end_of_batch(e, begin);
-    return run_jobs(e, e->jobs + begin, e->next - begin, f);
+    const int status = run_jobs(e, e->jobs + begin, e->next - begin, f);
+    if (status == QOBS_ERROR_SYSTEM && mapped_check(&change) != 0) /* the cause, with the name of the file */
+        *f = change;
+    return status;
 }
 
 int engine_run(struct engine *e, struct fail *f)

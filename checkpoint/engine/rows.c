@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
+#include "files/bus_errors.h"
 #include "files/text.h"
 
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size)
@@ -49,6 +50,17 @@ int weight_failure(const struct weight_job *job, const qobs_error *error, struct
     return report_failure(f, error->status, "tensor '%.150s': %.300s", job->weight->name, error->message);
 }
 
+static int read_rows(const struct row_slice *s, void *out, struct fail *f)
+{
+    const struct weight *w = s->job->weight;
+    if (!out)
+        return NO_MEMORY(f, "rows");
+    return weight_read_rows(w, s->first, s->count, out)
+               ? QOBS_OK
+               : SYSTEM_FAILURE(f, "tensor '%.150s': its file became shorter while it was read", w->name);
+}
+
+/* Rows are used in place only where a missing page is no signal. */
 int rows_open(struct rows *r, const struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
@@ -56,11 +68,9 @@ int rows_open(struct rows *r, const struct row_slice *s, struct workspace *work,
     const int64_t element = (int64_t)qobs_dtype_size(dtype);
     const void *data = w->data + s->first * w->row_bytes;
     *r = (struct rows){.shape = {s->count, w->shape[1]}, .strides = {w->row_bytes, element}};
-    if (!weight_is_in_place(w)) {
+    if (!weight_is_in_place(w) || !bus_errors_are_handled()) {
         void *copy = workspace_reserve(work, WORK_ROWS, (size_t)(s->count * w->shape[1] * element));
-        if (!copy)
-            return NO_MEMORY(f, "rows");
-        weight_read_rows(w, s->first, s->count, copy);
+        RETURN_IF_NOT_OK(read_rows(s, copy, f));
         data = copy;
         r->strides[0] = w->shape[1] * element;
     }
@@ -81,8 +91,6 @@ int slice_copy(struct engine *e, struct row_slice *s, struct workspace *work, st
         return sink->functions->copy(sink, s->job, (uint64_t)s->first, w->data + s->first, (size_t)s->count, f);
     const size_t row = (size_t)weight_columns(w) * dtype_size(w->dtype), size = row * (size_t)s->count;
     void *numbers = workspace_reserve(work, WORK_ROWS, size);
-    if (!numbers)
-        return NO_MEMORY(f, "rows");
-    weight_read_rows(w, s->first, s->count, numbers);
+    RETURN_IF_NOT_OK(read_rows(s, numbers, f));
     return sink->functions->copy(sink, s->job, (uint64_t)s->first * row, numbers, size, f);
 }

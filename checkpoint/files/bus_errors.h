@@ -15,6 +15,13 @@
 /* Installs the handler for the rest of the process. A second call does nothing. */
 int bus_errors_handle(struct fail *f);
 
+/* Returns true if maps may be read in place: missing pages become zeros. */
+bool bus_errors_are_handled(void);
+
+/* Copies bytes of a map. Returns false if some are missing: without a handler the system copies them, which tells of
+ * that in place of a signal. From any thread. */
+bool bus_errors_copy(void *out, const void *from, size_t size);
+
 /* A range of memory that is a map. */
 struct bus_range;
 

@@ -4,6 +4,7 @@
 /* Reads rows of a weight as numbers: gathers strided matrices and dequantizes codes as compressed-tensors does. */
 #include <string.h>
 
+#include "files/bus_errors.h"
 #include "model/read_words.h"
 #include "model/weights.h"
 #include "qobs/format.h"
@@ -20,17 +21,21 @@ bool weight_is_contiguous(const struct weight *w)
     return weight_is_in_place(w) && (w->ndim != 2 || w->row_bytes == w->shape[1] * element);
 }
 
-static void gather(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
+static bool gather(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
 {
-    const size_t element = dtype_size(w->dtype);
+    const size_t element = dtype_size(w->dtype), row = (size_t)w->shape[1] * element;
+    if (w->column_bytes == (int64_t)element && w->row_bytes == (int64_t)row)
+        return bus_errors_copy(out, w->data + first * w->row_bytes, row * (size_t)count);
     if (w->column_bytes == (int64_t)element) {
-        for (int64_t r = 0; r < count; r++, out += (size_t)w->shape[1] * element)
-            memcpy(out, w->data + (first + r) * w->row_bytes, (size_t)w->shape[1] * element);
-        return;
+        for (int64_t r = 0; r < count; r++, out += row)
+            if (!bus_errors_copy(out, w->data + (first + r) * w->row_bytes, row))
+                return false;
+        return true;
     }
     for (int64_t r = 0; r < count; r++)
         for (int64_t c = 0; c < w->shape[1]; c++, out += element)
             memcpy(out, w->data + (first + r) * w->row_bytes + c * w->column_bytes, element);
+    return true;
 }
 
 /* ---- Codes ------------------------------------------------------------------------------------------------------- */
@@ -287,14 +292,15 @@ void weight_read_scales(const struct weight *w, int64_t first, int64_t count, fl
     }
 }
 
-void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out)
+bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out)
 {
-    if (w->source_codes.format && w->ndim == 3)
+    if (!w->source_codes.format)
+        return gather(w, first, count, out);
+    if (w->ndim == 3)
         dequantize_columns(w, first, count, out);
-    else if (w->source_codes.format && w->source_codes.format->read.words)
+    else if (w->source_codes.format->read.words)
         dequantize_words(w, first, count, out);
-    else if (w->source_codes.format)
-        dequantize(w, first, count, out);
     else
-        gather(w, first, count, out);
+        dequantize(w, first, count, out);
+    return true;
 }

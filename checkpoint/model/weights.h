@@ -101,8 +101,9 @@ int64_t weight_rows(const struct weight *w);
 /* Returns how many rows are read at the cost of one: the columns of a scale, if rows are columns of codes. */
 int64_t weight_rows_at_once(const struct weight *w);
 
-/* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. */
-void weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
+/* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. Returns false if bytes of a plain
+ * weight are missing, because its file has become shorter. */
+bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
 
 /* Of rows [first, first + count) of a matrix in codes: writes the codes, an element each and integers as signed ones;
  * and for each block of columns the scale, under the global scale, and the zero point. zero_points may be NULL. */

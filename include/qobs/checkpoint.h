@@ -280,11 +280,13 @@ typedef struct qobs_checkpoint_plan_args {
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *error);
 
-/** Installs a handler of SIGBUS for the whole process, as the program qobs has it. The other functions install none: if
- * an input file becomes shorter while it is read, the system sends SIGBUS, which ends the process unless the process
- * handles it. With the handler the missing part reads as zeros, the call fails with SYSTEM, names the file and writes
- * nothing. A SIGBUS from other addresses goes to the action that was there before. A second call does nothing. Call it
- * before the other functions. Fails with SYSTEM.
+/** Installs a handler of SIGBUS for the whole process, as the program qobs has it. The other functions install none. If
+ * an input file becomes shorter while it is read, the call fails with SYSTEM, names the file and writes nothing. With
+ * the handler all files are read in place, and what is missing reads as zeros. Without it the system copies weights, on
+ * Linux, and tells of missing bytes. Headers, weights in packed codes with their scales, and recorded activations are
+ * read in place all the same: the system sends SIGBUS if they go missing while they are read. A SIGBUS from other
+ * addresses goes to the action that was there before. A second call does nothing. Call it before the other functions.
+ * Fails with SYSTEM.
  * @since 0.3.0 */
 QOBS_API int qobs_checkpoint_handle_bus_errors(qobs_error *error);
 

@@ -323,9 +323,11 @@ def _part(part: Any) -> tuple[int, int]:
 def handle_bus_errors() -> None:
     """Installs a handler of SIGBUS for the process, which no other function does.
 
-    Without the handler an input file that becomes shorter while it is read ends the process. With it the call that reads
-    raises SystemFailure, names the file and writes nothing. Other SIGBUS go to the action that was there before. A second
-    call does nothing. Errors: SystemFailure if the system refuses the handler."""
+    If an input file becomes shorter while it is read, the call that reads raises SystemFailure, names the file and
+    writes nothing. Without the handler that holds for weights, which the system copies, on Linux. Headers, weights in
+    packed codes and recorded activations are read in place: the process ends if they go missing while they are read.
+    Other SIGBUS go to the action that was there before. A second call does nothing. Errors: SystemFailure if the system
+    refuses the handler."""
     call(_lib().handle_bus_errors)
 
 
