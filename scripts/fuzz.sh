@@ -24,7 +24,7 @@ if [[ $# -lt 2 || $2 == *[!0-9]* || ! $seed =~ ^[1-9][0-9]{0,8}$|^10[0-9]{8}$ ]]
 fi
 top=$1 seconds=$2
 targets=("${@:3}")
-[[ ${#targets[@]} -gt 0 ]] || targets=(api kernels state settings safetensors npy imatrix shards schemes)
+[[ ${#targets[@]} -gt 0 ]] || targets=(api kernels state settings safetensors npy gguf imatrix shards schemes)
 
 # The newest clang there is with libFuzzer.
 clang=

@@ -110,7 +110,8 @@ class Numbers(ctypes.Structure):
 
 class Type(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("number", ctypes.c_int),
-                ("uses_importance", ctypes.c_int), ("elements", ctypes.c_int64), ("size", ctypes.c_size_t)]
+                ("uses_importance", ctypes.c_int), ("elements", ctypes.c_int64), ("size", ctypes.c_size_t),
+                ("made", ctypes.c_int)]
 
 
 class ErrorText(ctypes.Structure):
@@ -259,7 +260,7 @@ def main():
     judge = Judge(Qobs(options.library))
     for of in judge.qobs.types():
         name = of.name.decode()
-        if of.elements == 0 or (options.types and name not in options.types):
+        if not of.made or (options.types and name not in options.types):
             continue
         judge.kinds(of, (ROWS, COLUMNS))
         judge.kinds(of, (37, of.elements * 3))

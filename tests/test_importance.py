@@ -277,7 +277,7 @@ def test_refusals():
     refused("too few experts", ["2 matrices", "number 2"], "--importance", "bad.gguf")
     negative = gguf(entries(), count={"blk.0.attn_q.weight": -1.0})
     for what, data, words in (("version", gguf(entries(), version=9), ["version 9"]),
-                              ("another dtype", gguf(entries(), sums_type=1), ["F32"]),
+                              ("another dtype", gguf(entries(), sums_type=26), ["F32"]),
                               ("no tensors", gguf({}), ["in_sum2"]), ("empty", b"GGUF", ["cut off"]),
                               ("a negative count", negative, ["blk.0.attn_q.weight"])):
         write("bad.gguf", data)

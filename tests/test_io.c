@@ -274,6 +274,7 @@ int main(void)
     failed += io_test_writer();
     failed += io_test_writer_refusals();
     failed += io_test_npy();
+    failed += io_test_gguf();
     failed += io_test_tensors();
     return failed != 0;
 }

@@ -60,6 +60,7 @@ int io_test_changes(void);
 int io_test_writer(void);
 int io_test_writer_refusals(void);
 int io_test_npy(void);
+int io_test_gguf(void);
 int io_test_tensors(void);
 
 /* Maps a file and reads it as .npy. */

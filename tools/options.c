@@ -29,18 +29,20 @@ int output_columns(void)
 void print_wrapped(const char *text, int column, int indent)
 {
     enum { WIDTH = 80 }; /* longer lines are harder to read, in wide terminals, too */
-    for (bool first = true; *text; first = false) {
+    bool begins = true;  /* a line, so that no space is before the next word */
+    while (*text) {
         const int length = (int)strcspn(text, " \n");
-        if (!first && column + 1 + length > WIDTH) {
+        if (!begins && column + 1 + length > WIDTH) {
             printf("\n%*s", indent, "");
             column = indent;
-        } else if (!first && column > indent) {
+        } else if (!begins) {
             putchar(' ');
             column++;
         }
         printf("%.*s", length, text);
         column += length;
         text += length;
+        begins = (begins && length == 0) || *text == '\n';
         if (*text == '\n') {
             printf("\n%*s", indent, "");
             column = indent;

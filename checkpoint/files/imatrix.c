@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "files/byte_reader.h"
 #include "files/file_kind.h"
+#include "files/gguf.h"
 #include "files/text.h"
 
 enum { MAX_NAME = 4096 };
@@ -40,41 +42,21 @@ const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *n
 
 /* ---- The older form ---------------------------------------------------------------------------------------------- */
 
-const unsigned char *imatrix_take(struct imatrix_reader *g, uint64_t bytes)
-{
-    if (g->failed || bytes > g->map->size - g->at) {
-        g->failed = true;
-        return NULL;
-    }
-    const unsigned char *at = g->map->data + g->at;
-    g->at += (size_t)bytes;
-    return at;
-}
-
-uint64_t imatrix_number(struct imatrix_reader *g, unsigned bytes)
-{
-    const unsigned char *at = imatrix_take(g, bytes);
-    uint64_t number = 0;
-    for (unsigned i = 0; at && i < bytes; i++)
-        number |= (uint64_t)at[i] << 8 * i;
-    return number;
-}
-
 /* Reads a number that is not negative; else the reader fails. */
-static uint64_t take_count(struct imatrix_reader *r)
+static uint64_t take_count(struct byte_reader *r)
 {
-    const uint64_t number = imatrix_number(r, 4);
+    const uint64_t number = take_number(r, 4);
     r->failed |= number > INT32_MAX;
     return number;
 }
 
-static int read_entry(struct imatrix *im, struct imatrix_reader *r, struct fail *f)
+static int read_entry(struct imatrix *im, struct byte_reader *r, struct fail *f)
 {
     const uint64_t length = take_count(r);
     r->failed |= length > MAX_NAME;
-    const unsigned char *name = imatrix_take(r, length);
+    const unsigned char *name = take_bytes(r, length);
     const uint64_t calls = take_count(r), count = take_count(r);
-    const unsigned char *values = imatrix_take(r, 4 * count);
+    const unsigned char *values = take_bytes(r, 4 * count);
     if (r->failed)
         return fail(f, "%s: is no importance matrix of llama.cpp: entry %zu is damaged or cut off", im->map.path,
                     im->count);
@@ -89,7 +71,7 @@ static int read_entry(struct imatrix *im, struct imatrix_reader *r, struct fail 
 
 static int read_old_form(struct imatrix *im, struct fail *f)
 {
-    struct imatrix_reader r = {.map = &im->map};
+    struct byte_reader r = {.map = &im->map};
     const uint64_t entries = take_count(&r);
     if (r.failed || entries == 0)
         return fail(f, "%s: is no importance matrix of llama.cpp: it has no entries", im->map.path);
@@ -100,8 +82,6 @@ static int read_old_form(struct imatrix *im, struct fail *f)
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-static bool is_gguf(const struct mapped *map) { return map->size >= 4 && memcmp(map->data, "GGUF", 4) == 0; }
-
 bool imatrix_is(const char *path)
 {
     struct stat status;
@@ -109,14 +89,14 @@ bool imatrix_is(const char *path)
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
         return false;
     return ends_with(path, ".dat") || ends_with(path, ".imatrix") ||
-           (mapped_open(&map, path, NULL) == 0 && is_gguf(&map));
+           (mapped_open(&map, path, NULL) == 0 && is_gguf(map.data, map.size));
 }
 
 int imatrix_open_mapped(struct imatrix *im, struct mapped *map, struct fail *f)
 {
     *im = (struct imatrix){.map = *map};
     *map = (struct mapped){0};
-    const bool gguf = is_gguf(&im->map);
+    const bool gguf = is_gguf(im->map.data, im->map.size);
     int result = gguf ? imatrix_read_gguf(im, f) : read_old_form(im, f);
     if (result != 0 && im->count == 0 && !gguf && file_kind(im->map.data, im->map.size)) /* a count may look like one */
         result = file_kind_refuse(im->map.path, im->map.data, im->map.size, f);

@@ -52,14 +52,5 @@ int imatrix_read(const struct imatrix *im, const struct imatrix_entry *e, uint64
 /* Appends an entry without values; `name` is copied and may contain no zero byte. Returns NULL after a failure. */
 struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name, size_t length, struct fail *f);
 
-/* Reads the entries of a GGUF file. */
+/* Reads the entries of a GGUF file. On failure the map may be closed. */
 int imatrix_read_gguf(struct imatrix *im, struct fail *f);
-
-/* Reads a file from its start. Numbers are little-endian. */
-struct imatrix_reader {
-    const struct mapped *map;
-    size_t at;
-    bool failed; /* a read went beyond the end; reads give 0 since */
-};
-const unsigned char *imatrix_take(struct imatrix_reader *g, uint64_t bytes);
-uint64_t imatrix_number(struct imatrix_reader *g, unsigned bytes);

@@ -28,8 +28,9 @@ typedef struct qobs_gguf_type {
     const char *name;       /**< as qobs_gguf_type_name returns it */
     int number;             /**< of the type in files */
     int uses_importance;    /**< 1: importance changes the bytes */
-    int64_t block_elements; /**< of a row that go together: columns are a multiple; 0: the type is not made here */
+    int64_t block_elements; /**< of a row that go together: columns are a multiple */
     size_t block_size;      /**< bytes of a block */
+    int made;               /**< 1: qobs_gguf_quantize makes it; 0: it is refused */
 } qobs_gguf_type;
 
 /** Describes the type of that name, in any case of letters. qobs fills the structure as far as struct_size goes.

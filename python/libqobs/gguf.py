@@ -21,12 +21,13 @@ class Type(NamedTuple):
     block_elements: int
     block_bytes: int
     uses_importance: bool  #: importance changes the bytes
+    made: bool  #: by quantize
 
 
 def _type(name: Any) -> Type:
     found = c.GgufType(sizeof(c.GgufType))
     call(lib.gguf_describe_type, encoded(name, "type"), byref(found), name="type")
-    return Type(found.name.decode(), found.number, found.block_elements, found.block_size, bool(found.uses_importance))
+    return Type(found.name.decode(), found.number, found.block_elements, found.block_size, bool(found.uses_importance), bool(found.made))
 
 
 def types() -> tuple[Type, ...]:
@@ -35,7 +36,7 @@ def types() -> tuple[Type, ...]:
     while (name := lib.gguf_type_name(i)) is not None:
         made.append(_type(name.decode()))
         i += 1
-    return tuple(t for t in made if t.block_elements > 0)
+    return tuple(t for t in made if t.made)
 
 
 def _contiguous(x: Any, name: str) -> View:
@@ -53,14 +54,14 @@ def quantize(array: Any, type: str, importance: Any = None) -> Array:
     scale is beyond float16."""
     value, of = _contiguous(array, "array"), _type(type)
     columns, weights = value.shape[-1], None
-    if of.block_elements and columns % of.block_elements:
+    if of.made and columns % of.block_elements:
         raise c.InvalidArgumentError(f"array: has {columns} columns, {of.name} needs a multiple of {of.block_elements}")
     if importance is not None:
         weights = _contiguous(importance, "importance")
         if weights.dtype != c.F32 or weights.shape != (columns,):
             raise c.InvalidArgumentError(f"importance: is {NAMES[weights.dtype]} of shape {list(weights.shape)}, float32 of "
                                          f"shape [{columns}] is expected")
-    rows, row = math.prod(value.shape[:-1]), columns // (of.block_elements or 1) * of.block_bytes
+    rows, row = math.prod(value.shape[:-1]), columns // of.block_elements * of.block_bytes
     out, result = value.framework.empty((*value.shape[:-1], row), c.U8 if c.U8 in value.framework.dtypes_of_codes else c.I8)
     args = c.GgufQuantizeArgs(sizeof(c.GgufQuantizeArgs), of.name.encode(), value.dtype, rows, columns, value.tensor.data,
                               weights.tensor.data if weights else None, out, rows * row, c.runtime)
@@ -73,10 +74,10 @@ def dequantize(blocks: Any, type: str) -> Array:
     Errors: InvalidArgumentError, UnsupportedError."""
     value, of = _contiguous(blocks, "blocks"), _type(type)
     row = value.shape[-1]
-    if value.dtype not in (c.U8, c.I8) or row % (of.block_bytes or 1):
+    if value.dtype not in (c.U8, c.I8) or row % of.block_bytes:
         raise c.InvalidArgumentError(f"blocks: is {NAMES[value.dtype]} with rows of {row}, {of.name} needs uint8 and a multiple "
                                      f"of {of.block_bytes}")
-    rows, columns = math.prod(value.shape[:-1]), row // (of.block_bytes or 1) * of.block_elements
+    rows, columns = math.prod(value.shape[:-1]), row // of.block_bytes * of.block_elements
     out, result = value.framework.empty((*value.shape[:-1], columns), c.F32)
     args = c.GgufDequantizeArgs(sizeof(c.GgufDequantizeArgs), of.name.encode(), rows, columns, value.tensor.data, rows * row, out,
                                 rows * columns * SIZES[c.F32], c.runtime)

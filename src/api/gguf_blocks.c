@@ -34,7 +34,7 @@ static int find_type(const char *argument, const char *name, const struct gguf_t
     *type = qobs_find_gguf_type(name);
     if (*type)
         return QOBS_OK;
-    for (const struct gguf_type *t = qobs_gguf_types; t->elements > 0; t++) {
+    for (const struct gguf_type *t = qobs_gguf_types; t->name && !t->refused; t++) {
         strncat(known, *known ? ", " : "", sizeof known - strlen(known) - 1);
         strncat(known, t->name, sizeof known - strlen(known) - 1);
     }
@@ -53,6 +53,7 @@ int qobs_gguf_describe_type(const char *name, qobs_gguf_type *type, qobs_error *
     filled.uses_importance = found->search[1].fit >= GGUF_FIT_AFFINE;
     filled.block_elements = found->elements;
     filled.block_size = found->bytes;
+    filled.made = !found->refused;
     out_copy(type, &filled, sizeof filled);
     return qobs_succeed(error);
 }
@@ -68,7 +69,7 @@ static int open_matrix(struct block_matrix *m, const char *type, int64_t rows, i
 {
     int64_t elements, bytes;
     RETURN_IF_FAILED(find_type("type", type, &m->type, error));
-    if (m->type->elements == 0)
+    if (m->type->refused)
         return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
                          "type: %s is neither made nor read here: its grids are searched by ggml alone; Q2_K, Q3_K and "
                          "IQ4_XS are near in size",

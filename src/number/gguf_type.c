@@ -30,6 +30,9 @@ const uint8_t qobs_e2m1_doubled[8] = {0, 1, 2, 3, 4, 6, 8, 12};
         .absolute = (is_absolute)                                                                                      \
     }
 
+#define GRID .refused = "its grids are searched by ggml alone; Q2_K, Q3_K and IQ4_XS are near in size"
+#define NO_WEIGHTS .refused = "it holds no weights that are rounded"
+
 /* clang-format off */
 const struct gguf_type qobs_gguf_types[] = {
     {BLOCK("F32", 0, 1, 4, 1), CODES(F32, 0, 0), SCALES(NONE, NOWHERE, NOWHERE, NOWHERE)},
@@ -72,13 +75,20 @@ const struct gguf_type qobs_gguf_types[] = {
      MEASURED(DIVIDED(MEAN, 128))},
     {BLOCK("Q2_0", 42, 64, 18, 64), CODES(LIMITED, 3, 1), SCALES(NONE, 0, NOWHERE, NOWHERE), PLANES({2, 0, 2, 1}),
      MEASURED(DIVIDED(LARGEST, 1))},
-    {.name = "IQ2_XXS", .number = 16},
-    {.name = "IQ2_XS", .number = 17},
-    {.name = "IQ3_XXS", .number = 18},
-    {.name = "IQ1_S", .number = 19},
-    {.name = "IQ3_S", .number = 21},
-    {.name = "IQ2_S", .number = 22},
-    {.name = "IQ1_M", .number = 29},
+    {BLOCK("IQ2_XXS", 16, 256, 66, 0), GRID},
+    {BLOCK("IQ2_XS", 17, 256, 74, 0), GRID},
+    {BLOCK("IQ3_XXS", 18, 256, 98, 0), GRID},
+    {BLOCK("IQ1_S", 19, 256, 50, 0), GRID},
+    {BLOCK("IQ3_S", 21, 256, 110, 0), GRID},
+    {BLOCK("IQ2_S", 22, 256, 82, 0), GRID},
+    {BLOCK("IQ1_M", 29, 256, 56, 0), GRID},
+    {BLOCK("Q8_1", 9, 32, 36, 0), NO_WEIGHTS},
+    {BLOCK("Q8_K", 15, 256, 292, 0), NO_WEIGHTS},
+    {BLOCK("I8", 24, 1, 1, 0), NO_WEIGHTS},
+    {BLOCK("I16", 25, 1, 2, 0), NO_WEIGHTS},
+    {BLOCK("I32", 26, 1, 4, 0), NO_WEIGHTS},
+    {BLOCK("I64", 27, 1, 8, 0), NO_WEIGHTS},
+    {BLOCK("F64", 28, 1, 8, 0), NO_WEIGHTS},
     {.name = NULL},
 };
 /* clang-format on */

@@ -91,9 +91,10 @@ struct gguf_type {
     int16_t scale_at, minimum_at, scales_at; /* bytes in a block; NOWHERE */
     struct gguf_plane plane[2];
     struct gguf_search search[2]; /* without and with importance */
+    const char *refused;          /* why blocks are neither made nor read here; NULL: they are */
 };
 
-extern const struct gguf_type qobs_gguf_types[]; /* ends with a name of NULL; elements 0: not made here */
+extern const struct gguf_type qobs_gguf_types[]; /* ends with a name of NULL; those that are refused come last */
 
 /* The type of that name, in any case of letters; NULL: none. */
 const struct gguf_type *qobs_find_gguf_type(const char *name);

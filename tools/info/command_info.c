@@ -103,7 +103,8 @@ const struct command command_info = {
         "Prints the CPU, the instruction sets, which one is active and why, and the presets.\n"
         "With the name of a preset: each of its settings with kind, limits, default and meaning.\n"
         "With a file: the observer in a saved state with its settings, counts and results; the tensors of scales with "
-        "their smallest and largest number; dtypes, sizes and quantization_config of a checkpoint.\n"
+        "their smallest and largest number; dtypes, sizes and quantization_config of a checkpoint; keys, types and "
+        "tensors of a GGUF file, its parts included.\n"
         "With FILE:TENSOR: its range and first numbers.",
     OPTION_ROWS(rows),
     .example = "qobs info llmc.memoryless_mse"};

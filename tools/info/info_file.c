@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Says what a file holds. The first bytes tell a saved state from tensors. */
+/* Says what a file holds. The first bytes tell a saved state and GGUF from other tensors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,14 +24,14 @@ enum { FIRST_TENSORS = 10 }; /* and first numbers of one */
 
 /* ---- State ------------------------------------------------------------------------------------------------------- */
 
-static bool is_state(const char *path)
+static bool begins_with(const char *path, const char *magic)
 {
     char bytes[4] = "";
     FILE *f = fopen(path, "rb");
-    const bool state = f && fread(bytes, 1, sizeof bytes, f) == sizeof bytes && memcmp(bytes, "qobs", 4) == 0;
+    const bool begins = f && fread(bytes, 1, sizeof bytes, f) == sizeof bytes && memcmp(bytes, magic, 4) == 0;
     if (f)
         fclose(f);
-    return state;
+    return begins;
 }
 
 static int print_state(const char *path)
@@ -231,6 +231,8 @@ static int print_tensors(const char *path, bool all)
 
 int info_tensor(const char *path, const char *name)
 {
+    if (begins_with(path, "GGUF"))
+        return info_gguf_tensor(path, name);
     RELEASED_BY(tensors_close) struct tensor_set set;
     struct fail f;
     if (tensors_open(&set, path, &f) != 0)
@@ -246,4 +248,9 @@ int info_tensor(const char *path, const char *name)
     return EXIT_OK;
 }
 
-int info_file(const char *path, bool all) { return is_state(path) ? print_state(path) : print_tensors(path, all); }
+int info_file(const char *path, bool all)
+{
+    if (begins_with(path, "GGUF"))
+        return info_gguf(path, all);
+    return begins_with(path, "qobs") ? print_state(path) : print_tensors(path, all);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Reads little-endian numbers and bytes from what is mapped, one after another, and never beyond its end. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "files/mapped.h"
+
+struct byte_reader {
+    const struct mapped *map;
+    size_t at;
+    bool failed; /* a read went beyond the end; reads give 0 and NULL since */
+};
+
+static inline const unsigned char *take_bytes(struct byte_reader *r, uint64_t bytes)
+{
+    if (r->failed || bytes > r->map->size - r->at) {
+        r->failed = true;
+        return NULL;
+    }
+    const unsigned char *at = r->map->data + r->at;
+    r->at += (size_t)bytes;
+    return at;
+}
+
+/* The number of up to 8 bytes. */
+static inline uint64_t number_of_bytes(const unsigned char *at, unsigned bytes)
+{
+    uint64_t number = 0;
+    for (unsigned i = 0; i < bytes; i++)
+        number |= (uint64_t)at[i] << 8 * i;
+    return number;
+}
+
+static inline uint64_t take_number(struct byte_reader *r, unsigned bytes)
+{
+    const unsigned char *at = take_bytes(r, bytes);
+    return at ? number_of_bytes(at, bytes) : 0;
+}
