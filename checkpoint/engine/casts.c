@@ -12,7 +12,6 @@
 
 #include "engine/engine.h"
 #include "files/text.h"
-#include "model/stored_qparams.h"
 #include "qobs/format.h"
 
 /* The exponents of the largest and the smallest power of two of e4m3. */
@@ -197,14 +196,23 @@ static float cast_block(const struct caster *c, int64_t row, int64_t block, floa
     return stored_scale(c, largest * scale / ((float)qobs_format_max(c->grid) / c->global_scale));
 }
 
-static void put_scales(const struct slice_qparams *q, int64_t first, int64_t count, float scale, float zero_point)
+/* Returns a scale as the dtype of scales has it; dtype NULL: F32. */
+static uint32_t scale_bits(const qobs_format *dtype, float scale)
+{
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    return dtype ? qobs_format_encode(dtype, scale, false) : bits;
+}
+
+/* Writes a scale `count` times, `number` being its code in the dtype of scales. */
+static void put_scales(const struct slice_qparams *q, int64_t first, int64_t count, uint32_t number, int zero_point)
 {
     const size_t size = qobs_dtype_size(q->scale_dtype);
-    const int stored = scale < 0 ? ~(int)zero_point : (int)zero_point;
+    const uint16_t half = (uint16_t)number;
     for (int64_t k = first; k < first + count; k++) {
-        stored_put_number((unsigned char *)q->scale + (size_t)k * size, q->scale_dtype, fabs((double)scale));
+        memcpy((unsigned char *)q->scale + (size_t)k * size, size == 2 ? (const void *)&half : &number, size);
         if (q->has_zero_point)
-            ((signed char *)q->zero_point)[k] = (signed char)stored;
+            ((signed char *)q->zero_point)[k] = (signed char)zero_point;
     }
 }
 
@@ -215,6 +223,8 @@ int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct works
     const struct caster c = open_caster(s->job);
     const int64_t blocks = w->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
     const float *scales = read_scales(s, work);
+    const qobs_format *dtype =
+        q->scale_dtype == QOBS_F32 ? NULL : qobs_format_find(q->scale_dtype == QOBS_F16 ? "f16" : "bf16");
     unsigned char *codes = workspace_reserve(work, WORK_PACKED, (size_t)w->shape[1]);
     if (!scales || !codes)
         return NO_MEMORY(f, "scales");
@@ -222,7 +232,8 @@ int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct works
         bool lossless = true;
         const float scale =
             kept ? scales[i] : cast_block(&c, s->first + i / blocks, i % blocks, scales[i], codes, &lossless);
-        put_scales(q, i * repeats, repeats, scale, scales[s->count * blocks + i]);
+        const int zero_point = (int)scales[s->count * blocks + i];
+        put_scales(q, i * repeats, repeats, scale_bits(dtype, fabsf(scale)), scale < 0 ? ~zero_point : zero_point);
         s->lossless += lossless;
     }
     s->blocks += (uint64_t)(s->count * blocks);

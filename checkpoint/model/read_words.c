@@ -35,26 +35,64 @@ static uint32_t code_of(const struct word_stream *s, int64_t i)
     return code & ((1u << s->bits) - 1);
 }
 
+/* Codes that may lie in two words. */
+static void read_streams(const struct source_codes *c, const unsigned char *data, const struct word_tile *t,
+                         signed char *codes, int64_t stride)
+{
+    const int half = 1 << (c->bits - 1);
+    struct word_stream s = {.data = data, .step = c->scales->shape[1], .bits = c->bits};
+    for (int64_t r = 0; r < t->rows; r++) {
+        s.first = t->row + r;
+        for (int64_t k = 0; k < t->columns; k++)
+            codes[r * stride + k] = (signed char)((int)code_of(&s, t->column + k) - half);
+    }
+}
+
+/* Words of neighbouring columns: each gives a piece of a row. */
+static void read_along_columns(const struct source_codes *c, const unsigned char *data, const struct word_tile *t,
+                               signed char *codes, int64_t stride)
+{
+    const int bits = c->bits, per = WORD_BITS / bits, mask = (1 << bits) - 1, half = 1 << (bits - 1);
+    const int64_t rows = c->scales->shape[1];
+    for (int64_t k = 0; k < t->columns; k += per) {
+        const unsigned char *from = data + 4 * ((t->column + k) / per * rows + t->row);
+        for (int64_t r = 0; r < t->rows; r++) {
+            const uint32_t word = word_at(from, r);
+            for (int i = 0; i < per; i++)
+                codes[r * stride + k + i] = (signed char)((int)(word >> i * bits & (uint32_t)mask) - half);
+        }
+    }
+}
+
+/* Words of neighbouring rows: of eight columns at a time they give eight codes of each row. */
+static void read_along_rows(const struct source_codes *c, const unsigned char *data, const struct word_tile *t,
+                            signed char *codes, int64_t stride)
+{
+    enum { COLUMNS = 8 };
+    const int bits = c->bits, per = WORD_BITS / bits, mask = (1 << bits) - 1, half = 1 << (bits - 1);
+    const unsigned char *places = c->format->read.words->places;
+    const int64_t words = c->scales->shape[1] / per, end = t->row + t->rows;
+    for (int64_t k = 0; k < t->columns; k += COLUMNS)
+        for (int64_t row = t->row / per * per; row < end; row += per) {
+            const int64_t columns = t->columns - k < COLUMNS ? t->columns - k : COLUMNS;
+            uint32_t word[COLUMNS] = {0};
+            for (int64_t j = 0; j < columns; j++)
+                word[j] = word_at(data, (t->column + k + j) * words + row / per);
+            for (int64_t r = row < t->row ? t->row : row; r < row + per && r < end; r++) {
+                const int shift = bits * (places ? places[r - row] : (int)(r - row));
+                signed char *to = codes + (r - t->row) * stride + k;
+                for (int64_t j = 0; j < columns; j++)
+                    to[j] = (signed char)((int)(word[j] >> shift & (uint32_t)mask) - half);
+            }
+        }
+}
+
 void words_read(const struct source_codes *c, const unsigned char *data, const struct word_tile *t, signed char *codes,
                 int64_t stride)
 {
-    const struct word_layout *words = c->format->read.words;
-    const int64_t rows = c->scales->shape[1];
-    const int half = 1 << (c->bits - 1);
-    struct word_stream s = {
-        .data = data, .step = words->along_rows ? 1 : rows, .bits = c->bits, .places = words->places};
-    if (words->along_rows)
-        for (int64_t k = 0; k < t->columns; k++) {
-            s.first = (t->column + k) * (rows * c->bits / WORD_BITS);
-            for (int64_t r = 0; r < t->rows; r++)
-                codes[r * stride + k] = (signed char)((int)code_of(&s, t->row + r) - half);
-        }
-    else
-        for (int64_t r = 0; r < t->rows; r++) {
-            s.first = t->row + r;
-            for (int64_t k = 0; k < t->columns; k++)
-                codes[r * stride + k] = (signed char)((int)code_of(&s, t->column + k) - half);
-        }
+    (c->format->read.words->along_rows ? read_along_rows
+     : WORD_BITS % c->bits == 0        ? read_along_columns
+                                       : read_streams)(c, data, t, codes, stride);
 }
 
 int words_zero_point(const struct source_codes *c, int64_t row, int64_t group)
