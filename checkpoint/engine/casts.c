@@ -28,6 +28,19 @@ static bool holds_floats(const struct source_codes *c, const struct quant_group 
            (scale == FILE_F8_E4M3 || (scale == FILE_U8 && is_power_of_two(c)));
 }
 
+/* Returns true if the scheme has floats of more bits, whose scales can be powers of two: each unit of the scheme holds
+ * whole blocks of the source. */
+static bool widens(const struct source_codes *c, const struct quant_group *g)
+{
+    const struct quant_args *a = &g->weights;
+    const enum file_dtype scale = quant_format_row(g->format)->scale_dtype;
+    const int64_t columns = a->strategy == QUANT_BLOCK ? a->block_structure[1] : a->group_size;
+    const bool whole = a->strategy == QUANT_CHANNEL ||
+                       ((a->strategy == QUANT_BLOCK || a->strategy == QUANT_GROUP) && columns % c->block[1] == 0);
+    return c->format->code.floats && is_power_of_two(c) && a->type == QUANT_FLOAT && quant_grid(a) &&
+           a->num_bits > c->format->code.bits && whole && (scale == FILE_NONE || scale == FILE_U8);
+}
+
 /* Returns true if the scheme can have these scales and zero points. A negative scale, which AutoRound writes, turns its
  * codes around: (q - z) s = (~q - ~z) |s|. */
 static bool holds_qparams(const struct weight *w, const struct quant_args *a)
@@ -64,8 +77,9 @@ static bool is_castable(const struct weight *w, const struct quant_config *confi
     const struct quant_group *g = &config->groups[w->group];
     const struct quant_args *a = &g->weights;
     const int64_t group = a->strategy == QUANT_CHANNEL ? w->shape[1] : a->group_size;
-    return !a->observer && json_count(a->observer_kwargs) == 0 && group > 0 && c->block[1] % group == 0 &&
-           c->block[1] * c->scale_columns == w->shape[1] && (holds_floats(c, g) || holds_integers(w, a));
+    if (a->observer || json_count(a->observer_kwargs) > 0 || c->block[1] * c->scale_columns != w->shape[1])
+        return false;
+    return widens(c, g) || (group > 0 && c->block[1] % group == 0 && (holds_floats(c, g) || holds_integers(w, a)));
 }
 
 bool job_keeps_codes(const struct weight_job *job) { return job->cast && job->weight->source_codes.format->code.ints; }
@@ -196,6 +210,12 @@ static float cast_block(const struct caster *c, int64_t row, int64_t block, floa
     return stored_scale(c, largest * scale / ((float)qobs_format_max(c->grid) / c->global_scale));
 }
 
+/* Returns the dtype of scales; NULL: F32. */
+static const qobs_format *scale_dtype_of(const struct slice_qparams *q)
+{
+    return q->scale_dtype == QOBS_F32 ? NULL : qobs_format_find(q->scale_dtype == QOBS_F16 ? "f16" : "bf16");
+}
+
 /* Returns a scale as the dtype of scales has it; dtype NULL: F32. */
 static uint32_t scale_bits(const qobs_format *dtype, float scale)
 {
@@ -216,15 +236,65 @@ static void put_scales(const struct slice_qparams *q, int64_t first, int64_t cou
     }
 }
 
+/* ---- Floats of more bits ----------------------------------------------------------------------------------------- */
+
+/* Where a scale of the source lies among the qparams of a slice. */
+static int64_t unit_of(const struct row_slice *s, int64_t i)
+{
+    const struct source_codes *c = &s->job->weight->source_codes;
+    const struct quant_args *a = job_args(s->job);
+    const int64_t row = i / c->scale_columns / s->job->unit_rows, column = i % c->scale_columns * c->block[1];
+    const int64_t columns = a->strategy == QUANT_BLOCK   ? a->block_structure[1]
+                            : a->strategy == QUANT_GROUP ? a->group_size
+                                                         : s->job->weight->shape[1];
+    return row * s->job->unit_qparams + column / columns;
+}
+
+/* The largest scale of a unit decides: its largest number is below that of the scheme by less than half. All numbers of
+ * a source are multiples of its smallest, which is lossless if it is a multiple of the scheme's smallest. */
+static int widen_scales(struct row_slice *s, const struct slice_qparams *q, struct workspace *work, struct fail *f)
+{
+    const struct weight *w = s->job->weight;
+    const struct caster c = {.weight = w, .grid = qobs_format_find(w->source_codes.format->code.grid)};
+    const qobs_format *grid = qobs_format_find(quant_grid(job_args(s->job)));
+    const int up = ilogb(qobs_format_max(grid) / qobs_format_max(c.grid));
+    const float smallest = qobs_format_decode(grid, 1) / qobs_format_decode(c.grid, 1);
+    const int64_t blocks = w->source_codes.scale_columns;
+    const float *scales = read_scales(s, work);
+    unsigned char *codes = workspace_reserve(work, WORK_PACKED, (size_t)w->shape[1]);
+    float *unit = workspace_reserve(work, WORK_SINK, (size_t)q->count * sizeof *unit);
+    if (!scales || !codes || !unit)
+        return NO_MEMORY(f, "scales");
+    for (int64_t i = 0; i < q->count; i++)
+        unit[i] = 0;
+    for (int64_t i = 0; i < s->count * blocks; i++)
+        unit[unit_of(s, i)] = fmaxf(unit[unit_of(s, i)], scales[i] > 0x1p-127f ? scales[i] : 0);
+    for (int64_t i = 0; i < q->count; i++) {
+        unit[i] = unit[i] > 0 ? fmaxf(ldexpf(unit[i], -up), 0x1p-126f) : 1;
+        put_scales(q, i, 1, scale_bits(scale_dtype_of(q), unit[i]), 0);
+    }
+    for (int64_t i = 0; i < s->count * blocks; i++) {
+        bool same = scales[i] / unit[unit_of(s, i)] >= smallest;
+        if (!same && scales[i] == 0x1p-127f) {
+            weight_read_codes(w, s->first + i / blocks, 1, codes);
+            same = largest_of(&c, codes + i % blocks * w->source_codes.block[1]) == 0;
+        }
+        s->lossless += same;
+    }
+    s->blocks += (uint64_t)(s->count * blocks);
+    return QOBS_OK;
+}
+
 int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
     const bool kept = job_keeps_codes(s->job);
+    if (widens(&w->source_codes, s->job->group->quant))
+        return widen_scales(s, q, work, f);
     const struct caster c = open_caster(s->job);
     const int64_t blocks = w->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
     const float *scales = read_scales(s, work);
-    const qobs_format *dtype =
-        q->scale_dtype == QOBS_F32 ? NULL : qobs_format_find(q->scale_dtype == QOBS_F16 ? "f16" : "bf16");
+    const qobs_format *dtype = scale_dtype_of(q);
     unsigned char *codes = workspace_reserve(work, WORK_PACKED, (size_t)w->shape[1]);
     if (!scales || !codes)
         return NO_MEMORY(f, "scales");
