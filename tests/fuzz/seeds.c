@@ -88,6 +88,7 @@ static void imatrix_seeds(void)
     write_seed("imatrix", "old", old, sizeof old - 1);
     memcpy(file, gguf, sizeof gguf - 1); /* the floats behind it are 0 */
     write_seed("imatrix", "gguf", file, sizeof file);
+    write_seed("gguf", "imatrix", file, sizeof file);
 }
 
 static void files(void)
