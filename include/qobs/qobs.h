@@ -3,8 +3,9 @@
 
 /** @mainpage qobs
  * Observers for neural-network quantization. An observer is fed tensors and computes the scale and zero point to
- * quantize them with. Results are bit for bit those of the Python observers of llm-compressor, torch.ao, AMD Quark
- * and NVIDIA Model-Optimizer. Each page of docs/presets describes the presets of one of these families.
+ * quantize them with. Results are bit for bit those of the Python code of llm-compressor, torch.ao, torchao, AMD Quark,
+ * NVIDIA Model-Optimizer, ONNX Runtime, ai-edge-quantizer and NNCF. Each page of docs/presets describes the presets of
+ * one of these families, or of qobs itself.
  *
  * Rules of this header
  *  - Functions that can fail return QOBS_OK or a negative status. The last parameter, if not NULL, receives a

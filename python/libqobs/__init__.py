@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Quantization scales and zero points on CPUs, bit for bit those of llm-compressor, torch.ao, AMD Quark and NVIDIA
-Model-Optimizer. docs/python.md starts with three runs to paste."""
+"""Quantization scales and zero points on CPUs, bit for bit those of llm-compressor, torch.ao, torchao, AMD Quark,
+NVIDIA Model-Optimizer, ONNX Runtime, ai-edge-quantizer and NNCF. docs/python.md starts with three runs to paste."""
 from . import distributed, gguf
 from ._blocks import calibrate_blocks
 from ._calibration import Calibration, calibrate, calibration
