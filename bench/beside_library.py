@@ -38,7 +38,8 @@ DTYPES = {"f32": (F32, np.float32), "bf16": (BF16, np.uint16)}
 INT4, ASYMMETRIC = {"num_bits": 4, "group_size": 128}, {"num_bits": 4, "group_size": 128, "symmetric": "false"}
 NVFP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
 INPUT = {"base_name": "input", "num_bits": 8, "symmetric": "false", "strategy": "tensor"}
-INT8_CHANNEL, FP8_TENSOR = {"num_bits": 8, "strategy": "channel"}, {"num_bits": 8, "type": "float", "strategy": "tensor"}
+INT8_CHANNEL, FP8_TENSOR = {"num_bits": 8, "strategy": "channel"}, {"num_bits": 8, "type": "float",
+                                                                    "strategy": "tensor"}
 
 
 def load(old, new):
@@ -87,7 +88,8 @@ def search(preset, settings):
     def make(library, data):
         config = library.config(preset, settings)
         size = library.count(config, data.value) * data.x.itemsize
-        arguments = SearchArgs(config=config, value=c.addressof(data.value), min=pointer(data.low), max=pointer(data.high), size=size)
+        arguments = SearchArgs(config=config, value=c.addressof(data.value), min=pointer(data.low),
+                               max=pointer(data.high), size=size)
         return library.bound("qobs_search", c.byref(arguments))
     return make
 
@@ -98,7 +100,8 @@ def minmax(settings, preset="llmc.memoryless_minmax"):
         given = {key: setting.format(height=min(data.rows, 128)) for key, setting in settings.items()}
         config = library.config(preset, given)
         size = library.count(config, data.value) * data.x.itemsize
-        arguments = MinmaxArgs(config=config, value=c.addressof(data.value), min=pointer(data.low), max=pointer(data.high), size=size)
+        arguments = MinmaxArgs(config=config, value=c.addressof(data.value), min=pointer(data.low),
+                               max=pointer(data.high), size=size)
         return library.bound("qobs_minmax", c.byref(arguments))
     return make
 
@@ -124,7 +127,8 @@ def observer(preset, settings, batches=False, importance=False):
         destroy()
         scale, zero_point = (c.create_string_buffer(size) for size in sizes)
         data.kept += [scale, zero_point]
-        out = QparamBuffers(scale=c.addressof(scale), scale_size=sizes[0], zero_point=c.addressof(zero_point), zero_point_size=sizes[1])
+        out = QparamBuffers(scale=c.addressof(scale), scale_size=sizes[0], zero_point=c.addressof(zero_point),
+                            zero_point_size=sizes[1])
         steps.append(library.bound("qobs_qparams_from_observer", handle, c.byref(out)))
 
         def call():
@@ -192,7 +196,8 @@ CASES = {
 
 
 def named_cases(dtype, rows):
-    return {f"{kind}/{dtype}/{name}/{rows}x{COLUMNS}": case for kind, cases in CASES.items() for name, case in cases.items()}
+    return {f"{kind}/{dtype}/{name}/{rows}x{COLUMNS}": case for kind, cases in CASES.items() for name,
+            case in cases.items()}
 
 
 # ---- Turns ----

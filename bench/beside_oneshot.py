@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Times oneshot of llm-compressor with GPTQModifier, without and with libqobs.llmcompressor, in turns, each run in a process of
-its own. The model is a Llama of 4 layers and hidden size 1024 in bf16 with random weights, the scheme W4A16.
+"""Times oneshot of llm-compressor with GPTQModifier, without and with libqobs.llmcompressor, in turns, each run in a
+process of its own. The model is a Llama of 4 layers and hidden size 1024 in bf16 with random weights, the scheme W4A16.
 
     beside_oneshot.py [--turns N] [--threads N] [--tokens N]
 
@@ -68,7 +68,8 @@ def main():
         for kind, found in seconds.items():
             with tempfile.TemporaryDirectory() as folder:
                 run = subprocess.run([sys.executable, os.path.abspath(__file__), "--run", kind, "--threads",
-                                      str(arguments.threads), "--tokens", str(arguments.tokens)], cwd=folder, check=True,
+                                      str(arguments.threads), "--tokens", str(arguments.tokens)], cwd=folder,
+                                     check=True,
                                      env={**os.environ, "HF_HUB_OFFLINE": "1"}, stdout=subprocess.PIPE,
                                      stderr=subprocess.DEVNULL, text=True)
             line = next(line for line in run.stdout.splitlines() if line.startswith("seconds and hash:"))

@@ -22,7 +22,8 @@ OVERHEAD = 2.0  # Google Benchmark also spends time to find the number of iterat
 
 
 def programs(build):
-    return {os.path.basename(p): p for p in sorted(glob.glob(f"{build}/bench/bench-*")) if os.access(p, os.X_OK) and os.path.isfile(p)}
+    return {os.path.basename(p): p for p in sorted(glob.glob(f"{build}/bench/bench-*")) if os.access(p, os.X_OK)
+            and os.path.isfile(p)}
 
 
 def listed(program, pattern):
@@ -35,10 +36,11 @@ def run(program, pattern, min_time, run_with):
     """Returns the minimum time of an iteration for every benchmark, by name."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         # A file instead of a pipe: --run-with may stop this process meanwhile.
-        subprocess.run(shlex.split(run_with) + [program, f"--benchmark_filter={pattern}", f"--benchmark_min_time={min_time}",
-                                                f"--benchmark_repetitions={REPETITIONS}",
-                                                "--benchmark_enable_random_interleaving=true",
-                                                f"--benchmark_out={out.name}", "--benchmark_out_format=json"],
+        subprocess.run(shlex.split(run_with) +
+                       [program, f"--benchmark_filter={pattern}", f"--benchmark_min_time={min_time}",
+                        f"--benchmark_repetitions={REPETITIONS}",
+                        "--benchmark_enable_random_interleaving=true",
+                        f"--benchmark_out={out.name}", "--benchmark_out_format=json"],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with open(out.name, encoding="utf-8") as file:
             benchmarks = json.load(file)["benchmarks"]

@@ -8,9 +8,9 @@ that `qobs quantize` writes; nothing else changes.
     kl.py QOBS MODEL [OPTION]...
 
 MODEL is a directory with config.json and model.safetensors of a Llama model: examples/tinylm, or what kl_smollm2.py
-makes. Its text is tokens.safetensors (I32 matrices `calibration` and `held_out`, and others of text of other kinds), or,
-if the vocabulary is bytes, the licence texts that examples/tinylm was trained on (/usr/share/common-licenses, of which
-the last 5 % are held out).
+makes. Its text is tokens.safetensors (I32 matrices `calibration` and `held_out`, and others of text of other kinds),
+or, if the vocabulary is bytes, the licence texts that examples/tinylm was trained on (/usr/share/common-licenses, of
+which the last 5 % are held out).
 
     --tokens N         calibration tokens (default 16384)
     --sequences N      held-out sequences (default all)

@@ -71,8 +71,8 @@ def gptq_mse(*arguments):
 
 
 def auto_round(model, folder, calibration, chosen, form, group, neuqi=False):
-    """iters=0: nothing is trained. Scales are searched under E[x^2] of the inputs; those of asymmetric integers are only
-    if neuqi. The weights come back in bfloat16."""
+    """iters=0: nothing is trained. Scales are searched under E[x^2] of the inputs; those of asymmetric integers are
+    only if neuqi. The weights come back in bfloat16."""
     os.environ["AR_WORK_SPACE"] = os.path.join(folder, "work")  # else in the current directory
     from auto_round import AutoRound
     from torch.utils.data import DataLoader

@@ -37,19 +37,25 @@ def arguments(name, *fields):
 
 
 SIZE = c.c_size_t
-MinmaxArgs = arguments("MinmaxArgs", ("config",), ("value",), ("g_idx",), ("axes",), ("axis_count", SIZE), ("min",), ("max",),
+MinmaxArgs = arguments("MinmaxArgs", ("config",), ("value",), ("g_idx",), ("axes",), ("axis_count", SIZE), ("min",),
+                       ("max",),
                        ("size", SIZE), ("counts",), ("runtime",))
-HistogramArgs = arguments("HistogramArgs", ("config",), ("value",), ("g_idx",), ("options",), ("counts",), ("counts_size", SIZE),
+HistogramArgs = arguments("HistogramArgs", ("config",), ("value",), ("g_idx",), ("options",), ("counts",),
+                          ("counts_size", SIZE),
                           ("first_edge",), ("last_edge",), ("edges_size", SIZE), ("totals",), ("runtime",))
 SearchArgs = arguments("SearchArgs", ("config",), ("value",), ("g_idx",), ("importance",), ("importance_size", SIZE),
-                       ("global_scale",), ("min",), ("max",), ("size", SIZE), ("best_step",), ("best_step_size", SIZE), ("errors",),
+                       ("global_scale",), ("min",), ("max",), ("size", SIZE), ("best_step",), ("best_step_size", SIZE),
+                       ("errors",),
                        ("errors_size", SIZE), ("report",), ("runtime",))
-FakeQuantizeArgs = arguments("FakeQuantizeArgs", ("config",), ("format",), ("value",), ("g_idx",), ("scale",), ("zero_point",),
+FakeQuantizeArgs = arguments("FakeQuantizeArgs", ("config",), ("format",), ("value",), ("g_idx",), ("scale",),
+                             ("zero_point",),
                              ("global_scale",), ("out",), ("out_strides",), ("out_size", SIZE), ("runtime",))
 QparamBuffers = arguments("QparamBuffers", ("scale",), ("scale_size", SIZE), ("zero_point",), ("zero_point_size", SIZE),
                           ("global_scale",))
-Layout = arguments("Layout", ("count", SIZE), ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int), ("scale_size", SIZE),
-                   ("zero_point_size", SIZE), ("shape", c.c_int64 * 8), ("ndim", c.c_int), ("has_global_scale", c.c_bool))
+Layout = arguments("Layout", ("count", SIZE), ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int),
+                   ("scale_size", SIZE),
+                   ("zero_point_size", SIZE), ("shape", c.c_int64 * 8), ("ndim", c.c_int),
+                   ("has_global_scale", c.c_bool))
 
 
 class Error(c.Structure):

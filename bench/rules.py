@@ -36,13 +36,14 @@ def tally(verdicts):
 def reached(values, bound, kind, confidence=0.95):
     """Returns the median, its interval and True if the target is reached.
 
-    The median decides 'at least' and 'at most'. The upper end of the interval decides 'not below', so that code fails only
-    if it is shown to be slower. The lower end decides 'not above'."""
+    The median decides 'at least' and 'at most'. The upper end of the interval decides 'not below', so that code fails
+    only if it is shown to be slower. The lower end decides 'not above'."""
     median = statistics.median(values)
     low, high = median_interval(values, confidence)
     if math.isinf(low):  # too few values for the confidence: their extremes
         low, high = min(values), max(values)
-    answer = {"at least": median >= bound, "at most": median <= bound, "not below": high >= bound, "not above": low <= bound}[kind]
+    answer = {"at least": median >= bound, "at most": median <= bound, "not below": high >= bound,
+              "not above": low <= bound}[kind]
     return median, low, high, answer
 
 

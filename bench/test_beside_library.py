@@ -24,9 +24,11 @@ LIBRARY = os.path.abspath(sys.argv.pop())
 class BesideLibrary(unittest.TestCase):
     def run_it(self, *options):
         """Returns names and ratios of the cases that ran."""
-        command = [sys.executable, "-B", os.path.join(HERE, "beside_library.py"), LIBRARY, LIBRARY, "--turns", "3", *options]
+        command = [sys.executable, "-B", os.path.join(HERE, "beside_library.py"), LIBRARY, LIBRARY, "--turns", "3",
+                   *options]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-        self.assertEqual(done.returncode, int(" slower\n" in done.stdout.rpartition("\n\n")[0]), "1: something is slower")
+        self.assertEqual(done.returncode, int(" slower\n" in done.stdout.rpartition("\n\n")[0]),
+                         "1: something is slower")
         lines = [line.split() for line in done.stdout.splitlines() if f"x{beside_library.COLUMNS} " in line]
         return [(line[0], float(line[3])) for line in lines]
 

@@ -15,7 +15,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCKS = {
-    "common": ("README.md", "<!-- common schemes: written by docs/scheme_tables.py -->", "<!-- end of common schemes -->"),
+    "common": ("README.md", "<!-- common schemes: written by docs/scheme_tables.py -->",
+               "<!-- end of common schemes -->"),
     "schemes": ("docs/checkpoint.md", "<!-- schemes -->", "<!-- end -->"),
     "written": ("docs/checkpoint.md", "<!-- formats that are written -->", "<!-- end -->"),
     "read": ("docs/checkpoint.md", "<!-- formats that are read -->", "<!-- end -->"),
@@ -58,7 +59,8 @@ def main():
     for line in wrong:
         print(line)
     for file in sorted(stale):
-        print(f"{file}: " + ("rewritten" if write else "is stale; run docs/scheme_tables.py --write build/tests/scheme_tables"))
+        print(f"{file}: " +
+              ("rewritten" if write else "is stale; run docs/scheme_tables.py --write build/tests/scheme_tables"))
     failed = len(wrong) + (0 if write else len(stale))
     print(f"{len(BLOCKS)} blocks passed, 0 failed" if not failed else f"{failed} failed")
     return 1 if failed else 0

@@ -77,7 +77,8 @@ def main():
     parser = argparse.ArgumentParser(description="writes docs/models.md")
     parser.add_argument("--zoo", nargs="+", required=True)
     parser.add_argument("--clients")
-    parser.add_argument("--out", default=os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "models.md"))
+    parser.add_argument("--out", default=os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                                                      "docs", "models.md"))
     options = parser.parse_args()
     text = clients_part(options.clients, options.out)
     types, schemes = {}, {}

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Lists every public function with its users: libqobs-checkpoint, the program, the Python package, the examples, and
-docs/embedding.md. A function of the core headers without one fails: it belongs into experimental.h, or nowhere. A function
-of experimental.h that one of them uses fails, too: it belongs into the core.
+docs/embedding.md. A function of the core headers without one fails: it belongs into experimental.h, or nowhere. A
+function of experimental.h that one of them uses fails, too: it belongs into the core.
 
     api_users.py [ROOT]
 """

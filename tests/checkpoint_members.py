@@ -14,7 +14,8 @@ import sys
 from public_api import of_headers
 
 KINDS = {"size_t": "COUNT", "const char *": "TEXT", "const char *const *": "LIST", "bool": "FLAG",
-         "qobs_compat": "ENUMERATION", "qobs_fill_experts": "ENUMERATION", "qobs_draft": "ENUMERATION", "const qobs_runtime *": "RUNTIME",
+         "qobs_compat": "ENUMERATION", "qobs_fill_experts": "ENUMERATION", "qobs_draft": "ENUMERATION",
+         "const qobs_runtime *": "RUNTIME",
          "double": "NUMBER", "void *": "CONTEXT", "char * *": "RESULT", "size_t *": "RESULT",
          "int( *": "PROGRESS"}
 

@@ -138,7 +138,8 @@ def static_schemes():
 
 
 def run(*arguments, **keywords):
-    """Runs the program: with one thread, which is the fastest with small files, unless a test or QOBS_WHOLE wants more."""
+    """Runs the program: with one thread, which is the fastest with small files, unless a test or QOBS_WHOLE wants
+    more."""
     words = [str(a) for a in arguments]
     if words[:1] and words[0] in THREADED and "QOBS_WHOLE" not in os.environ and "--threads" not in words:
         words[1:1] = ["--threads", "1"]
@@ -195,8 +196,8 @@ LINEAR = {"model.layers.0.self_attn.q_proj": ("BF16", [24, 256]), "model.layers.
           "model.layers.1.self_attn.q_proj": ("BF16", [8, 128]), "model.layers.1.mlp.down_proj": ("F32", [5, 128])}
 OTHER = {"model.embed_tokens.weight": ("BF16", [10, 128]), "model.norm.weight": ("BF16", [128]),
          "lm_head.weight": ("BF16", [10, 128]),
-         "model.layers.0.self_attn.q_proj.bias": ("BF16", [24]), "model.layers.0.input_layernorm.weight": ("F32",
-                                                                                                           [128])}
+         "model.layers.0.self_attn.q_proj.bias": ("BF16", [24]),
+         "model.layers.0.input_layernorm.weight": ("F32", [128])}
 
 
 def model():

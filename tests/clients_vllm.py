@@ -7,8 +7,8 @@
 --device runs vLLM as it is, with the library and the choices that it makes on such a processor: amx, avx512 (without
 AMX) or avx2. It hides what the processor has beyond that. Without it:
 
-vLLM has no kernel for quantized experts on CPUs without AMX. Its own methods create and load their tensors; the experts are then
-dequantized here and run by its unquantized method. On CPUs with AMX it rounds the inputs of W4A16 to int8 (its
+vLLM has no kernel for quantized experts on CPUs without AMX. Its own methods create and load their tensors; the experts
+are then dequantized here and run by its unquantized method. On CPUs with AMX it rounds the inputs of W4A16 to int8 (its
 VLLM_CPU_INT4_W4A8), which costs more than bfloat16: linear layers are dequantized here, too, after its loader.
 """
 import argparse
@@ -81,8 +81,10 @@ def run(directory, tokens):
     llm = LLM(model=directory, dtype="bfloat16", enforce_eager=True, max_model_len=128, skip_tokenizer_init=True,
               max_num_seqs=4, max_logprobs=-1, seed=0)
     outputs = llm.generate([{"prompt_token_ids": row.tolist()} for row in tokens],
-                           SamplingParams(temperature=0, max_tokens=1, detokenize=False, prompt_logprobs=-1), use_tqdm=False)
-    return np.array([[[row[i].logprob for i in range(len(row))] for row in o.prompt_logprobs[1:]] for o in outputs], "f4")
+                           SamplingParams(temperature=0, max_tokens=1, detokenize=False, prompt_logprobs=-1),
+                           use_tqdm=False)
+    return np.array([[[row[i].logprob for i in range(len(row))] for row in o.prompt_logprobs[1:]] for o in outputs],
+                    "f4")
 
 
 def main():

@@ -5,9 +5,9 @@
 
     exercises.py [--keep DIRECTORY] [PATCH]...
 
-Copies the tree and builds the library once. Applies each patch to the copy, builds and runs the tests that are named for it
-here, and takes the patch back. Without names: every patch. Ends with "N passed, N failed". With --keep the copy and its
-build stay in DIRECTORY, and a second run only rebuilds what has changed.
+Copies the tree and builds the library once. Applies each patch to the copy, builds and runs the tests that are named
+for it here, and takes the patch back. Without names: every patch. Ends with "N passed, N failed". With --keep the copy
+and its build stay in DIRECTORY, and a second run only rebuilds what has changed.
 """
 import argparse
 import json
@@ -27,7 +27,8 @@ TESTS = {
     "number-format": ["format", "fake_quantize", "saved_states"],
     "packed-format": ["formats", "saved_states"],
     "sink": ["engine", "plan", "parts"],
-    "state-part": ["exchange", "memory", "observer", "observer_in", "state", "untrusted", "preset pages", "saved_states"],
+    "state-part": ["exchange", "memory", "observer", "observer_in", "state", "untrusted", "preset pages",
+                   "saved_states"],
     "observer": ["exchange", "memory", "observer", "state", "tensors", "untrusted", "preset pages", "saved_states"],
 }
 # -O1: each patch builds much of the library anew.
@@ -41,7 +42,8 @@ class Failure(Exception):
 
 def run(*command, **options):
     """The output of a command; its failure comes with the output's end."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, **options)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          stdin=subprocess.DEVNULL, **options)
     if done.returncode != 0:
         lines = [line for line in done.stdout.splitlines() if not line.startswith("[")]
         raise Failure("\n".join([f"status {done.returncode}: {' '.join(command)}"] + lines[-60:]))

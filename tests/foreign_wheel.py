@@ -30,7 +30,8 @@ def run_program(architecture, directory):
     own = directory + "/.libqobs.mesonpy.libs"
     program = directory + "/program"
     subprocess.run([f"{architecture}-linux-gnu-gcc", f"-I{SOURCE}/include", SOURCE + "/examples/weight_scales.c",
-                    own + "/libqobs.so", f"-Wl,-rpath-link,{directory}/libqobs.libs", f"-Wl,-rpath,{own}", "-lm", "-o", program],
+                    own + "/libqobs.so", f"-Wl,-rpath-link,{directory}/libqobs.libs", f"-Wl,-rpath,{own}", "-lm", "-o",
+                    program],
                    check=True)
     return subprocess.run([f"qemu-{architecture}", program], check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -43,7 +44,8 @@ def main():
         libraries = glob.glob(directory + "/.*.libs/*.so*") + glob.glob(directory + "/*.libs/*.so*")
         checks = [
             (f"the only wheel: {wheels}", len(wheels) == 1),
-            ("name", re.fullmatch(rf"libqobs-[^-]*-py3-none-manylinux_2_\d+_{architecture}\.whl", os.path.basename(wheels[0]))),
+            ("name",
+             re.fullmatch(rf"libqobs-[^-]*-py3-none-manylinux_2_\d+_{architecture}\.whl", os.path.basename(wheels[0]))),
             (f"libraries: {libraries}", len(libraries) >= 4),
             *[(path, machine(path) == MACHINES[architecture]) for path in libraries],
             ("the README's program", run_program(architecture, directory) == ROW)]

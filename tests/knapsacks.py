@@ -22,7 +22,8 @@ def instance(source, items, choices):
 
 def solve(program, instances):
     """(least weight, whether it is optimal, choices or None) of each."""
-    text = "\n".join(f"{len(table)} {len(table[0])} {limit!r} " + " ".join(f"{w!r} {c!r}" for row in table for w, c in row)
+    text = "\n".join(f"{len(table)} {len(table[0])} {limit!r} " +
+                     " ".join(f"{w!r} {c!r}" for row in table for w, c in row)
                      for limit, table in instances)
     done = subprocess.run([program], input=text, capture_output=True, text=True, check=True)
     found = []

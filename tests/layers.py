@@ -33,9 +33,11 @@ with open(SETS, encoding="utf-8") as sets:
     ISAS = re.findall(r"^(\w+) (?:any|x86_64|aarch64)\b", sets.read(), re.M)
 
 # From the ground up. A file may include from every folder before its own.
-LAYERS = ["base", "number", "kernels", "templates", *ISAS, "stages", "plan", "measure", "formula", "histogram", "quantize", "search", "optimal",
+LAYERS = ["base", "number", "kernels", "templates", *ISAS, "stages", "plan", "measure", "formula", "histogram",
+          "quantize", "search", "optimal",
           "config", "observer", "api"]
-CHECKPOINT = ["files", "schemes", "model", "activations", "engine", "quantize", "calibrate", "mixture", "audit", "parts", "api"]
+CHECKPOINT = ["files", "schemes", "model", "activations", "engine", "quantize", "calibrate", "mixture", "audit",
+              "parts", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 ABOVE_CONFIG = LAYERS[LAYERS.index("config") + 1:]
 LOOSE = ["src/meson.build"]
@@ -273,7 +275,8 @@ def check_cycles(tree):
                 why.setdefault((unit(path), unit(target)), f"{path}:{line}")
     for component in strong_components(dict(edges)):
         if len(component) > 1:
-            inside = [f"{why[a, b]} includes {b}" for a in sorted(component) for b in sorted(edges[a]) if b in component]
+            inside = [f"{why[a, b]} includes {b}" for a in sorted(component)
+                      for b in sorted(edges[a]) if b in component]
             yield f"{' '.join(sorted(component))}: a cycle: {'; '.join(inside)}"
 
 

@@ -27,11 +27,13 @@ from llmcompressor.modifiers.quantization import QuantizationModifier
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
-COMMON = {"hidden_size": 256, "num_hidden_layers": 2, "vocab_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2,
+COMMON = {"hidden_size": 256, "num_hidden_layers": 2, "vocab_size": 256, "num_attention_heads": 4,
+          "num_key_value_heads": 2,
           "max_position_embeddings": 64}
 MODELS = {"llama": lambda: T.LlamaConfig(**COMMON, intermediate_size=512),
           "tied": lambda: T.Qwen3Config(**COMMON, intermediate_size=512, head_dim=64, tie_word_embeddings=True),
-          "moe": lambda: T.Qwen3MoeConfig(**COMMON, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2, head_dim=64)}
+          "moe": lambda: T.Qwen3MoeConfig(**COMMON, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2,
+                                          head_dim=64)}
 CACHE = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True}
 INT8, GROUPS = ({"num_bits": bits, "type": "int", "symmetric": True, **more}
                 for bits, more in ((8, {"strategy": "channel"}), (4, {"strategy": "group", "group_size": 128})))
@@ -51,7 +53,8 @@ CHECKPOINTS = {
     "mixed": ("llama", QuantizationModifier, {"config_groups": MIXED}, 0.15),
     "tied": ("tied", QuantizationModifier, {"scheme": "W4A16"}, 0.15),
     "MoE, W4A16": ("moe", QuantizationModifier, {"scheme": "W4A16", "ignore": ["lm_head", "re:.*mlp.gate$"]}, 0.15),
-    "MoE, NVFP4A16": ("moe", QuantizationModifier, {"scheme": "NVFP4A16", "ignore": ["lm_head", "re:.*mlp.gate$"]}, 0.15)}
+    "MoE, NVFP4A16": ("moe", QuantizationModifier, {"scheme": "NVFP4A16", "ignore": ["lm_head", "re:.*mlp.gate$"]},
+                      0.15)}
 passed = failed = 0
 
 
@@ -87,7 +90,8 @@ def main(qobs, directory):
     for name, (model, modifier, options, limit) in CHECKPOINTS.items():
         out = f"{directory}/oneshot-{re.sub('[^A-Za-z0-9]+', '-', name)}"
         shutil.rmtree(out, ignore_errors=True)
-        oneshot(model=T.AutoModelForCausalLM.from_pretrained(f"{directory}/{model}", dtype=torch.bfloat16), processor=tokenizer,
+        oneshot(model=T.AutoModelForCausalLM.from_pretrained(f"{directory}/{model}", dtype=torch.bfloat16),
+                processor=tokenizer,
                 dataset=dataset, recipe=modifier(**{"targets": "Linear", "ignore": ["lm_head"], **options}),
                 num_calibration_samples=len(samples), max_seq_length=32, output_dir=out)
         status, report = audit(qobs, out, "--against", f"{directory}/{model}")

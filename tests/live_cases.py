@@ -5,10 +5,10 @@
 
     live_cases.py QOBS [--only REGEX] [--save FILE]
 
-Needs llmcompressor. Its version decides what --compat is. Files are compared byte for byte, config.json too. Where upstream
-fails, qobs succeeds or refuses; it may refuse what the policy of a case allows (golden/run_checkpoint.py).
-With --save FILE gets the digests of upstream's files: with 0.14 those of all cases, with a later release those of the cases in
-which it writes other files than 0.14, and of its new schemes. Ends with `N passed, N failed`.
+Needs llmcompressor. Its version decides what --compat is. Files are compared byte for byte, config.json too. Where
+upstream fails, qobs succeeds or refuses; it may refuse what the policy of a case allows (golden/run_checkpoint.py).
+With --save FILE gets the digests of upstream's files: with 0.14 those of all cases, with a later release those of the
+cases in which it writes other files than 0.14, and of its new schemes. Ends with `N passed, N failed`.
 """
 import argparse
 import json
@@ -39,11 +39,13 @@ from run_checkpoint import digests
 COMPAT = "llm-compressor-0.14" if llmcompressor.__version__.startswith("0.14.0") else "next"
 NEW = ("MXFP4XFP8", "MXFP6A16", "MXFP6A8")  # presets that 0.14 does not have
 FLOATS = ("maxshrink", "grid", "norm", "expand")  # settings that a user gives as such
-EDGES = [f"{values}_{dtype}" for values in ("ties", "v_zeros", "v_tiny", "v_huge", "v_nan", "v_inf") for dtype in ("bf16", "f16", "f32")]
+EDGES = [f"{values}_{dtype}" for values in ("ties", "v_zeros", "v_tiny", "v_huge", "v_nan", "v_inf")
+         for dtype in ("bf16", "f16", "f32")]
 
 
 def case_of(name, model, scheme, *options, policy="exact"):
-    return {"name": f"{name}_{scheme}", "model": model, "options": ["--scheme", scheme, "--ignore", "lm_head", *options],
+    return {"name": f"{name}_{scheme}", "model": model,
+            "options": ["--scheme", scheme, "--ignore", "lm_head", *options],
             "policy": policy}
 
 
@@ -54,7 +56,8 @@ def new_cases():
             yield case_of(f"mse_{model}", model, scheme, "--preset", "llmc.memoryless_mse")
     if "MXFP6A16" in PRESET_SCHEMES:
         for model in (*EDGES, "v_signs_bf16", "cols_192", "cols_64", "rows_1", "shards", "moe_fused"):
-            yield case_of(model, model, "MXFP6A16", policy="nonfinite" if model.startswith(("v_nan", "v_inf")) else "exact")
+            yield case_of(model, model, "MXFP6A16",
+                          policy="nonfinite" if model.startswith(("v_nan", "v_inf")) else "exact")
         for model in ("cols_24", "cols_33"):
             yield case_of(model, model, "MXFP6A16", policy="refuse")
 
@@ -95,10 +98,12 @@ def scheme_of(case):
 
 
 def repair():
-    """Without two faults of 0.14: it stores no matrix that is not contiguous, and finds fault with the index of some models."""
+    """Without two faults of 0.14: it stores no matrix that is not contiguous, and finds fault with the index of some
+    models."""
     save = safetensors.torch.save_file
     for module in (model_free, convert_file):
-        module.save_file = lambda tensors, path, **more: save({n: t.contiguous() for n, t in tensors.items()}, path, **more)
+        module.save_file = lambda tensors, path, **more: save({n: t.contiguous() for n, t in tensors.items()}, path,
+                                                              **more)
     model_free.validate_safetensors_index = lambda *arguments: None
 
 
@@ -148,8 +153,10 @@ def run(case, qobs, models):
 def is_new(case, files, golden):
     """True if the vectors of 0.14 do not say it: new files, or config.json in the form of the release."""
     known = golden.get(case["name"], {}).get("files", {})
-    same = {n: d for n, d in files.items() if not n.endswith(".json")} == {n: d for n, d in known.items() if not n.endswith(".json")}
-    return bool(files) and not same or case["name"].startswith(("config_", "set_", "second_run", "preset_W4", "preset_FP8"))
+    same = {n: d for n, d in files.items() if not n.endswith(".json")} == {n: d for n, d in known.items()
+                                                                           if not n.endswith(".json")}
+    return bool(files) and not same or case["name"].startswith(("config_", "set_", "second_run", "preset_W4",
+                                                                "preset_FP8"))
 
 
 def main():

@@ -5,7 +5,8 @@
 
     live_casts.py QOBS [SAVE]
 
-With SAVE (a directory) the cases of test_casts.py become golden vectors, SAVE/casts.json. Ends with `N passed, N failed`.
+With SAVE (a directory) the cases of test_casts.py become golden vectors, SAVE/casts.json. Ends with `N passed, N
+failed`.
 """
 import json
 import os
@@ -33,8 +34,10 @@ def main(save):
     golden = []
     for name, codes, scales in test_casts.cases():
         exponents = of_bytes(scales)
-        packed, stored, scale_2, blocks, lossless = quantize_mxfp4_to_nvfp4_lossless(of_bytes(codes), exponents, mxfp4_kmax(exponents), "cpu")
-        golden.append({"name": name, "codes": test_casts.digest(as_bytes(packed)), "scales": test_casts.digest(as_bytes(stored)),
+        packed, stored, scale_2, blocks, lossless = quantize_mxfp4_to_nvfp4_lossless(
+            of_bytes(codes), exponents, mxfp4_kmax(exponents), "cpu")
+        golden.append({"name": name, "codes": test_casts.digest(as_bytes(packed)),
+                       "scales": test_casts.digest(as_bytes(stored)),
                        "scale_2": scale_2.item(), "blocks": blocks, "lossless": lossless})
         out, report, _ = test_casts.run(name, test_casts.of_modelopt(codes, scales), "NVFP4A16")
         cli.equal(out[f"{test_casts.MODULE}.weight_packed"][2], as_bytes(packed), f"{name}: codes")

@@ -6,10 +6,10 @@
     live_checkpoint.py QOBS MODEL
 
 Needs llmcompressor and torch. MODEL is a directory with model.safetensors. For each preset of the installed
-compressed-tensors model_free_ptq and qobs quantize write a directory each, of the same files and bytes. The schemes with
-static activations, which model_free_ptq refuses, are compared without them; live_static.py has the activations.
-compressed-tensors then decompresses the output of qobs, and qobs audit must find the same error in it. Prints the presets
-that are equal. Ends with `N passed, N failed`.
+compressed-tensors model_free_ptq and qobs quantize write a directory each, of the same files and bytes. The schemes
+with static activations, which model_free_ptq refuses, are compared without them; live_static.py has the activations.
+compressed-tensors then decompresses the output of qobs, and qobs audit must find the same error in it. Prints the
+presets that are equal. Ends with `N passed, N failed`.
 """
 import json
 import os
@@ -93,15 +93,18 @@ def main(qobs, model):
                     json.dump(config, file)
                 options = ["--config", f"{scratch}/{scheme}.json"]
             model_free_ptq(model_stub=source, save_directory=theirs, scheme=given, ignore=["lm_head"], device="cpu")
-            subprocess.run([qobs, "quantize", source, *options, "--ignore", "lm_head", "--compat", COMPAT, "--quiet", "-o", ours],
+            subprocess.run([qobs, "quantize", source, *options, "--ignore", "lm_head", "--compat", COMPAT, "--quiet",
+                            "-o", ours],
                            check=True)
             if compare(scheme, ours, theirs):
                 equal.append(scheme)
-            audit = subprocess.run([qobs, "audit", ours, "--against", source, "--json"], capture_output=True, text=True, check=False)
+            audit = subprocess.run([qobs, "audit", ours, "--against", source, "--json"], capture_output=True, text=True,
+                                   check=False)
             found = {layer["name"]: layer["relative_error"] for layer in json.loads(audit.stdout)["layers"]}
             errors = decompress(scheme, ours, source)
             check(found.keys() == errors.keys(), f"{scheme}: modules", f"{found.keys()} {errors.keys()}")
-            check(all(abs(found[m] - e) <= 1e-3 * e for m, e in errors.items()), f"{scheme}: errors", f"{found} {errors}")
+            check(all(abs(found[m] - e) <= 1e-3 * e for m, e in errors.items()), f"{scheme}: errors",
+                  f"{found} {errors}")
     print(f"compressed-tensors {__version__}: {len(equal)} of {len(presets)} presets byte for byte: {' '.join(equal)}")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0

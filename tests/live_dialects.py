@@ -32,16 +32,19 @@ def scales(*shape):
 
 
 def main():
-    for rows, columns, group, zeros in ((128, 256, 128, True), (8, 128, 32, True), (200, 384, 64, True), (64, 128, 128, False)):
+    for rows, columns, group, zeros in ((128, 256, 128, True), (8, 128, 32, True), (200, 384, 64, True),
+                                        (64, 128, 128, False)):
         what = f"{rows} x {columns}, groups of {group}, {'with' if zeros else 'without'} zero points"
         module = {"qweight": words(columns, rows // 8), "scales": scales(columns // group, rows)}
         if zeros:
             module["qzeros"] = words(columns // group, rows // 8)
         tensors = {f"{MODULE}.{k}": v for k, v in module.items()}
         make("in", {k: raw(v) for k, v in tensors.items()},
-             quantization_config={"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": zeros, "version": "gemm"})
+             quantization_config={"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": zeros,
+                                  "version": "gemm"})
         want = AutoAWQConverter(group_size=group, zero_point=zeros).process(dict(tensors))
-        p = quantize("in", "-o", "out", "--replace", "--set", f"group_size={group}", scheme="W4A16_ASYM" if zeros else "W4A16")
+        p = quantize("in", "-o", "out", "--replace", "--set", f"group_size={group}",
+                     scheme="W4A16_ASYM" if zeros else "W4A16")
         cli.equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
         cli.equal(st_raw("out/model.safetensors"), {k: raw(v) for k, v in want.items()}, what)
     print(f"{cli.passed} passed, {cli.failed} failed")

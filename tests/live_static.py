@@ -6,11 +6,12 @@
     live_static.py QOBS MODEL
 
 Needs llmcompressor and torch. MODEL is a directory that transformers loads. oneshot calibrates the model on four
-samples, and the inputs of its layers are recorded at the same time. With keys and values the same samples run through the
-unquantized model, whose activations are recorded. qobs quantize gets the recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same; for
-that, the layers of a fused set in FP8 get the largest of the scales that oneshot gives each. Then transformers loads
-outputs of qobs quantize and computes logits; it loads the experts that the report says it loads. A case that the installed
-release of upstream cannot do, with its own files neither, is left out and named. Ends with `N passed, N failed`.
+samples, and the inputs of its layers are recorded at the same time. With keys and values the same samples run through
+the unquantized model, whose activations are recorded. qobs quantize gets the recordings as files, then as saved states
+of two directories. Every tensor and the configuration must be the same; for that, the layers of a fused set in FP8 get
+the largest of the scales that oneshot gives each. Then transformers loads outputs of qobs quantize and computes logits;
+it loads the experts that the report says it loads. A case that the installed release of upstream cannot do, with its
+own files neither, is left out and named. Ends with `N passed, N failed`.
 """
 import json
 import os
@@ -49,11 +50,13 @@ GROUPS = {f"W8A8_STATIC{name}": {"group_0": {
     "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True, "dynamic": False},
     "input_activations": {"num_bits": 8, "type": "int", "strategy": "tensor", "symmetric": not name, "dynamic": False,
                           "observer": "static_minmax"}}} for name in ("", "_ASYM")}
-# Largest relative errors of logits; about twice those of tinylm. A scale or a layout that is read wrongly gives more than 1.
+# Largest relative errors of logits; about twice those of tinylm. A scale or a layout that is read wrongly gives more
+# than 1.
 LIMITS = {"W4A16": 0.15, "W4A16_ASYM": 0.15, "W8A8": 0.04, "W8A8_STATIC": 0.1,
           "W8A8_STATIC_ASYM": 0.07, "FP8_DYNAMIC": 0.06, "FP8": 0.1, "NVFP4A16": 0.15, "NVFP4": 0.2,
           "MXFP4A16": 0.15}
-# transformers 5.24 wants zero points that are not packed, with compressed-tensors 0.19 and 0.20; oneshot's own file is refused, too.
+# transformers 5.24 wants zero points that are not packed, with compressed-tensors 0.19 and 0.20; oneshot's own file is
+# refused, too.
 NOT_LOADED = {"W4A16_ASYM"} if transformers.__version__.startswith("5.24") else set()
 passed = failed = 0
 
@@ -118,7 +121,8 @@ def save_states(qobs, paths, settings, folder):
             base = name.rsplit(".", 1)[1].removesuffix("_states")
             words = [f"base_name={base}", *(settings if base == "input" else E4M3).split()]
             state = f"{directory}/{k}.qobs" if i == 0 else f"{directory}/{name}.qobs"
-            subprocess.run([qobs, "observe", "--preset", "llmc.static_minmax", *(a for w in words for a in ("--set", w)),
+            subprocess.run([qobs, "observe", "--preset", "llmc.static_minmax",
+                            *(a for w in words for a in ("--set", w)),
                             "--state", state, *(f"{path}:{name}" for path in paths[2 * i:2 * i + 2])],
                            check=True, stdout=subprocess.DEVNULL)
     with open(f"{directories[0]}/states.json", "w", encoding="utf-8") as file:
@@ -132,7 +136,8 @@ def share_scales(model, tensors):
     args = QuantizationArgs(num_bits=8, type="float", strategy="tensor")
     for first in [n for n in tensors if n.endswith((".q_proj.weight_scale", ".gate_proj.weight_scale"))]:
         base, name = first.removesuffix(".weight_scale").rsplit(".", 1)
-        members = [f"{base}.{m}" for m in (("q_proj", "k_proj", "v_proj") if name == "q_proj" else ("gate_proj", "up_proj"))]
+        members = [f"{base}.{m}"
+                   for m in (("q_proj", "k_proj", "v_proj") if name == "q_proj" else ("gate_proj", "up_proj"))]
         scale = torch.stack([tensors[m + ".weight_scale"] for m in members]).max(0).values
         for m in members:
             weight = weights[m + ".weight"].to(torch.bfloat16)
@@ -194,19 +199,23 @@ def load_experts(qobs, folder):
     """transformers loads quantized experts, and those that stay as they are, if the report says so."""
     model = f"{folder}/moe"
     Qwen3MoeForCausalLM(Qwen3MoeConfig(
-        hidden_size=256, moe_intermediate_size=256, num_experts=4, num_hidden_layers=1, vocab_size=64, num_attention_heads=2,
+        hidden_size=256, moe_intermediate_size=256, num_experts=4, num_hidden_layers=1, vocab_size=64,
+        num_attention_heads=2,
         num_key_value_heads=2, head_dim=64)).to(torch.bfloat16).save_pretrained(model)
     wanted = {n: p for n, p in load(model).named_parameters() if "experts" in n}
     for scheme in ("W4A16", "W4A16_ASYM", "W3A16", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4", "MXFP8A16"):
         for what, options in (("quantized", []), ("left", ["--ignore", "re:.*experts.*"])):
             out = f"{folder}/moe-{scheme}-{what}"
-            subprocess.run([qobs, "quantize", model, "--scheme", scheme, "--quiet", *options, "-o", out, "--json", f"{folder}/report"],
+            subprocess.run([qobs, "quantize", model, "--scheme", scheme, "--quiet", *options, "-o", out, "--json",
+                            f"{folder}/report"],
                            check=True, stderr=subprocess.DEVNULL)
             with open(f"{folder}/report", encoding="utf-8") as file:
                 report = json.load(file)
-            said = all(r["transformers"] for r in report["runtimes"]) and not any("random" in w for w in report["warnings"])
+            said = all(r["transformers"] for r in report["runtimes"]) and not any("random" in w
+                                                                                  for w in report["warnings"])
             try:
-                network, info = AutoModelForCausalLM.from_pretrained(out, dtype=torch.bfloat16, output_loading_info=True)
+                network, info = AutoModelForCausalLM.from_pretrained(out, dtype=torch.bfloat16,
+                                                                     output_loading_info=True)
                 found = dict(network.named_parameters())
                 errors = [((found[n] - p).norm() / p.norm()).item() for n, p in wanted.items()]
                 loads = not info["missing_keys"] and max(errors) < 0.5
@@ -244,7 +253,8 @@ def main(qobs, model):
                                 "-o", f"{folder}/{source}"], check=True)
                 compare(f"{what} from {source}", f"{folder}/{source}", f"{folder}/theirs",
                         model if scheme == "FP8" else None)
-                audit = subprocess.run([qobs, "audit", f"{folder}/{source}"], capture_output=True, text=True, check=False)
+                audit = subprocess.run([qobs, "audit", f"{folder}/{source}"], capture_output=True, text=True,
+                                       check=False)
                 check(audit.returncode == 0, f"{what} from {source}: audit", audit.stdout + audit.stderr)
         load_outputs(qobs, model, f"{model}/activations.safetensors", scratch)
         load_experts(qobs, scratch)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Compares what the public headers declare with python/libqobs/declarations.txt: constants, functions, structures with
-their members in order, enumerations with their values. So a signature, the size of a structure and a value change only with
-that file. The Python package makes its ctypes of it.
+their members in order, enumerations with their values. So a signature, the size of a structure and a value change only
+with that file. The Python package makes its ctypes of it.
 
     public_api.py [--write]
 
@@ -37,7 +37,8 @@ def declarations(text):
     for kind, body, name in re.findall(r"typedef (struct|enum) \w+ \{(.*?)\} (\w+);", text, re.S):
         members = re.split(";" if kind == "struct" else ",", body)
         yield from ((kind, name, words(member)) for member in members if member.strip())
-    for name, declaration in sorted((m[2], m[1]) for m in re.finditer(r"QOBS_API([^;{]*?\b(qobs_\w+)\([^;]*\));", text)):
+    for name, declaration in sorted((m[2], m[1])
+                                    for m in re.finditer(r"QOBS_API([^;{]*?\b(qobs_\w+)\([^;]*\));", text)):
         yield "function", name, words(declaration)
 
 

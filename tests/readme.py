@@ -33,7 +33,8 @@ if len(c) < 100:
 
 RENAMES = re.compile(r"^\| (0\.[12]) \| 0\.[23] \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.M)
 tables = RENAMES.findall(read(root + "/docs/versions.md"))
-old = {name for _, table in tables for cell in re.findall(r"^\| (.*?) \|", table, re.M) for name in re.findall(r"`(qobs_\w+)`", cell)}
+old = {name for _, table in tables for cell in re.findall(r"^\| (.*?) \|", table, re.M)
+       for name in re.findall(r"`(qobs_\w+)`", cell)}
 wrong, seen = [f"docs/versions.md: {name} is said to have another name now, but a header has it" for name in old & c], 0
 if {release for release, _ in tables} != {"0.1", "0.2"}:
     wrong.append("docs/versions.md has no table of renames for each release")

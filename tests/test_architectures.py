@@ -116,7 +116,8 @@ def test_words():
     for kind, name in (("convnext", "convnext.encoder.stages.0.layers.0.pwconv1"),
                        ("d_fine", "model.decoder.layers.0.gateway.gate"), ("new", "vision_embedder.blocks.0.fc1"),
                        ("prophetnet", "prophetnet.decoder.layers.0.self_attn.relative_pos_embeddings")):
-        equal(run(kind, [name], model_type=kind, status=3 if kind == "new" else 0)[0], {name}, f"{kind}: what is quantized")
+        equal(run(kind, [name], model_type=kind, status=3 if kind == "new" else 0)[0], {name},
+              f"{kind}: what is quantized")
 
 
 def test_renamed():
@@ -226,7 +227,8 @@ def test_general_rule():
 def test_packed():
     """What no runtime loads is refused unless it is asked for; a warning and the report say what one does not load."""
     name = "backbone.layers.0.mixer.out_proj"
-    for kind, module, scheme, ways in (("t5", LAYER, "W8A16", ()), ("falcon_mamba", name, "W4A16", ("mixer", "out_proj)")),
+    for kind, module, scheme, ways in (("t5", LAYER, "W8A16", ()),
+                                       ("falcon_mamba", name, "W4A16", ("mixer", "out_proj)")),
                                        ("mamba", name, "NVFP4A16", ("mixer", "out_proj)"))):
         make("in", {f"{module}.weight": tensor([128, 128], 1)}, model_type=kind)
         p = quantize("in", "-o", "refused", scheme=scheme)
@@ -321,7 +323,8 @@ def test_uneven():
         check(name in out and ignored(name[:-len(".weight")], entries), f"{name} stays, in ignore", str(entries))
     check(f"{LAYER}.weight_packed" in out, "few: the others are quantized")
     p = quantize("in", "-o", "out", "--replace", "--targets", "re:.*altup.*", "--targets", LAYER, scheme="W4A16")
-    refused("targeted", p, 2, "2 layers", "altup.correction_coefs': have 4 columns, groups of 128", "re:.*[.]correction_coefs$")
+    refused("targeted", p, 2, "2 layers", "altup.correction_coefs': have 4 columns, groups of 128",
+            "re:.*[.]correction_coefs$")
     make("in", {"model.layers.0.mlp.up_proj.weight": tensor([128, 192], 5), **rest}, model_type="llama")
     refused("many", quantize("in", "-o", "out", "--replace", scheme="W4A16"), 2, "192 columns", "group_size=64")
 

@@ -49,7 +49,8 @@ def test_sound():
         status, report = audit("--against", "in")
         equal(status, 0, f"{scheme}: nothing is found {report if status else ''}")
         equal(len(report["layers"]), 6, f"{scheme}: layers")
-        written = json.loads(cli.run("quantize", "in", "--scheme", scheme, "-o", "again", "--json", "-").stdout)["layers"]
+        written = json.loads(cli.run("quantize", "in", "--scheme", scheme, "-o", "again", "--json",
+                                     "-").stdout)["layers"]
         errors = {layer["name"]: layer["relative_error"] for layer in report["layers"]}
         check(all(abs(errors[w["name"]] - w["relative_error"]) <= 1e-3 * w["relative_error"] + 1e-6 for w in written),
               f"{scheme}: the errors are those that quantize reports", f"{errors} {written}")
@@ -69,14 +70,16 @@ def test_damage():
     layer = "model.layers.1.self_attn.k_proj."
 
     def half(bits):
-        return lambda t: t[layer + "weight_scale"].__setitem__(2, struct.pack("<H", bits) + t[layer + "weight_scale"][2][2:])
+        return lambda t: t[layer + "weight_scale"].__setitem__(2, struct.pack("<H", bits) +
+                                                               t[layer + "weight_scale"][2][2:])
     damaged("a scale of zero", "W4A16", half(0), "not above 0")
     damaged("a scale of infinity", "W4A16", half(0x7F80), "not above 0")
     damaged("a scale of NaN", "W4A16", half(0x7FC0), "not above 0")
     damaged("a negative scale", "W4A16", half(0xBF80), "not above 0")
     damaged("no scale", "W4A16", lambda t: t.pop(layer + "weight_scale"), "has no weight_scale")
     damaged("another dtype", "W8A8", lambda t: t[layer + "weight"].__setitem__(0, "U8"), "weight is U8")
-    damaged("another shape", "W8A8", lambda t: t[layer + "weight_scale"].__setitem__(1, [1, 128]), "weight_scale is BF16 [1,128]")
+    damaged("another shape", "W8A8", lambda t: t[layer + "weight_scale"].__setitem__(1, [1, 128]),
+            "weight_scale is BF16 [1,128]")
     damaged("another weight_shape", "W4A16",
             lambda t: t[layer + "weight_shape"].__setitem__(2, struct.pack("<qq", 128, 12800)), "weight_shape")
     damaged("other global scales", "NVFP4A16",
@@ -84,12 +87,14 @@ def test_damage():
     damaged("a global scale of zero", "NVFP4A16",
             lambda t: t[layer + "weight_global_scale"].__setitem__(2, struct.pack("<f", 0)), "the global scale is 0")
     damaged("codes in a small range", "W8A8",
-            lambda t: t[layer + "weight"].__setitem__(2, bytes(b % 8 for b in t[layer + "weight"][2])), "largest magnitude")
+            lambda t: t[layer + "weight"].__setitem__(2, bytes(b % 8 for b in t[layer + "weight"][2])),
+            "largest magnitude")
 
     attention = "model.layers.1.self_attn"
     names = [f"model.layers.{i}.self_attn.{n}" for i in range(2) for n in ("q_proj.input", "k_states", "v_states")]
-    write("acts", cli.st_bytes({n: ("BF16", [1, 128] if "input" in n else [1, 2, 1, 64], struct.pack("<H", 0x3F80) * 128)
-                                for n in names}))
+    write("acts",
+          cli.st_bytes({n: ("BF16", [1, 128] if "input" in n else [1, 2, 1, 64], struct.pack("<H", 0x3F80) * 128)
+                        for n in names}))
     activations = ("--activations", "acts")
     damaged("no input scale", "FP8", lambda t: t.pop(layer + "input_scale"), "has no input_scale", *activations)
     damaged("an input scale of zero", "FP8", lambda t: t[layer + "input_scale"].__setitem__(2, b"\0\0"),
@@ -130,7 +135,8 @@ def test_errors():
         return change
 
     for scheme in ("W4A16", "W4A16_ASYM", "W8A8", "FP8_DYNAMIC"):
-        for what, bits, count, words in (("3e38", 0x7F62, None, "not finite"), ("one scale of 3e38", 0x7F62, 1, "not finite"),
+        for what, bits, count, words in (("3e38", 0x7F62, None, "not finite"),
+                                         ("one scale of 3e38", 0x7F62, 1, "not finite"),
                                          ("the smallest number", 1, None, "100 %"), ("1e-30", 0x0DA2, None, "100 %")):
             quantize(scheme)
             edit(scales(bits, count))
@@ -140,9 +146,11 @@ def test_errors():
             equal(status, 3, f"{what}: exit status")
             check(list(findings) == [layer] and words in findings[layer], f"{what}: {words}", str(findings))
             errors = {e["name"]: e["relative_error"] for e in report["layers"]}
-            equal((len(errors), errors[layer] is None), (6, words == "not finite"), f"{what}: every layer has its error")
+            equal((len(errors), errors[layer] is None), (6, words == "not finite"),
+                  f"{what}: every layer has its error")
             table = cli.run("audit", "out", "--against", "in").stdout.splitlines()
-            check(table[2].endswith(layer) and words.split()[0] in table[2], f"{what}: the table begins with it", "\n".join(table))
+            check(table[2].endswith(layer) and words.split()[0] in table[2], f"{what}: the table begins with it",
+                  "\n".join(table))
     quantize("W2A16")
     equal(audit("--against", "in")[0], 0, "two bits, whose errors are large")
 
@@ -165,7 +173,8 @@ def test_large_originals():
 def test_codes_used():
     """Integers reach one further below zero than above it."""
     make_model("in")
-    for scheme, part, lowest, share in (("W8A8", "weight", b"\x80", 128 / 127), ("W4A16", "weight_packed", b"\0", 8 / 7)):
+    for scheme, part, lowest, share in (("W8A8", "weight", b"\x80", 128 / 127),
+                                        ("W4A16", "weight_packed", b"\0", 8 / 7)):
         quantize(scheme)
         layer = audit()[1]["layers"][0]
         check(0.9 < layer["codes_used"] <= share, f"{scheme}: codes used", str(layer))
@@ -176,7 +185,8 @@ def test_codes_used():
 
 def test_sizes():
     """Sizes are those of the format: bytes of another dtype than the format's are no two codes each."""
-    shutil.copytree(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../examples/tinylm"), "in", dirs_exist_ok=True)
+    shutil.copytree(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../examples/tinylm"), "in",
+                    dirs_exist_ok=True)
     for scheme, dtype in (("W8A8", "U8"), ("NVFP4A16", "I8"), ("FP8_DYNAMIC", "U8")):
         quantize(scheme)
         equal(audit()[0], 0, f"{scheme}: sizes are right")
@@ -195,12 +205,15 @@ def test_signed_scales():
     write("in/model.safetensors", cli.st_bytes({
         name: (dtype, shape, cli.pack(dtype, [source.gauss(0, 1) for _ in values]))
         for name, (dtype, shape, values) in cli.st_read("in/model.safetensors")[0].items()}))
-    layer, options = "model.layers.1.self_attn.k_proj.weight_scale", ("--preset", "qobs.mse_optimal", "--set", "signed_scale=true")
+    layer, options = "model.layers.1.self_attn.k_proj.weight_scale", ("--preset", "qobs.mse_optimal", "--set",
+                                                                      "signed_scale=true")
     quantize("W4A16", *options)
-    edit(lambda t: check(all(any(b & 0x80 for b in t[n][2][1::2]) for n in t if n.endswith("_scale")), "some scales are negative"))
+    edit(lambda t: check(all(any(b & 0x80 for b in t[n][2][1::2]) for n in t if n.endswith("_scale")),
+                         "some scales are negative"))
     status, report = audit("--against", "in")
     equal((status, report["findings"]), (0, []), "negative scales that were searched")
-    check(max(entry["relative_error"] for entry in report["layers"]) < 0.12, "their weights are right", str(report["layers"]))
+    check(max(entry["relative_error"] for entry in report["layers"]) < 0.12, "their weights are right",
+          str(report["layers"]))
     for part in ("1/2", "2/2"):
         run("quantize", "in", "--scheme", "W4A16", "-o", "parts", "--part", part, "--quiet", *options)
     equal(run("quantize", "--finish", "parts").returncode, 0, "negative scales that were searched in parts")
@@ -272,7 +285,8 @@ def test_refused():
         with open("in/config.json", "w", encoding="utf-8") as file:
             json.dump({"quantization_config": {"quant_method": method}}, file)
         run = cli.run("audit", "in")
-        check(run.returncode == 2 and f"quant_method is {json.dumps(method)}" in run.stderr, f"the method {method}", run.stderr)
+        check(run.returncode == 2 and f"quant_method is {json.dumps(method)}" in run.stderr, f"the method {method}",
+              run.stderr)
     shutil.rmtree("in")
     make_model("in")
     run = cli.run("audit", "none")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests of weights in codes whose scheme holds their numbers: MXFP4 and NVFP4 in any spelling. Numbers before and after are
-those of the few lines here, not of the library.
+"""Tests of weights in codes whose scheme holds their numbers: MXFP4 and NVFP4 in any spelling. Numbers before and after
+are those of the few lines here, not of the library.
 
     test_casts.py QOBS
 """
@@ -31,7 +31,8 @@ def random_bytes(name, count):
 
 
 def mxfp4(name, top, span, largest=127):
-    """Codes up to `top` under exponents that span that many binades, with a block of zeros: bytes of codes and of scales."""
+    """Codes up to `top` under exponents that span that many binades, with a block of zeros: bytes of codes and of
+    scales."""
     codes = [b % (top + 1) | b & 8 for b in random_bytes(name + " codes", ROWS * COLUMNS)]
     exponents = [largest - b % (span + 1) for b in random_bytes(name + " scales", ROWS * COLUMNS // 32)]
     exponents[:3] = largest, largest - span, 0
@@ -61,7 +62,8 @@ def run(what, tensors, scheme, *options, config=None):
 
 
 def of_modelopt(codes, scales, module=MODULE):
-    return {f"{module}.weight": ("U8", [ROWS, COLUMNS // 2], codes), f"{module}.weight_scale": ("U8", [ROWS, COLUMNS // 32], scales)}
+    return {f"{module}.weight": ("U8", [ROWS, COLUMNS // 2], codes),
+            f"{module}.weight_scale": ("U8", [ROWS, COLUMNS // 32], scales)}
 
 
 # ---- Numbers ---------------------------------------------------------------------------------------------------------
@@ -83,23 +85,28 @@ def numbers(tensors, module=MODULE):
         divisor = struct.unpack("<f", tensors[f"{module}.weight_global_scale"][2])[0]
     if f"{module}.weight_scale_2" in tensors:
         factor = struct.unpack("<f", tensors[f"{module}.weight_scale_2"][2])[0]
-    decoded = [cli.f32(cli.f32((e4m3(b) if kind == "F8_E4M3" else 2.0 ** (b - 127)) * factor) / divisor) for b in scales]
+    decoded = [cli.f32(cli.f32((e4m3(b) if kind == "F8_E4M3" else 2.0 ** (b - 127)) * factor) / divisor)
+               for b in scales]
     nibbles = [n for b in codes for n in (b & 15, b >> 4)]
-    return cli.bf16_codes([GRID[n & 7] * (-1 if n & 8 and n & 7 else 1) * decoded[i // group] for i, n in enumerate(nibbles)])
+    return cli.bf16_codes([GRID[n & 7] * (-1 if n & 8 and n & 7 else 1) * decoded[i // group] for i,
+                           n in enumerate(nibbles)])
 
 
 def test_golden():
     """MXFP4 becomes NVFP4 as Model-Optimizer casts it, bit for bit; the blocks that are lossless are its, too."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "casts.json"), encoding="utf-8") as file:
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden", "casts.json"),
+              encoding="utf-8") as file:
         golden = json.load(file)
     equal([c["name"] for c in golden], [name for name, *_ in cases()], "the cases")
     for want, (name, codes, scales) in zip(golden, cases()):
         out, report, _ = run(name, of_modelopt(codes, scales), "NVFP4A16")
         equal(digest(out[f"{MODULE}.weight_packed"][2]), want["codes"], f"{name}: codes")
         equal(digest(out[f"{MODULE}.weight_scale"][2]), want["scales"], f"{name}: scales")
-        equal(1 / struct.unpack("<f", out[f"{MODULE}.weight_global_scale"][2])[0], want["scale_2"], f"{name}: the global scale")
+        equal(1 / struct.unpack("<f", out[f"{MODULE}.weight_global_scale"][2])[0], want["scale_2"],
+              f"{name}: the global scale")
         cast = report["layers"][0]["cast"]
-        equal(cast, {"source": "MXFP4 of ModelOpt", "blocks": want["blocks"], "lossless": want["lossless"]}, f"{name}: blocks")
+        equal(cast, {"source": "MXFP4 of ModelOpt", "blocks": want["blocks"], "lossless": want["lossless"]},
+              f"{name}: blocks")
         same = numbers(out) == numbers(of_modelopt(codes, scales))
         check(same or want["lossless"] < want["blocks"], f"{name}: numbers")
 
@@ -107,14 +114,16 @@ def test_golden():
 def test_lossless():
     """Numbers are the same in each spelling that holds them, and the summary counts blocks."""
     codes, scales = mxfp4("lossless", 7, 12)
-    packed = {f"{MODULE}.weight_packed": ("U8", [ROWS, COLUMNS // 2], codes), f"{MODULE}.weight_scale": ("U8", [ROWS, COLUMNS // 32], scales)}
+    packed = {f"{MODULE}.weight_packed": ("U8", [ROWS, COLUMNS // 2], codes),
+              f"{MODULE}.weight_scale": ("U8", [ROWS, COLUMNS // 32], scales)}
     described = {"quantization_config": {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}}
     for what, tensors, config, title in (("ModelOpt", of_modelopt(codes, scales), MODELOPT, "MXFP4 of ModelOpt"),
                                          ("compressed-tensors", packed, described, "MXFP4")):
         for scheme, form in (("NVFP4A16", "nvfp4-pack-quantized"), ("MXFP4A16", "mxfp4-pack-quantized")):
             out, report, printed = run(f"{what} to {scheme}", tensors, scheme, config=config)
             equal(numbers(out), numbers(tensors), f"{what} to {scheme}: numbers")
-            check(f"{title} to {form}: 32 of 32 blocks lossless\n" in printed, f"{what} to {scheme}: the summary", printed)
+            check(f"{title} to {form}: 32 of 32 blocks lossless\n" in printed, f"{what} to {scheme}: the summary",
+                  printed)
             equal(report.get("dequantized"), None, f"{what} to {scheme}: nothing is dequantized")
             equal(report["layers"][0]["relative_error"], 0, f"{what} to {scheme}: the error")
 
@@ -172,7 +181,8 @@ def test_nvfp4():
                    f"{MODULE}.weight_scale_2": ("F32", [], struct.pack("<f", value))}
         out, report, _ = run(what, tensors, "NVFP4A16", config=modelopt)
         equal(out[f"{MODULE}.weight_scale"], second, f"{what}: the scales")
-        equal(struct.unpack("<f", out[f"{MODULE}.weight_global_scale"][2])[0], cli.f32(1 / value), f"{what}: the global scale")
+        equal(struct.unpack("<f", out[f"{MODULE}.weight_global_scale"][2])[0], cli.f32(1 / value),
+              f"{what}: the global scale")
         before, after, cast = numbers(tensors), numbers(out), report["layers"][0]["cast"]
         changed = {i // 16 for i, (a, b) in enumerate(zip(before, after)) if a != b}
         check(len(changed) <= cast["blocks"] - cast["lossless"], f"{what}: blocks {cast}, changed {len(changed)}")
@@ -189,21 +199,24 @@ def test_sets():
     gate, up = (MODULE.replace("down", n) for n in ("gate", "up"))
     tensors = {**of_modelopt(*mxfp4("gate", 7, 4, 127), gate), **of_modelopt(*mxfp4("up", 7, 4, 124), up)}
     out, _, printed = run("a set", tensors, "NVFP4A16")
-    equal({struct.unpack("<f", out[f"{m}.weight_global_scale"][2])[0] for m in (gate, up)}, {256.0}, "a set: the global scales")
+    equal({struct.unpack("<f", out[f"{m}.weight_global_scale"][2])[0] for m in (gate, up)}, {256.0},
+          "a set: the global scales")
     for module in (gate, up):
         equal(numbers(out, module), numbers(tensors, module), f"a set: numbers of {module}")
     check("64 of 64 blocks lossless" in printed, "a set: the summary", printed)
     del tensors[f"{up}.weight_scale"]
     tensors[f"{up}.weight"] = tensor([ROWS, COLUMNS], 1)
     out, report, printed = run("half a set", tensors, "NVFP4A16")
-    check(not any("cast" in layer for layer in report["layers"]) and "lossless" not in printed, "half a set is quantized anew")
+    check(not any("cast" in layer for layer in report["layers"]) and "lossless" not in printed,
+          "half a set is quantized anew")
     equal(report["dequantized"], {"MXFP4 of ModelOpt": 1}, "half a set: what is dequantized")
 
 
 def test_asked():
     """A preset that is asked for quantizes anew, and so does a scheme that does not hold the codes."""
     codes, scales = mxfp4("asked", 7, 4)
-    for what, scheme, options in (("a preset", "NVFP4A16", ["--preset", "llmc.memoryless_minmax"]), ("int4", "W4A16", ["--set", "group_size=32"])):
+    for what, scheme, options in (("a preset", "NVFP4A16", ["--preset", "llmc.memoryless_minmax"]),
+                                  ("int4", "W4A16", ["--set", "group_size=32"])):
         _, report, printed = run(what, of_modelopt(codes, scales), scheme, *options)
         check("cast" not in report["layers"][0] and "lossless" not in printed, f"{what}: quantized anew", printed)
         equal(report["dequantized"], {"MXFP4 of ModelOpt": 1}, f"{what}: what is dequantized")
@@ -226,7 +239,8 @@ def test_parts():
     for part in ("1/2", "2/2"):
         equal(quantize("in", "-o", "joined", "--part", part, scheme="NVFP4A16").returncode, 0, f"part {part}")
     p = cli.run("quantize", "--finish", "joined")
-    check(p.returncode == 0 and ": 64 of 64 blocks lossless\n" in p.stdout, "the summary of all parts", p.stdout + p.stderr)
+    check(p.returncode == 0 and ": 64 of 64 blocks lossless\n" in p.stdout, "the summary of all parts",
+          p.stdout + p.stderr)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,8 @@ def test_did_you_mean():
         refused(what, [f"did you mean '{near}'?"], *arguments)
     for owner, arguments in (("llmc.memoryless_mse", (*quantize, "--scheme", "W8A8", "--set", "norm=2")),
                              ("qobs.local_hessian", (*quantize, "--scheme", "W8A8", "--set", "hessian_block_size=64")),
-                             ("torch.HistogramObserver", ("observe", "--preset", "llmc.minmax", "--set", "bins=9", "x.npy"))):
+                             ("torch.HistogramObserver",
+                              ("observe", "--preset", "llmc.minmax", "--set", "bins=9", "x.npy"))):
         refused(f"a setting of {owner}", ["--set: ", "is no setting of it; it belongs to", owner], *arguments)
     for what, arguments in (("a word far from all", ("observe", "--preset", "entropy", "x.npy")),
                             ("an option far from all", ("observe", "--zzz"))):
@@ -128,12 +129,15 @@ def test_info_file():
     for word in (f"{len(tensors)} tensors in 1 files", "compressed-tensors", "pack-quantized", '"num_bits":4', "BF16"):
         check(word in text, f"info of a checkpoint says {word}", text)
     for what, file, described, words in (
-            ("block FP8", "config.json", {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 64],
-                                                                  "modules_to_not_convert": ["lm_head"]}},
+            ("block FP8", "config.json",
+             {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 64],
+                                      "modules_to_not_convert": ["lm_head"]}},
              "quantized: fp8, fmt=e4m3, weight_block_size=[128,64]\n"),
-            ("ModelOpt", "hf_quant_config.json", {"quantization": {"quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": None}},
+            ("ModelOpt", "hf_quant_config.json",
+             {"quantization": {"quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": None}},
              "quantized: modelopt, quant_algo=NVFP4, group_size=16\n"),
-            ("nothing", "config.json", {"model_type": "llama"}, "not quantized: config.json has no quantization_config\n")):
+            ("nothing", "config.json", {"model_type": "llama"},
+             "not quantized: config.json has no quantization_config\n")):
         os.makedirs(f"info {what}")
         write(f"info {what}/model.safetensors", st_bytes(tensors))
         write(f"info {what}/{file}", json.dumps(described).encode())
@@ -157,7 +161,8 @@ def test_info_file():
     name = next(iter(rows))
     text = fine("a tensor", "info", f"s.safetensors:{name}.weight_scale")
     scales = [qparams(LINEAR[name][0], row, 8, True)[0] for row in rows[name]]
-    check(f"{min(scales):.5g} to {max(scales):.5g}" in text and f"{scales[0]:.9g}" in text, "a tensor: its numbers", text)
+    check(f"{min(scales):.5g} to {max(scales):.5g}" in text and f"{scales[0]:.9g}" in text, "a tensor: its numbers",
+          text)
     refused("a tensor that is not there", ["'no'", "--table"], "info", "s.safetensors:no")
     write("bad.safetensors", b"no tensors in here, only words")
     refused("info of another file", ["bad.safetensors"], "info", "bad.safetensors")
@@ -267,23 +272,27 @@ def test_refused_options():
     write("d/config.json", b"{}")
     write("d/model.safetensors", read("model.safetensors"))
     quantize = ("quantize", "d", "--scheme", "W8A8", "--replace", "-o", "quantized")
-    for pattern in ("re:(([a-z._0-9]*)*)*[!?]", "re:((a*)*)*b", "re:(((.{1,200}){1,200}){1,200})!", "re:(.*.*.*.*.*.*.*)*!"):
+    for pattern in ("re:(([a-z._0-9]*)*)*[!?]", "re:((a*)*)*b", "re:(((.{1,200}){1,200}){1,200})!",
+                    "re:(.*.*.*.*.*.*.*)*!"):
         for option in ("--targets", "--ignore"):
             for command in (calibrate, quantize):
                 begin = sum(os.times()[2:4])
                 p = run(*command, option, pattern)
                 seconds = sum(os.times()[2:4]) - begin
-                check(p.returncode in (0, 2, 3) and seconds < 1, f"{command[0]} {option} {pattern} ends within a second",
+                check(p.returncode in (0, 2, 3) and seconds < 1,
+                      f"{command[0]} {option} {pattern} ends within a second",
                       f"status {p.returncode}, {seconds:.1f} s\n{p.stderr}")
     refused("bad regex to ignore", ["ignore", "'re:['"], *calibrate, "--ignore", "re:[")
-    refused("a pattern that closes the anchor", ["targets", "'re:zzz)|(q_proj'", "unmatched"], *calibrate, "--targets", "re:zzz)|(q_proj")
+    refused("a pattern that closes the anchor", ["targets", "'re:zzz)|(q_proj'", "unmatched"], *calibrate, "--targets",
+            "re:zzz)|(q_proj")
     refused("a name that would close it", ["--targets", "none"], *calibrate, "--targets", "zzz)|(q_proj")
     refused("no target matched", ["model.safetensors", "--targets"], *calibrate, "--targets", "no_such_layer")
     refused("all ignored", ["model.safetensors"], *calibrate, "--ignore", "re:.*")
     for command in (calibrate, observe):
         refused("unknown isa", ["--isa", "'mmx'", "scalar"], *command, "--isa", "mmx")
         for threads in ("0", "-1", "two", "", "1000000"):
-            refused(f"--threads '{threads}'", ["--threads", f"'{threads}'", "1 to" if threads else "N is needed"], *command, "--threads", threads)
+            refused(f"--threads '{threads}'", ["--threads", f"'{threads}'", "1 to" if threads else "N is needed"],
+                    *command, "--threads", threads)
         for setting in ("garbage", "=4", ""):
             refused(f"--set '{setting}'", ["--set", f"'{setting}'", "KEY=VALUE"], *command, "--set", setting)
         refused("unknown setting", ["--set", "'bits'", "num_bits"], *command, "--set", "bits=4")
@@ -477,8 +486,8 @@ def test_signals():
             equal((p.returncode, errors), (-what, b""), f"{what.name}, {threads} threads: ends by it")
             equal(sorted(os.listdir(".")), files, f"{what.name}, {threads} threads: no file is left over")
     equal((read("out.safetensors"), read("report.json")), (b"old", b"old"), "the old files are as they were")
-    p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors"], preexec_fn=lambda: signal.signal(signal.SIGHUP,
-                                                                                                    signal.SIG_IGN))
+    p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors"],
+                         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     while p.poll() is None and not any(f.endswith(".tmp") for f in os.listdir(".")):
         time.sleep(0.001)
     p.send_signal(signal.SIGHUP)
@@ -511,7 +520,8 @@ def test_long_names():
 def test_schemes():
     tensors, rows = model()
     write("model.safetensors", st_bytes(tensors, {"format": "pt"}))
-    for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True), ("W8A16", by_group(rows, 128), 8, True),
+    for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True),
+                                            ("W8A16", by_group(rows, 128), 8, True),
                                             ("INT8", by_channel(rows), 8, True),
                                             ("W4A16", by_group(rows, 128), 4, True),
                                             ("W4A8", by_group(rows, 128), 4, True),
@@ -612,7 +622,8 @@ def test_selection():
           ["lm_head"] + [m for m in everything if "q_proj" in m],
           "several targets")
     equal(chosen("--ignore", "re:.*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
-    equal(chosen("--targets", "re:model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
+    equal(chosen("--targets", "re:model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"],
+          "both")
     equal(chosen("--targets", "re:.*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "a pattern to the end")
     equal(chosen("--targets", "Linear"), everything, "Linear is the default")
     equal(chosen("--targets", "Linear", "--targets", "lm_head"), ["lm_head"] + everything, "Linear and another target")

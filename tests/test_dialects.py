@@ -34,8 +34,10 @@ class Matrix:
         count = 1 << bits
         self.bits = bits
         self.codes = self.numbers_of(name + " codes", COLUMNS, lambda b: b % count)
-        self.zeros = self.numbers_of(name + " zeros", COLUMNS // GROUP, lambda b: b % (count - 1) + 1 if zero is None else zero)
-        self.scales = self.numbers_of(name + " scales", COLUMNS // GROUP, lambda b: cli.ROUND["F16"]((b + 1) * (-0.0007 if negative and b % 3 else 0.0007)))
+        self.zeros = self.numbers_of(name + " zeros", COLUMNS // GROUP,
+                                     lambda b: b % (count - 1) + 1 if zero is None else zero)
+        self.scales = self.numbers_of(name + " scales", COLUMNS // GROUP,
+                                      lambda b: cli.ROUND["F16"]((b + 1) * (-0.0007 if negative and b % 3 else 0.0007)))
 
     @staticmethod
     def numbers_of(name, columns, of):
@@ -50,13 +52,17 @@ class Matrix:
 
     def stored_scales(self):
         columns = COLUMNS // GROUP
-        return "F16", [columns, ROWS], struct.pack(f"<{ROWS * columns}e", *(self.scales[r][g] for g in range(columns) for r in range(ROWS)))
+        return "F16", [columns, ROWS], struct.pack(f"<{ROWS * columns}e",
+                                                   *(self.scales[r][g] for g in range(columns) for r in range(ROWS)))
 
     def awq(self, zeros=True):
-        words = lambda rows: b"".join(struct.pack("<I", sum(row[8 * w + code] << 4 * place for place, code in enumerate(ORDER)))
+        words = lambda rows: b"".join(struct.pack("<I", sum(row[8 * w + code] << 4 * place for place,
+                                                            code in enumerate(ORDER)))
                                       for row in rows for w in range(ROWS // 8))
-        out = {f"{MODULE}.qweight": ("I32", [COLUMNS, ROWS // 8], words(zip(*self.codes))), f"{MODULE}.scales": self.stored_scales()}
-        return out | ({f"{MODULE}.qzeros": ("I32", [COLUMNS // GROUP, ROWS // 8], words(zip(*self.zeros)))} if zeros else {})
+        out = {f"{MODULE}.qweight": ("I32", [COLUMNS, ROWS // 8], words(zip(*self.codes))),
+               f"{MODULE}.scales": self.stored_scales()}
+        return out | ({f"{MODULE}.qzeros": ("I32", [COLUMNS // GROUP, ROWS // 8], words(zip(*self.zeros)))} if zeros
+                      else {})
 
     def gptq(self, lacking=1, groups=None):
         def stream(codes):
@@ -68,7 +74,8 @@ class Matrix:
         zeros = [w for column in zip(*self.zeros) for w in stream([z - lacking for z in column])]
         groups = groups or [c // GROUP for c in range(COLUMNS)]
         of = lambda values: struct.pack(f"<{len(values)}I", *values)
-        return {f"{MODULE}.qweight": ("I32", [COLUMNS * self.bits // 32, ROWS], of(words)), f"{MODULE}.scales": self.stored_scales(),
+        return {f"{MODULE}.qweight": ("I32", [COLUMNS * self.bits // 32, ROWS], of(words)),
+                f"{MODULE}.scales": self.stored_scales(),
                 f"{MODULE}.qzeros": ("I32", [COLUMNS // GROUP, ROWS * self.bits // 32], of(zeros)),
                 f"{MODULE}.g_idx": ("I32", [COLUMNS], of(groups))}
 
@@ -92,7 +99,8 @@ def packed_values(tensors, bits):
     out = []
     for r in range(rows):
         row = codes(words[r * width:(r + 1) * width], columns)
-        out += [cli.ROUND["F16"]((code - zeros[c * groups // columns][r]) * scales[r * groups + c * groups // columns]) for c, code in enumerate(row)]
+        out += [cli.ROUND["F16"]((code - zeros[c * groups // columns][r]) * scales[r * groups + c * groups // columns])
+                for c, code in enumerate(row)]
     return out
 
 
@@ -112,7 +120,8 @@ def sources():
         m = Matrix(f"{bits} bits", bits)
         yield f"GPTQ of {bits} bits", "GPTQ", m, m.gptq(), {**GPTQ, "bits": bits}, None
         m = Matrix(f"{bits} bits v2", bits)
-        yield f"GPTQ v2 of {bits} bits", "GPTQ v2", m, m.gptq(0), {**GPTQ, "bits": bits, "checkpoint_format": "gptq_v2"}, None
+        yield f"GPTQ v2 of {bits} bits", "GPTQ v2", m, m.gptq(0), {**GPTQ, "bits": bits,
+                                                                   "checkpoint_format": "gptq_v2"}, None
     m = Matrix("symmetric", 4, 8)
     yield "symmetric GPTQ", "GPTQ", m, m.gptq(), {**GPTQ, "sym": True, "checkpoint_format": "gptq"}, "W4A16"
     yield "GPTQ without g_idx", "GPTQ", m, {k: v for k, v in m.gptq().items() if "g_idx" not in k}, GPTQ, "W4A16"
@@ -132,13 +141,17 @@ def test_kept():
     for what, title, m, tensors, config, scheme in sources():
         options = ("--set", f"num_bits={m.bits}") + (("--set", "symmetric=false") if not scheme else ())
         for group in (GROUP, GROUP // 2):
-            out, report, printed = run(f"{what}, groups of {group}", tensors, config, "W4A16", "--set", f"group_size={group}", *options)
+            out, report, printed = run(f"{what}, groups of {group}", tensors, config, "W4A16", "--set",
+                                       f"group_size={group}", *options)
             equal(packed_values(out, m.bits), m.values(), f"{what}, groups of {group}: numbers")
-            equal({n[len(MODULE) + 1:] for n in out} - {"weight_zero_point"}, {"weight_packed", "weight_scale", "weight_shape"},
+            equal({n[len(MODULE) + 1:] for n in out} - {"weight_zero_point"},
+                  {"weight_packed", "weight_scale", "weight_shape"},
                   f"{what}: nothing else is left")
             blocks = ROWS * COLUMNS // GROUP
-            equal(report["layers"][0]["cast"], {"source": title, "blocks": blocks, "lossless": blocks}, f"{what}: the report")
-            check(f"{title} to pack-quantized: {blocks} of {blocks} blocks lossless\n" in printed, f"{what}: the summary", printed)
+            equal(report["layers"][0]["cast"], {"source": title, "blocks": blocks, "lossless": blocks},
+                  f"{what}: the report")
+            check(f"{title} to pack-quantized: {blocks} of {blocks} blocks lossless\n" in printed,
+                  f"{what}: the summary", printed)
 
 
 def test_dequantized():
@@ -146,11 +159,13 @@ def test_dequantized():
     for what, _, m, tensors, config, scheme in sources():
         other = {"model.layers.0.self_attn.q_proj.weight": tensor([128, 128], 1)}
         out, _, _ = run(f"{what}, ignored", {**tensors, **other}, config, "W8A16", "--ignore", MODULE)
-        equal(out[f"{MODULE}.weight"], ("F16", [ROWS, COLUMNS], struct.pack(f"<{ROWS * COLUMNS}e", *m.values())), f"{what}: numbers")
+        equal(out[f"{MODULE}.weight"], ("F16", [ROWS, COLUMNS], struct.pack(f"<{ROWS * COLUMNS}e", *m.values())),
+              f"{what}: numbers")
         equal([n for n in out if n.startswith(MODULE)], [f"{MODULE}.weight"], f"{what}: nothing else is left")
         if not scheme:
             _, report, _ = run(f"{what}, symmetric", tensors, config, "W4A16", "--set", f"group_size={GROUP}")
-            check("cast" not in report["layers"][0] and len(report["dequantized"]) == 1, f"{what}: dequantized", str(report["layers"]))
+            check("cast" not in report["layers"][0] and len(report["dequantized"]) == 1, f"{what}: dequantized",
+                  str(report["layers"]))
             hint = m.bits == 4 and "1 weight has zero points" in str(report["warnings"]) and "symmetric=false" in str(report["warnings"])
             check(hint or m.bits != 4, f"{what}: what would keep them", str(report["warnings"]))
 
@@ -159,11 +174,13 @@ def test_orders():
     """Columns in an order of their own are read, and quantized from their numbers."""
     m, groups = Matrix("order"), [b % (COLUMNS // GROUP) for b in random_bytes("groups", COLUMNS)]
     tensors = m.gptq(groups=groups)
-    out, report, _ = run("desc_act", {**tensors, "a_proj.weight": tensor([128, 128], 1)}, {**GPTQ, "desc_act": True}, "W8A16", "--ignore", MODULE)
+    out, report, _ = run("desc_act", {**tensors, "a_proj.weight": tensor([128, 128], 1)}, {**GPTQ, "desc_act": True},
+                         "W8A16", "--ignore", MODULE)
     equal(out[f"{MODULE}.weight"][2], struct.pack(f"<{ROWS * COLUMNS}e", *m.values(groups)), "desc_act: numbers")
     _, report, _ = run("desc_act", tensors, {**GPTQ, "desc_act": True}, "W4A16_ASYM", "--set", f"group_size={GROUP}")
     check("cast" not in report["layers"][0], "desc_act: no cast")
-    for what, index in (("a group too large", [COLUMNS // GROUP] * COLUMNS), ("a negative group", [0xffffffff] * COLUMNS)):
+    for what, index in (("a group too large", [COLUMNS // GROUP] * COLUMNS),
+                        ("a negative group", [0xffffffff] * COLUMNS)):
         make("in", m.gptq(groups=index), quantization_config=GPTQ)
         refused(what, quantize("in", "-o", "out", "--replace"), 2, f"{MODULE}.g_idx", "column 0 has group")
     make("in", {**tensors, f"{MODULE}.g_idx": ("I32", [4], bytes(16))}, quantization_config=GPTQ)
@@ -176,12 +193,15 @@ def test_descriptions():
     for name in ("quant_config.json", "quantize_config.json", "generation_config.json"):
         with open(f"in/{name}", "w", encoding="utf-8") as file:
             file.write("{}")
-    equal(quantize("in", "-o", "out", "--replace", "--set", f"group_size={GROUP}", scheme="W4A16_ASYM").returncode, 0, "the run")
-    equal([n for n in sorted(os.listdir("out")) if n.endswith("config.json")], ["config.json", "generation_config.json"], "configurations")
+    equal(quantize("in", "-o", "out", "--replace", "--set", f"group_size={GROUP}", scheme="W4A16_ASYM").returncode, 0,
+          "the run")
+    equal([n for n in sorted(os.listdir("out")) if n.endswith("config.json")],
+          ["config.json", "generation_config.json"], "configurations")
 
 
 def test_sixteen():
-    """A zero point of 16, which GPTQ can store and 4 bits of compressed-tensors cannot, is quantized from the numbers."""
+    """A zero point of 16, which GPTQ can store and 4 bits of compressed-tensors cannot, is quantized from the
+    numbers."""
     m = Matrix("sixteen", 4, 16)
     _, report, _ = run("zero points of 16", m.gptq(), GPTQ, "W4A16_ASYM", "--set", f"group_size={GROUP}")
     check("cast" not in report["layers"][0], "zero points of 16: no cast")
@@ -193,9 +213,12 @@ def test_refusals():
     for what, tensors, config, words in (
             ("GEMV", m.awq(), {**AWQ, "version": "gemv"}, ("version", "gemv", "gemm")),
             ("Marlin", m.gptq(), {**GPTQ, "checkpoint_format": "marlin"}, ("checkpoint_format", "marlin", "gptq_v2")),
-            ("AutoRound of another kind", m.gptq(), {**AUTO_ROUND, "packing_format": "auto_round:mlx"}, ("packing_format", "auto_round:mlx")),
-            ("codes without scales", {f"{MODULE}.qweight": m.gptq()[f"{MODULE}.qweight"]}, GPTQ, (f"{MODULE}.qweight", "without scales")),
-            ("scales of other rows", {**m.awq(), f"{MODULE}.scales": ("F16", [4, 40], bytes(320))}, AWQ, (f"{MODULE}.qweight", "[4,40]", "GEMM")),
+            ("AutoRound of another kind", m.gptq(), {**AUTO_ROUND, "packing_format": "auto_round:mlx"},
+             ("packing_format", "auto_round:mlx")),
+            ("codes without scales", {f"{MODULE}.qweight": m.gptq()[f"{MODULE}.qweight"]}, GPTQ,
+             (f"{MODULE}.qweight", "without scales")),
+            ("scales of other rows", {**m.awq(), f"{MODULE}.scales": ("F16", [4, 40], bytes(320))}, AWQ,
+             (f"{MODULE}.qweight", "[4,40]", "GEMM")),
             ("NaN", {**m.awq(), f"{MODULE}.scales": ("F16", [4, 64], b"\0\x7e" * 256)}, AWQ, (MODULE, "NaN"))):
         make("in", tensors, quantization_config=config)
         shutil.rmtree("out", ignore_errors=True)
@@ -256,11 +279,14 @@ def test_audit_faults():
             ("a scale that is NaN", gptq | scale(b"\0\x7e"), GPTQ, ("other than 0", "nan")),
             ("codes of one value", flat.awq(), AWQ, ("all codes are 3",)),
             ("half of the range", small.gptq(), {**GPTQ, "bits": 8}, ("largest magnitude of its codes", "of 127")),
-            ("a layer that is left out", {**awq, "model.layers.0.mlp.up_proj.weight": tensor([ROWS, COLUMNS], 3)}, AWQ, ("not quantized", "claims it")),
+            ("a layer that is left out", {**awq, "model.layers.0.mlp.up_proj.weight": tensor([ROWS, COLUMNS], 3)}, AWQ,
+             ("not quantized", "claims it")),
             ("half a set", pair, {**AWQ, "modules_to_not_convert": [other]}, (other, "one matrix")),
             ("an exclusion of nothing", awq, {**AWQ, "modules_to_not_convert": ["visul"]}, ("'visul'", "no name")),
-            ("a width that does not fit", awq | {f"{q}.qweight": ("I32", [COLUMNS, 7], bytes(28 * COLUMNS))}, AWQ, (f"{q}.qweight", "[128,7]")),
-            ("zero points of other groups", gptq | {f"{q}.qzeros": ("I32", [2, 8], bytes(64))}, GPTQ, (f"{q}.qweight", "GPTQ")),
+            ("a width that does not fit", awq | {f"{q}.qweight": ("I32", [COLUMNS, 7], bytes(28 * COLUMNS))}, AWQ,
+             (f"{q}.qweight", "[128,7]")),
+            ("zero points of other groups", gptq | {f"{q}.qzeros": ("I32", [2, 8], bytes(64))}, GPTQ,
+             (f"{q}.qweight", "GPTQ")),
             ("no scales", {n: t for n, t in awq.items() if "scales" not in n}, AWQ, (f"{q}.qweight", "without scales")),
             ("a column of no group", m.gptq(groups=[4] * COLUMNS), GPTQ, (f"{q}.g_idx", "group 4 of 4")),
             ("nothing is quantized", {"model.norm.weight": tensor([128], 1)}, GPTQ, ("holds no codes",))):

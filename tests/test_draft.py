@@ -77,7 +77,8 @@ def test_choice():
     make("in", matrices("model.layers.0", "mtp.layers.0"), model_type="llama", num_hidden_layers=1)
     equal(run("--draft", "quantize")[0], sorted(layers("model.layers.0") + layers("mtp.layers.0")), "quantize")
     equal(run("--targets", "mtp.layers.0.mlp.down_proj")[0], ["mtp.layers.0.mlp.down_proj"], "a target")
-    refused("a word", cli.run("quantize", "in", "--scheme", "W8A16", "-o", "no", "--draft", "yes"), 2, "--draft", "keep")
+    refused("a word", cli.run("quantize", "in", "--scheme", "W8A16", "-o", "no", "--draft", "yes"), 2, "--draft",
+            "keep")
 
 
 def test_numbers():

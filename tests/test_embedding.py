@@ -55,7 +55,8 @@ def program():
     text = re.search(r"^```c\n(.*?)^```", open(SOURCE + "/README.md", encoding="utf-8").read(), re.S | re.M)[1]
     text, changes = re.subn(r"\[256\] = {{0.5f, -0.7f}}", "[256]", text)
     equal(changes, 1, "the weight of the README's program")
-    return text.replace("    qobs_error error;\n", "    qobs_error error;\n    weight[0][0] = 0.5f, weight[0][1] = -0.7f;\n")
+    return text.replace("    qobs_error error;\n",
+                        "    qobs_error error;\n    weight[0][0] = 0.5f, weight[0][1] = -0.7f;\n")
 
 
 def cpu_time():
@@ -85,7 +86,8 @@ def check_size(what, options, most):
     check(there, what + " is in docs/embedding.md")
     if there and sh("cc -dumpversion").strip() == "12":
         kilobytes = int(there[1].replace(",", ""))
-        check(abs(1000 * kilobytes - found) <= 0.05 * found, what + " in docs/embedding.md", f"{kilobytes} KB, now {found} bytes")
+        check(abs(1000 * kilobytes - found) <= 0.05 * found, what + " in docs/embedding.md",
+              f"{kilobytes} KB, now {found} bytes")
     return found
 
 
@@ -108,19 +110,22 @@ def golden_cases():
             continue
         keys = ["num_bits", "type", "symmetric", "strategy", "group_size", "block_structure", "scale_dtype", "zp_dtype",
                 "base_name", "dynamic", "averaging_constant"]
-        words = [f"{k}={str(c[k]).lower() if isinstance(c[k], bool) else json.dumps(c[k]).strip(chr(34))}".replace(" ", "")
+        words = [f"{k}={str(c[k]).lower() if isinstance(c[k], bool) else json.dumps(c[k]).strip(chr(34))}"
+                 .replace(" ", "")
                  for k in keys if c.get(k) is not None]
         wanted = [tensors[case["expect"][k]] for k in ("scale", "zero_point")]
         if "float8" in (c.get("zero_point_out_dtype") or "") + c["zp_dtype"]:  # the file has zero points of fp8 as F32
             wanted[1] = ("F8_E4M3", wanted[1][1], [int(z) for z in wanted[1][2]])
             check(not any(wanted[1][2]), case["name"] + ": zero points of fp8 are 0")
-        yield case["name"], " ".join([f"llmc.{c['observer']} nonfinite=propagate", *words]), tensors[case["inputs"][0]], wanted
+        yield case["name"], " ".join([f"llmc.{c['observer']} nonfinite=propagate",
+                                      *words]), tensors[case["inputs"][0]], wanted
 
 
 def record(text, tensor):
     dtype, shape, values = tensor
     data = cli.pack(dtype, values)
-    return struct.pack(f"=i{len(text)}siii{len(shape)}q", len(text), text.encode(), DTYPES[dtype], len(shape), len(data),
+    return struct.pack(f"=i{len(text)}siii{len(shape)}q", len(text), text.encode(), DTYPES[dtype], len(shape),
+                       len(data),
                        *shape) + data
 
 
@@ -219,7 +224,8 @@ def test_fetch_content():
     project(archive, "weight_scales")
     for name, options, most in [("s", small, 120), ("d", small + " -DBUILD_SHARED_LIBS=ON", None)]:
         before = cpu_time()
-        sh(f"cmake -S . -B {name} {options} -DCMAKE_C_FLAGS=-Werror && cmake --build {name} -j2", dict(PLAIN, CCACHE_DISABLE="1"))
+        sh(f"cmake -S . -B {name} {options} -DCMAKE_C_FLAGS=-Werror && cmake --build {name} -j2",
+           dict(PLAIN, CCACHE_DISABLE="1"))
         used = cpu_time() - before
         equal(sh(f"{name}/weight_scales"), ROW, "the program")
         check(most is None or used <= most, "processor time of the build", f"{used:.0f} s, at most {most} s")
@@ -227,7 +233,8 @@ def test_fetch_content():
     # Installed by CMake, found by CMake.
     sh(f"cmake --install d --prefix {os.getcwd()}/there")
     os.makedirs("found")
-    write("found/CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(found C)\nfind_package(qobs 0.3 REQUIRED)\n"
+    write("found/CMakeLists.txt",
+          "cmake_minimum_required(VERSION 3.14)\nproject(found C)\nfind_package(qobs 0.3 REQUIRED)\n"
           "add_executable(weight_scales ../weight_scales.c)\ntarget_link_libraries(weight_scales PRIVATE qobs::qobs)\n")
     sh("cmake -S found -B f && cmake --build f", dict(PLAIN, CMAKE_PREFIX_PATH=os.getcwd() + "/there"))
     equal(sh("f/weight_scales"), ROW, "the program with the installed library")
@@ -254,7 +261,8 @@ def test_fetch_checkpoint():
               "find_package(qobs REQUIRED COMPONENTS checkpoint)\nadd_executable(quantize_model ../quantize_model.c)\n"
               "target_link_libraries(quantize_model PRIVATE qobs::checkpoint)\n")
         sh(f"rm -rf f && cmake -S found -B f && cmake --build f && f/quantize_model {model} {name}-found",
-           dict(PLAIN, CMAKE_PREFIX_PATH=f"{os.getcwd()}/{name}-there", LD_LIBRARY_PATH=f"{os.getcwd()}/{name}-there/lib"))
+           dict(PLAIN, CMAKE_PREFIX_PATH=f"{os.getcwd()}/{name}-there",
+                LD_LIBRARY_PATH=f"{os.getcwd()}/{name}-there/lib"))
     status, output = attempt("cmake -S . -B part -DQOBS_CHECKPOINT=ON -DQOBS_FAMILIES=llmc")
     check(status != 0 and "QOBS_FAMILIES" in output, "models need the whole library", output)
 
@@ -298,7 +306,8 @@ def test_vcpkg_port():
         check(name in calls, f"portfile.cmake calls {name}")
     # It runs with these functions as no-ops, so that its syntax is CMake's.
     stubs = "".join(f"function({n})\nendfunction()\n" for n in sorted(set(calls)) if n.startswith("vcpkg_"))
-    write("port.cmake", "set(CURRENT_PACKAGES_DIR .)\nset(CURRENT_PORT_DIR .)\n" + stubs + f"include({SOURCE}/packaging/vcpkg/portfile.cmake)\n")
+    write("port.cmake", "set(CURRENT_PACKAGES_DIR .)\nset(CURRENT_PORT_DIR .)\n" + stubs +
+          f"include({SOURCE}/packaging/vcpkg/portfile.cmake)\n")
     sh("cmake -P port.cmake")
     wanted = {d["name"] for d in port["dependencies"]}
     check({"vcpkg-cmake", "vcpkg-cmake-config"} <= wanted, "helpers that the portfile calls", wanted)

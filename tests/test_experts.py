@@ -242,7 +242,8 @@ def test_split_experts():
          model_type="step3p7")
     run = quantize("in", "out", "--split-experts", "--json", "-")
     warnings = json.loads(run.stdout)["warnings"]
-    check(any("transformers 5.24 does not find split experts" in w for w in warnings), "a warning says who loads them", warnings)
+    check(any("transformers 5.24 does not find split experts" in w for w in warnings), "a warning says who loads them",
+          warnings)
     kept("without a row", granite, [f"{moe}.input_linear"], "--split-experts")
     kept("half of Granite ignored with the other", granite, [f"{moe}.input_linear"], "--ignore", "re:.*linear",
          model_type="granitemoe")
@@ -300,7 +301,8 @@ def test_compat():
 
 
 # Scheme: transformers 5.17 loads experts that are quantized with it, and experts that are left out beside it. The test
-# "live" (live_static.py) compares this with what transformers does. Then the schemes whose experts vLLM runs on CPUs, too.
+# "live" (live_static.py) compares this with what transformers does. Then the schemes whose experts vLLM runs on CPUs,
+# too.
 LOADED = {"W4A16": (True, False), "W4A16_ASYM": (False, False), "W3A16": (True, False), "W8A8": (False, False),
           "FP8_DYNAMIC": (True, True), "FP8_BLOCK": (False, True), "NVFP4A16": (False, False), "MXFP4": (True, False),
           "MXFP8A16": (False, True)}
@@ -316,14 +318,17 @@ def test_transformers():
     def said(*options, scheme):
         equal(quantize("in", "out", *options, *report, scheme=scheme).returncode, 0, f"{scheme} {options}")
         json_report = json.loads(cli.read("report.json"))
-        return all(r["transformers"] for r in json_report["runtimes"]), any("random" in w for w in json_report["warnings"])
+        return all(r["transformers"] for r in json_report["runtimes"]), any("random" in w
+                                                                            for w in json_report["warnings"])
 
     for scheme, (quantized, left) in LOADED.items():
         groups = ("--set", "group_size=32") if scheme in ("W4A16", "W4A16_ASYM", "W3A16") else ()
         equal(said(*groups, scheme=scheme), (quantized, False), f"{scheme}: quantized experts")
         row, = json.loads(cli.read("report.json"))["runtimes"]
-        equal((row["vllm"], row["vllm_cpu"]), (CPU_EXPERTS.get(scheme, "on GPUs"), scheme in CPU_EXPERTS), f"{scheme}: vLLM")
-        equal(said(*groups, "--ignore", "re:.*experts.*", scheme=scheme), (left, not left), f"{scheme}: experts that stay")
+        equal((row["vllm"], row["vllm_cpu"]), (CPU_EXPERTS.get(scheme, "on GPUs"), scheme in CPU_EXPERTS),
+              f"{scheme}: vLLM")
+        equal(said(*groups, "--ignore", "re:.*experts.*", scheme=scheme), (left, not left),
+              f"{scheme}: experts that stay")
     make("in", {n: t for n, t in model.one_by_one().items() if "experts" not in n}, model_type="llama")
     for scheme, loaded in (("W4A16", True), ("W4A16_ASYM", False)):
         equal(said("--set", "group_size=32", scheme=scheme), (loaded, False), f"{scheme}: packed zero points")

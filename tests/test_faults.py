@@ -205,7 +205,8 @@ def test_signals():
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         for arguments, sign in (((*CALIBRATE, "model.safetensors", "--json", "r.json"), ".tmp"),
-                                (("quantize", "d", "--targets", "re:.*", "--scheme", "W8A16", "-o", "out", "--quiet"), ".unfinished")):
+                                (("quantize", "d", "--targets", "re:.*", "--scheme", "W8A16", "-o", "out", "--quiet"),
+                                 ".unfinished")):
             if arguments[0] == "quantize" and name == "ABRT":
                 continue  # abort() waits for nobody: the next run for that output removes the directory
             p = start(*arguments, "--isa", "scalar", "--threads", "1", preexec_fn=prepare)
@@ -274,9 +275,11 @@ def test_no_threads():
         return
     fine("with threads", *CALIBRATE[:-1], "wanted.safetensors", "model.safetensors", "--threads", "2")
     for command in (CALIBRATE, (*CALIBRATE, "--threads", "2")):
-        p = subprocess.run(QOBS + [*command, "model.safetensors"], preexec_fn=one_process, capture_output=True, text=True, timeout=60)
+        p = subprocess.run(QOBS + [*command, "model.safetensors"], preexec_fn=one_process, capture_output=True,
+                           text=True, timeout=60)
         check(p.returncode == 0 and "lets 1 of" in p.stderr and p.stderr.startswith("qobs: warning: --threads: ") or
-              p.returncode == 0 and "--threads" not in command and len(os.sched_getaffinity(0)) == 1, "one thread", p.stderr)
+              p.returncode == 0 and "--threads" not in command and len(os.sched_getaffinity(0)) == 1, "one thread",
+              p.stderr)
         equal(read("out.safetensors"), read("wanted.safetensors"), "the same result")
 
 

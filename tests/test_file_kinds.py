@@ -39,7 +39,8 @@ def tarred():
 
 
 KINDS = {
-    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0f" * 32 + b"\nsize 4976698672\n", "a Git LFS pointer", "git lfs pull"),
+    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0f" * 32 + b"\nsize 4976698672\n",
+                "a Git LFS pointer", "git lfs pull"),
     "HTML": (b"\r\n  <HTML lang='en'><head><title>504 Gateway Time-out</title></head></HTML>", "an HTML page", "fetch"),
     "XML": (b"\xef\xbb\xbf<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "XML", "server"),
     "JSON": (b'{"error": "Repository not found"}', "error", "server"),
@@ -73,7 +74,8 @@ IN = ("quantize", "in", "-o", "out", "--quiet", "--scheme", "W8A16")
 READERS = {
     "a model": (False, "in/model.safetensors", IN, {"safetensors"}),
     "a model under audit": (False, "in/model.safetensors", ("audit", "in"), {"safetensors"}),
-    "a file to calibrate": (False, "file.safetensors", ("calibrate", "file.safetensors", "--scheme", "W8A16", "-o", "s.safetensors"), {"safetensors"}),
+    "a file to calibrate": (False, "file.safetensors", ("calibrate", "file.safetensors", "--scheme", "W8A16", "-o",
+                                                        "s.safetensors"), {"safetensors"}),
     "a shard": (True, "in/model-1.safetensors", IN, {"safetensors"}),
     "an index": (True, "in/model.safetensors.index.json", IN, set()),
     "config.json": (False, "in/config.json", IN, set()),
@@ -82,9 +84,11 @@ READERS = {
     "a recipe": (False, "recipe.yaml", (*IN[:-2], "--recipe", "recipe.yaml"), set()),
     "a configuration": (False, "group.json", (*IN[:-2], "--config", "group.json"), {"JSON"}),
     "activations": (False, "a.safetensors", (*IN, "--activations", "a.safetensors"), {"safetensors", "npy"}),
-    "importance": (False, "i.safetensors", (*IN, "--preset", "llmc.imatrix_mse", "--importance", "i.safetensors"), {"safetensors", "GGUF", "npy"}),
+    "importance": (False, "i.safetensors", (*IN, "--preset", "llmc.imatrix_mse", "--importance", "i.safetensors"),
+                   {"safetensors", "GGUF", "npy"}),
     "an older imatrix": (False, "i.dat", (*IN, "--preset", "llmc.imatrix_mse", "--importance", "i.dat"), {"GGUF"}),
-    "tensors to observe": (False, "x.safetensors", ("observe", "--preset", "llmc.minmax", "x.safetensors"), {"safetensors", "npy"}),
+    "tensors to observe": (False, "x.safetensors", ("observe", "--preset", "llmc.minmax", "x.safetensors"),
+                           {"safetensors", "npy"}),
     "an array to observe": (False, "x.npy", ("observe", "--preset", "llmc.minmax", "x.npy"), {"npy"}),
     "a file without an ending": (False, "x", ("observe", "--preset", "llmc.minmax", "x"), {"npy", "safetensors"}),
     "a state": (False, "x.state", ("merge", "x.state"), {"state"}),
@@ -101,7 +105,8 @@ def test_kinds():
             write(path, data)
             before = tree(".")
             p = cli.run(*command)
-            check(p.returncode in (1, 2) and path.split("/")[-1] in p.stderr and all(w in p.stderr for w in words) and p.stderr.count("\n") == 1,
+            check(p.returncode in (1, 2) and path.split("/")[-1] in p.stderr and all(w in p.stderr for w in words)
+                  and p.stderr.count("\n") == 1,
                   f"{reader}: {kind}", f"exit status {p.returncode}: {p.stderr}")
             equal(tree("."), before, f"{reader}: {kind}: nothing is written")
             os.remove(path)
@@ -119,7 +124,8 @@ def test_cut():
 
 def test_links():
     """Caches of hubs consist of links; one to nothing is named."""
-    for path, command in (("in/model.safetensors", IN), ("in/tokenizer.json", IN), ("x.npy", ("observe", "--preset", "llmc.minmax", "x.npy"))):
+    for path, command in (("in/model.safetensors", IN), ("in/tokenizer.json", IN),
+                          ("x.npy", ("observe", "--preset", "llmc.minmax", "x.npy"))):
         model()
         if os.path.lexists(path):
             os.remove(path)
@@ -131,24 +137,30 @@ def test_other_weights():
     """A model in another format is called so, with the way to safetensors."""
     for name, words in (("pytorch_model.bin", ("PyTorch", "save_pretrained")), ("consolidated.00.pth", ("PyTorch",)),
                         ("llama-7b.Q4_K_M.gguf", ("llama.cpp", "safetensors")), ("tf_model.h5", ("TensorFlow",)),
-                        ("flax_model.msgpack", ("Flax",)), ("onnx/model.onnx", ("ONNX",)), ("README.md", ("holds no safetensors file",))):
+                        ("flax_model.msgpack", ("Flax",)), ("onnx/model.onnx", ("ONNX",)),
+                        ("README.md", ("holds no safetensors file",))):
         for command in (IN, ("audit", "in"), ("calibrate", "in", "--scheme", "W8A16", "-o", "s.safetensors")):
             shutil.rmtree("in", ignore_errors=True)
             write("in/config.json", CONFIG)
             write(f"in/{name}", zipped())
-            refused(f"{name}: {command[0]}", cli.run(*command), 2, "holds no safetensors file", *words, *([] if name == "README.md" else [name]))
+            refused(f"{name}: {command[0]}", cli.run(*command), 2, "holds no safetensors file", *words,
+                    *([] if name == "README.md" else [name]))
 
 
 # ---- Parts of a model in folders -------------------------------------------------------------------------------------
 
 PART = cli.st_bytes({"linear.weight": tensor([16, 128], 5), "linear.bias": tensor([16], 6)})
 PARTS = {
-    "modules of sentence-transformers": {"modules.json": b'[{"idx": 2, "path": "2_Dense"}]', "1_Pooling/config.json": b"{}", "2_Dense/config.json": b"{}",
+    "modules of sentence-transformers": {"modules.json": b'[{"idx": 2, "path": "2_Dense"}]',
+                                         "1_Pooling/config.json": b"{}", "2_Dense/config.json": b"{}",
                                          "2_Dense/model.safetensors": PART},
-    "adapters for speech and pictures": {"speech-lora/adapter_config.json": b"{}", "speech-lora/adapter_model.safetensors": PART},
+    "adapters for speech and pictures": {"speech-lora/adapter_config.json": b"{}",
+                                         "speech-lora/adapter_model.safetensors": PART},
     "a codec in shards": {"speech_tokenizer/model.safetensors.index.json": b'{"weight_map": {"linear.weight": "model-1.safetensors"}}',
-                          "speech_tokenizer/model-1.safetensors": PART, "speech_tokenizer/preprocessor_config.json": b"{}"},
-    "the original": {"original/params.json": b"{}", "original/model.safetensors": PART, "original/consolidated.00.pth": b"PK\3\4"},
+                          "speech_tokenizer/model-1.safetensors": PART,
+                          "speech_tokenizer/preprocessor_config.json": b"{}"},
+    "the original": {"original/params.json": b"{}", "original/model.safetensors": PART,
+                     "original/consolidated.00.pth": b"PK\3\4"},
     "an adapter of the model": {"adapter_config.json": b'{"peft_type": "LORA"}', "adapter_model.safetensors": PART},
 }
 
@@ -193,12 +205,14 @@ def test_no_parts():
     for name in ("checkpoint-500/model.safetensors", "consolidated.safetensors"):
         write(f"in/{name}", PART)
     p = quantize("in", "-o", "out", scheme="W8A8")
-    check(all(f"{n}: is no part of the model" in p.stderr and n not in tree("out") for n in ("checkpoint-500/model.safetensors", "consolidated.safetensors")),
+    check(all(f"{n}: is no part of the model" in p.stderr and n not in tree("out")
+              for n in ("checkpoint-500/model.safetensors", "consolidated.safetensors")),
           "they are named", p.stderr)
     shutil.rmtree("out")
     write("in/2_Dense/model.safetensors", PART)
     p = quantize("in", "-o", "out", "--compat", "llm-compressor", scheme="W8A8")
-    check("2_Dense/model.safetensors: is no part of the model; left out" in p.stderr and "2_Dense/model.safetensors" not in tree("out"), "upstream's way", p.stderr)
+    check("2_Dense/model.safetensors: is no part of the model; left out" in p.stderr
+          and "2_Dense/model.safetensors" not in tree("out"), "upstream's way", p.stderr)
 
 
 # ---- Adapters --------------------------------------------------------------------------------------------------------
@@ -206,10 +220,12 @@ def test_no_parts():
 A = "model.layers.0.mlp."
 ADAPTERS = {
     "LoRA of a layer": (f"{A}up_proj.base_layer.weight", f"{A}up_proj.lora_A.default.weight", "LoRA"),
-    "without the adapter's name": (f"base_model.model.{A}up_proj.lora_A.weight", f"base_model.model.{A}up_proj.lora_B.weight", "LoRA"),
+    "without the adapter's name": (f"base_model.model.{A}up_proj.lora_A.weight",
+                                   f"base_model.model.{A}up_proj.lora_B.weight", "LoRA"),
     "LoRA of an embedding": ("model.embed_tokens.lora_embedding_A", "model.embed_tokens.lora_embedding_B", "LoRA"),
     "DoRA": (f"{A}up_proj.lora_magnitude_vector", f"{A}down_proj.lora_magnitude_vector.default.weight", "DoRA"),
-    "a head that was trained": ("score.original_module.weight", "score.modules_to_save.default.weight", "modules_to_save"),
+    "a head that was trained": ("score.original_module.weight", "score.modules_to_save.default.weight",
+                                "modules_to_save"),
     "IA3": (f"{A}down_proj.ia3_l.default", f"{A}down_proj.base_layer.weight", "IA3"),
     "LoHa": (f"{A}up_proj.hada_w1_a", f"{A}up_proj.hada_w2_b.default", "LoHa"),
     "LoKr": (f"{A}up_proj.lokr_w1", f"{A}up_proj.lokr_t2.default", "LoKr"),
@@ -226,25 +242,32 @@ def test_adapters():
     for what, (first, second, kind) in ADAPTERS.items():
         for command in (IN, ("calibrate", "in", "--scheme", "W8A16", "-o", "s.safetensors")):
             model()
-            write("in/model.safetensors", cli.st_bytes({NAME: tensor([32, 128], 1), first: tensor([8, 128], 2), second: tensor([32, 8], 3)}))
+            write("in/model.safetensors",
+                  cli.st_bytes({NAME: tensor([32, 128], 1), first: tensor([8, 128], 2), second: tensor([32, 8], 3)}))
             way = "without it" if what == "prompts" else "merge it first"
-            refused(f"{what}: {command[0]}", cli.run(*command), 2, "adapter", way, *([kind] if "base_layer" not in first + second else []))
+            refused(f"{what}: {command[0]}", cli.run(*command), 2, "adapter", way,
+                    *([kind] if "base_layer" not in first + second else []))
             check(not os.path.exists("out"), f"{what}: nothing is written")
 
 
 def test_names_alike():
     """Names of layers that look like those of adapters are layers: RWKV, MLA, SAM, DeepSeek."""
-    names = ["attn.w_lora.lora.0", "self_attn.q_a_proj", "prompt_encoder.shared_embedding.dense", "linear_q_lora_A_list.0", "mlp.base_layers.0",
+    names = ["attn.w_lora.lora.0", "self_attn.q_a_proj", "prompt_encoder.shared_embedding.dense",
+             "linear_q_lora_A_list.0", "mlp.base_layers.0",
              "blora_A", "model.layers.0.oft_rank_proj"]
     model()
-    write("in/model.safetensors", cli.st_bytes({f"model.layers.0.{n}.weight": tensor([32, 128], i) for i, n in enumerate(names)}))
+    write("in/model.safetensors",
+          cli.st_bytes({f"model.layers.0.{n}.weight": tensor([32, 128], i) for i, n in enumerate(names)}))
     equal(quantize("in", "-o", "out", scheme="W8A16").returncode, 0, "exit status")
 
 
 def test_adapter_directories():
     """A directory with an adapter and no model is called so, in whichever format it is."""
-    for what, files in (("safetensors", {"adapter_model.safetensors": cli.st_bytes({f"{A}up_proj.lora_A.weight": tensor([8, 128], 1)})}),
-                        ("another name of weights", {"adapter_model.safetensors": MODEL}), ("a pickle", {"adapter_model.bin": zipped()}),
+    for what, files in (("safetensors",
+                         {"adapter_model.safetensors": cli.st_bytes({f"{A}up_proj.lora_A.weight":
+                                                             tensor([8, 128], 1)})}),
+                        ("another name of weights", {"adapter_model.safetensors": MODEL}),
+                        ("a pickle", {"adapter_model.bin": zipped()}),
                         ("with config.json", {"adapter_model.safetensors": MODEL, "config.json": CONFIG})):
         for command in (IN, ("audit", "in")):
             shutil.rmtree("in", ignore_errors=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Every storage format: what quantize writes is decoded here, audited, and read again by quantize. Every scheme: calibrate
-writes the scales that quantize writes.
+"""Every storage format: what quantize writes is decoded here, audited, and read again by quantize. Every scheme:
+calibrate writes the scales that quantize writes.
 
     test_formats.py QOBS MODEL
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""layers.py finds what it says it finds: each test breaks one rule of a small tree that keeps all of them. Ends with "N passed,
-N failed"."""
+"""layers.py finds what it says it finds: each test breaks one rule of a small tree that keeps all of them. Ends with "N
+passed, N failed"."""
 import os
 import subprocess
 import sys
@@ -75,7 +75,8 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(layers.violations(self.folder.name)["checkpoint"]), 2)
 
     def test_engine_names_a_sink(self):
-        self.write("checkpoint/engine/rows.c", "/* cost_sink */\nstruct sink *sink;\nint wants(struct sink_functions *f);\n")
+        self.write("checkpoint/engine/rows.c",
+                   "/* cost_sink */\nstruct sink *sink;\nint wants(struct sink_functions *f);\n")
         self.assertEqual(layers.violations(self.folder.name)["sinks"], [])
         for text in ("struct cost_sink *s;", "if (run->costs)", "layout_put_scales();", "struct quantize_call *c;"):
             with self.subTest(text=text):
@@ -184,14 +185,17 @@ class Layers(unittest.TestCase):
                 self.expect("settings", "src/plan/plan.c:3", "below config/")
 
     def test_settings_above_config(self):
-        for text in ["config->version == 1", "ops != &qobs_formula", "a & FAMILY_ORT", "o->config.preset->range", "config->ort.scenario"]:
+        for text in ["config->version == 1", "ops != &qobs_formula", "a & FAMILY_ORT", "o->config.preset->range",
+                     "config->ort.scenario"]:
             with self.subTest(text=text):
-                self.write("src/api/top.c", '#include "config/config.h"\n/* version == 1 */\n' + text + "; config.preset->name;\n")
+                self.write("src/api/top.c",
+                           '#include "config/config.h"\n/* version == 1 */\n' + text + "; config.preset->name;\n")
                 self.expect("settings", "src/api/top.c:3", "above config/")
 
     def test_program(self):
         run = [sys.executable, layers.__file__, self.folder.name]
-        self.assertEqual(subprocess.run(run, capture_output=True, text=True).stdout, f"{len(layers.RULES)} passed, 0 failed\n")
+        self.assertEqual(subprocess.run(run, capture_output=True, text=True).stdout,
+                         f"{len(layers.RULES)} passed, 0 failed\n")
         self.write("src/loose.h", "\n")
         strict = subprocess.run(run, capture_output=True, text=True)
         self.assertEqual(strict.returncode, 1)

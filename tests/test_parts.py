@@ -25,7 +25,8 @@ ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 10
 
 
 def quantize(*options):
-    return subprocess.run([QOBS, "quantize", *options, "--quiet"], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run([QOBS, "quantize", *options, "--quiet"], capture_output=True, text=True, timeout=300,
+                          check=False)
 
 
 def make_parts(count, scheme="W4A16", order=None, options=()):
@@ -90,7 +91,8 @@ def test_refusals():
     refused("a part is missing", quantize("--finish", "out"), 2, "1 of 3", "2")
     make_parts(3, scheme="W8A8", order=[2])
     refused("a part of another scheme", quantize("--finish", "out"), 2, "part 2")
-    refused("a part that is there", quantize("in", "--scheme", "W4A16", "-o", "out", "--part", "2/3"), 2, "part-2-of-3", "--replace")
+    refused("a part that is there", quantize("in", "--scheme", "W4A16", "-o", "out", "--part", "2/3"), 2, "part-2-of-3",
+            "--replace")
     equal(quantize("in", "--scheme", "W4A16", "-o", "out", "--part", "2/3", "--replace").returncode, 0, "a part again")
     make_parts(4, order=[1])
     refused("parts of two runs", quantize("--finish", "out"), 2, "of 3", "of 4")
@@ -122,7 +124,8 @@ def test_refusals():
     equal(quantize("--finish", "out", "--replace").returncode, 0, "finish after the mend")
     equal(os.path.exists("out/file"), False, "the output is replaced")
     for part in ("0/3", "4/3", "1", "1/", "/3", "1/3x", "-1/3", "1/0", "1/100001", "", " 1/3"):
-        refused(f"--part '{part}'", quantize("in", "--scheme", "W4A16", "-o", "new", "--part", part), 2, "--part", "I/N")
+        refused(f"--part '{part}'", quantize("in", "--scheme", "W4A16", "-o", "new", "--part", part), 2, "--part",
+                "I/N")
     refused("a part of the model itself", quantize("in", "--scheme", "W4A16", "-o", "in", "--part", "1/2"), 2, "in")
     refused("finish and a model", quantize("in", "--finish", "out"), 2, "--finish")
     refused("finish and -o", quantize("-o", "out", "--finish", "out"), 2, "--finish")
@@ -132,7 +135,8 @@ def test_refusals():
 def test_many_processes():
     split_model()
     quantize("in", "--scheme", "NVFP4A16", "-o", "one")
-    runs = [subprocess.Popen([QOBS, "quantize", "in", "--scheme", "NVFP4A16", "-o", "out", "--part", f"{i}/3", "--quiet"])
+    runs = [subprocess.Popen([QOBS, "quantize", "in", "--scheme", "NVFP4A16", "-o", "out", "--part", f"{i}/3",
+                              "--quiet"])
             for i in (1, 2, 3)]
     equal([run.wait() for run in runs], [0, 0, 0], "three processes at once")
     quantize("--finish", "out")

@@ -108,7 +108,8 @@ def expected(module, bits):
     h = mean_squares(rows_of(module, "importance"))
     w, q = numbers(module, ROWS * COLUMNS), dequantized(module, bits)
     errors = [sum(h[j] * (w[i * COLUMNS + j] - q[i][j]) ** 2 for j in range(COLUMNS)) for i in range(ROWS)]
-    return [sum(f * e for f, e in zip(mean_squares(rows_of(module, kind)), errors)) / 2 for kind in KINDS[1:]], sum(errors)
+    return [sum(f * e for f, e in zip(mean_squares(rows_of(module, kind)), errors)) / 2
+            for kind in KINDS[1:]], sum(errors)
 
 
 def close(got, want, what, tolerance=1e-5):
@@ -127,7 +128,8 @@ def test_costs():
     equal(report["warnings"], [], "warnings")
     for scheme in report["schemes"]:
         bits = int(scheme["scheme"][1])
-        fine("quantize", "quantize", "model", "--scheme", scheme["scheme"], *SETTINGS, "-o", "out", "--quiet", "--replace")
+        fine("quantize", "quantize", "model", "--scheme", scheme["scheme"], *SETTINGS, "-o", "out", "--quiet",
+             "--replace")
         equal(scheme["bytes"], bytes_of("out"), f"{bits} bits: bytes")
         close(scheme["bits"], 8 * scheme["bytes"] / report["elements"], "bits")
         total = 0.0
@@ -222,7 +224,8 @@ def test_hessian():
     for rounding in ("nearest", "descent"):
         preset = hessian_preset(rounding, "inputs.safetensors")
         scheme = plan(*preset, schemes="W4A16")["schemes"][0]
-        fine("quantize", "quantize", "model", "--scheme", "W4A16", *SETTINGS, *preset, "-o", "out", "--quiet", "--replace",
+        fine("quantize", "quantize", "model", "--scheme", "W4A16", *SETTINGS, *preset, "-o", "out", "--quiet",
+             "--replace",
              "--json", "report.json")
         theirs = {layer["name"]: layer for layer in json.loads(read("report.json"))["layers"]}
         equal(sorted(theirs), [layer["name"] for layer in scheme["layers"]], "layers")
@@ -263,7 +266,8 @@ def test_mixture():
         chosen = {m["name"]: m["scheme"] for m in mixture["layers"]}
         for layer in range(LAYERS):
             for s in SETS:
-                equal(len({v for k, v in chosen.items() if f".{layer}." in k and re.search(s, k)}), 1, f"{s}: one scheme")
+                equal(len({v for k, v in chosen.items() if f".{layer}." in k and re.search(s, k)}), 1,
+                      f"{s}: one scheme")
         best = min((sum(i[c][1] for i, c in zip(items.values(), choice))
                     for choice in itertools.product(range(3), repeat=len(items))
                     if sum(i[c][0] for i, c in zip(items.values(), choice)) * 8 <= budget * report["elements"]))
@@ -273,7 +277,8 @@ def test_mixture():
         fine("quantize", "quantize", "model", "--recipe", "recipe.yaml", "-o", "out", "--quiet", "--replace")
         equal(bytes_of("out"), mixture["bytes"], f"{budget} bits: bytes of the recipe")
         groups = json.loads(read("out/config.json"))["quantization_config"]["config_groups"]
-        equal({t: f"W{g['weights']['num_bits']}A16" for g in groups.values() for t in g["targets"]}, chosen, "config.json")
+        equal({t: f"W{g['weights']['num_bits']}A16" for g in groups.values() for t in g["targets"]}, chosen,
+              "config.json")
         equal(set(groups), set(chosen.values()), "groups have the names of their schemes")
         least = plan("--max-kl", repr(mixture["kl"] * (1 + 1e-9)))["mixture"]
         check(least["bytes"] <= mixture["bytes"] and least["kl"] <= mixture["kl"] * (1 + 1e-9),
@@ -299,8 +304,8 @@ def test_knapsack():
                  for _ in range(2000 if "QOBS_WHOLE" in os.environ else 400)]
     for (limit, table), (least, optimal, choice) in zip(instances, knapsacks.solve(program, instances)):
         equal(least, sum(min(w for w, _ in row) for row in table), "the least weight")
-        best = min((c for w, c in (knapsacks.sums(table, p) for p in itertools.product(range(len(table[0])),
-                                                                                        repeat=len(table)))
+        best = min((c for w, c in (knapsacks.sums(table, p) for p
+                                in itertools.product(range(len(table[0])), repeat=len(table)))
                     if w <= limit), default=None)
         got = None if choice is None else knapsacks.sums(table, choice)
         check(optimal and (got is None if best is None else got is not None and got[0] <= limit and got[1] == best),
@@ -347,7 +352,8 @@ def test_refusals():
         refused(kind, [f"{MODULES[0]}.weight", "inf", "finite"], *command, "--states", "huge")
         os.remove(f"huge/{MODULES[0]}.{kind}.qobs")
     os.rename("states", "whole")
-    refused("sensitivity of columns", [f"{COLUMNS} rows", f"has {ROWS}"], "plan", "model", "--schemes", SCHEMES, *SETTINGS,
+    refused("sensitivity of columns", [f"{COLUMNS} rows", f"has {ROWS}"], "plan", "model", "--schemes", SCHEMES,
+            *SETTINGS,
             "--states", "broken")
 
 
@@ -361,7 +367,8 @@ def test_without_sensitivity():
           "a table of errors", p.stdout + p.stderr)
     check(all(s["kl"] is None and s["error"] > 0 for s in json.loads(run(*command, "--json", "-").stdout)["schemes"]),
           "no KL")
-    refused("a budget", ["--budget", "1 of 12 modules", MODULES[3], "c.save(DIR)", "sensitivity=True"], *command, "--budget", "5")
+    refused("a budget", ["--budget", "1 of 12 modules", MODULES[3], "c.save(DIR)", "sensitivity=True"], *command,
+            "--budget", "5")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ def read(path):
 
 
 def tree(root):
-    return {os.path.relpath(os.path.join(d, n), root): read(os.path.join(d, n)) for d, _, names in os.walk(root) for n in names}
+    return {os.path.relpath(os.path.join(d, n), root): read(os.path.join(d, n)) for d, _,
+            names in os.walk(root) for n in names}
 
 
 def quantize(*options, scheme="W4A16", **keywords):
@@ -80,7 +81,8 @@ def quantize(*options, scheme="W4A16", **keywords):
 def refused(what, run, status, *words):
     lines = run.stderr.splitlines()
     equal(run.returncode, status, f"{what}: exit status")
-    check(len(lines) == 1 and all(word in run.stderr for word in words), f"{what}: one line with {', '.join(words)}", run.stderr)
+    check(len(lines) == 1 and all(word in run.stderr for word in words), f"{what}: one line with {', '.join(words)}",
+          run.stderr)
 
 
 def is_clean(what, out):
@@ -92,7 +94,8 @@ def is_clean(what, out):
 
 def test_configuration():
     """config.json comes out with every number, key and order as it went in; upstream's order is that of the keys."""
-    members = ('"model_type": "llama"', '"z": [9007199254740993, 9223372036854775808, 18446744073709551616, -9223372036854775809]',
+    members = ('"model_type": "llama"',
+               '"z": [9007199254740993, 9223372036854775808, 18446744073709551616, -9223372036854775809]',
                '"limits": [NaN, Infinity, -Infinity, -0, -0.0, 1e400, 1E5, 1.50, 1e-08, 0.1, 5e-324, 1.0000000000000000001]',
                '"a": {"\\u00e4\\ud83d\\ude00\\n": null, "c": {}, "b": [], "t": [true, false, "\\u007f/\\"\\\\"]}')
     make_model("in")
@@ -105,20 +108,25 @@ def test_configuration():
     equal(after[-1][0], "quantization_config", "the new member is last")
     text, value = read("out/config.json").decode(), json.loads(read("out/config.json"))
     quantization = value.pop("quantization_config")
-    equal(json.dumps(quantization, indent=2).replace("\n", "\n  "), text[text.index('"quantization_config": ') + 23:-2], "Python's layout")
+    equal(json.dumps(quantization, indent=2).replace("\n", "\n  "), text[text.index('"quantization_config": ') + 23:-2],
+          "Python's layout")
     equal(quantize("in", "-o", "again", "--compat", "llm-compressor").returncode, 0, "exit status with --compat")
     keys = [key for key, _ in keep(read("again/config.json"))]
     equal(keys, sorted(keys), "--compat llm-compressor sorts the keys")
     for what, text, words in (("a key twice", '{"a": 1, "b": {"c": 1, "\\u0063": 2}}', ("'c' twice",)),
-                              ("NaN by another name", '{"a": nan}', ("syntax error",)), ("a comment", '{"a": 1} // no', ("text after",)),
-                              ("-NaN", '{"a": -NaN}', ("syntax error",)), ("33 levels", '{"a":' + "[" * 32 + "]" * 32 + "}", ("32 levels",)),
+                              ("NaN by another name", '{"a": nan}', ("syntax error",)),
+                              ("a comment", '{"a": 1} // no', ("text after",)),
+                              ("-NaN", '{"a": -NaN}', ("syntax error",)),
+                              ("33 levels", '{"a":' + "[" * 32 + "]" * 32 + "}", ("32 levels",)),
                               ("U+0000", '{"a": "\\u0000"}', ("u0000",)),
-                              ("a million objects", '{"a": [' + "{}," * (1 << 20) + "{}]}", ("1048576 objects and arrays",))):
+                              ("a million objects", '{"a": [' + "{}," * (1 << 20) + "{}]}",
+                               ("1048576 objects and arrays",))):
         write("in/config.json", text.encode())
         refused(what, quantize("in", "-o", "refused"), 2, "config.json", *words)
 
 
-BITS = {"U64": 64, "I64": 64, "F64": 64, "C64": 64, "U32": 32, "I32": 32, "U16": 16, "I16": 16, "F8_E5M2FNUZ": 8, "F8_E4M3FNUZ": 8,
+BITS = {"U64": 64, "I64": 64, "F64": 64, "C64": 64, "U32": 32, "I32": 32, "U16": 16, "I16": 16, "F8_E5M2FNUZ": 8,
+        "F8_E4M3FNUZ": 8,
         "F8_E8M0": 8, "F8_E5M2": 8, "I8": 8, "U8": 8, "F6_E3M2": 6, "F6_E2M3": 6, "F4": 4, "BOOL": 8}
 
 
@@ -140,9 +148,11 @@ def test_nothing_is_lost():
     experts = {"model.layers.0.mlp.experts.gate_up_proj": ("F4", [2, 4, 8], bytes(range(32)))}
     os.makedirs("in/weights/a")
     write("in/config.json", b'{"model_type": "llama"}')
-    write("in/weights/a/one.safetensors", cli.st_bytes({layer: tensor([128, 128], 1), **buffers, **experts}, {"format": "pt", "by": "x\\\"y"}))
-    write("in/weights/two.safetensors", cli.st_bytes({"mtp.norm.weight": tensor([128], 2), "other.proj.weight": tensor([128, 128], 3),
-                                                      layer: tensor([128, 128], 9)}))
+    write("in/weights/a/one.safetensors",
+          cli.st_bytes({layer: tensor([128, 128], 1), **buffers, **experts}, {"format": "pt", "by": "x\\\"y"}))
+    write("in/weights/two.safetensors",
+          cli.st_bytes({"mtp.norm.weight": tensor([128], 2), "other.proj.weight": tensor([128, 128], 3),
+                        layer: tensor([128, 128], 9)}))
     for folder, prefix in (("", "weights/"), ("weights/", "")):
         shutil.rmtree("out", ignore_errors=True)
         index = {layer: prefix + "a/one.safetensors", "mtp.norm.weight": prefix + "two.safetensors"}
@@ -150,26 +160,34 @@ def test_nothing_is_lost():
         run = quantize("in", "-o", "out", "--ignore", "re:.*experts")
         os.remove(f"in/{folder}model.safetensors.index.json")
         equal(run.returncode, 0, f"exit status ({run.stderr})")
-        check(f"{folder}model.safetensors.index.json: omits {len(buffers) + 2} tensors" in run.stderr, "the omission is told", run.stderr)
+        check(f"{folder}model.safetensors.index.json: omits {len(buffers) + 2} tensors" in run.stderr,
+              "the omission is told", run.stderr)
         one, metadata = raw_tensors("out/weights/a/one.safetensors")
         two, none = raw_tensors("out/weights/two.safetensors")
-        equal({n: t for n, t in one.items() if n in buffers or n in experts}, {**buffers, **experts}, "tensors that are only copied")
+        equal({n: t for n, t in one.items() if n in buffers or n in experts}, {**buffers, **experts},
+              "tensors that are only copied")
         order = [t[0] for n, t in one.items() if n in buffers]
         equal(order, list(BITS), "the order of safetensors")
         equal(metadata, {"format": "pt", "by": "x\\\"y"}, "metadata stays")
         equal(none, None, "no metadata appears")
-        check("other.proj.weight_packed" in two and "mtp.norm.weight" in two and layer not in two, "the index chooses", str(list(two)))
+        check("other.proj.weight_packed" in two and "mtp.norm.weight" in two and layer not in two, "the index chooses",
+              str(list(two)))
         named = json.loads(read(f"out/{folder}model.safetensors.index.json"))["weight_map"]
         equal(sorted(named), sorted([*one, *two]), "the new index names every tensor")
-        check(all(os.path.exists(f"out/{folder}{file}") for file in named.values()), "the new index names files that are there", str(set(named.values())))
-        info = subprocess.run([QOBS, "info", f"out/{folder}model.safetensors.index.json", "--table"], capture_output=True, text=True, check=False)
-        check(info.returncode == 0 and all(n in info.stdout for n in (*buffers, "F6_E3M2", "C64")), "info lists them", info.stdout + info.stderr)
+        check(all(os.path.exists(f"out/{folder}{file}") for file in named.values()),
+              "the new index names files that are there", str(set(named.values())))
+        info = subprocess.run([QOBS, "info", f"out/{folder}model.safetensors.index.json", "--table"],
+                              capture_output=True, text=True, check=False)
+        check(info.returncode == 0 and all(n in info.stdout for n in (*buffers, "F6_E3M2", "C64")), "info lists them",
+              info.stdout + info.stderr)
         audit = subprocess.run([QOBS, "audit", "out"], capture_output=True, text=True, check=False)
-        check(audit.returncode in (0, 3) and "index" not in audit.stdout, "audit reads them", audit.stdout + audit.stderr)
+        check(audit.returncode in (0, 3) and "index" not in audit.stdout, "audit reads them",
+              audit.stdout + audit.stderr)
     shutil.rmtree("out")
     os.rename("in/weights/a/one.safetensors", "in/model.safetensors")
     shutil.rmtree("in/weights")
-    equal(quantize("in", "-o", "out", "--compat", "llm-compressor", "--ignore", "re:.*experts").returncode, 0, "with --compat")
+    equal(quantize("in", "-o", "out", "--compat", "llm-compressor", "--ignore", "re:.*experts").returncode, 0,
+          "with --compat")
     equal(raw_tensors("out/model.safetensors")[1], None, "--compat llm-compressor drops metadata, as upstream does")
 
 
@@ -179,7 +197,8 @@ def test_model_argument():
     make_model("many", shards=2)
     make_model("chosen")
     write("chosen/other.safetensors", cli.st_bytes({"model.layers.0.self_attn.q_proj.weight": tensor([128, 128], 5)}))
-    for what, given, source in (("a file", "one/model.safetensors", "one"), ("an index", "many/model.safetensors.index.json", "many"),
+    for what, given, source in (("a file", "one/model.safetensors", "one"),
+                                ("an index", "many/model.safetensors.index.json", "many"),
                                 ("a file without a folder", "model.safetensors", "one")):
         shutil.rmtree("out", ignore_errors=True)
         shutil.rmtree("whole", ignore_errors=True)
@@ -200,7 +219,8 @@ def test_model_argument():
             "model-00001-of-00002.safetensors", "is not all that model.safetensors.index.json names")
     refused("another file", quantize("one/config.json", "-o", "no"), 2, "one/config.json", "*.safetensors")
     refused("the output in the model", quantize("one/model.safetensors", "-o", "one/out"), 2, "lies in it")
-    refused("the report in the model", quantize("one/model.safetensors", "-o", "no", "--json", "one/r.json"), 2, "--json", "lies in")
+    refused("the report in the model", quantize("one/model.safetensors", "-o", "no", "--json", "one/r.json"), 2,
+            "--json", "lies in")
 
 
 def test_output():
@@ -213,8 +233,10 @@ def test_output():
         outputs.append(tree(f"out{threads}"))
     check(all(output == outputs[0] for output in outputs), "the same bytes for any number of threads")
     config = outputs[0]["config.json"].decode()
-    check("12345678901234567890" in config and '"pi": 3.14' in config, "numbers of config.json keep their digits", config)
-    check(config.index('"model_type"') < config.index('"big"') < config.index('"quantization_config"'), "keys keep their order")
+    check("12345678901234567890" in config and '"pi": 3.14' in config, "numbers of config.json keep their digits",
+          config)
+    check(config.index('"model_type"') < config.index('"big"') < config.index('"quantization_config"'),
+          "keys keep their order")
     equal(outputs[0]["tokenizer.json"], b"{}", "a side file is copied")
     index = json.loads(outputs[0]["model.safetensors.index.json"])
     for name, shard in index["weight_map"].items():
@@ -246,7 +268,8 @@ def test_places():
     old = os.umask(0o027)
     quantize("in", "-o", "masked")
     os.umask(old)
-    equal((os.stat("masked").st_mode & 0o777, os.stat("masked/config.json").st_mode & 0o777), (0o750, 0o640), "the umask")
+    equal((os.stat("masked").st_mode & 0o777, os.stat("masked/config.json").st_mode & 0o777), (0o750, 0o640),
+          "the umask")
 
 
 def test_mounted():
@@ -273,7 +296,8 @@ def test_mounted():
             time.sleep(generator.random() * 0.03)
             run.kill()
             failures += run.wait() != 0
-            check(not os.path.exists("out/config.json") or is_complete("out"), "killed, the mount point is no model or complete")
+            check(not os.path.exists("out/config.json") or is_complete("out"),
+                  "killed, the mount point is no model or complete")
             for name in os.listdir("out"):
                 if not name.startswith("."):
                     os.unlink(f"out/{name}")
@@ -291,13 +315,16 @@ def test_inputs():
         "broken link": (lambda: os.symlink("nowhere", "in/broken"), "broken"),
         "pipe": (lambda: os.mkfifo("in/pipe"), "pipe"),
         "no config.json": (lambda: os.remove("in/config.json"), "qobs calibrate takes a file alone"),
-        "config.json in a folder": (lambda: (os.makedirs("in/snapshots/4d3a"), os.rename("in/config.json", "in/snapshots/4d3a/config.json")),
+        "config.json in a folder": (lambda: (os.makedirs("in/snapshots/4d3a"),
+                                             os.rename("in/config.json", "in/snapshots/4d3a/config.json")),
                                     "snapshots/4d3a/config.json is one"),
         "damaged config.json": (lambda: write("in/config.json", b"{"), "config.json"),
         "a key twice": (lambda: write("in/config.json", b'{"a": 1, "a": 2}'), "config.json"),
-        "quantized already": (lambda: write("in/config.json", b'{"quantization_config": {"quant_method": "hqq"}}'), "hqq"),
+        "quantized already": (lambda: write("in/config.json", b'{"quantization_config": {"quant_method": "hqq"}}'),
+                              "hqq"),
         "a shard is missing": (lambda: os.remove("in/model-00002-of-00002.safetensors"), "model-00002-of-00002"),
-        "a shard is cut off": (lambda: os.truncate("in/model-00002-of-00002.safetensors", 3000), "model-00002-of-00002"),
+        "a shard is cut off": (lambda: os.truncate("in/model-00002-of-00002.safetensors", 3000),
+                               "model-00002-of-00002"),
         "NaN in the last layer": (make_nan, "layers.1"),
         "no model": (lambda: shutil.rmtree("in"), "in"),
     }
@@ -312,7 +339,8 @@ def test_inputs():
     os.rename("in/tokenizer.json", "elsewhere.json")
     os.symlink("../elsewhere.json", "in/tokenizer.json")
     equal(quantize("in", "-o", "out").returncode, 0, "a link to a file")
-    check(not os.path.islink("out/tokenizer.json") and read("out/tokenizer.json") == b"{}", "a link arrives as contents")
+    check(not os.path.islink("out/tokenizer.json") and read("out/tokenizer.json") == b"{}",
+          "a link arrives as contents")
     equal(oct(os.stat("out/tokenizer.json").st_mode & 0o7000), "0o0", "no set-uid bits")
 
 
@@ -343,7 +371,8 @@ def test_options():
     refused("unknown scheme", quantize("in", "-o", "out", scheme="W9A16"), 2, "W9A16", "W4A16")
     refused("static activations", quantize("in", "-o", "out", scheme="FP8"), 2, "FP8_DYNAMIC")
     refused("static NVFP4", quantize("in", "-o", "out", scheme="NVFP4"), 2, "NVFP4A16")
-    refused("too few bits", quantize("in", "-o", "out", "--set", "num_bits=1"), 2, "num_bits is 1; whole numbers from 2 to 16")
+    refused("too few bits", quantize("in", "-o", "out", "--set", "num_bits=1"), 2,
+            "num_bits is 1; whole numbers from 2 to 16")
     refused("bad pattern", quantize("in", "-o", "out", "--ignore", "re:("), 2, "re:(")
     refused("unknown preset", quantize("in", "-o", "out", "--preset", "llmc.none"), 2, "llmc.none")
     refused("preset of another family", quantize("in", "-o", "out", "--preset", "torch.MinMaxObserver"), 2, "torch")
@@ -351,32 +380,38 @@ def test_options():
     refused("groups that do not divide", quantize("in", "-o", "out", "--set", "group_size=96"), 2, "128", "96")
     refused("report in the output", quantize("in", "-o", "in2", "--json", "in/config.json/x"), 2, "--json")
     equal(quantize("in", "-o", "out", scheme="w4a16").returncode, 0, "a scheme in small letters")
-    report = subprocess.run([QOBS, "quantize", "in", "--scheme", "W4A16", "-o", "out2", "--json", "-"], capture_output=True,
+    report = subprocess.run([QOBS, "quantize", "in", "--scheme", "W4A16", "-o", "out2", "--json", "-"],
+                            capture_output=True,
                             text=True, check=False)
     layers = json.loads(report.stdout)["layers"]
     equal(len(layers), 6, "--json - prints the report alone")
     check(all(0 < layer["relative_error"] < 0.5 for layer in layers), "errors of layers", str(layers[:2]))
-    summary = subprocess.run([QOBS, "quantize", "in", "--scheme", "W4A16", "-o", "out3"], capture_output=True, text=True, check=False)
+    summary = subprocess.run([QOBS, "quantize", "in", "--scheme", "W4A16", "-o", "out3"], capture_output=True,
+                             text=True, check=False)
     check(all(len(line) <= 80 for line in summary.stdout.splitlines()), "the summary fits 80 columns", summary.stdout)
 
 
 def test_ignore_list():
     """Modules that are left out though a loader takes them for linear layers are in the ignore list."""
     names = ["lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", "model.layers.0.mlp.down_proj", "model.norm"]
-    write("in/model.safetensors", cli.st_bytes({f"{n}.weight": tensor([128] if "norm" in n else [128, 128], 1) for n in names}))
+    write("in/model.safetensors",
+          cli.st_bytes({f"{n}.weight": tensor([128] if "norm" in n else [128, 128], 1) for n in names}))
     write("in/config.json", b'{"model_type": "llama"}')
 
     def ignore(out):
         return json.loads(read(f"{out}/config.json"))["quantization_config"]["ignore"]
     run = cli.run("quantize", "in", "--scheme", "W4A16", "-o", "out", "--ignore", "re:vision")
     equal(run.returncode, 3, "an entry matches nothing")
-    check("\nleft out, not linear: 3 (lm_head, model.embed_tokens, ...)\n" in run.stdout, "the summary has two names", run.stdout)
+    check("\nleft out, not linear: 3 (lm_head, model.embed_tokens, ...)\n" in run.stdout, "the summary has two names",
+          run.stdout)
     equal(ignore("out"), ["re:vision", "lm_head", "model.embed_tokens", "model.layers.0.mlp.gate"],
           "what was given, then what was found")
     quantize("in", "-o", "compatible", "--ignore", "lm_head", "--compat", "llm-compressor")
     equal(ignore("compatible"), ["lm_head"], "model_free_ptq writes what was given")
-    equal(quantize("out", "-o", "twice", "--targets", "lm_head", "--ignore", "re:audio", scheme="W8A8").returncode, 3, "a second run")
-    equal(ignore("twice"), ["re:vision", "model.embed_tokens", "model.layers.0.mlp.gate", "re:audio"], "both lists, without what is quantized now")
+    equal(quantize("out", "-o", "twice", "--targets", "lm_head", "--ignore", "re:audio", scheme="W8A8").returncode, 3,
+          "a second run")
+    equal(ignore("twice"), ["re:vision", "model.embed_tokens", "model.layers.0.mlp.gate", "re:audio"],
+          "both lists, without what is quantized now")
 
 
 def test_nothing():
@@ -430,7 +465,8 @@ def test_signals():
     for i in range(ROUNDS):
         kill = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)[i % 4]
         before = set(os.listdir("."))
-        process = subprocess.Popen([QOBS, "quantize", "in", "--scheme", "W4A16", "--quiet", "-o", "out"], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([QOBS, "quantize", "in", "--scheme", "W4A16", "--quiet", "-o", "out"],
+                                   stderr=subprocess.DEVNULL)
         time.sleep(generator.random() * duration * 1.1)
         process.send_signal(kill)
         process.wait()
@@ -441,7 +477,8 @@ def test_signals():
         left = [name for name in set(os.listdir(".")) - before if "unfinished" in name]
         check(not left or kill == signal.SIGKILL, f"{kill.name}: nothing is left", str(left))
         for name in left:
-            check(not is_json(f"{name}/config.json") or is_complete(name), f"{kill.name}: what is left cannot be loaded")
+            check(not is_json(f"{name}/config.json") or is_complete(name),
+                  f"{kill.name}: what is left cannot be loaded")
     equal(quantize("in", "-o", "out").returncode, 0, "the run after the kills")
     check(tree("out") == expected and not [n for n in os.listdir(".") if "unfinished" in n],
           "the run after the kills makes the output and removes what was left")
@@ -462,7 +499,8 @@ def test_limits():
     shutil.rmtree("out")
     if os.geteuid() == 0:
         os.mkdir("small")
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", "small"], capture_output=True, check=False)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", "small"], capture_output=True,
+                                 check=False)
         if mounted.returncode == 0:
             refused("a full disk", quantize("in", "-o", "small/out"), 1, "small/out")
             equal(os.listdir("small"), [], "a full disk: nothing is left")
@@ -474,7 +512,8 @@ def test_closed_streams():
     make_model("in")
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         shutil.rmtree("out", ignore_errors=True)
-        run = subprocess.run(["bash", "-c", f'"$0" quantize in --scheme W4A16 -o out {closed}', QOBS], capture_output=True, check=False)
+        run = subprocess.run(["bash", "-c", f'"$0" quantize in --scheme W4A16 -o out {closed}', QOBS],
+                             capture_output=True, check=False)
         check(run.returncode in (0, 1), f"{closed}: status {run.returncode}", str(run.stderr))
         if os.path.exists("out"):
             check(is_complete("out") and tree("out").keys() == {"config.json", "tokenizer.json", "model.safetensors",

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests of the configuration of qobs quantize: schemes by name, recipes in YAML and JSON, whole configurations, refusals.
+"""Tests of the configuration of qobs quantize: schemes by name, recipes in YAML and JSON, whole configurations,
+refusals.
 
     test_recipes.py QOBS
 """
@@ -75,7 +76,8 @@ def test_same_recipes():
 def test_mixed_groups():
     make_model("in", layers=1)
     inputs = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True, "symmetric": True}
-    groups = {"first": {"targets": [Q], "weights": W8, "input_activations": inputs}, "second": {"targets": [Q, K], "weights": W4}}
+    groups = {"first": {"targets": [Q], "weights": W8, "input_activations": inputs},
+              "second": {"targets": [Q, K], "weights": W4}}
     write("config", json.dumps({"config_groups": groups}).encode())
     equal(quantize("--config", "config", "--allow-mixed-sets").returncode, 0, "two groups")
     names = set(cli.st_read("out/model.safetensors")[0])
@@ -83,7 +85,8 @@ def test_mixed_groups():
     check(f"{layer}.q_proj.weight_packed" not in names and f"{layer}.q_proj.weight_scale" in names,
           "the first group that matches has a tensor", names)
     check(f"{layer}.k_proj.weight_packed" in names, "the second group has the next", names)
-    check(f"{layer}.v_proj.weight" in names and f"{layer}.v_proj.weight_scale" not in names, "no group, no codes", names)
+    check(f"{layer}.v_proj.weight" in names and f"{layer}.v_proj.weight_scale" not in names, "no group, no codes",
+          names)
     equal(config()["format"], "mixed-precision", "several formats")
 
 
@@ -98,7 +101,8 @@ def test_names_before_classes():
     equal(cli.run("audit", "out").returncode, 0, "the audit resolves it in the same way")
     equal(list(written["config_groups"])[0], "first", "the groups keep their order")
     equal(quantize("--config", "config", "--compat", "llm-compressor").returncode, 0, "compatible")
-    check("model.layers.0.self_attn.q_proj.weight_packed" in cli.st_read("out/model.safetensors")[0], "upstream takes the first group")
+    check("model.layers.0.self_attn.q_proj.weight_packed" in cli.st_read("out/model.safetensors")[0],
+          "upstream takes the first group")
 
 
 # Scheme: (the format that vLLM loads, that of --compat llm-compressor)
@@ -142,8 +146,10 @@ def test_releases():
     equal(written["llm-compressor"], written["llm-compressor-0.14"], "0.14 is the release")
     equal(written["llm-compressor"][0], written["next"][0], "the tensors of the next release")
     weights, = (group["weights"] for group in config()["config_groups"].values())
-    check("observer" not in weights and "zp_dtype" not in weights and weights["group_size"] == 128, "what nobody gave", weights)
-    equal(quantize("--scheme", "W4A16_ASYM", "--ignore", "re:.*(embed|head)", "--compat", "next", "--set", "zp_dtype=int8").returncode,
+    check("observer" not in weights and "zp_dtype" not in weights and weights["group_size"] == 128, "what nobody gave",
+          weights)
+    equal(quantize("--scheme", "W4A16_ASYM", "--ignore", "re:.*(embed|head)", "--compat", "next", "--set",
+                   "zp_dtype=int8").returncode,
           0, "zp_dtype given")
     weights, = (group["weights"] for group in config()["config_groups"].values())
     equal(weights["zp_dtype"], "torch.int8", "zp_dtype that was given")
@@ -178,7 +184,8 @@ def test_bytes_of_both_modes():
     check(len(schemes) > 25 and {"W4A8", "FP8"} <= documented & schemes, "the schemes", f"{schemes} {documented}")
     for scheme in sorted(schemes):
         options = ("--scheme", scheme, *(("--activations", "acts") if scheme in cli.static_schemes() else ()),
-                   *(("--keep-findings",) if scheme.startswith(("MXFP6", "W8A8_STATIC")) else ()))  # no runtime loads the experts
+                   *(("--keep-findings",) if scheme.startswith(("MXFP6", "W8A8_STATIC"))
+                     else ()))  # no runtime loads the experts
         equal(quantize(*options).returncode, 0, scheme)
         default, compat = shards(), "next" if scheme.startswith("MXFP6") else "llm-compressor"
         equal(quantize(*options, "--compat", compat).returncode, 0, f"{scheme}, compatible")
@@ -205,27 +212,33 @@ def this_cpu():
         return "arm" if platform.machine() == "aarch64" else None
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         flags = set(file.read().split())
-    return next((d for d, flag in (("amx", "amx_tile"), ("avx512", "avx512f"), ("avx2", "avx2")) if flag in flags), None)
+    return next((d for d, flag in (("amx", "amx_tile"), ("avx512", "avx512f"), ("avx2", "avx2")) if flag in flags),
+                None)
 
 
 def test_runtimes():
     make_model("in", layers=1)
-    inputs = {f"model.layers.0.self_attn.{m}_proj.input": ("BF16", [1, 128], cli.pack("BF16", [1.0, -0.5] * 64)) for m in "qkv"}
+    inputs = {f"model.layers.0.self_attn.{m}_proj.input": ("BF16", [1, 128], cli.pack("BF16", [1.0, -0.5] * 64))
+              for m in "qkv"}
     write("acts", cli.st_bytes(inputs))
     for scheme, (vllm, version, cpu) in RUNTIMES.items():
         static = ("--activations", "acts") if scheme in cli.static_schemes() else ()
         run = cli.run("quantize", "in", "--scheme", scheme, "-o", "out", "--replace", "--json", "report", *static)
         equal(run.returncode, 0, scheme)
         row, = json.loads(cli.read("report"))["runtimes"]
-        equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"], row["transformers"]), (vllm, version, cpu, True), scheme)
+        equal((row["vllm"], row["compressed_tensors"], row["vllm_cpu"], row["transformers"]),
+              (vllm, version, cpu, True), scheme)
         without = " (this one has none)" if cpu and not row["this_cpu"] else ""
-        check(f"{scheme}: vLLM 0.32 {vllm or 'is not known to load it'}{without};" in run.stdout, f"the summary of {scheme}",
+        check(f"{scheme}: vLLM 0.32 {vllm or 'is not known to load it'}{without};" in run.stdout,
+              f"the summary of {scheme}",
               run.stdout)
         equal(row["vllm_cpu"], any(d not in ("gpu", "sm90") for d in row["devices"]), f"{scheme}: devices {row}")
         equal(row["this_cpu"], this_cpu() in row["devices"], f"{scheme}: this processor, {this_cpu()}, {row}")
-        equal("no runtime has kernels for it on CPUs" in run.stdout, bool(vllm) and not cpu, f"{scheme}: kernels for CPUs")
+        equal("no runtime has kernels for it on CPUs" in run.stdout, bool(vllm) and not cpu,
+              f"{scheme}: kernels for CPUs")
     run = cli.run("quantize", "in", "--scheme", "W4A16", "--preset", "llmc.memoryless_mse", "-o", "out", "--replace")
-    check("\nW4A16: vLLM 0.32 on GPUs and on CPUs with AVX-512" in run.stdout, "the summary of a scheme with another observer", run.stdout)
+    check("\nW4A16: vLLM 0.32 on GPUs and on CPUs with AVX-512" in run.stdout,
+          "the summary of a scheme with another observer", run.stdout)
     equal(list(config()["config_groups"]), ["config_group_0"], "the key of a scheme that is changed")
     shutil.rmtree("out")
     equal(quantize("--scheme", "W8A8", "--set", "symmetric=false", "--set", "format=int-quantized").returncode, 0,
@@ -236,18 +249,22 @@ def test_embeddings():
     """vLLM alone loads quantized embeddings, integers on GPUs. No runtime loads Conv1D. Both are refused."""
     make_model("in", layers=1)
     vllm = "vLLM 0.32 alone loads"
-    for module, types, words in (("model.embed_tokens", "llama", vllm), ("transformer.h.0.attn.c_attn", "gpt2", "no runtime")):
+    for module, types, words in (("model.embed_tokens", "llama", vllm),
+                                 ("transformer.h.0.attn.c_attn", "gpt2", "no runtime")):
         tensors = {f"{module}.weight": ("BF16", [128, 128], bytes(2 * 128 * 128))}
         write("in/model.safetensors", cli.st_bytes(tensors))
         write("in/config.json", json.dumps({"model_type": types, "vocab_size": 128}).encode())
         for target in (module, "re:.*"):
-            refused(f"{module} by {target}", quantize("--scheme", "W8A16", "--targets", target), 2, module, words, "--ignore")
+            refused(f"{module} by {target}", quantize("--scheme", "W8A16", "--targets", target), 2, module, words,
+                    "--ignore")
         run = quantize("--scheme", "W8A16", "--compat", "llm-compressor", "--targets", module)
         check(run.returncode == 0 and words in run.stderr, f"{module}, compatible", run.stderr)
         run = cli.run("audit", "out")
-        check(types == "gpt2" or (vllm in run.stdout and "0 findings" in run.stdout), f"{module}: the audit says who loads them", run.stdout)
+        check(types == "gpt2" or (vllm in run.stdout and "0 findings" in run.stdout),
+              f"{module}: the audit says who loads them", run.stdout)
     write("in/config.json", json.dumps({"model_type": "llama", "vocab_size": 128}).encode())
-    write("in/model.safetensors", cli.st_bytes({"model.embed_tokens.weight": ("BF16", [128, 128], bytes(2 * 128 * 128))}))
+    write("in/model.safetensors",
+          cli.st_bytes({"model.embed_tokens.weight": ("BF16", [128, 128], bytes(2 * 128 * 128))}))
     for scheme, where in (("W8A16", "on GPUs"), ("FP8_DYNAMIC", None)):
         options = ("--compat", "llm-compressor", "--targets", "model.embed_tokens", "--json", "report")
         quantize("--scheme", scheme, *options)
@@ -257,7 +274,8 @@ def test_embeddings():
 
 def test_columns_that_do_not_divide():
     make_model("in", layers=1, width=192)
-    refused("groups of 128", quantize("--scheme", "W4A16"), 2, "3 layers", "192 columns, groups of 128", "--set group_size=64",
+    refused("groups of 128", quantize("--scheme", "W4A16"), 2, "3 layers", "192 columns, groups of 128",
+            "--set group_size=64",
             "--ignore 're:.*[.](k_proj|q_proj|v_proj)$'")
     equal(quantize("--scheme", "W4A16", "--set", "group_size=64").returncode, 0, "the group size of the message")
     shutil.rmtree("in")

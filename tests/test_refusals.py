@@ -30,7 +30,8 @@ def quantize(*options):
 
 
 def quantized():
-    return {n.rsplit(".", 1)[0] for n in cli.st_read("out/model.safetensors")[0] if n.endswith((".weight_packed", ".weight_scale"))}
+    return {n.rsplit(".", 1)[0]
+            for n in cli.st_read("out/model.safetensors")[0] if n.endswith((".weight_packed", ".weight_scale"))}
 
 
 def all_at_once(what, names, options, *words, stays=None, more=()):
@@ -73,7 +74,8 @@ def test_columns():
     all_at_once("a set of names", list(some), ["--scheme", "W4A16"], "(k_proj|q_proj|v_proj)", stays=PLAIN)
     few = {"model.layers.1.mlp.up_proj": [128, 200], "model.layers.1.mlp.down_proj": [128, 200]}
     make({**rest, **few})
-    all_at_once("layers whose names others have", list(few), ["--scheme", "W4A16", "--targets", "re:.*"], "1[.]mlp[.]down_proj",
+    all_at_once("layers whose names others have", list(few), ["--scheme", "W4A16", "--targets", "re:.*"],
+                "1[.]mlp[.]down_proj",
                 stays=[n for n in PLAIN if n not in few])
     make({"model.layers.0.mlp.up_proj": [128, 200], "model.layers.0.mlp.down_proj": [128, 128]})
     run = quantize("--scheme", "W4A16")
@@ -85,11 +87,13 @@ def test_kinds():
     rest = {n: [128, 128] for n in PLAIN}
     tables = ["model.embed_tokens", "model.embed_tokens_per_layer"]
     make({**{n: [32, 128] for n in tables}, **rest}, model_type="gemma3n_text")
-    all_at_once("embeddings", tables, ["--scheme", "W8A16", "--targets", "re:.*"], "are targeted; vLLM 0.32 alone loads embeddings",
+    all_at_once("embeddings", tables, ["--scheme", "W8A16", "--targets", "re:.*"],
+                "are targeted; vLLM 0.32 alone loads embeddings",
                 stays=PLAIN)
     convolutions = [f"vision.blocks.{i}.conv" for i in range(3)]
     make({**{n: [8, 8, 3, 3] for n in convolutions}, **rest})
-    all_at_once("no matrices", convolutions, ["--scheme", "W8A16", "--targets", "re:.*"], "have shape [8,8,3,3]", stays=PLAIN)
+    all_at_once("no matrices", convolutions, ["--scheme", "W8A16", "--targets", "re:.*"], "have shape [8,8,3,3]",
+                stays=PLAIN)
     numbers = [f"model.layers.{i}.table" for i in range(3)]
     make({**{n: ("I32", [8, 8], bytes(256)) for n in numbers}, **rest})
     all_at_once("no floats", numbers, ["--scheme", "W8A16", "--targets", "re:.*"], "are I32", stays=PLAIN)
@@ -99,7 +103,8 @@ def test_kinds():
     gpt2 = [f"transformer.h.{i}.{m}" for i in range(3) for m in ("attn.c_proj", "mlp.c_fc")]
     make({**{n: [128, 128] for n in gpt2}, "lm_head": [32, 128]}, model_type="gpt2")
     run = quantize("--scheme", "W8A16", "--targets", "re:.*c_.*")
-    check("6 layers" in run.stderr and "are targeted; no runtime loads a Conv1D" in run.stderr and "(c_proj|c_fc)" in run.stderr,
+    check("6 layers" in run.stderr and "are targeted; no runtime loads a Conv1D" in run.stderr
+          and "(c_proj|c_fc)" in run.stderr,
           "a Conv1D", run.stderr)
 
 
@@ -109,7 +114,8 @@ def test_experts():
              for m in ("gate_proj", "up_proj", "down_proj")}
     make(names, model_type="qwen3_moe")
     run = quantize("--scheme", "W4A16", "--ignore", "re:.*experts.1.*")
-    check(run.returncode == 2 and "the first of 3 layers" in run.stderr and "re:.*experts.*" in run.stderr, "experts", run.stderr)
+    check(run.returncode == 2 and "the first of 3 layers" in run.stderr and "re:.*experts.*" in run.stderr, "experts",
+          run.stderr)
 
 
 def test_sources():
@@ -118,7 +124,8 @@ def test_sources():
     make({**{f"model.layers.{i}.self_attn.q_proj": ("F8_E4M3", [128, 128], bytes(1 << 14)) for i in range(3)}, **rest},
          quantization_config={"quant_method": "fp8"})
     run = quantize("--scheme", "W4A16")
-    check(run.returncode == 2 and "layers.0.self_attn.q_proj" in run.stderr and "(and 2 more tensors)" in run.stderr, "no scales",
+    check(run.returncode == 2 and "layers.0.self_attn.q_proj" in run.stderr and "(and 2 more tensors)" in run.stderr,
+          "no scales",
           run.stderr)
 
 
@@ -133,7 +140,8 @@ def test_kept():
     write("in/config.json", json.dumps(config).encode())
     names = [n for n in PLAIN if n.endswith("up_proj")]
     run = quantize("--scheme", "W4A16", "--targets", "re:.*down_proj")
-    check(run.returncode == 2 and "3 layers" in run.stderr and "model ignores them" in run.stderr and "up_proj" in run.stderr,
+    check(run.returncode == 2 and "3 layers" in run.stderr and "model ignores them" in run.stderr
+          and "up_proj" in run.stderr,
           f"{names}", run.stderr)
 
 

@@ -19,7 +19,8 @@ OPTIONS = ["-Dcheckpoint_library=disabled", "-Dfamilies=llmc", "-Dfeatures="]
 HEADER = "include/qobs/qobs.h"
 CHANGES = {
     "a member of another type": ("    uint64_t nan; ", "    uint32_t nan; ", r"type of '.*nan' changed|'uint64_t nan'"),
-    "a member between others": ("    uint64_t inf; ", "    uint64_t between;\n    uint64_t inf; ", r"'uint64_t between'"),
+    "a member between others": ("    uint64_t inf; ", "    uint64_t between;\n    uint64_t inf; ",
+                                r"'uint64_t between'"),
 }
 
 

@@ -81,7 +81,8 @@ def test_tied_heads():
 
 # Modules that stay as they are are in `ignore`: vLLM 37291, sglang 35358, vLLM 21608, llm-compressor 3093 and 2816.
 LEFT = [("gpt_neox", "embed_out"), ("chatglm", "transformer.output_layer"), ("whisper", "proj_out"),
-        ("bert", "cls.predictions.decoder"), ("deepseek_v3", "model.layers.61.shared_head.head"), ("deepseek_v4", "head"),
+        ("bert", "cls.predictions.decoder"), ("deepseek_v3", "model.layers.61.shared_head.head"),
+        ("deepseek_v4", "head"),
         ("internvl_chat", "language_model.output"), ("llada", "model.transformer.ff_out"), ("internlm2", "output"),
         ("llama", "lm_head"), ("llava", "language_model.lm_head"),
         ("granitemoe", "model.layers.0.block_sparse_moe.router.layer"), ("jetmoe", "model.layers.0.mlp.router.layer"),
@@ -155,26 +156,32 @@ GROUP = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "symme
 
 
 def test_quantized_sources():
-    """NeMo Automodel 3633, llm-compressor 2228, imp 1450: what is quantized already is refused, converted or ignored."""
-    old = {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": [D], "config_groups": {"g": GROUP}}
+    """NeMo Automodel 3633, llm-compressor 2228, imp 1450: what is quantized already is refused, converted or
+    ignored."""
+    old = {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": [D],
+           "config_groups": {"g": GROUP}}
     packed = {Q + ".weight_packed": ("I32", [128, 16], bytes(8192)), Q + ".weight_scale": numbers(128, 4),
               Q + ".weight_shape": ("I64", [2], struct.pack("<qq", 128, 128)), D + ".weight": numbers(128, 128)}
     for key in ("text_config", "llm_config", "language_config"):
         out = Output(packed, {"model_type": "kimi_k25", key: {"model_type": "kimi_k2", "quantization_config": old}})
-        check(not out.written or Q + ".weight_packed" not in out.tensors, f"quantization_config in {key}", out.run.stderr)
-    fp8 = {Q + ".weight": ("F8_E4M3", [128, 128], b"\x38" * 16384), Q + ".weight_scale": ("F32", [], struct.pack("<f", 0.01)),
+        check(not out.written or Q + ".weight_packed" not in out.tensors, f"quantization_config in {key}",
+              out.run.stderr)
+    fp8 = {Q + ".weight": ("F8_E4M3", [128, 128], b"\x38" * 16384),
+           Q + ".weight_scale": ("F32", [], struct.pack("<f", 0.01)),
            D + ".weight": numbers(128, 128)}
     double = {Q + ".weight": ("F64", [16, 128], struct.pack("<2048d", *range(2048))), D + ".weight": numbers(128, 128)}
     for what, tensors, quantization in (("fp8", fp8, {"quant_method": "fp8", "activation_scheme": "static"}),
                                         ("FP8 without a configuration", fp8, None), ("F64", double, None),
                                         ("modelopt", fp8, {"quant_method": "modelopt", "quant_algo": "FP8"})):
-        out = Output(tensors, {"model_type": "llama", **({"quantization_config": quantization} if quantization else {})},
+        out = Output(tensors,
+                     {"model_type": "llama", **({"quantization_config": quantization} if quantization else {})},
                      scheme="W4A16")
         check(not out.written or Q + ".weight_packed" in out.tensors or out.ignored(Q), what, out.run.stderr)
     for method in ("gptq", "awq", "bitsandbytes", "quark", "torchao", "hqq"):
         out = Output({Q + ".qweight": ("I32", [16, 128], bytes(8192)), D + ".weight": numbers(128, 128)},
                      {"model_type": "llama", "quantization_config": {"quant_method": method, "bits": 4}})
-        check(out.run.returncode == 2 and method in out.run.stderr.lower(), f"{method} is refused by name", out.run.stderr)
+        check(out.run.returncode == 2 and method in out.run.stderr.lower(), f"{method} is refused by name",
+              out.run.stderr)
     mtp = "mtp.layers.0.self_attn.q_proj"
     block = {n + ".weight": ("F8_E4M3", [128, 128], b"\x38" * 16384) for n in (Q, mtp)} | \
             {n + ".weight_scale_inv": ("F32", [1, 1], struct.pack("<f", 0.25)) for n in (Q, mtp)}
@@ -207,7 +214,8 @@ def test_files():
 
 def test_copied():
     """safetensors 660, dynamo 3043: dtypes and numbers that are only copied."""
-    sizes = {"C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F8_E8M0": 8, "BOOL": 8,
+    sizes = {"C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F8_E8M0": 8,
+             "BOOL": 8,
              "U16": 16, "U64": 64, "F64": 64}
     for dtype, bits in sizes.items():
         buffer = (dtype, [16], bytes(range(2 * bits)))

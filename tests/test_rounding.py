@@ -200,13 +200,16 @@ def test_unusable_recordings():
     good, _ = st_read("inputs.safetensors")
     good = {name: (dtype, shape, cli.pack(dtype, numbers)) for name, (dtype, shape, numbers) in good.items()}
     ones = [1.0] * 4 * 128
-    cases = {"64 columns": of_columns(64, ones), "128 columns": of_columns(128, ones), "no tokens": of_columns(COLUMNS, ones, 0),
+    cases = {"64 columns": of_columns(64, ones), "128 columns": of_columns(128, ones),
+             "no tokens": of_columns(COLUMNS, ones, 0),
              "NaN": of_columns(COLUMNS, [math.nan, *ones]), "infinity": of_columns(COLUMNS, [math.inf, *ones]),
              "zeros": of_columns(COLUMNS, [0.0] * 4 * 128), "too large": of_columns(COLUMNS, [1e30] * 4 * 128)}
-    reasons = {"64 columns": "columns", "128 columns": "columns", "no tokens": "no activations have been observed", "NaN": "finite",
+    reasons = {"64 columns": "columns", "128 columns": "columns", "no tokens": "no activations have been observed",
+               "NaN": "finite",
                "infinity": "finite", "zeros": "0", "too large": "finite"}
     presets = {"qobs.local_hessian descent": ["hessian_block_size=96", "rounding=descent"],
-               "qobs.local_hessian nearest": ["hessian_block_size=96"], "qobs.imatrix_optimal": [], "llmc.imatrix_mse": []}
+               "qobs.local_hessian nearest": ["hessian_block_size=96"], "qobs.imatrix_optimal": [],
+               "llmc.imatrix_mse": []}
     for case, recorded in cases.items():
         write("all.safetensors", st_bytes(recorded))
         name = f"{MODULES[3]}.input"  # no other layer has its input
@@ -225,14 +228,17 @@ def test_unusable_recordings():
         write("inputs-other.safetensors", st_bytes(of_columns(columns, [1.0, -2.0] * 400)))
         os.mkdir(f"states-{columns}")
         for m in MODULES:
-            write("weight.safetensors", st_bytes({"w": ("F32", [1, columns], struct.pack(f"<{columns}f", *[1.0] * columns))}))
-            fine("state", "observe", "--preset", "qobs.local_hessian", *(w for s in STATE["int4"] for w in ("--set", s)),
+            write("weight.safetensors",
+                  st_bytes({"w": ("F32", [1, columns], struct.pack(f"<{columns}f", *[1.0] * columns))}))
+            fine("state", "observe", "--preset", "qobs.local_hessian",
+                 *(w for s in STATE["int4"] for w in ("--set", s)),
                  "--base-name", "weight", "--importance", f"inputs-other.safetensors:{m}.input", "--state",
                  f"states-{columns}/{m}.importance.qobs", "weight.safetensors:w")
         for rounding in ("descent", "nearest"):
             p = run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--set", f"rounding={rounding}",
                     "--preset", "qobs.local_hessian", "--states", f"states-{columns}", "-o", "out")
-            check(p.returncode == 2 and f"states-{columns}" in p.stderr and "columns" in p.stderr and not os.path.exists("out"),
+            check(p.returncode == 2 and f"states-{columns}" in p.stderr and "columns" in p.stderr
+                  and not os.path.exists("out"),
                   f"states of {columns} columns, {rounding}", f"{p.returncode} {p.stderr}")
     left = [name for name in os.listdir(".") if ".unfinished" in name or name.endswith(".tmp")]
     equal(left, [], "nothing unfinished remains")
@@ -343,7 +349,8 @@ def test_progress():
         pass
     equal(p.wait(timeout=300), 0, "progress")
     os.close(terminal)
-    check(re.match(rb"\r\[ {12}\]   0 %  model\S+_proj  0 s", shown) and b"B/s" not in shown and shown.endswith(b"\r\x1b[K"),
+    check(re.match(rb"\r\[ {12}\]   0 %  model\S+_proj  0 s", shown) and b"B/s" not in shown
+          and shown.endswith(b"\r\x1b[K"),
           "progress: the first layer", shown[:200])
 
 

@@ -145,7 +145,8 @@ def test_index_is_input():
     write("seen.safetensors", st_bytes({"m.q_proj.input": ("F32", [3, 2], pack("F32", [1.0, -2.0]) * 3)}))
     index = json.dumps({"weight_map": {"m.q_proj.input": "seen.safetensors"}}).encode()
     write("seen.safetensors.index.json", index)
-    refused("the index of recordings", ["seen.safetensors.index.json", "is an input"], "calibrate", "--scheme", "FP8", "model", "--activations",
+    refused("the index of recordings", ["seen.safetensors.index.json", "is an input"], "calibrate", "--scheme", "FP8",
+            "model", "--activations",
             "seen.safetensors.index.json", "-o", "seen.safetensors.index.json")
     equal(read("seen.safetensors.index.json"), index, "the index of recordings: unchanged")
 
@@ -190,19 +191,24 @@ def test_escape_sequences():
 def test_messages():
     """Messages are short, name what is wrong and keep integers."""
     long = "n" * 60000
-    write("x.safetensors", st_bytes({long: ("I32", [2], b"\0" * 8), "w": ("F32", [2, 2], struct.pack("<4f", 1, math.nan, 3, 4)),
-                                     long + ".w": ("F32", [2], struct.pack("<2f", 1, math.nan))}))
+    write("x.safetensors",
+          st_bytes({long: ("I32", [2], b"\0" * 8), "w": ("F32", [2, 2], struct.pack("<4f", 1, math.nan, 3, 4)),
+                    long + ".w": ("F32", [2], struct.pack("<2f", 1, math.nan))}))
     for command in (("observe", "--preset", "llmc.minmax"), ("show", "--preset", "llmc.minmax")):
         for name in (long, long + ".w", long + "x"):
             p = run(*command, f"x.safetensors:{name}")
-            check(p.returncode == 2 and len(p.stderr) < 1200, f"{command[0]}: a short message", str(len(p.stderr)) + p.stderr[-300:])
+            check(p.returncode == 2 and len(p.stderr) < 1200, f"{command[0]}: a short message",
+                  str(len(p.stderr)) + p.stderr[-300:])
     for preset, options, state in (("llmc.minmax", (), "a"), ("llmc.minmax", ("--set", "averaging_constant=0.5"), "b"),
                                    ("torch.MinMaxObserver", (), "c")):
-        fine(state, "observe", "--preset", preset, "--nonfinite", "ignore", *options, "x.safetensors:w", "--state", state)
-    refused("another setting", ["b: its setting averaging_constant is 0.5", "observer's is 0.01; the observer is a"], "merge", "a", "b")
+        fine(state, "observe", "--preset", preset, "--nonfinite", "ignore", *options, "x.safetensors:w", "--state",
+             state)
+    refused("another setting", ["b: its setting averaging_constant is 0.5", "observer's is 0.01; the observer is a"],
+            "merge", "a", "b")
     refused("another preset", ["c", "preset is torch.MinMaxObserver", "observer's is llmc.minmax"], "merge", "a", "c")
     path = "p" * 5000
-    for command in (("calibrate", "--scheme", "W8A8", "-o", "o"), ("quantize", "--scheme", "W8A8", "-o", "o"), ("audit",),
+    for command in (("calibrate", "--scheme", "W8A8", "-o", "o"), ("quantize", "--scheme", "W8A8", "-o", "o"),
+                    ("audit",),
                     ("observe", "--preset", "llmc.minmax")):
         p = run(*command, path)
         check(p.returncode == 2 and len(p.stderr) < 1200 and "p...p" in p.stderr and "File name too long" in p.stderr,
@@ -210,12 +216,15 @@ def test_messages():
     os.mkdir("d")
     write("d/model.safetensors", st_bytes({"model.q_proj.weight": ("BF16", [128, 128], b"\0" * 32768)}))
     write("d/config.json", b"{}")
-    refused("a value of 100,000 characters", ["strategy", "100000 characters", "allowed are 127"], "observe", "--preset",
+    refused("a value of 100,000 characters", ["strategy", "100000 characters", "allowed are 127"], "observe",
+            "--preset",
             "llmc.minmax", "--set", "strategy=" + "x" * 100000, "x.safetensors:w")
     number = "9007199254740993"
-    refused("a large integer", [number, "to 9007199254740992"], "observe", "--preset", "llmc.minmax", "--set", "strategy=group",
+    refused("a large integer", [number, "to 9007199254740992"], "observe", "--preset", "llmc.minmax", "--set",
+            "strategy=group",
             "--set", f"group_size={number}", "x.safetensors:w")
-    refused("a large integer", [number], "quantize", "d", "--scheme", "W4A16", "-o", "out", "--set", f"group_size={number}")
+    refused("a large integer", [number], "quantize", "d", "--scheme", "W4A16", "-o", "out", "--set",
+            f"group_size={number}")
 
 
 # ---- Outputs and inputs ----------------------------------------------------------------------------------------------
@@ -225,7 +234,8 @@ def spellings(path):
     os.symlink(os.path.abspath(path), "link")
     os.link(path, "hard")
     folder, name = os.path.split(path)
-    return [path, f"./{path}", os.path.abspath(path), f"{folder or '.'}/../{os.path.basename(os.path.abspath(folder or '.'))}/{name}",
+    return [path, f"./{path}", os.path.abspath(path),
+            f"{folder or '.'}/../{os.path.basename(os.path.abspath(folder or '.'))}/{name}",
             "link", "hard"]
 
 
@@ -244,7 +254,8 @@ def test_outputs_are_no_inputs():
     write("d/tokenizer.json", b"{}")
     write("g.npy", npy_bytes("<i4", [128], b"\0" * 512))
     write("scheme.json", b'{"config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8}}}}')
-    write("seen.safetensors", st_bytes({"model.layers.0.self_attn.q_proj.input": ("F32", [1, 128], b"\0\0\x80\x3f" * 128)}))
+    write("seen.safetensors",
+          st_bytes({"model.layers.0.self_attn.q_proj.input": ("F32", [1, 128], b"\0\0\x80\x3f" * 128)}))
     name = next(iter(tensors))
     observe = ("observe", "--preset", "llmc.minmax", f"d/model.safetensors:{name}")
     fine("a state", *observe, "--state", "s0")
@@ -258,7 +269,8 @@ def test_outputs_are_no_inputs():
     cases = {
         observe: (["--out", "--state"], ["d/model.safetensors"]),
         ("observe", "--preset", "llmc.minmax", f"d:{name}"): (["--out", "--state"], ["d/model.safetensors.index.json"]),
-        ("observe", "--preset", "llmc.minmax", "--base-name", "weight", "--set", "strategy=group", "--set", "group_size=128", "--g-idx", "g.npy",
+        ("observe", "--preset", "llmc.minmax", "--base-name", "weight", "--set", "strategy=group", "--set",
+         "group_size=128", "--g-idx", "g.npy",
          f"d:{name}"): (["--out"], ["g.npy"]),
         ("merge", "s0", "s1"): (["--out", "--state"], ["s0", "s1"]),
         calibrate: (["-o", "--json"], ["d/model.safetensors", "d/model.safetensors.index.json", "seen.safetensors"]),
@@ -274,7 +286,8 @@ def test_outputs_are_no_inputs():
                     continue
                 for option in options:
                     extra = more.get(command[0], {}).get(option, ())
-                    refused(f"{command[0]} {option} {spelling} for {path}", ["--out" if option == "-o" else option, spelling], *command, *extra,
+                    refused(f"{command[0]} {option} {spelling} for {path}",
+                            ["--out" if option == "-o" else option, spelling], *command, *extra,
                             option, spelling)
             os.remove("link")
             os.remove("hard")
@@ -286,7 +299,8 @@ def test_outputs_are_no_inputs():
             ("two outputs of calibrate", ["--json", "--out"], (*calibrate, "-o", "y", "--json", os.path.abspath("y"))),
             ("a report in an old output", ["--json", "old/r.json", "lies in"],
              (*quantize, "-o", "old", "--replace", "--json", "old/r.json")),
-            ("a new report in the model", ["--json", "d/r.json", "lies in"], (*quantize, "-o", "out", "--json", "d/r.json")),
+            ("a new report in the model", ["--json", "d/r.json", "lies in"],
+             (*quantize, "-o", "out", "--json", "d/r.json")),
             ("a report of calibrate in the model", ["--json", "d/r.json", "lies in"],
              ("calibrate", "d", "--scheme", "W8A8", "--quiet", "-o", "y", "--json", "d/r.json")),
             ("scales in the model", ["--out", "d/r.safetensors", "lies in"],
@@ -295,12 +309,14 @@ def test_outputs_are_no_inputs():
              ("observe", "--preset", "llmc.memoryless_minmax", f"d:{name}", "--out", "d/r.safetensors")),
             ("a state in the model", ["--state", "lies in"],
              ("observe", "--preset", "llmc.memoryless_minmax", f"d:{name}", "--state", "d/../d/state")),
-            ("a report among the parts", ["--json", "lies in"], ("quantize", "--finish", "old", "--json", "old/r.json"))):
+            ("a report among the parts", ["--json", "lies in"],
+             ("quantize", "--finish", "old", "--json", "old/r.json"))):
         before = sorted(os.listdir("d"))
         refused(what, words, *arguments)
         equal(sorted(os.listdir("d")), before, f"{what}: the model is as before")
     os.mkdir("old.parts")
-    refused("a report in the parts", ["--json", "lies in"], *quantize, "-o", "old/", "--part", "1/2", "--json", "old.parts/r.json")
+    refused("a report in the parts", ["--json", "lies in"], *quantize, "-o", "old/", "--part", "1/2", "--json",
+            "old.parts/r.json")
 
 
 def test_empty_names():
@@ -311,7 +327,8 @@ def test_empty_names():
                       ("show", "--preset", "llmc.minmax", "x.safetensors", "-o", ""),
                       ("calibrate", "x.safetensors", "--scheme", "W8A8", "-o", ""),
                       ("calibrate", "x.safetensors", "--scheme", "W8A8", "-o", "y", "--json", ""),
-                      ("quantize", "d", "--scheme", "W8A8", "-o", ""), ("quantize", "d", "--scheme", "W8A8", "-o", "y", "--json", ""),
+                      ("quantize", "d", "--scheme", "W8A8", "-o", ""),
+                      ("quantize", "d", "--scheme", "W8A8", "-o", "y", "--json", ""),
                       ("quantize", "--finish", "")):
         refused(" ".join(arguments), ["is ''", "needed"], *arguments)
 
@@ -323,11 +340,13 @@ def test_modes():
     write("d/model.safetensors", st_bytes({"model.q_proj.weight": ("BF16", [128, 128], b"\x80\x3f" * 16384)}))
     write("d/config.json", b'{"model_type": "llama"}')
     fine("a state", "observe", "--preset", "llmc.minmax", "x.safetensors", "--state", "s")
-    cases = {"out": [("observe", "--preset", "llmc.minmax", "x.safetensors", "--out", "out"), ("merge", "s", "--out", "out"),
+    cases = {"out": [("observe", "--preset", "llmc.minmax", "x.safetensors", "--out", "out"),
+                     ("merge", "s", "--out", "out"),
                      ("calibrate", "x.safetensors", "--scheme", "W8A8", "--quiet", "-o", "out"),
                      ("calibrate", "x.safetensors", "--scheme", "W8A8", "--quiet", "-o", "more", "--json", "out"),
                      ("quantize", "d", "--scheme", "W8A16", "--quiet", "-o", "copy", "--replace", "--json", "out")],
-             "state": [("observe", "--preset", "llmc.minmax", "x.safetensors", "--state", "state"), ("merge", "s", "--state", "state")],
+             "state": [("observe", "--preset", "llmc.minmax", "x.safetensors", "--state", "state"),
+                       ("merge", "s", "--state", "state")],
              "p.svg": [("show", "--preset", "llmc.minmax", "x.safetensors", "--out", "p.svg")] if pictures() else []}
     for path, commands in cases.items():
         for command in commands:
@@ -357,7 +376,8 @@ def test_both_or_none():
         refused(f"{command[0]}: no place for --state", ["no/x"], *command, "--out", "new", "--state", "no/x", status=1)
     write("m.safetensors", st_bytes({"m.q_proj.weight": ("F32", [1, 2], pack("F32", [1.0, -2.0]))}))
     write("nan.safetensors", st_bytes({"m.q_proj.input": ("F32", [1, 2], pack("F32", [1.0, math.nan]))}))
-    refused("no place for the scales", ["no/x", "No such file"], "calibrate", "m.safetensors", "--scheme", "FP8", "--activations", "nan.safetensors",
+    refused("no place for the scales", ["no/x", "No such file"], "calibrate", "m.safetensors", "--scheme", "FP8",
+            "--activations", "nan.safetensors",
             "-o", "no/x", status=1)
 
 

@@ -55,7 +55,8 @@ def make_sound():
     write("in/model.safetensors", cli.st_bytes(tensors))
     write("in/config.json", json.dumps(CONFIG).encode())
     write("acts", cli.st_bytes({m + ".input": ("BF16", [1, H], struct.pack("<H", 0x3F80) * H) for m in MODULES}))
-    cli.fine("the sound checkpoint", "quantize", "in", "--scheme", "NVFP4", "--activations", "acts", "-o", "ct", "--quiet")
+    cli.fine("the sound checkpoint", "quantize", "in", "--scheme", "NVFP4", "--activations", "acts", "-o", "ct",
+             "--quiet")
     shutil.copytree("ct", "modelopt")
     names = {old: new for old, new in KEYS.values()}
     renamed = {}
@@ -148,7 +149,8 @@ def other_groups(t, c, k):
 
 FAULTS = {
     "the input scale of one matrix of an expert is missing": ("has no input", drop(E + ".up_proj.input")),
-    "the input scales of an expert are missing": ("has no input", drop(*(f"{E}.{n}_proj.input" for n in ("gate", "up", "down")))),
+    "the input scales of an expert are missing": ("has no input",
+                                                  drop(*(f"{E}.{n}_proj.input" for n in ("gate", "up", "down")))),
     "the input scale of a layer is missing": ("has no input", drop(Q + ".input")),
     "an input scale is 0": ("not above 0", put("input", float32(0), E + ".gate_proj")),
     "an input scale is NaN": ("not above 0", put("input", float32(math.nan))),
@@ -170,11 +172,14 @@ FAULTS = {
     "an expert is missing": ("is missing in 1 of 4", drop_modules(E)),
     "a matrix of an expert is missing": ("down_proj is missing in 1 of 4", drop_modules(E + ".down_proj")),
     "config.json has more experts": ("config.json says 8", set_config("num_experts", 8)),
-    "experts are left in one tensor": ("in one tensor", add("model.layers.1.mlp.experts.gate_up_proj", EXPERTS, 2 * H, H)),
-    "experts of another layer are claimed": ("claims them", add("model.layers.2.mlp.experts.gate_up_proj", EXPERTS, 2 * H, H)),
+    "experts are left in one tensor": ("in one tensor",
+                                       add("model.layers.1.mlp.experts.gate_up_proj", EXPERTS, 2 * H, H)),
+    "experts of another layer are claimed": ("claims them",
+                                             add("model.layers.2.mlp.experts.gate_up_proj", EXPERTS, 2 * H, H)),
     "the tied head is not ignored": ("lm_head", no_ignore),
     "the head is not ignored": ("claims it", with_head),
-    "a quantized layer is ignored": ("ignores it", lambda t, c, k: c["quantization_config"]["ignore"].append(E + ".up_proj")),
+    "a quantized layer is ignored": ("ignores it",
+                                     lambda t, c, k: c["quantization_config"]["ignore"].append(E + ".up_proj")),
     "config.json has another vocabulary": ("config.json says [32,128]", set_config("vocab_size", 32)),
     "a matrix has another size than in other layers": ("config.json says [128,128]", narrow),
     "a layer has names of another format": ("no loader", add(Q + ".weight_scale_inv", 1, 1)),
@@ -189,7 +194,8 @@ def test_seeded():
         sound = parts(f"{spelling}/model.safetensors")
         for what, (word, change) in FAULTS.items():
             shutil.copytree(spelling, "out", ignore=lambda *_: ["model.safetensors"])
-            tensors, config = {k: [d, list(s), b] for k, (d, s, b) in sound.items()}, json.loads(read("out/config.json"))
+            tensors, config = {k: [d, list(s), b] for k,
+                               (d, s, b) in sound.items()}, json.loads(read("out/config.json"))
             change(tensors, config, lambda part: KEYS[part][index] if part in KEYS else part)
             store("out", tensors)
             write("out/config.json", json.dumps(config).encode())
@@ -281,7 +287,8 @@ def test_algorithms():
         status, text = audit(scheme)
         check(status == 3 and "weight_scale is F32 [3]" in text, f"{algorithm}: a scale of another shape", text)
     fp4 = parts("modelopt/model.safetensors")
-    mixed = {**{n: t for n, t in fp4.items() if "self_attn" not in n}, **{n: t for n, t in tensors.items() if "self_attn" in n}}
+    mixed = {**{n: t for n, t in fp4.items() if "self_attn" not in n},
+             **{n: t for n, t in tensors.items() if "self_attn" in n}}
     layers = {m: {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN" if "self_attn" in m else "NVFP4"} for m in MODULES}
     configure("modelopt", quant_algo="MIXED_PRECISION", quantized_layers=layers)
     store("modelopt", mixed)

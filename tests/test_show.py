@@ -84,7 +84,8 @@ def test_one_range():
         expect(f"symmetric histogram observer {dtype}", got, values, 240, symmetric(found))
         for preset, low, high in (("quark.PerTensorPercentileObserver", "min_val", "max_val"),
                                   ("quark.PerTensorMSEObserver", "min_val", "max_val"),
-                                  ("modelopt.HistogramCalibrator", "amax", "amax"), ("modelopt.MseCalibrator", "amax", "amax")):
+                                  ("modelopt.HistogramCalibrator", "amax", "amax"),
+                                  ("modelopt.MseCalibrator", "amax", "amax")):
             found = observed(preset, [], ["x.safetensors"], low, high)
             expect(f"{preset} {dtype}", show("--preset", preset, "x.safetensors"), values, 240, symmetric(found))
     positive = [abs(v) + 1 for v in values]
@@ -253,10 +254,12 @@ def test_compare():
     equal([last["range"], len(last["grid"])], [[low, high], 256], "torch: range and grid, without the settings of llmc")
     check(last["error"] < got["compared"][1]["error"] < got["compared"][0]["error"], "compare: errors in their order")
     text = fine("a table", "show", "--compare", ",".join(names), *settings, "w.safetensors:w")
-    check(all(n.split()[0] in text for n in names) and all(len(l) <= 80 for l in text.splitlines()), "compare: the table",
+    check(all(n.split()[0] in text for n in names) and all(len(l) <= 80 for l in text.splitlines()),
+          "compare: the table",
           text)
     check("has no num_bits, strategy\n" in text and "weighted" not in text, "compare: settings that one has not", text)
-    weighted = fine("a table", "show", "--compare", names[0], *settings, "w.safetensors:w", "--importance", "w.safetensors:x")
+    weighted = fine("a table", "show", "--compare", names[0], *settings, "w.safetensors:w", "--importance",
+                    "w.safetensors:x")
     check("error weighted\n" in weighted and "has no" not in weighted, "compare: a column for importance", weighted)
     for i, item in enumerate(got["compared"]):
         row = next(l for l in text.splitlines() if l.startswith("ABC"[i] + "  ") and " to " in l)
@@ -347,7 +350,8 @@ def test_pictures():
     fine("symmetric", "show", "--preset", "llmc.memoryless_minmax", "s.npy", "--out", "s.png")
     rows = pixels(read("s.png"))
     red = {x for row in rows for x, p in enumerate(row) if max(abs(a - b) for a, b in zip(p, (178, 26, 26))) <= 70}
-    blue = {x for row in rows[150:] for x, p in enumerate(row) if max(abs(a - b) for a, b in zip(p, (51, 115, 179))) <= 1}
+    blue = {x for row in rows[150:] for x,
+            p in enumerate(row) if max(abs(a - b) for a, b in zip(p, (51, 115, 179))) <= 1}
     check(min(red) < 100 and max(red) > 920 and max(blue) < 750, "a range beyond the data is drawn",
           f"red {min(red)} to {max(red)}, blue {min(blue)} to {max(blue)}")
     compare = ("show", "--compare", "llmc.memoryless_minmax,llmc.memoryless_mse", "x.safetensors:a")

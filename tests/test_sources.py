@@ -41,7 +41,8 @@ def st_raw(path):
     data = 8 + int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8:data])
     header.pop("__metadata__", None)
-    return {n: (t["dtype"], t["shape"], raw[data + t["data_offsets"][0]:data + t["data_offsets"][1]]) for n, t in header.items()}
+    return {n: (t["dtype"], t["shape"], raw[data + t["data_offsets"][0]:data + t["data_offsets"][1]]) for n,
+            t in header.items()}
 
 
 # ---- Numbers ---------------------------------------------------------------------------------------------------------
@@ -63,7 +64,8 @@ def check_numbers(what, config, tensors, module, want):
     got = summary(*out.get(f"{module}.weight", ("", [], b"")))
     check(got == want, f"{what}: the numbers of {want[0]}", f"{got}, expected {want}")
     equal(sorted(n for n in out if n.startswith(module)), [f"{module}.weight"], f"{what}: no scales are left")
-    check(module in quantization["ignore"] and len(quantization["config_groups"]) == 1, f"{what}: the configuration", str(quantization))
+    check(module in quantization["ignore"] and len(quantization["config_groups"]) == 1, f"{what}: the configuration",
+          str(quantization))
 
 
 def test_golden():
@@ -90,29 +92,40 @@ def config_of(**more):
 
 def test_refusals():
     """What is not understood is refused with its name, and nothing is written."""
-    plain, weight, fp8 = {f"{Q}.weight": tensor([128, 128], 1)}, f"{Q}.weight", {"quantization_config": {"quant_method": "fp8"}}
+    plain, weight, fp8 = {f"{Q}.weight": tensor([128, 128],
+                                                1)}, f"{Q}.weight", {"quantization_config": {"quant_method": "fp8"}}
     for what, tensors, config, words in (
             ("no scales", {weight: CODES}, fp8, (weight, "F8_E4M3", "scales")),
-            ("a scale for three rows", {weight: CODES, f"{Q}.weight_scale": ("F32", [3], bytes(12))}, fp8, ("weight_scale", "[3]")),
-            ("groups that do not divide", {weight: CODES, f"{Q}.weight_scale": ("F32", [128, 3], bytes(1536))}, fp8, ("[128,3]",)),
+            ("a scale for three rows", {weight: CODES, f"{Q}.weight_scale": ("F32", [3], bytes(12))}, fp8,
+             ("weight_scale", "[3]")),
+            ("groups that do not divide", {weight: CODES, f"{Q}.weight_scale": ("F32", [128, 3], bytes(1536))}, fp8,
+             ("[128,3]",)),
             ("packed without its shape", {f"{Q}.weight_packed": ("I32", [128, 16], bytes(8192)),
                                           f"{Q}.weight_scale": tensor([128, 1], 1)}, config_of(), ("weight_shape",)),
-            ("packed with too few words", {f"{Q}.weight_packed": ("I32", [128, 13], bytes(6656)), f"{Q}.weight_scale": tensor([128, 1], 1),
-                                           f"{Q}.weight_shape": ("I64", [2], (128).to_bytes(8, "little") * 2)}, config_of(), ("[128,13]",)),
-            ("no global scale", {f"{Q}.weight_packed": ("U8", [128, 64], bytes(8192)), f"{Q}.weight_scale": ("F8_E4M3", [128, 8], bytes(1024))},
+            ("packed with too few words",
+             {f"{Q}.weight_packed": ("I32", [128, 13], bytes(6656)), f"{Q}.weight_scale": tensor([128, 1], 1),
+              f"{Q}.weight_shape": ("I64", [2], (128).to_bytes(8, "little") * 2)}, config_of(), ("[128,13]",)),
+            ("no global scale", {f"{Q}.weight_packed": ("U8", [128, 64], bytes(8192)),
+                                 f"{Q}.weight_scale": ("F8_E4M3", [128, 8], bytes(1024))},
              config_of(), ("weight_global_scale",)),
-            ("zero points of another shape", {weight: ("I8", [128, 128], bytes(16384)), f"{Q}.weight_scale": tensor([128, 1], 1),
-                                              f"{Q}.weight_zero_point": ("I8", [64, 1], bytes(64))}, config_of(), ("weight_zero_point",)),
-            ("actorder", {**plain, f"{Q}.weight_g_idx": ("I32", [128], bytes(512))}, config_of(), ("weight_g_idx", "actorder")),
-            ("experts in one tensor", {"model.layers.0.mlp.experts.down_proj": ("F8_E4M3", [2, 128, 128], bytes(32768)), **plain},
+            ("zero points of another shape",
+             {weight: ("I8", [128, 128], bytes(16384)), f"{Q}.weight_scale": tensor([128, 1], 1),
+              f"{Q}.weight_zero_point": ("I8", [64, 1], bytes(64))}, config_of(), ("weight_zero_point",)),
+            ("actorder", {**plain, f"{Q}.weight_g_idx": ("I32", [128], bytes(512))}, config_of(),
+             ("weight_g_idx", "actorder")),
+            ("experts in one tensor",
+             {"model.layers.0.mlp.experts.down_proj": ("F8_E4M3", [2, 128, 128], bytes(32768)), **plain},
              fp8, ("experts.down_proj", "F8_E4M3", "[2,128,128]")),
-            ("GPTQ without a configuration", {f"{Q}.qweight": ("I32", [16, 128], bytes(8192))}, {}, ("qweight", "GPTQ")),
+            ("GPTQ without a configuration", {f"{Q}.qweight": ("I32", [16, 128], bytes(8192))}, {},
+             ("qweight", "GPTQ")),
             ("AWQ of ModelOpt", {**plain, f"{Q}.pre_quant_scale": tensor([128], 1)},
              {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, ("pre_quant_scale",)),
-            ("an algorithm of ModelOpt", plain, {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}},
+            ("an algorithm of ModelOpt", plain,
+             {"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}},
              ("quant_algo", "W4A16_AWQ", "NVFP4")),
             ("a sparse format", plain, config_of(format="marlin-24"), ("marlin-24", "pack-quantized")),
-            ("sparse weights", plain, config_of(sparsity_config={"format": "sparse-24-bitmask"}), ("sparse-24-bitmask",)),
+            ("sparse weights", plain, config_of(sparsity_config={"format": "sparse-24-bitmask"}),
+             ("sparse-24-bitmask",)),
             ("a transform", plain, config_of(transform_config={"config_groups": {"R1": {}}}), ("transform_config",))):
         make("in", tensors, **config)
         refused(what, quantize("in", "-o", "out"), 2, *words)
@@ -122,7 +135,8 @@ def test_refusals():
 def test_left_out():
     """Weights without scales in a model that nothing describes stay as they are, and `ignore` names them."""
     k = Q.replace("q_proj", "k_proj")
-    make("in", {f"{Q}.weight": tensor([128, 128], 1), f"{k}.weight": CODES, "v_proj.weight": ("F64", [8, 128], bytes(8192))})
+    make("in",
+         {f"{Q}.weight": tensor([128, 128], 1), f"{k}.weight": CODES, "v_proj.weight": ("F64", [8, 128], bytes(8192))})
     run("F8 and F64", "--allow-mixed-sets")
     out, quantization = st_raw("out/model.safetensors"), json.loads(cli.read("out/config.json"))["quantization_config"]
     equal(out[f"{k}.weight"], CODES, "F8 codes stay")
@@ -141,9 +155,11 @@ def test_modelopt_file():
     make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, f"{Q}.input_scale": SCALE})
     for algorithm in ("FP8", "W4A16_AWQ"):
         quantization = {"quant_algo": algorithm, "exclude_modules": ["lm_head"], "kv_cache_quant_algo": None}
-        write("in/hf_quant_config.json", json.dumps({"producer": {"name": "modelopt"}, "quantization": quantization}).encode())
+        write("in/hf_quant_config.json",
+              json.dumps({"producer": {"name": "modelopt"}, "quantization": quantization}).encode())
         if algorithm == "FP8":
-            equal(sorted(n[len(Q):] for n in run(algorithm, scheme="W8A16")), [".weight_packed", ".weight_scale", ".weight_shape"],
+            equal(sorted(n[len(Q):] for n in run(algorithm, scheme="W8A16")),
+                  [".weight_packed", ".weight_scale", ".weight_shape"],
                   "ModelOpt's FP8 is quantized anew")
             check(not os.path.exists("out/hf_quant_config.json"), "hf_quant_config.json is not copied")
     shutil.rmtree("out")
@@ -171,14 +187,18 @@ def modelopt(**more):
 
 def test_attention_scales():
     """Scales of keys and values and their scheme belong to no weight: they stay when every layer is quantized anew."""
-    own, after = {A + "k_scale": scale(.5), A + "v_scale": scale(.25)}, {A + "k_proj.k_scale": scale(.5), A + "v_proj.v_scale": scale(.25)}
+    own, after = {A + "k_scale": scale(.5), A + "v_scale": scale(.25)}, {A + "k_proj.k_scale": scale(.5),
+                                                                         A + "v_proj.v_scale": scale(.25)}
     outputs = {A + "k_proj.output_scale": scale(.5), A + "v_proj.output_scale": scale(.25)}
     fp8 = {"quant_method": "fp8", "activation_scheme": "static"}
-    modelopt_scheme = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
+    modelopt_scheme = {"quant_method": "modelopt", "quant_algo": "FP8",
+                       "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}}
     for what, scales, files, scheme in (
-            ("compressed-tensors without groups", own, config_of(kv_cache_scheme={"num_bits": 8, "type": "float"}), CACHE),
+            ("compressed-tensors without groups", own, config_of(kv_cache_scheme={"num_bits": 8, "type": "float"}),
+             CACHE),
             ("heads", {A + f"{n}_scale": ("F32", [4, 1, 1], struct.pack("<4f", 1, 2, 3, 4)) for n in "kv"},
-             config_of(kv_cache_scheme={**CACHE, "strategy": "attn_head"}, config_groups={}), {**CACHE, "strategy": "attn_head"}),
+             config_of(kv_cache_scheme={**CACHE, "strategy": "attn_head"}, config_groups={}),
+             {**CACHE, "strategy": "attn_head"}),
             ("names of older files", outputs, config_of(kv_cache_scheme=CACHE), CACHE),
             ("ModelOpt's file", after, modelopt(kv_cache_quant_algo="FP8"), CACHE),
             ("ModelOpt's config.json", after, {"quantization_config": modelopt_scheme}, CACHE),
@@ -195,8 +215,10 @@ def test_attention_scales():
         shape = [4, 1, 1] if "heads" in what else [1]
         for n, stored in zip("kv", scales.values()):
             equal(out.get(A + f"{n}_scale"), ("F32", shape, stored[2]), f"{what}: {n}_scale")
-        equal(sorted(n for n in out if n.endswith(("input_scale", "output_scale", "proj.k_scale", "proj.v_scale"))), [], f"{what}: no other scales")
-        equal(json.loads(cli.read("out/config.json"))["quantization_config"]["kv_cache_scheme"], scheme, f"{what}: the scheme")
+        equal(sorted(n for n in out if n.endswith(("input_scale", "output_scale", "proj.k_scale", "proj.v_scale"))), [],
+              f"{what}: no other scales")
+        equal(json.loads(cli.read("out/config.json"))["quantization_config"]["kv_cache_scheme"], scheme,
+              f"{what}: the scheme")
 
 
 def test_attention_scales_dropped():
@@ -213,16 +235,19 @@ def test_attention_scales_dropped():
 def test_growth():
     """Weights that were smaller before are counted with their bytes; the same size or less is no warning."""
     experts = "model.layers.0.mlp.experts."
-    mxfp4 = {f"{experts}{n}_{part}": ("U8", shape, bytes(math.prod(shape))) for n, rows, groups in (("gate_up_proj", 128, 4), ("down_proj", 128, 2))
+    mxfp4 = {f"{experts}{n}_{part}": ("U8", shape, bytes(math.prod(shape))) for n, rows,
+             groups in (("gate_up_proj", 128, 4), ("down_proj", 128, 2))
              for part, shape in (("blocks", [2, rows, groups, 16]), ("scales", [2, rows, groups]))}
     packed = {f"{Q}.weight_packed": ("I32", [128, 16], bytes(8192)), f"{Q}.weight_scale": tensor([128, 1], 1),
               f"{Q}.weight_shape": ("I64", [2], (128).to_bytes(8, "little") * 2)}
     fp8 = {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE}
     k = {A + "k_proj.weight": tensor([128, 128], 2)}
     for what, tensors, scheme, config, words in (
-            ("MXFP4 experts that stay", mxfp4, "W8A8", {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
+            ("MXFP4 experts that stay", mxfp4, "W8A8",
+             {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
              "2 weights grow from 0.0 to 0.1 MB: MXFP4 of gpt-oss in the model, unquantized here, such as 'model.layers.0.mlp.experts.down_proj'"),
-            ("int4 to int8", packed, "W8A8", config_of(), f"1 weight grows from 0.0 to 0.0 MB: packed integers in the model, W8A8 here, such as '{Q}.weight'"),
+            ("int4 to int8", packed, "W8A8", config_of(),
+             f"1 weight grows from 0.0 to 0.0 MB: packed integers in the model, W8A8 here, such as '{Q}.weight'"),
             ("FP8 to int8", fp8, "W8A8", config_of(), ""), ("FP8 to int4", fp8, "W4A16", config_of(), "")):
         shutil.rmtree("in", ignore_errors=True)
         make("in", {**tensors, **k}, **config)
@@ -236,16 +261,20 @@ def test_growth():
 
 def test_drafts():
     """Drafts of speculative decoding have a head of fewer tokens, tables of token numbers and inputs of two vectors."""
-    sizes = {"hidden_size": 128, "intermediate_size": 256, "vocab_size": 512, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 32}
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "vocab_size": 512, "num_attention_heads": 4,
+             "num_key_value_heads": 4, "head_dim": 32}
     tables = {"d2t": ("I64", [64], bytes(512)), "t2d": ("BOOL", [512], bytes(512))}
     for what, prefix, config in (
-            ("EAGLE-3 of its authors", "midlayer.", {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 64, **sizes}),
+            ("EAGLE-3 of its authors", "midlayer.",
+             {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 64, **sizes}),
             ("two layers", "layers.0.", {"architectures": ["Eagle3LlamaForCausalLM"], "draft_vocab_size": 64, **sizes}),
             ("EAGLE of its authors", "layers.0.", {"architectures": ["LlamaForCausalLM"], **sizes}),
             ("speculators", "layers.0.", {"speculators_model_type": "eagle3", "draft_vocab_size": 64,
                                           "transformer_layer_config": {"model_type": "llama", **sizes}})):
-        tensors = {f"{prefix}self_attn.{n}_proj.weight": tensor([128, 128 if n == "o" else 256], i) for i, n in enumerate("qkvo")}
-        tensors |= {f"{prefix}mlp.down_proj.weight": tensor([128, 256], 5), "fc.weight": tensor([128, 384], 6), "lm_head.weight": tensor([64, 128], 7), **tables}
+        tensors = {f"{prefix}self_attn.{n}_proj.weight": tensor([128, 128 if n == "o" else 256], i) for i,
+                   n in enumerate("qkvo")}
+        tensors |= {f"{prefix}mlp.down_proj.weight": tensor([128, 256], 5), "fc.weight": tensor([128, 384], 6),
+                    "lm_head.weight": tensor([64, 128], 7), **tables}
         if what == "EAGLE of its authors":
             tensors["lm_head.weight"] = tensor([512, 128], 7)
         if what == "two layers":
@@ -261,17 +290,22 @@ def test_drafts():
         equal(cli.run("audit", "out").returncode, 0, f"{what}: the audit")
         shutil.rmtree("out")
         if what == "two layers":
-            refused("one layer of two", quantize("in", "-o", "out", "--ignore", "layers.0.self_attn.o_proj", scheme="W8A8"), 2, "layers.0.self_attn.o_proj",
+            refused("one layer of two", quantize("in", "-o", "out", "--ignore", "layers.0.self_attn.o_proj",
+                                                 scheme="W8A8"), 2, "layers.0.self_attn.o_proj",
                     "numbers the layers of a draft", "re:.*[.]o_proj$")
         o_proj = "re:.*[.]o_proj$" if what == "two layers" else f"{prefix}self_attn.o_proj"
-        equal(quantize("in", "-o", "out", "--ignore", o_proj, "--ignore", "fc", scheme="W8A8").returncode, 0, f"{what}: some stay")
+        equal(quantize("in", "-o", "out", "--ignore", o_proj, "--ignore", "fc", scheme="W8A8").returncode, 0,
+              f"{what}: some stay")
         ignore = json.loads(cli.read("out/config.json"))["quantization_config"]["ignore"]
-        for name, want in (("model.fc", True), ("model.layers.32.self_attn.o_proj", True), ("lm_head", True), ("model.layers.32.mlp.down_proj", False)):
+        for name, want in (("model.fc", True), ("model.layers.32.self_attn.o_proj", True), ("lm_head", True),
+                           ("model.layers.32.mlp.down_proj", False)):
             matches = any(re.match(e[3:], name) if e.startswith("re:") else e == name for e in ignore)
             equal(matches, want, f"{what}: vLLM's name {name} in ignore {ignore}")
-    make("in", {**tensors, "lm_head.weight": tensor([512, 128], 7)}, architectures=["LlamaForCausalLMEagle3"], draft_vocab_size=64, **sizes)
+    make("in", {**tensors, "lm_head.weight": tensor([512, 128], 7)}, architectures=["LlamaForCausalLMEagle3"],
+         draft_vocab_size=64, **sizes)
     refused_by_audit = quantize("in", "-o", "other", scheme="W8A8")
-    check(refused_by_audit.returncode == 3 and "lm_head: is [512,128], but config.json says [64,128]" in refused_by_audit.stderr,
+    check(refused_by_audit.returncode == 3
+          and "lm_head: is [512,128], but config.json says [64,128]" in refused_by_audit.stderr,
           "a head of another vocabulary", refused_by_audit.stderr)
 
 
@@ -288,7 +322,8 @@ def schemes(module, quantization):
     found = []
     for group in quantization["config_groups"].values():
         for t in group["targets"]:
-            rank = 0 if t == module else 1 if t.startswith("re:") and re.match(t[3:], module) else 2 if t == "Linear" else 3
+            rank = 0 if t == module else 1 if t.startswith("re:") and re.match(t[3:],
+                                                                               module) else 2 if t == "Linear" else 3
             found.append((rank, t, group["weights"]["num_bits"], group["weights"]["type"]))
     best = min(found)
     return best[2:] if best[0] < 3 else None
@@ -300,10 +335,13 @@ def test_two_runs():
     plain["lm_head.weight"] = tensor([128, 128], 9)
     int4, fp8 = (4, "int"), (8, "float")
     for what, first, second, want in (
-            ("the ignored layers", ("--ignore", "re:.*self_attn.*"), ("--targets", "re:.*self_attn.*"), [fp8, fp8, int4, int4]),
-            ("one of them", ("--ignore", "re:.*self_attn.*"), ("--targets", f"{L}self_attn.q_proj"), [fp8, None, int4, int4]),
+            ("the ignored layers", ("--ignore", "re:.*self_attn.*"), ("--targets", "re:.*self_attn.*"),
+             [fp8, fp8, int4, int4]),
+            ("one of them", ("--ignore", "re:.*self_attn.*"), ("--targets", f"{L}self_attn.q_proj"),
+             [fp8, None, int4, int4]),
             ("a layer anew", (), ("--targets", f"{L}mlp.up_proj"), [int4, int4, fp8, int4]),
-            ("a pattern and its part", ("--targets", "re:.*proj"), ("--targets", "re:.*down_proj"), [int4, int4, int4, fp8]),
+            ("a pattern and its part", ("--targets", "re:.*proj"), ("--targets", "re:.*down_proj"),
+             [int4, int4, int4, fp8]),
             ("a name anew", ("--targets", f"{L}mlp.up_proj", "--targets", f"{L}mlp.down_proj"),
              ("--targets", "re:.*(q|up)_proj"), [fp8, None, fp8, int4]),
             ("all anew", (), (), [fp8] * 4)):
@@ -317,7 +355,8 @@ def test_two_runs():
         before = st_raw("first/model.safetensors")
         for m, scheme in zip(MODULES, want):
             parts = {n for n in out if n.startswith(L + m + ".")}
-            stored = {int4: {".weight_packed", ".weight_scale", ".weight_shape"}, fp8: {".weight", ".weight_scale"}, None: {".weight"}}
+            stored = {int4: {".weight_packed", ".weight_scale", ".weight_shape"}, fp8: {".weight", ".weight_scale"},
+                      None: {".weight"}}
             equal({n[len(L + m):] for n in parts}, stored[scheme], f"{what}: tensors of {m}")
             equal(schemes(L + m, quantization), scheme, f"{what}: the scheme of {m}")
             check(scheme != int4 or all(out[n] == before[n] for n in parts), f"{what}: {m} stays as it was")
@@ -334,7 +373,8 @@ def test_contradiction():
     config = json.loads(cli.read("first/config.json"))
     config["quantization_config"]["ignore"].append(f"{L}mlp.up_proj")
     write("first/config.json", json.dumps(config).encode())
-    refused("quantized but ignored", quantize("first", "-o", "out", "--targets", "re:.*down_proj"), 2, "up_proj", "ignores")
+    refused("quantized but ignored", quantize("first", "-o", "out", "--targets", "re:.*down_proj"), 2, "up_proj",
+            "ignores")
 
 
 # ---- Configurations --------------------------------------------------------------------------------------------------

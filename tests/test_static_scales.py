@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests of the scales of activations that qobs quantize stores: from recordings, from saved states, and what is refused.
+"""Tests of the scales of activations that qobs quantize stores: from recordings, from saved states, and what is
+refused.
 
     test_static_scales.py QOBS
 
@@ -88,7 +89,8 @@ def test_global_scales():
 
 def observe(state, *sources, settings=E4M3, base="input"):
     words = [f"base_name={base}", *settings]
-    cli.fine(state, "observe", "--preset", "llmc.static_minmax", *(a for w in words for a in ("--set", w)), "--state", state,
+    cli.fine(state, "observe", "--preset", "llmc.static_minmax", *(a for w in words for a in ("--set", w)), "--state",
+             state,
              *sources)
 
 
@@ -129,7 +131,8 @@ def test_refusals():
     record("other", {"lm_head.input": bf16((3, WIDTH), 1)})
     record("nan", {f"{MODULES[0]}.input": ("BF16", [1, WIDTH], b"\xc0\x7f" * WIDTH)})
     record("keys", {f"{MODULES[0]}.input": bf16((3, WIDTH), 1), f"{ATTENTION}.k_states": bf16((1, 64), 1)})
-    refused("FP8 without recordings", quantize(), 2, "FP8 needs", "--states DIR", "libqobs.calibration", "--activations DIR",
+    refused("FP8 without recordings", quantize(), 2, "FP8 needs", "--states DIR", "libqobs.calibration",
+            "--activations DIR",
             "libqobs.record", "FP8_DYNAMIC")
     refused("features", quantize("--activations", "narrow"), 2, "127", "128")
     refused("nothing recorded", quantize("--activations", "other"), 2, "k_proj.input", "3 of 3")

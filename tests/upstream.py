@@ -6,10 +6,11 @@
     upstream.py [--dir DIRECTORY] [--suite NAME]... [--change-one] [--counts FILE]
     upstream.py --table FILE...
 
-A drift of upstream is a failure. Suites whose packages are not installed are left out, with their names. Results are held
-against the golden ones by the rule that each names, as the program's are. With --change-one the last bit of one golden value
-of each suite is changed, and a suite passes if that is found. --counts writes the cases of each suite and package to a
-file. --table prints those of several runs: package, version, cases, and how many are equal. Ends with `N passed, N failed`.
+A drift of upstream is a failure. Suites whose packages are not installed are left out, with their names. Results are
+held against the golden ones by the rule that each names, as the program's are. With --change-one the last bit of one
+golden value of each suite is changed, and a suite passes if that is found. --counts writes the cases of each suite and
+package to a file. --table prints those of several runs: package, version, cases, and how many are equal. Ends with `N
+passed, N failed`.
 """
 import argparse
 import contextlib
@@ -77,12 +78,14 @@ RUNS = {
     "aiedge": ("ai_edge_quantizer", formulas.aiedge, lambda c: True),
 }
 
-DISTRIBUTIONS = {"ai_edge_quantizer": "ai-edge-quantizer", "compressed_tensors": "compressed-tensors", "modelopt": "nvidia-modelopt",
+DISTRIBUTIONS = {"ai_edge_quantizer": "ai-edge-quantizer", "compressed_tensors": "compressed-tensors",
+                 "modelopt": "nvidia-modelopt",
                  "quark.torch": "amd-quark"}
 
 
 def change_one(cases, T):
-    """The first case with an exact scale, amax or range, and the tensors with the last bit of its first element changed."""
+    """The first case with an exact scale, amax or range, and the tensors with the last bit of its first element
+    changed."""
     for case in cases:
         for q in ("scale", "amax", "bias_0", "highest", "global_scale", "scale_0", "histogram", "fake_quantized"):
             if q in case["expect"]:
@@ -90,7 +93,8 @@ def change_one(cases, T):
                 dtype, a = T[key]
                 changed = np.array(a)
                 bits = changed.reshape(-1).view(np.uint8)
-                bits[1 if "rel" in case["compare"].get(q, "") else 0] ^= 0x40 if "rel" in case["compare"].get(q, "") else 1
+                relative = "rel" in case["compare"].get(q, "")
+                bits[1 if relative else 0] ^= 0x40 if relative else 1
                 return [case], dict(T, **{key: (dtype, changed)})
     raise SystemExit("no value to change")
 
@@ -121,7 +125,8 @@ def run(suite, directory, changes):
         elif raised:
             bad = [f"raises {raised[:200]}"]
         else:
-            wanted = {q: k for q, k in case["expect"].items() if q in got or not q.startswith(UNSEEN) and not q.endswith("torch113")}
+            wanted = {q: k for q, k in case["expect"].items() if q in got or not q.startswith(UNSEEN)
+                      and not q.endswith("torch113")}
             bad = golden.check(dict(case, expect=wanted), T, got)
         passed, failed = passed + (not bad), failed + bool(bad)
         for line in bad[:2] if failed <= 10 and not changes else []:

@@ -154,7 +154,8 @@ def ort_static(case, T):
     low, high = (np.array(T[case["expect"][q]][1]) for q in ("lowest", "highest"))
     kind, symmetric, least = (cfg.get(k) for k in ("activation_type", "activation_symmetric", "min_real_range"))
     kind = getattr(onnx.TensorProto, (kind or "QInt8")[1:].upper())
-    numbers = quant_utils.get_qmin_qmax_for_qType(kind, reduce_range=cfg.get("reduce_range", False), symmetric=symmetric)
+    numbers = quant_utils.get_qmin_qmax_for_qType(kind, reduce_range=cfg.get("reduce_range", False),
+                                                  symmetric=symmetric)
     zero_point, scale = quant_utils.compute_scale_zp(low, high, *numbers, symmetric, least)
     if cfg.get("activation_restricted_asymmetric"):
         zero_point, scale = quant_utils.snap_zero_point_to_uint8(low, high, *map(int, numbers), min_real_range=least)

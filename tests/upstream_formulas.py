@@ -35,8 +35,10 @@ def aiedge(case, T):
         granularity = getattr(qtyping.QuantGranularity, cfg["granularity"])
         act = case.get("aux", {}).get("act_0")
         mu2 = np.mean(T[act][1].astype(np.float64) ** 2, axis=0) if act else None
-        bound = oscar.get_clip_bounds(getattr(qtyping.TFLOperationName, cfg["op_name"]), x, mu2, cfg["num_bits"], granularity)
-        zero_point, scale = uniform_quantize_tensor.tensor_zp_scale_from_min_max(-bound, bound, cfg["num_bits"], True, granularity)
+        bound = oscar.get_clip_bounds(getattr(qtyping.TFLOperationName, cfg["op_name"]), x, mu2, cfg["num_bits"],
+                                      granularity)
+        zero_point, scale = uniform_quantize_tensor.tensor_zp_scale_from_min_max(-bound, bound, cfg["num_bits"], True,
+                                                                                 granularity)
         return {"scale": of_numpy(scale), "zero_point": of_numpy(zero_point)}
     tensor = qtyping.TensorQuantizationConfig(num_bits=cfg["num_bits"], symmetric=True,
                                               granularity=getattr(qtyping.QuantGranularity, cfg["granularity"]))
@@ -54,8 +56,8 @@ GRANULARITIES = ["TENSORWISE", "CHANNELWISE", "BLOCKWISE_32", "BLOCKWISE_64", "B
 
 
 def weights(shape, random):
-    """Weights of several kinds. Columns of F16 tie; what is sparse or of one sign has long runs; tiny and large ones leave
-    float16."""
+    """Weights of several kinds. Columns of F16 tie; what is sparse or of one sign has long runs; tiny and large ones
+    leave float16."""
     normal = random.standard_normal(shape).astype(np.float32)
     first = normal.copy()
     first.reshape(shape[0], -1)[0] = 0
@@ -120,7 +122,8 @@ def nncf(case, T):
 
 
 def scale_estimation(x, act, axes, config, cfg):
-    """A row of the activations is the mean of a sample. Zero points, which are float32 here, are compared as integers."""
+    """A row of the activations is the mean of a sample. Zero points, which are float32 here, are compared as
+    integers."""
     from nncf.common.tensor_statistics.statistics import WCTensorStatistic
     from nncf.quantization.algorithms.weight_compression.scale_estimation import ScaleEstimation
     from nncf.tensor import Tensor
@@ -152,16 +155,20 @@ def nncf_cases(random):
     x[0, 0], x[1, 0], x[2, 0] = np.nan, np.inf, -np.inf
     for mode in MODES:
         yield f"nonfinite_{mode}", "WeightCompression", x, dict(mode=mode, group_size=-1)
-    acts = {n: (random.standard_normal((n, 64)) * np.exp(random.standard_normal(64))).astype(np.float32) for n in (1, 7, 32)}
+    acts = {n: (random.standard_normal((n, 64)) * np.exp(random.standard_normal(64))).astype(np.float32)
+            for n in (1, 7, 32)}
     acts[32][:, ::5] = 0
     for n, act in acts.items():
         for kind, x in pool[6, 64].items():
             for mode, group in zip(MODES[2:], (16, -1, 32, 64) if n == 7 else (-1, 32, 16, 32)):
-                yield f"estimation_{n}_{kind}_{mode}_{group}", "ScaleEstimation", x, dict(mode=mode, group_size=group), act
-    for more in ({"initial_steps": 0}, {"scale_steps": 0}, {"initial_steps": 0, "scale_steps": 0}, {"weight_penalty": 0.5},
+                yield f"estimation_{n}_{kind}_{mode}_{group}", "ScaleEstimation", x, \
+                    dict(mode=mode, group_size=group), act
+    for more in ({"initial_steps": 0}, {"scale_steps": 0}, {"initial_steps": 0, "scale_steps": 0},
+                 {"weight_penalty": 0.5},
                  {"initial_steps": 9, "scale_steps": 15, "weight_penalty": 0.01}):
         name = "_".join(f"{k}_{v}" for k, v in more.items())
-        yield f"estimation_{name}", "ScaleEstimation", pool[6, 64]["normal"], dict(mode="INT4_ASYM", group_size=16, **more), acts[7]
+        yield f"estimation_{name}", "ScaleEstimation", pool[6, 64]["normal"], dict(mode="INT4_ASYM", group_size=16,
+                                                                                   **more), acts[7]
 
 
 # Two candidates that differ in the last bit have errors that tie.

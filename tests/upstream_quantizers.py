@@ -134,7 +134,8 @@ def sweep(case, T):
                 return tensor_quant.scaled_e4m3(x, amax, None, 4, 3)
             return tensor_quant.fake_tensor_quant(x, amax, None, cfg["num_bits"], cfg["unsigned"], cfg["narrow_range"])
         c = calib.MseCalibrator(aux["initial_amax"], axis=cfg["axis"], step_size=cfg["step_size"], quant_func=quantize,
-                                start_multiplier=cfg["start_multiplier"], stop_multiplier=cfg["stop_multiplier"], **more)
+                                start_multiplier=cfg["start_multiplier"], stop_multiplier=cfg["stop_multiplier"],
+                                **more)
     c.collect(x)
     return dict(got, amax=of_torch(c.compute_amax()), candidates=of_torch(c._candidates))
 

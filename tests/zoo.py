@@ -5,17 +5,18 @@
 
     zoo.py QOBS [--all | --types FILE] [--only REGEX] [--json FILE] [--schemes NAME...]
 
-Needs torch, transformers and compressed-tensors. Twelve types, or with --all every model_type whose class of a head can be
-built from a configuration made small by rules. A type is right if, in each scheme,
+Needs torch, transformers and compressed-tensors. Twelve types, or with --all every model_type whose class of a head can
+be built from a configuration made small by rules. A type is right if, in each scheme,
 
   - qobs quantize ends with 0, and qobs audit finds nothing,
   - each parameter of the dequantized model is near to the one before,
-  - libqobs.check finds nothing: tensors, parameters, shapes, numbers and logits are those of the model, in transformers.
+  - libqobs.check finds nothing: tensors, parameters, shapes, numbers and logits are those of the model, in
+    transformers.
 
-It is right, too, if the report says that transformers does not load it, and that is true. It is refused if qobs ends with 2
-and says why, or has nothing to quantize. --json writes a row for each type, of which models.py makes docs/models.md.
---types FILE names the types, one a line. Ends with `N passed, N failed`; the types that are not built are listed, and what
-zoo_reasons.txt says of types whose figures look wrong to other judges and are not.
+It is right, too, if the report says that transformers does not load it, and that is true. It is refused if qobs ends
+with 2 and says why, or has nothing to quantize. --json writes a row for each type, of which models.py makes
+docs/models.md. --types FILE names the types, one a line. Ends with `N passed, N failed`; the types that are not built
+are listed, and what zoo_reasons.txt says of types whose figures look wrong to other judges and are not.
 """
 import argparse
 import json
@@ -39,8 +40,10 @@ sys.modules["libqobs"] = package
 from libqobs import check
 from libqobs.architectures import configuration
 
-TWELVE = {"llama": {}, "llama tied": {"tie_word_embeddings": True}, "qwen3": {"tie_word_embeddings": True}, "qwen3_moe": {},
-          "mixtral": {}, "gpt_oss": {}, "deepseek_v3": {}, "gemma3": {}, "gpt2": {}, "t5": {}, "granitemoe": {}, "llava": {},
+TWELVE = {"llama": {}, "llama tied": {"tie_word_embeddings": True}, "qwen3": {"tie_word_embeddings": True},
+          "qwen3_moe": {},
+          "mixtral": {}, "gpt_oss": {}, "deepseek_v3": {}, "gemma3": {}, "gpt2": {}, "t5": {}, "granitemoe": {},
+          "llava": {},
           "mamba": {}}
 HEADS = "CAUSAL_LM IMAGE_TEXT_TO_TEXT SEQ_TO_SEQ_CAUSAL_LM MASKED_LM".split()
 SCHEMES = {"W8A16": (0.02, ["--set", "strategy=channel"]), "FP8_DYNAMIC": (0.06, []), "NVFP4A16": (0.25, [])}

@@ -18,7 +18,8 @@ class Qobs(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {"shared": [True, False], "fPIC": [True, False], "isa": ["ANY"], "families": ["ANY"], "features": ["ANY"],
                "sleef": [True, False], "checkpoint": [True, False]}
-    default_options = {"shared": False, "fPIC": True, "isa": "all", "families": "all", "features": "all", "sleef": False,
+    default_options = {"shared": False, "fPIC": True, "isa": "all", "families": "all", "features": "all",
+                       "sleef": False,
                        "checkpoint": False}
     package_type = "library"
     implements = ["auto_shared_fpic"]
@@ -32,7 +33,8 @@ class Qobs(ConanFile):
         self.version = re.search(r"version: '(.*)'", load(self, os.path.join(self._tree, "meson.build")))[1]
 
     def export_sources(self):
-        for pattern in ["CMakeLists.txt", "meson.build", "LICENSE", "include/*", "src/*", "checkpoint/*", "packaging/*.in",
+        for pattern in ["CMakeLists.txt", "meson.build", "LICENSE", "include/*", "src/*", "checkpoint/*",
+                        "packaging/*.in",
                         "packaging/*.sh"]:
             copy(self, pattern, self._tree, self.export_sources_folder)
 

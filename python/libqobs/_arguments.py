@@ -104,7 +104,8 @@ def several(value: Any, name: str, of: str) -> list[Any]:
 
 def entries(value: Any, name: str) -> list[str]:
     """Names and patterns of modules: one text, several, or None for none."""
-    found = [value] if isinstance(value, str) else [] if value is None else several(value, name, "texts, one text or None")
+    found = ([value] if isinstance(value, str) else [] if value is None else
+             several(value, name, "texts, one text or None"))
     for i, entry in enumerate(found):
         if not isinstance(entry, str):
             raise wrong_kind(entry, f"{name}[{i}]", "a text")

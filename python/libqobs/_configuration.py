@@ -70,7 +70,8 @@ def _scheme(value: str, name: str, targets: Any) -> Described:
         near = nearest(value, WEIGHTS)
         hint = f"; did you mean {near!r}?" if near else ""
         raise c.InvalidArgumentError(f"{name}: {shown(value)} is unknown; known are {', '.join(WEIGHTS)}{hint}")
-    group = Group(entries(targets, "targets") if targets is not None else ["Linear"], WEIGHTS[scheme], INPUTS.get(scheme))
+    group = Group(entries(targets, "targets") if targets is not None else ["Linear"], WEIGHTS[scheme],
+                  INPUTS.get(scheme))
     return Described(f"{name}: {value!r}", {"scheme": scheme}, [group], ["lm_head"], False, True)
 
 

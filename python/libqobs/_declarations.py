@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What the C headers declare, as ctypes. declarations.txt lists it: `tests/public_api.py --write` makes the file from the
-headers, and a test compares the two.
+"""What the C headers declare, as ctypes. declarations.txt lists it: `tests/public_api.py --write` makes the file from
+the headers, and a test compares the two.
 
 Names have no prefix `qobs_`. Pointers within structures are addresses: ctypes takes several times as long to make typed
 ones. Whoever fills them keeps what they point to.
@@ -22,7 +22,8 @@ FUNCTIONS: dict[str, tuple] = {}  # name -> result, arguments
 
 _SCALARS: dict[str, Any] = {"bool": c_bool, "char": c_char, "double": c_double, "float": c_float, "int": c_int,
                             "size_t": c_size_t, "void": None}
-_SCALARS |= {f"{kind}{bits}_t": getattr(ctypes, f"c_{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+_SCALARS |= {f"{kind}{bits}_t": getattr(ctypes, f"c_{kind}{bits}") for kind in ("int", "uint")
+             for bits in (8, 16, 32, 64)}
 _ADDRESSES = ("tensor", "runtime")  # passed as numbers
 _FUNCTION = re.compile(r"(.*?)\( ?\*(\w+)\)\((.*)\)$")
 _VARIABLE = re.compile(r"(.*?)(\w+)(?:\[(\w+)\])?$")

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Parts that all drop-ins share: replacing functions, deciding which calls are served, and counting.
 
-A drop-in replaces the slow functions of a framework and leaves its classes and their state alone. A call that qobs does not
-serve runs upstream's own function; dropin_calls() counts it as declined. One that fails in qobs runs it, too, and is
-counted as failed; with strict=True it raises."""
+A drop-in replaces the slow functions of a framework and leaves its classes and their state alone. A call that qobs does
+not serve runs upstream's own function; dropin_calls() counts it as declined. One that fails in qobs runs it, too, and
+is counted as failed; with strict=True it raises."""
 from __future__ import annotations
 
 import functools
@@ -71,16 +71,17 @@ class Dropin:
         original = getattr(module, name)
         function = self._function(original, label, attempt)
         prefix = self._package + "."
-        for place in [module, *(m for key, m in list(sys.modules.items()) if key.startswith(prefix) and m is not module)]:
+        for place in [module,
+                      *(m for key, m in list(sys.modules.items()) if key.startswith(prefix) and m is not module)]:
             if place.__dict__.get(name) is original:
                 self._set(place, name, original, function)
 
     def register(self, registry: Any, name: str, label: str, attempt: Callable[..., Any],
                  may_serve: Callable[[Any], bool]) -> None:
-        """Adds a back end for an entrypoint to compressed-tensors' ImplBackend, before all others. attempt: as in replace;
-        other calls run upstream's eager function. may_serve: says of the first argument whether they may be tried, and must
-        not raise; calls of other tensors go on to upstream's other back ends. A registry forgets nothing: while the
-        drop-in is not installed, the back end takes no call."""
+        """Adds a back end for an entrypoint to compressed-tensors' ImplBackend, before all others. attempt: as in
+        replace; other calls run upstream's eager function. may_serve: says of the first argument whether they may be
+        tried, and must not raise; calls of other tensors go on to upstream's other back ends. A registry forgets
+        nothing: while the drop-in is not installed, the back end takes no call."""
         self._replaced.append((registry, "", None))
         if label in self._labels:
             return

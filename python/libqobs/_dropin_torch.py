@@ -40,7 +40,8 @@ def _dtypes(torch: Any) -> frozenset[Any]:
 
 
 def unwatched(torch: Any) -> bool:
-    """Returns True if no mode, functional transformation or tracer sees torch's operations and autocast changes none."""
+    """Returns True if no mode, functional transformation or tracer sees torch's operations and autocast changes
+    none."""
     c = torch._C
     return (c._len_torch_function_stack() == 0 and c._len_torch_dispatch_stack() == 0 and
             c._functorch.peek_interpreter_stack() is None and c._get_tracing_state() is None and

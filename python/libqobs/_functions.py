@@ -289,7 +289,8 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
     such as fp8_e4m3. global_scale: divides every scale.
     Errors: InvalidArgumentError. Reproduces fake_quantize of compressed-tensors and
     torch.fake_quantize_per_tensor_affine."""
-    value, groups, scales, zeros = view(x), optional(g_idx, "g_idx"), view(scale, "scale"), optional(zero_point, "zero_point")
+    value, groups, scales, zeros = (view(x), optional(g_idx, "g_idx"), view(scale, "scale"),
+                                    optional(zero_point, "zero_point"))
     setup, found, factor = Config(config, settings), None, one(global_scale, "global_scale")
     if format is not None:
         formats = [lib.format_at(i) for i in range(lib.format_count())]
@@ -305,8 +306,8 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
 
 def gptq_block(value: Any, factor: Any, quantized: Any, errors: Any, losses: Any, config: str, scale: Any,
                zero_point: Any = None, **settings: Any) -> None:
-    """Quantizes a block of columns by GPTQ, in place: value keeps what compensation has left, and the other three receive
-    what the columns became, (value - quantized) / factor[k][k], and the squares of these.
+    """Quantizes a block of columns by GPTQ, in place: value keeps what compensation has left, and the other three
+    receive what the columns became, (value - quantized) / factor[k][k], and the squares of these.
 
     value, quantized, errors, losses: contiguous float32 (rows, columns). factor: float32 (columns, columns), the block
     of the upper Cholesky factor of the inverse Hessian. scale: float32, bfloat16 or float16, and zero_point: of any

@@ -34,7 +34,8 @@ def check_model(model: Any) -> None:
 def linear_modules(model: Any, targets: list[list[str]], ignore: list[str]) -> Chosen:
     """Linear layers, or experts of a layer of experts one by one. targets: those of each group; of several groups the
     first with a name or pattern takes a layer, then the first with a class. targets, ignore: names in the model or in
-    its files, "re:" patterns that match from the start, names of classes. Errors: InvalidArgumentError if there is none."""
+    its files, "re:" patterns that match from the start, names of classes. Errors: InvalidArgumentError if there is
+    none."""
     check_model(model)
     model = unwrapped(model)
     there = dict(_candidates(model))
@@ -43,7 +44,8 @@ def linear_modules(model: Any, targets: list[list[str]], ignore: list[str]) -> C
         taken = next((i for by in (names, classes) for i, entries in enumerate(targets) if _matches(entries, by)), None)
         if taken is not None and not _matches(ignore, names) and not _matches(ignore, classes):
             found[file], group[file] = module, taken
-    unused = [f"targets: {entry!r} matches no linear layer{_hint(entry, there)}" for entries in targets for entry in entries
+    unused = [f"targets: {entry!r} matches no linear layer{_hint(entry, there)}" for entries in targets
+              for entry in entries
               if not any(_matches([entry], names | classes) for _, names, classes in there.values())]
     unused += [f"ignore: {entry!r} matches no module{_hint(entry, there)}" for entry in ignore
                if not any(_matches([entry], names | classes) for _, names, classes in there.values()) and

@@ -355,5 +355,6 @@ def qparams_from_tensor(x: Any, config: str, *, g_idx: Any = None, **settings: A
     x: as in Observer.observe. config: "PRESET" or "PRESET key=value ..."; settings come on top. Errors: those of
     Observer and observe.
 
-        scale, zero_point, _ = libqobs.qparams_from_tensor(weight, "llmc.memoryless_minmax num_bits=4 group_size=128")"""
+        scale, zero_point, _ = libqobs.qparams_from_tensor(weight, "llmc.memoryless_minmax num_bits=4
+        group_size=128")"""
     return Observer(config, **settings).observe(x, g_idx).qparams()

@@ -42,9 +42,9 @@ def _dtype(dtype: Any, name: str) -> int:
 class Quantizer:
     """Quantizes matrices of one dtype and number of columns; any number of threads may call it at the same time.
 
-    config: a preset and settings. Strategy channel has a scale for each row (a token, if rows are tokens), group one for
-    each group of columns in a row. dtype: of the inputs, such as "bfloat16" or torch.bfloat16. columns: the length of
-    their last dimension. dynamic: scales are those of each input, which an llmc preset without a search finds in one
+    config: a preset and settings. Strategy channel has a scale for each row (a token, if rows are tokens), group one
+    for each group of columns in a row. dtype: of the inputs, such as "bfloat16" or torch.bfloat16. columns: the length
+    of their last dimension. dynamic: scales are those of each input, which an llmc preset without a search finds in one
     pass; else they are given. packed: two codes of 4 bits in a byte. dequantized: numbers in place of codes.
     scale_dtype, zero_point_dtype: of given ones; None: those of the configuration.
     Quantizers can be copied and pickled. Errors: InvalidArgumentError, UnsupportedError. The bits are those of
@@ -132,7 +132,8 @@ class Quantizer:
             zeros, zero_of = array(zero_point, "zero_point", qparams, layout.zero_point_dtype, self._dynamic)
         if outputs:
             check_apart(outputs, inputs)
-        args = c.QuantizerRunArgs(sizeof(c.QuantizerRunArgs), rows, value.tensor.data, stride, out, 0, layout.codes_size,
+        args = c.QuantizerRunArgs(sizeof(c.QuantizerRunArgs), rows, value.tensor.data, stride, out, 0,
+                                  layout.codes_size,
                                   scales, layout.scale_size, zeros, layout.zero_point_size if zeros else 0,
                                   address_of(factor), None, None, None)
         call(lib.quantizer_run, self._handle, byref(args), value="x")

@@ -616,7 +616,8 @@ def main():
     parser.add_argument("-o", "--out", required=True, help="the file to write")
     parser.add_argument("--vllm", metavar="PACKAGE_DIR", help="the directory of vLLM's package; else the installed one")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once; default 1")
-    parser.add_argument("--installed", action="store_true", help=argparse.SUPPRESS)  # libqobs.quantize asks for the file
+    parser.add_argument("--installed", action="store_true",
+                        help=argparse.SUPPRESS)  # libqobs.quantize asks for the file
     options = parser.parse_args()
     if bool(options.model) == options.all:
         parser.error("either MODEL_DIR or --all is needed")

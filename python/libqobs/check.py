@@ -29,7 +29,8 @@ try:
 except ImportError as missing:
     if __name__ != "__main__":
         raise
-    print(f"libqobs.check: {missing.name} is not installed: pip install torch safetensors transformers", file=sys.stderr)
+    print(f"libqobs.check: {missing.name} is not installed: pip install torch safetensors transformers",
+          file=sys.stderr)
     raise SystemExit(2) from None
 
 SHOWN = 20  # lines of faults; --json has all
@@ -320,7 +321,8 @@ def show(report: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m libqobs.check", description="checks a quantized model in a runtime")
+    parser = argparse.ArgumentParser(prog="python -m libqobs.check",
+                                     description="checks a quantized model in a runtime")
     parser.add_argument("out", metavar="OUT", help="directory of the quantized model")
     parser.add_argument("--against", metavar="MODEL", help="the model before: names, shapes and errors are compared")
     parser.add_argument("--runtime", choices=["transformers", "vllm"], default="transformers")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Drop-in for llm-compressor: GPTQ, the searches of memoryless_mse, mse, nvfp4_expanded_mse and imatrix_mse, min/max, and
-the codes that compressed-tensors saves.
+"""Drop-in for llm-compressor: GPTQ, the searches of memoryless_mse, mse, nvfp4_expanded_mse and imatrix_mse, min/max,
+and the codes that compressed-tensors saves.
 
     import libqobs.llmcompressor
     libqobs.llmcompressor.install()
@@ -9,8 +9,8 @@ the codes that compressed-tensors saves.
     print(libqobs.dropin_calls())
 
 docs/dropins.md lists what is served, what is declined and what differs. Read in llmcompressor 0.14:
-observers/mse_quant.py, observers/min_max.py, observers/imatrix.py, modifiers/gptq/gptq_quantize.py and helpers.py, and in
-compressed-tensors 0.19: quantization/lifecycle/forward_helpers.py, quantization/utils/fp4_utils.py and
+observers/mse_quant.py, observers/min_max.py, observers/imatrix.py, modifiers/gptq/gptq_quantize.py and helpers.py, and
+in compressed-tensors 0.19: quantization/lifecycle/forward_helpers.py, quantization/utils/fp4_utils.py and
 compressors/nvfp4/helpers.py. Functions with a registry of back ends, ImplBackend of compressed-tensors, get one more;
 CT_ENFORCE_EAGER switches those off."""
 from __future__ import annotations
@@ -125,14 +125,15 @@ def _grid_search(observed: Any, args: Any, maxshrink: float, patience: int, grid
 
 def _gptq_block_update(W1: Any, Hinv1: Any, Q1: Any, Err1: Any, losses1: Any, *, scale: Any, zero_point: Any,
                        global_scale: Any, g_idx: Any, quant_args: Any, i1: int) -> Any:
-    """W1: (batch, rows, columns) in float32, and the three results beside it. Everything between the blocks, the products
-    of matrices, stays torch's."""
+    """W1: (batch, rows, columns) in float32, and the three results beside it. Everything between the blocks, the
+    products of matrices, stays torch's."""
     from llmcompressor.modifiers.gptq.helpers import column_scale_window
     columns = W1.shape[-1]
     if W1.dim() != 3 or columns > 1024 or \
             any(str(x.dtype) != "torch.float32" or not x.is_contiguous() for x in (W1, Q1, Err1, losses1)):
         return NotImplemented
-    scales, zeros = column_scale_window(scale, zero_point, global_scale, g_idx, quant_args, num_rows=W1.shape[-2], i1=i1,
+    scales, zeros = column_scale_window(scale, zero_point, global_scale, g_idx, quant_args, num_rows=W1.shape[-2],
+                                        i1=i1,
                                         i2=i1 + columns)
     if scales.dtype.itemsize > 4:
         return NotImplemented
@@ -211,8 +212,8 @@ def _accumulate_hessian(inp: Any, module: Any, hessian: Any, num_samples: Any) -
 
 
 def _factorize_hessian(weights: Any, hessians: Any, percdamp: float, used_rtn_fallback: Any) -> Any:
-    """Upstream's three calls of LAPACK, once for the layers of an input, in place on one copy in the order of columns, of
-    which each of upstream's calls makes two. Batches of several layers stay upstream's."""
+    """Upstream's three calls of LAPACK, once for the layers of an input, in place on one copy in the order of columns,
+    of which each of upstream's calls makes two. Batches of several layers stay upstream's."""
     import torch
     if hessians.shape[0] != 1 or not eligible(hessians) or not eligible(weights):
         return NotImplemented
@@ -260,8 +261,8 @@ def _cast_to_fp4(x: Any) -> Any:
 
 
 def _pack_fp4_to_uint8(x: Any) -> Any:
-    """x: numbers of e2m1. A code of -0 has its sign, so that the last bit of every element is set: it rounds as before and
-    is not zero."""
+    """x: numbers of e2m1. A code of -0 has its sign, so that the last bit of every element is set: it rounds as before
+    and is not zero."""
     import torch
     if small(x) or x.dim() != 2 or x.shape[1] % 2 != 0 or x.dtype.itemsize > 4:
         return NotImplemented

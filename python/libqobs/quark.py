@@ -33,7 +33,8 @@ def install(*, strict: bool = False) -> None:
     from quark.torch.quantization.observer import observer
     if _dropin.begin(strict, quark.__version__):
         for name, method, attempt in (
-                ("PerTensorMinMaxObserver", "forward", _per_tensor), ("PerChannelMinMaxObserver", "_forward", _per_channel),
+                ("PerTensorMinMaxObserver", "forward", _per_tensor),
+                ("PerChannelMinMaxObserver", "_forward", _per_channel),
                 ("PerGroupMinMaxObserver", "_forward", _per_group), ("PerBlockMXObserver", "forward", _mx),
                 ("PerBlockMXBufferReuseObserver", "forward", _mx_buffers),
                 ("PerBlockMXDiffsObserver", "calculate_qparams", _mx_scale),

@@ -4,7 +4,8 @@
 
     python -m libqobs.record MODEL_DIR --text FILE -o ACTIVATIONS_DIR [--samples 64] [--length 512] [--kv-cache]
 
-FILE is UTF-8 text, JSON lines, JSON or Parquet (with pyarrow), also packed by gzip; --column says which column. Needs torch and transformers. calibration() needs no disk: prefer it unless the activations themselves are wanted."""
+FILE is UTF-8 text, JSON lines, JSON or Parquet (with pyarrow), also packed by gzip; --column says which column. Needs
+torch and transformers. calibration() needs no disk: prefer it unless the activations themselves are wanted."""
 from __future__ import annotations
 
 import argparse
@@ -32,14 +33,15 @@ def recording(model: Any, directory: Any, *, targets: Iterable[str] | str | None
                 model(**batch)
         libqobs.quantize("model", "model-FP8", "FP8", activations=r.files)
 
-    directory: a new or empty one. targets, ignore, kv_cache: as of libqobs.calibration with a scheme by name. Tensors are "<module>.input",
-    "<attention>.k_states" and "v_states", in their own dtype and shape. A layer that runs twice in a call is recorded
-    with its last input. Memory: the activations of one call. Disk: all of them. Errors: InvalidArgumentError,
-    FileExistsError, OSError."""
+    directory: a new or empty one. targets, ignore, kv_cache: as of libqobs.calibration with a scheme by name. Tensors
+    are "<module>.input", "<attention>.k_states" and "v_states", in their own dtype and shape. A layer that runs twice
+    in a call is recorded with its last input. Memory: the activations of one call. Disk: all of them. Errors:
+    InvalidArgumentError, FileExistsError, OSError."""
     recorded = Recording(model, directory, ["Linear"] if targets is None else entries(targets, "targets"),
                          ["lm_head"] if ignore is None else entries(ignore, "ignore"), kv_cache)
     given = [("targets", targets), ("ignore", ignore)]
-    warn([text for text in recorded.unused if any(text.startswith(name) and value is not None for name, value in given)])
+    warn([text
+          for text in recorded.unused if any(text.startswith(name) and value is not None for name, value in given)])
     return recorded
 
 

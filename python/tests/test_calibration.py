@@ -53,7 +53,8 @@ def run(calibration, model, batches):
 
 def test_scales_are_those_of_the_inputs(model, batches):
     inputs = {}
-    hooks = [m.register_forward_pre_hook(lambda m, a, k, n=n: inputs.setdefault(n, []).append(a[0] if a else k["input"]),
+    hooks = [m.register_forward_pre_hook(
+        lambda m, a, k, n=n: inputs.setdefault(n, []).append(a[0] if a else k["input"]),
                                          with_kwargs=True)
              for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
     plain = [model(batch) for batch in batches]
@@ -124,7 +125,8 @@ def test_hooks_go_when_the_model_fails(model, tmp_path):
     with pytest.raises(RuntimeError), qobs.calibration(model) as c:
         model(torch.ones(2, 3, dtype=torch.bfloat16))
     assert not any(m._forward_hooks for m in model.modules())
-    for call in (lambda: c.save(tmp_path / "nowhere"), lambda: c.write_scales(tmp_path / "nowhere"), c.scales, c.importance,
+    for call in (lambda: c.save(tmp_path / "nowhere"), lambda: c.write_scales(tmp_path / "nowhere"), c.scales,
+                 c.importance,
                  lambda: c.quantize(tmp_path, tmp_path / "nowhere")):
         with pytest.raises(qobs.NoDataError):
             call()
@@ -222,7 +224,8 @@ def quantized(model, tmp_path, **options):
 @pytest.mark.parametrize("wrap", [lambda m: torch.compile(m, backend="eager"), torch.nn.DataParallel])
 def test_names_of_wrapped_models(wrap, tmp_path):
     transformers = pytest.importorskip("transformers", "5")
-    model = saved(transformers, transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**SMALL)), tmp_path)
+    model = saved(transformers, transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**SMALL)),
+                  tmp_path)
     wrapped = wrap(model)
     with torch.no_grad():
         wrapped(input_ids=IDS)  # torch.compile calls no hooks that come after the first run
@@ -235,7 +238,8 @@ def test_names_of_wrapped_models(wrap, tmp_path):
 def test_names_of_files(tmp_path):
     """Modules of LLaVA have other names in files; targets and ignore take both."""
     transformers = pytest.importorskip("transformers", "5")
-    vision = transformers.CLIPVisionConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+    vision = transformers.CLIPVisionConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=1,
+                                           num_attention_heads=4,
                                            image_size=28, patch_size=14)
     config = transformers.LlavaConfig(vision_config=vision, text_config=transformers.LlamaConfig(**SMALL))
     model = saved(transformers, transformers.LlavaForConditionalGeneration(config), tmp_path)
@@ -257,13 +261,15 @@ def test_a_layer_that_the_directory_lacks(model, batches, tmp_path):
     os.mkdir(tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
     qobs._safetensors.write(str(tmp_path / "model" / "model.safetensors"), other)
-    with pytest.raises(qobs.InvalidArgumentError, match="'blocks.0.k_proj.input'.*'layers.0.q_proj', in files 'layers.0.q_proj'"):
+    with pytest.raises(qobs.InvalidArgumentError,
+                       match="'blocks.0.k_proj.input'.*'layers.0.q_proj', in files 'layers.0.q_proj'"):
         c.quantize(tmp_path / "model", tmp_path / "out")
 
 
 @pytest.mark.parametrize("implementation", ["eager", "batched_mm"])
 def test_experts_are_observed_one_by_one(implementation, tmp_path):
-    """Experts of transformers 5 are parameters. Each has the scale of the tokens that reach it, under its name in files."""
+    """Experts of transformers 5 are parameters. Each has the scale of the tokens that reach it, under its name in
+    files."""
     transformers = pytest.importorskip("transformers", "5")
     config = transformers.MixtralConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2)
     model = saved(transformers, transformers.AutoModelForCausalLM.from_config(config), tmp_path)
@@ -287,7 +293,8 @@ def test_experts_are_observed_one_by_one(implementation, tmp_path):
 
 
 def test_sets_of_the_library():
-    linear = ["a.q_proj", "a.k_proj", "a.v_proj", "a.o_proj", "b.in_proj_qkv", "b.in_proj_z", "c.fc1", "c.fc3", "d.k_proj"]
+    linear = ["a.q_proj", "a.k_proj", "a.v_proj", "a.o_proj", "b.in_proj_qkv", "b.in_proj_z", "c.fc1", "c.fc3",
+              "d.k_proj"]
     assert qobs._checkpoint.fused_sets(linear) == [linear[:3], linear[4:6]]
     assert qobs._checkpoint.fused_sets(linear, "dots_ocr") == [linear[:3], linear[4:6], linear[6:8]]
     assert qobs._checkpoint.fused_sets([]) == []

@@ -82,7 +82,8 @@ def forms(tmp_path):
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     tree = {"QuantizationModifier": {"ignore": ["lm_head"], "config_groups": CONFIG["config_groups"]}}
     return {"scheme": {"scheme": "W8A8_STATIC"}, "in lower case": {"scheme": "w8a8_static"},
-            "scheme as config": {"config": "W8A8_STATIC"}, "dictionary": {"config": CONFIG}, "first": {"scheme": CONFIG},
+            "scheme as config": {"config": "W8A8_STATIC"}, "dictionary": {"config": CONFIG},
+            "first": {"scheme": CONFIG},
             "path": {"config": tmp_path / "quant.json"}, "text of a path": {"scheme": str(tmp_path / "quant.json")},
             "config.json": {"config": tmp_path / "model.json"}, "recipe": {"recipe": tmp_path / "recipe.yaml"},
             "recipe as config": {"config": str(tmp_path / "recipe.yaml")}, "text of a recipe": {"recipe": RECIPE},
@@ -124,7 +125,8 @@ def test_groups_of_a_configuration(model, batches):
     config = {"ignore": ["re:layers.1.v_proj"], "kv_cache_scheme": None, "config_groups": {
         "a": {"targets": ["Linear"], "weights": ROWS, "input_activations": INT8},
         "b": {"targets": ["re:layers.0.*"], "weights": fp8, "input_activations": fp8},
-        "c": {"targets": ["lm_head"], "weights": ROWS, "input_activations": {**INT8, "strategy": "token", "dynamic": True}}}}
+        "c": {"targets": ["lm_head"], "weights": ROWS,
+              "input_activations": {**INT8, "strategy": "token", "dynamic": True}}}}
     c = qobs.calibrate(model, batches, config)
     types = {name.removesuffix(".input"): o.settings["type"] for name, o in c.observers.items()}
     wanted = {f"layers.0.{m}_proj": "float" for m in "qkvo"} | {f"layers.1.{m}_proj": "int" for m in "qko"}
@@ -173,7 +175,8 @@ REFUSED = {
                {"config": {"config_groups": {"a": {"targets": ["Linear"], "input_activations": 3}}}},
                {"config": "nowhere.yaml"}, {"config": CONFIG, "recipe": RECIPE}],
     "recipe": [{"recipe": 3}, {"recipe": "nowhere"}, {"recipe": {}}],
-    "targets": [{"targets": 3}, {"targets": [3]}, {"targets": ["nothing"]}, {"targets": ["re:["]}, {"targets": {"a": 1}},
+    "targets": [{"targets": 3}, {"targets": [3]}, {"targets": ["nothing"]}, {"targets": ["re:["]},
+                {"targets": {"a": 1}},
                 {"targets": ["Linear"], "config": CONFIG}],
     "ignore": [{"ignore": 3}, {"ignore": [3]}, {"ignore": "re:("}],
     "preset": [{"preset": 3}, {"preset": "llmc.minmx"}], "kv_cache": [{"kv_cache": "no"}, {"kv_cache": True}],
@@ -254,7 +257,8 @@ def test_keyboard_interrupt(model, batches, options):
     def stop(module, args):
         signal.raise_signal(signal.SIGINT)
     handle = model.layers[1].o_proj.register_forward_pre_hook(stop)
-    for function in (lambda: qobs.calibrate(model, batches, **options), lambda: run(qobs.calibration(model, **options))):
+    for function in (lambda: qobs.calibrate(model, batches, **options),
+                     lambda: run(qobs.calibration(model, **options))):
         def run(c):
             with c:
                 model(batches[0])

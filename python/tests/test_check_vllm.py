@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""`python -m libqobs.check --runtime vllm`: models and faults of test_check.py, by vLLM's classes and loaders on the CPU."""
+"""`python -m libqobs.check --runtime vllm`: models and faults of test_check.py, by vLLM's classes and loaders on the
+CPU."""
 import re
 
 import pytest

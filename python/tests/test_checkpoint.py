@@ -196,8 +196,9 @@ def test_what_is_missing_is_a_warning(model, tmp_path):
         qobs.quantize(model, tmp_path / "again", "W8A8")
 
 
-CONFIG = {"config_groups": {"ints": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 64, "strategy": "group",
-                                                                        "type": "int", "symmetric": True}}},
+CONFIG = {"config_groups": {"ints": {"targets": ["Linear"],
+                                     "weights": {"num_bits": 4, "group_size": 64, "strategy": "group",
+                                                 "type": "int", "symmetric": True}}},
           "quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"]}
 RECIPE = """
 default_stage:
@@ -212,7 +213,8 @@ default_stage:
 def test_configurations_and_recipes_in_every_form(model, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "recipe.yaml").write_text(RECIPE)
-    tree = {"default_stage": {"default_modifiers": {"QuantizationModifier": {"targets": ["Linear"], "ignore": ["lm_head"],
+    tree = {"default_stage": {"default_modifiers": {"QuantizationModifier": {"targets": ["Linear"],
+                                                                             "ignore": ["lm_head"],
                                                                              "scheme": "W8A8"}}}}
     outs = {"config": [tmp_path / "config.json", CONFIG], "recipe": [str(tmp_path / "recipe.yaml"), RECIPE, tree]}
     for name, forms in outs.items():

@@ -23,7 +23,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast 
 
 INT4 = {"num_bits": 4, "strategy": "group", "group_size": 128}
 FORMATS = {
-    "int4": INT4, "int4 asymmetric": {**INT4, "symmetric": False}, "int8 channel": {"num_bits": 8, "strategy": "channel"},
+    "int4": INT4, "int4 asymmetric": {**INT4, "symmetric": False},
+    "int8 channel": {"num_bits": 8, "strategy": "channel"},
     "fp8 tensor": {"num_bits": 8, "type": "float", "strategy": "tensor"},
     "fp8 block": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]},
     "nvfp4": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
@@ -68,7 +69,8 @@ def test_nvfp4_expanded_mse(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("base, strategy, shape", [("input", "tensor", (4, 16, 512)), ("k", "attn_head", (2, 8, 64, 32))])
+@pytest.mark.parametrize("base, strategy, shape",
+                         [("input", "tensor", (4, 16, 512)), ("k", "attn_head", (2, 8, 64, 32))])
 def test_mse_of_activations(base, strategy, shape, dtype):
     """A moving average of searches over several observations each."""
     batches = [weight(dtype, 1, torch.Size(shape).numel(), i).reshape(shape) * (i + 1) for i in range(3)]
@@ -196,8 +198,8 @@ def test_gptq_of_infinity():
 
 
 def accumulated(inputs, layers, kind=None):
-    """Hessians of layers that see inputs, one after the other, and their factors. kind: a dead column, or a Hessian that
-    is not positive definite."""
+    """Hessians of layers that see inputs, one after the other, and their factors. kind: a dead column, or a Hessian
+    that is not positive definite."""
     from llmcompressor.modifiers.gptq import helpers
     hessians, samples = [torch.zeros(96, 96) for _ in layers], [torch.zeros(()) for _ in layers]
     for x in inputs:
@@ -216,7 +218,8 @@ def accumulated(inputs, layers, kind=None):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_gptq_of_one_input(dtype):
-    """Layers of one input get one product and one factor; changed contents, other inputs and other shares get theirs."""
+    """Layers of one input get one product and one factor; changed contents, other inputs and other shares get
+    theirs."""
     layers = [torch.nn.Linear(96, 8, bias=False) for _ in range(3)]
     inputs = [weight(dtype, 200, 96, i).reshape(2, 100, 96) for i in range(4)]
     for kind in (None, "dead", "indefinite"):
@@ -266,7 +269,8 @@ def test_codes(strategy, kind, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_fp4(dtype):
-    """Every 16-bit number, of float32 those that bfloat16 has and their neighbours; packing keeps the sign of a zero."""
+    """Every 16-bit number, of float32 those that bfloat16 has and their neighbours; packing keeps the sign of a
+    zero."""
     from compressed_tensors.compressors.nvfp4.helpers import pack_fp4_to_uint8
     from compressed_tensors.quantization.utils.fp4_utils import cast_to_fp4
     values = torch.arange(-1 << 15, 1 << 15, dtype=torch.int32).to(torch.int16).view(

@@ -122,7 +122,8 @@ def calibrate(model, values):
     finish_stats_collection(model)
 
 
-@pytest.mark.parametrize("config", ["INT8_DEFAULT_CFG", "FP8_DEFAULT_CFG", "INT4_BLOCKWISE_WEIGHT_ONLY_CFG", "histogram"])
+@pytest.mark.parametrize("config",
+                         ["INT8_DEFAULT_CFG", "FP8_DEFAULT_CFG", "INT4_BLOCKWISE_WEIGHT_ONLY_CFG", "histogram"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_quantize(config, dtype):
     """mtq.quantize of a network: state_dict and output."""
@@ -139,7 +140,8 @@ def test_quantize(config, dtype):
         if config == "histogram":
             calibrate(model, values)
         with torch.no_grad():
-            return bits([{k: v for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)}, model(values[0])])
+            return bits([{k: v for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)},
+                         model(values[0])])
     wanted = run()
     with served(dropin) as calls:
         found = run()
@@ -254,7 +256,8 @@ def test_local_hessian(num_bits, more, block_size, dtype):
     algorithm = {"method": "local_hessian", "fp8_scale_sweep": False, "block_size": block_size}
     compare(lambda: searched(net, algorithm, num_bits, dtype, **more), "modelopt.MseCalibrator")
     if "axis" not in more:
-        assert searched(net, algorithm, num_bits, dtype, **more) != searched(net, {"method": "mse"}, num_bits, dtype, **more)
+        assert searched(net, algorithm, num_bits, dtype, **more) != searched(net, {"method": "mse"}, num_bits, dtype,
+                                                                             **more)
 
 
 @pytest.mark.parametrize("block_size,four_over_six", [(16, False), (8, True)])
@@ -294,7 +297,8 @@ def weighted(x, error_func, axis=0):
     quantizer = TensorQuantizer()
     quantizer.num_bits, quantizer.axis = 4, axis
     amax = x.abs().amax([d for d in range(x.dim()) if d != axis], keepdim=True)
-    c = calib.MseCalibrator(amax, axis=axis, quant_func=partial(_mse_quant_func, quantizer=quantizer), error_func=error_func)
+    c = calib.MseCalibrator(amax, axis=axis, quant_func=partial(_mse_quant_func, quantizer=quantizer),
+                            error_func=error_func)
     c.collect(x)
     return c
 

@@ -51,8 +51,9 @@ def collector(method, symmetric, bins, values, **options):
                           for k, v in made.compute_collection_result().items()}])
 
 
-@pytest.mark.parametrize("method, symmetric, bins", [("entropy", False, 128), ("entropy", True, 500), ("percentile", False, 2048),
-                                                     ("percentile", True, 2048), ("distribution", False, 512)])
+@pytest.mark.parametrize("method, symmetric, bins",
+                         [("entropy", False, 128), ("entropy", True, 500), ("percentile", False, 2048),
+                          ("percentile", True, 2048), ("distribution", False, 512)])
 def test_collectors(method, symmetric, bins):
     values = batches()
     wanted = collector(method, symmetric, bins, values)
@@ -115,7 +116,8 @@ def qparams(path):
     ("Percentile", {"ActivationSymmetric": True, "CalibPercentile": 90}, {"collect_absolute_value": 1}),
     ("MinMax", {}, {})])
 def test_quantize_static(method, options, calls_of, model, tmp_path):
-    """Scales, zero points and every byte of the quantized model, all batches in one collection. Every call is served."""
+    """Scales, zero points and every byte of the quantized model, all batches in one collection. Every call is
+    served."""
     def run(path):
         quantize_static(model, path, Reader(batches()), quant_format=QuantFormat.QDQ,
                         calibrate_method=CalibrationMethod[method], extra_options=options)

@@ -20,7 +20,8 @@ GROUP = {**COMMON, "dtype": Dtype.int4, "qscheme": QSchemeType.per_group}
 MX = {**COMMON, "dtype": Dtype.fp4, "qscheme": QSchemeType.per_group, "ch_axis": -1, "group_size": 32,
       "scale_format": "e8m0", "scale_calculation_mode": "even"}
 CASES = {
-    "tensor": ("PerTensorMinMaxObserver", TENSOR), "tensor dynamic": ("PerTensorMinMaxObserver", {**TENSOR, "is_dynamic": True}),
+    "tensor": ("PerTensorMinMaxObserver", TENSOR),
+    "tensor dynamic": ("PerTensorMinMaxObserver", {**TENSOR, "is_dynamic": True}),
     "channel 0": ("PerChannelMinMaxObserver", {**COMMON, "qscheme": QSchemeType.per_channel, "ch_axis": 0}),
     "channel 1": ("PerChannelMinMaxObserver", {**COMMON, "qscheme": QSchemeType.per_channel, "ch_axis": 1}),
     "group": ("PerGroupMinMaxObserver", {**GROUP, "ch_axis": -1, "group_size": 128}),

@@ -65,7 +65,8 @@ def test_observers(source, name, arguments, dtype):
 
 
 @pytest.mark.parametrize("source", MODULES)
-@pytest.mark.parametrize("case", ["constant", "zero", "one range", "positive", "small", "strided", "parameter", "scalar"])
+@pytest.mark.parametrize("case",
+                         ["constant", "zero", "one range", "positive", "small", "strided", "parameter", "scalar"])
 def test_histogram_of(source, case):
     x = batches(shape=(64, 65))
     if case == "constant":

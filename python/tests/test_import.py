@@ -15,7 +15,8 @@ def shared():
 """
 OTHERS = "numpy torch ml_dtypes onnxruntime transformers llmcompressor modelopt quark torchao pytest qobs".split()
 MODULES = ["libqobs", "libqobs.architectures", "libqobs.distributed", "libqobs.dropin", "libqobs.llmcompressor",
-           "libqobs.modelopt", "libqobs.onnxruntime", "libqobs.pytest", "libqobs.quark", "libqobs.record", "libqobs.torch_ao"]
+           "libqobs.modelopt", "libqobs.onnxruntime", "libqobs.pytest", "libqobs.quark", "libqobs.record",
+           "libqobs.torch_ao"]
 
 
 def run(code):
@@ -72,10 +73,12 @@ assert not any(type(f).__module__.startswith("libqobs") for f in sys.meta_path)
 
 
 def test_pytest_loads_nothing_of_the_package(tmp_path):
-    seen = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--trace-config", "--co", str(tmp_path)],
+    seen = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--trace-config", "--co",
+                           str(tmp_path)],
                           capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "PLUGIN registered" in seen.stdout and "libqobs" not in seen.stdout
-    helped = subprocess.run([sys.executable, "-m", "pytest", "-p", "libqobs.pytest", "--help"], capture_output=True, text=True,
+    helped = subprocess.run([sys.executable, "-m", "pytest", "-p", "libqobs.pytest", "--help"], capture_output=True,
+                            text=True,
                             check=True, cwd=tmp_path)
     assert "--qobs-strict" in helped.stdout
 

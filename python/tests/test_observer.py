@@ -187,7 +187,8 @@ def test_hessian(preset, settings, block, dtype):
     with pytest.raises(qobs.InvalidArgumentError, match="hessian comes before the first"):
         b.set_hessian(hessian)
     b.reset()
-    for wrong, words in ((hessian[0], "3"), (hessian[:, 1:], "squares"), (-hessian, "diagonal"), (hessian * np.nan, "nan"),
+    for wrong, words in ((hessian[0], "3"), (hessian[:, 1:], "squares"), (-hessian, "diagonal"),
+                         (hessian * np.nan, "nan"),
                          (hessian.astype(np.float16), "F16")):
         with pytest.raises(qobs.InvalidArgumentError, match=words):
             b.set_hessian(wrong)

@@ -65,7 +65,8 @@ def tensors(path):
 
 
 def tensors_of_sets(path, folder):
-    """An output of oneshot in FP8 whose fused sets are quantized with the largest of their scales, as vLLM reads them."""
+    """An output of oneshot in FP8 whose fused sets are quantized with the largest of their scales, as vLLM reads
+    them."""
     from compressed_tensors.quantization import QuantizationArgs
     from compressed_tensors.quantization.lifecycle.forward import quantize
     from safetensors.torch import load_file

@@ -113,7 +113,8 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--text", "nowhere"], "nowhere: No such file"), (["--text", "."], "Is a directory"),
-    (["--text", "nowhere", "--length", "0"], "allowed are numbers from 1"), (["--text", "x", "--samples", "-1"], "--samples"),
+    (["--text", "nowhere", "--length", "0"], "allowed are numbers from 1"),
+    (["--text", "x", "--samples", "-1"], "--samples"),
     (["--text", "x", "--samples", "many"], "is 'many'"), (["--text", "x", "-o", "FULL"], "FULL is not empty")])
 def test_other_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments, words):
     monkeypatch.chdir(tmp_path)

@@ -39,7 +39,8 @@ def download(requirement, folder):
     """The unpacked source distribution of a requirement, or None."""
     folder.mkdir(parents=True, exist_ok=True)
     if not list(folder.glob("*.tar.gz")):
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(folder),
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d",
+                   str(folder),
                    requirement]
         if subprocess.run(command, check=False).returncode:
             return None

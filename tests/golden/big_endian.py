@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Writes the suites with every number the other way round, for the C tests on big-endian machines, which map these files.
+"""Writes the suites with every number the other way round, for the C tests on big-endian machines, which map these
+files.
 
     python3 big_endian.py DIRECTORY
 """
 import array, glob, json, os, shutil, sys
 
-SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2, "U32": 4,
+SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
+         "U32": 4,
          "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8}
 CODES = {array.array(code).itemsize: code for code in "BHIQ"}
 

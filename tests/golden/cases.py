@@ -5,11 +5,14 @@ Needs only numpy. tests/test_golden_observers.c does the same in C for the libra
 import json, os, struct
 import numpy as np
 
-NP = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "u1",
+NP = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
+      "U8": "u1", "BOOL": "u1",
       "F8_E4M3": "u1", "F8_E5M2": "u1"}
 HERE = os.path.dirname(os.path.abspath(__file__))
-META = {"n_batches", "warns", "has_g_idx", "has_global_scale", "scale_out_dtype", "zero_point_out_dtype", "total_steps", "upstream_gap", "importance",
-        "n_imatrix_activations", "qparams_after_each_batch", "num_bins_final", "observer", "base_name", "fused", "dst_nbins", "upsample_rate", "op_name"}
+META = {"n_batches", "warns", "has_g_idx", "has_global_scale", "scale_out_dtype", "zero_point_out_dtype", "total_steps",
+        "upstream_gap", "importance",
+        "n_imatrix_activations", "qparams_after_each_batch", "num_bins_final", "observer", "base_name", "fused",
+        "dst_nbins", "upsample_rate", "op_name"}
 
 
 ZERO_SIGNS = set()
@@ -25,8 +28,9 @@ def read(path):
         if k == "__metadata__":
             continue
         a, b = v["data_offsets"]
-        out[k] = (v["dtype"], np.frombuffer(raw, dtype=NP[v["dtype"]], count=(b - a) // np.dtype(NP[v["dtype"]]).itemsize,
-                                            offset=8 + n + a).reshape(v["shape"]))
+        out[k] = (v["dtype"],
+                  np.frombuffer(raw, dtype=NP[v["dtype"]], count=(b - a) // np.dtype(NP[v["dtype"]]).itemsize,
+                                offset=8 + n + a).reshape(v["shape"]))
     return out
 
 
@@ -86,7 +90,8 @@ def compared(q, rule):
 
 
 def dtype_ok(q, want, got, cfg):
-    """Floating results carry upstream's dtype; integers may be of any width; values of fp8 may come as F32 or F8_E4M3."""
+    """Floating results carry upstream's dtype; integers may be of any width; values of fp8 may come as F32 or
+    F8_E4M3."""
     if not q.startswith(("scale", "zero_point", "min_val", "max_val", "global_scale")):
         return True
     if "float8" in str(cfg.get("scale_out_dtype")) + str(cfg.get("zero_point_out_dtype")):

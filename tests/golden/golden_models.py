@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The models of the golden checkpoints. checkpoint_models.tar.xz has their files, in which a NaN with all bits of its fraction
-stands for a random number; unpack() puts the numbers in. They are the same everywhere: SHAKE-128 of a tensor's name gives
-their bits, and sums of three integers are about normal."""
+"""The models of the golden checkpoints. checkpoint_models.tar.xz has their files, in which a NaN with all bits of its
+fraction stands for a random number; unpack() puts the numbers in. They are the same everywhere: SHAKE-128 of a tensor's
+name gives their bits, and sums of three integers are about normal."""
 import hashlib
 import json
 import struct

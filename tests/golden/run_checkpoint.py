@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Runs qobs quantize over the cases of checkpoint.json and compares what it writes with what model_free_ptq of 0.14 wrote.
-Those of checkpoint_next.json are of the newest pre-release (--compat next, live_cases.py --save).
+"""Runs qobs quantize over the cases of checkpoint.json and compares what it writes with what model_free_ptq of 0.14
+wrote. Those of checkpoint_next.json are of the newest pre-release (--compat next, live_cases.py --save).
 
     run_checkpoint.py QOBS [--isa NAME] [--threads N] [--only REGEX] [-v]
 
@@ -40,7 +40,8 @@ FAULTS_OF_0_14 = dict.fromkeys(("moe_gate_up_NVFP4A16", "moe_fused_NVFP4A16", "m
 FAULTS = {"moe_fused_part_ignored": "experts",  # one of three experts is left out
           "second_run_W4A16": "claims it",  # the ignore list of the second run is lost
           # A fused set in part, as the case asks for it.
-          **dict.fromkeys(("ignore_regex_start", "ignore_part_of_fused", "targets_part_of_fused"), "runs as one matrix"),
+          **dict.fromkeys(("ignore_regex_start", "ignore_part_of_fused", "targets_part_of_fused"),
+                          "runs as one matrix"),
           **{f"v_huge_{dtype}_W4A16_ASYM": "finite" for dtype in ("bf16", "f16", "f32")}}  # a scale of infinity
 
 
@@ -50,7 +51,8 @@ def digest(data):
 
 def without_nulls(value):
     if isinstance(value, dict):
-        return {k: without_nulls(v) for k, v in value.items() if v is not None and not (k == "observer_kwargs" and v == {})}
+        return {k: without_nulls(v) for k,
+                v in value.items() if v is not None and not (k == "observer_kwargs" and v == {})}
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
@@ -62,7 +64,8 @@ def canonical(path):
         quantization.pop("version", None)
         groups = quantization.get("config_groups")
         if isinstance(groups, dict):
-            quantization["config_groups"] = sorted(json.dumps(without_nulls(g), sort_keys=True) for g in groups.values())
+            quantization["config_groups"] = sorted(json.dumps(without_nulls(g), sort_keys=True)
+                                                   for g in groups.values())
         data["quantization_config"] = without_nulls(quantization)
     return json.dumps(data, sort_keys=True).encode()
 
@@ -129,11 +132,13 @@ def main():
                         help="every third case unless QOBS_WHOLE is set (meson test --setup whole)")
     parser.add_argument("-v", action="store_true")
     options = parser.parse_args()
-    extra = (["--threads", options.threads] if options.threads else []) + (["--isa", options.isa] if options.isa else [])
+    extra = (["--threads", options.threads] if options.threads else []) + (["--isa", options.isa] if options.isa
+                                                                           else [])
     cases = []
     for name in ("checkpoint.json", "checkpoint_next.json"):
         data = json.loads((HERE / name).read_text())
-        cases += [(c, data.get("compat", "llm-compressor")) for c in data["cases"] if re.search(options.only, c["name"])]
+        cases += [(c, data.get("compat", "llm-compressor"))
+                  for c in data["cases"] if re.search(options.only, c["name"])]
     cases = cases[::3 if options.sampled and not os.environ.get("QOBS_WHOLE") else 1]
     passed = failed = 0
     with tempfile.TemporaryDirectory() as directory:
