@@ -149,7 +149,8 @@ static int add_files(struct finish *run, size_t part, struct fail *f)
     OWNED char *root = path_in_part(run, part, "", PART_FILES);
     if (!root)
         return NO_MEMORY(f, "the parts");
-    if (stat(root, &info) == 0 && source_tree_read(&tree, root, false, f) != 0) /* there may be more parts than shards */
+    /* There may be more parts than shards. */
+    if (stat(root, &info) == 0 && source_tree_read(&tree, root, false, f) != 0)
         return QOBS_ERROR_SYSTEM;
     for (size_t i = 0; i < tree.count; i++) {
         const char *name = tree.files[i].path;
