@@ -364,13 +364,13 @@ static void test_kind(void **argument)
 {
     const struct kind *kind = *argument;
     const size_t size = qobs_optimal_scratch(&kind->params, MOST), groups = groups_of_a_kind / kind->divisor;
-    void *scratch = NULL;
-    assert_int_equal(posix_memalign(&scratch, 64, size), 0);
+    unsigned char *const memory = malloc(size + 63), *const scratch = memory + -(uintptr_t)memory % 64;
+    assert_non_null(memory);
     const fp_mode mode = fp_enter();
     for (unsigned i = 0; i < groups + 1; i++)
         compare(kind, i, scratch);
     fp_leave(mode);
-    free(scratch);
+    free(memory);
 }
 
 int main(int argc, char **argv)

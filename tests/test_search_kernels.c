@@ -497,7 +497,9 @@ static void check_candidates(const struct formula *formula, const qobs_plan *pla
     enum kernel_dtype index;
     assert_true(qobs_kernel_dtype_of(plan->dtype, &index));
     assert_true(shrink.kernel == CALL(kernels, search_shrink[index]));
-    unsigned char *memory = aligned_alloc(64, (2 * qobs_shrunk_size(&shrink) + 63) / 64 * 64);
+    unsigned char *const block = malloc(2 * qobs_shrunk_size(&shrink) + 63);
+    assert_non_null(block);
+    unsigned char *const memory = block + -(uintptr_t)block % 64;
     qobs_shrunk_place(&shrink, memory, &shrunk);
     qobs_shrunk_place(&shrink, memory + qobs_shrunk_size(&shrink), &alone);
     qobs_shrink(&shrink, ranges, &shrunk);
@@ -512,7 +514,7 @@ static void check_candidates(const struct formula *formula, const qobs_plan *pla
             assert_true(same(&shrunk.offset[c * LANES + i], &alone.offset[c * LANES], 1));
         }
     }
-    free(memory);
+    free(block);
     qobs_shrink_release(&shrink);
 }
 

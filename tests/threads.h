@@ -43,7 +43,9 @@ static void parallel_for(void *context, void (*task)(void *, size_t), void *argu
     pthread_attr_init(&attributes);
 #ifndef SANITIZED
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
+#ifndef _WIN32
     pthread_attr_setguardsize(&attributes, GUARD_BYTES);
+#endif
 #endif
     while (started < n - 1 && pthread_create(&threads[started], &attributes, take_tasks, &loop) == 0)
         started++;

@@ -22,7 +22,7 @@
 
 /* The instruction sets of this build, slowest first. A new one is a folder, a line here and a line in
  * src/meson.build. */
-#if defined(__x86_64__) && !defined(_WIN32)
+#if defined(__x86_64__) && (!defined(_WIN32) || defined(__clang__))
 #define QOBS_ISAS(EACH)                                                                                                \
     EACH(scalar)                                                                                                       \
     EACH(avx2)                                                                                                         \

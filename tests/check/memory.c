@@ -5,21 +5,50 @@
 
 #include "memory.h"
 
-#include <setjmp.h>
+#ifdef _WIN32
+#define __USE_MINGW_SETJMP_NON_SEH /* the way back unwinds no frame */
+#include <windows.h>
+#else
 #include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define NO_ACCESS 65536 /* bytes at either end: further than a kernel could stray by a vector or a run */
 
-static size_t whole_pages(size_t bytes)
+#ifdef _WIN32
+static size_t page_size(void)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (bytes + page - 1) / page * page;
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return info.dwPageSize;
 }
+
+static unsigned char *reserve(size_t bytes)
+{
+    void *p = VirtualAlloc(NULL, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_NOACCESS);
+    if (!p) {
+        fprintf(stderr, "VirtualAlloc: error %lu\n", GetLastError());
+        exit(1);
+    }
+    return p;
+}
+
+static void make_usable(unsigned char *p, size_t bytes)
+{
+    DWORD before;
+    if (!VirtualProtect(p, bytes, PAGE_READWRITE, &before)) {
+        fprintf(stderr, "VirtualProtect: error %lu\n", GetLastError());
+        exit(1);
+    }
+}
+#else
+static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
 static unsigned char *reserve(size_t bytes)
 {
@@ -37,6 +66,13 @@ static void make_usable(unsigned char *p, size_t bytes)
         perror("mprotect");
         exit(1);
     }
+}
+#endif
+
+static size_t whole_pages(size_t bytes)
+{
+    const size_t page = page_size();
+    return (bytes + page - 1) / page * page;
 }
 
 struct arena arena_new(size_t bytes)
@@ -71,9 +107,40 @@ struct islands islands_new(size_t count)
     return (struct islands){begin, count, page, (ptrdiff_t)(2 * page)};
 }
 
+static const void *volatile address;
+
+#ifdef _WIN32
+static jmp_buf way_back;
+static volatile bool armed;
+
+__attribute__((noreturn)) static void go_back(void) { longjmp(way_back, 1); }
+
+/* The thread goes on in go_back, with the stack as after a call. */
+static LONG CALLBACK on_fault(EXCEPTION_POINTERS *fault)
+{
+    if (!armed || fault->ExceptionRecord->ExceptionCode != EXCEPTION_ACCESS_VIOLATION)
+        return EXCEPTION_CONTINUE_SEARCH;
+    armed = false;
+    address = (const void *)fault->ExceptionRecord->ExceptionInformation[1];
+    fault->ContextRecord->Rip = (DWORD64)(uintptr_t)go_back;
+    fault->ContextRecord->Rsp = (fault->ContextRecord->Rsp - 256) / 16 * 16 - 8;
+    return EXCEPTION_CONTINUE_EXECUTION;
+}
+
+void fault_init(void) { AddVectoredExceptionHandler(1, on_fault); }
+
+bool survives(void (*f)(void *), void *argument)
+{
+    if (setjmp(way_back) != 0)
+        return false;
+    armed = true;
+    f(argument);
+    armed = false;
+    return true;
+}
+#else
 static sigjmp_buf way_back;
 static volatile sig_atomic_t armed;
-static const void *volatile address;
 
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
@@ -105,5 +172,6 @@ bool survives(void (*f)(void *), void *argument)
     armed = 0;
     return true;
 }
+#endif
 
 const void *fault_address(void) { return address; }
