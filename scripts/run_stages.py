@@ -27,7 +27,8 @@ from collections import Counter, defaultdict
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOP = "build-test"
-X86_64 = {"avx2", "emulate", "aarch64", "aarch64-wheel", "cpus", "portable", "release"}  # they emulate or build from there
+# They emulate or build from there.
+X86_64 = {"avx2", "emulate", "aarch64", "aarch64-wheel", "cpus", "portable", "release", "windows"}
 SUMMARY = re.compile(r"(\d+) passed, (\d+) failed")
 AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
 

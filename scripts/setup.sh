@@ -14,6 +14,7 @@
 #   --install Doxygen, and what the tests of an installed copy use
 #   --python  what virtual environments need
 #   --portable compilers, emulators and libraries for s390x, riscv64, musl and Windows
+#   --windows clang for Windows, and wine
 #   --fuzz    clang with libFuzzer and all sanitizers, valgrind, clang-tidy and cppcheck
 #   --free-threaded what scripts/free-threaded.sh needs
 set -euo pipefail
@@ -46,6 +47,7 @@ for option; do
                    libjson-c-dev:s390x gcc-riscv64-linux-gnu libc6-dev-riscv64-cross musl-tools
                    gcc-mingw-w64-x86-64-posix qemu-user)
         ;;
+    --windows) packages+=(clang-19 gcc-mingw-w64-x86-64-posix wine64) ;;
     --free-threaded) packages+=(make xz-utils libffi-dev libssl-dev zlib1g-dev) ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm-19 clang-tidy-19 cppcheck valgrind) ;;
     *)

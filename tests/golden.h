@@ -21,6 +21,7 @@
 
 #include "qobs/qobs.h"
 #include "files/safetensors.h"
+#include "whole_file.h"
 
 /* The suite that is open, and its directory. */
 static struct st_file tensors;
@@ -122,16 +123,12 @@ static inline int configure(qobs_config **config, const char *preset, const json
 
 static inline json_object *read_cases(const char *path)
 {
-    struct mapped map;
-    struct fail f;
-    if (mapped_open(&map, path, &f) != 0) {
-        fprintf(stderr, "%s\n", f.message);
-        return NULL;
-    }
-    char *text = strndup((const char *)map.data, map.size);
+    size_t size;
+    char *text = whole_file(path, &size);
     json_object *cases = NULL;
-    mapped_close(&map);
-    if (!text || json_parse_value(&cases, text) != 0)
+    if (!text)
+        fprintf(stderr, "%s: cannot be read\n", path);
+    else if (json_parse_value(&cases, text) != 0)
         fprintf(stderr, "%s: is not valid JSON\n", path);
     free(text);
     return cases;

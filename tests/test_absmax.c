@@ -79,8 +79,8 @@ static bool enter(struct wanted *w, const struct tensor *t)
     uint64_t nan = 0, inf = 0;
     do {
         const double x = fabs(value_of(t->dtype, load_bits(t->dtype, address(t, index))));
-        nan += isnan(x);
-        inf += isinf(x);
+        nan += isnan(x) != 0;
+        inf += isinf(x) != 0;
     } while (step(t, index));
     if (w->mode == 'r' && nan + inf > 0)
         return false;

@@ -14,7 +14,6 @@
 #include "number/convert.h"
 #include "qobs/format.h"
 #include "calls.h"
-#include "files/text.h"
 
 enum { MOST_SETTINGS = 32, MOST_INPUTS = 64, MOST_RESULTS = 600, NAME = 64 };
 
@@ -165,10 +164,12 @@ static void add_member(struct observation *o, const char *key, const json_object
 static bool describes(const char *key)
 {
     static const char words[] =
-        "n_batches warns has_g_idx has_global_scale scale_out_dtype zero_point_out_dtype total_steps upstream_gap "
+        " n_batches warns has_g_idx has_global_scale scale_out_dtype zero_point_out_dtype total_steps upstream_gap "
         "importance n_imatrix_activations qparams_after_each_batch num_bins_final observer fused dst_nbins "
-        "upsample_rate op_name reset_before_last amax_dtype amax_shape result";
-    return is_one_of(key, words);
+        "upsample_rate op_name reset_before_last amax_dtype amax_shape result ";
+    char word[64];
+    snprintf(word, sizeof word, " %s ", key);
+    return strstr(words, word) != NULL;
 }
 
 static double number_of(const qobs_tensor *t, size_t i);

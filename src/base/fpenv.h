@@ -13,19 +13,45 @@
 static_assert(FLT_EVAL_METHOD == 0, "float must be computed in float and double in double");
 
 #if defined(__x86_64__)
+#include <stdint.h>
 #include <xmmintrin.h>
-typedef unsigned int fp_mode;
+/* mingw-w64's rint, log and others compute by the x87, whose mode is a register of its own. */
+#ifdef _WIN32
+enum { X87_STANDARD = 0x37f }; /* 64 bits of mantissa */
+static inline uint16_t x87_enter(void)
+{
+    const uint16_t standard = X87_STANDARD;
+    uint16_t before;
+    __asm__ volatile("fnstcw %0" : "=m"(before));
+    if (before != standard)
+        __asm__ volatile("fldcw %0" : : "m"(standard));
+    return before;
+}
+static inline void x87_leave(uint16_t before)
+{
+    if (before != X87_STANDARD)
+        __asm__ volatile("fldcw %0" : : "m"(before));
+}
+#else
+static inline uint16_t x87_enter(void) { return 0; }
+static inline void x87_leave(uint16_t before) { (void)before; }
+#endif
+typedef struct fp_mode {
+    unsigned int vectors;
+    uint16_t x87;
+} fp_mode;
 static inline fp_mode fp_enter(void)
 {
-    const fp_mode before = _mm_getcsr();
-    if ((before & ~0x3fu) != 0x1f80) /* the other bits are sticky flags */
+    const fp_mode before = {_mm_getcsr(), x87_enter()};
+    if ((before.vectors & ~0x3fu) != 0x1f80) /* the other bits are sticky flags */
         _mm_setcsr(0x1f80);
     return before;
 }
 static inline void fp_leave(fp_mode before)
 {
-    if ((before & ~0x3fu) != 0x1f80)
-        _mm_setcsr(before);
+    if ((before.vectors & ~0x3fu) != 0x1f80)
+        _mm_setcsr(before.vectors);
+    x87_leave(before.x87);
 }
 #elif defined(__aarch64__)
 #include <stdint.h>
