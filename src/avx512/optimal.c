@@ -8,15 +8,13 @@
 
 #include <immintrin.h>
 
-#include "avx512/tuning.h"
+#include "avx512/prefer_avx2.h"
 
 #define LEAST_OF(a, b) ((i32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
 #define MOST_OF(a, b) ((i32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 
-/* Groups have little for the registers of 512 bits to do: the error of 16 elements takes half the time with AVX2, and
- * that of 128 three quarters. */
 #define OPTIMAL_ERROR_OF_FEW(n, ...)                                                                                   \
-    if ((n) <= 256)                                                                                                    \
+    if (prefer_avx2_for_few_elements(n))                                                                               \
         return qobs_optimal_error_avx2(__VA_ARGS__);
 
 #define GREATER(x, y) ((f64x4)_mm256_max_pd((__m256d)(x), (__m256d)(y)))
