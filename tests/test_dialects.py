@@ -190,7 +190,7 @@ def test_orders():
 def test_descriptions():
     """Files beside config.json that describe the earlier quantization go."""
     make("in", Matrix("files").awq(), quantization_config=AWQ)
-    for name in ("quant_config.json", "quantize_config.json", "generation_config.json"):
+    for name in ("quant_config.json", "quantize_config.json", "quantization_config.json", "generation_config.json"):
         with open(f"in/{name}", "w", encoding="utf-8") as file:
             file.write("{}")
     equal(quantize("in", "-o", "out", "--replace", "--set", f"group_size={GROUP}", scheme="W4A16_ASYM").returncode, 0,

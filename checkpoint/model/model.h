@@ -10,8 +10,8 @@
 #include "files/status.h"
 
 #define HF_QUANT_CONFIG "hf_quant_config.json" /* the file in which ModelOpt describes the quantization */
-#define QUANT_CONFIGS                                                                                                  \
-    HF_QUANT_CONFIG " quantize_config.json quant_config.json" /* GPTQ's and AWQ's, beside config.json */
+/* Those of GPTQ, AWQ and AutoRound lie beside config.json. */
+#define QUANT_CONFIGS HF_QUANT_CONFIG " quantize_config.json quant_config.json quantization_config.json"
 
 struct model_shard {
     const char *path; /* relative to the root; belongs to the tree */
