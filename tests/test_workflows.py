@@ -16,7 +16,8 @@ sys.path.insert(0, ROOT + "/scripts")
 import run_stages
 
 MINUTES = 20  # of a job that a pull request waits for
-OF_A_CHANGE = {"gcc", "clang", "sanitize", "races", "aarch64", "avx2", "package", "frameworks", "install", "scripts"}
+OF_A_CHANGE = {"gcc", "clang", "sanitize", "races", "aarch64", "avx2", "package", "frameworks", "install", "scripts",
+               "windows"}
 OTHERS = re.compile(r"apt-get update && apt-get install -y [\w. -]+|git config --global --add safe.directory \S+")
 
 passed = failed = 0
