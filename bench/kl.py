@@ -18,6 +18,8 @@ which the last 5 % are held out).
     --group N          columns of a group of integers (default 128)
     --rounding NAME    of codes: nearest (default), or descent for the methods with a Hessian
     --passes N         of the descent, at most (default 4)
+    --corrected        measure quantize_blocks of the Python package, too; it needs transformers and --every 1
+    --skip N           calibration sequences to leave out before those that are taken (default 0)
     --peers            measure GPTQ of llm-compressor's oneshot, too
     --kinds            measure on held-out text of other kinds, too: licences and Python
     --only REGEX       measure cells whose name "METHOD / FORMAT" it is found in
@@ -27,11 +29,13 @@ which the last 5 % are held out).
 Needs torch and safetensors.
 """
 import argparse
+import functools
 import glob
 import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,6 +59,20 @@ METHODS = [("min/max", "llmc.memoryless_minmax", []), ("mse", "llmc.memoryless_m
 
 # With descent: scales of each group alone under the Hessian of the row
 GROUPS_OF_ROW = ("local_hessian, group scales, row", "qobs.local_hessian", [f"hessian_block_size={ROW}", "passes=0"])
+
+
+def corrected(directory, passes, threads, _model, folder, calibration, _layers, form, group):
+    """The weights of the model, as quantize_blocks writes them for sequences of some 512 tokens."""
+    import libqobs as qobs
+    output = os.path.join(folder, "corrected")
+    shutil.rmtree(output, ignore_errors=True)
+    _, scheme, bits, settings = form
+    settings = dict(word.split("=") for word in settings) | {"rounding_passes": passes}
+    batches = [{"input_ids": part} for part in calibration.split(max(1, 512 // calibration.shape[1]))]
+    qobs.set_threads(threads)
+    settings |= {"group_size": group} if bits else {}
+    qobs.quantize_blocks(directory, output, batches, scheme, settings=settings)
+    return dequantized_model(_model, output, bits, 1)
 
 
 # ---- Models
@@ -230,11 +248,15 @@ def quantized(args, model, folder, method, form):
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         sys.exit(f"kl.py: {' '.join(command)}: {run.stderr}")
+    return dequantized_model(model, output, bits, args.every)
+
+
+def dequantized_model(model, output, bits, every):
+    """The weights of the model, those of the chosen layers out of a quantized directory."""
     tensors = {}
     for path in glob.glob(os.path.join(output, "*.safetensors")):
         tensors.update(load_file(path))
-    return {k: dequantized(tensors, k, w.shape, bits) if is_chosen(k, args.every) else w
-            for k, w in model.weights.items()}
+    return {k: dequantized(tensors, k, w.shape, bits) if is_chosen(k, every) else w for k, w in model.weights.items()}
 
 
 def is_possible(method, form):
@@ -256,6 +278,9 @@ def methods(args):
         own = METHODS
     else:
         own = [m for m in METHODS + [GROUPS_OF_ROW] if "hessian" in m[1]]
+    if args.corrected:
+        make = functools.partial(corrected, args.model, args.passes, args.threads)
+        own = own + [("corrected, row", make, lambda form: True)]
     return own + kl_peers.METHODS * args.peers
 
 
@@ -271,7 +296,7 @@ def measure(args, model, calibration, texts_of, folder, method, form):
 def table(args):
     model = Llama(args.model)
     calibration, held_out = texts(args.model, model)
-    calibration = calibration[:max(1, args.tokens // calibration.shape[1])]
+    calibration = calibration[args.skip:][:max(1, args.tokens // calibration.shape[1])]
     figures = figures_so_far(args)
     with tempfile.TemporaryDirectory() as folder:
         record(model, calibration, os.path.join(folder, "activations.safetensors"), args.every)
@@ -317,12 +342,16 @@ def main():
     parser.add_argument("--group", type=int, default=128)
     parser.add_argument("--rounding", choices=["nearest", "descent"], default="nearest")
     parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--corrected", action="store_true")
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
+    if args.corrected and args.every != 1:
+        parser.error("--corrected needs --every 1")
     torch.set_num_threads(args.threads)
     table(args)
 

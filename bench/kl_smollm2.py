@@ -51,11 +51,14 @@ def convert(reader, directory):
                       "output.weight": "lm_head.weight"}[t.name])
         tensors[name] = torch.from_numpy(weight.copy())
     save_file(tensors, os.path.join(directory, "model.safetensors"))
-    config = {"model_type": "llama", "num_hidden_layers": number(reader, "llama.block_count"),
-              "hidden_size": number(reader, "llama.embedding_length"), "num_attention_heads": heads,
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+              "num_hidden_layers": number(reader, "llama.block_count"),
+              "hidden_size": number(reader, "llama.embedding_length"),
+              "intermediate_size": number(reader, "llama.feed_forward_length"), "num_attention_heads": heads,
               "num_key_value_heads": kv_heads, "vocab_size": len(number(reader, "tokenizer.ggml.tokens")),
               "rms_norm_eps": float(number(reader, "llama.attention.layer_norm_rms_epsilon")),
-              "rope_theta": float(number(reader, "llama.rope.freq_base"))}
+              "rope_theta": float(number(reader, "llama.rope.freq_base")),
+              "tie_word_embeddings": "lm_head.weight" not in tensors}
     with open(os.path.join(directory, "config.json"), "w") as file:
         json.dump(config, file, indent=1)
 

@@ -38,6 +38,14 @@ class BlockModel:
         config = os.path.join(self.directory, "config.json")
         return [*self._files, *([config] if os.path.exists(config) else [])]
 
+    def dtype_in_files(self, name: str) -> Any:
+        """The dtype of a tensor in the files."""
+        for path in self._files:
+            with _opened(path) as file:
+                if name in file.keys():
+                    return file.get_slice(name)[:1].dtype
+        raise c.InvalidArgumentError(f"model_dir: {self.directory}: its files lack {name}")
+
     def bytes_a_token(self) -> int:
         """Inputs and outputs of the matrices of the largest block."""
         def of(block: Any) -> int:

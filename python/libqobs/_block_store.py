@@ -68,8 +68,8 @@ class Store:
     def done(self) -> int:
         """Blocks whose states are complete. Errors: InvalidArgumentError if a file of one is not what was written."""
         count = 0
-        while os.path.isdir(self._states_of(count)):
-            _checked(self._states_of(count), "remove that folder and those of later blocks, and run it again")
+        while os.path.isdir(self.folder_of(count)):
+            _checked(self.folder_of(count), "remove that folder and those of later blocks, and run it again")
             count += 1
         return count
 
@@ -81,9 +81,17 @@ class Store:
                 names[name] = f"{i}.qobs"
                 _write(os.path.join(folder, names[name]), state)
             return names
-        _complete(self._states_of(block), write)
+        _complete(self.folder_of(block), write)
 
-    def _states_of(self, block: int) -> str:
+    def add_files(self, block: int, files: Mapping[str, bytes]) -> None:
+        """Writes files of a block, by their names."""
+        def write(folder: str) -> Mapping[str, str]:
+            for name, data in files.items():
+                _write(os.path.join(folder, name), data)
+            return {}
+        _complete(self.folder_of(block), write)
+
+    def folder_of(self, block: int) -> str:
         return os.path.join(self.work, f"block-{block:05}")
 
     # Hidden states
@@ -143,8 +151,8 @@ class Store:
         the order of the observers."""
         there: dict[str, str] = {}
         for block in range(count):
-            index = _read_json(os.path.join(self._states_of(block), _INDEX)) or {}
-            there |= {name: os.path.join(self._states_of(block), file) for name, file in index["names"].items()}
+            index = _read_json(os.path.join(self.folder_of(block), _INDEX)) or {}
+            there |= {name: os.path.join(self.folder_of(block), file) for name, file in index["names"].items()}
         if not there:
             raise c.NoDataError("calibration: no layer has run")
         part = os.path.join(self.work, "states.part")

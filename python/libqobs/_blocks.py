@@ -45,18 +45,18 @@ def calibrate_blocks(model_dir: Any, batches: Iterable[Any], scheme: Any = None,
     something else or a file in it has changed; UnsupportedError for a model whose layers do not run one after the
     other, each once: layers that run several times, share parameters, read what earlier ones but the last returned, or
     draw random numbers."""
-    given = _batches(batches)
+    given = batches_of(batches)
     if options.get("sensitivity"):
         raise c.InvalidArgumentError("sensitivity: needs gradients through the whole model; calibration() has it")
     if not isinstance(states, (str, os.PathLike)):
         raise wrong_kind(states, "states", "a path")
     path = os.path.abspath(os.fspath(states))
-    ranks = _Ranks(group)
+    ranks = Ranks(group)
     begin = time.monotonic()
-    model = BlockModel(_directory(model_dir), mapping(load, "load", "{'attn_implementation': 'eager'}"))
+    model = BlockModel(directory_of(model_dir), mapping(load, "load", "{'attn_implementation': 'eager'}"))
     observed = calibration(model.model, scheme, **options)
     store = Store(path, ranks.rank)
-    run = _described(model, observed, given, load, ranks)
+    run = described(model, observed, given, load, ranks)
     names, ran = list(observed.observers), 0
     try:
         complete = ranks.same(lambda: store.open(run))
@@ -66,12 +66,16 @@ def calibrate_blocks(model_dir: Any, batches: Iterable[Any], scheme: Any = None,
     finally:
         store.close()
     store.remove(ranks.rank)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"blocks": len(model.blocks), "run": ran, "batches": len(given), "seconds": time.monotonic() - begin,
-            "peak_bytes": peak * (1 if sys.platform == "darwin" else 1024), "states": path}
+            "peak_bytes": peak_bytes(), "states": path}
 
 
-def _directory(model_dir: Any) -> str:
+def peak_bytes() -> int:
+    """Resident memory of the process at most, mapped files included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def directory_of(model_dir: Any) -> str:
     if not isinstance(model_dir, (str, os.PathLike)):
         raise wrong_kind(model_dir, "model_dir", "a path")
     if not os.path.isdir(model_dir):
@@ -79,14 +83,14 @@ def _directory(model_dir: Any) -> str:
     return os.fspath(model_dir)
 
 
-def _batches(batches: Any) -> list[Any]:
+def batches_of(batches: Any) -> list[Any]:
     found = several(batches, "batches", "batches")
     if not found:
         raise c.NoDataError("calibration: no batch was given")
     return found
 
 
-class _Ranks:
+class Ranks:
     """The processes that share the batches; group None: one."""
 
     def __init__(self, group: Any):
@@ -131,8 +135,8 @@ class _Ranks:
 
 # ---- What is run -----------------------------------------------------------------------------------------------------
 
-def _described(model: BlockModel, observed: Calibration, batches: list[Any], load: Any,
-               ranks: _Ranks) -> dict[str, Any]:
+def described(model: BlockModel, observed: Calibration, batches: list[Any], load: Any,
+               ranks: Ranks) -> dict[str, Any]:
     """What decides about the states, under the names of arguments."""
     import torch
     import transformers
@@ -181,11 +185,11 @@ class _Stopped(BaseException):
 class _Run:
     """All blocks on all batches, from the first whose states are not complete."""
 
-    def __init__(self, model: BlockModel, observed: Calibration, batches: list[Any], store: Store, ranks: _Ranks):
+    def __init__(self, model: BlockModel, observed: Calibration, batches: list[Any], store: Store, ranks: Ranks):
         self._model, self._batches, self._store, self._ranks = model, batches, store, ranks
         self._observers = _Gate(model, observed)
-        self._passes = _Passes(model, self._observers)
-        self._line = Line()
+        self._passes = Passes(model, self._observers)
+        self._line = Line("calibration")
 
     def all(self) -> tuple[int, int]:
         """Returns the number of blocks with what comes after them, and how many have run."""
@@ -270,6 +274,10 @@ class _Gate:
         """Observers that something has come for."""
         return list(self._seen)
 
+    def clear(self) -> None:
+        """As if nothing had come."""
+        self._seen.clear()
+
     def taken(self, names: Iterable[list[str]]) -> list[tuple[str, Observer]]:
         """The observers of these names, in their order. They are not held here any more."""
         wanted = {name for several in names for name in several}
@@ -280,16 +288,21 @@ class _Gate:
         return found
 
 
-class _Passes:
+class Passes:
     """Runs of the model in which one block computes. Those before it return what they have returned, and the run ends
     after it, so that everything else about a block is what the model makes of it: masks, positions, what is between."""
 
-    def __init__(self, model: BlockModel, observers: _Gate):
+    def __init__(self, model: BlockModel, observers: Any):
         self._model, self._observers = model, observers
         self.after: list[str] = []
 
-    def run(self, block: int, batch: Any, given: Any, first: bool) -> Any:
-        """What a block returns. given: what the one before has returned; first: the order is looked at, too."""
+    def stop(self) -> None:
+        """Ends the run; a hook in a block calls it."""
+        raise _Stopped
+
+    def run(self, block: int, batch: Any, given: Any, first: bool, whole: bool = True) -> Any:
+        """What a block returns. given: what the one before has returned; first: the order is looked at, too. whole: the
+        block does not stop before its end."""
         one = _Pass(self._model, self._observers, block, given, first)
         torch = sys.modules["torch"]
         random, buffers = torch.get_rng_state(), self._buffers()
@@ -301,7 +314,7 @@ class _Passes:
                 pass
             finally:
                 self._observers.live = False
-        if block < len(self._model.blocks) and not one.ended:
+        if block < len(self._model.blocks) and whole and not one.ended:
             raise self._model.refused(f"{self._model.names[block]} does not run")
         if not torch.equal(random, torch.get_rng_state()):
             raise self._model.refused("it draws random numbers")
@@ -317,16 +330,16 @@ class _Passes:
         self.run(count, batch, given, first=True)
         self._observers.open = opened
         self.after = self._observers.names()
-        self._observers._seen.clear()
+        self._observers.clear()
 
     def _buffers(self) -> list[Any]:
         return [b.clone() for b in self._model.model.buffers() if not b.is_meta]
 
 
 class _Pass:
-    """One run. While it is entered, blocks do as _Passes says."""
+    """One run. While it is entered, blocks do as Passes says."""
 
-    def __init__(self, model: BlockModel, observers: _Gate, block: int, given: Any, first: bool):
+    def __init__(self, model: BlockModel, observers: Any, block: int, given: Any, first: bool):
         self._model, self._observers, self._block, self._given = model, observers, block, given
         self._unknown = _unknown(given)
         self._first = first and block > 0

@@ -99,7 +99,7 @@ def calibration(model: Any, scheme: Any = None, *, config: Any = None, recipe: A
     if not isinstance(preset, str):
         raise wrong_kind(preset, "preset", "the name of a preset")
     left = described.ignore if ignore is None else described.ignore * (not described.by_name) + entries(ignore, "ignore")
-    observed = Calibration(model, described, f"{preset} base_name=input", left, states, importance, _words(settings),
+    observed = Calibration(model, described, f"{preset} base_name=input", left, states, importance, words(settings),
                            seed if flags["sensitivity"] else None)
     given = [("targets", targets), ("ignore", ignore)]
     warn([text for text in observed.unused if any(text.startswith(name) and value is not None for name, value in given)])
@@ -138,7 +138,7 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: Any = None, **options:
     return observed
 
 
-def _words(settings: Any) -> str:
+def words(settings: Any) -> str:
     """Settings as the end of the text of a configuration."""
     if isinstance(settings, str):
         return settings

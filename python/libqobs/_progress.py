@@ -34,7 +34,8 @@ def shown(items: Iterable[_T], label: str, unit: str) -> Iterator[_T]:
 class Line:
     """A line on the terminal about blocks that see batches; it goes at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: str) -> None:
+        self._label = label
         self._begin = self._last = time.monotonic()
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._first: int | None = None
@@ -53,7 +54,7 @@ class Line:
         if self._terminal and now - self._last > _OFTEN:
             self._last = now
             done, total = (block - self._first) * batches + batch, (blocks - self._first) * batches
-            name = f"calibration: block {min(block + 1, blocks)} of {blocks}"
+            name = f"{self._label}: block {min(block + 1, blocks)} of {blocks}"
             text = line(name, "batches", batch, batches, now - self._begin)
             left = (now - self._begin) / done * max(total - done, 0)
             print(f"\r\x1b[K{text.partition(' left')[0].rpartition(',')[0]}, {_minutes(left)} left", end="",

@@ -171,7 +171,7 @@ def wanted_parts(scheme: Mapping[str, Any], shape: list[int]) -> dict[str, tuple
     if scheme.get("symmetric") is False and scales:
         packed = scheme.get("format") == "pack-quantized"
         if packed:
-            scales = [-(-scales[0] // (32 // scheme["num_bits"])), *scales[1:]]
+            scales = [-(-scales[0] * scheme["num_bits"] // 32), *scales[1:]]
         wanted["weight_zero_point"] = (["I32"] if packed else ["I8", "U8", "F8_E4M3"], scales)
     if scheme.get("format") == "pack-quantized":
         wanted["weight_shape"] = (["I64", "I32"], [2])
@@ -196,7 +196,7 @@ def module_faults(checkpoint: Checkpoint, module: str) -> Iterator[Fault]:
             yield Fault(f"{module}.weight_shape", "missing", "no tensor of this name; packed codes cannot be read")
         return
     shape = checkpoint.shape_of(module)
-    if dtypes == ["I32"] and stored != (words := [shape[0], -(-shape[1] // (32 // scheme["num_bits"]))]):
+    if dtypes == ["I32"] and stored != (words := [shape[0], -(-shape[1] * scheme["num_bits"] // 32)]):
         yield Fault(parts[codes], "shape", f"is {stored}; {shape[0]} x {shape[1]} codes of {scheme['num_bits']} bits "
                                            f"need {words}")
     for part, (allowed, expected) in wanted_parts(scheme, shape).items():
@@ -212,10 +212,11 @@ def module_faults(checkpoint: Checkpoint, module: str) -> Iterator[Fault]:
 
 
 def unpack(words: Any, bits: int, columns: int) -> Any:
-    """Codes in words of 32 bits, the lowest first, with their offset taken away."""
-    shifts = torch.arange(32 // bits) * bits
-    codes = ((words.to(torch.int64) & 0xffffffff)[..., None] >> shifts) & (2 ** bits - 1)
-    return codes.flatten(-2)[..., :columns].float() - 2 ** (bits - 1)
+    """Codes in words of 32 bits, the lowest first, with their offset taken away. A code may lie in two words."""
+    first = torch.arange(columns) * bits
+    wide = torch.nn.functional.pad(words.to(torch.int64) & 0xffffffff, (0, 1))
+    pairs = wide[..., first // 32] | (wide[..., first // 32 + 1] & (2 ** (bits - 1) - 1)) << 32
+    return ((pairs >> first % 32) & (2 ** bits - 1)).float() - 2 ** (bits - 1)
 
 
 def codes_of(parts: Mapping[str, Any], bits: int) -> Any:

@@ -175,6 +175,17 @@ class PlanReport(TypedDict, total=False):
     unused: list[str]
 
 
+class QuantizeBlocksReport(QuantizeReport, total=False):
+    """The report of quantize_blocks: that of quantize, and blocks, run, batches, seconds and peak_bytes of
+    BlocksReport."""
+
+    blocks: int
+    run: int
+    batches: int
+    seconds: float
+    peak_bytes: int
+
+
 class BlocksReport(TypedDict):
     """The report of calibrate_blocks. run: the blocks that this call ran, what comes after them counted as one.
     peak_bytes: resident memory of the process at most, mapped files included."""

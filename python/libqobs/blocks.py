@@ -4,8 +4,13 @@
 
     python -m libqobs.blocks MODEL_DIR --text FILE --scheme FP8 --states STATES_DIR [-o OUT_DIR]
 
-The same command goes on where one has ended, at whatever moment. -o quantizes the model then, too. Needs torch and
-transformers. calibrate_blocks is the same in Python, for batches of any kind."""
+-o quantizes the model then, too. --corrected quantizes its weights block by block, each under the inputs that it gets
+in the quantized model:
+
+    python -m libqobs.blocks MODEL_DIR --text FILE --scheme W4A16 --corrected [--set group_size=64] -o OUT_DIR
+
+The same command goes on where one has ended, at whatever moment. Needs torch and transformers. calibrate_blocks and
+quantize_blocks are the same in Python, for batches of any kind."""
 from __future__ import annotations
 
 import argparse
@@ -19,6 +24,7 @@ from ._block_model import BlockModel
 from ._blocks import calibrate_blocks
 from ._calibration import quantize_options
 from ._checkpoint import quantize
+from ._corrected import quantize_blocks
 from ._samples import Wrong, add_sample_options, samples_of
 from ._texts import READ
 
@@ -34,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--text", required=True, help=f"file of text; the samples are parts of it ({READ})")
     parser.add_argument("--scheme", default="FP8", help="a scheme, or the path of a recipe or configuration "
                         "(default FP8)")
-    parser.add_argument("--states", required=True, help="new or empty directory for the states")
+    parser.add_argument("--states", help="new or empty directory for the states")
     add_sample_options(parser)
     parser.add_argument("--memory", type=_size, default=1, help="of what samples run together; without it they run one "
                         "by one: 500M, 2G")
@@ -43,8 +49,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kv-cache", action="store_true", help="also keys and values of attention")
     parser.add_argument("--targets", action="append", metavar="NAME", help="layers to observe; again for each")
     parser.add_argument("--ignore", action="append", metavar="NAME", help="layers to leave; again for each")
-    parser.add_argument("-o", "--out", help="quantize the model with these states to this new or empty directory")
+    parser.add_argument("-o", "--out", help="quantize the model to this new or empty directory")
+    parser.add_argument("--corrected", action="store_true", help="quantize weights block by block, with the error of "
+                        "earlier layers in the rounding; it needs -o and takes no --states")
+    parser.add_argument("--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
+                        help="with --corrected: of the scheme's weights or qobs.local_hessian; again for each")
     options = parser.parse_args(arguments)
+    _check(parser, options)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda text, *more, **named: print(f"{parser.prog}: warning: {text}",
@@ -57,6 +68,28 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.stderr.write(f"{parser.prog}: interrupted; the same command goes on after the last complete block\n")
         sys.exit(130)
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Ends the command if an option does not belong to what is asked for."""
+    if not options.corrected:
+        if not options.states:
+            parser.error("--states is needed; --corrected does without")
+        if options.set:
+            parser.error("--set belongs to --corrected")
+        return
+    given = [name for name in ("states", "importance", "kv_cache") if getattr(options, name)]
+    if given:
+        parser.error(f"--{given[0].replace('_', '-')}: is not for --corrected")
+    if not options.out:
+        parser.error("--corrected needs -o OUT_DIR")
+
+
+def _setting(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"is {word!r}, KEY=VALUE is expected")
+    return key, value
 
 
 def _size(word: str) -> int:
@@ -72,9 +105,17 @@ def _shown(size: float) -> str:
 
 def _run(options: argparse.Namespace) -> None:
     read = samples_of(options)
-    observed = {"importance": options.importance, "kv_cache": options.kv_cache}
-    observed |= {name: value for name, value in (("targets", options.targets), ("ignore", options.ignore)) if value}
     batches = _batches(options, read.samples)
+    chosen = {name: value for name, value in (("targets", options.targets), ("ignore", options.ignore)) if value}
+    if options.corrected:
+        made = quantize_blocks(options.model, options.out, batches, options.scheme, settings=dict(options.set),
+                               **chosen)
+        print(f"{len(made['layers'])} layers of {made['blocks']} blocks quantized, of which {made['run']} ran now, "
+              f"{_shown(made['bytes_before'])} to {_shown(made['bytes_after'])}; {len(read.samples)} samples of "
+              f"{options.length} tokens from {read.form} in {len(batches)} batches; {made['seconds']:.0f} s, at most "
+              f"{_shown(made['peak_bytes'])} of memory, mapped files included; in {options.out}")
+        return
+    observed = {"importance": options.importance, "kv_cache": options.kv_cache, **chosen}
     report = calibrate_blocks(options.model, batches, options.scheme, states=options.states, **observed)
     print(f"{report['blocks']} blocks, of which {report['run']} ran now; {len(read.samples)} samples of "
           f"{options.length} tokens from {read.form} in {len(batches)} batches; {report['seconds']:.0f} s, at most "

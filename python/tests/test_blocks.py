@@ -131,17 +131,22 @@ dist.destroy_process_group()
 """
 
 
+def address():
+    """Where processes of torch.distributed meet."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{s.getsockname()[1]}"
+
+
 @pytest.mark.parametrize("kind", ["FP8", "Hessian"])
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_ranks(ranks, kind, tmp_path):
     """Each has a share of the batches, and some experts get no token of one."""
     folder = saved(MODELS["experts that are merged and renamed"](), tmp_path / "model")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{s.getsockname()[1]}"
+    where = address()
     processes = [subprocess.Popen(
         [sys.executable, "-c", WORKER, os.path.dirname(__file__), folder, tmp_path / "states", tmp_path / "expected",
-         str(rank), str(ranks), address, kind], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+         str(rank), str(ranks), where, kind], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
     errors = [process.communicate()[1] for process in processes]
     assert not any(process.returncode for process in processes), errors
     assert_same(tmp_path / "states", tmp_path / "expected")
@@ -426,13 +431,13 @@ def words(tmp_path):
     return folder
 
 
-def run(folder, tmp_path, *arguments):
+def run(folder, tmp_path, *arguments, states=True):
     """Exit status, output and errors of the command."""
     output, errors, status = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         try:
-            blocks.main([folder, "--text", str(tmp_path / "text"), "--samples", "6", "--length", "16", "--states",
-                         str(tmp_path / "states"), *map(str, arguments)])
+            blocks.main([folder, "--text", str(tmp_path / "text"), "--samples", "6", "--length", "16",
+                         *(["--states", str(tmp_path / "states")] * states), *map(str, arguments)])
         except SystemExit as end:
             status = end.code
     return status, output.getvalue(), errors.getvalue()

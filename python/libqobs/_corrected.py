@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Quantization block by block with the error of earlier layers in the rounding.
+
+For a weight W, x its inputs in the unquantized model and y those in the model whose earlier weights are quantized,
+also those of its own block: H = mean y y^T, E = W mean (x - y) y^T, A = H + k I and V = W + E A^-1. Codes and scales
+of V are those that make (Q - V) A (Q - V)^T small. Up to a constant this is the mean of |W x - Q y|^2 and k |Q - W|^2:
+the objective of GPTAQ (Li et al. 2025) and Qronos (Zhang et al. 2025) with a ridge. The ridge k stands for the tokens
+that are missing."""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from . import _library as c
+from ._arguments import mapping, wrong_kind
+from ._block_model import OUTSIDE, BlockModel
+from ._block_store import Store
+from ._blocks import Passes, Ranks, batches_of, described, directory_of, peak_bytes
+from ._calibration import Calibration, calibration, words
+from ._checkpoint import audit, quantize
+from ._functions import settings as settings_of
+from ._names import modules_in
+from ._progress import Line
+from ._reports import QuantizeBlocksReport
+
+_PRESET, _PLAIN = "qobs.local_hessian", "llmc.memoryless_minmax"
+_SHARE = 0.1   # of the mean square of the inputs, at least; more where there are fewer than ten tokens for a column
+_ROW = 1 << 20
+_CODES, _CONFIG, _LAYERS = "codes.safetensors", "config.json", "layers.json"
+
+
+def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme: Any = None, *,
+                    settings: Mapping[str, Any] | None = None, targets: Iterable[str] | str | None = None,
+                    ignore: Iterable[str] | str | None = None, group: Any = None,
+                    load: Mapping[str, Any] | None = None) -> QuantizeBlocksReport:
+    """Quantizes the weights of a model that need not fit into memory, block by block, each under the inputs that it
+    gets in the quantized model:
+
+        qobs.quantize_blocks("model", "model-W4A16", batches, "W4A16", settings={"group_size": 64})
+
+    The rounding mends the error of earlier layers: in place of the weight W it takes V, for which the outputs are
+    nearest to those of the unquantized model. Scales and codes are those of qobs.local_hessian with descent, under the damped
+    Hessian of the row.
+
+    model_dir, batches, group, load: as of calibrate_blocks. out_dir: a new or empty directory. It appears when it is
+    complete, as quantize writes it. Until then its neighbour with ".blocks" after the name holds codes of complete
+    blocks and the hidden states after them. The same call goes on where one has ended. scheme: one that stores no
+    scales of activations, "W4A16" or "NVFP4A16". settings: of the scheme's weights and of qobs.local_hessian.
+    The model runs in float32, twice: with its own weights and with the quantized ones.
+    Memory: the float32 weights of one block twice, one batch, and 40 bytes for each pair of columns of one layer. Disk:
+    what a block returns in float32 for all batches, four times.
+    Returns the report of quantize for what was written, whose layers have "rounding": the objective before the descent
+    and after it; and blocks, run, batches, seconds, peak_bytes as of calibrate_blocks. Errors: those of
+    calibrate_blocks and quantize; UnsupportedError for experts in one tensor and for layers that run several times in a block."""
+    given, ranks, begin = batches_of(batches), Ranks(group), time.monotonic()
+    if not isinstance(out_dir, (str, os.PathLike)):
+        raise wrong_kind(out_dir, "out_dir", "a path")
+    own = {**mapping(load, "load", "{'attn_implementation': 'eager'}"), "dtype": "float32"}
+    model = BlockModel(directory_of(model_dir), own)
+    wanted = {"hessian_block_size": _ROW, "rounding": "descent", **mapping(settings, "settings", "{'group_size': 64}")}
+    observed = calibration(model.model, scheme, importance=f"{_PRESET} {words(wanted)}", targets=targets, ignore=ignore)
+    _check(model, observed)
+    job = _Job(model, observed, _layers(model, observed), wanted, _options(observed, targets, ignore))
+    store = Store(os.path.abspath(os.fspath(out_dir)), ranks.rank)
+    run = {**described(model, observed, given, load, ranks), "settings": words(wanted)}
+    try:
+        ranks.same(lambda: store.open(run))
+        ranks.same(lambda: _begin(job, store) if ranks.rank == 0 else None)
+        ran = _Run(job, given, store, ranks).all()
+        report = ranks.same(lambda: _publish(job, store) if ranks.rank == 0 else None)[0]
+    finally:
+        store.close()
+    store.remove(ranks.rank)
+    return {**report, "blocks": len(model.blocks), "run": ran, "batches": len(given),
+            "seconds": time.monotonic() - begin, "peak_bytes": peak_bytes()}
+
+
+def _options(observed: Calibration, targets: Any, ignore: Any) -> dict[str, Any]:
+    given = {name: value for name, value in (("targets", targets), ("ignore", ignore)) if value is not None}
+    return {**observed._described.options, **given}
+
+
+def _check(model: BlockModel, observed: Calibration) -> None:
+    """Errors: UnsupportedError for what cannot be corrected."""
+    static = next((name for name in observed.observers if not name.endswith(".importance")), None)
+    if static is not None:
+        raise c.UnsupportedError(f"scheme: {observed._described.label} stores scales of activations, {static}; "
+                                 "quantize_blocks takes schemes without them, such as W4A16")
+    if observed._hooks._experts:
+        raise c.UnsupportedError(f"model_dir: {model.directory}: {model.class_name} has experts in one tensor, which "
+                                 "quantize_blocks does not correct; calibrate_blocks and quantize take them")
+
+
+def _layers(model: BlockModel, observed: Calibration) -> list[_Layer]:
+    """The layers to quantize. Errors: UnsupportedError if one is in no block."""
+    own, there = observed._own_names, modules_in(model.directory)
+    found = [_Layer(name if name in there else own.get(name, name), module, f"{name}.importance",
+                    model.place(own.get(name, name))) for name, module in observed._hooks._modules.items()]
+    outside = [layer.name for layer in found if layer.block == OUTSIDE]
+    if outside:
+        raise c.UnsupportedError(f"model_dir: {outside[0]} is in no block; ignore={outside!r} leaves it as it is")
+    return found
+
+
+class _Layer(NamedTuple):
+    """A linear layer by its name in the files. observer: the name of the one that gets its Hessian."""
+
+    name: str
+    module: Any
+    observer: str
+    block: int
+
+
+class _Job(NamedTuple):
+    """What is quantized. options: those of quantize that choose layers and schemes."""
+
+    model: BlockModel
+    observed: Calibration
+    layers: list[_Layer]
+    settings: dict[str, Any]
+    options: dict[str, Any]
+
+
+class _Stage(NamedTuple):
+    """Layers of a block with the same input, by name in the files."""
+
+    modules: dict[str, Any]
+
+    @property
+    def first(self) -> Any:
+        return next(iter(self.modules.values()))
+
+
+# ---- Runs ------------------------------------------------------------------------------------------------------------
+
+class _Silent:
+    """In place of observers: nothing is observed."""
+
+    open = live = False
+
+    def names(self) -> list[str]:
+        return []
+
+    def clear(self) -> None:
+        pass
+
+
+class _Run:
+    """All blocks in both streams: what each returns with its own weights, and with the quantized ones."""
+
+    def __init__(self, job: _Job, batches: list[Any], store: Store, ranks: Ranks):
+        self._job, self._model, self._batches, self._store, self._ranks = job, job.model, batches, store, ranks
+        self._passes = Passes(job.model, _Silent())
+        self._line = Line("quantize")
+
+    def all(self) -> int:
+        """Returns how many blocks have run."""
+        first = self._ranks.same(self._store.done)[0]
+        hidden = self._store.hidden(first)
+        self._ranks.same(lambda: self._store.check_hidden(hidden))
+        count = len(self._model.blocks)
+        self._model.load(OUTSIDE)
+        with sys.modules["torch"].no_grad(), self._line:
+            for block in range(hidden + 1, count):
+                self._block(block, complete=block < first)
+                if block == 0:
+                    self._passes.check(self._batches[0], self._store.get(0, 0)[0])
+        return count - first
+
+    def _block(self, block: int, complete: bool) -> None:
+        model, store = self._model, self._store
+        model.load(block)
+        weights = _Weights(self._job, block)
+        if complete:
+            weights.read(store.folder_of(block))
+        else:
+            self._quantize(block, weights)
+        store.begin_hidden(block)
+        for i, batch in enumerate(self._batches):
+            store.put(i, [self._stream(block, batch, i, weights, quantized) for quantized in (False, True)])
+            self._line.show(block, len(model.blocks), i + 1, len(self._batches))
+        store.end_hidden(block)
+        weights.release()
+        model.drop()
+        if not complete:
+            self._ranks.same(lambda: store.add_files(block, weights.files()) if self._ranks.rank == 0 else None)
+        store.drop_hidden(block)
+
+    def _stream(self, block: int, batch: Any, number: int, weights: _Weights, quantized: bool,
+                whole: bool = True) -> Any:
+        """What the block returns in one stream."""
+        weights.use(quantized)
+        given = self._store.get(block - 1, number)[quantized] if block else None
+        return self._passes.run(block, batch, given, first=number == 0, whole=whole)
+
+    def _quantize(self, block: int, weights: _Weights) -> None:
+        """Stage after stage: the weights of a stage see inputs from codes of the stages before."""
+        for stage in self._stages(block, weights):
+            sums = _Sums(stage)
+            for i, batch in enumerate(self._batches):
+                sums.add(*(self._inputs(block, batch, i, weights, stage, quantized) for quantized in (False, True)))
+            sums.merge(self._ranks)
+            weights.use(False)
+            made = self._ranks.same(lambda: _codes(self._job, self._store.work, stage, *sums.corrected())
+                                    if self._ranks.rank == 0 else None)[0]
+            weights.add(made)
+
+    def _inputs(self, block: int, batch: Any, number: int, weights: _Weights, stage: _Stage, quantized: bool) -> Any:
+        """The input of a stage, a row a token."""
+        seen = []
+
+        def see(module: Any, args: tuple, kwargs: dict) -> None:
+            seen.append((args[0] if args else kwargs["input"]).detach().flatten(0, -2).float())
+            self._passes.stop()
+        with _hooked([stage.first], see):
+            self._stream(block, batch, number, weights, quantized, whole=False)
+        return seen[0]
+
+    def _stages(self, block: int, weights: _Weights) -> list[_Stage]:
+        """Layers that get the same tensor are a stage, in the order of their calls."""
+        calls: list[tuple[Any, Any]] = []
+        with _hooked(weights.modules.values(), lambda module, args, kwargs: calls.append(
+                (module, args[0] if args else kwargs["input"]))):
+            self._stream(block, self._batches[0], 0, weights, False)
+        names = {id(module): name for name, module in weights.modules.items()}
+        stages: list[tuple[Any, dict[str, Any]]] = []
+        for module, x in calls:
+            name = names.pop(id(module), None)
+            if name is None:
+                raise self._model.refused("a linear layer runs several times in a block")
+            found = next((stage for y, stage in stages if y.data_ptr() == x.data_ptr() and y.shape == x.shape), None)
+            if found is None:
+                stages.append((x, {name: module}))
+            else:
+                found[name] = module
+        if names:
+            raise self._model.refused(f"{next(iter(names.values()))} does not run for the first batch")
+        return [_Stage(modules) for _, modules in stages]
+
+
+class _hooked:
+    """Hooks before the calls of modules."""
+
+    def __init__(self, modules: Iterable[Any], hook: Any):
+        self._modules, self._hook = list(modules), hook
+
+    def __enter__(self) -> None:
+        self._handles = [m.register_forward_pre_hook(self._hook, with_kwargs=True) for m in self._modules]
+
+    def __exit__(self, *failure: Any) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+# ---- Weights ---------------------------------------------------------------------------------------------------------
+
+class _Weights:
+    """The chosen layers of a block with both kinds of weights, and the files that hold the codes."""
+
+    def __init__(self, job: _Job, block: int):
+        self.modules = {layer.name: layer.module for layer in job.layers if layer.block == block}
+        self._own = {name: module.weight.data for name, module in self.modules.items()}
+        self._quantized: dict[str, Any] = {}
+        self._tensors: dict[str, Any] = {}
+        self._layers: list[Any] = []
+        self._arguments: dict[str, Any] = {}
+        self._config: Any = None
+
+    def use(self, quantized: bool) -> None:
+        """Weights without codes are the model's own in both streams."""
+        for name, module in self.modules.items():
+            module.weight.data = self._quantized.get(name, self._own[name]) if quantized else self._own[name]
+
+    def add(self, made: _Made) -> None:
+        """Takes the codes of a stage."""
+        self._layers += made.layers
+        self._arguments |= made.arguments
+        self._config = made.config
+        self._take(made.tensors)
+
+    def _take(self, tensors: Mapping[str, Any]) -> None:
+        from ._quantized import dequantize
+        self._tensors |= tensors
+        parts: dict[str, dict[str, Any]] = {}
+        for name, value in tensors.items():
+            module, _, part = name.rpartition(".")
+            parts.setdefault(module, {})[part] = value
+        for name, found in parts.items():
+            self._quantized[name] = dequantize(found, self._arguments[name]).to(self._own[name].dtype)
+
+    def files(self) -> dict[str, bytes]:
+        from safetensors.torch import save
+        return {_CODES: save(self._tensors), _CONFIG: json.dumps([self._config, self._arguments]).encode(),
+                _LAYERS: json.dumps(self._layers).encode()}
+
+    def read(self, folder: str) -> None:
+        """The codes of a block that is complete."""
+        from safetensors.torch import load_file
+        with open(os.path.join(folder, _CONFIG), encoding="utf-8") as file:
+            self._config, self._arguments = json.load(file)
+        self._take(load_file(os.path.join(folder, _CODES)))
+
+    def release(self) -> None:
+        self.use(False)
+        self._quantized.clear()
+        self._own.clear()
+
+
+class _Sums:
+    """Sums over the tokens of a stage: H of its inputs in the quantized model, and E of each weight."""
+
+    def __init__(self, stage: _Stage):
+        torch = sys.modules["torch"]
+        self._stage, n = stage, stage.first.weight.shape[1]
+        self._weights = {name: module.weight.data for name, module in stage.modules.items()}
+        rows = sum(w.shape[0] for w in self._weights.values())
+        self._shared = 2 * rows >= n  # D = mean (x - y) y^T for all weights costs less than E of each
+        self._count = 0
+        self._h = torch.zeros(n, n, dtype=torch.float64)
+        shapes = {"": n} if self._shared else {name: w.shape[0] for name, w in self._weights.items()}
+        self._cross = {name: torch.zeros(count, n, dtype=torch.float64) for name, count in shapes.items()}
+
+    def add(self, x: Any, y: Any) -> None:
+        """Inputs of the same tokens, in the unquantized and in the quantized model."""
+        self._count += y.shape[0]
+        self._h += y.T @ y
+        missed = x - y
+        for name, total in self._cross.items():
+            total += (missed if self._shared else missed @ self._weights[name].T).T @ y
+
+    def merge(self, ranks: Ranks) -> None:
+        """Sums of all ranks, in their order."""
+        self._count = sum(ranks.gather(self._count))
+        self._h = sum(ranks.gather(self._h))
+        self._cross = {name: sum(ranks.gather(total)) for name, total in self._cross.items()}
+
+    def corrected(self) -> tuple[Any, dict[str, Any]]:
+        """A, and V by the name of the weight. Errors: NonfiniteError."""
+        torch, n = sys.modules["torch"], self._h.shape[0]
+        a = self._h / self._count
+        if not bool(a.isfinite().all()):
+            raise c.NonfiniteError(f"{next(iter(self._weights))}: its inputs are not finite")
+        mean = a.diagonal().mean().item()
+        a.diagonal().add_(max(_SHARE, n / self._count) * mean if mean > 0 else 1)
+        factor = torch.linalg.cholesky(a)
+        found = {}
+        for name, w in self._weights.items():
+            cross = w.double() @ self._cross[""] if self._shared else self._cross[name]
+            found[name] = w + torch.cholesky_solve(cross.T / self._count, factor).T
+        return a, found
+
+
+class _Made(NamedTuple):
+    """Tensors of a stage as the output has them, layers of the report, the configuration's weights, and those of each
+    layer."""
+
+    tensors: dict[str, Any]
+    layers: list[Any]
+    config: Any
+    arguments: dict[str, Any]
+
+
+def _codes(job: _Job, work: str, stage: _Stage, gram: Any, corrected: Mapping[str, Any]) -> _Made:
+    """Quantizes corrected weights as a model of their own, with all that quantize knows of names and fused sets."""
+    folder = os.path.join(work, "stage")
+    shutil.rmtree(folder, ignore_errors=True)
+    model, states, out = (os.path.join(folder, name) for name in ("model", "states", "out"))
+    os.makedirs(model)
+    os.makedirs(states)
+    shutil.copyfile(os.path.join(job.model.directory, "config.json"), os.path.join(model, "config.json"))
+    _save_weights(job, corrected, os.path.join(model, "model.safetensors"))
+    _save_states(job, corrected, gram, states)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the whole model is told of once
+        report = quantize(model, out, preset=_PRESET, settings=job.settings, states=[states], **job.options)
+    from ._quantized import Checkpoint
+    made = Checkpoint(out)
+    tensors = {name: made.read(name).clone() for name in made.tensors}
+    found = _Made(tensors, report["layers"], made.quantization, {name: made.scheme(name) for name in corrected})
+    shutil.rmtree(folder)
+    return found
+
+
+def _save_weights(job: _Job, corrected: Mapping[str, Any], path: str) -> None:
+    """In the dtype of the model's files, which decides about that of scales."""
+    from safetensors.torch import save_file
+    save_file({f"{name}.weight": v.to(job.model.dtype_in_files(f"{name}.weight")).contiguous()
+               for name, v in corrected.items()}, path, {"format": "pt"})
+
+
+def _save_states(job: _Job, names: Iterable[str], gram: Any, folder: str) -> None:
+    files = {}
+    observers = {layer.name: layer.observer for layer in job.layers}
+    for i, name in enumerate(names):
+        observer = job.observed.observers.pop(observers[name])
+        observer.set_hessian(gram[None])
+        files[f"{name}.importance"] = f"{i}.qobs"
+        with open(os.path.join(folder, f"{i}.qobs"), "wb") as file:
+            file.write(observer.save())
+    with open(os.path.join(folder, "states.json"), "w", encoding="utf-8") as file:
+        json.dump({"states": files}, file)
+
+
+# ---- The end ---------------------------------------------------------------------------------------------------------
+
+def _begin(job: _Job, store: Store) -> None:
+    """Quantizes the whole model without a search, which says early what quantize refuses. Codes and scales of the
+    blocks take the places of those at the end. Errors: those of quantize; UnsupportedError."""
+    part, path = _whole(store)
+    if os.path.isdir(part) and os.path.exists(path):
+        return
+    shutil.rmtree(part, ignore_errors=True)
+    plain = {name: value for name, value in job.settings.items() if name in settings_of(_PLAIN)}
+    report = quantize(job.model.directory, part, preset=_PLAIN, settings=plain, **job.options)
+    ours, theirs = {layer.name for layer in job.layers}, {layer["name"] for layer in report["layers"]}
+    for name in sorted(ours ^ theirs):
+        said = "runs, and quantize leaves it out" if name in ours else "is no linear layer, and quantize takes it"
+        raise c.UnsupportedError(f"model_dir: {job.model.directory}: {name} {said}; ignore={[name]!r} leaves it as "
+                                 "it is")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(report, file)
+
+
+def _whole(store: Store) -> tuple[str, str]:
+    """The directory of the whole model, and its report."""
+    return os.path.join(store.work, "whole"), os.path.join(store.work, "whole.json")
+
+
+def _publish(job: _Job, store: Store) -> dict[str, Any]:
+    """The whole model, with the codes and scales of the blocks in their places."""
+    part, path = _whole(store)
+    with open(path, encoding="utf-8") as file:
+        report: dict[str, Any] = json.load(file)
+    layers: dict[str, Any] = {}
+    config: Any = None
+    for block in range(len(job.model.blocks)):
+        folder = store.folder_of(block)
+        _put(part, os.path.join(folder, _CODES))
+        with open(os.path.join(folder, _LAYERS), encoding="utf-8") as file:
+            layers |= {layer["name"]: layer for layer in json.load(file)}
+        with open(os.path.join(folder, _CONFIG), encoding="utf-8") as file:
+            config = json.load(file)[0] or config
+    _name_observer(os.path.join(part, "config.json"), config)
+    report["layers"] = [layers[layer["name"]] for layer in report["layers"]]
+    report["out"], report["findings"] = store.states, audit(part, job.model.directory)["findings"]
+    if report["findings"]:
+        raise c.FindingsError(f"the output has faults: {report['findings'][0]}")
+    os.rename(part, store.states)
+    return report
+
+
+def _name_observer(path: str, config: Mapping[str, Any]) -> None:
+    """The configuration says how scales were found."""
+    with open(path, encoding="utf-8") as file:
+        whole = json.load(file)
+    for name, group in whole["quantization_config"]["config_groups"].items():
+        group["weights"] = config["config_groups"][name]["weights"]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(whole, file, indent=2)
+
+
+def _put(folder: str, codes: str) -> None:
+    """Copies tensors over those of the same name, dtype and shape in the files of a directory."""
+    wanted = {name: (kind, data) for name, kind, data in _tensors(codes)}
+    for entry in sorted(os.listdir(folder)):
+        if not entry.endswith(".safetensors"):
+            continue
+        path = os.path.join(folder, entry)
+        places = [(name, kind, place) for name, kind, place in _tensors(path) if name in wanted]
+        with open(path, "r+b") as out, open(codes, "rb") as source:
+            for name, kind, (begin, end) in places:
+                own, (first, last) = wanted.pop(name)
+                if own != kind:
+                    raise c.Error(f"{name}: is {own}, and the whole model has {kind}")
+                source.seek(first)
+                out.seek(begin)
+                out.write(source.read(last - first))
+    if wanted:
+        raise c.Error(f"{next(iter(wanted))}: is not in the whole model")
+
+
+def _tensors(path: str) -> Iterator[tuple[str, tuple[str, list[int]], tuple[int, int]]]:
+    """Name, dtype and shape, first byte and the one after the last, of the tensors in a file."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            yield name, (entry["dtype"], entry["shape"]), (8 + size + begin, 8 + size + end)
