@@ -25,6 +25,7 @@ from ._block_store import Store
 from ._blocks import Passes, Ranks, batches_of, described, directory_of, peak_bytes
 from ._calibration import Calibration, calibration, words
 from ._checkpoint import audit, quantize
+from ._configuration import describe
 from ._functions import settings as settings_of
 from ._names import modules_in
 from ._progress import Line
@@ -36,7 +37,7 @@ _ROW = 1 << 20
 _CODES, _CONFIG, _LAYERS = "codes.safetensors", "config.json", "layers.json"
 
 
-def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme: Any = None, *,
+def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme: Any, *,
                     settings: Mapping[str, Any] | None = None, targets: Iterable[str] | str | None = None,
                     ignore: Iterable[str] | str | None = None, group: Any = None,
                     load: Mapping[str, Any] | None = None) -> QuantizeBlocksReport:
@@ -62,11 +63,14 @@ def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme
     given, ranks, begin = batches_of(batches), Ranks(group), time.monotonic()
     if not isinstance(out_dir, (str, os.PathLike)):
         raise wrong_kind(out_dir, "out_dir", "a path")
+    _check_scheme(scheme, targets)
     own = {**mapping(load, "load", "{'attn_implementation': 'eager'}"), "dtype": "float32"}
     model = BlockModel(directory_of(model_dir), own)
     wanted = {"hessian_block_size": _ROW, "rounding": "descent", **mapping(settings, "settings", "{'group_size': 64}")}
     observed = calibration(model.model, scheme, importance=f"{_PRESET} {words(wanted)}", targets=targets, ignore=ignore)
-    _check(model, observed)
+    if observed._hooks._experts:
+        raise c.UnsupportedError(f"model_dir: {model.directory}: {model.class_name} has experts in one tensor, which "
+                                 "quantize_blocks does not correct; calibrate_blocks and quantize take them")
     job = _Job(model, observed, _layers(model, observed), wanted, _options(observed, targets, ignore))
     store = Store(os.path.abspath(os.fspath(out_dir)), ranks.rank)
     run = {**described(model, observed, given, load, ranks), "settings": words(wanted)}
@@ -87,15 +91,12 @@ def _options(observed: Calibration, targets: Any, ignore: Any) -> dict[str, Any]
     return {**observed._described.options, **given}
 
 
-def _check(model: BlockModel, observed: Calibration) -> None:
-    """Errors: UnsupportedError for what cannot be corrected."""
-    static = next((name for name in observed.observers if not name.endswith(".importance")), None)
-    if static is not None:
-        raise c.UnsupportedError(f"scheme: {observed._described.label} stores scales of activations, {static}; "
-                                 "quantize_blocks takes schemes without them, such as W4A16")
-    if observed._hooks._experts:
-        raise c.UnsupportedError(f"model_dir: {model.directory}: {model.class_name} has experts in one tensor, which "
-                                 "quantize_blocks does not correct; calibrate_blocks and quantize take them")
+def _check_scheme(scheme: Any, targets: Any) -> None:
+    """Errors: UnsupportedError if it has more than weights; those of describe."""
+    described_as = describe(scheme, None, None, targets)
+    if described_as.kv_cache or any(group.inputs for group in described_as.groups):
+        raise c.UnsupportedError(f"{described_as.label}: stores scales of activations; quantize_blocks takes schemes "
+                                 "without them, such as W4A16")
 
 
 def _layers(model: BlockModel, observed: Calibration) -> list[_Layer]:
