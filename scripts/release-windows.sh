@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# Builds the library for Windows, and packs it: DLL, static library, headers, CMake package. README's C program, linked with
-# what is packed, runs under wine.
+# Builds the library for Windows, and packs it: DLL, static library, headers, CMake package. README's C program, linked
+# with what is packed, runs under wine.
 #
 #   scripts/release-windows.sh OUT
 #
