@@ -49,7 +49,8 @@ def samples_of(options: argparse.Namespace) -> Samples:
         tokenizer = AutoTokenizer.from_pretrained(options.model)
     except (OSError, ValueError) as failure:
         raise Wrong(f"{options.model}: transformers finds no tokenizer there ({first_line(failure)}); copy "
-                    "tokenizer.json and tokenizer_config.json there, or run the model on token ids in Python") from None
+                    "tokenizer.json and tokenizer_config.json there, or give token ids in Python: to "
+                    "libqobs.record.recording, calibrate_blocks or quantize_blocks") from None
     text = "\n\n".join(_as_text(text, tokenizer) for text in found.texts)
     tokens = tokenizer(text, return_tensors="pt").input_ids
     samples = min(options.samples, tokens.shape[1] // options.length)
