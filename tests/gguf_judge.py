@@ -252,12 +252,12 @@ class Judge:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("library")
+    parser.add_argument("libqobs")
     parser.add_argument("types", nargs="*")
     parser.add_argument("--weights", type=int, default=0)
     parser.add_argument("--record")
     options = parser.parse_args()
-    judge = Judge(Qobs(options.library))
+    judge = Judge(Qobs(options.libqobs))
     for of in judge.qobs.types():
         name = of.name.decode()
         if not of.made or (options.types and name not in options.types):
@@ -273,4 +273,5 @@ def main():
     return judge.failed > 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
