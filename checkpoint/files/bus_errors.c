@@ -95,10 +95,10 @@ bool bus_errors_copy(void *out, const void *from, size_t size)
     for (size_t left = bus_errors_are_handled() ? 0 : size; left > 0;) {
         const struct iovec local = {to + (size - left), left}, remote = {(void *)(at + (size - left)), left};
         const ssize_t done = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-        if (done < 0 && (errno == ENOSYS || errno == EPERM)) /* some sandboxes */
-            break;
-        if (done <= 0)
+        if (done < 0 && errno == EFAULT) /* a page behind the end of the file */
             return false;
+        if (done <= 0) /* some sandboxes lack the call or forbid it */
+            break;
         left -= (size_t)done;
         if (left == 0)
             return true;
