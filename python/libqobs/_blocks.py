@@ -15,7 +15,7 @@ from . import _library as c
 from ._arguments import mapping, several, wrong_kind
 from ._block_model import OUTSIDE, BlockModel
 from ._block_store import Store
-from ._calibration import Calibration, calibration
+from ._calibration import Calibration, calibration, call_model
 from ._observer import Observer
 from ._progress import Line
 from ._reports import BlocksReport
@@ -391,12 +391,7 @@ class _Pass:
 def _call(model: Any, batch: Any) -> None:
     for config in {id(k): k for k in (model.config, model.config.get_text_config())}.values():
         config.use_cache = False
-    if isinstance(batch, Mapping):
-        model(**batch)
-    elif isinstance(batch, (tuple, list)):
-        model(*batch)
-    else:
-        model(batch)
+    call_model(model, batch)
 
 
 def _leaves(tree: Any) -> Iterator[Any]:

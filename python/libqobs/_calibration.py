@@ -106,6 +106,16 @@ def calibration(model: Any, scheme: Any = None, *, config: Any = None, recipe: A
     return observed
 
 
+def call_model(model: Any, batch: Any) -> None:
+    """Runs a batch: a mapping of keyword arguments, a tuple or list of arguments, or one argument."""
+    if isinstance(batch, Mapping):
+        model(**batch)
+    elif isinstance(batch, (tuple, list)):
+        model(*batch)
+    else:
+        model(batch)
+
+
 def calibrate(model: Any, batches: Iterable[Any], scheme: Any = None, **options: Any) -> Calibration:
     """Runs batches through a torch model and returns what was observed: calibration() with the loop.
 
@@ -125,12 +135,7 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: Any = None, **options:
     try:
         with observed, sys.modules["torch"].no_grad():
             for batch in shown(batches, "calibration", "batches"):
-                if isinstance(batch, Mapping):
-                    model(**batch)
-                elif isinstance(batch, (tuple, list)):
-                    model(*batch)
-                else:
-                    model(batch)
+                call_model(model, batch)
     finally:
         for module, training in modes.items():
             module.training = training

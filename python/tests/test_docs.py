@@ -36,6 +36,15 @@ def test_calibration_of_the_page(root, tree):
     assert qobs.audit("tinylm-blocks")["findings"] == []
 
 
+def test_page_of_gguf(root, tmp_path, monkeypatch):
+    gguf = pytest.importorskip("gguf")
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"```python\n(.*?)```", (root / "docs" / "gguf.md").read_text(), re.S):
+        exec(compile(block, "docs/gguf.md", "exec"), {})
+    (tensor,) = gguf.GGUFReader("out.gguf").tensors
+    assert tensor.tensor_type == gguf.GGMLQuantizationType.Q4_K and list(tensor.shape) == [512, 64]
+
+
 @pytest.mark.parametrize("name", qobs.__all__)
 def test_everything_public_is_described(name):
     thing = getattr(qobs, name)
