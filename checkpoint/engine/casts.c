@@ -2,10 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Weights in codes that their scheme can hold keep them: the scales of the scheme are those of the source. Integers are
- * copied with their zero points. MXFP4 fits
- * NVFP4 as Model-Optimizer 0.48 casts it (mxfp4_to_nvfp4_global_amax and mxfp4_to_nvfp4_per_block_amax): the global
- * scale is a power of two that puts the largest scale at the top of e4m3, and then all within 17 binades are exact.
- * A block that does not fit gets the scale of its largest code, as near as e4m3 has it, and is quantized. */
+ * copied with their zero points. MXFP4 fits NVFP4 as Model-Optimizer 0.48 casts it (mxfp4_to_nvfp4_global_amax and
+ * mxfp4_to_nvfp4_per_block_amax): the global scale is a power of two that puts the largest scale at the top of e4m3,
+ * and then all within 17 binades are exact. A block that does not fit gets the scale of its largest code, as near as
+ * e4m3 has it, and is quantized. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,7 +238,7 @@ static void put_scales(const struct slice_qparams *q, int64_t first, int64_t cou
 
 /* ---- Floats of more bits ----------------------------------------------------------------------------------------- */
 
-/* Where a scale of the source lies among the qparams of a slice. */
+/* Returns the place of a scale of the source among the qparams of a slice. */
 static int64_t unit_of(const struct row_slice *s, int64_t i)
 {
     const struct source_codes *c = &s->job->weight->source_codes;

@@ -9,7 +9,7 @@
 #include "files/gguf.h"
 #include "files/text.h"
 
-/* What a file says of its parts; one part if it says nothing. */
+/* The parts of a model, as a file describes them; one part if it says nothing. */
 struct gguf_split {
     uint64_t number, count, tensors;
     bool knows_tensors;

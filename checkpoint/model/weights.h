@@ -105,8 +105,8 @@ int64_t weight_rows_at_once(const struct weight *w);
  * weight are missing, because its file has become shorter. */
 bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
 
-/* Of rows [first, first + count) of a matrix in codes: writes the codes, an element each and integers as signed ones;
- * and for each block of columns the scale, under the global scale, and the zero point. zero_points may be NULL. */
+/* Write rows [first, first + count) of a matrix in codes: the codes, an element each and integers as signed ones; and
+ * for each block of columns the scale, under the global scale, and the zero point. zero_points may be NULL. */
 void weight_read_codes(const struct weight *w, int64_t first, int64_t count, unsigned char *codes);
 void weight_read_scales(const struct weight *w, int64_t first, int64_t count, float *scales, float *zero_points);
 

@@ -28,7 +28,7 @@ class Store:
         self._own = os.path.join(self.work, f"rank-{rank}")
         self._lock: Any = None
 
-    # What was begun
+    # The run that was begun
 
     def open(self, run: Mapping[str, Any]) -> bool:
         """Begins, or goes on with the same run. Returns whether its states are complete. Errors: InvalidArgumentError

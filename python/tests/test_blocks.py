@@ -25,7 +25,7 @@ transformers = pytest.importorskip("transformers", "5")
 KILLS = int(os.environ.get("QOBS_KILLS", 5))
 SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
          "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 64}
-# What a model has that others have not -> its configuration
+# The property of a model that others lack -> its configuration
 MODELS = {
     "plain": lambda: transformers.LlamaConfig(**SMALL),
     "tied, two kinds of masks and positions": lambda: transformers.Gemma3TextConfig(

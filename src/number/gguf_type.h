@@ -21,7 +21,7 @@ enum gguf_fit {
     GGUF_FIT_DESCENT   /* a scale: codes change one by one as long as the error falls */
 };
 
-/* What weighs the errors of a run. x: an element, q: its importance. */
+/* The weights of the errors of a run. x: an element, q: its importance. */
 enum gguf_weight {
     GGUF_WEIGHT_SQUARE,    /* x * x */
     GGUF_WEIGHT_MAGNITUDE, /* |x| */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What blocks of GGUF types stand for. */
+/* The numbers that blocks of GGUF types stand for. */
 #pragma once
 
 #include <stddef.h>

@@ -27,7 +27,7 @@ enum { CHUNK = 4096, RUNS = CHUNK / 16, ROWS_TOGETHER = 16 };
 #include "templates/superblock_scales.inl.h"
 #include "templates/superblock_codes.inl.h"
 
-/* What a call quantizes, and the moments of the rows of a chunk (enum gguf_weight). */
+/* The matrix that a call quantizes, and the moments of the rows of a chunk (enum gguf_weight). */
 struct job {
     const struct gguf_type *type;
     const struct gguf_search *search;

@@ -18,7 +18,7 @@ struct pack {
     float w[2 * HALF], code[2 * HALF];
 };
 
-/* Where vector v of a pack begins; its element i is ROW * i further. */
+/* The begin of vector v of a pack; its element i is ROW * i further. */
 #define AT(p, v) ((p) + (v)*LANES / ROW * HALF + (v)*LANES % ROW)
 #define LOAD(p) (*(const f32v_at *)(const void *)(p))
 #define STORE(p, a) (*(f32v_at *)(void *)(p) = (a))
@@ -60,8 +60,9 @@ DEEP_INLINE f32v_mask f32v_without(f32v_mask a, f32v_mask b) { return (f32v_mask
 
 enum measure { PEAK, LARGEST, MINIMUM_MAXIMUM, SUM_OF_MAGNITUDES, SUM_OF_SQUARES };
 
-/* Of 16 runs of n elements, `apart` floats apart: the largest magnitude in a and the first element that has it in b; or
- * the minimum in a and the maximum in b; or a sum in the order of the elements in a. They begin with what is there. */
+/* Measures 16 runs of n elements, `apart` floats apart: the largest magnitude in a and the first element that has it in
+ * b; or the minimum in a and the maximum in b; or a sum in the order of the elements in a. a and b hold the measures of
+ * the elements before. */
 ALWAYS_INLINE void measure(enum measure what, const float *x, size_t apart, size_t n, float a[ROW], float b[ROW])
 {
     _Alignas(64) float t[ROW * ROW];

@@ -4,7 +4,7 @@
 /* Scales of runs as integers times a scale of the block. Lanes are blocks: run j of 16 blocks is a row. Included by
  * superblock.inl.h. */
 
-/* Of 16 blocks: the scales and minima of their runs, and then the integers for them and what these stand for. */
+/* The scales and minima of the runs of 16 blocks, then the integers for them, and the numbers that these stand for. */
 struct block_scales {
     _Alignas(64) float scale[RUNS], minimum[RUNS], weight[RUNS]; /* [run][block] */
     int32_t scale_code[RUNS], minimum_code[RUNS];

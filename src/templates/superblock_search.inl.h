@@ -4,7 +4,7 @@
 /* Searches for the scales of the runs of a pack: each tries candidates and retains the one with the least weighted
  * error. Included by superblock.inl.h. */
 
-/* What was found, for each run: the scale and, if there is one, what is subtracted. Codes of runs whose stored scale
+/* The result for each run: the scale and, if there is one, the minimum. Codes of runs whose stored scale
  * becomes 0 are the nearest to code_scale * (x - code_minimum); NaN: they are 0. */
 struct found {
     float scale[RUNS], minimum[RUNS], code_scale[RUNS], code_minimum[RUNS], weight[RUNS];

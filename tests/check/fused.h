@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What multiply_add is compared with. */
+/* The reference of multiply_add. */
 #pragma once
 
 #include <math.h>

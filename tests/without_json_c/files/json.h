@@ -45,7 +45,7 @@ static inline bool json_starts(const json_object *v, const char *characters)
     return v && *v && strchr(characters, *v);
 }
 
-/* What follows a value. */
+/* Returns the text behind a value. */
 static inline const char *json_after(const char *v)
 {
     int depth = 0;
