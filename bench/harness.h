@@ -30,7 +30,7 @@ struct Dtype {
     size_t size;
 };
 extern const Dtype kDtypes[QOBS_KERNEL_DTYPES];
-// Those of slots in which all tables have the scalar kernel for F64.
+// The dtypes of slots in which all tables have the scalar kernel for F64.
 const std::vector<Dtype> &NarrowDtypes();
 extern const Dtype &kF32, &kBf16;
 

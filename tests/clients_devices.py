@@ -9,7 +9,7 @@ Runs in a Python with transformers and compressed-tensors; VLLM_PYTHON has vllm-
 random weights are quantized to every scheme. vLLM runs them as it is on this processor, and as it is on one that has
 less: with the library that it loads there, and without the features that it asks for (clients_vllm.py). "runs": the
 logits diverge from those of the stored numbers in float32 by less than MOST.
-What does not run is not tried on a processor with less. The outcome must be that of docs/devices.json, with which
+A scheme that fails is not tried on a processor with less. The outcome must be that of docs/devices.json, with which
 docs/scheme_tables.py compares the table of the library. Ends with `N passed, N failed`.
 """
 import argparse

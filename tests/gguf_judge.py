@@ -7,7 +7,7 @@ they stand for with PyPI's gguf:
     gguf_judge.py LIBQOBS.so [--weights MILLIONS] [--record FILE] [TYPE...]
 
 Every type with and without importance, 21 kinds of rows of an odd number of blocks, from F32, BF16 and F16, on every
-instruction set of this CPU. What upstream's validation refuses is refused. --weights compares that many gaussian numbers
+instruction set of this CPU. Rows that upstream refuses are refused. --weights compares that many gaussian numbers
 of each type more. --record writes the hashes that tests/test_gguf.c reads.
 """
 import argparse

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Model-Optimizer's local Hessian against upstream, on every usable instruction set. Where errors of upstream's choice
+/* Model-Optimizer's local Hessian against upstream, on every usable instruction set. If errors of upstream's choice
  * and another one are as good as equal, the other is right, too. */
 #include "golden.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's and Model-Optimizer's searches for scales against upstream, on every usable instruction set. Where upstream's
- * choice and another one's errors, in double, are as good as equal, the other is right, too. */
+/* Quark's and Model-Optimizer's searches for scales against upstream, on every usable instruction set. If the
+ * errors of upstream's choice and of another one, in double, are as good as equal, the other is right, too. */
 #include "golden.h"
 
 #include <ctype.h>

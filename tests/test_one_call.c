@@ -46,7 +46,7 @@ static void expect_layout(const qobs_observer *o, const char *name, qobs_dtype d
         assert_int_equal(r.shape[i], layout->shape[i]);
 }
 
-/* What presets need, beside the settings that they have for it. */
+/* The needs of presets, beside the settings that they have for it. */
 static void test_needs(void **state)
 {
     (void)state;

@@ -3,7 +3,7 @@
 
 /* Quantizes the weights of a model: weights and groups become jobs, jobs batches of a few hundred MB, a batch passes
  * over slices of rows that threads take in any order: first the ranges that need complete tensors or sets, then
- * codes. What becomes of them is the sink's. */
+ * codes. The sink decides what becomes of them. */
 #pragma once
 
 #include <pthread.h>

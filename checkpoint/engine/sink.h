@@ -121,8 +121,8 @@ enum sink_wants {
     WANTS_FIRST_HALF = 64, /* searches see the first half of the recorded tokens; the sink measures with the other */
 };
 
-/* Functions return a status. Those of slices are called from any thread, the others from one. What a sink never wants
- * may be NULL, and so may begin and done. */
+/* Functions return a status. Functions of slices are called from any thread, the others from one. Functions for what a
+ * sink never wants may be NULL, and so may begin and done. */
 struct sink;
 struct sink_functions {
     /* Says what is wanted of a weight whose group and importance are known. *wants is 0 before. */

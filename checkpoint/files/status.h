@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the public functions of the library share: checks of arguments, errors, tasks. */
+/* The public functions of the library share this: checks of arguments, errors, tasks. */
 #pragma once
 
 #include "files/fail.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What each scheme costs, and the mixture of schemes for a budget or a limit of the KL divergence. */
+/* The costs of each scheme, and the mixture of schemes for a budget or a limit of the KL divergence. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@ struct error_weights {
     size_t sinks;        /* that still need it */
 };
 
-/* Those of all weights, which the sinks of a plan share. */
+/* The costs of all weights, which the sinks of a plan share. */
 struct weighing {
     const struct weights *weights; /* of the first scheme */
     const struct importance_sources *importance;

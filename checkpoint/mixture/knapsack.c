@@ -21,7 +21,7 @@ struct step {
     size_t item, choice, number;
 };
 
-/* What the items until now weigh and cost. */
+/* The weight and the cost of the items until now. */
 struct partial {
     double weight, cost;
     uint32_t parent; /* index among the states of the item before */

@@ -240,7 +240,7 @@ bool qobs_checkpoint_knows(const char *model_type, const char *class_name)
     return (model_type && is_one_of(model_type, parts)) || architectures_add(&found, model_type, class_name, true);
 }
 
-/* Adds the rows of a configuration. Those of config.json and of the language model decide what is known. */
+/* Adds the rows of a configuration. The rows of config.json and of the language model decide what is known. */
 static void add_config(struct architectures *found, const struct model_config *config)
 {
     const bool root = config->path[0] == '\0';

@@ -158,7 +158,7 @@ static void add_class_warning(json_object *warnings, const struct quantize_call 
              wanted == MODULE_TABLE ? "embeddings" : "Conv1D", first->name, loads);
 }
 
-/* Names what a runtime does not load. What none loads was asked for (runtime_support_check). */
+/* Names what a runtime does not load. A scheme that none loads was asked for (runtime_support_check). */
 static void add_runtime_warnings(json_object *warnings, const struct quantize_call *run)
 {
     struct runtime_support support;

@@ -39,14 +39,14 @@ typedef enum qobs_compat {
     QOBS_COMPAT_NEXT = 3 /**< the same of its newest pre-release, 0.14.1a20261020 with compressed-tensors 0.20 */
 } qobs_compat;
 
-/** What becomes of the stored scale of an expert's activations if no recorded token reached the expert. */
+/** The stored scale of an expert's activations if no recorded token reached the expert. */
 typedef enum qobs_fill_experts {
     QOBS_FILL_REFUSE = 0, /**< the run fails with a list of such experts */
     QOBS_FILL_MAX = 1,    /**< it gets the largest scale of its layer's other experts, as in vLLM and Model-Optimizer */
     QOBS_FILL_MEDIAN = 2  /**< it gets their median, of two the smaller */
 } qobs_fill_experts;
 
-/** What becomes of draft layers, which models have for speculative decoding (MTP, nextn). A target that names such a
+/** The treatment of draft layers, which models have for speculative decoding (MTP, nextn). A target that names such a
  * layer comes first. */
 typedef enum qobs_draft {
     QOBS_DRAFT_AS_LOADED = 0, /**< quantized if vLLM is known to load those of the architecture so, else kept */

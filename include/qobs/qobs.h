@@ -319,7 +319,7 @@ QOBS_API int qobs_config_key_info(const qobs_config *config, const char *key, qo
  * @since 0.2.0 */
 QOBS_API const char *qobs_config_key_word(const qobs_config *config, const char *key, size_t index);
 
-/** What an observer with a configuration does with the tensors it is given, and what it needs besides. qobs fills the
+/** The work of an observer with a configuration on the tensors it is given, and its other needs. qobs fills the
  * structure as far as struct_size goes. */
 typedef struct qobs_config_needs {
     size_t struct_size;       /**< sizeof(qobs_config_needs) */
@@ -515,7 +515,7 @@ QOBS_API int qobs_observer_search_report(const qobs_observer *observer, qobs_sea
  * @since 0.1.0 */
 QOBS_API void qobs_observer_reset(qobs_observer *observer);
 
-/** Removes the batches that have been observed and all that was found in them. What weighs errors stays: importance, a
+/** Removes the batches that have been observed and all that was found in them. Weights of errors stay: importance, a
  * Hessian, a reference amax, error weights. The next weight of the same inputs can then be observed.
  * @since 0.2.0 */
 QOBS_API void qobs_observer_reset_batches(qobs_observer *observer);

@@ -192,7 +192,7 @@ typedef struct qobs_quantize_args {
  * @since 0.2.0 */
 QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 
-/** What qobs_round_codes has found. */
+/** The findings of qobs_round_codes. */
 typedef struct qobs_round_report {
     size_t struct_size;   /**< sizeof(qobs_round_report) */
     double error_before;  /**< sum of d H d^T over the rows, of the nearest codes */

@@ -278,9 +278,9 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     Ctrl-C.
 
     Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
-    bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings. What it says in
-    warnings is a libqobs.Warning, too. What ends the program with status 3 is a libqobs.IncompleteWarning: an
-    architecture that is not known, what was given and nothing uses. Errors: InvalidArgumentError, NonfiniteError,
+    bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings. Each of its
+    warnings is a libqobs.Warning, too. A libqobs.IncompleteWarning stands for the program's status 3: an
+    architecture that is not known, input that nothing uses. Errors: InvalidArgumentError, NonfiniteError,
     SystemFailure (a file cannot be read or written), FindingsError (the audit finds faults in the output); after an
     error there is no out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
     pool, report, signals = Threads(threads), _Text(), Held()

@@ -772,7 +772,7 @@ def runs(name: str, common: Collection[str] = ()) -> Iterator[str]:
 
 
 def keeps(unquantized: list[str], quantized: list[str]) -> list[str]:
-    """Runs of components that every unquantized module has, and no quantized one. What is built in both ways stays."""
+    """Runs of components that every unquantized module has, and no quantized one. Others stay."""
     found: dict[str, None] = {}
     quantized = sorted(set(quantized) - set(unquantized))
     for name in unquantized:

@@ -177,7 +177,7 @@ def _searched(x: Any, preset: str, amax: Any, hessian: Any, **settings: Any) -> 
 
 
 def _channel_axes(calibrator: Any, x: Any) -> list[int]:
-    """The dimensions that have an amax for each index. That of upstream has the others as 1."""
+    """The dimensions that have an amax for each index. Upstream keeps the others as 1."""
     axis, n = calibrator._axis, x.dim()
     axes = [] if axis is None else sorted({a % n for a in ([axis] if isinstance(axis, int) else axis)})
     shape = [x.shape[d] if d in axes else 1 for d in range(n)] if axes else []

@@ -11,7 +11,7 @@
 #include "stages/stages.h"
 #include "quantize/fake_quantize.h"
 
-/* Functions but set_defaults may be NULL. Those of a stage find in it what resolve.c sets for all families. */
+/* Functions but set_defaults may be NULL. The functions of a stage find in it what resolve.c sets for all families. */
 struct family_ops {
     const struct setting *settings; /* the order of a preset's settings is that of states */
     size_t setting_count;

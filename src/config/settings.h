@@ -103,7 +103,7 @@ const struct setting *qobs_setting_find(const struct preset *preset, const char 
 
 struct qobs_config qobs_config_defaults(const struct preset *preset);
 
-/* Those of the preset called `name`, which may name a release of llm-compressor. False: there is none. */
+/* The settings of the preset called `name`, which may name a release of llm-compressor. False: there is none. */
 bool qobs_config_defaults_of(const char *name, struct qobs_config *config);
 
 /* Checks all settings together. */

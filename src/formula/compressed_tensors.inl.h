@@ -5,7 +5,7 @@
 
 #include "formula/amax.inl.h"
 
-/* amax / half in the dtype. Of a magnitude it is no NaN, and 16 bits are rounded in fewer operations. */
+/* amax / half in the dtype. The quotient of a magnitude is no NaN, and 16 bits are rounded in fewer operations. */
 static inline stored NATIVE(quotient)(bool is_magnitude, real amax, real half)
 {
     const real quotient = amax / half;

@@ -235,7 +235,7 @@ static void even(const struct form *f, size_t n, const double *amax, double *sca
     const int32_t zero = f->native == QOBS_F16 ? 0 : 1, emax = f->params->quark.emax;
     for (size_t i = 0; i < n; i++) {
         const float a = (float)amax[i];
-        /* Exponents are biased by 127. Those of infinity and of numbers below all normal ones are limited. */
+        /* Exponents are biased by 127. The exponents of infinity and of numbers below all normal ones are limited. */
         const int32_t power = a == 0 ? zero : (int32_t)((bits_of_float(a) + half) >> 23 & 255);
         const int32_t less = power - emax, limited = power == 255 ? 254 : power == 0 || less < 0 ? 0 : less;
         const float s = float_of_bits(limited == 0 ? 0x400000 : (uint32_t)limited << 23);

@@ -42,8 +42,8 @@ struct optimal_moments {
     void name(const float *w, const double *h, size_t n, float above, float below, double beyond[2])
 
 /* The magnitudes that an element is quantized to, from 0 on. Step j leads to magnitude j + 1: from the scale
- * |w| * inverse_mid[j] downwards an element takes it. What it adds to sum h * |w| * q is h * |w| * gain[j][0], and to
- * sum h * q * q it adds h * gain[j][1]. Negative elements take `negative` steps, others `positive`. */
+ * |w| * inverse_mid[j] downwards an element takes it. It adds h * |w| * gain[j][0] to sum h * |w| * q, and
+ * h * gain[j][1] to sum h * q * q. Negative elements take `negative` steps, others `positive`. */
 enum { QOBS_OPTIMAL_STEPS = 256, QOBS_OPTIMAL_CHUNK = 128 };
 struct optimal_steps {
     size_t positive, negative; /* at most QOBS_OPTIMAL_STEPS - 1 */

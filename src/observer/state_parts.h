@@ -17,7 +17,7 @@
         (b) = swapped;                                                                                                 \
     } while (0)
 
-/* The changes that a batch makes. What is prepared waits here until nothing can fail any more. */
+/* The changes that a batch makes. Prepared changes wait here until nothing can fail any more. */
 struct changes {
     const qobs_plan *plan;
     bool forward; /* see struct observed_batch */

@@ -68,7 +68,7 @@ void qobs_loops_cut(struct loops *loops, int loop, int64_t from, int64_t to);
 
 /* ---- Matrices of any number of rows ------------------------------------------------------------------------------ */
 
-/* What a plan says of each of them, without a plan. The order of qparams, of tiles and of loops is that of the plan. */
+/* The properties of each loop, without a plan. The order of qparams, of tiles and of loops is that of the plan. */
 
 struct row_geometry {
     int64_t columns;

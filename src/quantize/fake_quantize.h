@@ -73,7 +73,7 @@ struct quantization {
     bool bounded; /* elements are as work->bounded says */
 };
 
-/* Chooses kernels and arithmetic for elements of x_dtype. Of global_scale it matters here whether there is one. */
+/* Chooses kernels and arithmetic for elements of x_dtype. It matters whether there is a global_scale, not which. */
 void qobs_quantization_open(struct quantization *job, struct quantize_work *work, const struct fake_quantize *f,
                             qobs_dtype x_dtype);
 

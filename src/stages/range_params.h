@@ -158,7 +158,7 @@ struct estimation_params {
     double weight_penalty; /* of the mean squared error of a group; at most 0: none */
 };
 
-/* Those of one rule, and what others ask of any rule. */
+/* The parameters of one rule, and what others ask of any rule. */
 struct range_params {
     enum nonfinite_mode nonfinite; /* treatment of NaN and infinite elements */
     bool importance;               /* errors are weighted by column importance */

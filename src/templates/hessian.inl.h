@@ -9,11 +9,11 @@
  *   once are floats and differ between instruction sets: a product and a sum are fused where that is fast.
  * Overflow: none below 1e300; the caller's matrices are finite. w / scale may be infinite and is limited.
  * Tails: columns are a multiple of 8, padded by the caller with zeros.
- * In flight: of a product a tile of HESSIAN_ROWS x HESSIAN_COLUMNS sums in registers. HESSIAN_STEPS events are applied
- *   together, so that u is loaded and stored once for that many rows of H. What the first three add to u at the
- *   elements of the later ones is added on the side, in the same order as in u itself. Of 16 scales four rows of T are
- *   in flight; the next four quotients do not depend on them. Of codes, the steps of ROUND_TOGETHER columns enter g of
- *   later columns together, in their order; g of 16 rows stays in L1.
+ * In flight: a product has a tile of HESSIAN_ROWS x HESSIAN_COLUMNS sums in registers. HESSIAN_STEPS events are applied
+ *   together, so that u is loaded and stored once for that many rows of H. The first three add to u at the
+ *   elements of the later ones on the side, in the same order as in u itself. Four rows of T are in flight for
+ *   16 scales; the next four quotients do not depend on them. The steps of ROUND_TOGETHER columns of codes enter
+ *   g of later columns together, in their order; g of 16 rows stays in L1.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include <string.h>
 

@@ -57,8 +57,8 @@ ALWAYS_INLINE stored NATIVE(dequantize)(int how, real v, real scale, real zero_p
     return store_quiet(v * scale);
 }
 
-/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
- * of the dtype, so it needs no rounding to it. */
+/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. Numbers on the grid are numbers
+ * of the dtype, so they need no rounding to it. */
 ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
                                       real zero_point_add, real zero_point_sub)
 {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Runs qobs quantize over the cases of checkpoint.json and compares what it writes with what model_free_ptq of 0.14
-wrote. Those of checkpoint_next.json are of the newest pre-release (--compat next, live_cases.py --save).
+wrote. The cases of checkpoint_next.json are of the newest pre-release (--compat next, live_cases.py --save).
 
     run_checkpoint.py QOBS [--isa NAME] [--threads N] [--only REGEX] [-v]
 
