@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Blocks of GGUF types beside ggml's own functions, in one process, on one thread each, in turns. Needs PyPI's xllamacpp,
-whose extension module exports them.
+"""Blocks of GGUF types beside ggml's own functions, in one process, on one thread each, in turns. Needs PyPI's
+xllamacpp, whose extension module exports them.
 
     beside_ggml.py LIBQOBS.SO OUT.json [--repetitions N] [--only REGEX] [--isa NAME...]
 

@@ -239,7 +239,8 @@ def main():
     parser.add_argument("old")
     parser.add_argument("new")
     parser.add_argument("--rows", type=int, nargs="+", default=[fitting_rows(), 4096],
-                        help=f"of {COLUMNS} columns, multiples of {BATCHES} (%(default)s: second-level cache and memory)")
+                        help=f"of {COLUMNS} columns, multiples of {BATCHES} (%(default)s: second-level cache and "
+                             "memory)")
     parser.add_argument("--only", default=".", help="names to run")
     parser.add_argument("--isa", help="instruction set of both (the best)")
     parser.add_argument("--turns", type=int, default=100, help="of each (%(default)s)")

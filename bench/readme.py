@@ -60,8 +60,8 @@ def source(results):
     run = ([r for r in results.get("runs", []) if "--again" in r["command"].split()] or [results])[-1]
     conditions = f" {run['conditions'].rstrip('.')}." if run.get("conditions") else ""
     text = (
-        f"{results['cpu']} with {results['isa']}, {run['date']}, commit {run['commit']}.{conditions} One thread unless a "
-        f"row says more. Medians and extremes of runs that take turns: `{command(run)}`"
+        f"{results['cpu']} with {results['isa']}, {run['date']}, commit {run['commit']}.{conditions} One thread unless "
+        f"a row says more. Medians and extremes of runs that take turns: `{command(run)}`"
     )
     return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 

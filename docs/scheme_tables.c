@@ -167,7 +167,7 @@ static void put_manual(void)
 static void put_settings(const char *name, const struct quant_args *args)
 {
     static const char *const dynamic[] = {
-        [QUANT_STATIC] = "", [QUANT_DYNAMIC] = " dynamic=true", [QUANT_LOCAL] = " dynamic=local"};
+        [QUANT_STATIC] = "", [QUANT_DYNAMIC] = "\"\n    \" dynamic=true", [QUANT_LOCAL] = "\"\n    \" dynamic=local"};
     struct fail f;
     char text[512];
     if (quant_args_settings(args, text, sizeof text, &f) != 0)

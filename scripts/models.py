@@ -5,7 +5,8 @@
 
     models.py --zoo FILE... [--clients FILE] [--out docs/models.md]
 
-FILEs are those of `tests/zoo.py --json` and `tests/clients.py --json`. Without --clients its table stays as the page has it.
+FILEs are those of `tests/zoo.py --json` and `tests/clients.py --json`. Without --clients its table stays as the page
+has it.
 """
 import argparse
 import json
@@ -15,18 +16,19 @@ HEAD = """# Models that were tried
 
 This page is made of the reports of tests (`scripts/models.py`). Each model is small and has random weights.
 
-A model of a type or class that no row knows is not on this page: `qobs quantize` chooses its layers by the general rule, claims no
-runtime and ends with status 3 ([checkpoint.md](checkpoint.md), "What is known of an architecture").
+A model of a type or class that no row knows is not on this page: `qobs quantize` chooses its layers by the general
+rule, claims no runtime and ends with status 3 ([checkpoint.md](checkpoint.md), "What is known of an architecture").
 
 ## vLLM and transformers
 
-Models of vLLM {vllm} on the CPU and of transformers {transformers}, quantized to W4A16, in three files. KL: the divergence of a
-client in bfloat16 from the stored numbers in float32; noise: the same of unquantized numbers; own: the divergence of the client
-from itself on the stored numbers as a plain checkpoint. `tests/clients.py` runs them; a client is right if its KL is at most twice
-the noise, or 0.0005, and `own` at most twice the smaller noise of both clients. On CPUs without AMX vLLM has no kernel
-for quantized experts: vLLM's loader reads them, plain torch runs them. On CPUs with AMX vLLM rounds the inputs of W4A16 to int8
-(`VLLM_CPU_INT4_W4A8`): the KL of Llama is then 0.023, with a file of llm-compressor, too. There plain torch runs all
-layers, so that the test says nothing of vLLM's own int4 kernel on AMX. The table is older than that change of the test.
+Models of vLLM {vllm} on the CPU and of transformers {transformers}, quantized to W4A16, in three files. KL: the
+divergence of a client in bfloat16 from the stored numbers in float32; noise: the same of unquantized numbers; own: the
+divergence of the client from itself on the stored numbers as a plain checkpoint. `tests/clients.py` runs them; a client
+is right if its KL is at most twice the noise, or 0.0005, and `own` at most twice the smaller noise of both clients. On
+CPUs without AMX vLLM has no kernel for quantized experts: vLLM's loader reads them, plain torch runs them. On CPUs with
+AMX vLLM rounds the inputs of W4A16 to int8 (`VLLM_CPU_INT4_W4A8`): the KL of Llama is then 0.023, with a file of
+llm-compressor, too. There plain torch runs all layers, so that the test says nothing of vLLM's own int4 kernel on AMX.
+The table is older than that change of the test.
 
 | model | KL of quantization | vLLM: KL, noise, own | transformers: KL, noise, own |
 |---|---|---|---|
@@ -37,9 +39,10 @@ vLLM and transformers compute DeepSeek-V3 differently, quantized or not; `own` j
 """
 ZOO = """## Classes of transformers
 
-`tests/zoo.py` builds a small model of each type, quantizes it, audits it and loads it in transformers {transformers}. Right: no tensor
-is missing or unknown, every parameter and the logits are those of the stored numbers. Right, too: the report says that transformers
-does not load the result, and that is true. Refused: `qobs quantize` ends with status 2, or has nothing to quantize, and says why.
+`tests/zoo.py` builds a small model of each type, quantizes it, audits it and loads it in transformers {transformers}.
+Right: no tensor is missing or unknown, every parameter and the logits are those of the stored numbers. Right, too: the
+report says that transformers does not load the result, and that is true. Refused: `qobs quantize` ends with status 2,
+or has nothing to quantize, and says why.
 
 """
 
@@ -69,7 +72,8 @@ def clients_part(path, page):
         clients = json.load(file)
     text = HEAD.format(**clients)
     for row in clients["rows"]:
-        text += f"| {row['model']} | {row['kl_quantization']:.2f} | {cell(row['vllm'])} | {cell(row['transformers'])} |\n"
+        cells = [row["model"], f"{row['kl_quantization']:.2f}", cell(row["vllm"]), cell(row["transformers"])]
+        text += f"| {' | '.join(cells)} |\n"
     return text + MIDDLE
 
 

@@ -6,9 +6,9 @@
     run_stages.py --help
     run_stages.py [--all] [--full] [STAGE]...
 
-Stages run beside each other. Two steps at a time may use all processors: builds and `meson test`. One fills what the end
-of the other leaves. Steps of one thread, such as the installation of packages, run beside them. Ends with "N passed,
-N failed".
+Stages run beside each other. Two steps at a time may use all processors: builds and `meson test`. One fills what the
+end of the other leaves. Steps of one thread, such as the installation of packages, run beside them. Ends with "N
+passed, N failed".
 """
 import configparser
 import contextlib

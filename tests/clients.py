@@ -146,8 +146,9 @@ def judge(name, config, options, work, tokens):
                 found[which] = divergence(wanted, logits[which])
             except Exception as error:
                 said = f"{path}{which}.vllm.error"
-                found[which] = open(said, encoding="utf-8").read().strip() \
-                    if client == "vllm" and os.path.exists(said) else f"{type(error).__name__}: {error} {run.stderr[-300:] if client == 'vllm' else ''}"
+                found[which] = f"{type(error).__name__}: {error} {run.stderr[-300:] if client == 'vllm' else ''}"
+                if client == "vllm" and os.path.exists(said):
+                    found[which] = open(said, encoding="utf-8").read().strip()
         noises = [v for v in (found[""], found["-dense"]) if isinstance(v, float)]
         row[client] = {"kl": found["-q"], "noise": max(noises) if noises else found[""],
                        "own": divergence(logits["-dense"], logits["-q"]) if logits.keys() >= {"-dense", "-q"} else None}

@@ -28,7 +28,7 @@ NORMS = ("input_layernorm", "post_attention_layernorm")
 SHARED = re.compile(r"lm_head[.]weight$|embed_tokens[.]weight$|[.]attn[.][qkv]_(scale|zero_point)$")
 
 
-# ---- Models: names and shapes of the tensors of the files on the hub ---------------------------------------------------
+# ---- Models: names and shapes of the tensors of the files on the hub -------------------------------------------------
 
 
 def matrices(prefix, **shapes):
@@ -175,7 +175,8 @@ def make(family, directory):
     with open(f"{directory}/config.json", "w", encoding="utf-8") as file:
         json.dump(config, file)
     with open(f"{directory}/configuration_mimo.py", "w", encoding="utf-8") as file:
-        file.write("from transformers import Qwen2Config\n\n\nclass MiMoConfig(Qwen2Config):\n    model_type = 'mimo'\n")
+        file.write("from transformers import Qwen2Config\n\n\n"
+                   "class MiMoConfig(Qwen2Config):\n    model_type = 'mimo'\n")
 
 
 # ---- vLLM ------------------------------------------------------------------------------------------------------------

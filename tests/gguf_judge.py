@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Compares the blocks of GGUF types with those of ggml, which the extension module of PyPI's xllamacpp exports, and what
-they stand for with PyPI's gguf:
+"""Compares the blocks of GGUF types with those of ggml, which the extension module of PyPI's xllamacpp exports, and
+what they stand for with PyPI's gguf:
 
     gguf_judge.py LIBQOBS.so [--weights MILLIONS] [--record FILE] [TYPE...]
 
@@ -81,7 +81,8 @@ def importance(n, kind):
     i = np.arange(n, dtype=np.uint64)
     z = bits(i + np.uint64((kind + 100) << 40))
     u, low = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53, (z & np.uint64(15)).astype(np.int64)
-    q = [np.ldexp(1 + u, low - 8), np.ones(n), np.where(low % 4 == 0, 0, u / 1024), np.where(i % np.uint64(512) < 256, 0, u)]
+    q = [np.ldexp(1 + u, low - 8), np.ones(n), np.where(low % 4 == 0, 0, u / 1024),
+         np.where(i % np.uint64(512) < 256, 0, u)]
     return q[kind].astype(np.float32)
 
 
@@ -144,12 +145,14 @@ class Qobs:
     def quantize(self, isa, of, dtype, x, q, out):
         self.lib.qobs_isa_select(isa, None)
         columns = x.shape[1]
-        args = Args(ctypes.sizeof(Args), of.name, dtype, x.shape[0], columns, address(x), address(q), address(out), out.nbytes)
+        args = Args(ctypes.sizeof(Args), of.name, dtype, x.shape[0], columns, address(x), address(q), address(out),
+                    out.nbytes)
         return self.lib.qobs_gguf_quantize(ctypes.byref(args), ctypes.byref(self.error))
 
     def dequantize(self, of, blocks, shape):
         out = np.empty(shape, np.float32)
-        args = Numbers(ctypes.sizeof(Numbers), of.name, *shape, address(blocks), blocks.nbytes, address(out), out.nbytes)
+        args = Numbers(ctypes.sizeof(Numbers), of.name, *shape, address(blocks), blocks.nbytes, address(out),
+                       out.nbytes)
         assert self.lib.qobs_gguf_dequantize(ctypes.byref(args), ctypes.byref(self.error)) == OK, self.error.message
         return out
 
@@ -203,7 +206,8 @@ class Judge:
                 status = self.qobs.quantize(isa, of, dtype, given, q, out)
                 if status != (OK if valid else NONFINITE):
                     self.failed += 1
-                    print(f"FAIL {what}, {isa.decode()}: status {status}, upstream {'accepts' if valid else 'refuses'} it")
+                    verdict = "accepts" if valid else "refuses"
+                    print(f"FAIL {what}, {isa.decode()}: status {status}, upstream {verdict} it")
                 differ += int((out != expected).sum())
         self.failed += differ > 0
         self.passed += differ == 0
@@ -219,7 +223,9 @@ class Judge:
                 what = f"{of.name.decode()} {weights} {kind}"
                 expected, valid = self.case(of, x, q, what)
                 if shape == (ROWS, COLUMNS) and weights in RECORDED:
-                    numbers = f"{fnv(self.ggml.dequantize(of, expected, shape).view(np.uint8)):016x}" if valid else "refused"
+                    numbers = "refused"
+                    if valid:
+                        numbers = f"{fnv(self.ggml.dequantize(of, expected, shape).view(np.uint8)):016x}"
                     self.lines.append(f"{what} {fnv(expected):016x} {numbers}\n")
                 if kind in (0, 17):
                     self.case(of, x if kind == 0 else x.astype(np.float16).astype(np.float32), q, what + " halves",
@@ -234,7 +240,8 @@ class Judge:
         expected = {"ggml": self.ggml.dequantize(of, blocks, shape)}
         if of.name not in UNREAD:
             kind = gguf.GGMLQuantizationType(of.number)
-            expected["PyPI's gguf"] = gguf.dequantize(blocks.reshape(shape[0], -1), kind).reshape(shape).astype(np.float32)
+            numbers = gguf.dequantize(blocks.reshape(shape[0], -1), kind)
+            expected["PyPI's gguf"] = numbers.reshape(shape).astype(np.float32)
         for who, numbers in expected.items():
             same = np.array_equal(got, numbers)
             self.passed, self.failed = self.passed + same, self.failed + (not same)
@@ -246,7 +253,8 @@ class Judge:
         for part in range(0, millions, 4):
             x = (random.standard_normal((1024, 4096)) * 0.02).astype(np.float32)
             x[random.random(x.shape) < 0.001] *= 20
-            for q in ([None, np.exp(random.standard_normal(4096)).astype(np.float32)] if of.uses_importance else [None]):
+            weights = [np.exp(random.standard_normal(4096)).astype(np.float32)] if of.uses_importance else []
+            for q in [None, *weights]:
                 self.case(of, x, q, f"{of.name.decode()} many, from {part} M on{'' if q is None else ', importance'}")
 
 

@@ -104,8 +104,8 @@ def cases():
                     zero = codes(of, "int", bits)
                     tensors["weight_zero_point"] = (zero if strategy == "tensor" else
                                                     pack_to_int32(zero, bits, packed_dim=0).contiguous())
-                yield case(f"pack-quantized {bits} bits {strategy} {scale} {'symmetric' if symmetric else 'asymmetric'}",
-                           "pack-quantized", weights, tensors)
+                kind = "symmetric" if symmetric else "asymmetric"
+                yield case(f"pack-quantized {bits} bits {strategy} {scale} {kind}", "pack-quantized", weights, tensors)
     yield case("pack-quantized, long rows", "pack-quantized", args(num_bits=3, strategy="group", group_size=48),
                {"weight_packed": pack_to_int32(codes((3, 2400), "int", 3), 3), "weight_scale": numbers((3, 50), "BF16"),
                 "weight_shape": torch.tensor((3, 2400))})

@@ -134,7 +134,11 @@ def wider(tensors, rows=1, columns=None):
     dtype, (_, count), data = tensors[f"{MODULE}.weight_scale"]
     scales = cli.unpack("BF16", data) if dtype == "BF16" else [2.0 ** (b - 127) for b in data]
     columns = columns or shape[1]
-    value = lambda i: scales[i // shape[1] // rows * count + i % shape[1] // columns] * e4m3(codes[i] & 127) * (-1 if codes[i] & 128 and codes[i] & 127 else 1)
+
+    def value(i):
+        scale = scales[i // shape[1] // rows * count + i % shape[1] // columns]
+        return scale * e4m3(codes[i] & 127) * (-1 if codes[i] & 128 and codes[i] & 127 else 1)
+
     return cli.bf16_codes([value(i) for i in range(len(codes))])
 
 
@@ -143,7 +147,8 @@ def test_wider():
     for span in (0, 8, 14, 15, 20):
         codes, scales = mxfp4(f"wider {span}", 7, span)
         source = of_modelopt(codes, scales)
-        for scheme, form, rows, columns in (("FP8_DYNAMIC", "float-quantized", 1, None), ("FP8_BLOCK", "float-quantized", 128, 128),
+        for scheme, form, rows, columns in (("FP8_DYNAMIC", "float-quantized", 1, None),
+                                            ("FP8_BLOCK", "float-quantized", 128, 128),
                                             ("MXFP8A16", "mxfp8-quantized", 1, 32)):
             what = f"{scheme}, {span} binades"
             out, report, _ = run(what, source, scheme)
@@ -151,7 +156,8 @@ def test_wider():
             changed = {i // 32 for i, (a, b) in enumerate(zip(before, after)) if a != b}
             equal((cast["blocks"], report["layers"][0]["format"]), (32, form), f"{what}: blocks")
             check(len(changed) <= 32 - cast["lossless"], f"{what}: changed {len(changed)} blocks, {cast}")
-            check(cast["lossless"] == 32 if span <= 14 or scheme == "MXFP8A16" else 0 < cast["lossless"] < 32, f"{what}: {cast}")
+            all_fit = span <= 14 or scheme == "MXFP8A16"
+            check(cast["lossless"] == 32 if all_fit else 0 < cast["lossless"] < 32, f"{what}: {cast}")
 
 
 def test_chain():
@@ -163,7 +169,8 @@ def test_chain():
         p = cli.run("quantize", before, "--scheme", scheme, "-o", scheme, "--replace", "--json", "report.json")
         equal(p.returncode, 0, f"to {scheme}: exit status {p.stderr}")
         layer = json.loads(cli.read("report.json"))["layers"][0]
-        equal((layer["cast"]["blocks"], layer["cast"]["lossless"], layer["relative_error"]), (32, 32, 0), f"to {scheme}: blocks")
+        equal((layer["cast"]["blocks"], layer["cast"]["lossless"], layer["relative_error"]), (32, 32, 0),
+              f"to {scheme}: blocks")
         p = cli.run("audit", scheme, "--against", "first", "--json")
         equal((p.returncode, json.loads(p.stdout)["layers"][0]["relative_error"]), (0, 0), f"to {scheme}: the audit")
         before = scheme

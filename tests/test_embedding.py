@@ -173,7 +173,8 @@ def test_sizes():
         if i > 0:
             check(run_cases(library, "families" in options) >= 30, what + ": cases")
         found = check_size(what, options, most)
-        print(f"| {what} | `{words_of(options)}` | {found / 1000:,.0f} KB | {f'{most / 1000:,.0f} KB' if most else ''} |", flush=True)
+        limit = f"{most / 1000:,.0f} KB" if most else ""
+        print(f"| {what} | `{words_of(options)}` | {found / 1000:,.0f} KB | {limit} |", flush=True)
 
 
 def test_unknown_words():
@@ -220,7 +221,8 @@ def test_fetch_content():
     """A stranger's project: 120 s of processor time are 60 s on two processors."""
     if not tarball():
         return
-    small = "-DCMAKE_BUILD_TYPE=MinSizeRel -DQOBS_FAMILIES=llmc '-DQOBS_FEATURES=codes' -DQOBS_ISA=avx2 -DQOBS_SLEEF=OFF"
+    small = ("-DCMAKE_BUILD_TYPE=MinSizeRel -DQOBS_FAMILIES=llmc '-DQOBS_FEATURES=codes' -DQOBS_ISA=avx2 "
+             "-DQOBS_SLEEF=OFF")
     project(archive, "weight_scales")
     for name, options, most in [("s", small, 120), ("d", small + " -DBUILD_SHARED_LIBS=ON", None)]:
         before = cpu_time()
@@ -246,10 +248,12 @@ def test_fetch_checkpoint():
         return
     project(archive, "quantize_model")
     with open("quantize_model.c", "a", encoding="utf-8") as f:
-        f.write("int fail(void);\nint fail(void) { return 0; }\nint mapped_open(void);\nint mapped_open(void) { return 0; }\n")
+        for name in ("fail", "mapped_open"):
+            f.write(f"int {name}(void);\nint {name}(void) {{ return 0; }}\n")
     model = SOURCE + "/examples/tinylm"
     for name, options in [("s", ""), ("d", "-DBUILD_SHARED_LIBS=ON")]:
-        sh(f"cmake -S . -B {name} -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-Werror {options} && cmake --build {name} -j2")
+        sh(f"cmake -S . -B {name} -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-Werror {options} && "
+           f"cmake --build {name} -j2")
         sh(f"{name}/quantize_model {model} {name}-out && cmp {name}-out/model.safetensors s-out/model.safetensors")
         libraries = glob.glob(f"{name}/_deps/qobs-build/*.a") + glob.glob(f"{name}/_deps/qobs-build/*.so")
         equal(len(libraries), 2, f"libraries of {name}")
@@ -291,8 +295,8 @@ def test_conan():
         return
     sh(f"tar xf {archive} && mv qobs-* qobs")
     env = dict(PLAIN, CONAN_HOME=os.getcwd() + "/home", CCACHE_DISABLE="1")
-    sh(f"{conan} profile detect && {conan} create qobs/packaging/conan -s build_type=MinSizeRel -o 'qobs/*:families=llmc' "
-       "-o 'qobs/*:features=codes' -o 'qobs/*:isa=avx2' -o 'qobs/*:sleef=False'", env)
+    sh(f"{conan} profile detect && {conan} create qobs/packaging/conan -s build_type=MinSizeRel "
+       "-o 'qobs/*:families=llmc' -o 'qobs/*:features=codes' -o 'qobs/*:isa=avx2' -o 'qobs/*:sleef=False'", env)
 
 
 def test_vcpkg_port():

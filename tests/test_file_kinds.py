@@ -156,7 +156,8 @@ PARTS = {
                                          "2_Dense/model.safetensors": PART},
     "adapters for speech and pictures": {"speech-lora/adapter_config.json": b"{}",
                                          "speech-lora/adapter_model.safetensors": PART},
-    "a codec in shards": {"speech_tokenizer/model.safetensors.index.json": b'{"weight_map": {"linear.weight": "model-1.safetensors"}}',
+    "a codec in shards": {"speech_tokenizer/model.safetensors.index.json":
+                              b'{"weight_map": {"linear.weight": "model-1.safetensors"}}',
                           "speech_tokenizer/model-1.safetensors": PART,
                           "speech_tokenizer/preprocessor_config.json": b"{}"},
     "the original": {"original/params.json": b"{}", "original/model.safetensors": PART,

@@ -114,8 +114,8 @@ NEEDS_IMPORTANCE = ("llmc.imatrix_mse", "qobs.imatrix_optimal", "qobs.local_hess
 
 def quantize(out, *options, preset="llmc.imatrix_mse", group="32"):
     shutil.rmtree(out, ignore_errors=True)
-    command = [QOBS, "quantize", "model", "--scheme", "W4A16", "--preset", preset, "--set", f"group_size={group}", "--json",
-               "-", "-o", out, *options]
+    command = [QOBS, "quantize", "model", "--scheme", "W4A16", "--preset", preset, "--set", f"group_size={group}",
+               "--json", "-", "-o", out, *options]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     lacks = preset in NEEDS_IMPORTANCE and "--importance" not in options
     if run.returncode == (3 if lacks else 0):
@@ -160,7 +160,8 @@ def test_calibrate():
     outputs = []
     for source in ("recorded.safetensors", "matrix.gguf", "matrix.dat"):
         subprocess.run([QOBS, "calibrate", "model", "--scheme", "W4A16", "--preset", "llmc.imatrix_mse", "--set",
-                        "group_size=32", "--importance", source, "-o", "out.safetensors", "--json", "report.json", "--quiet"],
+                        "group_size=32", "--importance", source, "-o", "out.safetensors", "--json", "report.json",
+                        "--quiet"],
                        check=True)
         outputs.append(read("out.safetensors"))
         searches = [layer["search"] for layer in json.loads(read("report.json"))["layers"]]
@@ -180,27 +181,31 @@ def test_optimal_scales():
     """Presets that find scales: sources agree, both commands find the same, an error is what it was or less."""
     make_model()
     wanted, report = quantize("out", "--importance", "recorded.safetensors", preset="qobs.imatrix_optimal")
-    equal(quantize("out", "--importance", "matrix.gguf", preset="qobs.imatrix_optimal")[0], wanted, "imatrix_optimal: a matrix")
+    equal(quantize("out", "--importance", "matrix.gguf", preset="qobs.imatrix_optimal")[0], wanted,
+          "imatrix_optimal: a matrix")
     check(wanted != quantize("out", preset="qobs.mse_optimal")[0], "importance changes the optimal scales")
     for block in ("0", "16", "64"):
         block_size = ("--set", f"hessian_block_size={block}")
         data, report = quantize("out", *block_size, "--importance", "recorded.safetensors", preset="qobs.local_hessian")
         for layer in report["layers"]:
             search = layer["search"]
-            check(search["weighted"] and search["error"] <= search["error_before"], f"block {block}: {layer['name']}", str(search))
+            check(search["weighted"] and search["error"] <= search["error_before"], f"block {block}: {layer['name']}",
+                  str(search))
         if block != "64":
             subprocess.run([QOBS, "calibrate", "model", "--scheme", "W4A16", "--preset", "qobs.local_hessian", "--set",
-                            "group_size=32", *block_size, "--importance", "recorded.safetensors", "-o", "out.safetensors",
-                            "--quiet"], check=True)
+                            "group_size=32", *block_size, "--importance", "recorded.safetensors", "-o",
+                            "out.safetensors", "--quiet"], check=True)
         files = [read(f"out/{n}") for n in sorted(os.listdir("out")) if n.endswith(".safetensors")]
         stored = {name: scale for file in files for name, scale in scales(file).items()}
         found = scales(read("out.safetensors"))
         common = set(stored) & set(found)
-        check(block == "64" or (common and all(stored[n] == found[n] for n in common)), f"block {block}: calibrate agrees")
+        check(block == "64" or (common and all(stored[n] == found[n] for n in common)),
+              f"block {block}: calibrate agrees")
     refused("mean squares for a Hessian", ["local_hessian", "recorded"], "--importance", "matrix.gguf",
             preset="qobs.local_hessian")
     run = subprocess.run([QOBS, "calibrate", "model", "--scheme", "W4A16", "--set", "group_size=32", "--preset",
-                          "qobs.local_hessian", "--importance", "matrix.gguf", "-o", "none.safetensors"], capture_output=True, text=True, check=False)
+                          "qobs.local_hessian", "--importance", "matrix.gguf", "-o", "none.safetensors"],
+                          capture_output=True, text=True, check=False)
     check(run.returncode == 2 and "recorded activations" in run.stderr and not os.path.exists("none.safetensors"),
           "calibrate: mean squares for a Hessian", run.stderr)
 
@@ -229,28 +234,30 @@ def test_none_at_all():
 
     def lacking(what, words, *arguments):
         p = cli.run(*arguments)
-        check(p.returncode == 3 and p.stderr.count("\n") == 1 and all(w in p.stderr for w in words), f"{what}: named once",
-              f"{p.returncode} {p.stderr}")
+        check(p.returncode == 3 and p.stderr.count("\n") == 1 and all(w in p.stderr for w in words),
+              f"{what}: named once", f"{p.returncode} {p.stderr}")
 
     for preset in NEEDS_IMPORTANCE:
         common = ("--set", "group_size=32", "--preset", preset, "--quiet")
-        lacking(f"{preset}: quantize", (preset, *way_out), "quantize", "model", "--scheme", "W4A16", *common, "-o", "out",
-                "--replace", "--json", "report.json")
+        lacking(f"{preset}: quantize", (preset, *way_out), "quantize", "model", "--scheme", "W4A16", *common, "-o",
+                "out", "--replace", "--json", "report.json")
         equal(json.loads(read("report.json")).get("incomplete"), True, f"{preset}: the report")
         lacking(f"{preset}: calibrate", (preset, *way_out), "calibrate", "model", "--scheme", "W4A16", *common, "-o",
                 "scales.safetensors")
         p = cli.run("plan", "model", "--schemes", "W4A16", *common)
         check(p.returncode == 3 and p.stderr.count(way_out[0]) == 1, f"{preset}: plan", p.stderr)
-    write("recipe.yaml", b"""m: {QuantizationModifier: {ignore: [], config_groups: {group_0: {targets: [Linear], weights: {
-num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32, observer: imatrix_mse}}}}}
+    write("recipe.yaml", b"""m: {QuantizationModifier: {ignore: [], config_groups: {group_0: {targets: [Linear],
+weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32, observer: imatrix_mse}}}}}
 """)
-    lacking("a recipe", ("llmc.imatrix_mse", *way_out), "quantize", "model", "--recipe", "recipe.yaml", "--quiet", "-o", "of_recipe")
-    lacking("another strategy", ("strategy tensor", "channel, group and tensor_group"), "calibrate", "model", "--scheme",
-            "FP8_DYNAMIC", "--set", "strategy=tensor", "--preset", "llmc.imatrix_mse", "--quiet", "-o", "fp8.safetensors")
-    cli.fine("a search that needs none", "calibrate", "model", "--scheme", "W4A16", "--set", "group_size=32", "--preset",
-             "llmc.memoryless_mse", "--quiet", "-o", "scales.safetensors")
-    p = cli.run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--preset", "llmc.imatrix_mse", "--quiet",
-                "--compat", "llm-compressor", "-o", "compatible")
+    lacking("a recipe", ("llmc.imatrix_mse", *way_out), "quantize", "model", "--recipe", "recipe.yaml", "--quiet", "-o",
+            "of_recipe")
+    lacking("another strategy", ("strategy tensor", "channel, group and tensor_group"), "calibrate", "model",
+            "--scheme", "FP8_DYNAMIC", "--set", "strategy=tensor", "--preset", "llmc.imatrix_mse", "--quiet", "-o",
+            "fp8.safetensors")
+    cli.fine("a search that needs none", "calibrate", "model", "--scheme", "W4A16", "--set", "group_size=32",
+             "--preset", "llmc.memoryless_mse", "--quiet", "-o", "scales.safetensors")
+    p = cli.run("quantize", "model", "--scheme", "W4A16", "--set", "group_size=32", "--preset", "llmc.imatrix_mse",
+                "--quiet", "--compat", "llm-compressor", "-o", "compatible")
     check(p.returncode == 0 and way_out[0] in p.stderr, "as upstream: a warning", f"{p.returncode} {p.stderr}")
 
 
@@ -261,7 +268,8 @@ def test_refusals():
             preset="llmc.memoryless_minmax")
     refused("no such file", ["nothing.dat"], "--importance", "nothing.dat")
     write("text.txt", b"hello\n")
-    refused("a file of no known kind", ["text.txt", ".safetensors", ".npy", "imatrix", "GGUF", ".dat"], "--importance", "text.txt")
+    refused("a file of no known kind", ["text.txt", ".safetensors", ".npy", "imatrix", "GGUF", ".dat"], "--importance",
+            "text.txt")
     for bad in (float("nan"), float("inf"), -1.0):
         nan["blk.1.ffn_down.weight"][0][5] = bad
         for name, data in (("bad.gguf", gguf(nan)), ("bad.dat", old_form(nan))):
@@ -283,7 +291,8 @@ def test_refusals():
         write("bad.gguf", data)
         refused(what, ["bad.gguf", *words], "--importance", "bad.gguf")
     for what, data in (("empty", b""), ("no entries", bytes(4)), ("a negative length", struct.pack("<ii", 1, -4)),
-                       ("a zero byte", old_form({"a\0b": [[1.0]]})), ("a name twice", old_form({"a": [[1.0]]})[:0] + struct.pack(
+                       ("a zero byte", old_form({"a\0b": [[1.0]]})),
+                       ("a name twice", old_form({"a": [[1.0]]})[:0] + struct.pack(
                            "<i", 2) + 2 * old_form({"a": [[1.0]]})[4:])):
         write("bad.dat", data)
         refused(what, ["bad.dat"], "--importance", "bad.dat")
@@ -319,7 +328,8 @@ def test_parts():
     for last, status in (("other.gguf", 2), ("matrix.gguf", 0)):
         for i, source in ((1, "matrix.gguf"), (2, last)):
             subprocess.run([QOBS, "quantize", "model", "--scheme", "W4A16", "--preset", "llmc.imatrix_mse", "--set",
-                            "group_size=32", "--importance", source, "-o", "out", "--part", f"{i}/2", "--quiet", "--replace"],
+                            "group_size=32", "--importance", source, "-o", "out", "--part", f"{i}/2", "--quiet",
+                            "--replace"],
                            check=True)
         run = subprocess.run([QOBS, "quantize", "--finish", "out", "--quiet"], capture_output=True, check=False)
         equal(run.returncode, status, f"parts with {last}")

@@ -69,8 +69,8 @@ def test_files():
     equal(soname, "libqobs.so." + ".".join(VERSION.split(".")[:2]), "soname")
     share = PREFIX + "/share"
     for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{share}/man/man1/qobs.1",
-                 f"{share}/doc/qobs/html/index.html", f"{share}/doc/qobs/README.md", f"{share}/doc/qobs/docs/presets/llmc.md",
-                 f"{share}/doc/qobs/docs/pictures/compare.png"]:
+                 f"{share}/doc/qobs/html/index.html", f"{share}/doc/qobs/README.md",
+                 f"{share}/doc/qobs/docs/presets/llmc.md", f"{share}/doc/qobs/docs/pictures/compare.png"]:
         check(os.path.exists(path), f"{path} is installed")
     for name in os.listdir(SOURCE + "/examples"):
         if name.endswith(".c") or os.path.exists(f"{SOURCE}/examples/{name}/meson.build"):
@@ -160,7 +160,8 @@ int main()
     const std::vector<std::vector<float>> batches(2, {{0, 1, 2, 3, 4, 255}});
     const std::vector<float> weight(64 * 256, 1.0f);
     {body}
-    return !(scale > 0.5f && scale < 1.5f && scales.size() == 128 && scales[0] > 0 && codes.size() == 64 * 256 && codes[0] == 127);
+    return !(scale > 0.5f && scale < 1.5f && scales.size() == 128 && scales[0] > 0 && codes.size() == 64 * 256 &&
+             codes[0] == 127);
 }}
 """)
     for standard in ["c++17", "c++20"]:
@@ -169,8 +170,8 @@ int main()
 
 def test_readers():
     """The programs of docs/embedding.md for each reader."""
-    programs = [("runtime", "c", "token 0: codes 50 and -127, scale 0.00996078\n"), ("converter", "c", "weight: first byte"),
-                ("library", "cpp", "scalar: 0 differ\n")]
+    programs = [("runtime", "c", "token 0: codes 50 and -127, scale 0.00996078\n"),
+                ("converter", "c", "weight: first byte"), ("library", "cpp", "scalar: 0 differ\n")]
     embedding = open(SOURCE + "/docs/embedding.md", encoding="utf-8").read()
     for reader, language, wanted in programs:
         section = re.search(rf"^## For the author of a {reader}\n(.*?)^## ", embedding, re.S | re.M)[1]
@@ -272,8 +273,10 @@ def test_checkpoint():
     source, model = f"{EXAMPLES}/quantize_model.c", SOURCE + "/examples/tinylm"
     sh(f"{PREFIX}/bin/qobs quantize {model} --scheme W4A16 --quiet -o wanted")
     flags = "$(pkg-config --cflags --libs qobs-checkpoint)"
-    static = "$(pkg-config --static --cflags --libs qobs-checkpoint | sed 's/-lqobs-checkpoint/-l:libqobs-checkpoint.a/; s/-lqobs /-l:libqobs.a /')"
-    write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(p C)\nfind_package(qobs REQUIRED COMPONENTS checkpoint)\n"
+    static = ("$(pkg-config --static --cflags --libs qobs-checkpoint | "
+              "sed 's/-lqobs-checkpoint/-l:libqobs-checkpoint.a/; s/-lqobs /-l:libqobs.a /')")
+    write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.14)\nproject(p C)\n"
+          "find_package(qobs REQUIRED COMPONENTS checkpoint)\n"
           f"add_executable(quantize_model {source})\ntarget_link_libraries(quantize_model PRIVATE qobs::checkpoint)\n")
     build = "rm -rf b && cmake -S . -B b {} && cmake --build b && cp b/quantize_model q"
     for what, command, shared in [("pkg-config", f"cc {WARNINGS} {source} {flags} -o q", True),

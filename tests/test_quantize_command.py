@@ -44,7 +44,8 @@ def make_model(path, layers=2, width=128, shards=1, config=True):
     os.makedirs(path)
     files, where = {}, {}
     for layer in range(layers):
-        name = "model.safetensors" if shards == 1 else f"model-{layer * shards // layers + 1:05}-of-{shards:05}.safetensors"
+        shard = f"-{layer * shards // layers + 1:05}-of-{shards:05}" if shards > 1 else ""
+        name = f"model{shard}.safetensors"
         for module in ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"):
             key = f"model.layers.{layer}.{module}.weight"
             files.setdefault(name, {})[key] = tensor([width] if "norm" in module else [width, width], layer)
@@ -96,7 +97,8 @@ def test_configuration():
     """config.json comes out with every number, key and order as it went in; upstream's order is that of the keys."""
     members = ('"model_type": "llama"',
                '"z": [9007199254740993, 9223372036854775808, 18446744073709551616, -9223372036854775809]',
-               '"limits": [NaN, Infinity, -Infinity, -0, -0.0, 1e400, 1E5, 1.50, 1e-08, 0.1, 5e-324, 1.0000000000000000001]',
+               '"limits": [NaN, Infinity, -Infinity, -0, -0.0, 1e400, 1E5, 1.50, 1e-08, 0.1, 5e-324, '
+               '1.0000000000000000001]',
                '"a": {"\\u00e4\\ud83d\\ude00\\n": null, "c": {}, "b": [], "t": [true, false, "\\u007f/\\"\\\\"]}')
     make_model("in")
     write("in/config.json", f"\n{{{', '.join(members)}}}\n".encode())

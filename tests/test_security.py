@@ -165,7 +165,8 @@ def test_closed_descriptors():
     """With standard output or error closed, messages go nowhere: not into the report or the scales."""
     write("model.safetensors", st_bytes(model()[0]))
     for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
-        command = " ".join(QOBS) + " calibrate --quiet --scheme W4A16 --set group_size=2 -o o model.safetensors --json r.json "
+        command = " ".join([*QOBS, "calibrate --quiet --scheme W4A16 --set group_size=2 -o o model.safetensors "
+                                   "--json r.json "])
         status = subprocess.call(["sh", "-c", command + closed])
         equal(status, 0, closed)
         json.loads(read("r.json"))

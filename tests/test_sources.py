@@ -245,7 +245,8 @@ def test_growth():
     for what, tensors, scheme, config, words in (
             ("MXFP4 experts that stay", mxfp4, "W8A8",
              {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
-             "2 weights grow from 0.0 to 0.1 MB: MXFP4 of gpt-oss in the model, unquantized here, such as 'model.layers.0.mlp.experts.down_proj'"),
+             "2 weights grow from 0.0 to 0.1 MB: MXFP4 of gpt-oss in the model, unquantized here, such as "
+             "'model.layers.0.mlp.experts.down_proj'"),
             ("int4 to int8", packed, "W8A8", config_of(),
              f"1 weight grows from 0.0 to 0.0 MB: packed integers in the model, W8A8 here, such as '{Q}.weight'"),
             ("FP8 to int8", fp8, "W8A8", config_of(), ""), ("FP8 to int4", fp8, "W4A16", config_of(), "")):
@@ -351,7 +352,8 @@ def test_two_runs():
         shutil.rmtree("out", ignore_errors=True)
         p = quantize("first", "-o", "out", *second, scheme="FP8_DYNAMIC")
         equal(p.returncode, 0, f"{what}: the second run {p.stderr}")
-        out, quantization = st_raw("out/model.safetensors"), json.loads(cli.read("out/config.json"))["quantization_config"]
+        out = st_raw("out/model.safetensors")
+        quantization = json.loads(cli.read("out/config.json"))["quantization_config"]
         before = st_raw("first/model.safetensors")
         for m, scheme in zip(MODULES, want):
             parts = {n for n in out if n.startswith(L + m + ".")}

@@ -50,7 +50,8 @@ SCHEMES = {"W8A16": (0.02, ["--set", "strategy=channel"]), "FP8_DYNAMIC": (0.06,
 
 # Members of a configuration, and what they become.
 SMALL = [(r"(hidden_size|d_model|n_embd|embed_dim|word_embed_proj_dim|embedding_size)$", 128),
-         (r"(intermediate_size|ffn_hidden_size|d_ff|.*ffn_dim|n_inner|moe_intermediate_size|.*expert_intermediate_size)$", 256),
+         (r"(intermediate_size|ffn_hidden_size|d_ff|.*ffn_dim|n_inner|moe_intermediate_size|"
+          r".*expert_intermediate_size)$", 256),
          (r"(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|num_decoder_layers)$", 2),
          (r"(num_attention_heads|n_heads?|num_heads|encoder_attention_heads|decoder_attention_heads)$", 4),
          (r"(num_key_value_heads|num_kv_heads)$", 2), (r"(head_dim|d_kv|v_head_dim|qk_nope_head_dim)$", 32),

@@ -11,7 +11,8 @@ from ._dropin import dropin_calls
 from ._functions import (Histogram, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram, presets,
                          range_by_entropy, range_by_l2_norm, range_by_mse, range_by_percentile, search, settings)
 from ._library import (Cancelled, Error, FindingsError, IncompleteWarning, InvalidArgumentError, NoDataError,
-                       NonfiniteError, NoResultError, OutOfMemoryError, SystemFailure, UnsupportedError, Warning, lib as _lib)
+                       NonfiniteError, NoResultError, OutOfMemoryError, SystemFailure, UnsupportedError, Warning,
+                       lib as _lib)
 from ._minmax import MinMax, minmax
 from ._observer import Counts, Observer, Results, qparams_from_tensor, fuse
 from ._quantizer import Quantized, Quantizer
@@ -22,12 +23,13 @@ from ._threads import set_threads
 __version__: str = _lib.version().decode()
 
 __all__ = [
-    "Array", "AuditReport", "BlocksReport", "CalibrateReport", "Calibration", "Cancelled", "Counts", "Error", "FindingsError",
-    "Histogram", "IncompleteWarning", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError", "NonfiniteError", "Observer",
-    "OutOfMemoryError", "PlanReport", "Progress", "QParams", "Quantized", "QuantizeBlocksReport", "QuantizeReport", "Quantizer", "Range",
-    "Results", "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "Warning", "audit", "calibrate",
-    "calibrate_blocks", "calibrate_checkpoint", "calibration", "qparams_from_tensor", "dropin_calls", "fake_quantize",
-    "finish", "fuse", "handle_bus_errors", "histogram", "minmax", "plan", "presets", "quantize", "quantize_blocks", "range_by_entropy", "range_by_l2_norm",
+    "Array", "AuditReport", "BlocksReport", "CalibrateReport", "Calibration", "Cancelled", "Counts", "Error",
+    "FindingsError", "Histogram", "IncompleteWarning", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError",
+    "NonfiniteError", "Observer", "OutOfMemoryError", "PlanReport", "Progress", "QParams", "Quantized",
+    "QuantizeBlocksReport", "QuantizeReport", "Quantizer", "Range", "Results", "Search", "SearchReport", "Setting",
+    "SystemFailure", "UnsupportedError", "Warning", "audit", "calibrate", "calibrate_blocks", "calibrate_checkpoint",
+    "calibration", "qparams_from_tensor", "dropin_calls", "fake_quantize", "finish", "fuse", "handle_bus_errors",
+    "histogram", "minmax", "plan", "presets", "quantize", "quantize_blocks", "range_by_entropy", "range_by_l2_norm",
     "range_by_mse", "range_by_percentile", "search", "set_threads", "settings",
 ]
 for _name in __all__:

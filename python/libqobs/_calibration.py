@@ -87,8 +87,8 @@ def calibration(model: Any, scheme: Any = None, *, config: Any = None, recipe: A
     the backward pass, or with activation checkpointing of the model those of one block. The model computes what it
     computes without. Tensors on a GPU are copied to the CPU one by one. One thread at a time may run the model.
     An entry of targets or ignore that matches nothing is a libqobs.IncompleteWarning.
-    Errors: InvalidArgumentError, TypeError. Reproduces the calibration of oneshot of llm-compressor and, for importance,
-    the hook of IMatrixMSEObserver.attach."""
+    Errors: InvalidArgumentError, TypeError. Reproduces the calibration of oneshot of llm-compressor and, for
+    importance, the hook of IMatrixMSEObserver.attach."""
     check_model(model)
     described = describe(scheme, config, recipe, targets)
     flags = {name: flag(value, name) for name, value in (("kv_cache", kv_cache), ("queries", queries),
@@ -98,11 +98,14 @@ def calibration(model: Any, scheme: Any = None, *, config: Any = None, recipe: A
         importance = flag(importance, "importance") or flags["sensitivity"]
     if not isinstance(preset, str):
         raise wrong_kind(preset, "preset", "the name of a preset")
-    left = described.ignore if ignore is None else described.ignore * (not described.by_name) + entries(ignore, "ignore")
+    left = described.ignore
+    if ignore is not None:
+        left = left * (not described.by_name) + entries(ignore, "ignore")
     observed = Calibration(model, described, f"{preset} base_name=input", left, states, importance, words(settings),
                            seed if flags["sensitivity"] else None)
     given = [("targets", targets), ("ignore", ignore)]
-    warn([text for text in observed.unused if any(text.startswith(name) and value is not None for name, value in given)])
+    warn([text for text in observed.unused
+          if any(text.startswith(name) and value is not None for name, value in given)])
     return observed
 
 
@@ -153,8 +156,8 @@ def words(settings: Any) -> str:
 
 class Calibration:
     """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
-    "<module>.sensitivity_a", "<module>.sensitivity_b", "<attention>.q_states", "k_states" and "v_states", where a module has the name of its weight in files. See
-    calibration. It can be entered several times: batches add up."""
+    "<module>.sensitivity_a", "<module>.sensitivity_b", "<attention>.q_states", "k_states" and "v_states", where a
+    module has the name of its weight in files. See calibration. It can be entered several times: batches add up."""
 
     def __init__(self, model: Any, described: Described, preset: str, ignore: list[str], states: str,
                  importance: bool | str, settings: str, seed: int | None):
@@ -314,9 +317,9 @@ class Calibration:
     def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> QuantizeReport:
         """Quantizes the directory of the model with what was observed: libqobs.quantize with scheme and states.
 
-        options: those of libqobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian it
-        is that preset with the settings of importance. Returns the report of quantize. Errors: those of libqobs.quantize,
-        NoDataError."""
+        options: those of libqobs.quantize. With importance the default of preset is "llmc.imatrix_mse", with a Hessian
+        it is that preset with the settings of importance. Returns the report of quantize. Errors: those of
+        libqobs.quantize, NoDataError."""
         if any(name.endswith(".importance") for name in self.observers):
             _set_preset(self._importance, options)
         return self._with_states(model_dir, lambda states: quantize(model_dir, out_dir, states=[states],

@@ -270,8 +270,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     replace: a directory that holds files is replaced at the end. keep_findings: the output is written although the
     audit finds faults in it. allow_mixed_sets: layers that vLLM runs as one matrix (q_proj, k_proj, v_proj) may have
     several schemes; vLLM cannot load them. architectures: a JSON file with what is known of architectures, which
-    python -m libqobs.architectures writes; it comes before the library's own table. None: for a model that the table lacks
-    the classes of the installed transformers are read, in another process, for some seconds. draft: layers for
+    python -m libqobs.architectures writes; it comes before the library's own table. None: for a model that the table
+    lacks the classes of the installed transformers are read, in another process, for some seconds. draft: layers for
     speculative decoding (MTP, nextn) are quantized if vLLM is known to load those of the architecture so
     ("as-loaded"), never ("keep") or always ("quantize"). threads: None is one for each processor. progress: called
     with Progress, by one thread at a time; an exception in it stops the run, and so does
@@ -290,8 +290,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     number_of_part, count = _part(part)
     with _Files(config, recipe) as described, _rows(model_dir, architectures) as rows:
         args = c.CheckpointQuantizeArgs(
-            struct_size=sizeof(c.CheckpointQuantizeArgs), model=_needed(model_dir, "model_dir"), out=_needed(out_dir, "out_dir"),
-            scheme=_encoded(scheme, "scheme"), config=described.config,
+            struct_size=sizeof(c.CheckpointQuantizeArgs), model=_needed(model_dir, "model_dir"),
+            out=_needed(out_dir, "out_dir"), scheme=_encoded(scheme, "scheme"), config=described.config,
             recipe=described.recipe, preset=_encoded(preset, "preset"),
             split_experts=flag(split_experts, "split_experts"),
             fill_experts=choice(fill_experts, "fill_experts", _FILL_EXPERTS), compat=choice(compat, "compat", _COMPAT),
@@ -399,10 +399,10 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
     element of the quantized weights, scales included. max_kl: largest KL divergence in nats a token. out: recipe of the
     mixture, which quantize(recipe=...) takes with the same states. Everything else is as in quantize.
 
-    Returns the report: schemes with bytes, bits, kl (None without sensitivity; above prediction_limit it does not hold), error
-    and layers; with budget or max_kl the mixture: bytes, bits, kl, optimal and the scheme of each layer; warnings. KL
-    divergences are those of the weights' errors, to second order. Errors: those of quantize; InvalidArgumentError if no
-    mixture keeps to the limit."""
+    Returns the report: schemes with bytes, bits, kl (None without sensitivity; above prediction_limit it does not
+    hold), error and layers; with budget or max_kl the mixture: bytes, bits, kl, optimal and the scheme of each layer;
+    warnings. KL divergences are those of the weights' errors, to second order. Errors: those of quantize;
+    InvalidArgumentError if no mixture keeps to the limit."""
     pool, report, signals = Threads(threads), _Text(), Held()
     lists = {name: _Texts(items, name) for name, items in (
         ("schemes", schemes), ("targets", targets), ("ignore", ignore), ("states", states),
@@ -435,6 +435,7 @@ def audit(checkpoint_dir: Any, against: Any = None, *, architectures: Any = None
     InvalidArgumentError if the directory is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
     with _rows(checkpoint_dir, architectures) as rows:
-        args = c.CheckpointAuditArgs(sizeof(c.CheckpointAuditArgs), _needed(checkpoint_dir, "checkpoint_dir"), _encoded(against, "against"),
+        args = c.CheckpointAuditArgs(sizeof(c.CheckpointAuditArgs), _needed(checkpoint_dir, "checkpoint_dir"),
+                                     _encoded(against, "against"),
                           pool.address, ctypes.addressof(findings), report.address, rows)
         return _run("audit", args, report, Held(), pool)

@@ -47,8 +47,8 @@ def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme
         qobs.quantize_blocks("model", "model-W4A16", batches, "W4A16", settings={"group_size": 64})
 
     The rounding mends the error of earlier layers: in place of the weight W it takes V, for which the outputs are
-    nearest to those of the unquantized model. Scales and codes are those of qobs.local_hessian with descent, under the damped
-    Hessian of the row.
+    nearest to those of the unquantized model. Scales and codes are those of qobs.local_hessian with descent, under the
+    damped Hessian of the row.
 
     model_dir, batches, group, load: as of calibrate_blocks. out_dir: a new or empty directory. It appears when it is
     complete, as quantize writes it. Until then its neighbour with ".blocks" after the name holds codes of complete
@@ -59,7 +59,8 @@ def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme
     what a block returns in float32 for all batches, four times.
     Returns the report of quantize for what was written, whose layers have "rounding": the objective before the descent
     and after it; and blocks, run, batches, seconds, peak_bytes as of calibrate_blocks. Errors: those of
-    calibrate_blocks and quantize; UnsupportedError for experts in one tensor and for layers that run several times in a block."""
+    calibrate_blocks and quantize; UnsupportedError for experts in one tensor and for layers that run several times in a
+    block."""
     given, ranks, begin = batches_of(batches), Ranks(group), time.monotonic()
     if not isinstance(out_dir, (str, os.PathLike)):
         raise wrong_kind(out_dir, "out_dir", "a path")

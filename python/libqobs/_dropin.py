@@ -56,8 +56,8 @@ class Dropin:
         """Returns False if the drop-in is installed already."""
         self.strict = flag(strict, "strict")
         if not self._replaced and not version.startswith(self._tested):
-            warnings.warn(f"qobs: the drop-in was made for {self._package} {', '.join(self._tested)}, not for {version}",
-                          stacklevel=3)
+            tested = ", ".join(self._tested)
+            warnings.warn(f"qobs: the drop-in was made for {self._package} {tested}, not for {version}", stacklevel=3)
         return not self._replaced
 
     @property

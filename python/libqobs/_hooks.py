@@ -52,8 +52,8 @@ def linear_modules(model: Any, targets: list[list[str]], ignore: list[str]) -> C
                not any(_matches([entry], {own_name(n)} | _classes(m)) for n, m in model.named_modules())]
     if not found:
         hint = f" ({'; '.join(unused)})" if unused else ""
-        raise c.InvalidArgumentError(f"targets: none of {[e for t in targets for e in t]} that is not ignored is a linear "
-                                     f"layer of the model{hint}")
+        raise c.InvalidArgumentError(f"targets: none of {[e for t in targets for e in t]} that is not ignored is a "
+                                     f"linear layer of the model{hint}")
     return Chosen(found, group, unused)
 
 

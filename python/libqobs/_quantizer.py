@@ -84,8 +84,8 @@ class Quantizer:
     def _rows(self, value: View) -> tuple[int, int]:
         """Rows of an input, and bytes from row to row; 0: no gaps."""
         if value.dtype != self._dtype or not value.shape or value.shape[-1] != self._columns:
-            raise c.InvalidArgumentError(f"x: is {NAMES[value.dtype]} of shape {list(value.shape)}, the quantizer takes "
-                                         f"{NAMES[self._dtype]} with {self._columns} columns")
+            raise c.InvalidArgumentError(f"x: is {NAMES[value.dtype]} of shape {list(value.shape)}, the quantizer "
+                                         f"takes {NAMES[self._dtype]} with {self._columns} columns")
         rows = math.prod(value.shape[:-1])
         if value.strides is None:
             return rows, 0

@@ -46,7 +46,8 @@ INPUTS = {
     "W8A8_STATIC": "num_bits=8 type=int symmetric=true strategy=tensor",
     "W8A8_STATIC_ASYM": "num_bits=8 type=int symmetric=false strategy=tensor",
     "FP8": "num_bits=8 type=float symmetric=true strategy=tensor",
-    "NVFP4": "num_bits=4 type=float symmetric=true strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",
+    "NVFP4": "num_bits=4 type=float symmetric=true strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn"
+    " dynamic=local",
 }
 
 # The devices for whose linear layers vLLM 0.32 has kernels, and those for a model of experts.

@@ -130,6 +130,6 @@ def _logits(output: Any) -> Any:
         found = output[0] if isinstance(output, (tuple, list)) else output
     torch = sys.modules["torch"]
     if not isinstance(found, torch.Tensor) or found.ndim < 2 or not found.requires_grad:
-        raise c.InvalidArgumentError("sensitivity: the model returns no logits of shape (..., vocabulary) that depend on "
-                                     "the chosen layers")
+        raise c.InvalidArgumentError("sensitivity: the model returns no logits of shape (..., vocabulary) that depend "
+                                     "on the chosen layers")
     return found

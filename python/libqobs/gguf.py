@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Arrays as blocks of the types of GGUF files, and back. The bytes are ggml's. Experimental: it may change before 1.0."""
+"""Arrays as blocks of the types of GGUF files, and back. The bytes are ggml's. Experimental: it may change before
+1.0."""
 from __future__ import annotations
 
 import math
@@ -27,7 +28,8 @@ class Type(NamedTuple):
 def _type(name: Any) -> Type:
     found = c.GgufType(sizeof(c.GgufType))
     call(lib.gguf_describe_type, encoded(name, "type"), byref(found), name="type")
-    return Type(found.name.decode(), found.number, found.block_elements, found.block_size, bool(found.uses_importance), bool(found.made))
+    return Type(found.name.decode(), found.number, found.block_elements, found.block_size,
+                bool(found.uses_importance), bool(found.made))
 
 
 def types() -> tuple[Type, ...]:
@@ -42,16 +44,17 @@ def types() -> tuple[Type, ...]:
 def _contiguous(x: Any, name: str) -> View:
     found = view(x, name)
     if not found.shape or not found.contiguous():
-        raise c.InvalidArgumentError(f"{name}: is {'not contiguous; copy it first' if found.shape else 'a single number'}")
+        fault = "not contiguous; copy it first" if found.shape else "a single number"
+        raise c.InvalidArgumentError(f"{name}: is {fault}")
     return found
 
 
 def quantize(array: Any, type: str, importance: Any = None) -> Array:
-    """Blocks of an array of shape (..., columns), float32, bfloat16 or float16, as uint8 of shape (..., bytes of a row).
-    type: a name such as "Q4_K". importance: float32, a number from 0 on for each column, such as the mean square of its
-    activations; types that do not use it ignore it.
-    Errors: InvalidArgumentError; UnsupportedError for types of grids; NonfiniteError for NaN, infinity and numbers whose
-    scale is beyond float16."""
+    """Blocks of an array of shape (..., columns), float32, bfloat16 or float16, as uint8 of shape
+    (..., bytes of a row). type: a name such as "Q4_K". importance: float32, a number from 0 on for each column, such as
+    the mean square of its activations; types that do not use it ignore it.
+    Errors: InvalidArgumentError; UnsupportedError for types of grids; NonfiniteError for NaN, infinity and numbers
+    whose scale is beyond float16."""
     value, of = _contiguous(array, "array"), _type(type)
     columns, weights = value.shape[-1], None
     if of.made and columns % of.block_elements:
@@ -59,12 +62,13 @@ def quantize(array: Any, type: str, importance: Any = None) -> Array:
     if importance is not None:
         weights = _contiguous(importance, "importance")
         if weights.dtype != c.F32 or weights.shape != (columns,):
-            raise c.InvalidArgumentError(f"importance: is {NAMES[weights.dtype]} of shape {list(weights.shape)}, float32 of "
-                                         f"shape [{columns}] is expected")
+            raise c.InvalidArgumentError(f"importance: is {NAMES[weights.dtype]} of shape {list(weights.shape)}, "
+                                         f"float32 of shape [{columns}] is expected")
     rows, row = math.prod(value.shape[:-1]), columns // of.block_elements * of.block_bytes
-    out, result = value.framework.empty((*value.shape[:-1], row), c.U8 if c.U8 in value.framework.dtypes_of_codes else c.I8)
-    args = c.GgufQuantizeArgs(sizeof(c.GgufQuantizeArgs), of.name.encode(), value.dtype, rows, columns, value.tensor.data,
-                              weights.tensor.data if weights else None, out, rows * row, c.runtime)
+    dtype = c.U8 if c.U8 in value.framework.dtypes_of_codes else c.I8
+    out, result = value.framework.empty((*value.shape[:-1], row), dtype)
+    args = c.GgufQuantizeArgs(sizeof(c.GgufQuantizeArgs), of.name.encode(), value.dtype, rows, columns,
+                              value.tensor.data, weights.tensor.data if weights else None, out, rows * row, c.runtime)
     call(lib.gguf_quantize, byref(args), value="array", dtype="array")
     return result()
 
@@ -75,11 +79,11 @@ def dequantize(blocks: Any, type: str) -> Array:
     value, of = _contiguous(blocks, "blocks"), _type(type)
     row = value.shape[-1]
     if value.dtype not in (c.U8, c.I8) or row % of.block_bytes:
-        raise c.InvalidArgumentError(f"blocks: is {NAMES[value.dtype]} with rows of {row}, {of.name} needs uint8 and a multiple "
-                                     f"of {of.block_bytes}")
+        raise c.InvalidArgumentError(f"blocks: is {NAMES[value.dtype]} with rows of {row}, {of.name} needs uint8 and a "
+                                     f"multiple of {of.block_bytes}")
     rows, columns = math.prod(value.shape[:-1]), row // of.block_bytes * of.block_elements
     out, result = value.framework.empty((*value.shape[:-1], columns), c.F32)
-    args = c.GgufDequantizeArgs(sizeof(c.GgufDequantizeArgs), of.name.encode(), rows, columns, value.tensor.data, rows * row, out,
-                                rows * columns * SIZES[c.F32], c.runtime)
+    args = c.GgufDequantizeArgs(sizeof(c.GgufDequantizeArgs), of.name.encode(), rows, columns, value.tensor.data,
+                                rows * row, out, rows * columns * SIZES[c.F32], c.runtime)
     call(lib.gguf_dequantize, byref(args))
     return result()

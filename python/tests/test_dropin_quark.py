@@ -367,7 +367,8 @@ def test_declined(case):
     wanted = attempt()
     with served(dropin) as calls:
         found = attempt()
-    assert list(calls) == [f"quark.{'PerTensorHistogramObserver' if case in ('nan', 'zeros') else name} declined"], calls
+    declined = "PerTensorHistogramObserver" if case in ("nan", "zeros") else name
+    assert list(calls) == [f"quark.{declined} declined"], calls
     assert found == wanted or case == "nan"
 
 

@@ -227,8 +227,9 @@ GRANULARITIES = [("PerTensor", ()), ("PerAxis", (0,)), ("PerAxis", (1,)), ("PerG
 def test_affine(source, name, granularity, values, dtype):
     cls = getattr(module(source), name)
     kinds = importlib.import_module("torchao.quantization.granularity")
-    arguments = {"mapping_type": importlib.import_module("torchao.quantization.quant_primitives").MappingType.ASYMMETRIC,
-                 "target_dtype": torch.uint8, "granularity": getattr(kinds, granularity)(*values)}
+    primitives = importlib.import_module("torchao.quantization.quant_primitives")
+    arguments = {"mapping_type": primitives.MappingType.ASYMMETRIC, "target_dtype": torch.uint8,
+                 "granularity": getattr(kinds, granularity)(*values)}
 
     def states():
         observer = cls(**arguments)

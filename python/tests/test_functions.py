@@ -16,8 +16,8 @@ INT4 = "llmc.memoryless_minmax num_bits=4 group_size=128"
 PRESETS = {
     "llmc": "memoryless_minmax static_minmax minmax memoryless_mse mse nvfp4_expanded_mse imatrix_mse "
         "nvfp4_expanded_imatrix fouroversix",
-    "torch": "MinMaxObserver MovingAverageMinMaxObserver PerChannelMinMaxObserver MovingAveragePerChannelMinMaxObserver "
-        "HistogramObserver FixedQParamsObserver PlaceholderObserver",
+    "torch": "MinMaxObserver MovingAverageMinMaxObserver PerChannelMinMaxObserver "
+        "MovingAveragePerChannelMinMaxObserver HistogramObserver FixedQParamsObserver PlaceholderObserver",
     "quark": "PlaceholderObserver PerTensorMinMaxObserver PerChannelMinMaxObserver PerGroupMinMaxObserver "
         "PerTensorHistogramObserver PerTensorHistogramObserverPro PerTensorPercentileObserver PerTensorMSEObserver "
         "TQTObserver LSQObserver PerTensorPowOf2MinMaxObserver PerChannelPowOf2MinMaxObserver "
@@ -26,7 +26,8 @@ PRESETS = {
     "ort": "MinMaxCalibrater EntropyCalibrater PercentileCalibrater DistributionCalibrater",
     "torchao": "AffineQuantizedMinMaxObserver AffineQuantizedMovingAverageMinMaxObserver AffineQuantizedMSEObserver "
         "AffineQuantizedFixedQParamObserver",
-    "modelopt": "MaxCalibrator HistogramCalibrator MseCalibrator NVFP4MSECalibrator BiasCalibrator NVFP4ActHeadroomCalibrator",
+    "modelopt": "MaxCalibrator HistogramCalibrator MseCalibrator NVFP4MSECalibrator BiasCalibrator "
+        "NVFP4ActHeadroomCalibrator",
     "aiedge": "OCTAV OSCAR",
     "nncf": "WeightCompression ScaleEstimation",
     "qobs": "mse_optimal imatrix_optimal local_hessian",

@@ -71,8 +71,8 @@ def run(source, files, scratch, options):
             others[kinds[0]] = others.get(kinds[0], 0) + 1
         else:
             passed.add(f"{case.get('classname')}::{case.get('name')}")
-    lines = (scratch / "output").read_text(errors="replace").partition("qobs: calls of the drop-ins")[2].splitlines()[1:]
-    words = [line.split(maxsplit=1) for line in lines]
+    counts = (scratch / "output").read_text(errors="replace").partition("qobs: calls of the drop-ins")[2]
+    words = [line.split(maxsplit=1) for line in counts.splitlines()[1:]]
     return passed, others, {w[1]: int(w[0]) for w in words if len(w) == 2 and CALL.fullmatch(w[1])}
 
 

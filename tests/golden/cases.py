@@ -142,7 +142,8 @@ def check(case, T, got):
             ok = ok | m
         if not ok.all():
             i = int(np.argmin(ok.ravel()))
-            bad.append(f"{q}: {int((~ok).sum())} of {ok.size} differ; at {i} got {g.ravel()[i]!r}, expected {e.ravel()[i]!r} ({rule})")
+            bad.append(f"{q}: {int((~ok).sum())} of {ok.size} differ; at {i} got {g.ravel()[i]!r}, expected "
+                       f"{e.ravel()[i]!r} ({rule})")
     return bad
 
 
