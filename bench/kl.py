@@ -18,6 +18,7 @@ which the last 5 % are held out).
     --group N          columns of a group of integers (default 128)
     --rounding NAME    of codes: nearest (default), or descent for the methods with a Hessian
     --passes N         of the descent, at most (default 4)
+    --dampening SHARE  of the mean of H that is added to its diagonal, for scales and codes of descent (default 0)
     --corrected        measure quantize_blocks of the Python package, too; it needs transformers and --every 1
     --skip N           calibration sequences to leave out before those that are taken (default 0)
     --peers            measure GPTQ of llm-compressor's oneshot, too
@@ -238,6 +239,7 @@ def quantized(args, model, folder, method, form):
     settings = scheme_settings + settings + ([f"group_size={args.group}"] if bits else [])
     if args.rounding == "descent":
         settings += ["rounding=descent", f"rounding_passes={args.passes}"]
+        settings += [f"dampening_frac={args.dampening}"] if "hessian" in preset else []
     command = [args.qobs, "quantize", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--replace",
                "--quiet", "--threads", str(args.threads)]
     for setting in settings:
@@ -342,6 +344,7 @@ def main():
     parser.add_argument("--group", type=int, default=128)
     parser.add_argument("--rounding", choices=["nearest", "descent"], default="nearest")
     parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--dampening", type=float, default=0)
     parser.add_argument("--corrected", action="store_true")
     parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--peers", action="store_true")

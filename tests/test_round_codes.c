@@ -67,6 +67,7 @@ static double normal(void) { return (uniform() + uniform() + uniform() + uniform
 /* A weight with its H in float, and what comes of it. */
 struct sample {
     const struct kind *kind;
+    double dampening;
     int64_t rows, columns, group, groups, block, blocks;
     float *w, *scale;
     signed char *zero_point;
@@ -149,13 +150,12 @@ static void free_sample(struct sample *s)
 
 static qobs_config *open_config(const struct sample *s)
 {
-    char text[200];
+    char text[200], groups[40] = "strategy=channel";
     qobs_config *config;
     qobs_error error;
     if (s->groups > 1)
-        snprintf(text, sizeof text, "qobs.local_hessian %s group_size=%lld", s->kind->settings, (long long)s->group);
-    else
-        snprintf(text, sizeof text, "qobs.local_hessian %s strategy=channel", s->kind->settings);
+        snprintf(groups, sizeof groups, "group_size=%lld", (long long)s->group);
+    snprintf(text, sizeof text, "qobs.local_hessian %s %s dampening_frac=%g", s->kind->settings, groups, s->dampening);
     if (qobs_config_parse(&config, text, NULL, &error) != QOBS_OK)
         fail_msg("%s: %s", text, error.message);
     return config;
@@ -409,6 +409,28 @@ static void multiply(double *x, size_t n, double by)
         x[i] *= by;
 }
 
+/* Columns of a block of H, of which the last one of a row or of a group may be short. */
+static int64_t width_of(const struct sample *s, int64_t start)
+{
+    const int64_t period = s->block < s->group ? s->group : s->block;
+    const int64_t next = start / period * period + period, end = next < s->columns ? next : s->columns;
+    return end - start < s->block ? end - start : s->block;
+}
+
+static void dampen(struct sample *s, double share)
+{
+    int64_t width;
+    double *h = s->h;
+    for (int64_t start = 0; start < s->columns; start += width, h += s->block * s->block) {
+        double mean = 0;
+        width = width_of(s, start);
+        for (int64_t j = 0; j < width; j++)
+            mean += h[j * (s->block + 1)] / (double)width;
+        for (int64_t j = 0; j < width; j++)
+            h[j * (s->block + 1)] += share * mean;
+    }
+}
+
 static void special_hessians(void **state)
 {
     (void)state;
@@ -480,6 +502,29 @@ static void asymmetric(void **state)
     free_sample(&s);
 }
 
+/* The share of the mean of H_jj stands on the diagonal of each block as if the caller had put it there. */
+static void dampened(void **state)
+{
+    static const int64_t shapes[][2] = {{0, 0}, {100, 40}, {20, 140}};
+    (void)state;
+    for (int i = 0; i < KINDS; i++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+            struct sample s = make_sample(&kinds[i], 150, 290, shapes[k][0], shapes[k][1], 40);
+            const size_t codes = (size_t)(s.rows * s.columns);
+            round_sample(&s, 4, s.nearest, NULL);
+            s.dampening = 0.25;
+            round_sample(&s, 4, s.codes, NULL);
+            assert_memory_not_equal(s.codes, s.nearest, codes);
+            const double error = s.report.error;
+            s.dampening = 0;
+            dampen(&s, 0.25);
+            round_sample(&s, 4, s.nearest, NULL);
+            assert_memory_equal(s.codes, s.nearest, codes);
+            assert_true(s.report.error == error);
+            free_sample(&s);
+        }
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -519,11 +564,8 @@ static void blocks(void **state)
         struct sample s = make_sample(&kinds[9], 140, shapes[i][0], shapes[i][1], shapes[i][2], 80);
         round_sample(&s, 3, s.codes, NULL);
         int64_t block = 0;
-        const int64_t period = s.block < s.group ? s.group : s.block;
         for (int64_t start = 0; start < s.columns; block++) {
-            const int64_t end =
-                start / period * period + period < s.columns ? start / period * period + period : s.columns;
-            const int64_t width = end - start < s.block ? end - start : s.block;
+            const int64_t width = width_of(&s, start);
             const int64_t group = s.group < width ? s.group : 0;
             struct sample alone = make_sample(&kinds[9], s.rows, width, group, 0, 1);
             for (int64_t row = 0; row < s.rows; row++) {
@@ -594,7 +636,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(brute_force),      cmocka_unit_test(diagonal), cmocka_unit_test(monotone),
         cmocka_unit_test(special_hessians), cmocka_unit_test(kept),     cmocka_unit_test(asymmetric),
-        cmocka_unit_test(refused),          cmocka_unit_test(blocks),   cmocka_unit_test(same_bits),
+        cmocka_unit_test(dampened),         cmocka_unit_test(refused),  cmocka_unit_test(blocks),
+        cmocka_unit_test(same_bits),
     };
     return cmocka_run_group_tests_name("round_codes", tests, NULL, NULL);
 }

@@ -195,7 +195,7 @@ QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 /** The findings of qobs_round_codes. */
 typedef struct qobs_round_report {
     size_t struct_size;   /**< sizeof(qobs_round_report) */
-    double error_before;  /**< sum of d H d^T over the rows, of the nearest codes */
+    double error_before;  /**< sum of d H d^T over the rows, of the nearest codes, H with dampening */
     double error;         /**< the same of the codes returned; never larger */
     double squared_error; /**< sum of d * d of the codes returned */
     double energy;        /**< sum of the squares of value */
@@ -229,7 +229,8 @@ typedef struct qobs_round_args {
  * code to the best one for the present others and lowers the error of its row. Columns go in the order of falling
  * H_jj. It ends after a pass that changes nothing. An element whose column has H_jj = 0 keeps the nearest code, and so
  * do NaN and infinity.
- * H counts as its symmetric part, in float. Steps whose gain is within the rounding of float sums are left out.
+ * H counts as its symmetric part, in float, plus dampening_frac of config times the mean of H_jj of its block on the
+ * diagonal. Steps whose gain is within the rounding of float sums are left out.
  * Fails with INVALID_ARGUMENT if H has NaN, infinity, or numbers below 0 on its diagonal.
  * Codes have the same bits on every instruction set, for every number of threads, and however rows are divided among
  * calls. Time: rows * n * columns multiply-adds a pass. Memory: about 256 MB at most, or 12 bytes for 128 rows.

@@ -14,6 +14,7 @@ from typing import Any
 from . import _library as c
 
 OUTSIDE = -1  # in place of the number of a block: all that is in none
+_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
 
 
 def first_line(failure: BaseException) -> str:
@@ -39,11 +40,12 @@ class BlockModel:
         return [*self._files, *([config] if os.path.exists(config) else [])]
 
     def dtype_in_files(self, name: str) -> Any:
-        """The dtype of a tensor in the files."""
-        for path in self._files:
-            with _opened(path) as file:
-                if name in file.keys():
-                    return file.get_slice(name)[:1].dtype
+        """The dtype of a tensor in the files, or of one in the innermost module of its name that has some."""
+        inside = name
+        while inside and inside not in self._dtypes:
+            inside = inside.rpartition(".")[0]
+        if inside:
+            return getattr(sys.modules["torch"], _DTYPES[self._dtypes[inside]])
         raise c.InvalidArgumentError(f"model_dir: {self.directory}: its files lack {name}")
 
     def bytes_a_token(self) -> int:
@@ -99,17 +101,25 @@ class BlockModel:
         converters = [entry for entry in mapping if hasattr(entry, "operations")]
         renamings = [entry for entry in mapping if not hasattr(entry, "operations")]
         state, prefix = self.model.state_dict(), self.model.base_model_prefix
-        self._missing = set(state)
+        self._missing, self._dtypes = set(state), dict[str, str]()
         found: dict[int, dict[str, list[str]]] = {}
         for path in self._files:
             with _opened(path) as file:
                 for key in file.keys():
+                    self._add_dtype(key, file.get_slice(key).get_dtype())
                     name, _ = rename_source_key(key, renamings, converters, prefix, state)
                     if name not in state:
                         name, _ = rename_source_key(key, [], [], prefix, state)
                     found.setdefault(self.place(name), {}).setdefault(path, []).append(key)
                     self._missing.discard(name)
         return found
+
+    def _add_dtype(self, key: str, dtype: str) -> None:
+        """Of a tensor, and of the modules that it is in unless they have that of another."""
+        self._dtypes[key] = dtype
+        while key and dtype in _DTYPES:
+            self._dtypes.setdefault(key, dtype)
+            key = key.rpartition(".")[0]
 
     def _make_buffers(self, place: int) -> None:
         """Fills buffers that no file has, as transformers does after loading."""

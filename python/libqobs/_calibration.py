@@ -172,7 +172,8 @@ class Calibration:
                 f"{described.label}: stores no scales of activations; schemes that do are {', '.join(INPUTS)}. "
                 "kv_cache, queries, importance and sensitivity observe something for others")
         chosen = linear_modules(model, [group.targets for group in groups], ignore) if groups else Chosen({}, {}, [])
-        self.unused, modules = chosen.unused, chosen.modules
+        self.unused, self.modules = chosen.unused, chosen.modules
+        modules = self.modules
         attention = attention_modules(model) if states else {}
         self._own_names = own_names(model)
         self._dtypes = {name: m.weight.dtype for name, m in modules.items()}

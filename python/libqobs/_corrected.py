@@ -9,10 +9,13 @@ the objective of GPTAQ (Li et al. 2025) and Qronos (Zhang et al. 2025) with a ri
 that are missing."""
 from __future__ import annotations
 
+import copy
 import json
+import math
 import os
 import shutil
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,24 +25,27 @@ from . import _library as c
 from ._arguments import mapping, wrong_kind
 from ._block_model import OUTSIDE, BlockModel
 from ._block_store import Store
+from ._block_weights import Group, Place, Stage, Weights, place_of, stages_of_experts
 from ._blocks import Passes, Ranks, batches_of, described, directory_of, peak_bytes
 from ._calibration import Calibration, calibration, words
 from ._checkpoint import audit, quantize
 from ._configuration import describe
 from ._functions import settings as settings_of
 from ._names import modules_in
+from ._observer import Observer
 from ._progress import Line
 from ._reports import QuantizeBlocksReport
 
 _PRESET, _PLAIN = "qobs.local_hessian", "llmc.memoryless_minmax"
 _SHARE = 0.1   # of the mean square of the inputs, at least; more where there are fewer than ten tokens for a column
 _ROW = 1 << 20
+_MOST_SUMS = 1 << 30  # bytes of the sums of experts that are quantized together
 _CODES, _CONFIG, _LAYERS = "codes.safetensors", "config.json", "layers.json"
 
 
 def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme: Any, *,
                     settings: Mapping[str, Any] | None = None, targets: Iterable[str] | str | None = None,
-                    ignore: Iterable[str] | str | None = None, group: Any = None,
+                    ignore: Iterable[str] | str | None = None, fill_experts: str = "refuse", group: Any = None,
                     load: Mapping[str, Any] | None = None) -> QuantizeBlocksReport:
     """Quantizes the weights of a model that need not fit into memory, block by block, each under the inputs that it
     gets in the quantized model:
@@ -48,19 +54,21 @@ def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme
 
     The rounding mends the error of earlier layers: in place of the weight W it takes V, for which the outputs are
     nearest to those of the unquantized model. Scales and codes are those of qobs.local_hessian with descent, under the
-    damped Hessian of the row.
+    damped Hessian of the row. Experts are rounded for the tokens that the router of the quantized model sends to them;
+    one without tokens keeps its weights.
 
     model_dir, batches, group, load: as of calibrate_blocks. out_dir: a new or empty directory. It appears when it is
     complete, as quantize writes it. Until then its neighbour with ".blocks" after the name holds codes of complete
-    blocks and the hidden states after them. The same call goes on where one has ended. scheme: one that stores no
-    scales of activations, "W4A16" or "NVFP4A16". settings: of the scheme's weights and of qobs.local_hessian.
+    blocks and the hidden states after them. The same call goes on where one has ended. scheme: integers, NVFP4
+    or MXFP4, "W4A16" or "NVFP4"; scales of inputs are those in the quantized model. settings: of the scheme's weights
+    and of qobs.local_hessian. fill_experts: as of quantize, for scales of inputs of experts without tokens.
     The model runs in float32, twice: with its own weights and with the quantized ones.
-    Memory: the float32 weights of one block twice, one batch, and 40 bytes for each pair of columns of one layer. Disk:
-    what a block returns in float32 for all batches, four times.
+    Memory: the float32 weights of one block twice, one batch, and 40 bytes for each pair of columns of one layer. Experts
+    are taken together as far as 1 GB holds 16 bytes for each pair of columns of each; with scales of inputs, all of a
+    block. Disk: what a block returns in float32 for all batches, four times.
     Returns the report of quantize for what was written, whose layers have "rounding": the objective before the descent
     and after it; and blocks, run, batches, seconds, peak_bytes as of calibrate_blocks. Errors: those of
-    calibrate_blocks and quantize; UnsupportedError for experts in one tensor and for layers that run several times in a
-    block."""
+    calibrate_blocks and quantize; UnsupportedError for layers that run several times in a block or in none."""
     given, ranks, begin = batches_of(batches), Ranks(group), time.monotonic()
     if not isinstance(out_dir, (str, os.PathLike)):
         raise wrong_kind(out_dir, "out_dir", "a path")
@@ -69,15 +77,13 @@ def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme
     model = BlockModel(directory_of(model_dir), own)
     wanted = {"hessian_block_size": _ROW, "rounding": "descent", **mapping(settings, "settings", "{'group_size': 64}")}
     observed = calibration(model.model, scheme, importance=f"{_PRESET} {words(wanted)}", targets=targets, ignore=ignore)
-    if observed._hooks._experts:
-        raise c.UnsupportedError(f"model_dir: {model.directory}: {model.class_name} has experts in one tensor, which "
-                                 "quantize_blocks does not correct; calibrate_blocks and quantize take them")
-    job = _Job(model, observed, _layers(model, observed), wanted, _options(observed, targets, ignore))
+    job = _Job(model, observed, _layers(model, observed), wanted, _options(observed, targets, ignore), fill_experts)
     store = Store(os.path.abspath(os.fspath(out_dir)), ranks.rank)
-    run = {**described(model, observed, given, load, ranks), "settings": words(wanted)}
+    run = {**described(model, observed, given, load, ranks), "settings": words(wanted), "fill_experts": fill_experts}
     try:
         ranks.same(lambda: store.open(run))
-        ranks.same(lambda: _begin(job, store) if ranks.rank == 0 else None)
+        taken = ranks.same(lambda: _begin(job, store) if ranks.rank == 0 else None)[0]
+        job = job._replace(layers=[layer for layer in job.layers if layer.name in taken])
         ran = _Run(job, given, store, ranks).all()
         report = ranks.same(lambda: _publish(job, store) if ranks.rank == 0 else None)[0]
     finally:
@@ -93,18 +99,29 @@ def _options(observed: Calibration, targets: Any, ignore: Any) -> dict[str, Any]
 
 
 def _check_scheme(scheme: Any, targets: Any) -> None:
-    """Errors: UnsupportedError if it has more than weights; those of describe."""
+    """Errors: UnsupportedError if it has scales of keys and values, or weights that the preset has not; those of
+    describe."""
     described_as = describe(scheme, None, None, targets)
-    if described_as.kv_cache or any(group.inputs for group in described_as.groups):
-        raise c.UnsupportedError(f"{described_as.label}: stores scales of activations; quantize_blocks takes schemes "
-                                 "without them, such as W4A16")
+    if described_as.kv_cache:
+        raise c.UnsupportedError(f"{described_as.label}: stores scales of keys and values, which quantize_blocks does "
+                                 "not observe; calibrate_blocks and quantize do")
+    for group in described_as.groups:
+        try:
+            Observer(f"{_PRESET} {group.weights} base_name=weight")
+        except c.InvalidArgumentError as failure:
+            raise c.UnsupportedError(f"{described_as.label}: {failure}; quantize_blocks takes integers, NVFP4 and "
+                                     "MXFP4") from None
 
 
 def _layers(model: BlockModel, observed: Calibration) -> list[_Layer]:
     """The layers to quantize. Errors: UnsupportedError if one is in no block."""
     own, there = observed._own_names, modules_in(model.directory)
-    found = [_Layer(name if name in there else own.get(name, name), module, f"{name}.importance",
-                    model.place(own.get(name, name))) for name, module in observed._hooks._modules.items()]
+    blocks = {id(module): i for i, block in enumerate(model.blocks) for module in block.modules()}
+    found = []
+    for known, module in observed.modules.items():
+        name, place = known if known in there else own.get(known, known), place_of(module)
+        found.append(_Layer(name, place, known, blocks.get(id(place.module), OUTSIDE),
+                            model.dtype_in_files(f"{name}.weight")))
     outside = [layer.name for layer in found if layer.block == OUTSIDE]
     if outside:
         raise c.UnsupportedError(f"model_dir: {outside[0]} is in no block; ignore={outside!r} leaves it as it is")
@@ -112,12 +129,13 @@ def _layers(model: BlockModel, observed: Calibration) -> list[_Layer]:
 
 
 class _Layer(NamedTuple):
-    """A linear layer by its name in the files. observer: the name of the one that gets its Hessian."""
+    """A linear layer by its name in the files. known: its name in observers; dtype: in the files."""
 
     name: str
-    module: Any
-    observer: str
+    place: Place
+    known: str
     block: int
+    dtype: Any
 
 
 class _Job(NamedTuple):
@@ -128,16 +146,17 @@ class _Job(NamedTuple):
     layers: list[_Layer]
     settings: dict[str, Any]
     options: dict[str, Any]
-
-
-class _Stage(NamedTuple):
-    """Layers of a block with the same input, by name in the files."""
-
-    modules: dict[str, Any]
+    fill_experts: str
 
     @property
-    def first(self) -> Any:
-        return next(iter(self.modules.values()))
+    def of(self) -> dict[str, _Layer]:
+        return {layer.name: layer for layer in self.layers}
+
+    def inputs_of(self, names: Iterable[str]) -> dict[str, Observer]:
+        """Observers of the inputs of layers, whose scales the scheme stores, by their names in states."""
+        there = self.observed.observers
+        known = {name: f"{layer.known}.input" for name, layer in self.of.items()}
+        return {f"{name}.input": there[known[name]] for name in names if known[name] in there}
 
 
 # ---- Runs ------------------------------------------------------------------------------------------------------------
@@ -205,46 +224,72 @@ class _Run:
     def _quantize(self, block: int, weights: _Weights) -> None:
         """Stage after stage: the weights of a stage see inputs from codes of the stages before."""
         for stage in self._stages(block, weights):
-            sums = _Sums(stage)
+            sums = [_Sums(group) for group in stage.groups]
             for i, batch in enumerate(self._batches):
-                sums.add(*(self._inputs(block, batch, i, weights, stage, quantized) for quantized in (False, True)))
-            sums.merge(self._ranks)
+                self._add(sums, *self._inputs(block, batch, i, weights, stage))
+            for one in sums:
+                one.merge(self._ranks)
+            inputs = self._job.inputs_of(stage.names)
+            self._ranks.merge(list(inputs.values()))
             weights.use(False)
-            made = self._ranks.same(lambda: _codes(self._job, self._store.work, stage, *sums.corrected())
+            made = self._ranks.same(lambda: _codes(self._job, self._store.work, sums, inputs)
                                     if self._ranks.rank == 0 else None)[0]
             weights.add(made)
 
-    def _inputs(self, block: int, batch: Any, number: int, weights: _Weights, stage: _Stage, quantized: bool) -> Any:
-        """The input of a stage, a row a token."""
-        seen = []
+    def _add(self, sums: list[_Sums], own: list[Any], quantized: list[Any]) -> None:
+        """Inputs of the same tokens, in the unquantized and in the quantized model. Observers see those that will come."""
+        for one, x, y in zip(sums, own, quantized):
+            one.add(x, y)
+            for observer in self._job.inputs_of(one.group.places).values():
+                observer.observe(y)
+
+    def _inputs(self, block: int, batch: Any, number: int, weights: _Weights, stage: Stage) -> tuple[Any, Any]:
+        """The inputs of a stage in both streams. The router of the quantized model chooses the experts of both."""
+        found: list[Any] = []
+        chosen = None
 
         def see(module: Any, args: tuple, kwargs: dict) -> None:
-            seen.append((args[0] if args else kwargs["input"]).detach().flatten(0, -2).float())
+            nonlocal chosen
+            rows, chosen = stage.inputs(args, kwargs, chosen)
+            found.append(rows)
             self._passes.stop()
-        with _hooked([stage.first], see):
-            self._stream(block, batch, number, weights, quantized, whole=False)
-        return seen[0]
+        with _hooked([stage.module], see):
+            for quantized in (True, False):
+                self._stream(block, batch, number, weights, quantized, whole=False)
+        return found[1], found[0]
 
-    def _stages(self, block: int, weights: _Weights) -> list[_Stage]:
+    def _stages(self, block: int, weights: _Weights) -> list[Stage]:
         """Layers that get the same tensor are a stage, in the order of their calls."""
+        of_module: dict[Any, dict[str, Place]] = {}
+        for name, place in weights.places.items():
+            of_module.setdefault(place.module, {})[name] = place
         calls: list[tuple[Any, Any]] = []
-        with _hooked(weights.modules.values(), lambda module, args, kwargs: calls.append(
-                (module, args[0] if args else kwargs["input"]))):
+        with _hooked(of_module, lambda module, args, kwargs: calls.append((module, [*args, *kwargs.values()][0]))):
             self._stream(block, self._batches[0], 0, weights, False)
-        names = {id(module): name for name, module in weights.modules.items()}
-        stages: list[tuple[Any, dict[str, Any]]] = []
+        stages: list[tuple[Any, dict[str, Place]]] = []
         for module, x in calls:
-            name = names.pop(id(module), None)
-            if name is None:
+            places = of_module.pop(module, None)
+            if places is None:
                 raise self._model.refused("a linear layer runs several times in a block")
-            found = next((stage for y, stage in stages if y.data_ptr() == x.data_ptr() and y.shape == x.shape), None)
+            found = next((other for y, other in stages if y.data_ptr() == x.data_ptr() and y.shape == x.shape
+                          and _are_linear(places, other)), None)
             if found is None:
-                stages.append((x, {name: module}))
+                stages.append((x, places))
             else:
-                found[name] = module
-        if names:
-            raise self._model.refused(f"{next(iter(names.values()))} does not run for the first batch")
-        return [_Stage(modules) for _, modules in stages]
+                found.update(places)
+        for lost in of_module.values():
+            raise self._model.refused(f"{next(iter(lost))} does not run for the first batch")
+        return [stage for _, places in stages for stage in self._parts(places)]
+
+    def _parts(self, places: dict[str, Place]) -> list[Stage]:
+        """Experts with scales of inputs are one stage, since those without tokens take a scale from others."""
+        if _are_linear(places):
+            return [Stage([Group(places)])]
+        return stages_of_experts(places, math.inf if self._job.inputs_of(places) else _MOST_SUMS)
+
+
+def _are_linear(*several: Mapping[str, Place]) -> bool:
+    return all(place.expert < 0 for places in several for place in places.values())
 
 
 class _hooked:
@@ -263,22 +308,15 @@ class _hooked:
 
 # ---- Weights ---------------------------------------------------------------------------------------------------------
 
-class _Weights:
+class _Weights(Weights):
     """The chosen layers of a block with both kinds of weights, and the files that hold the codes."""
 
     def __init__(self, job: _Job, block: int):
-        self.modules = {layer.name: layer.module for layer in job.layers if layer.block == block}
-        self._own = {name: module.weight.data for name, module in self.modules.items()}
-        self._quantized: dict[str, Any] = {}
+        super().__init__({layer.name: layer.place for layer in job.layers if layer.block == block})
         self._tensors: dict[str, Any] = {}
         self._layers: list[Any] = []
         self._arguments: dict[str, Any] = {}
         self._config: Any = None
-
-    def use(self, quantized: bool) -> None:
-        """Weights without codes are the model's own in both streams."""
-        for name, module in self.modules.items():
-            module.weight.data = self._quantized.get(name, self._own[name]) if quantized else self._own[name]
 
     def add(self, made: _Made) -> None:
         """Takes the codes of a stage."""
@@ -294,8 +332,7 @@ class _Weights:
         for name, value in tensors.items():
             module, _, part = name.rpartition(".")
             parts.setdefault(module, {})[part] = value
-        for name, found in parts.items():
-            self._quantized[name] = dequantize(found, self._arguments[name]).to(self._own[name].dtype)
+        self.put((name, dequantize(found, self._arguments[name])) for name, found in parts.items())
 
     def files(self) -> dict[str, bytes]:
         from safetensors.torch import save
@@ -309,19 +346,14 @@ class _Weights:
             self._config, self._arguments = json.load(file)
         self._take(load_file(os.path.join(folder, _CODES)))
 
-    def release(self) -> None:
-        self.use(False)
-        self._quantized.clear()
-        self._own.clear()
-
 
 class _Sums:
-    """Sums over the tokens of a stage: H of its inputs in the quantized model, and E of each weight."""
+    """Sums over the tokens of a group: H of its inputs in the quantized model, and E of each weight."""
 
-    def __init__(self, stage: _Stage):
+    def __init__(self, group: Group):
         torch = sys.modules["torch"]
-        self._stage, n = stage, stage.first.weight.shape[1]
-        self._weights = {name: module.weight.data for name, module in stage.modules.items()}
+        self.group, n = group, group.columns
+        self._weights = {name: place.weight for name, place in group.places.items()}
         rows = sum(w.shape[0] for w in self._weights.values())
         self._shared = 2 * rows >= n  # D = mean (x - y) y^T for all weights costs less than E of each
         self._count = 0
@@ -344,18 +376,19 @@ class _Sums:
         self._cross = {name: sum(ranks.gather(total)) for name, total in self._cross.items()}
 
     def corrected(self) -> tuple[Any, dict[str, Any]]:
-        """A, and V by the name of the weight. Errors: NonfiniteError."""
+        """A, and V by the name of the weight, which is W without tokens. Errors: NonfiniteError."""
         torch, n = sys.modules["torch"], self._h.shape[0]
-        a = self._h / self._count
+        count = max(self._count, 1)
+        a = self._h / count
         if not bool(a.isfinite().all()):
             raise c.NonfiniteError(f"{next(iter(self._weights))}: its inputs are not finite")
         mean = a.diagonal().mean().item()
-        a.diagonal().add_(max(_SHARE, n / self._count) * mean if mean > 0 else 1)
+        a.diagonal().add_(max(_SHARE, n / count) * mean if mean > 0 else 1)
         factor = torch.linalg.cholesky(a)
         found = {}
         for name, w in self._weights.items():
             cross = w.double() @ self._cross[""] if self._shared else self._cross[name]
-            found[name] = w + torch.cholesky_solve(cross.T / self._count, factor).T
+            found[name] = w + torch.cholesky_solve(cross.T / count, factor).T
         return a, found
 
 
@@ -369,65 +402,94 @@ class _Made(NamedTuple):
     arguments: dict[str, Any]
 
 
-def _codes(job: _Job, work: str, stage: _Stage, gram: Any, corrected: Mapping[str, Any]) -> _Made:
-    """Quantizes corrected weights as a model of their own, with all that quantize knows of names and fused sets."""
+def _codes(job: _Job, work: str, sums: Iterable[_Sums], inputs: Mapping[str, Observer]) -> _Made:
+    """Quantizes corrected weights as a model of their own, with all that quantize knows of names and fused sets. inputs:
+    observers of the inputs of layers, by their names."""
     folder = os.path.join(work, "stage")
     shutil.rmtree(folder, ignore_errors=True)
     model, states, out = (os.path.join(folder, name) for name in ("model", "states", "out"))
     os.makedirs(model)
-    os.makedirs(states)
     shutil.copyfile(os.path.join(job.model.directory, "config.json"), os.path.join(model, "config.json"))
+    corrected: dict[str, Any] = {}
+    found = {name: observer.save() for name, observer in inputs.items() if observer.counts().batches}
+    for one in sums:
+        gram, weights = one.corrected()
+        corrected |= weights
+        found |= {f"{name}.importance": _with_hessian(job, name, gram) for name in weights}
     _save_weights(job, corrected, os.path.join(model, "model.safetensors"))
-    _save_states(job, corrected, gram, states)
+    _save_states(found, states)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the whole model is told of once
-        report = quantize(model, out, preset=_PRESET, settings=job.settings, states=[states], **job.options)
+        report = quantize(model, out, preset=_PRESET, settings=job.settings, states=[states],
+                          fill_experts=job.fill_experts, keep_findings=True, **job.options)  # experts are missing
     from ._quantized import Checkpoint
     made = Checkpoint(out)
     tensors = {name: made.read(name).clone() for name in made.tensors}
-    found = _Made(tensors, report["layers"], made.quantization, {name: made.scheme(name) for name in corrected})
+    result = _Made(tensors, report["layers"], made.quantization, {name: made.scheme(name) for name in corrected})
     shutil.rmtree(folder)
-    return found
+    return result
 
 
 def _save_weights(job: _Job, corrected: Mapping[str, Any], path: str) -> None:
     """In the dtype of the model's files, which decides about that of scales."""
     from safetensors.torch import save_file
-    save_file({f"{name}.weight": v.to(job.model.dtype_in_files(f"{name}.weight")).contiguous()
-               for name, v in corrected.items()}, path, {"format": "pt"})
+    save_file({f"{name}.weight": v.to(job.of[name].dtype).contiguous() for name, v in corrected.items()}, path,
+              {"format": "pt"})
 
 
-def _save_states(job: _Job, names: Iterable[str], gram: Any, folder: str) -> None:
-    files = {}
-    observers = {layer.name: layer.observer for layer in job.layers}
-    for i, name in enumerate(names):
-        observer = job.observed.observers.pop(observers[name])
-        observer.set_hessian(gram[None])
-        files[f"{name}.importance"] = f"{i}.qobs"
-        with open(os.path.join(folder, f"{i}.qobs"), "wb") as file:
-            file.write(observer.save())
+def _with_hessian(job: _Job, name: str, gram: Any) -> bytes:
+    """The state of an observer of importance that has seen nothing but a Hessian."""
+    observer = job.observed.observers.pop(f"{job.of[name].known}.importance")
+    observer.set_hessian(gram[None])
+    return observer.save()
+
+
+def _save_states(states: Mapping[str, bytes], folder: str) -> None:
+    """A directory as Calibration.save writes it."""
+    os.makedirs(folder)
+    files = {name: f"{i}.qobs" for i, name in enumerate(states)}
+    for name, state in states.items():
+        with open(os.path.join(folder, files[name]), "wb") as file:
+            file.write(state)
     with open(os.path.join(folder, "states.json"), "w", encoding="utf-8") as file:
         json.dump({"states": files}, file)
 
 
 # ---- The end ---------------------------------------------------------------------------------------------------------
 
-def _begin(job: _Job, store: Store) -> None:
+def _begin(job: _Job, store: Store) -> set[str]:
     """Quantizes the whole model without a search, which says early what quantize refuses. Codes and scales of the
-    blocks take the places of those at the end. Errors: those of quantize; UnsupportedError."""
+    blocks take the places of those at the end. Returns the layers that quantize takes. Errors: those of quantize;
+    UnsupportedError."""
     part, path = _whole(store)
-    if os.path.isdir(part) and os.path.exists(path):
-        return
+    if not os.path.isdir(part) or not os.path.exists(path):
+        _write_whole(job, part, path)
+    with open(path, encoding="utf-8") as file:
+        return {layer["name"] for layer in json.load(file)["layers"]}
+
+
+def _write_whole(job: _Job, part: str, path: str) -> None:
     shutil.rmtree(part, ignore_errors=True)
     plain = {name: value for name, value in job.settings.items() if name in settings_of(_PLAIN)}
-    report = quantize(job.model.directory, part, preset=_PLAIN, settings=plain, **job.options)
-    ours, theirs = {layer.name for layer in job.layers}, {layer["name"] for layer in report["layers"]}
-    for name in sorted(ours ^ theirs):
-        said = "runs, and quantize leaves it out" if name in ours else "is no linear layer, and quantize takes it"
-        raise c.UnsupportedError(f"model_dir: {job.model.directory}: {name} {said}; ignore={[name]!r} leaves it as "
-                                 "it is")
+    with tempfile.TemporaryDirectory() as folder:
+        states = os.path.join(folder, "states")
+        _save_states(_unseen(job), states)
+        given = [states] if os.listdir(states) != ["states.json"] else None
+        report = quantize(job.model.directory, part, preset=_PLAIN, settings=plain, states=given, **job.options)
+    for name in sorted({layer["name"] for layer in report["layers"]} - job.of.keys()):
+        raise c.UnsupportedError(f"model_dir: {job.model.directory}: {name} is no linear layer, and quantize takes it; "
+                                 f"ignore={[name]!r} leaves it as it is")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(report, file)
+
+
+def _unseen(job: _Job) -> dict[str, bytes]:
+    """States of inputs until those of the blocks are known: quantize writes scales of the same names and shapes."""
+    ones, states = sys.modules["torch"].ones, {}
+    for name, layer in job.of.items():
+        for state, observer in job.inputs_of([name]).items():
+            states[state] = copy.copy(observer).observe(ones(1, layer.place.weight.shape[1])).save()
+    return states
 
 
 def _whole(store: Store) -> tuple[str, str]:

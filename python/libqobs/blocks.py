@@ -54,6 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
                         "earlier layers in the rounding; it needs -o and takes no --states")
     parser.add_argument("--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
                         help="with --corrected: of the scheme's weights or qobs.local_hessian; again for each")
+    parser.add_argument("--fill-experts", choices=("refuse", "max", "median"), default="refuse", help="scales of inputs "
+                        "of experts without tokens: those of others of their layer (default refuse)")
     options = parser.parse_args(arguments)
     _check(parser, options)
     try:
@@ -109,7 +111,7 @@ def _run(options: argparse.Namespace) -> None:
     chosen = {name: value for name, value in (("targets", options.targets), ("ignore", options.ignore)) if value}
     if options.corrected:
         made = quantize_blocks(options.model, options.out, batches, options.scheme, settings=dict(options.set),
-                               **chosen)
+                               fill_experts=options.fill_experts, **chosen)
         print(f"{len(made['layers'])} layers of {made['blocks']} blocks quantized, of which {made['run']} ran now, "
               f"{_shown(made['bytes_before'])} to {_shown(made['bytes_after'])}; {len(read.samples)} samples of "
               f"{options.length} tokens from {read.form} in {len(batches)} batches; {made['seconds']:.0f} s, at most "
@@ -121,7 +123,7 @@ def _run(options: argparse.Namespace) -> None:
           f"{options.length} tokens from {read.form} in {len(batches)} batches; {report['seconds']:.0f} s, at most "
           f"{_shown(report['peak_bytes'])} of memory, mapped files included; states in {options.states}")
     if options.out:
-        found = quantize(options.model, options.out, states=[options.states],
+        found = quantize(options.model, options.out, states=[options.states], fill_experts=options.fill_experts,
                          **quantize_options(options.scheme, options.importance, targets=options.targets,
                                             ignore=options.ignore))
         print(f"{len(found['layers'])} layers quantized, {_shown(found['bytes_before'])} to "

@@ -18,6 +18,8 @@ ORDER = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.
          "mlp.down_proj"]
 STAGES = [ORDER[:3], ORDER[3:4], ORDER[4:6], ORDER[6:]]
 SETTINGS = {"group_size": 32}
+CACHED = {"kv_cache_scheme": {"num_bits": 8, "type": "float"},
+          "config_groups": {"group": {"targets": ["Linear"], "weights": {"num_bits": 4, "group_size": 32}}}}
 
 
 def model_at(tmp_path):
@@ -43,24 +45,64 @@ def inputs(model, names):
     return {name: torch.cat(rows).double() for name, rows in seen.items()}
 
 
+def objective(x, y, w, q):
+    """(Q - V) A (Q - V)^T of a weight by its definition, V the corrected one."""
+    count, n = y.shape
+    a = y.T @ y / max(count, 1)
+    a += torch.eye(n) * max(0.1, n / max(count, 1)) * (a.diagonal().mean() if count else 1)
+    d = q - (w + w @ ((x - y).T @ y / max(count, 1)) @ torch.linalg.inv(a))
+    return ((d @ a) * d).sum().item()
+
+
+def both(folder):
+    return [transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32) for _ in range(2)]
+
+
+def objectives_of(own, other, made, block, stage):
+    names, found = [f"model.layers.{block}.{name}" for name in stage], {}
+    x, y = (inputs(model, names[:1])[names[0]] for model in (own, other))
+    for name in names:
+        w = own.get_submodule(name).weight.data
+        found[name] = objective(x, y, w.double(), made[name])
+        other.get_submodule(name).weight.data = made[name].float()
+    return found
+
+
 def objectives(folder, out):
-    """(Q - V) A (Q - V)^T of each layer, by its definition, with whole models in float64 sums."""
-    own, other = (transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32) for _ in range(2))
-    made, found = quantized_matrices(out), {}
+    """Of each layer, with whole models in float64 sums."""
+    (own, other), made, found = both(folder), quantized_matrices(out), {}
     for block in range(SMALL["num_hidden_layers"]):
         for stage in STAGES:
-            names = [f"model.layers.{block}.{name}" for name in stage]
-            x, y = inputs(own, names[:1])[names[0]], inputs(other, names[:1])[names[0]]
-            count, n = y.shape
-            a = y.T @ y / count
-            a += torch.eye(n) * max(0.1, n / count) * a.diagonal().mean()
-            for name in names:
-                w = own.get_submodule(name).weight.data.double()
-                v = w + w @ ((x - y).T @ y / count) @ torch.linalg.inv(a)
-                d = made[name] - v
-                found[name] = ((d @ a) * d).sum().item()
-            for name in names:
-                other.get_submodule(name).weight.data = made[name].float()
+            found |= objectives_of(own, other, made, block, stage)
+    return found
+
+
+def experts_of(model, block, given):
+    """A layer of experts, and the arguments of its calls."""
+    module, seen = model.model.layers[block].mlp.experts, []
+    handle = module.register_forward_pre_hook(lambda module, args: seen.append(args[:2]))
+    with torch.no_grad():
+        for batch in given:
+            model(**batch, use_cache=False)
+    handle.remove()
+    return module, *(torch.cat(part) for part in zip(*seen))
+
+
+def objectives_of_experts(own, other, made, block):
+    """Tokens are those of the router of the quantized model."""
+    (first, x, _), (second, y, chosen), found = experts_of(own, block, batches()), experts_of(other, block, batches()), {}
+    for e in range(first.num_experts):
+        mask, name = (chosen == e).any(-1), f"model.layers.{block}.mlp.experts.{e}"
+        half = first.gate_up_proj.shape[1] // 2
+        rows = [(f"{name}.gate_proj", slice(0, half)), (f"{name}.up_proj", slice(half, None))]
+        for part, place in rows:
+            w = first.gate_up_proj.data[e, place].double()
+            found[part] = objective(x[mask].double(), y[mask].double(), w, made[part])
+            second.gate_up_proj.data[e, place] = made[part].float()
+        inner = [module._apply_gate(z[mask] @ module.gate_up_proj.data[e].T).double()
+                 for module, z in ((first, x), (second, y))]
+        found[f"{name}.down_proj"] = objective(*inner, first.down_proj.data[e].double(), made[f"{name}.down_proj"])
+        second.down_proj.data[e] = made[f"{name}.down_proj"].float()
     return found
 
 
@@ -187,7 +229,8 @@ def test_ranks(tmp_path):
 
 
 @pytest.mark.parametrize("error, words, arguments", [  # noqa: F811
-    (qobs.UnsupportedError, "scheme: .*FP8.*stores scales of activations", {"scheme": "FP8"}),
+    (qobs.UnsupportedError, "scheme: 'FP8': .*; quantize_blocks takes integers, NVFP4 and", {"scheme": "FP8"}),
+    (qobs.UnsupportedError, "keys and values", {"scheme": CACHED}),
     (qobs.UnsupportedError, "model_dir: lm_head is in no block; ignore=", {"ignore": []}),
     (TypeError, "out_dir: is 3", {"out_dir": 3}), (qobs.NoDataError, "no batch", {"batches": []}),
     (qobs.InvalidArgumentError, "group_size", {"settings": {"group_size": "much"}}),
@@ -203,10 +246,75 @@ def test_wrong_arguments(error, words, arguments, tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_experts_in_one_tensor(tmp_path):
-    folder = saved(transformers.MixtralConfig(**SMALL, num_local_experts=4), tmp_path / "model")
-    with pytest.raises(qobs.UnsupportedError, match="has experts in one tensor"):
-        qobs.quantize_blocks(folder, tmp_path / "out", batches(), "W4A16", settings=SETTINGS)
+def few_tokens():
+    """Fewer than experts."""
+    return [{"input_ids": batches()[0]["input_ids"][:1, :4]}]
+
+
+def with_experts(tmp_path, count=6):
+    config = transformers.Qwen3MoeConfig(**SMALL, head_dim=16, num_experts=count, num_experts_per_tok=2,
+                                         moe_intermediate_size=32)
+    return saved(config, tmp_path / "model")
+
+
+@pytest.mark.parametrize("most", [1 << 30, 1])
+def test_the_objective_of_experts(most, tmp_path, monkeypatch):
+    """Also of those that are taken one by one for their memory."""
+    monkeypatch.setattr(sys.modules["libqobs._corrected"], "_MOST_SUMS", most)
+    folder = with_experts(tmp_path)
+    report = qobs.quantize_blocks(folder, tmp_path / "out", batches(), "W4A16", settings=SETTINGS)
+    (own, other), made, expected = both(folder), quantized_matrices(tmp_path / "out"), {}
+    for block in range(SMALL["num_hidden_layers"]):
+        for stage in STAGES[:2]:
+            expected |= objectives_of(own, other, made, block, stage)
+        expected |= objectives_of_experts(own, other, made, block)
+    assert {layer["name"] for layer in report["layers"]} == set(expected)
+    for layer in report["layers"]:
+        # V is stored in bfloat16, as the weights are
+        assert layer["rounding"]["error"] == pytest.approx(expected[layer["name"]], rel=0.05), layer["name"]
+    assert qobs.audit(tmp_path / "out", folder)["findings"] == []
+
+
+def test_an_expert_without_tokens_keeps_its_weights(tmp_path):
+    folder = with_experts(tmp_path, 24)
+    _, _, chosen = experts_of(both(folder)[0], 0, few_tokens())
+    unseen = sorted(set(range(24)) - set(chosen.flatten().tolist()))
+    qobs.quantize_blocks(folder, tmp_path / "out", few_tokens(), "W4A16", settings=SETTINGS)
+    made, own = quantized_matrices(tmp_path / "out"), both(folder)[0].model.layers[0].mlp.experts
+    for e in unseen:
+        w, q = own.down_proj.data[e].double(), made[f"model.layers.0.mlp.experts.{e}.down_proj"]
+        assert (q - w).norm() < 0.15 * w.norm()
+    assert len(unseen) > 12
+
+
+@pytest.mark.parametrize("scheme, make", [("NVFP4", model_at), ("W8A8_STATIC", model_at),
+                                          ("W8A8_STATIC_ASYM", model_at), ("NVFP4", with_experts)])
+def test_scales_of_inputs_are_those_of_the_quantized_model(scheme, make, tmp_path):
+    folder = make(tmp_path)
+    qobs.quantize_blocks(folder, tmp_path / "out", batches(), scheme, fill_experts="max")
+    model = both(folder)[0]
+    put(model, quantized_matrices(tmp_path / "out"))
+    expected = qobs.calibrate(model, batches(), scheme, ignore=["lm_head"]).scales()
+    from safetensors.torch import load_file
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    of_inputs = [name for name in found if ".input_" in name]
+    assert len(of_inputs) >= len(expected) > 20
+    for name, value in expected.items():
+        assert found[name].float().item() == pytest.approx(value.float().item(), rel=0.01, abs=1), name
+
+
+def put(model, matrices):
+    """Gives a model other matrices, by names in the files."""
+    places = {name: sys.modules["libqobs._block_weights"].place_of(module)
+              for name, module in qobs.calibration(model, "NVFP4").modules.items()}
+    for name, matrix in matrices.items():
+        places[name].weight.copy_(matrix)
+
+
+def test_experts_without_tokens_need_scales_of_inputs(tmp_path):
+    folder = with_experts(tmp_path, 24)
+    with pytest.raises(qobs.InvalidArgumentError, match="fill"):
+        qobs.quantize_blocks(folder, tmp_path / "out", few_tokens(), "NVFP4")
 
 
 def test_command(words, tmp_path):  # noqa: F811

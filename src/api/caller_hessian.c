@@ -181,12 +181,13 @@ static int round_codes(const qobs_round_args *a, const struct quantize_rule *rul
                                         .runtime = a->runtime};
     struct range_rule range;
     qobs_resolve_range(a->config, &range);
-    const int set = range.ops->optimal ? range.params.optimal.rounding_passes : 0;
+    const struct optimal_params own = range.ops->optimal ? range.params.optimal : (struct optimal_params){0};
     struct code_descent c = {.runtime = runtime,
                              .kernels = qobs_kernels_active(),
-                             .passes = a->passes > 0 ? a->passes
-                                       : set > 0     ? set
-                                                     : PASSES,
+                             .passes = a->passes > 0             ? a->passes
+                                       : own.rounding_passes > 0 ? own.rounding_passes
+                                                                 : PASSES,
+                             .dampening = own.dampening,
                              .codes = a->codes};
     const struct quantizer *const q = &rule->quantizer;
     struct view h;

@@ -25,7 +25,7 @@ static const struct setting settings[] = {
            "largest scale tried, in multiples of that of the range"),
     SWITCH("signed_scale", EVERY, scheme.optimal.signed_scale, "negative scales, too; symmetric integers only"),
     NUMBER("dampening_frac", weighs_columns, KIND_REAL, scheme.optimal.dampening_frac, 0, 1,
-           "share of a group's mean importance that is added to each column"),
+           "share of the mean importance of a group, for codes of a block, that is added to each column"),
     NUMBER("hessian_block_size", has_hessian, KIND_LONG, scheme.optimal.hessian_block_size, 0, 0x1p31,
            "columns of a block of the Hessian; 0: the group"),
     NUMBER("passes", has_hessian, KIND_INTEGER, scheme.optimal.passes, 0, 100,

@@ -48,6 +48,7 @@ struct code_run {
     struct code_descent_result *result;
     int64_t index, first, width;      /* the block of H and its columns */
     int64_t first_group, group_count; /* with columns of the block */
+    double added;                     /* to the diagonal of the block of H, by dampening */
     double unit;                      /* H times this is near 1 */
     int passes;
     int64_t *order, *place; /* [width]: the column at a place; the place of a column */
@@ -67,7 +68,7 @@ struct code_run {
 
 /* ---- H ----------------------------------------------------------------------------------------------------------- */
 
-/* Entries [column, column + n) of a row, at most STRIP: of the symmetric part, which alone matters. */
+/* Entries [column, column + n) of a row, at most STRIP: of the symmetric part, which alone matters, dampened. */
 static void load_entries(const struct code_run *r, int64_t row, int64_t column, int64_t n, double *out)
 {
     const struct code_descent *c = r->descent;
@@ -77,6 +78,21 @@ static void load_entries(const struct code_run *r, int64_t row, int64_t column, 
         qobs_hessian_entries(c->hessian, r->index, column + i, row, 1, &other);
         out[i] = out[i] == other ? other : out[i] / 2 + other / 2;
     }
+    if (row >= column && row < column + n)
+        out[row - column] += r->added;
+}
+
+/* Shares of entries are added: a mean of huge numbers would be infinite. */
+static double added_to(struct code_run *r)
+{
+    double sum = 0;
+    r->added = 0;
+    for (int64_t j = 0; j < r->width && r->descent->dampening > 0; j++) {
+        double entry;
+        load_entries(r, j, j, 1, &entry);
+        sum += entry / (double)r->width;
+    }
+    return r->descent->dampening * sum;
 }
 
 static int compare_weights(const void *a, const void *b)
@@ -93,6 +109,7 @@ static void order_columns(struct code_run *r)
     struct column_weight *const weights = r->weights;
     double most = 0;
     int exponent;
+    r->added = added_to(r);
     for (int64_t j = 0; j < r->width; j++) {
         double entry;
         load_entries(r, j, j, 1, &entry);
