@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Matrices of a block: where they are in the parameters of the model, and what their inputs are. Experts of transformers
-5 are parts of one parameter."""
+"""Matrices of a block: where they are in the parameters of the model, and what their inputs are. Experts of
+transformers 5 are parts of one parameter."""
 from __future__ import annotations
 
 import sys

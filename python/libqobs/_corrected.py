@@ -63,9 +63,9 @@ def quantize_blocks(model_dir: Any, out_dir: Any, batches: Iterable[Any], scheme
     or MXFP4, "W4A16" or "NVFP4"; scales of inputs are those in the quantized model. settings: of the scheme's weights
     and of qobs.local_hessian. fill_experts: as of quantize, for scales of inputs of experts without tokens.
     The model runs in float32, twice: with its own weights and with the quantized ones.
-    Memory: the float32 weights of one block twice, one batch, and 40 bytes for each pair of columns of one layer. Experts
-    are taken together as far as 1 GB holds 16 bytes for each pair of columns of each; with scales of inputs, all of a
-    block. Disk: what a block returns in float32 for all batches, four times.
+    Memory: the float32 weights of one block twice, one batch, and 40 bytes for each pair of columns of one layer.
+    Experts are taken together as far as 1 GB holds 16 bytes for each pair of columns of each; with scales of inputs,
+    all of a block. Disk: what a block returns in float32 for all batches, four times.
     Returns the report of quantize for what was written, whose layers have "rounding": the objective before the descent
     and after it; and blocks, run, batches, seconds, peak_bytes as of calibrate_blocks. Errors: those of
     calibrate_blocks and quantize; UnsupportedError for layers that run several times in a block or in none."""
@@ -237,7 +237,7 @@ class _Run:
             weights.add(made)
 
     def _add(self, sums: list[_Sums], own: list[Any], quantized: list[Any]) -> None:
-        """Inputs of the same tokens, in the unquantized and in the quantized model. Observers see those that will come."""
+        """Inputs of the same tokens, in the unquantized and in the quantized model, which observers see."""
         for one, x, y in zip(sums, own, quantized):
             one.add(x, y)
             for observer in self._job.inputs_of(one.group.places).values():
@@ -403,8 +403,8 @@ class _Made(NamedTuple):
 
 
 def _codes(job: _Job, work: str, sums: Iterable[_Sums], inputs: Mapping[str, Observer]) -> _Made:
-    """Quantizes corrected weights as a model of their own, with all that quantize knows of names and fused sets. inputs:
-    observers of the inputs of layers, by their names."""
+    """Quantizes corrected weights as a model of their own, with all that quantize knows of names and fused sets.
+    inputs: observers of the inputs of layers, by their names."""
     folder = os.path.join(work, "stage")
     shutil.rmtree(folder, ignore_errors=True)
     model, states, out = (os.path.join(folder, name) for name in ("model", "states", "out"))

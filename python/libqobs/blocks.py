@@ -54,8 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
                         "earlier layers in the rounding; it needs -o and takes no --states")
     parser.add_argument("--set", action="append", default=[], type=_setting, metavar="KEY=VALUE",
                         help="with --corrected: of the scheme's weights or qobs.local_hessian; again for each")
-    parser.add_argument("--fill-experts", choices=("refuse", "max", "median"), default="refuse", help="scales of inputs "
-                        "of experts without tokens: those of others of their layer (default refuse)")
+    parser.add_argument("--fill-experts", choices=("refuse", "max", "median"), default="refuse",
+                        help="scales of inputs of experts without tokens: from others of their layer (default refuse)")
     options = parser.parse_args(arguments)
     _check(parser, options)
     try:

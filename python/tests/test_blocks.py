@@ -8,6 +8,7 @@ import json
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -22,7 +23,7 @@ from libqobs import blocks
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5")
 
-KILLS = int(os.environ.get("QOBS_KILLS", 5))
+KILLS = int(os.environ.get("QOBS_KILLS", 20))
 SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
          "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 64}
 # The property of a model that others lack -> its configuration
@@ -189,41 +190,73 @@ def test_an_interrupted_calibration_goes_on(method, calls, run, tmp_path, monkey
     assert sorted(os.listdir(tmp_path)) == ["expected", "model", "states"]
 
 
+# A line of its input is a run, in a process of its own; it writes the number of that process, and how it has ended.
 KILLED = """
-import sys, torch
+import os, sys, torch, transformers
 import libqobs as qobs
 sys.path.insert(0, sys.argv[1])
-import test_blocks as t
-torch.set_num_threads(1)
-print("begins", flush=True)
-qobs.calibrate_blocks(sys.argv[2], t.batches(), states=sys.argv[3], **t.OPTIONS["Hessian"])
+import {module} as t
+transformers.LlamaForCausalLM
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        torch.set_num_threads(1)
+        t.{function}(sys.argv[2], sys.argv[3])
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+
+
+class Killer:
+    """Runs a function of a test file for a model and a directory, and kills it."""
+
+    def __init__(self, function, *paths):
+        program = KILLED.format(module=function.__module__, function=function.__name__)
+        command = [sys.executable, "-c", program, os.path.dirname(__file__), *map(str, paths)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, seconds):
+        """Exit status after some seconds, and how long it took."""
+        print(file=self.process.stdin, flush=True)
+        child, begin = int(self.process.stdout.readline()), time.monotonic()
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(child, signal.SIGKILL)
+        return int(self.process.stdout.readline()), time.monotonic() - begin
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        assert self.process.wait() == 0
+
+
+def kill_again_and_again(function, folder, out, check):
+    """Runs until it was killed often enough at random moments; check: of a run that has come to its end."""
+    killer, chance, killed, whole = Killer(function, folder, out), random.Random(3), 0, 0
+    longest = killer.run(600)[1]
+    while killed < KILLS or not os.path.exists(out):
+        if os.path.exists(out):
+            check()
+            shutil.rmtree(out)
+            whole += 1
+        status, _ = killer.run(chance.uniform(0, longest) if killed < KILLS else 600)
+        assert status in (0, -signal.SIGKILL)
+        killed += status != 0
+    check()
+    killer.close()
+    print(f"{killed} kills, {whole + 1} complete runs")
+
+
+def calibrate_with_hessian(folder, states):
+    qobs.calibrate_blocks(folder, batches(), states=states, **OPTIONS["Hessian"])
 
 
 def test_kills(tmp_path):
     """Killed at random moments again and again, it ends with the bytes of an undisturbed run."""
-    folder = saved(MODELS["plain"](), tmp_path / "model")
+    folder, states = saved(MODELS["plain"](), tmp_path / "model"), tmp_path / "states"
     in_memory(folder, batches(), tmp_path / "expected", **OPTIONS["Hessian"])
-    command = [sys.executable, "-c", KILLED, os.path.dirname(__file__), folder, str(tmp_path / "states")]
-    chance, killed, longest = random.Random(3), 0, 0.5
-    while killed < KILLS:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        process.stdout.readline()
-        begin = time.monotonic()
-        try:
-            process.wait(chance.uniform(0, longest))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            killed += 1
-        if process.wait() == 0:
-            longest = (time.monotonic() - begin) * 1.1
-            assert_same(tmp_path / "states", tmp_path / "expected")
-            shutil.rmtree(tmp_path / "states")
-        else:
-            assert process.returncode == -signal.SIGKILL
-        process.stdout.close()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert_same(tmp_path / "states", tmp_path / "expected")
+    kill_again_and_again(calibrate_with_hessian, folder, states, lambda: assert_same(states, tmp_path / "expected"))
 
 
 def begun(tmp_path, monkeypatch, blocks=2):

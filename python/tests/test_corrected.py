@@ -9,8 +9,8 @@ import sys
 
 import libqobs as qobs
 import pytest
-from test_blocks import (SMALL, address, assert_same_model, batches, contents, run, saved, stop_after,  # noqa: F401
-                         words)
+from test_blocks import (SMALL, address, assert_same_model, batches, contents, kill_again_and_again,  # noqa: F401
+                         run, saved, stop_after, words)
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", "5")
@@ -90,7 +90,8 @@ def experts_of(model, block, given):
 
 def objectives_of_experts(own, other, made, block):
     """Tokens are those of the router of the quantized model."""
-    (first, x, _), (second, y, chosen), found = experts_of(own, block, batches()), experts_of(other, block, batches()), {}
+    (first, x, _), (second, y, chosen) = (experts_of(model, block, batches()) for model in (own, other))
+    found = {}
     for e in range(first.num_experts):
         mask, name = (chosen == e).any(-1), f"model.layers.{block}.mlp.experts.{e}"
         half = first.gate_up_proj.shape[1] // 2
@@ -177,6 +178,24 @@ def test_an_interrupted_run_goes_on(method, calls, ran, tmp_path, monkeypatch):
         assert report["run"] == ran and sorted(os.listdir(tmp_path)) == ["expected", "model", "out"]
     names = os.listdir(tmp_path / "expected")
     assert filecmp.cmpfiles(tmp_path / "out", tmp_path / "expected", names, shallow=False)[1:] == ([], [])
+
+
+def quantize_to_4_bits(folder, out):
+    qobs.quantize_blocks(folder, out, batches(), "W4A16", settings=SETTINGS)
+
+
+def test_kills(tmp_path):
+    folder, out = model_at(tmp_path), tmp_path / "out"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    quantize_to_4_bits(folder, tmp_path / "expected")
+    torch.set_num_threads(threads)
+    names = os.listdir(tmp_path / "expected")
+
+    def check():
+        assert sorted(os.listdir(out)) == sorted(names)
+        assert filecmp.cmpfiles(out, tmp_path / "expected", names, shallow=False)[1:] == ([], [])
+    kill_again_and_again(quantize_to_4_bits, folder, out, check)
 
 
 def test_lost_hidden_states_are_made_of_the_codes(tmp_path, monkeypatch):
