@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A runtime with threads and memory of its own that lends both to qobs, and quantizes the activations of a layer to int8
- * with a scale for each token. Its pool has workers that wait for loops; a prepared quantizer lies in its arena, and runs
- * without memory. Codes and scales are the same as without them.
+/* A runtime with threads and memory of its own that lends both to qobs, and quantizes the activations of a layer to
+ * int8 with a scale for each token, as vLLM's operator for CPUs does. Its pool has workers that wait for loops; a
+ * prepared quantizer lies in its arena, and runs without memory. Codes and scales are the same as without them.
  *
  *     cc runtime.c $(pkg-config --cflags --libs qobs) -pthread -lm -o runtime */
 #define _POSIX_C_SOURCE 200809L
@@ -178,7 +178,7 @@ int main(void)
     const qobs_runtime runtime = {sizeof runtime, &allocator, &executor};
     qobs_config *config = NULL;
     qobs_error error;
-    int bad = qobs_config_parse(&config, "llmc.memoryless_minmax num_bits=8 strategy=channel", NULL, &error);
+    int bad = qobs_config_parse(&config, "vllm.scaled_int8_quant", NULL, &error);
     qobs_quantizer *quantizer = bad ? NULL : prepare(config, &runtime, &error);
     qobs_quantizer *alone = quantizer ? prepare(config, NULL, &error) : NULL;
     bad = !alone;

@@ -16,12 +16,12 @@ extern "C" {
  * Quantizes rows of a matrix of one dtype and number of columns. The number of rows may differ from call to call.
  *  - Static: the caller gives scales and zero points. The result is that of qobs_quantize or qobs_fake_quantize.
  *  - Dynamic: scales and zero points are those of the matrix itself. The result is that of qobs_qparams_from_tensor and
- * then qobs_quantize, bit for bit, and the matrix is read from memory once. The granularity is that of the
- * configuration for a tensor (rows, columns): strategy channel has a scale for each row (a token, if rows are tokens),
- * group one for each group of columns in a row, block one for each block, tensor one for all rows. Packed codes are
- * those of qobs_quantize with packed. A quantizer does not change after its creation. Any number of threads may run it
- * at the same time, and the results do not depend on how rows are divided into calls, if no qparam has rows of two
- * calls.
+ * then qobs_quantize, bit for bit (vllm presets: if int32 holds the zero points), and the matrix is read from memory
+ * once. The granularity is that of the configuration for a tensor (rows, columns): strategy channel has a scale for
+ * each row (a token, if rows are tokens), group one for each group of columns in a row, block one for each block,
+ * tensor one for all rows. Packed codes are those of qobs_quantize with packed. A quantizer does not change after its
+ * creation. Any number of threads may run it at the same time, and the results do not depend on how rows are divided
+ * into calls, if no qparam has rows of two calls.
  * @{ */
 
 /** A prepared quantizer. */
@@ -30,12 +30,12 @@ typedef struct qobs_quantizer qobs_quantizer;
 /** Arguments of qobs_quantizer_create. */
 typedef struct qobs_quantizer_args {
     size_t struct_size;          /**< sizeof(qobs_quantizer_args) */
-    const qobs_config *config;   /**< granularity and format; it is copied. Codes: an llmc or qobs preset */
+    const qobs_config *config;   /**< granularity and format; it is copied. Codes: an llmc, qobs or vllm preset */
     const qobs_format *format;   /**< static: as in qobs_quantize; NULL: the format of config */
     qobs_dtype dtype;            /**< of the matrix: F32, BF16, F16 or F64 */
     int64_t columns;             /**< of the matrix, 1 to 2^40 */
     int dynamic;                 /**< 1: qobs_quantizer_run finds the scales; 0: they are given. 1 needs one_tensor of
-                                      qobs_config_needs, which llmc.*minmax have */
+                                      qobs_config_needs, which llmc.*minmax and vllm.* have */
     int packed;                  /**< 1: two codes of 4 bits in a byte; columns is a multiple of 8, groups are even */
     int dequantized;             /**< 1: the output has the numbers of qobs_fake_quantize, in dtype; 0: codes */
     qobs_dtype scale_dtype;      /**< static: of the scales, F32 or dtype; 0: that of qobs_config_qparam_dtypes, F32
@@ -101,7 +101,8 @@ typedef struct qobs_quantizer_run_args {
     void *zero_point;          /**< as scale; NULL: none, or not wanted. Dynamic: not NULL if has_zero_point */
     size_t zero_point_size;    /**< bytes of zero_point; 0 if it is NULL */
     const float *global_scale; /**< the global scale, finite and above 0, if the layout has one; else NULL */
-    double *squared_error;     /**< codes: receives what qobs_quantize writes there; NULL: not wanted */
+    double *squared_error;     /**< codes of llmc and qobs presets: receives what qobs_quantize writes there; NULL: not
+                                    wanted */
     double *energy;            /**< as squared_error */
     qobs_counts *counts;       /**< dynamic: receives elements, nan and inf of the matrix; NULL: not wanted */
 } qobs_quantizer_run_args;

@@ -213,6 +213,7 @@ int qobs_round_codes(const qobs_round_args *args, qobs_error *error)
         RETURN_IF_FAILED(out_check("report", a.report, SIZE_THROUGH(qobs_round_report, passes), error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(qobs_config_check(a.config, error));
+    RETURN_IF_FAILED(qobs_require_scheme(a.config, error));
     RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
     RETURN_IF_FAILED(qobs_plan_make(&plan, &rule.granularity, a.value, NULL, &runtime, error));
     const fp_mode mode = fp_enter();

@@ -164,6 +164,7 @@ static int quantize(struct call *c, const qobs_quantize_args *a, qobs_error *err
 {
     const struct view *v = &c->plan.value;
     int64_t strides[QOBS_MAX_NDIM], next = 1; /* of bytes in C order */
+    RETURN_IF_FAILED(qobs_check_products(&c->f.quantizer, v->dtype, a->squared_error || a->energy, error));
     RETURN_IF_FAILED(choose_packing(c, a, error));
     if (v->elements == 0)
         return QOBS_OK;

@@ -191,6 +191,7 @@ int qobs_gptq_block(const qobs_gptq_block_args *args, qobs_error *error)
     RETURN_IF_FAILED(ARGS_READ(qobs_gptq_block_args, &a, args, runtime, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(qobs_config_check(a.config, error));
+    RETURN_IF_FAILED(qobs_require_scheme(a.config, error));
     RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &rule, error));
     struct gptq_rows g = {.runtime = &runtime,
                           .kernels = qobs_kernels_active(),

@@ -102,10 +102,13 @@ static int check_dynamic(const qobs_quantizer_args *a, const struct quantize_rul
 {
     if (a->format)
         return qobs_invalid(error, "format: is set, but dynamic is 1; the configuration says it");
+    if (rule->formula.ops->real_zero_points && !rule->symmetric && rule->granularity.params.strategy == STRATEGY_TENSOR)
+        return qobs_invalid(error, "dynamic: is 1, but %s has zero points of tokens; group_shape is PER_TENSOR",
+                            rule->formula.params.name);
     if (rule->finds_scales)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
-                     "dynamic: is 1, but %s searches; the presets llmc.*minmax measure a range",
+                     "dynamic: is 1, but %s searches; the presets llmc.*minmax and vllm.* measure a range",
                      rule->formula.params.name);
 }
 
@@ -116,6 +119,7 @@ int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *
     RETURN_IF_FAILED(qobs_config_check(a->config, error));
     RETURN_IF_FAILED(check_matrix(a, error));
     RETURN_IF_FAILED(qobs_resolve_quantize(a->config, a->format, !a->dequantized, &q->rule, error));
+    RETURN_IF_FAILED(qobs_check_products(&q->rule.quantizer, a->dtype, false, error));
     if (a->dynamic)
         RETURN_IF_FAILED(check_dynamic(a, &q->rule, error));
     else
@@ -318,6 +322,7 @@ static int check_sums(const struct row_quantizer *q, const qobs_quantizer_run_ar
         return QOBS_OK;
     if (!a->codes)
         return qobs_invalid(error, "%s: is set, but codes is NULL", name);
+    RETURN_IF_FAILED(qobs_check_products(&q->rule.quantizer, q->dtype, true, error));
     return q->f.direction == TO_CODES
                ? QOBS_OK
                : qobs_invalid(error, "%s: is set, but dequantized is 1; it is that of codes", name);

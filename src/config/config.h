@@ -34,7 +34,8 @@ enum formula_kind {
     FORMULA_TORCHAO,     /* by mapping_type */
     FORMULA_QUARK_TORCH, /* torch's observer with Quark's limits */
     FORMULA_AIEDGE,
-    FORMULA_NNCF /* by mode */
+    FORMULA_NNCF, /* by mode */
+    FORMULA_VLLM
 };
 
 /* Settings of the grid search. */
@@ -194,6 +195,10 @@ struct nncf_settings {
     double weight_penalty;
 };
 
+struct vllm_settings {
+    int group_shape, build; /* enum vllm_group_shape, enum vllm_build */
+};
+
 enum { MODELOPT_E4M3 = 0 }; /* num_bits of (4, 3) */
 
 struct modelopt_settings {
@@ -247,6 +252,7 @@ struct qobs_config {
         struct modelopt_settings modelopt;
         struct aiedge_settings aiedge;
         struct nncf_settings nncf;
+        struct vllm_settings vllm;
     };
 };
 

@@ -33,13 +33,15 @@ struct family_ops {
     void (*range)(const qobs_config *config, struct range_rule *rule); /* those of another rule */
     const struct formula_ops *(*formula)(const qobs_config *config, struct formula_params *params);
     void (*traits)(const qobs_config *config, struct observer_traits *traits);
+    /* Codes of its own, of one tensor and by given scales; NULL: those of a scheme, or none. */
+    void (*codes)(const qobs_config *config, struct quantizer *quantizer);
     void (*amax_numbers)(const qobs_config *config, struct amax_numbers *numbers); /* of fake-quantize by an amax */
 };
 
 #define SETTINGS_OF(rows) .settings = (rows), .setting_count = sizeof(rows) / sizeof *(rows)
 
 extern const struct family_ops qobs_family_llmc, qobs_family_qobs, qobs_family_torch, qobs_family_quark,
-    qobs_family_modelopt, qobs_family_ort, qobs_family_torchao, qobs_family_aiedge, qobs_family_nncf;
+    qobs_family_modelopt, qobs_family_ort, qobs_family_torchao, qobs_family_aiedge, qobs_family_nncf, qobs_family_vllm;
 
 /* How a release of llm-compressor differs from others. */
 struct llmc_release {

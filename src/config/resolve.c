@@ -169,13 +169,37 @@ static const struct {
     enum code_kind kind;
 } codes_of_floats[] = {{FORMAT_E2M1, QOBS_CODE_E2M1}, {FORMAT_E2M3, QOBS_CODE_E2M3}, {FORMAT_E4M3, QOBS_CODE_E4M3}};
 
+int qobs_require_scheme(const qobs_config *config, qobs_error *error)
+{
+    return config->preset->ops->has_scheme
+               ? QOBS_OK
+               : qobs_invalid(error, "config: is %s, codes are those of llmc and qobs presets", config->preset->name);
+}
+
+/* The codes of a family without schemes. */
+static int resolve_own_codes(const qobs_config *config, const qobs_format *given, bool codes,
+                             struct quantize_rule *rule, qobs_error *error)
+{
+    const char *name = config->preset->name;
+    if (given)
+        return qobs_invalid(error, "format: is %s, but %s has codes of its own", given->name, name);
+    if (!codes)
+        return qobs_invalid(error,
+                            "config: is %s, which has codes and no fake quantization; qobs_dequantize makes numbers "
+                            "of codes",
+                            name);
+    rule->kind = QOBS_CODE_INTEGER;
+    rule->code_bits = 8;
+    config->preset->ops->codes(config, &rule->quantizer);
+    return QOBS_OK;
+}
+
 static int resolve_codes(const qobs_config *config, const qobs_format *given, struct quantize_rule *rule,
                          qobs_error *error)
 {
     const qobs_format *format = format_of(config, given);
     bool found = !format;
-    if (!config->preset->ops->has_scheme)
-        return qobs_invalid(error, "config: is %s, codes are those of llmc and qobs presets", config->preset->name);
+    RETURN_IF_FAILED(qobs_require_scheme(config, error));
     rule->kind = QOBS_CODE_INTEGER;
     rule->format = format;
     rule->code_bits = format ? qobs_format_bits(format) : config->scheme.num_bits;
@@ -201,11 +225,14 @@ int qobs_resolve_quantize(const qobs_config *config, const qobs_format *format, 
         .positive_zero = preset->ops->positive_zero && format_of(config, format) == qobs_format_at(FORMAT_E2M1),
         .has_global_scale = traits.global != GLOBAL_NONE,
         /* The average of one batch is that of the batch. */
-        .finds_scales = preset->formula == FORMULA_COMPRESSED_TENSORS && !qobs_range_searches(preset->range),
+        .finds_scales = (preset->formula == FORMULA_COMPRESSED_TENSORS || preset->ops->codes) &&
+                        !qobs_range_searches(preset->range),
     };
     qobs_resolve_granularity(config, &rule->granularity);
     qobs_resolve_formula(config, &rule->formula);
     rule->symmetric = rule->formula.params.mapping == MAPPING_SYMMETRIC;
+    if (preset->ops->codes)
+        return resolve_own_codes(config, format, codes, rule, error);
     if (codes)
         RETURN_IF_FAILED(resolve_codes(config, format, rule, error));
     return resolve_numbers(config, format, rule, error);

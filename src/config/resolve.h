@@ -23,6 +23,9 @@ struct quantize_rule;
 int qobs_resolve_quantize(const qobs_config *config, const struct qobs_format *format, bool codes,
                           struct quantize_rule *rule, qobs_error *error);
 
+/* Fails for presets whose codes are not those of a scheme. */
+int qobs_require_scheme(const qobs_config *config, qobs_error *error);
+
 /* The numbers of fake-quantize by an amax. False: the preset has none. */
 struct amax_numbers;
 bool qobs_resolve_amax_numbers(const qobs_config *config, struct amax_numbers *numbers);

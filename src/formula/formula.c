@@ -46,8 +46,8 @@ static void put_zero_point(void *array, qobs_dtype dtype, size_t i, double value
 
 enum { CHUNK = 64 };
 
-int qobs_formula_qparams(const struct formula *f, const struct range_view *r, void *scale, void *zero_point,
-                         qobs_error *error)
+int qobs_formula_find(const struct formula *f, const struct range_view *r, void *scale, void *zero_point, float *real,
+                      qobs_error *error)
 {
     double min[CHUNK], max[CHUNK], scales[CHUNK];
     if (r->rank == RANK_EMPTY && f->ops->needs_data)
@@ -63,6 +63,8 @@ int qobs_formula_qparams(const struct formula *f, const struct range_view *r, vo
             struct qparam result = {0, 0};
             RETURN_IF_FAILED(f->ops->qparam(&f->params, r->dtype, min[i], max[i], &result, error));
             scales[i] = result.scale;
+            if (real)
+                real[first + i] = (float)result.zero_point;
             if (zero_point)
                 put_zero_point(zero_point, dtypes.zero_point, first + i, result.zero_point);
         }
@@ -70,6 +72,12 @@ int qobs_formula_qparams(const struct formula *f, const struct range_view *r, vo
             qobs_store_doubles(scale, dtypes.scale, first, n, scales);
     }
     return qobs_succeed(error);
+}
+
+int qobs_formula_qparams(const struct formula *f, const struct range_view *r, void *scale, void *zero_point,
+                         qobs_error *error)
+{
+    return qobs_formula_find(f, r, scale, zero_point, NULL, error);
 }
 
 /* torch's FixedQParamsObserver and torchao's AffineQuantizedFixedQParamObserver. */

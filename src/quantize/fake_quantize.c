@@ -19,11 +19,24 @@ static const struct quantizer *quantizer_of(const struct quantization *job)
     return job->bounded ? &job->work->bounded : &job->work->quantizer;
 }
 
+/* A column is a run of one element. */
+static void product_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride,
+                            unsigned char *out, int64_t out_stride, int64_t rows, int64_t columns,
+                            const struct qparam_pair *qparams)
+{
+    for (int64_t i = 0; i < rows; i++)
+        job->work->product_rows(quantizer_of(job), x + i * x_stride, (ptrdiff_t)job->work->element,
+                                out + i * out_stride, 1, (size_t)columns, 1, qparams->scale, qparams->zero_point_sub,
+                                1);
+}
+
 static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
                          int64_t out_stride, int64_t rows, int64_t columns, const struct qparam_pair *qparams)
 {
     const struct quantize_work *w = job->work;
-    if (w->f->direction == TO_CODES)
+    if (w->product_rows)
+        product_columns(job, x, x_stride, out, out_stride, rows, columns, qparams);
+    else if (w->f->direction == TO_CODES)
         w->code_columns(quantizer_of(job), w->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
                         qparams, job->sum);
     else if (w->f->direction == FROM_CODES)
@@ -102,7 +115,10 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
         const unsigned char *from = x + first * runs->in;
         unsigned char *to_run = out + first * runs->out;
-        if (w->pack)
+        if (w->product_rows)
+            w->product_rows(quantizer_of(job), from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent,
+                            qparams.scale, qparams.zero_point_sub, runs->qparam != 0);
+        else if (w->pack)
             pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
         else if (w->f->direction == TO_CODES)
             w->code_rows(quantizer_of(job), w->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
@@ -396,6 +412,16 @@ static int quantize_to_pairs(struct quantization *job, struct quantize_work *wor
     return status;
 }
 
+int qobs_check_products(const struct quantizer *quantizer, qobs_dtype dtype, bool with_sums, qobs_error *error)
+{
+    if (!quantizer->product)
+        return QOBS_OK;
+    if (dtype == QOBS_F64)
+        return qobs_invalid(error, "dtype: is F64, the preset's codes are those of F32, BF16 and F16");
+    return with_sums ? qobs_invalid(error, "squared_error, energy: are set, but the preset's codes have no such sums")
+                     : QOBS_OK;
+}
+
 void qobs_quantization_open(struct quantization *job, struct quantize_work *work, const struct fake_quantize *f,
                             qobs_dtype x_dtype)
 {
@@ -415,7 +441,9 @@ void qobs_quantization_open(struct quantization *job, struct quantize_work *work
         .element = f->direction == FROM_CODES ? 1 : number,
         .out_element = f->direction == TO_CODES ? 1 : number,
     };
-    work->quantizer.in_float = f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
+    if (f->direction == TO_CODES && f->quantizer.product)
+        work->product_rows = f->kernels->product_rows[dtype];
+    work->quantizer.in_float = f->quantizer.product || f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
     work->bounded = work->quantizer;
     work->bounded.bounded = true;
     *job = (struct quantization){

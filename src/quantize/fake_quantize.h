@@ -48,6 +48,9 @@ struct fake_quantize {
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);
 
+/* Codes by products are those of narrow dtypes, and have no sums of errors. */
+int qobs_check_products(const struct quantizer *quantizer, qobs_dtype dtype, bool with_sums, qobs_error *error);
+
 /* ---- In steps ---------------------------------------------------------------------------------------------------- */
 
 /* Kernels and arithmetic, which do not depend on a tensor. */
@@ -59,6 +62,7 @@ struct quantize_work {
     qobs_quantize_rows_fn *code_rows;
     qobs_quantize_pairs_fn *code_pairs;
     qobs_quantize_columns_fn *code_columns;
+    qobs_product_rows_fn *product_rows; /* in place of all that make codes; NULL: they do */
     qobs_dequantize_rows_fn *number_rows;
     qobs_dequantize_columns_fn *number_columns;
     bool pack;                    /* codes become pairs; strides of out but that of the elements are bytes of pairs */

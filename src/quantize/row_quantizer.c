@@ -164,9 +164,9 @@ struct rows_job {
     } part[SPLIT_MAX_PARTS];
 };
 
-/* Writes qparams from `first` on for n ranges. */
+/* Writes qparams from `first` on for n ranges. real: receives real zero points, or NULL. */
 static void find_qparams(const struct rows_job *j, struct range_panel *ranges, bool signed_ranges, int64_t first,
-                         int64_t n)
+                         int64_t n, float *real)
 {
     const struct row_quantizer *q = j->q;
     const struct row_call *c = j->call;
@@ -178,8 +178,9 @@ static void find_qparams(const struct rows_job *j, struct range_panel *ranges, b
                                     .magnitudes = !signed_ranges,
                                     .global_scale = c->global_scale};
     unsigned char *const scale = c->scale, *const zero_point = c->zero_point;
-    qobs_formula_qparams(&q->rule.formula, &view, scale + first * (int64_t)qobs_dtype_size(q->scale_dtype),
-                         zero_point ? zero_point + first * (int64_t)qobs_dtype_size(q->zero_point_dtype) : NULL, NULL);
+    qobs_formula_find(&q->rule.formula, &view, scale + first * (int64_t)qobs_dtype_size(q->scale_dtype),
+                      zero_point ? zero_point + first * (int64_t)qobs_dtype_size(q->zero_point_dtype) : NULL, real,
+                      NULL);
 }
 
 /* True if no magnitude is larger than 2^14 times its scale, as bits of BF16, which are the ones that the kernels use it
@@ -189,6 +190,8 @@ static bool is_bounded(const struct rows_job *j, const struct range_panel *range
     const struct row_quantizer *q = j->q;
     const uint16_t *max = (const uint16_t *)&ranges->max, *min = (const uint16_t *)&ranges->min;
     const unsigned char *scale = (const unsigned char *)j->call->scale + 2 * first;
+    if (q->rule.quantizer.product)
+        return true;
     bool above = q->dtype != QOBS_BF16 || q->scale_dtype != QOBS_BF16 || q->rule.kind != QOBS_CODE_INTEGER;
     for (int64_t i = 0; !above && i < n; i++) {
         int16_t bits;
@@ -271,6 +274,22 @@ static struct cell cell_at(const struct row_quantizer *q, const struct row_call 
     return c;
 }
 
+/* Quantizes a cell by its qparams, the first of which is `qparam`. real: in place of its zero points, or NULL. */
+static void quantize_found(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam,
+                           const float *real, bool bounded)
+{
+    const struct row_quantizer *q = j->q;
+    struct quantization job = *j->job;
+    job.bounded = bounded;
+    if (real) {
+        job.qparams.scale =
+            (const unsigned char *)job.qparams.scale + qparam * (int64_t)qobs_dtype_size(q->scale_dtype);
+        job.qparams.zero_point = real;
+        job.qparams.zero_point_dtype = QOBS_F32;
+    }
+    quantize_cell(&job, &q->geometry, c, out, j->call->out_stride, real ? 0 : qparam);
+}
+
 /* False: there is an element that the rule refuses. */
 static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam,
                          struct nonfinite_count *counted)
@@ -287,12 +306,11 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
         counted->inf += nonfinite.inf;
         again = true;
     }
-    find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, c->units * c->runs);
-    if (QOBS_HAS(codes) && out) {
-        struct quantization job = *j->job;
-        job.bounded = !again && is_bounded(j, &ranges, qparam, c->units * c->runs);
-        quantize_cell(&job, &q->geometry, c, out, j->call->out_stride, qparam);
-    }
+    const int64_t count = c->units * c->runs;
+    float panel[PANEL], *real = q->rule.formula.ops->real_zero_points && !q->rule.symmetric ? panel : NULL;
+    find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, count, real);
+    if (QOBS_HAS(codes) && out)
+        quantize_found(j, c, out, qparam, real, !again && is_bounded(j, &ranges, qparam, count));
     return true;
 }
 
@@ -378,7 +396,7 @@ static bool measure_all(const struct rows_job *j, const struct split *split, str
     if (nonfinite.nan > 0 || nonfinite.inf > 0)
         found = quantize_units(j, 0, 1, counted);
     else
-        find_qparams(j, &ranges, !q->rule.symmetric, 0, 1);
+        find_qparams(j, &ranges, !q->rule.symmetric, 0, 1, NULL);
     fp_leave(mode);
     return found;
 }

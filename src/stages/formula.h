@@ -128,9 +128,10 @@ struct formula_ops {
                    qobs_error *error);
     /* The global scale of a tensor of that dtype and largest magnitude; NULL: the formula has none. */
     float (*global_scale)(const struct formula_params *params, qobs_dtype dtype, double amax);
-    bool needs_data;   /* upstream has no answer without data */
-    bool only_f32;     /* ranges are F32 */
-    bool block_scales; /* a caller may have a global scale if params->quark.block_scales says so */
+    bool needs_data;       /* upstream has no answer without data */
+    bool only_f32;         /* ranges are F32 */
+    bool real_zero_points; /* dynamic codes have the float before it becomes an integer; only with `qparam` */
+    bool block_scales;     /* a caller may have a global scale if params->quark.block_scales says so */
 };
 
 struct formula {
@@ -146,6 +147,7 @@ extern const struct formula_ops qobs_formula_ort;
 extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
 extern const struct formula_ops qobs_formula_torchao;
 extern const struct formula_ops qobs_formula_aiedge, qobs_formula_nncf;
+extern const struct formula_ops qobs_formula_vllm_int8;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;
@@ -173,3 +175,7 @@ static inline struct qparam_dtypes qobs_formula_dtypes(const struct formula *for
  * answer without data. */
 int qobs_formula_qparams(const struct formula *formula, const struct range_view *ranges, void *scale, void *zero_point,
                          qobs_error *error);
+
+/* The same, and real zero points unless `real` is NULL. */
+int qobs_formula_find(const struct formula *formula, const struct range_view *ranges, void *scale, void *zero_point,
+                      float *real, qobs_error *error);

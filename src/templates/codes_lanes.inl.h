@@ -387,5 +387,3 @@ QOBS_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_quantize_columns)))
 #undef EACH_CODE
 #undef EACH_CODE_KIND
 #undef EACH_CODE_HOW
-#undef lanes_load
-#undef lanes_round

