@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests of sources in words of AWQ and GPTQ. Words are packed and read here, code by code.
+"""Tests of sources and outputs in words of AWQ and GPTQ. Words are packed and read here, code by code.
 
     test_dialects.py QOBS
 """
@@ -49,6 +49,15 @@ class Matrix:
         groups = groups or [c // GROUP for c in range(COLUMNS)]
         return [cli.ROUND["F16"]((self.codes[r][c] - self.zeros[r][groups[c]]) * self.scales[r][groups[c]])
                 for r in range(ROWS) for c in range(COLUMNS)]
+
+    def mirrored(self):
+        """The same numbers with positive scales: (q - z) s = (~q - ~z) |s|."""
+        out, top = Matrix("mirrored", self.bits), (1 << self.bits) - 1
+        out.codes = [[top - c if self.scales[r][i // GROUP] < 0 else c for i, c in enumerate(row)]
+                     for r, row in enumerate(self.codes)]
+        out.zeros = [[top - z if s < 0 else z for z, s in zip(*rows)] for rows in zip(self.zeros, self.scales)]
+        out.scales = [[abs(s) for s in row] for row in self.scales]
+        return out
 
     def stored_scales(self):
         columns = COLUMNS // GROUP
@@ -226,6 +235,204 @@ def test_refusals():
         p = quantize("in", "-o", "out", "--set", f"group_size={GROUP}", scheme="W4A16_ASYM")
         refused(what, p, 2, *words)
         check(not os.path.exists("out"), f"{what}: nothing is written")
+
+
+# ---- Output ----------------------------------------------------------------------------------------------------------
+
+DIALECTS = {"awq": ("AWQ", Matrix.awq), "gptq": ("GPTQ", Matrix.gptq), "gptq-v2": ("GPTQ v2", lambda m: m.gptq(0))}
+
+
+def configuration(dialect, bits, group, symmetric):
+    if dialect == "awq":
+        return {"quant_method": "awq", "version": "gemm", "zero_point": True, "bits": bits, "group_size": group,
+                "modules_to_not_convert": []}
+    return {"quant_method": "gptq", "checkpoint_format": dialect.replace("-", "_"), "desc_act": False, "lm_head": False,
+            "bits": bits, "group_size": group, "sym": symmetric, "dynamic": {}}
+
+
+def convert(what, *options):
+    shutil.rmtree("out", ignore_errors=True)
+    p = cli.run("convert", "in", "-o", "out", "--json", "report.json", *options)
+    equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+    return st_raw("out/model.safetensors") if p.returncode == 0 else {}
+
+
+def test_converted():
+    """Each source becomes each dialect that holds its bits: the bytes are those that are packed here."""
+    for what, title, m, tensors, config, scheme in sources():
+        negative = any(s < 0 for row in m.scales for s in row)
+        equal(m.mirrored().values(), m.values(), f"{what}: the same numbers")
+        for dialect, (name, pack) in DIALECTS.items():
+            make("in", tensors, quantization_config=config)
+            if dialect == "awq" and m.bits != 4:
+                p = cli.run("convert", "in", "-o", "out", "--replace", "--dialect", "awq")
+                refused(f"{what} to awq", p, 2, "awq does not store", "4 bits", "--dialect compressed-tensors")
+                continue
+            out = convert(f"{what} to {dialect}", "--dialect", dialect)
+            described = json.loads(cli.read("out/config.json"))["quantization_config"]
+            symmetric = bool(scheme) or all(z == 1 << m.bits - 1 for row in m.zeros for z in row) and not negative
+            equal(described, configuration(dialect, m.bits, GROUP, symmetric), f"{what} to {dialect}: configuration")
+            equal(out, pack(m.mirrored()), f"{what} to {dialect}")
+            blocks = ROWS * COLUMNS // GROUP
+            layer = json.loads(cli.read("report.json"))["layers"][0]
+            equal((layer["format"], layer["cast"]), (name, {"source": title, "blocks": blocks, "lossless": blocks}),
+                  f"{what} to {dialect}: the report")
+        make("in", tensors, quantization_config=config)
+        out = convert(f"{what} to compressed-tensors")
+        equal(packed_values(out, m.bits), m.values(), f"{what} to compressed-tensors: numbers")
+
+
+def test_there_and_back():
+    """compressed-tensors to a dialect and back gives the same bytes."""
+    for what, _, m, tensors, config, _ in sources():
+        for dialect in DIALECTS:
+            if dialect == "awq" and m.bits != 4:
+                continue
+            make("in", tensors, quantization_config=config)
+            first = convert(what)
+            shutil.rmtree("in")
+            shutil.move("out", "in")
+            convert(f"{what} to {dialect}", "--dialect", dialect)
+            shutil.rmtree("in")
+            shutil.move("out", "in")
+            equal(convert(f"{what} from {dialect}"), first, f"{what}, {dialect}: there and back")
+
+
+def read_words(tensors, module, bits, dialect):
+    """The numbers of a module, by its tensors alone."""
+    _, (groups, rows), data = tensors[f"{module}.scales"]
+    scales = cli.unpack(tensors[f"{module}.scales"][0], data)
+    words = lambda name: struct.unpack(f"<{len(tensors[f'{module}.{name}'][2]) // 4}I", tensors[f"{module}.{name}"][2])
+    code = lambda stream, i: sum(stream[i * bits // 32 + k] << 32 * k for k in range(2) if i * bits // 32 + k
+                                 < len(stream)) >> i * bits % 32 & (1 << bits) - 1
+    qweight, qzeros, width = words("qweight"), words("qzeros"), rows * bits // 32
+    zero = lambda g, r: code(qzeros[g * width:(g + 1) * width], r) + (dialect == "gptq")
+    if dialect == "awq":
+        columns = tensors[f"{module}.qweight"][1][0]
+        place = [ORDER.index(i) for i in range(8)]
+        number = lambda word, r: word >> 4 * place[r % 8] & 15
+        codes = [[number(qweight[c * width + r // 8], r) for c in range(columns)] for r in range(rows)]
+        zero = lambda g, r: number(qzeros[g * width + r // 8], r)
+    else:
+        columns = tensors[f"{module}.qweight"][1][0] * 32 // bits
+        codes = [[code(qweight[r::rows], c) for c in range(columns)] for r in range(rows)]
+    return [(codes[r][c] - zero(c * groups // columns, r)) * scales[c * groups // columns * rows + r]
+            for r in range(rows) for c in range(columns)]
+
+
+def test_quantized():
+    """A plain model has in each dialect the numbers that it has in compressed-tensors."""
+    name = MODULE + ".weight"
+    for rows, columns, group, bits, asymmetric in ((64, 128, 32, 4, True), (96, 256, 128, 4, False),
+                                                   (32, 96, 32, 3, True), (64, 64, 0, 8, False), (48, 64, 16, 2, True)):
+        if bits == 2:
+            rows = 64
+        values = random_bytes(f"plain {bits} {rows}", 2 * rows * columns)
+        values = b"".join(struct.pack("<e", (b - 128) / 97) for b in values[:rows * columns])
+        make("in", {name: ("F16", [rows, columns], values),
+                    "lm_head.weight": ("F16", [64, columns], bytes(128 * columns))}, torch_dtype="float16")
+        options = ["--set", f"num_bits={bits}", "--set", f"symmetric={'false' if asymmetric else 'true'}"]
+        options += ["--set", f"group_size={group}"] if group else ["--set", "strategy=channel"]
+        what = f"{bits} bits, {rows} x {columns}, groups of {group}"
+        q = lambda *more: quantize("in", "-o", "out", "--replace", *options, *more, scheme="W4A16")
+        equal(q().returncode, 0, f"{what}: compressed-tensors")
+        shutil.rmtree("packed", ignore_errors=True)
+        shutil.move("out", "packed")
+        want = packed_numbers("packed", bits)
+        for dialect in DIALECTS:
+            if dialect == "awq" and bits != 4:
+                continue
+            p = q("--dialect", dialect, "--keep-findings")
+            equal(p.returncode, 0, f"{what}, {dialect}: {p.stderr}")
+            out = st_raw("out/model.safetensors")
+            equal(read_words(out, MODULE, bits, dialect), want, f"{what}, {dialect}: numbers")
+            check("lm_head.weight" in out, f"{what}, {dialect}: the head stays")
+            described = json.loads(cli.read("out/config.json"))["quantization_config"]
+            equal((described["bits"], described["group_size"]), (bits, group or -1), f"{what}, {dialect}: described")
+            equal(described.get("modules_to_not_convert", list(described.get("dynamic", {}))),
+                  ["lm_head"] if dialect == "awq" else ["-:^lm_head$"], f"{what}, {dialect}: what stays")
+            status = cli.run("audit", "out")
+            check(status.returncode == 0, f"{what}, {dialect}: the audit", status.stdout + status.stderr)
+
+
+def packed_numbers(path, bits):
+    """The numbers of the module in pack-quantized, without rounding."""
+    tensors = st_raw(f"{path}/model.safetensors")
+    _, (rows, width), data = tensors[f"{MODULE}.weight_packed"]
+    _, columns = struct.unpack("<2q", tensors[f"{MODULE}.weight_shape"][2])
+    words = struct.unpack(f"<{rows * width}I", data)
+    half = 1 << bits - 1
+
+    def codes(stream, count):
+        value = sum(w << 32 * i for i, w in enumerate(stream))
+        return [(value >> bits * i & (1 << bits) - 1) - half for i in range(count)]
+    _, (_, groups), data = tensors[f"{MODULE}.weight_scale"]
+    scales, zeros = cli.unpack(tensors[f"{MODULE}.weight_scale"][0], data), [[0] * rows for _ in range(groups)]
+    if f"{MODULE}.weight_zero_point" in tensors:
+        data = tensors[f"{MODULE}.weight_zero_point"][2]
+        stored = struct.unpack(f"<{len(data) // 4}I", data)
+        zeros = [codes(stored[g::groups], rows) for g in range(groups)]
+    group = [c * groups // columns for c in range(columns)]
+    return [(code - zeros[group[c]][r]) * scales[r * groups + group[c]]
+            for r in range(rows) for c, code in enumerate(codes(words[r * width:(r + 1) * width], columns))]
+
+
+def test_zero_point_of_zero():
+    """GPTQ v1 has no zero point 0; the others do."""
+    m = Matrix("zero", 4, 0)
+    make("in", m.awq(), quantization_config=AWQ)
+    shutil.rmtree("out", ignore_errors=True)
+    refused("a zero point of 0", cli.run("convert", "in", "-o", "out", "--dialect", "gptq"), 2, MODULE,
+            "zero point 0", "gptq-v2")
+    check(not os.path.exists("out"), "a zero point of 0: nothing is written")
+    for dialect, pack in (("awq", Matrix.awq), ("gptq-v2", lambda m: m.gptq(0))):
+        equal(convert(dialect, "--dialect", dialect), pack(m), f"a zero point of 0 in {dialect}")
+
+
+def test_dialect_refusals():
+    """What a dialect cannot store, and what would change numbers."""
+    m, other = Matrix("no"), {"model.layers.0.self_attn.q_proj.weight": tensor([128, 128], 1)}
+    groups = [b % (COLUMNS // GROUP) for b in random_bytes("groups", COLUMNS)]
+    plain = {MODULE + ".weight": tensor([64, 128], 1)}
+    for what, tensors, config, command, options, words in (
+            ("an unknown dialect", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "aqw"),
+             ("dialect", "'aqw'", "compressed-tensors, awq, gptq, gptq-v2", "did you mean 'awq'")),
+            ("FP8", plain, None, "quantize", ("--scheme", "FP8_DYNAMIC", "--dialect", "awq"), ("awq", "FP8_DYNAMIC")),
+            ("activations", plain, None, "quantize", ("--scheme", "W4A8", "--dialect", "gptq"), ("gptq", "W4A8")),
+            ("5 bits", plain, None, "quantize", ("--scheme", "W4A16", "--set", "num_bits=5", "--set", "group_size=32",
+                                                 "--dialect", "gptq"), ("gptq", "2, 3, 4, 8")),
+            ("a release", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "awq", "--compat",
+                                                    "llm-compressor"), ("awq", "llm-compressor")),
+            ("uneven rows", {MODULE + ".weight": tensor([60, 128], 1)}, None, "quantize",
+             ("--scheme", "W4A16", "--dialect", "awq"), ("60 rows of 4 bits", "32 bits", "--ignore")),
+            ("a plain model", plain, None, "convert", ("--dialect", "awq"), ("not quantized", "--scheme")),
+            ("a plain model with a scheme", plain, None, "convert", ("--dialect", "awq", "--scheme", "W4A16"),
+             (MODULE, "is not quantized", "change its numbers")),
+            ("a plain layer", {**m.awq(), **other}, AWQ, "convert", ("--scheme", "W4A16_ASYM", "--set",
+                                                                     "group_size=32"), ("q_proj", "not quantized")),
+            ("a scheme without zero points", m.awq(), AWQ, "convert", ("--scheme", "W4A16", "--set", "group_size=32"),
+             (MODULE, "AWQ", "does not hold")),
+            ("an order", m.gptq(groups=groups), {**GPTQ, "desc_act": True}, "convert", ("--dialect", "awq"),
+             (MODULE, "g_idx", "desc_act"))):
+        make("in", tensors, **({"quantization_config": config} if config else {}))
+        shutil.rmtree("out", ignore_errors=True)
+        refused(what, cli.run(command, "in", "-o", "out", *options), 2, *words)
+        check(not os.path.exists("out"), f"{what}: nothing is written")
+    part = {"model.layers.0.mlp.gate.weight": tensor([8, 128], 1),
+            "model.layers.0.mlp.gate_proj.weight": tensor([64, 128], 1)}
+    make("in", part)
+    p = cli.run("quantize", "in", "-o", "out", "--scheme", "W4A16", "--dialect", "awq", "--ignore",
+                "model.layers.0.mlp.gate")
+    refused("a name within another", p, 2, "'model.layers.0.mlp.gate'", "'model.layers.0.mlp.gate_proj'")
+
+
+def test_order_warning():
+    """Columns in an order of their own lose their codes, and a warning names them."""
+    groups = [b % (COLUMNS // GROUP) for b in random_bytes("groups", COLUMNS)]
+    _, report, _ = run("desc_act", Matrix("order").gptq(groups=groups), {**GPTQ, "desc_act": True}, "W4A16_ASYM",
+                       "--set", f"group_size={GROUP}")
+    check(any("desc_act" in w and MODULE in w for w in report["warnings"]), "desc_act: a warning",
+          str(report["warnings"]))
 
 
 # ---- Audit -----------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
 
 #include "options.h"
 
-extern const struct command command_audit, command_bench, command_calibrate, command_info, command_merge,
-    command_observe, command_plan, command_quantize, command_show;
+extern const struct command command_audit, command_bench, command_calibrate, command_convert, command_info,
+    command_merge, command_observe, command_plan, command_quantize, command_show;
 
 /* Returns a command by index, as qobs --help lists them; NULL after the last one. */
 const struct command *command_at(size_t index);

@@ -12,9 +12,9 @@
 #include "program.h"
 #include "qobs/checkpoint.h"
 
-static const struct command *const commands[] = {&command_quantize,  &command_plan,    &command_audit,
-                                                 &command_calibrate, &command_observe, &command_merge,
-                                                 &command_show,      &command_info,    &command_bench};
+static const struct command *const commands[] = {&command_quantize,  &command_convert, &command_plan,  &command_audit,
+                                                 &command_calibrate, &command_observe, &command_merge, &command_show,
+                                                 &command_info,      &command_bench};
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -10,6 +10,7 @@
 #include "parts/parts.h"
 #include "quantize/quantize_call.h"
 #include "quantize/runtime_support.h"
+#include "quantize/source_schemes.h"
 #include "quantize/unused.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -31,7 +32,9 @@ static void take_args(struct quantize_call *run)
                                          {a->settings, a->setting_count},
                                          a->compat,
                                          a->draft,
-                                         a->split_experts};
+                                         a->split_experts,
+                                         a->dialect,
+                                         a->keep_numbers && !a->scheme && !a->config && !a->recipe};
     run->selection = (struct selection){
         .choice = &run->choice, .inputs = &run->inputs, .contents = CONTENTS_MODEL, .silent = a->part > 1};
     run->meter.stage = "quantize";
@@ -53,6 +56,8 @@ static int check_args(const struct quantize_call *run, struct fail *f)
     if (a->fill_experts < QOBS_FILL_REFUSE || a->fill_experts > QOBS_FILL_MEDIAN)
         return INVALID(f, "fill_experts: is %d, allowed are 0, 1 and 2", (int)a->fill_experts);
     RETURN_IF_NOT_OK(check_runtime(a->runtime, f));
+    if (a->keep_numbers && a->compat != QOBS_COMPAT_VLLM)
+        return INVALID(f, "keep_numbers: is set; releases of llm-compressor quantize all numbers anew");
     return settings_check_once(a->settings, a->setting_count, f);
 }
 
@@ -76,8 +81,13 @@ static int select_weights(struct quantize_call *run, struct fail *f)
     const qobs_checkpoint_quantize_args *a = run->args;
     struct selection *s = &run->selection;
     const struct activation_request request = {.fill = a->fill_experts, .runtime = a->runtime};
-    RETURN_IF_NOT_OK(selection_read_config(s, f));
+    if (!run->choice.by_source)
+        RETURN_IF_NOT_OK(selection_read_config(s, f));
     RETURN_IF_NOT_OK(inputs_open(&run->inputs, &run->paths, CONTENTS_MODEL, f));
+    if (run->choice.by_source) {
+        RETURN_IF_NOT_OK(source_schemes_make(s, f));
+        RETURN_IF_NOT_OK(selection_read_config(s, f));
+    }
     RETURN_IF_NOT_OK(selection_make(s, f));
     RETURN_IF_NOT_OK(runtime_support_check(s, a->allow_mixed_sets, a->keep_findings, f));
     RETURN_IF_NOT_OK(selection_find_activations(s, &run->activations, request, &run->meter, f));
@@ -91,9 +101,11 @@ static int open_engine(struct quantize_call *run, struct fail *f)
                                     run->args->runtime};
     const struct unused_inputs unused = {&run->selection, &run->activations, &run->engine, &run->paths,
                                          run->args->fill_experts};
-    RETURN_IF_NOT_OK(model_sink_open(&run->sink, &run->layout, &run->activations, &run->out, f));
+    RETURN_IF_NOT_OK(model_sink_open(&run->sink, &run->layout, s->weights.count, &run->activations, &run->out, f));
     RETURN_IF_NOT_OK(choose_part(run, f));
     RETURN_IF_NOT_OK(engine_open(&run->engine, &in, &run->sink.sink, &run->meter, f));
+    if (run->args->keep_numbers)
+        RETURN_IF_NOT_OK(source_schemes_check(run, f));
     return inputs_name_unused(&unused, f);
 }
 
@@ -124,6 +136,8 @@ static int quantize(struct quantize_call *run, struct fail *f)
     RETURN_IF_NOT_OK(open_engine(run, f));
     RETURN_IF_NOT_OK(open_output(run, f));
     RETURN_IF_NOT_OK(engine_run(&run->engine, f));
+    if (a->keep_numbers)
+        RETURN_IF_NOT_OK(source_schemes_check_numbers(run, f));
     RETURN_IF_NOT_OK(write_side_files(run, f));
     if (a->part_count > 0)
         return part_publish(run, f);

@@ -44,8 +44,7 @@ static char *make_report(const struct audit *audit)
         const struct audit_module *m = &audit->modules[i];
         json_object *layer = json_object_new_object();
         json_put_text(layer, "name", m->name);
-        const struct quant_format_row *row = quant_format_row(m->group->format);
-        json_put_text(layer, "format", row->name ? row->name : row->read.title);
+        json_put_text(layer, "format", quant_format_title(m->group->format));
         json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
         if (m->difference.known && m->difference.energy != 0)
             json_put(layer, "relative_error",

@@ -64,7 +64,7 @@ static bool is_excluded(const struct audit *audit, const char *name)
 
 /* ---- Modules ----------------------------------------------------------------------------------------------------- */
 
-static bool has_words(const struct weight *w) { return w->source_codes.format && w->source_codes.format->read.words; }
+static bool has_words(const struct weight *w) { return w->source_codes.format && w->source_codes.format->words; }
 
 /* Returns the weight with codes that vLLM runs as one matrix with a plain one; NULL: none. */
 static const struct weight *words_beside(const struct audit *audit, const struct weight *w)
@@ -163,7 +163,7 @@ static void check_described(struct audit *audit, const struct audit_module *m, c
                    size);
     if (c->group_index && !json_is_true(json_get(quantization, "desc_act")))
         audit_find(audit, m, "%s puts columns into groups out of order, but the configuration has no desc_act",
-                   c->format->read.words->group_index);
+                   c->format->words->group_index);
 }
 
 /* Signs are free: who rounds by gradients writes negative scales, and every runtime multiplies. */

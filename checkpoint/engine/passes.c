@@ -27,14 +27,20 @@ static int add_slice(struct engine *e, struct weight_job *job, int64_t first, in
     return list_append(&e->pass.slices, &e->pass.count, sizeof s, &s) ? QOBS_OK : NO_MEMORY(f, "the slices");
 }
 
+/* Returns true if words have codes or zero points of several rows. */
+static bool packs_rows(const struct weight_job *job)
+{
+    const struct quant_group *g = job->group ? job->group->quant : NULL;
+    return g && (quant_packs_zero_points(g->format, &g->weights) || quant_format_row(g->stored)->words);
+}
+
 /* Slices have whole units, and 32 rows because packed zero points of 32 rows fill words. */
 static int cut_rows(struct engine *e, struct weight_job *job, struct fail *f)
 {
     const int64_t rows = weight_rows(job->weight);
     const bool global = job->unit_rows == rows && job->unit_qparams == 1;
     const int64_t row_bytes = weight_columns(job->weight) * (int64_t)dtype_size(job->weight->dtype);
-    const bool packed = job->group && quant_packs_zero_points(job->group->quant->format, job_args(job));
-    const int64_t unit = global ? 1 : packed ? 32 : job->unit_rows;
+    const int64_t unit = global ? 1 : packs_rows(job) ? 32 : job->unit_rows;
     int64_t count = SLICE_BYTES / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
     count = count > 0 ? count : unit;
     for (int64_t first = 0; first < rows; first += count)

@@ -117,7 +117,7 @@ static float scale_of(const struct code_reader *reader, int64_t row, int64_t col
 {
     const struct source_codes *c = reader->codes;
     return scale_at(reader,
-                    c->format->read.words ? column * c->scales->shape[1] + row : row * c->scale_columns + column);
+                    c->format->words ? column * c->scales->shape[1] + row : row * c->scale_columns + column);
 }
 
 /* Returns the zero point of row `row` of the scales. Packed ones lie along the rows, a stream of bits a column. */
@@ -125,7 +125,7 @@ static float zero_point_at(const struct code_reader *reader, int64_t row, int64_
 {
     const struct source_codes *c = reader->codes;
     const struct st_tensor *z = c->zero_points;
-    if (c->format->read.words)
+    if (c->format->words)
         return (float)words_zero_point(c, row, column);
     const unsigned char *data = z->data;
     const int64_t i = row * c->scale_columns + column;
@@ -264,7 +264,7 @@ static void dequantize_columns(const struct weight *w, int64_t first, int64_t co
 
 void weight_read_codes(const struct weight *w, int64_t first, int64_t count, unsigned char *codes)
 {
-    const bool words = w->source_codes.format->read.words;
+    const bool words = w->source_codes.format->words;
     for (int64_t c = 0; words && c < w->shape[1]; c += TILE) {
         const struct word_tile t = {first, count, c, smaller(TILE, w->shape[1] - c)};
         words_read(&w->source_codes, w->data, &t, (signed char *)codes + c, w->shape[1]);
@@ -298,7 +298,7 @@ bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void
         return gather(w, first, count, out);
     if (w->ndim == 3)
         dequantize_columns(w, first, count, out);
-    else if (w->source_codes.format->read.words)
+    else if (w->source_codes.format->words)
         dequantize_words(w, first, count, out);
     else
         dequantize(w, first, count, out);

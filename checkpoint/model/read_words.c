@@ -70,7 +70,7 @@ static void read_along_rows(const struct source_codes *c, const unsigned char *d
 {
     enum { COLUMNS = 8 };
     const int bits = c->bits, per = WORD_BITS / bits, mask = (1 << bits) - 1, half = 1 << (bits - 1);
-    const unsigned char *places = c->format->read.words->places;
+    const unsigned char *places = c->format->words->places;
     const int64_t words = c->scales->shape[1] / per, end = t->row + t->rows;
     for (int64_t k = 0; k < t->columns; k += COLUMNS)
         for (int64_t row = t->row / per * per; row < end; row += per) {
@@ -90,7 +90,7 @@ static void read_along_rows(const struct source_codes *c, const unsigned char *d
 void words_read(const struct source_codes *c, const unsigned char *data, const struct word_tile *t, signed char *codes,
                 int64_t stride)
 {
-    (c->format->read.words->along_rows ? read_along_rows
+    (c->format->words->along_rows ? read_along_rows
      : WORD_BITS % c->bits == 0        ? read_along_columns
                                        : read_streams)(c, data, t, codes, stride);
 }
@@ -99,7 +99,7 @@ int words_zero_point(const struct source_codes *c, int64_t row, int64_t group)
 {
     if (!c->zero_points)
         return 0;
-    const struct word_layout *words = c->format->read.words;
+    const struct word_layout *words = c->format->words;
     const struct word_stream s = {.data = c->zero_points->data,
                                   .first = group * c->zero_points->shape[1],
                                   .step = 1,

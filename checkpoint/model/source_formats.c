@@ -135,7 +135,7 @@ static bool has_dimensions(const struct source_codes *c, const struct st_tensor 
 /* Finds the bits of codes: from words along the rows, which codes or zero points have. */
 static int bits_of_layout(const struct source_codes *c, const struct st_tensor *codes)
 {
-    const bool along_rows = c->format->read.words->along_rows;
+    const bool along_rows = c->format->words->along_rows;
     const struct st_tensor *z = c->zero_points, *words = along_rows ? codes : z;
     const int64_t rows = c->scales->shape[1];
     if (!words || (!along_rows && codes->shape[1] != rows) || (z && z->shape[1] != words->shape[1]))
@@ -150,7 +150,7 @@ static bool fit_layout(struct source_codes *c, int64_t *shape, const struct st_t
     c->bits = has_dimensions(c, codes) ? bits_of_layout(c, codes) : 0;
     if (c->bits == 0)
         return false;
-    const bool along_rows = c->format->read.words->along_rows;
+    const bool along_rows = c->format->words->along_rows;
     shape[0] = c->scales->shape[1];
     shape[1] = along_rows ? codes->shape[0] : codes->shape[0] * quant_word_bits(c->format) / c->bits;
     c->scale_columns = c->scales->shape[0];
@@ -171,7 +171,7 @@ int64_t source_group(const struct source_codes *c, int64_t column)
 static int find_group_index(struct source_codes *c, const int64_t *shape, const struct model *model,
                             const struct st_tensor *codes, struct fail *f)
 {
-    const char *part = c->format->read.words->group_index;
+    const char *part = c->format->words->group_index;
     const struct st_tensor *index = part ? beside(model, codes, part) : NULL;
     if (!index)
         return QOBS_OK;
@@ -236,7 +236,7 @@ static bool is_of_format(const struct source_codes *codes, const struct source_h
                          const struct st_tensor *tensor)
 {
     struct source_codes c = *codes;
-    const struct word_layout *words = c.format->read.words;
+    const struct word_layout *words = c.format->words;
     int64_t shape[2];
     if (words)
         return fit_layout(&c, shape, tensor) &&
@@ -251,13 +251,13 @@ static int fit_codes(struct source_codes *c, int64_t *shape, const struct model 
                      const struct source_hints *hints, const struct st_tensor *codes, struct fail *f)
 {
     c->row_step = 1;
-    if (c->format->read.words && !fit_layout(c, shape, codes))
+    if (c->format->words && !fit_layout(c, shape, codes))
         return INVALID(f,
                        "tensor '%.150s': is %s with scales %s; that is neither AWQ (GEMM, 4 bits) nor GPTQ (with zero "
                        "points)",
                        codes->name, SHAPE_WORDS(codes->ndim, codes->shape),
                        SHAPE_WORDS(c->scales->ndim, c->scales->shape));
-    if (c->format->read.words)
+    if (c->format->words)
         return find_group_index(c, shape, model, codes, f);
     if (c->format->has_shape)
         RETURN_IF_NOT_OK(fit_words(c, shape, model, hints, codes, f));
@@ -323,7 +323,7 @@ int source_find_codes(struct source_codes *codes, int64_t *shape, enum file_dtyp
         if (!codes->scales || !dtype_is_in(codes->scales->dtype, row->read.scales))
             continue;
         codes->format = row;
-        codes->zero_points = row->read.words ? beside(model, tensor, row->read.words->zero_points) : NULL;
+        codes->zero_points = row->words ? beside(model, tensor, row->words->zero_points) : NULL;
         if (is_of_format(codes, hints, tensor))
             return describe_codes(codes, shape, dtype, model, hints, tensor, f);
         first = first.format ? first : *codes;

@@ -16,9 +16,9 @@
 struct group_storage group_storage(const struct quant_group *group, enum layout_contents contents)
 {
     const struct quant_args *w = &group->weights;
-    const struct quant_format_row *row = quant_format_row(group->format);
+    const struct quant_format_row *row = quant_format_row(group->stored);
     const enum file_dtype element = quant_code_dtype(w);
-    const bool packed_zero_points = contents == CONTENTS_MODEL && quant_packs_zero_points(group->format, w);
+    const bool packed_zero_points = contents == CONTENTS_MODEL && quant_packs_zero_points(group->stored, w);
     return (struct group_storage){.format = row,
                                   .codes_dtype = row->word ? row->word : element,
                                   .packed_zero_points = packed_zero_points,
@@ -75,23 +75,25 @@ static int64_t fitting_group(const struct builder *b, size_t group)
 }
 
 /* Why a shape cannot be quantized. */
-enum misfit { FITS_SCHEME, HAS_NO_ELEMENTS, HAS_UNEVEN_COLUMNS, HAS_UNEVEN_WORDS };
+enum misfit { FITS_SCHEME, HAS_NO_ELEMENTS, HAS_UNEVEN_COLUMNS, HAS_UNEVEN_WORDS, HAS_UNEVEN_ROWS };
 
 static enum misfit misfit_of(const struct builder *b, const struct weight *w)
 {
     const struct quant_group *group = &b->config->groups[w->group];
     const struct quant_args *a = &group->weights;
-    const struct quant_format_row *row = quant_format_row(group->format);
+    const struct quant_format_row *row = quant_format_row(group->stored);
     const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
     if (w->shape[0] == 0 || w->shape[1] == 0)
         return HAS_NO_ELEMENTS;
     if (grouped && w->shape[1] % a->group_size != 0)
         return HAS_UNEVEN_COLUMNS;
-    return row->word && !row->has_shape && w->shape[1] * a->num_bits % quant_word_bits(row) != 0 ? HAS_UNEVEN_WORDS
-                                                                                                 : FITS_SCHEME;
+    if (row->word && !row->has_shape && w->shape[1] * a->num_bits % quant_word_bits(row) != 0)
+        return HAS_UNEVEN_WORDS;
+    return row->words && w->shape[0] * a->num_bits % quant_word_bits(row) != 0 ? HAS_UNEVEN_ROWS : FITS_SCHEME;
 }
 
-/* Describes all weights of a group of schemes that have one misfit. Returns true if their columns are as many. */
+/* Describes all weights of a group of schemes that have one misfit. Returns true if their rows or columns are as many.
+ */
 static bool describe_misfits(struct layer_words *words, const struct builder *b, const struct weight *w,
                              enum misfit misfit, bool *marked)
 {
@@ -99,7 +101,7 @@ static bool describe_misfits(struct layer_words *words, const struct builder *b,
     for (size_t i = 0; i < b->weights->count; i++) {
         const struct weight *other = &b->weights->items[i];
         marked[i] = other->reason == WEIGHT_TAKEN && other->group == w->group && misfit_of(b, other) == misfit;
-        alike &= !marked[i] || other->shape[1] == w->shape[1];
+        alike &= !marked[i] || other->shape[misfit != HAS_UNEVEN_ROWS] == w->shape[misfit != HAS_UNEVEN_ROWS];
     }
     layer_words_make(words, b->weights, marked);
     return alike;
@@ -118,12 +120,13 @@ static int refuse_misfit(const struct builder *b, const struct weight *w, enum m
     if (misfit == HAS_NO_ELEMENTS)
         return INVALID(f, "%s: %s no elements. --ignore '%s' leaves %s out", l.names, HAS_OR_HAVE(&l), l.entry,
                        IT_OR_THEM(&l));
-    if (misfit == HAS_UNEVEN_WORDS)
+    if (misfit == HAS_UNEVEN_WORDS || misfit == HAS_UNEVEN_ROWS)
         return INVALID(f,
-                       "%s: %s %" PRId64 "%s columns of %d bits, which do not fill words of %d bits. "
+                       "%s: %s %" PRId64 "%s %s of %d bits, which do not fill words of %d bits. "
                        "--ignore '%s' leaves %s out",
-                       l.names, HAS_OR_HAVE(&l), w->shape[1], others, a->num_bits,
-                       quant_word_bits(quant_format_row(group->format)), l.entry, IT_OR_THEM(&l));
+                       l.names, HAS_OR_HAVE(&l), w->shape[misfit == HAS_UNEVEN_WORDS], others,
+                       misfit == HAS_UNEVEN_WORDS ? "columns" : "rows", a->num_bits,
+                       quant_word_bits(quant_format_row(group->stored)), l.entry, IT_OR_THEM(&l));
     const int64_t fitting = fitting_group(b, w->group);
     if (fitting > 0)
         snprintf(setting, sizeof setting, "--set group_size=%" PRId64 " or ", fitting);
@@ -143,6 +146,27 @@ int layout_check_shapes(const struct weights *weights, const struct quant_config
     return QOBS_OK;
 }
 
+/* Adds the tensors of a weight in words that lie [columns, rows]. Runtimes want zero points also where all are one. */
+static int add_words(struct builder *b, size_t index, size_t shard, struct fail *f)
+{
+    const struct weight *w = &b->weights->items[index];
+    const struct quant_args *a = &b->config->groups[w->group].weights;
+    const struct quant_format_row *row = quant_format_row(b->config->groups[w->group].stored);
+    const struct word_layout *words = row->words;
+    const int word_bits = quant_word_bits(row);
+    int64_t scale[2];
+    scale_shape(a, w->shape, scale);
+    const int64_t packed = w->shape[0] * a->num_bits / word_bits;
+    const int64_t codes[2] = {words->along_rows ? w->shape[1] : w->shape[1] * a->num_bits / word_bits,
+                              words->along_rows ? packed : w->shape[0]};
+    const int64_t scales[2] = {scale[1], w->shape[0]}, zero_points[2] = {scale[1], packed};
+    RETURN_IF_NOT_OK(add(b, index, PART_CODES, row->codes, row->word, 2, codes, shard, f));
+    RETURN_IF_NOT_OK(add(b, index, PART_SCALE, row->scale, w->dtype, 2, scales, shard, f));
+    RETURN_IF_NOT_OK(add(b, index, PART_ZERO_POINT, words->zero_points, row->word, 2, zero_points, shard, f));
+    return words->group_index ? add(b, index, PART_GROUP_INDEX, words->group_index, FILE_I32, 1, &w->shape[1], shard, f)
+                              : QOBS_OK;
+}
+
 /* Adds the tensors of a quantized weight. */
 static int add_quantized(struct builder *b, size_t index, size_t shard, struct fail *f)
 {
@@ -152,6 +176,8 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     const struct group_storage s = group_storage(group, b->contents);
     static const int64_t one[1] = {1}, two[1] = {2};
     int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
+    if (s.format->words)
+        return add_words(b, index, shard, f);
     const int word_bits = quant_word_bits(s.format);
     if (word_bits > 0)
         codes[1] = (codes[1] * a->num_bits + word_bits - 1) / word_bits;

@@ -17,6 +17,7 @@ enum output_part {
     PART_ZERO_POINT,
     PART_SHAPE,
     PART_GLOBAL_SCALE,
+    PART_GROUP_INDEX,
     OUTPUT_PARTS,
     PART_ACTIVATION = OUTPUT_PARTS /* a scale of activations, of which a weight may have several */
 };

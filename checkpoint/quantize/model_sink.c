@@ -43,10 +43,8 @@ static int wants(struct sink *sink, const struct weight_job *job, unsigned *want
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-static int begin(struct sink *sink, const struct weight_job *job, struct fail *f)
+static int open_file(const struct model_sink *m, size_t shard, struct fail *f)
 {
-    const struct model_sink *m = (struct model_sink *)sink;
-    const size_t shard = shard_of(m, job->index);
     struct output_file *file = &m->files[shard];
     struct output_shard *s = &m->layout->shards[shard];
     if (file->fd >= 0 || file->done)
@@ -62,10 +60,31 @@ static int begin(struct sink *sink, const struct weight_job *job, struct fail *f
     return QOBS_OK;
 }
 
-static int done(struct sink *sink, struct weight_job *job, struct fail *f)
+static int begin(struct sink *sink, const struct weight_job *job, struct fail *f)
 {
     const struct model_sink *m = (struct model_sink *)sink;
+    if (job_has_words(job))
+        RETURN_IF_NOT_OK(word_buffers_open(&m->words[job->index], m->layout, job, f));
+    return open_file(m, shard_of(m, job->index), f);
+}
+
+static int put_words(struct model_sink *m, const struct weight_job *job, struct fail *f)
+{
+    struct word_buffers *b = &m->words[job->index];
+    for (int part = 0; part < OUTPUT_PARTS; part++)
+        if (b->parts[part]) {
+            const struct output_tensor *t = &m->layout->tensors[m->layout->parts[job->index][part]];
+            RETURN_IF_NOT_OK(put(m, t, 0, b->parts[part], t->bytes, f));
+        }
+    word_buffers_close(b);
+    return QOBS_OK;
+}
+
+static int done(struct sink *sink, struct weight_job *job, struct fail *f)
+{
+    struct model_sink *m = (struct model_sink *)sink;
     struct output_file *file = &m->files[shard_of(m, job->index)];
+    RETURN_IF_NOT_OK(put_words(m, job, f));
     RETURN_IF_NOT_OK(layout_put_small(&m->writer, job, f));
     if (file->fd < 0 || atomic_load(&file->left) > 0)
         return QOBS_OK;
@@ -80,7 +99,11 @@ static int done(struct sink *sink, struct weight_job *job, struct fail *f)
 static int codes(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,
                  struct fail *f)
 {
-    return put_part((struct model_sink *)sink, job, PART_CODES, offset, data, bytes, f);
+    struct model_sink *m = (struct model_sink *)sink;
+    if (!job_has_words(job))
+        return put_part(m, job, PART_CODES, offset, data, bytes, f);
+    word_buffers_put_codes(&m->words[job->index], job, offset, data, bytes);
+    return QOBS_OK;
 }
 
 static int copy(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,
@@ -92,11 +115,13 @@ static int copy(struct sink *sink, const struct weight_job *job, uint64_t offset
 static int scales(struct sink *sink, const struct row_slice *slice, const struct slice_qparams *q,
                   struct workspace *work, struct fail *f)
 {
-    return layout_put_scales(&((struct model_sink *)sink)->writer, slice, q, work, f);
+    struct model_sink *m = (struct model_sink *)sink;
+    return job_has_words(slice->job) ? word_buffers_put_scales(&m->words[slice->job->index], slice, q, f)
+                                     : layout_put_scales(&m->writer, slice, q, work, f);
 }
 
-int model_sink_open(struct model_sink *m, struct output_layout *layout, const struct activation_scales *activations,
-                    struct output_directory *out, struct fail *f)
+int model_sink_open(struct model_sink *m, struct output_layout *layout, size_t weight_count,
+                    const struct activation_scales *activations, struct output_directory *out, struct fail *f)
 {
     static const struct sink_functions functions = {
         .wants = wants, .begin = begin, .done = done, .scales = scales, .codes = codes, .copy = copy};
@@ -104,12 +129,14 @@ int model_sink_open(struct model_sink *m, struct output_layout *layout, const st
                              .writer = {layout, activations, CONTENTS_MODEL, put, m},
                              .layout = layout,
                              .out = out,
+                             .words = calloc(weight_count + 1, sizeof *m->words),
+                             .weight_count = weight_count,
                              .files = calloc(layout->shard_count + 1, sizeof *m->files)};
     for (size_t i = 0; m->files && i < layout->shard_count; i++) {
         m->files[i].fd = -1;
         m->files[i].left = layout->shards[i].bytes;
     }
-    return m->files ? QOBS_OK : NO_MEMORY(f, "the files");
+    return m->files && m->words ? QOBS_OK : NO_MEMORY(f, "the files");
 }
 
 void model_sink_close(struct model_sink *m)
@@ -117,6 +144,9 @@ void model_sink_close(struct model_sink *m)
     for (size_t i = 0; m->files && i < m->layout->shard_count; i++)
         if (m->files[i].fd >= 0)
             output_directory_close(m->out, m->files[i].fd, NULL);
+    for (size_t i = 0; m->words && i < m->weight_count; i++)
+        word_buffers_close(&m->words[i]);
+    free(m->words);
     free(m->files);
     free(m->part_of_shard);
 }

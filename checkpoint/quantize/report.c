@@ -13,6 +13,7 @@
 #include "files/json.h"
 #include "files/text.h"
 #include "quantize/runtime_support.h"
+#include "schemes/dialects.h"
 #include "schemes/runtimes.h"
 
 static void add_layers(json_object *layers, const struct quantize_call *run)
@@ -24,7 +25,7 @@ static void add_layers(json_object *layers, const struct quantize_call *run)
         json_object *layer = json_object_new_object();
         json_put(layer, "name", json_object_new_string_len(job->weight->name, (int)job->weight->module));
         json_put_text(layer, "group", job->group->quant->name);
-        json_put_text(layer, "format", quant_format_name(job->group->quant->format));
+        json_put_text(layer, "format", quant_format_title(job->group->quant->stored));
         if (job->weighted)
             json_put_bool(layer, "importance", true);
         json_put_count(layer, "bytes_before", job->weight->bytes);
@@ -222,6 +223,23 @@ static void add_zero_points_warning(json_object *warnings, const struct quantize
              run->selection.config.groups[first->group].name, first->name, (long long)first->source_codes.block[1]);
 }
 
+/* Names weights whose columns are in groups out of order, which the schemes of the output do not have. */
+static void add_order_warning(json_object *warnings, const struct quantize_call *run)
+{
+    const struct weight *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < run->selection.weights.count; i++) {
+        const struct weight *w = &run->selection.weights.items[i];
+        if (w->reason == WEIGHT_TAKEN && w->source_codes.group_index)
+            first = count++ == 0 ? w : first;
+    }
+    if (count > 0)
+        warn(warnings,
+             "%zu weight%s columns in groups out of order (desc_act), such as '%.200s': %s quantized anew from "
+             "the numbers",
+             count, count == 1 ? " has" : "s have", first->name, count == 1 ? "it is" : "they are");
+}
+
 /* Names weights that are copied: those of other formats, and those of parts in folders. */
 static void add_copied_warning(json_object *warnings, const struct quantize_call *run)
 {
@@ -267,6 +285,7 @@ static bool add_warnings(json_object *warnings, const struct quantize_call *run)
     add_copied_warning(warnings, run);
     add_growth_warning(warnings, run);
     add_zero_points_warning(warnings, run);
+    add_order_warning(warnings, run);
     if (run->inputs.model.omitted_count > 0)
         warn(warnings, "%.200s: omits %zu tensors of its files; they are %s", run->inputs.model.index,
              run->inputs.model.omitted_count,
@@ -331,6 +350,7 @@ static void add_runtimes(json_object *runtimes, const struct quantize_call *run)
         add_devices(item, support.devices);
         json_put_bool(item, "transformers", !whole.transformers.why[0]);
         json_put_text(item, "compressed_tensors", runtime_compressed_tensors(g));
+        json_put_text(item, "packages", run->selection.config.dialect ? run->selection.config.dialect->needs : NULL);
         json_append(runtimes, item);
     }
 }

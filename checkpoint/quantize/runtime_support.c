@@ -97,8 +97,9 @@ static bool reads_experts(const struct selection *selection, const struct quant_
 void runtime_support_of_group(struct runtime_support *support, const struct selection *selection,
                               const struct quant_group *group)
 {
-    const struct quant_format_row *format = quant_format_row(group->format);
-    const bool packed = strcmp(format->codes, "weight_packed") == 0;
+    const struct quant_format_row *format = quant_format_row(group->stored);
+    const bool packed = strcmp(format->codes, "weight") != 0;
+    const bool whole = format->has_shape || format->words; /* its tensors are of the whole weight */
     /* A tensor has one element for the whole weight. */
     const bool single = format->global_scale || group->weights.strategy == QUANT_TENSOR ||
                         (group->has_inputs && group->inputs.dynamic == QUANT_STATIC);
@@ -108,9 +109,9 @@ void runtime_support_of_group(struct runtime_support *support, const struct sele
     const struct weight *kept = find_listed(selection, group, architecture_vllm_keeps, &keeps);
     const struct weight *tied = find_listed(selection, group, architecture_ties, &ties);
     const struct weight *bare = packed ? find_listed(selection, group, architecture_needs_weight, &needs) : NULL;
-    const struct weight *split =
-        single || format->has_shape ? find_listed(selection, group, architecture_splits, &splits) : NULL;
-    const struct weight *joined = single ? find_listed(selection, group, architecture_joins, &joins) : NULL;
+    const struct weight *split = single || whole ? find_listed(selection, group, architecture_splits, &splits) : NULL;
+    const struct weight *joined =
+        single || format->words ? find_listed(selection, group, architecture_joins, &joins) : NULL;
     *support = (struct runtime_support){.devices = devices_of(selection, group, expert != NULL)};
     struct refusal *vllm = &support->vllm, *transformers = &support->transformers;
     if (strcmp(VLLM_OF(selection), "0") == 0) { /* rows that were made without a vLLM */
@@ -192,7 +193,7 @@ static void check_zero_points(struct runtime_support *support, const struct sele
 {
     for (size_t i = 0; i < selection->weights.count; i++) {
         const struct weight *w = &selection->weights.items[i];
-        if (w->reason != WEIGHT_TAKEN || !quant_packs_zero_points(selection->config.groups[w->group].format,
+        if (w->reason != WEIGHT_TAKEN || !quant_packs_zero_points(selection->config.groups[w->group].stored,
                                                                   &selection->config.groups[w->group].weights))
             continue;
         support->transformers =

@@ -12,6 +12,8 @@
 #include "model/draft.h"
 #include "model/experts.h"
 #include "model/fused.h"
+#include "quantize/dialect_config.h"
+#include "schemes/dialects.h"
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */
 
@@ -129,7 +131,9 @@ int selection_read_config(struct selection *selection, struct fail *f)
 {
     const struct scheme_choice *c = selection->choice;
     struct quant_config *config = &selection->config;
-    RETURN_IF_NOT_OK(read_source(config, c, f));
+    const struct dialect_row *dialect;
+    if (!c->by_source)
+        RETURN_IF_NOT_OK(read_source(config, c, f));
     for (size_t i = 0; i < c->ignore.count; i++)
         RETURN_IF_NOT_OK(quant_config_add_ignore(config, c->ignore.items[i], f));
     for (size_t g = 0; g < config->group_count; g++) {
@@ -141,6 +145,8 @@ int selection_read_config(struct selection *selection, struct fail *f)
     if (c->scheme)
         config->groups[0].changed = c->preset || c->settings.count > 0 || c->targets.count > 0;
     RETURN_IF_NOT_OK(quant_config_finish(config, c->compat, f));
+    RETURN_IF_NOT_OK(dialect_find(&dialect, c->dialect, f));
+    RETURN_IF_NOT_OK(dialect_apply(config, dialect, f));
     RETURN_IF_NOT_OK(settings_check_orders(selection, f));
     return settings_name_unused(selection, f);
 }
@@ -271,6 +277,7 @@ int selection_make(struct selection *selection, struct fail *f)
     if (vllm && model)
         RETURN_IF_NOT_OK(choose_list_ignored(weights, &in->architectures, config, f));
     RETURN_IF_NOT_OK(existing_config_merge(selection, f));
+    RETURN_IF_NOT_OK(dialect_config_check(selection, f));
     RETURN_IF_NOT_OK(weights_find_sets(weights, &in->architectures, f));
     /* The list keeps its order from here. */
     RETURN_IF_NOT_OK(mixed_sets_find(&selection->mixed_sets, weights, config, f));

@@ -48,6 +48,8 @@ struct scheme_choice {
     qobs_compat compat;
     qobs_draft draft;
     bool split_experts;
+    const char *dialect; /* NULL: compressed-tensors */
+    bool by_source;      /* the scheme is that of the model, which is quantized already (source_schemes.h) */
 };
 
 /* Zero-initialize it, but for the first members. */
@@ -66,7 +68,7 @@ struct selection {
 /* Fails if a member of the choice is wrong or missing. */
 int selection_check(const struct scheme_choice *choice, struct fail *f);
 
-/* Reads the scheme, configuration or recipe. */
+/* Reads the scheme, configuration or recipe, and completes the configuration. by_source: the configuration is there. */
 int selection_read_config(struct selection *selection, struct fail *f);
 
 /* Lists the weights of the opened model and chooses those that are quantized. */

@@ -8,6 +8,7 @@
 
 #include "files/json.h"
 #include "files/text.h"
+#include "quantize/dialect_config.h"
 
 int side_files_copy(struct quantize_call *run, struct fail *f)
 {
@@ -66,7 +67,9 @@ int side_files_write_config(struct quantize_call *run, struct fail *f)
     static const char key[] = "quantization_config";
     if (!run->inputs.model.config)
         return QOBS_OK;
-    json_object *quantization = quant_config_json(&run->selection.config, run->selection.existing_config);
+    json_object *quantization = run->selection.config.dialect
+                                    ? dialect_config_json(&run->selection)
+                                    : quant_config_json(&run->selection.config, run->selection.existing_config);
     if (!quantization)
         return NO_MEMORY(f, key);
     if (run->args->compat != QOBS_COMPAT_VLLM)

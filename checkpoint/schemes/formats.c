@@ -25,7 +25,7 @@ static const struct word_layout gptq = {.zero_offset = 1, .zero_points = "qzeros
 static const struct word_layout gptq_v2 = {.zero_points = "qzeros", .group_index = "g_idx", .version = "gptq_v2"};
 #define WORDS(of)                                                                                                      \
     .code.ints = true, .codes = "qweight", .word = FILE_I32, .scale = "scales", .read.scales = HALVES_AND_FLOATS,      \
-    .read.zero_points = IN_FILE(I32), .read.words = &(of)
+    .read.zero_points = IN_FILE(I32), .words = &(of)
 
 static const struct quant_format_row rows[] = {
     [QUANT_MXFP4_PACK] = {.name = "mxfp4-pack-quantized",
@@ -120,6 +120,12 @@ const char *quant_format_name(enum quant_format format)
 {
     const struct quant_format_row *row = quant_format_row(format);
     return row ? row->name : NULL;
+}
+
+const char *quant_format_title(enum quant_format format)
+{
+    const char *name = quant_format_name(format);
+    return name || format == QUANT_FORMAT_NONE ? name : rows[format].read.title;
 }
 
 enum quant_format quant_format_find(const char *name)

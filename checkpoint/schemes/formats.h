@@ -23,6 +23,7 @@ enum quant_format {
     QUANT_MODELOPT_NVFP4,
     QUANT_MODELOPT_MXFP4,
     QUANT_MXFP4_BLOCKS,
+    /* These are written in dialects, too. */
     QUANT_AWQ,
     QUANT_GPTQ_V2,
     QUANT_GPTQ
@@ -57,12 +58,12 @@ struct quant_format_row {
     bool packs_zero_points;   /* in such words along the rows, if scales have rows; else an element each */
     const char *global_scale; /* last component of its name; NULL: there is none */
     bool global_divides;      /* scales are divided by it; else multiplied */
+    const struct word_layout *words; /* NULL: codes lie [rows, columns] */
     struct {
-        const char *title;               /* of weights that are read; NULL: another row has the same tensors */
-        file_dtypes scales;              /* dtypes of weight_scale that are read */
-        file_dtypes zero_points;         /* of weight_zero_point; 0: there are none */
-        bool upstream;                   /* llm-compressor dequantizes it, too */
-        const struct word_layout *words; /* NULL: codes lie [rows, columns] */
+        const char *title;       /* of weights that are read; NULL: another row has the same tensors */
+        file_dtypes scales;      /* dtypes of weight_scale that are read */
+        file_dtypes zero_points; /* of weight_zero_point; 0: there are none */
+        bool upstream;           /* llm-compressor dequantizes it, too */
     } read;
 };
 
@@ -74,6 +75,9 @@ enum quant_format quant_format_of_row(const struct quant_format_row *row);
 
 /* Returns the name in config.json, such as "pack-quantized"; NULL for formats without one. */
 const char *quant_format_name(enum quant_format format);
+
+/* Returns that name, or the title of weights that are read in formats without one. */
+const char *quant_format_title(enum quant_format format);
 
 /* Finds a format by its name in config.json; QUANT_FORMAT_NONE: it is unknown. */
 enum quant_format quant_format_find(const char *name);

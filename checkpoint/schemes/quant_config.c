@@ -113,6 +113,11 @@ int quant_config_add_scheme(struct quant_config *config, const char *scheme, con
     return target_count > 0 ? 0 : add_text(&group->targets, &group->target_count, "Linear", f);
 }
 
+int quant_config_add_target(struct quant_group *group, const char *target, struct fail *f)
+{
+    return add_text(&group->targets, &group->target_count, target, f);
+}
+
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 /* Reads a text or a list of texts. */
@@ -358,6 +363,7 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
         RETURN_IF_NOT_OK(rename_observer(&g->weights, compat, f));
         RETURN_IF_NOT_OK(finish_format(g, config->format, compat, f));
         RETURN_IF_NOT_OK(check_weights(g, f));
+        g->stored = g->format;
         g->weights.zp_dtype = g->weights.symmetric ? FILE_NONE : quant_code_dtype(&g->weights);
         drop_unused(&g->inputs);
         drop_unused(&g->outputs);

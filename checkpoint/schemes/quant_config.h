@@ -17,6 +17,7 @@ struct quant_group {
     bool has_weights, has_inputs, has_outputs;
     struct quant_args weights, inputs, outputs;
     enum quant_format format; /* as given; else quant_config_finish chooses it */
+    enum quant_format stored; /* the same, or that of a dialect (dialects.h) */
     bool used;                /* a tensor was quantized with it; set by the caller, else its format is null */
 };
 
@@ -37,6 +38,7 @@ struct quant_config {
     /* Schemes of the states q, k and v of attention in place of kv_cache, each NULL if it has none; they belong to the
      * caller. NULL: kv_cache counts. */
     const struct quant_args *const *states;
+    const struct dialect_row *dialect; /* of the output; NULL: compressed-tensors */
 };
 
 /* Words of messages: the way to round codes against the inputs. */
@@ -48,6 +50,9 @@ struct quant_config {
  * Fails for unknown names with the list of known ones, nearest first. */
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
                             size_t target_count, struct fail *f);
+
+/* Adds a target to a group. */
+int quant_config_add_target(struct quant_group *group, const char *target, struct fail *f);
 
 /* Empties the ignore list. */
 void quant_config_clear_ignore(struct quant_config *config);

@@ -42,6 +42,11 @@ static const struct runtime_row rows[] = {
     {QUANT_NVFP4_PACK, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, false, GPU, GPU},
     {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, NO_INPUTS, false, GPU, GPU_AMX},
     {QUANT_MXFP4_PACK, 4, 4, BY_GROUP, FP4_INPUTS | FP8_TOKENS | FP8_GROUPS, false, GPU, GPU},
+    {QUANT_AWQ, 4, 4, BY_ROW, NO_INPUTS, true, GPU_AVX512, GPU},
+    {QUANT_GPTQ, 4, 4, BY_ROW, NO_INPUTS, false, GPU_AVX512, GPU},
+    {QUANT_GPTQ, 8, 8, BY_ROW, NO_INPUTS, false, GPU, GPU},
+    {QUANT_GPTQ_V2, 4, 4, BY_ROW, NO_INPUTS, false, GPU_AVX512, GPU},
+    {QUANT_GPTQ_V2, 8, 8, BY_ROW, NO_INPUTS, false, GPU, GPU},
     {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, false, GPU, GPU},
 };
 
@@ -65,7 +70,7 @@ const struct runtime_row *runtime_find(const struct quant_group *group)
 {
     const struct quant_args *w = &group->weights;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].format == group->format && w->num_bits >= rows[i].min_bits && w->num_bits <= rows[i].max_bits &&
+        if (rows[i].format == group->stored && w->num_bits >= rows[i].min_bits && w->num_bits <= rows[i].max_bits &&
             (rows[i].strategies & 1u << w->strategy) && (rows[i].inputs & input_kind(group)) &&
             (w->symmetric || rows[i].asymmetric))
             return &rows[i];
@@ -74,15 +79,15 @@ const struct runtime_row *runtime_find(const struct quant_group *group)
 
 unsigned runtime_embeddings(const struct quant_group *group)
 {
-    return group->format == QUANT_PACK && group->weights.symmetric && input_kind(group) == NO_INPUTS ? DEVICE_GPU : 0;
+    return group->stored == QUANT_PACK && group->weights.symmetric && input_kind(group) == NO_INPUTS ? DEVICE_GPU : 0;
 }
 
 const char *runtime_compressed_tensors(const struct quant_group *group)
 {
     const int bits = group->weights.num_bits;
-    if (group->format == QUANT_PACK && 32 % bits != 0)
+    if (group->stored == QUANT_PACK && 32 % bits != 0)
         return "0.18"; /* earlier ones leave gaps in the words */
-    return quant_format_row(group->format)->since;
+    return quant_format_row(group->stored)->since;
 }
 
 /* Returns true if a target of the group is a pattern with "experts", or with `pattern` false a name. */
@@ -116,5 +121,5 @@ bool runtime_stacks_experts(const struct quant_config *config, const struct quan
         return fp8;
     return quant_groups_alike(group, read) &&
            (fp8 ? w->strategy == QUANT_TENSOR || w->strategy == QUANT_CHANNEL
-                : w->symmetric && (read->format == QUANT_PACK || read->format == QUANT_MXFP4_PACK));
+                : w->symmetric && (read->stored == QUANT_PACK || read->stored == QUANT_MXFP4_PACK));
 }

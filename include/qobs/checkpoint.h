@@ -113,6 +113,12 @@ typedef struct qobs_checkpoint_quantize_args {
      * those of the library for the same types (docs/checkpoint.md). */
     const char *architectures;
     qobs_draft draft; /**< see qobs_draft; under llm-compressor's releases draft layers are as others */
+    /** Names, layout and configuration of the output: NULL or "compressed-tensors"; "awq" (4 bits), "gptq", "gptq-v2"
+     * (2, 3, 4 and 8 bits) for integers in groups or channels without quantized activations, one scheme for all. */
+    const char *dialect;
+    /** Fail unless the output has all numbers of the model: each quantized layer is in codes already, which the scheme
+     * holds. Without scheme, config and recipe the scheme is that of these codes. */
+    bool keep_numbers;
 } qobs_checkpoint_quantize_args;
 
 /** Quantizes a whole model: reads the safetensors files and the index of `model`, quantizes the weights that the scheme

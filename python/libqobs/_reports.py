@@ -21,13 +21,15 @@ class LeftOut(TypedDict):
 
 
 class Runtime(TypedDict, total=False):
-    """Where a group of layers runs. vllm: on which devices; None or "": it is not known to load it."""
+    """Where a group of layers runs. vllm: on which devices; None or "": it is not known to load it. packages: those that
+    transformers needs for the dialect."""
 
     group: str
     vllm: str | None
     vllm_cpu: bool
     transformers: bool
     compressed_tensors: str | None
+    packages: str | None
 
 
 class QuantizedLayer(TypedDict, total=False):

@@ -43,6 +43,17 @@ static int set_part(void *options, const char *text)
 }
 
 #define AT(member) offsetof(struct quantize_options, member)
+#define DIALECT_ROW                                                                                                    \
+    TEXT_ROW("dialect", "NAME", args.dialect, "names, layout and configuration of the output",                         \
+             "compressed-tensors (default); awq, gptq and gptq-v2: integers in groups or channels without quantized "  \
+             "activations, W4A16 and W4A16_ASYM")
+#define OUTPUT_ROWS                                                                                                    \
+    FLAG_ROW("replace", args.replace, "if OUT_DIR holds files, replace it at the end", "as a whole"),                  \
+        FLAG_ROW("keep-findings", args.keep_findings, "write OUT_DIR although it has faults or no runtime loads it",   \
+                 "findings of the audit leave the exit status 3"),                                                     \
+        FLAG_ROW("accept-unknown", accept_unknown, "exit status 0 although the architecture is not known",             \
+                 "which is 3 otherwise: nothing says that a runtime loads the output"),                                \
+        REPORT_ROW, TABLE_ROW(run.table), FLAG_ROW("quiet", run.quiet, "print no summary", NULL), ISA_ROW, THREADS_ROW
 static const struct option_row rows[] = {
     SCHEME_ROW,
     CONFIG_ROW,
@@ -71,6 +82,7 @@ static const struct option_row rows[] = {
     WORD_ROW("draft", args.draft, "as-loaded keep quantize", "layers for speculative decoding (MTP, nextn)",
              "as-loaded (default): quantized if vLLM is known to load those of the architecture so, else kept; keep: "
              "as they are, in ignore; quantize: as other layers"),
+    DIALECT_ROW,
     OUT_ROW("DIR", args.out, "the output: a directory that is new or empty", NULL),
     {.name = "part",
      .argument = "I/N",
@@ -81,16 +93,19 @@ static const struct option_row rows[] = {
     TEXT_ROW("finish", "OUT_DIR", finish, "join the parts to the bytes of one run", NULL),
     FLAG_ROW("allow-mixed-sets", args.allow_mixed_sets, "write fused layers with several schemes",
              "vLLM runs q_proj, k_proj and v_proj, or gate_proj and up_proj, as one matrix and cannot load them then"),
-    FLAG_ROW("replace", args.replace, "if OUT_DIR holds files, replace it at the end", "as a whole"),
-    FLAG_ROW("keep-findings", args.keep_findings, "write OUT_DIR although it has faults or no runtime loads it",
-             "findings of the audit leave the exit status 3"),
-    FLAG_ROW("accept-unknown", accept_unknown, "exit status 0 although the architecture is not known",
-             "which is 3 otherwise: nothing says that a runtime loads the output"),
-    REPORT_ROW,
-    TABLE_ROW(run.table),
-    FLAG_ROW("quiet", run.quiet, "print no summary", NULL),
-    ISA_ROW,
-    THREADS_ROW,
+    OUTPUT_ROWS,
+};
+
+/* The same for convert, which has no observer. */
+static const struct option_row convert_rows[] = {
+    DIALECT_ROW,
+    SCHEME_ROW,
+    CONFIG_ROW,
+    LIST_ROW("set", "KEY=VALUE", args.settings, args.setting_count, "a setting of the scheme",
+             "a member of the scheme's weights or its format: group_size=64; may be repeated"),
+    ARCHITECTURES_ROW,
+    OUT_ROW("DIR", args.out, "the output: a directory that is new or empty", NULL),
+    OUTPUT_ROWS,
 };
 
 /* Returns an option of the parts that --finish would not use; NULL: none. */
@@ -111,6 +126,7 @@ static const char *option_of_parts(const qobs_checkpoint_quantize_args *a)
                    {"importance", a->importance_count > 0},
                    {"split-experts", a->split_experts},
                    {"fill-experts", a->fill_experts != QOBS_FILL_REFUSE},
+                   {"dialect", a->dialect},
                    {"compat", a->compat != QOBS_COMPAT_VLLM},
                    {"part", a->part_count > 0},
                    {"allow-mixed-sets", a->allow_mixed_sets},
@@ -133,11 +149,12 @@ static int check_finish(const struct quantize_options *o, int count)
 
 static int check_arguments(const struct quantize_options *o, int count)
 {
+    const char *name = o->args.keep_numbers ? "convert" : "quantize";
     if (o->finish)
         return check_finish(o, count);
     if (count != 1)
-        return print_error(EXIT_USAGE, "quantize: expected one model, got %d (see qobs quantize -h)", count);
-    return o->args.out ? EXIT_OK : print_error(EXIT_USAGE, "quantize: -o OUT_DIR is missing");
+        return print_error(EXIT_USAGE, "%s: expected one model, got %d (see qobs %s -h)", name, count, name);
+    return o->args.out ? EXIT_OK : print_error(EXIT_USAGE, "%s: -o OUT_DIR is missing", name);
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
@@ -203,7 +220,7 @@ static int check_report(const struct quantize_options *o)
 
 static int print_quantize_error(const struct quantize_options *o, const qobs_error *error)
 {
-    const struct scheme_words words = {.command = "quantize",
+    const struct scheme_words words = {.command = o->args.keep_numbers ? "convert" : "quantize",
                                        .scheme = o->args.scheme,
                                        .presets = &o->args.preset,
                                        .preset_count = o->args.preset != NULL,
@@ -276,4 +293,25 @@ const struct command command_quantize = {
                    "nothing was quantized, or nothing uses what is given, a warning says so and the exit status is 3.",
     OPTION_ROWS(rows),
     .example = "qobs quantize model --scheme W4A16 -o model-W4A16",
+    .print_more = print_schemes};
+
+static int run_convert(void *options, int count, char **models, struct threads *threads)
+{
+    ((struct quantize_options *)options)->args.keep_numbers = true;
+    return run(options, count, models, threads);
+}
+
+const struct command command_convert = {
+    .name = "convert",
+    .run = run_convert,
+    .size = sizeof(struct quantize_options),
+    .threaded = true,
+    .summary = "a quantized model in another dialect, with the same numbers",
+    .usage = "MODEL --dialect NAME -o OUT_DIR [OPTION]...",
+    .description = "Writes a copy of a model that is quantized already: other names, another layout, another "
+                   "configuration, and the same numbers. It is quantize that must change no number, and refuses to do "
+                   "so otherwise. Without --scheme and --config the scheme is that of the model, if it has integers "
+                   "(AWQ, GPTQ, pack-quantized); others need one that holds their codes, such as MXFP4A16.",
+    OPTION_ROWS(convert_rows),
+    .example = "qobs convert model-AWQ --dialect gptq -o model-GPTQ",
     .print_more = print_schemes};

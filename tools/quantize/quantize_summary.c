@@ -173,14 +173,16 @@ static void print_runtimes(const json_object *runtimes, const char *transformers
         const bool on_cpus = json_is_true(json_get(item.value, "vllm_cpu"));
         const bool here = json_is_true(json_get(item.value, "this_cpu"));
         const char *version = json_text(json_get(item.value, "compressed_tensors"));
+        const char *packages = json_text(json_get(item.value, "packages"));
         const bool transformers = json_is_true(json_get(item.value, "transformers"));
         printf("%.40s: vLLM %.20s %s%s; transformers %.*s%s%s\n", group, json_text_of(item.value, "vllm_version"),
                vllm ? vllm : "is not known to load it", on_cpus && !here ? " (this one has none)" : "", length,
                transformers_version,
                !transformers ? " does not load it"
+               : packages    ? " with "
                : version     ? " with compressed-tensors from "
                              : "",
-               transformers && version ? version : "");
+               !transformers ? "" : packages ? packages : version ? version : "");
         if (vllm && !on_cpus)
             printf("%.40s: no runtime has kernels for it on CPUs%s\n", group,
                    transformers ? "; transformers dequantizes it there" : "");

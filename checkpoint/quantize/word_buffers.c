@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The inverse of model/read_words.c. */
+#include "quantize/word_buffers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/stored_qparams.h"
+#include "qobs/quantizer.h"
+
+enum { WORD_BITS = 32, WORD_BYTES = 4, PLACES = 8 };
+
+static const struct quant_format_row *row_of(const struct weight_job *job)
+{
+    return quant_format_row(job->group->quant->stored);
+}
+
+bool job_has_words(const struct weight_job *job) { return job->group && row_of(job)->words; }
+
+static uint32_t word_at(const unsigned char *data, int64_t i)
+{
+    uint32_t word;
+    memcpy(&word, data + WORD_BYTES * i, sizeof word);
+    return word;
+}
+
+static void put_word(unsigned char *data, int64_t i, uint32_t word)
+{
+    memcpy(data + WORD_BYTES * i, &word, sizeof word);
+}
+
+/* Groups lie in order. */
+static void fill_groups(unsigned char *index, const struct weight_job *job)
+{
+    const struct quant_args *a = job_args(job);
+    const int64_t columns = job->weight->shape[1], group = a->strategy == QUANT_CHANNEL ? columns : a->group_size;
+    for (int64_t i = 0; i < columns; i++)
+        put_word(index, i, (uint32_t)(i / group));
+}
+
+int word_buffers_open(struct word_buffers *b, const struct output_layout *layout, const struct weight_job *job,
+                      struct fail *f)
+{
+    for (int part = 0; part < OUTPUT_PARTS; part++) {
+        const size_t tensor = layout->parts[job->index][part];
+        if (tensor != SIZE_MAX && !(b->parts[part] = calloc(1, layout->tensors[tensor].bytes)))
+            return NO_MEMORY(f, "the codes of a weight");
+    }
+    if (b->parts[PART_GROUP_INDEX])
+        fill_groups(b->parts[PART_GROUP_INDEX], job);
+    return QOBS_OK;
+}
+
+void word_buffers_close(struct word_buffers *b)
+{
+    for (int part = 0; part < OUTPUT_PARTS; part++)
+        free(b->parts[part]);
+    *b = (struct word_buffers){0};
+}
+
+/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of words, `count` of them from row `first` on, each of `words` words. */
+struct word_rows {
+    const unsigned char *data;
+    int64_t first, count, words;
+};
+
+/* A word of codes of neighbouring columns moves as it is. */
+static void put_along_columns(unsigned char *to, const struct word_rows *from, int64_t rows)
+{
+    for (int64_t k = 0; k < from->words; k++)
+        for (int64_t r = 0; r < from->count; r++)
+            put_word(to, k * rows + from->first + r, word_at(from->data, r * from->words + k));
+}
+
+/* Eight words of eight rows, with codes of eight columns, become eight words of one column each. */
+static void put_square(unsigned char *to, int64_t stride, const uint32_t *words, const unsigned char *places)
+{
+    enum { BITS = WORD_BITS / PLACES };
+    for (int j = 0; j < PLACES; j++) {
+        uint32_t word = 0;
+        for (int r = 0; r < PLACES; r++)
+            word |= (words[r] >> BITS * j & ((1u << BITS) - 1)) << BITS * places[r];
+        put_word(to, j * stride, word);
+    }
+}
+
+/* Codes have four bits, and rows and columns are multiples of eight (layout_check_shapes). */
+static void put_along_rows(unsigned char *to, const struct word_rows *from, int64_t rows, const unsigned char *places)
+{
+    const int64_t stride = rows / PLACES;
+    for (int64_t k = 0; k < from->words; k++)
+        for (int64_t r = 0; r < from->count; r += PLACES) {
+            uint32_t words[PLACES];
+            for (int i = 0; i < PLACES; i++)
+                words[i] = word_at(from->data, (r + i) * from->words + k);
+            put_square(to + WORD_BYTES * (PLACES * k * stride + (from->first + r) / PLACES), stride, words, places);
+        }
+}
+
+void word_buffers_put_codes(struct word_buffers *b, const struct weight_job *job, uint64_t offset, const void *codes,
+                            size_t bytes)
+{
+    const struct word_layout *layout = row_of(job)->words;
+    const int64_t rows = job->weight->shape[0], words = job->weight->shape[1] * job_args(job)->num_bits / WORD_BITS;
+    const struct word_rows from = {codes, (int64_t)offset / (WORD_BYTES * words), (int64_t)bytes / (WORD_BYTES * words),
+                                   words};
+    if (layout->along_rows)
+        put_along_rows(b->parts[PART_CODES], &from, rows, layout->places);
+    else
+        put_along_columns(b->parts[PART_CODES], &from, rows);
+}
+
+/* ---- Qparams ----------------------------------------------------------------------------------------------------- */
+
+/* Adds a code to a stream of bits, of which a word may have only a part. */
+static void add_code(unsigned char *stream, int64_t place, int bits, uint32_t code)
+{
+    const int64_t bit = place * bits, word = bit / WORD_BITS;
+    const int shift = (int)(bit % WORD_BITS);
+    put_word(stream, word, word_at(stream, word) | code << shift);
+    if (shift + bits > WORD_BITS)
+        put_word(stream, word + 1, word_at(stream, word + 1) | code >> (WORD_BITS - shift));
+}
+
+static int refuse_zero_point(const struct weight_job *job, struct fail *f)
+{
+    return INVALID(f,
+                   "%.300s: a group has the zero point 0, which %s does not store: it stores zero points minus one. "
+                   "--dialect gptq-v2, awq and compressed-tensors do",
+                   job->weight->name, row_of(job)->read.title);
+}
+
+static int put_zero_points(struct word_buffers *b, const struct row_slice *s, const struct slice_qparams *q,
+                           struct fail *f)
+{
+    const struct word_layout *layout = row_of(s->job)->words;
+    const int bits = job_args(s->job)->num_bits;
+    const int64_t rows = s->job->weight->shape[0], groups = q->count / s->count;
+    for (int64_t g = 0; g < groups; g++) {
+        unsigned char *stream = b->parts[PART_ZERO_POINT] + g * rows * bits / WORD_BITS * WORD_BYTES;
+        for (int64_t r = 0; r < s->count; r++) {
+            const size_t i = (size_t)(r * groups + g);
+            const int zero_point = q->has_zero_point ? (int)number_of(q->zero_point, q->zero_point_dtype, i) : 0;
+            const int code = zero_point + (1 << (bits - 1)) - layout->zero_offset;
+            const int64_t row = s->first + r;
+            if (code < 0)
+                return refuse_zero_point(s->job, f);
+            add_code(stream, layout->places ? row / PLACES * PLACES + layout->places[row % PLACES] : row, bits,
+                     (uint32_t)code);
+        }
+    }
+    return QOBS_OK;
+}
+
+int word_buffers_put_scales(struct word_buffers *b, const struct row_slice *s, const struct slice_qparams *q,
+                            struct fail *f)
+{
+    const size_t size = qobs_dtype_size(q->scale_dtype);
+    const int64_t rows = s->job->weight->shape[0], groups = q->count / s->count;
+    const unsigned char *from = q->scale;
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t r = 0; r < s->count; r++)
+            memcpy(b->parts[PART_SCALE] + (size_t)(g * rows + s->first + r) * size,
+                   from + (size_t)(r * groups + g) * size, size);
+    return put_zero_points(b, s, q, f);
+}
