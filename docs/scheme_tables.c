@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "schemes/dialects.h"
 #include "schemes/quant_config.h"
 #include "schemes/runtimes.h"
 
@@ -144,16 +145,49 @@ static void put_read(void)
         put_codes(row);
         printf(", `%s` %s", row->scale, dtypes_describe(row->read.scales, &words));
         if (row->read.zero_points)
-            printf(", `%s` %s", row->read.words ? row->read.words->zero_points : "weight_zero_point",
+            printf(", `%s` %s", row->words ? row->words->zero_points : "weight_zero_point",
                    dtypes_describe(row->read.zero_points, &words));
-        if (row->read.words && row->read.words->group_index)
-            printf(", `%s` I32", row->read.words->group_index);
+        if (row->words && row->words->group_index)
+            printf(", `%s` I32", row->words->group_index);
         if (row->has_shape)
             fputs(", `weight_shape`", stdout);
         if (row->global_scale)
             printf(", `%s`, which %s", row->global_scale, row->global_divides ? "divides" : "multiplies");
         puts(" |");
     }
+}
+
+static void put_dialect(const struct dialect_row *d, int bits, bool symmetric)
+{
+    struct fail f;
+    struct device_words linear, experts;
+    const struct quant_format_row *row = quant_format_row(d->stored);
+    struct quant_config config = {0};
+    if (quant_config_add_scheme(&config, "W4A16", NULL, 0, &f) != 0)
+        stop(&f);
+    config.groups->weights.num_bits = bits;
+    config.groups->weights.symmetric = symmetric;
+    if (quant_config_finish(&config, QOBS_COMPAT_VLLM, &f) != 0 || dialect_apply(&config, d, &f) != 0)
+        stop(&f);
+    const struct runtime_row *runtime = runtime_find(config.groups);
+    printf("| %s | int%d%s | ", d->name, bits, symmetric ? "" : " with zero points");
+    put_codes(row);
+    printf(", `%s`, `%s` I32", row->scale, row->words->zero_points);
+    if (row->words->group_index)
+        printf(", `%s` I32", row->words->group_index);
+    printf(" | %s | %s | with %s |\n", runtime && runtime->linear ? devices_describe(runtime->linear, &linear) : "no",
+           runtime && runtime->experts ? devices_describe(runtime->experts, &experts) : "no", d->needs);
+    quant_config_free(&config);
+}
+
+static void put_dialects(void)
+{
+    puts("@dialects\n| dialect | codes | tensors of a module | vLLM " RUNTIMES_VLLM
+         ", linear layers | experts | transformers |\n|---|---|---|---|---|---|");
+    for (size_t i = 0; dialect_at(i); i++)
+        for (int bits = 2; bits <= 8; bits++)
+            for (int symmetric = 1; symmetric >= 0 && dialect_at(i)->bits >> bits & 1; symmetric--)
+                put_dialect(dialect_at(i), bits, symmetric);
 }
 
 static void put_manual(void)
@@ -215,6 +249,7 @@ int main(void)
     put_common();
     put_written();
     put_read();
+    put_dialects();
     put_manual();
     put_python();
     return 0;

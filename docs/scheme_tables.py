@@ -20,6 +20,7 @@ BLOCKS = {
     "schemes": ("docs/checkpoint.md", "<!-- schemes -->", "<!-- end -->"),
     "written": ("docs/checkpoint.md", "<!-- formats that are written -->", "<!-- end -->"),
     "read": ("docs/checkpoint.md", "<!-- formats that are read -->", "<!-- end -->"),
+    "dialects": ("docs/checkpoint.md", "<!-- dialects -->", "<!-- end -->"),
     "manual": ("docs/qobs.1", '.\\" schemes', '.\\" end'),
     "python": ("python/libqobs/_schemes.py", "# made by docs/scheme_tables.py", "# end"),
 }

@@ -43,6 +43,8 @@ static const struct dialect_row rows[] = {
 
 enum { DIALECTS = sizeof rows / sizeof *rows };
 
+const struct dialect_row *dialect_at(size_t index) { return index < DIALECTS ? &rows[index] : NULL; }
+
 int dialect_find(const struct dialect_row **dialect, const char *name, struct fail *f)
 {
     const char *names[DIALECTS + 2] = {DIALECT_DEFAULT};

@@ -22,6 +22,9 @@ struct dialect_row {
     const char *needs; /* the packages that transformers needs */
 };
 
+/* Returns a dialect by index, without the default one; NULL after the last one. */
+const struct dialect_row *dialect_at(size_t index);
+
 /* Finds a dialect. *dialect is NULL for the default one. Fails for unknown names with the list of known ones. */
 int dialect_find(const struct dialect_row **dialect, const char *name, struct fail *f);
 

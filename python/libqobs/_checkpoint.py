@@ -251,7 +251,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
              states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, split_experts: bool = False,
              fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
              replace: bool = False, keep_findings: bool = False, allow_mixed_sets: bool = False,
-             architectures: Any = None, draft: str = "as-loaded", threads: int | None = None,
+             architectures: Any = None, draft: str = "as-loaded", dialect: str | None = None,
+             keep_numbers: bool = False, threads: int | None = None,
              progress: Callable[[Progress], Any] | None = None) -> QuantizeReport:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
@@ -273,7 +274,9 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     python -m libqobs.architectures writes; it comes before the library's own table. None: for a model that the table
     lacks the classes of the installed transformers are read, in another process, for some seconds. draft: layers for
     speculative decoding (MTP, nextn) are quantized if vLLM is known to load those of the architecture so
-    ("as-loaded"), never ("keep") or always ("quantize"). threads: None is one for each processor. progress: called
+    ("as-loaded"), never ("keep") or always ("quantize"). dialect: "awq", "gptq" or "gptq-v2" in place of
+    compressed-tensors. keep_numbers: the model is quantized already, and the output has its numbers or there is none;
+    without scheme, config and recipe the scheme is that of its codes. threads: None is one for each processor. progress: called
     with Progress, by one thread at a time; an exception in it stops the run, and so does
     Ctrl-C.
 
@@ -299,7 +302,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
             keep_findings=flag(keep_findings, "keep_findings"),
             allow_mixed_sets=flag(allow_mixed_sets, "allow_mixed_sets"), runtime=pool.address,
             progress=_ProgressCall(progress, pool, signals).address, report=report.address,
-            architectures=rows, draft=choice(draft, "draft", _DRAFT),
+            architectures=rows, draft=choice(draft, "draft", _DRAFT), dialect=_encoded(dialect, "dialect"),
+            keep_numbers=flag(keep_numbers, "keep_numbers"),
             **_members(lists))
         return _run("quantize", args, report, signals, pool, described.named)
 

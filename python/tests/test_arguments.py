@@ -104,6 +104,7 @@ CALLS = {  # name of the argument -> call, wrong values
     "part": [(run("part"), [3, "12", (1,), (1, 2, 3), ("a", 2), (0, 2), (1.0, 2)])],
     "compat": [(run("compat"), [3, None, "vlm"])],
     "draft": [(run("draft"), [1, None, "kept"])],
+    "dialect": [(run("dialect"), [3, []])],
     "fill_experts": [(run("fill_experts"), [3, None, "maximum"]),
                      (run("fill_experts", qobs.calibrate_checkpoint), [True])],
     "progress": [(run("progress"), [3, "a", True])],
@@ -112,6 +113,7 @@ CALLS = {  # name of the argument -> call, wrong values
     "replace": [(run("replace"), FLAGS), (lambda v: qobs.finish("o", replace=v), FLAGS)],
     "keep_findings": [(run("keep_findings"), FLAGS)],
     "split_experts": [(run("split_experts"), FLAGS)],
+    "keep_numbers": [(run("keep_numbers"), FLAGS)],
     "allow_mixed_sets": [(run("allow_mixed_sets"), FLAGS)],
 }
 
