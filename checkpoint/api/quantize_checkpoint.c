@@ -8,6 +8,7 @@
 #include "files/mapped.h"
 #include "files/text.h"
 #include "parts/parts.h"
+#include "quantize/dialect_config.h"
 #include "quantize/quantize_call.h"
 #include "quantize/runtime_support.h"
 #include "quantize/source_schemes.h"
@@ -89,6 +90,7 @@ static int select_weights(struct quantize_call *run, struct fail *f)
         RETURN_IF_NOT_OK(selection_read_config(s, f));
     }
     RETURN_IF_NOT_OK(selection_make(s, f));
+    RETURN_IF_NOT_OK(dialect_config_check(s, f));
     RETURN_IF_NOT_OK(runtime_support_check(s, a->allow_mixed_sets, a->keep_findings, f));
     RETURN_IF_NOT_OK(selection_find_activations(s, &run->activations, request, &run->meter, f));
     return layout_make(&run->layout, &run->inputs.model, &s->weights, &s->config, &run->activations, CONTENTS_MODEL, f);

@@ -12,7 +12,6 @@
 #include "model/draft.h"
 #include "model/experts.h"
 #include "model/fused.h"
-#include "quantize/dialect_config.h"
 #include "schemes/dialects.h"
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */
@@ -277,7 +276,6 @@ int selection_make(struct selection *selection, struct fail *f)
     if (vllm && model)
         RETURN_IF_NOT_OK(choose_list_ignored(weights, &in->architectures, config, f));
     RETURN_IF_NOT_OK(existing_config_merge(selection, f));
-    RETURN_IF_NOT_OK(dialect_config_check(selection, f));
     RETURN_IF_NOT_OK(weights_find_sets(weights, &in->architectures, f));
     /* The list keeps its order from here. */
     RETURN_IF_NOT_OK(mixed_sets_find(&selection->mixed_sets, weights, config, f));
