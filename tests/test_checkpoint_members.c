@@ -295,7 +295,8 @@ static void test_member(void **state)
         test_list(m, m + 1);
         break;
     case FLAG:
-        expect(m, &(bool){true}, sizeof(bool), true, "true");
+        /* The model is not quantized, so that it has no numbers to keep. */
+        expect(m, &(bool){true}, sizeof(bool), strcmp(m->name, "keep_numbers") != 0, "true");
         break;
     case ENUMERATION:
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

@@ -116,8 +116,7 @@ static float scale_at(const struct code_reader *reader, int64_t i)
 static float scale_of(const struct code_reader *reader, int64_t row, int64_t column)
 {
     const struct source_codes *c = reader->codes;
-    return scale_at(reader,
-                    c->format->words ? column * c->scales->shape[1] + row : row * c->scale_columns + column);
+    return scale_at(reader, c->format->words ? column * c->scales->shape[1] + row : row * c->scale_columns + column);
 }
 
 /* Returns the zero point of row `row` of the scales. Packed ones lie along the rows, a stream of bits a column. */

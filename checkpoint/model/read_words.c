@@ -91,8 +91,8 @@ void words_read(const struct source_codes *c, const unsigned char *data, const s
                 int64_t stride)
 {
     (c->format->words->along_rows ? read_along_rows
-     : WORD_BITS % c->bits == 0        ? read_along_columns
-                                       : read_streams)(c, data, t, codes, stride);
+     : WORD_BITS % c->bits == 0   ? read_along_columns
+                                  : read_streams)(c, data, t, codes, stride);
 }
 
 int words_zero_point(const struct source_codes *c, int64_t row, int64_t group)

@@ -182,7 +182,10 @@ static void print_runtimes(const json_object *runtimes, const char *transformers
                : packages    ? " with "
                : version     ? " with compressed-tensors from "
                              : "",
-               !transformers ? "" : packages ? packages : version ? version : "");
+               !transformers ? ""
+               : packages    ? packages
+               : version     ? version
+                             : "");
         if (vllm && !on_cpus)
             printf("%.40s: no runtime has kernels for it on CPUs%s\n", group,
                    transformers ? "; transformers dequantizes it there" : "");
