@@ -14,7 +14,7 @@ import sys
 import cli
 from cli import check, equal
 from test_casts import random_bytes
-from test_quantize_command import quantize, refused, tensor
+from test_quantize_command import quantize, refused, tensor, write
 from test_sources import make, st_raw
 
 MODULE = "model.layers.0.mlp.down_proj"
@@ -375,6 +375,33 @@ def packed_numbers(path, bits):
     group = [c * groups // columns for c in range(columns)]
     return [(code - zeros[group[c]][r]) * scales[r * groups + group[c]]
             for r in range(rows) for c, code in enumerate(codes(words[r * width:(r + 1) * width], columns))]
+
+
+def test_parts():
+    """Parts, which processes of their own write, have the bytes of one run; experts of a mixture are layers as others."""
+    layers = [f"model.layers.{i}.mlp.experts.{e}.{m}_proj" for i in (0, 1) for e in (0, 1)
+              for m in ("gate", "up", "down")]
+    make("in", {})
+    os.remove("in/model.safetensors")
+    files = {f"model-{i + 1:05}-of-00002.safetensors":
+             {n + ".weight": tensor([64, 64], i) for n in layers[6 * i:6 * i + 6]} for i in (0, 1)}
+    for name, tensors in files.items():
+        write(f"in/{name}", cli.st_bytes(tensors))
+    index = {"weight_map": {n: name for name, tensors in files.items() for n in tensors}}
+    write("in/model.safetensors.index.json", json.dumps(index).encode())
+    for dialect in DIALECTS:
+        for path in ("out", "whole"):
+            shutil.rmtree(path, ignore_errors=True)
+        options = ("in", "--scheme", "W4A16", "--set", "group_size=32", "--dialect", dialect, "--keep-findings")
+        equal(cli.run("quantize", *options, "-o", "whole").returncode, 0, f"{dialect}: one run")
+        for part in ("2/2", "1/2"):
+            equal(cli.run("quantize", *options, "-o", "out", "--part", part).returncode, 0, f"{dialect}: part {part}")
+        equal(cli.run("quantize", "--finish", "out", "--keep-findings").returncode, 0, f"{dialect}: finish")
+        equal(sorted(os.listdir("out")), sorted(os.listdir("whole")), f"{dialect}: files of parts")
+        for name in os.listdir("whole"):
+            check(cli.read(f"out/{name}") == cli.read(f"whole/{name}"), f"{dialect}: {name} of parts")
+        names = {n for name in files for n in st_raw(f"out/{name}")}
+        check({f"{n}.qweight" for n in layers} <= names, f"{dialect}: experts", str(names))
 
 
 def test_zero_point_of_zero():

@@ -276,9 +276,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     speculative decoding (MTP, nextn) are quantized if vLLM is known to load those of the architecture so
     ("as-loaded"), never ("keep") or always ("quantize"). dialect: "awq", "gptq" or "gptq-v2" in place of
     compressed-tensors. keep_numbers: the model is quantized already, and the output has its numbers or there is none;
-    without scheme, config and recipe the scheme is that of its codes. threads: None is one for each processor. progress: called
-    with Progress, by one thread at a time; an exception in it stops the run, and so does
-    Ctrl-C.
+    without scheme, config and recipe the scheme is that of its codes. threads: None is one for each processor.
+    progress: called with Progress, by one thread at a time; an exception in it stops the run, and so does Ctrl-C.
 
     Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
     bytes_before, bytes_after, layers with relative_error, left_out, warnings, unused, findings. Each of its
