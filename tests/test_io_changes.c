@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Files that change while they are mapped, in a process that handles bus errors. Each test has its own process. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* MAP_ANONYMOUS, process_vm_readv */
 #endif
 
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,12 @@ static void begin(void)
     static struct mapped_files files;
     mapped_files_begin(&files);
     expect(bus_errors_handle(&f) == 0);
+}
+
+static void leave(int number)
+{
+    (void)number;
+    _exit(9);
 }
 
 static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -264,6 +271,106 @@ static void without_handler(void)
     mapped_files_end(&files);
 }
 
+/* ---- Bytes that are held ----------------------------------------------------------------------------------------- */
+
+static bool is_one(const struct mapped *map, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (((const volatile unsigned char *)map->data)[i] != 1)
+            return false;
+    return true;
+}
+
+/* Ranges that share pages are safe as long as one of them is held. */
+static void hold(void)
+{
+    struct mapped_files files;
+    struct mapped map;
+    const size_t page = page_size();
+    signal(SIGBUS, leave);
+    mapped_files_begin(&files);
+    expect(mapped_open(&map, io_path("changed"), &f) == 0 && map.size == 16 * page);
+    expect(bus_errors_hold(map.data + 4 * page + 7, 3 * page));
+    expect(bus_errors_hold(map.data + 6 * page, 4 * page));
+    expect(bus_errors_hold(map.data + 6 * page, 4 * page));
+    bus_errors_release(map.data + 6 * page, 4 * page);
+    bus_errors_release(map.data + 2 * page, page); /* nothing holds it */
+    expect(sum(&map) == map.size);
+    expect(truncate(io_path("changed"), 0) == 0);
+    expect(is_one(&map, 4 * page, 10 * page));
+    bus_errors_release(map.data + 4 * page + 7, 3 * page);
+    expect(is_one(&map, 6 * page, 10 * page));
+    char copy[2] = {1, 1};
+    expect(!bus_errors_copy(copy, map.data + 5 * page, sizeof copy) && copy[0] == 0 && copy[1] == 0);
+    expect(mapped_hold(&map, 12 * page, page, &f) != 0 && strstr(f.message, "became shorter"));
+    expect(((const volatile unsigned char *)map.data)[12 * page] == 0);
+    mapped_close(&map);
+    expect(found_out(io_path("changed"), "became shorter"));
+    mapped_files_end(&files);
+}
+
+/* Every second thread takes back what the others hold; the bytes are those of the file at any time. */
+static void *hold_often(void *argument)
+{
+    const struct reader *r = argument;
+    const size_t page = page_size();
+    pthread_barrier_wait(r->begin);
+    for (size_t i = 0; i < 200; i++) {
+        const size_t at = (i * 5 + r->found) % 12 * page;
+        expect(bus_errors_hold(r->map->data + at, 4 * page));
+        expect(is_one(r->map, at, at + 4 * page));
+        bus_errors_release(r->map->data + at, 4 * page);
+    }
+    return NULL;
+}
+
+static void hold_on_threads(void)
+{
+    struct mapped_files files;
+    struct mapped map;
+    struct reader readers[READERS];
+    pthread_t threads[READERS];
+    pthread_barrier_t barrier;
+    mapped_files_begin(&files);
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    expect(pthread_barrier_init(&barrier, NULL, READERS) == 0);
+    for (size_t i = 0; i < READERS; i++) {
+        readers[i] = (struct reader){&map, &barrier, i};
+        expect(pthread_create(&threads[i], NULL, hold_often, &readers[i]) == 0);
+    }
+    for (int i = 0; i < READERS; i++)
+        pthread_join(threads[i], NULL);
+    expect(sum(&map) == map.size && mapped_check(&f) == 0);
+    pthread_barrier_destroy(&barrier);
+    mapped_close(&map);
+    mapped_files_end(&files);
+}
+
+/* Emulators and some sandboxes do not copy memory of a process. */
+static bool system_copies(void)
+{
+#ifdef __linux__
+    char from = 1, to = 0;
+    const struct iovec local = {&to, 1}, remote = {&from, 1};
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
+#else
+    return false;
+#endif
+}
+
+static void test_held(void **state)
+{
+    (void)state;
+    if (!system_copies()) {
+        print_message("skipped: this system does not copy memory of a process\n");
+        skip();
+    }
+    ones("changed", 16);
+    assert_int_equal(status_of(hold), 0);
+    ones("changed", 16);
+    assert_int_equal(status_of(hold_on_threads), 0);
+}
+
 static void test_calls(void **state)
 {
     void (*const bodies[])(void) = {nest, in_another_thread, without_handler};
@@ -405,7 +512,7 @@ int io_test_changes(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shortened), cmocka_unit_test(test_changes),    cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_others),    cmocka_unit_test(test_identities),
+        cmocka_unit_test(test_others),    cmocka_unit_test(test_identities), cmocka_unit_test(test_held),
     };
     return cmocka_run_group_tests_name("changes", tests, io_setup, io_teardown);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/mapped.h"
 #include "files/status.h"
 #include "files/text.h"
 
@@ -93,9 +94,12 @@ int importance_observe(const struct recordings *recordings, const struct tensor_
         RETURN_IF_NOT_OK(importance_batch_of(recordings, i, recorded, half, &batch, f));
         if (!batch.tensor.data || (half != ALL_TOKENS && batch.tokens == 0))
             continue;
-        if (qobs_observer_observe_importance(observer, &batch.tensor, &error) != QOBS_OK)
-            return report_failure(f, error.status, "%.200s: tensor '%.200s': %s",
-                                  recordings_batch(recordings, i, recorded)->file, recorded->name, error.message);
+        const struct tensor_ref *ref = recordings_batch(recordings, i, recorded);
+        RETURN_IF_NOT_OK(mapped_borrow(ref->data, (size_t)ref->bytes, f));
+        const int status = qobs_observer_observe_importance(observer, &batch.tensor, &error);
+        mapped_release(ref->data, (size_t)ref->bytes);
+        if (status != QOBS_OK)
+            return report_failure(f, status, "%.200s: tensor '%.200s': %s", ref->file, recorded->name, error.message);
     }
     return QOBS_OK;
 }

@@ -119,7 +119,7 @@ static int load(const struct saved_state *state, bool importance_alone, qobs_obs
 {
     RELEASED_BY(mapped_close) struct mapped map;
     qobs_error error = {0};
-    RETURN_IF_NOT_OK(mapped_open(&map, state->path, f));
+    RETURN_IF_NOT_OK(mapped_open_whole(&map, state->path, f));
     if (map.size < 4 || memcmp(map.data, "qobs", 4) != 0)
         RETURN_IF_NOT_OK(file_kind_refuse(state->path, map.data, map.size, f));
     if (qobs_observer_load(observer, map.data, map.size, NULL, &error) != QOBS_OK)

@@ -11,6 +11,7 @@
 
 #include "model/experts.h"
 #include "model/layer_words.h"
+#include "files/mapped.h"
 #include "files/text.h"
 #include "files/status.h"
 
@@ -262,7 +263,9 @@ static int observe_batch(struct activation_stream *s, const struct tensor_ref *b
                        "%.200s: tensor '%.200s' has shape %s; '%.*s' needs two dimensions and more, the last of %lld",
                        batch->file, batch->name, SHAPE_WORDS(batch->ndim, batch->shape),
                        s->need->length > 200 ? 200 : (int)s->need->length, s->need->module, (long long)features);
+    RETURN_IF_NOT_OK(mapped_borrow(batch->data, (size_t)batch->bytes, f));
     const int status = qobs_observer_observe(s->observer, &tensor, NULL, &error);
+    mapped_release(batch->data, (size_t)batch->bytes);
     return status == QOBS_OK
                ? QOBS_OK
                : report_failure(f, status, "%.200s: tensor '%.200s': %s", batch->file, batch->name, error.message);

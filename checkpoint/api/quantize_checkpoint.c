@@ -174,7 +174,7 @@ int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_err
         return give_error(error, usable, &f);
     meter_open(&run.meter);
     take_args(&run);
-    const int status = quantize(&run, &f);
+    const int status = mapped_cause(quantize(&run, &f), &f);
     if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
         *args->report = report_make(&run);
     release(&run);

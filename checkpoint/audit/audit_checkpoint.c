@@ -152,7 +152,7 @@ int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *er
     if (status == QOBS_OK)
         status = args->checkpoint ? check_runtime(args->runtime, &f) : INVALID(&f, "checkpoint: is NULL");
     if (status == QOBS_OK)
-        status = audit_run(&audit, &f);
+        status = mapped_cause(audit_run(&audit, &f), &f);
     if (status == QOBS_OK && args->findings)
         *args->findings = audit.findings.count;
     if (status == QOBS_OK && args->report)

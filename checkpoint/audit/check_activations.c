@@ -24,11 +24,16 @@ static void check_scale(struct audit *audit, const struct audit_module *m, const
         audit_find(audit, m, "%s is %s, expected %s", part, dtype_name(t->dtype), DTYPE_WORDS(dtypes));
         return;
     }
+    if (st_borrow(t, NULL) != QOBS_OK) {
+        audit->failed = true;
+        return;
+    }
     size_t first;
     const size_t count = audit_element_count(t), wrong = audit_count_wrong(t, count, false, &first);
     if (count == 0 || wrong > 0)
         audit_find(audit, m, "%s: %zu of %zu numbers are not above 0 and finite; the first is %g", part, wrong, count,
                    count > 0 ? (double)audit_scale_number(t, first) : 0);
+    st_release(t);
 }
 
 /* Checks what one scheme of activations stores. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "files/bus_errors.h"
 #include "model/decoders.inc"
 #include "files/text.h"
 
@@ -71,7 +72,7 @@ static bool find_matrix(const struct audit_module *m, int64_t *shape)
         return false;
     memcpy(shape, t->shape, 2 * sizeof *shape);
     if (row && row->has_shape)
-        memcpy(shape, m->shape->data, 2 * sizeof *shape);
+        bus_errors_copy(shape, m->shape->data, 2 * sizeof *shape);
     else if (row && row->word)
         shape[1] = shape[1] * quant_word_bits(row) / m->group->weights.num_bits;
     return true;

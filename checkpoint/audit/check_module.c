@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "files/bus_errors.h"
+#include "files/mapped.h"
 #include "qobs/format.h"
 #include "qobs/stateless.h"
 #include "model/stored_qparams.h"
@@ -67,10 +69,10 @@ static bool find_shape(struct audit *audit, struct audit_module *m, const struct
         if (!check_part(audit, m, "weight_shape", m->shape, IN_FILE(I64) | IN_FILE(I32), 1, two))
             return false;
         if (m->shape->dtype == FILE_I64) {
-            memcpy(shape, m->shape->data, sizeof shape);
+            bus_errors_copy(shape, m->shape->data, sizeof shape);
         } else {
             int32_t narrow[2];
-            memcpy(narrow, m->shape->data, sizeof narrow);
+            bus_errors_copy(narrow, m->shape->data, sizeof narrow);
             shape[0] = narrow[0];
             shape[1] = narrow[1];
         }
@@ -209,6 +211,7 @@ struct audit_values {
     int64_t unit, count;  /* rows that cannot be separated; rows at a time */
     int64_t unit_qparams;
     const struct weight *original; /* NULL: none */
+    bool borrowed;                 /* the original */
 };
 
 static int unpack(const struct audit_module *m, int64_t first, int64_t rows, unsigned char *codes)
@@ -218,12 +221,15 @@ static int unpack(const struct audit_module *m, int64_t first, int64_t rows, uns
     const unsigned char *from = (const unsigned char *)m->codes->data + row * (size_t)first;
     const struct quant_format_row *format = quant_format_row(m->group->format);
     if (!format->word) {
-        memcpy(codes, from, row * (size_t)rows);
+        bus_errors_copy(codes, from, row * (size_t)rows);
         return QOBS_OK;
     }
     const qobs_pack_args args =
         quant_pack_args(format, a->num_bits, 1, rows, m->columns, codes, from, row * (size_t)rows);
-    return qobs_unpack(&args, NULL);
+    RETURN_IF_NOT_OK(mapped_borrow(from, row * (size_t)rows, NULL));
+    const int status = qobs_unpack(&args, NULL);
+    mapped_release(from, row * (size_t)rows);
+    return status;
 }
 
 /* Raises m->used to the largest magnitude of the codes. */
@@ -331,7 +337,7 @@ static bool open_values(struct audit *audit, const struct audit_module *m, struc
     v->scales = read_scales(m);
     v->original = audit_original_of(audit, m);
     if (m->global_scale)
-        memcpy(&v->global_scale, m->global_scale->data, sizeof v->global_scale);
+        bus_errors_copy(&v->global_scale, m->global_scale->data, sizeof v->global_scale);
     if (audit->modelopt) /* it multiplies there */
         v->global_scale = 1 / v->global_scale;
     if (v->original && !read_zero_points(m, audit_element_count(m->scale), v))
@@ -344,6 +350,9 @@ static bool open_values(struct audit *audit, const struct audit_module *m, struc
     if (!v->scales || !v->codes || !v->numbers || !v->rows ||
         quant_args_settings(&plain, settings, sizeof settings, &f) != 0)
         return false;
+    if (v->original && weight_borrow(v->original, &f) != QOBS_OK)
+        return false;
+    v->borrowed = v->original != NULL;
     snprintf(text, sizeof text, "llmc.memoryless_minmax %s", settings);
     return qobs_config_parse(&v->config, text, NULL, NULL) == QOBS_OK;
 }
@@ -360,7 +369,7 @@ static bool check_global_scale(struct audit *audit, const struct audit_module *m
 {
     float number = 1;
     if (m->global_scale)
-        memcpy(&number, m->global_scale->data, sizeof number);
+        bus_errors_copy(&number, m->global_scale->data, sizeof number);
     if (number > 0 && isfinite(number))
         return true;
     audit_find(audit, m, "the global scale is %g", (double)number);
@@ -380,14 +389,21 @@ void audit_check_error(struct audit *audit, const struct audit_module *m)
                    100 * sqrt(m->difference.error / m->difference.energy));
 }
 
-void audit_check_module(void *argument, size_t index)
+static void free_values(struct audit_values *v)
 {
-    struct audit *audit = argument;
-    struct audit_module *m = &audit->modules[index];
+    if (v->borrowed)
+        weight_release(v->original);
+    qobs_config_destroy(v->config);
+    free(v->scales);
+    free(v->zero_points);
+    free(v->codes);
+    free(v->numbers);
+    free(v->rows);
+}
+
+static void check_values(struct audit *audit, struct audit_module *m)
+{
     struct audit_values v = {0};
-    m->sound = check_parts(audit, m);
-    if (!m->sound)
-        return;
     const bool divides = check_global_scale(audit, m);
     check_scales(audit, m);
     if (audit->is_output)
@@ -406,10 +422,21 @@ void audit_check_module(void *argument, size_t index)
     audit_check_error(audit, m);
     if (good && m->used > 0 && 2 * m->used < m->range && !is_smallest(m)) /* zeros have codes of zero */
         audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->used, m->range);
-    qobs_config_destroy(v.config);
-    free(v.scales);
-    free(v.zero_points);
-    free(v.codes);
-    free(v.numbers);
-    free(v.rows);
+    free_values(&v);
+}
+
+void audit_check_module(void *argument, size_t index)
+{
+    struct audit *audit = argument;
+    struct audit_module *m = &audit->modules[index];
+    m->sound = check_parts(audit, m);
+    if (!m->sound)
+        return;
+    if (st_borrow(m->scale, NULL) != QOBS_OK || st_borrow(m->zero_point, NULL) != QOBS_OK) {
+        audit->failed = true;
+        return;
+    }
+    check_values(audit, m);
+    st_release(m->scale);
+    st_release(m->zero_point);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "files/bus_errors.h"
 #include "files/text.h"
 #include "model/fused.h"
 
@@ -53,8 +54,8 @@ static void check_global_scale(struct audit *audit, const struct audit_module *m
     float own, other;
     if (!m->global_scale || !first->global_scale || !m->sound || !first->sound)
         return;
-    memcpy(&own, m->global_scale->data, sizeof own);
-    memcpy(&other, first->global_scale->data, sizeof other);
+    bus_errors_copy(&own, m->global_scale->data, sizeof own);
+    bus_errors_copy(&other, first->global_scale->data, sizeof other);
     if (!(own == other))
         audit_find(audit, m, "has the global scale %g, but %s, with which it runs as one matrix, has %g", (double)own,
                    first->name, (double)other);

@@ -264,11 +264,16 @@ void audit_check_words(void *argument, size_t index)
     const size_t count = (size_t)m->columns * ROWS;
     struct word_values v = {malloc(count),     malloc(4 * count), malloc(4 * count),
                             malloc(4 * count), malloc(4 * count), audit_original_of(audit, m)};
-    if (w && v.codes && v.numbers && v.rows && v.x && v.y) {
+    const bool good = w && v.codes && v.numbers && v.rows && v.x && v.y && weight_borrow(w, NULL) == QOBS_OK &&
+                      (!v.original || weight_borrow(v.original, NULL) == QOBS_OK);
+    if (good) {
         check_described(audit, m, w);
         check_scales(audit, m);
         check_zero_points(audit, m, w);
         check_values(audit, m, w, &v);
+        weight_release(w);
+        if (v.original)
+            weight_release(v.original);
     } else {
         audit->failed = true;
     }

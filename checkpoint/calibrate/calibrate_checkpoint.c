@@ -177,7 +177,7 @@ int qobs_checkpoint_calibrate(const qobs_checkpoint_calibrate_args *args, qobs_e
         return give_error(error, usable, &f);
     c.meter = (struct meter){.stage = "quantize", .report = args->progress, .context = args->context};
     meter_open(&c.meter);
-    const int status = calibrate(&c, &f);
+    const int status = mapped_cause(calibrate(&c, &f), &f);
     release(&c);
     return give_error(error, status, &f);
 }

@@ -49,13 +49,16 @@ static bool holds_qparams(const struct weight *w, const struct quant_args *a)
     const float low = a->symmetric ? 0 : -ldexpf(1, a->num_bits - 1), high = a->symmetric ? 0 : -low - 1;
     OWNED float *scales = malloc((size_t)columns * sizeof *scales);
     OWNED float *zero_points = malloc((size_t)columns * sizeof *zero_points);
-    bool held = scales && zero_points;
+    bool held = scales && zero_points && source_codes_borrow(&w->source_codes, NULL) == QOBS_OK;
+    const bool borrowed = held;
     for (int64_t r = 0; held && r < w->shape[0]; r++) {
         weight_read_scales(w, r, 1, scales, zero_points);
         for (int64_t b = 0; b < columns; b++)
             held = held && isfinite(scales[b]) && (a->symmetric ? scales[b] > 0 : scales[b] != 0) &&
                    zero_points[b] >= low && zero_points[b] <= high;
     }
+    if (borrowed)
+        source_codes_release(&w->source_codes);
     return held;
 }
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "engine/engine.h"
-#include "files/mapped.h"
 #include "files/status.h"
 #include "files/text.h"
 
@@ -192,6 +191,9 @@ static int run_slices(struct engine *e, struct weight_job *jobs, size_t count, b
 /* Frees what a job has found. */
 static void job_release(struct weight_job *job)
 {
+    if (job->borrowed)
+        weight_release(job->weight);
+    job->borrowed = false;
     free(job->range.lows);
     free(job->range.highs);
     free(job->qparams.scale);
@@ -206,9 +208,12 @@ static void job_release(struct weight_job *job)
 static int run_jobs(struct engine *e, struct weight_job *jobs, size_t count, struct fail *f)
 {
     const struct sink_functions *sink = e->sink->functions;
-    for (size_t i = 0; i < count && sink->begin; i++)
-        if (jobs[i].wants)
+    for (size_t i = 0; i < count; i++) {
+        RETURN_IF_NOT_OK(weight_borrow(jobs[i].weight, f));
+        jobs[i].borrowed = true;
+        if (sink->begin && jobs[i].wants)
             RETURN_IF_NOT_OK(sink->begin(e->sink, &jobs[i], f));
+    }
     RETURN_IF_NOT_OK(find_ranges(e, jobs, count, f));
     RETURN_IF_NOT_OK(find_scales(e, jobs, count, f));
     RETURN_IF_NOT_OK(run_slices(e, jobs, count, true, f));
@@ -255,12 +260,8 @@ static size_t end_of_batch(const struct engine *e, size_t first)
 int engine_run_batch(struct engine *e, struct fail *f)
 {
     const size_t begin = e->next;
-    struct fail change = {.message = ""};
     e->next = end_of_batch(e, begin);
-    const int status = run_jobs(e, e->jobs + begin, e->next - begin, f);
-    if (status == QOBS_ERROR_SYSTEM && mapped_check(&change) != 0) /* the cause, with the name of the file */
-        *f = change;
-    return status;
+    return run_jobs(e, e->jobs + begin, e->next - begin, f);
 }
 
 int engine_run(struct engine *e, struct fail *f)

@@ -60,6 +60,7 @@ struct weight_job {
     int64_t unit_rows;                /* rows that cannot be separated */
     int64_t unit_qparams;             /* qparams of a unit */
     bool cast;                        /* it is in codes that the scheme holds (casts.c) */
+    bool borrowed;                    /* its bytes are safe to read in place (weight_borrow) */
     bool weighted;                    /* the search weighs columns by importance */
     struct importance_found importance;
     struct job_range range;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "files/mapped.h"
 #include "files/text.h"
 #include "model/stored_qparams.h"
 #include "qobs/stateless.h"
@@ -40,8 +41,12 @@ int rows_failure(const struct weight_job *job, qobs_error error, struct fail *f)
                                .shape = w->shape,
                                .strides = strides};
     double min, max;
-    if (error.status == QOBS_ERROR_NONFINITE && weight_is_in_place(w))
+    if (error.status == QOBS_ERROR_NONFINITE && weight_is_in_place(w)) {
+        const struct weight_span all = weight_span_of(w);
+        RETURN_IF_NOT_OK(mapped_borrow(all.data, all.size, f));
         find_range(job, &whole, NULL, &min, &max, NULL, &error); /* fails, too */
+        mapped_release(all.data, all.size);
+    }
     return weight_failure(job, &error, f);
 }
 

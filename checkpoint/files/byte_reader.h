@@ -11,13 +11,26 @@
 
 struct byte_reader {
     const struct mapped *map;
-    size_t at;
-    bool failed; /* a read went beyond the end; reads give 0 and NULL since */
+    size_t at, held; /* bytes before `held` are safe to read in place */
+    bool failed;     /* a read went beyond the end; reads give 0 and NULL since */
 };
+
+/* Holds the next bytes, and many after them. */
+static inline bool hold_bytes(struct byte_reader *r, size_t end)
+{
+    const size_t first = r->held, left = r->map->size - first, least = end - first, step = (size_t)1 << 20;
+    const size_t size = left < step || left < least ? left : least > step ? least : step;
+    r->held = first + size;
+    return mapped_hold(r->map, first, size, NULL) == 0;
+}
 
 static inline const unsigned char *take_bytes(struct byte_reader *r, uint64_t bytes)
 {
     if (r->failed || bytes > r->map->size - r->at) {
+        r->failed = true;
+        return NULL;
+    }
+    if (r->at + (size_t)bytes > r->held && !hold_bytes(r, r->at + (size_t)bytes)) {
         r->failed = true;
         return NULL;
     }

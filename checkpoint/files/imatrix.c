@@ -114,7 +114,7 @@ int imatrix_open(struct imatrix *im, const char *path, struct fail *f)
 {
     struct mapped map;
     *im = (struct imatrix){0};
-    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    RETURN_IF_NOT_OK(mapped_open_whole(&map, path, f));
     return imatrix_open_mapped(im, &map, f);
 }
 

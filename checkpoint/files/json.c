@@ -87,7 +87,7 @@ int json_read(json_object **root, const char *path, const char *part, struct fai
 {
     RELEASED_BY(mapped_close) struct mapped map;
     *root = NULL;
-    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    RETURN_IF_NOT_OK(mapped_open_whole(&map, path, f));
     return json_parse(root, path, part, map.data, map.size, f);
 }
 

@@ -32,16 +32,28 @@ struct watch {
     struct watch *next;
     struct mapped_files *files; /* that it belongs to */
     struct bus_range *range;
+    void *source; /* of copies; NULL: none */
     const char *path;
     struct stat status; /* at the time of mapping */
 };
 
-static int watch_map(struct mapped *map, const struct stat *status, struct fail *f)
+/* Maps the file once more for copies; NULL: a handler makes them unnecessary, or there is no room. */
+static void *map_source(size_t size, int fd)
+{
+    void *source = bus_errors_are_handled() ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    return source == MAP_FAILED ? NULL : source;
+}
+
+static int watch_map(struct mapped *map, const struct stat *status, int fd, struct fail *f)
 {
     if (!current)
         return 0;
     struct watch *w = calloc(1, sizeof *w);
-    if (!w || !bus_errors_add(&w->range, map->data, map->size)) {
+    if (w)
+        w->source = map_source(map->size, fd);
+    if (!w || !bus_errors_add(&w->range, map->data, map->size, w->source)) {
+        if (w && w->source)
+            munmap(w->source, map->size);
         free(w);
         return fail_system(f, "%s: out of memory", map->path);
     }
@@ -78,6 +90,8 @@ static void unwatch_map(const struct mapped *map)
         at = &(*at)->next;
     *at = w->next;
     bus_errors_remove(w->range);
+    if (w->source)
+        munmap(w->source, map->size);
     free(w);
 }
 
@@ -89,6 +103,30 @@ int mapped_check(struct fail *f)
         RETURN_IF_NOT_OK(check(w, f));
     return 0;
 }
+
+int mapped_cause(int status, struct fail *f)
+{
+    struct fail change = {.message = ""};
+    if (status == QOBS_OK || status == QOBS_ERROR_OUT_OF_MEMORY || mapped_check(&change) == 0)
+        return status;
+    *f = change;
+    return QOBS_ERROR_SYSTEM;
+}
+
+int mapped_hold(const struct mapped *map, size_t at, size_t size, struct fail *f)
+{
+    if (!bus_errors_hold(map->data + at, size))
+        return fail_system(f, "%s: out of memory for %zu bytes", map->path, size);
+    const bool missing = map->watch && bus_errors_found(map->watch->range);
+    return missing ? check(map->watch, f) : 0;
+}
+
+int mapped_borrow(const void *at, size_t size, struct fail *f)
+{
+    return bus_errors_hold(at, size) ? QOBS_OK : NO_MEMORY(f, "bytes of a file");
+}
+
+void mapped_release(const void *at, size_t size) { bus_errors_release(at, size); }
 
 void mapped_files_begin(struct mapped_files *files)
 {
@@ -165,7 +203,7 @@ static int map_descriptor(struct mapped *map, int fd, const char *path, struct f
         if (data == MAP_FAILED)
             return fail_system(f, "%s: cannot map %zu bytes: %s", path, map->size, strerror(errno));
         map->data = data;
-        const int result = watch_map(map, &status, f);
+        const int result = watch_map(map, &status, fd, f);
         if (result != 0)
             munmap(data, map->size);
         return result;
@@ -186,10 +224,23 @@ int mapped_open(struct mapped *map, const char *path, struct fail *f)
     const int result = fd >= 0  ? map_descriptor(&made, fd, path, f)
                        : system ? fail_system(f, "%s: cannot open: %s", path, strerror(error))
                                 : file_refuse_access(path, "cannot open", error, f);
-    if (result == 0)
-        *map = made;
-    else
+    if (result != 0) {
         free(made.path);
+        return result;
+    }
+    *map = made;
+    const int held = mapped_hold(map, 0, map->size < MAPPED_HEAD ? map->size : MAPPED_HEAD, f);
+    if (held != 0)
+        mapped_close(map);
+    return held;
+}
+
+int mapped_open_whole(struct mapped *map, const char *path, struct fail *f)
+{
+    RETURN_IF_NOT_OK(mapped_open(map, path, f));
+    const int result = mapped_hold(map, 0, map->size, f);
+    if (result != 0)
+        mapped_close(map);
     return result;
 }
 

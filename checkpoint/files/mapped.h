@@ -43,10 +43,23 @@ struct mapped {
     struct watch *watch; /* for changes of the file; NULL if it is empty, or if no call has begun */
 };
 
+/* The first bytes of a file, which are always held: its kind is found by them. */
+enum { MAPPED_HEAD = 1 << 12 };
+
 /* Maps the file `path`. The thread that opens a map closes it. Fails if the file cannot be opened or is
  * not a regular file, and does not wait for the writer of a pipe. On failure *map is zeroed and needs no
  * mapped_close. */
 int mapped_open(struct mapped *map, const char *path, struct fail *f);
+
+/* Maps a file of which every byte is read: all are held. */
+int mapped_open_whole(struct mapped *map, const char *path, struct fail *f);
+
+/* Makes bytes safe to read in place until the map is closed (bus_errors_hold). Fails if some are missing. */
+int mapped_hold(const struct mapped *map, size_t at, size_t size, struct fail *f);
+
+/* Holds bytes of any map until they are released as often. Missing ones are zeros, of which mapped_check tells. */
+int mapped_borrow(const void *at, size_t size, struct fail *f);
+void mapped_release(const void *at, size_t size);
 
 /* Fails if a file that is or was mapped in this call has become shorter, was written to, or could not be read. The
  * message names the file. */
@@ -54,6 +67,9 @@ int mapped_check(struct fail *f);
 
 /* Keeps the identity of a directory that is read as a whole, as that of files. */
 int mapped_remember_directory(const char *path, struct fail *f);
+
+/* Returns the status of a call and its failure: a changed file is the cause of any but a lack of memory. */
+int mapped_cause(int status, struct fail *f);
 
 /* Returns true if the file of that status is or was mapped since `files` began to remember, or the directory was kept.
  * From any thread, while the one that began `files` maps none. */

@@ -197,6 +197,7 @@ static int read_file(struct npy_file *file, struct fail *f)
         return fail(f, "%s: is cut off: the header has %zu bytes, only %zu are there", map->path, length,
                     map->size - start);
     const char *text = (const char *)map->data + start;
+    RETURN_IF_NOT_OK(mapped_hold(map, 0, start + length, f));
     struct cursor c = {.start = text, .at = text, .end = text + length, .path = map->path, .f = f};
     int fortran = 0;
     RETURN_IF_NOT_OK(read_header(&c, file, &fortran));

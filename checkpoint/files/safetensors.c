@@ -229,6 +229,7 @@ static int read_file(struct st_file *file, struct fail *f)
     if (length == 0 || text[0] != '{')
         return fail(f, "%s: is not a safetensors file: the header must begin with '{'", map->path);
     OWNED char *header;
+    RETURN_IF_NOT_OK(mapped_hold(map, 0, sizeof length + (size_t)length, f));
     RETURN_IF_NOT_OK(json_check(&header, map->path, "header", text, (size_t)length, JSON_STRICT, f));
     return read_header(file, header, rest - length, f);
 }
@@ -254,6 +255,17 @@ int st_open(struct st_file *file, const char *path, struct fail *f)
 const struct st_tensor *st_find(const struct st_file *file, const char *name)
 {
     return named_find(file->tensors, file->count, sizeof *file->tensors, name);
+}
+
+int st_borrow(const struct st_tensor *t, struct fail *f)
+{
+    return t ? mapped_borrow(t->data, (size_t)(t->end - t->begin), f) : QOBS_OK;
+}
+
+void st_release(const struct st_tensor *t)
+{
+    if (t)
+        mapped_release(t->data, (size_t)(t->end - t->begin));
 }
 
 void st_close(struct st_file *file)

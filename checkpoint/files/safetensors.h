@@ -48,6 +48,10 @@ int st_open_mapped(struct st_file *file, struct mapped *map, struct fail *f);
 /* Returns the tensor with that name, or NULL. */
 const struct st_tensor *st_find(const struct st_file *file, const char *name);
 
+/* Makes the data of a tensor safe to read in place until it is released (mapped_borrow). Nothing happens for NULL. */
+int st_borrow(const struct st_tensor *tensor, struct fail *f);
+void st_release(const struct st_tensor *tensor);
+
 /* Unmaps the file, frees everything and zeroes *file. Does nothing if *file is zeroed. */
 void st_close(struct st_file *file);
 

@@ -126,8 +126,10 @@ static int add_shards(struct tensor_set *set, const struct shard_index *index, s
 
 static int add_index(struct tensor_set *set, struct mapped *map, struct fail *f)
 {
-    RELEASED_BY(shard_index_free) struct shard_index index;
-    const int result = shard_index_read(&index, map, f);
+    RELEASED_BY(shard_index_free) struct shard_index index = {0};
+    int result = mapped_hold(map, 0, map->size, f);
+    if (result == 0)
+        result = shard_index_read(&index, map, f);
     mapped_close(map);
     return result == 0 ? add_shards(set, &index, f) : result;
 }

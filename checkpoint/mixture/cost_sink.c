@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/mapped.h"
 #include "files/status.h"
 #include "files/text.h"
 #include "model/stored_qparams.h"
@@ -160,6 +161,28 @@ static int wants(struct sink *sink, const struct weight_job *job, unsigned *want
     return QOBS_OK;
 }
 
+/* The recordings that a weight is measured with are read by each slice. */
+static int borrow_recordings(const struct cost_sink *s, const struct weight_job *job, struct fail *f)
+{
+    const struct recordings *r = &s->weighing->importance->recordings;
+    for (size_t i = 0; s->costs[job->index].tokens > 0 && i < r->count; i++) {
+        const struct tensor_ref *ref = recordings_batch(r, i, job->importance.recorded);
+        if (ref)
+            RETURN_IF_NOT_OK(mapped_borrow(ref->data, (size_t)ref->bytes, f));
+    }
+    return QOBS_OK;
+}
+
+static void release_recordings(const struct cost_sink *s, const struct weight_job *job)
+{
+    const struct recordings *r = &s->weighing->importance->recordings;
+    for (size_t i = 0; s->costs[job->index].tokens > 0 && i < r->count; i++) {
+        const struct tensor_ref *ref = recordings_batch(r, i, job->importance.recorded);
+        if (ref)
+            mapped_release(ref->data, (size_t)ref->bytes);
+    }
+}
+
 static int begin(struct sink *sink, const struct weight_job *job, struct fail *f)
 {
     struct cost_sink *s = (struct cost_sink *)sink;
@@ -167,7 +190,7 @@ static int begin(struct sink *sink, const struct weight_job *job, struct fail *f
     if (!e->columns)
         RETURN_IF_NOT_OK(read_weights(s->weighing, job->weight, e, f));
     s->costs[job->index].known = e->known;
-    return QOBS_OK;
+    return borrow_recordings(s, job, f);
 }
 
 /* ---- Errors ------------------------------------------------------------------------------------------------------ */
@@ -361,6 +384,7 @@ static int done(struct sink *sink, struct weight_job *job, struct fail *f)
             c->loss[half] = c->error * mean_of(e->rows[half], job->weight->shape[0]);
         c->loss[half] /= 2;
     }
+    release_recordings(s, job);
     if (--e->sinks == 0)
         free_weights(e);
     return QOBS_OK;

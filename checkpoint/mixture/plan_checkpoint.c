@@ -231,7 +231,9 @@ int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_error *erro
     meter_open(&p.meter);
     int status = check_args(args, &f);
     if (status == QOBS_OK)
-        status = mixture_steps(&p, &f);
+        status = mapped_cause(mixture_steps(&p, &f), &f);
+    if (status == QOBS_OK)
+        status = mapped_check(&f);
     if (status == QOBS_OK && args->report)
         *args->report = mixture_report(&p);
     mixture_free(&p);

@@ -133,7 +133,7 @@ static int add_named(struct model *m, const struct shard_index *index, struct fa
 static int map_file(struct mapped *map, const struct model *m, const char *relative, struct fail *f)
 {
     OWNED char *path = path_join(m->tree.root, relative);
-    return !path ? NO_MEMORY(f, "a path") : mapped_open(map, path, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+    return !path ? NO_MEMORY(f, "a path") : mapped_open_whole(map, path, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
 }
 
 static int read_index(struct model *m, struct shard_index *index, struct fail *f)

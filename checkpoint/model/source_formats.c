@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The search for the tensors of a weight. */
+#include "files/bus_errors.h"
 #include "model/source_formats.h"
 
 #include <inttypes.h>
@@ -93,10 +94,12 @@ static int fit_words(struct source_codes *c, int64_t *shape, const struct model 
     const struct st_tensor *stored = beside(model, codes, "weight_shape");
     if (!stored || !dtype_is_in(stored->dtype, IN_FILE(I64) | IN_FILE(I32)) || elements(stored) != 2)
         return INVALID(f, "tensor '%.150s': its weight_shape, I64 [2], is not there", codes->name);
-    const int32_t *narrow = stored->data;
+    int32_t narrow[2];
     if (stored->dtype == FILE_I64)
-        memcpy(shape, stored->data, 2 * sizeof *shape);
+        bus_errors_copy(shape, stored->data, 2 * sizeof *shape);
     else
+        bus_errors_copy(narrow, stored->data, sizeof narrow);
+    if (stored->dtype == FILE_I32)
         memcpy(shape, (const int64_t[]){narrow[0], narrow[1]}, 2 * sizeof *shape);
     c->bits = shape[0] == codes->shape[0] && shape[1] > 0 && shape[1] <= INT64_MAX / 8
                   ? fit_bits(hints, quant_word_bits(c->format), shape[1], codes->shape[1])
@@ -168,16 +171,9 @@ int64_t source_group(const struct source_codes *c, int64_t column)
     return group;
 }
 
-static int find_group_index(struct source_codes *c, const int64_t *shape, const struct model *model,
-                            const struct st_tensor *codes, struct fail *f)
+/* Sets c->group_index, if the groups of the columns are not in order. */
+static int read_group_index(struct source_codes *c, const int64_t *shape, const struct st_tensor *index, struct fail *f)
 {
-    const char *part = c->format->words->group_index;
-    const struct st_tensor *index = part ? beside(model, codes, part) : NULL;
-    if (!index)
-        return QOBS_OK;
-    if (index->dtype != FILE_I32 || elements(index) != (uint64_t)shape[1])
-        return INVALID(f, "tensor '%.150s': is %s %s; I32 [%" PRId64 "] is needed, the group of each column",
-                       index->name, dtype_name(index->dtype), SHAPE_WORDS(index->ndim, index->shape), shape[1]);
     bool in_order = true;
     c->group_index = index;
     for (int64_t i = 0; i < shape[1]; i++) {
@@ -189,6 +185,22 @@ static int find_group_index(struct source_codes *c, const int64_t *shape, const 
     }
     c->group_index = in_order ? NULL : index;
     return QOBS_OK;
+}
+
+static int find_group_index(struct source_codes *c, const int64_t *shape, const struct model *model,
+                            const struct st_tensor *codes, struct fail *f)
+{
+    const char *part = c->format->words->group_index;
+    const struct st_tensor *index = part ? beside(model, codes, part) : NULL;
+    if (!index)
+        return QOBS_OK;
+    if (index->dtype != FILE_I32 || elements(index) != (uint64_t)shape[1])
+        return INVALID(f, "tensor '%.150s': is %s %s; I32 [%" PRId64 "] is needed, the group of each column",
+                       index->name, dtype_name(index->dtype), SHAPE_WORDS(index->ndim, index->shape), shape[1]);
+    RETURN_IF_NOT_OK(st_borrow(index, f));
+    const int status = read_group_index(c, shape, index, f);
+    st_release(index);
+    return status;
 }
 
 static int check_zero_points(const struct source_codes *c, const int64_t *shape, struct fail *f)
@@ -218,7 +230,7 @@ static int find_global_scale(struct source_codes *c, const struct model *model, 
     if (!global || global->dtype != FILE_F32 || elements(global) != 1)
         return INVALID(f, "tensor '%.150s': its %s, one number of F32, is not there", codes->name,
                        c->format->global_scale);
-    memcpy(&c->global_scale, global->data, sizeof c->global_scale);
+    bus_errors_copy(&c->global_scale, global->data, sizeof c->global_scale);
     return QOBS_OK;
 }
 

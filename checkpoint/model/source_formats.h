@@ -25,6 +25,10 @@ struct source_codes {
 /* Returns the column of scales of a column of codes. */
 int64_t source_group(const struct source_codes *codes, int64_t column);
 
+/* Makes scales, zero points and groups safe to read in place until they are released. */
+int source_codes_borrow(const struct source_codes *codes, struct fail *f);
+void source_codes_release(const struct source_codes *codes);
+
 /* Hints of a model's configurations about its quantized weights. */
 struct source_hints {
     bool quantized;       /* a configuration describes a quantization */

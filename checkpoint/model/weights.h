@@ -101,9 +101,21 @@ int64_t weight_rows(const struct weight *w);
 /* Returns how many rows are read at the cost of one: the columns of a scale, if rows are columns of codes. */
 int64_t weight_rows_at_once(const struct weight *w);
 
-/* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. Returns false if bytes of a plain
- * weight are missing, because its file has become shorter. */
+/* Writes rows [first, first + count) to `out` in C order, as numbers of its dtype. A weight of
+ * another kind is borrowed. Returns false if bytes of a plain one are missing, because its file has become shorter. */
 bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out);
+
+/* The bytes of a file from the first to the last number or code of a weight. */
+struct weight_span {
+    const unsigned char *data;
+    size_t size;
+};
+struct weight_span weight_span_of(const struct weight *w);
+
+/* Makes what is read in place safe to read until it is released: codes, scales, columns that are gathered. Rows of a
+ * plain matrix are copied as they are read. */
+int weight_borrow(const struct weight *w, struct fail *f);
+void weight_release(const struct weight *w);
 
 /* Write rows [first, first + count) of a matrix in codes: the codes, an element each and integers as signed ones; and
  * for each block of columns the scale, under the global scale, and the zero point. zero_points may be NULL. */

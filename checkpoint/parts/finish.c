@@ -213,7 +213,7 @@ int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *
     struct fail f = {.message = ""};
     int status = CHECK_STRUCT(args, &f);
     if (status == QOBS_OK)
-        status = args->out && *args->out ? finish(&run, &f) : INVALID(&f, "out: is NULL or empty");
+        status = args->out && *args->out ? mapped_cause(finish(&run, &f), &f) : INVALID(&f, "out: is NULL or empty");
     if ((status == QOBS_OK || status == QOBS_ERROR_FINDINGS) && args->report)
         *args->report = join_reports(&run);
     findings_free(&run.findings);

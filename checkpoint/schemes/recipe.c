@@ -281,7 +281,7 @@ int quant_config_read_recipe(struct quant_config *config, const char *path, stru
 {
     RELEASED_BY(mapped_close) struct mapped map;
     OWNED_JSON json_object *json = NULL;
-    RETURN_IF_NOT_OK(mapped_open(&map, path, f));
+    RETURN_IF_NOT_OK(mapped_open_whole(&map, path, f));
     RETURN_IF_NOT_OK(file_kind_refuse(path, map.data, map.size, f));
     RETURN_IF_NOT_OK(parse_yaml(&json, &map, f));
     RETURN_IF_NOT_OK(add_modifiers(config, json, path, f));

@@ -327,9 +327,8 @@ def handle_bus_errors() -> None:
     """Installs a handler of SIGBUS for the process, which no other function does.
 
     If an input file becomes shorter while it is read, the call that reads raises SystemFailure, names the file and
-    writes nothing. Without the handler that holds for weights, which the system copies, on Linux. Headers, weights in
-    packed codes and recorded activations are read in place: the process ends if they go missing while they are read.
-    Other SIGBUS go to the action that was there before. A second call does nothing. Errors: SystemFailure if the system
+    writes nothing. Without the handler that holds on Linux, too, where the system copies what is read. Elsewhere the
+    process ends if bytes go missing while they are read. The handler saves the copies. Other SIGBUS go to the action that was there before. A second call does nothing. Errors: SystemFailure if the system
     refuses the handler."""
     call(_lib().handle_bus_errors)
 

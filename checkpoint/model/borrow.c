@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Bytes of quantized weights and of transposed ones are read in place, in an order of their own. A copy takes their
+ * place in a process without a handler of bus errors. */
+#include "files/mapped.h"
+#include "model/weights.h"
+
+struct weight_span weight_span_of(const struct weight *w)
+{
+    const struct st_tensor *stored = w->source->stored;
+    const bool part = w->ndim == 2 && !(w->source_codes.format && w->source_codes.format->words);
+    if (!part)
+        return (struct weight_span){stored->data, (size_t)(stored->end - stored->begin)};
+    const int64_t row =
+        w->source_codes.format ? w->row_bytes : (w->shape[1] - 1) * w->column_bytes + (int64_t)dtype_size(w->dtype);
+    const bool empty = w->shape[0] == 0 || w->shape[1] == 0;
+    return (struct weight_span){w->data, empty ? 0 : (size_t)((w->shape[0] - 1) * w->row_bytes + row)};
+}
+
+static bool is_borrowed(const struct weight *w)
+{
+    return w->source_codes.format || (w->ndim == 2 && w->column_bytes != (int64_t)dtype_size(w->dtype));
+}
+
+int source_codes_borrow(const struct source_codes *c, struct fail *f)
+{
+    RETURN_IF_NOT_OK(st_borrow(c->scales, f));
+    RETURN_IF_NOT_OK(st_borrow(c->zero_points, f));
+    return st_borrow(c->group_index, f);
+}
+
+void source_codes_release(const struct source_codes *c)
+{
+    st_release(c->scales);
+    st_release(c->zero_points);
+    st_release(c->group_index);
+}
+
+int weight_borrow(const struct weight *w, struct fail *f)
+{
+    if (!is_borrowed(w))
+        return QOBS_OK;
+    const struct weight_span span = weight_span_of(w);
+    RETURN_IF_NOT_OK(source_codes_borrow(&w->source_codes, f));
+    return mapped_borrow(span.data, span.size, f);
+}
+
+void weight_release(const struct weight *w)
+{
+    if (!is_borrowed(w))
+        return;
+    const struct weight_span span = weight_span_of(w);
+    source_codes_release(&w->source_codes);
+    mapped_release(span.data, span.size);
+}
