@@ -80,6 +80,9 @@ bool job_rounds(const struct weight_job *job);
 unsigned job_left(const struct weight_job *job);
 void slice_sum(const struct row_slice *slice);
 
+/* Returns true if a job without a group goes by rows: its numbers are wanted, or its bytes do not lie together. */
+bool job_takes_rows(const struct weight_job *job);
+
 /* Returns the number of qparams of a complete weight; the bytes of the input that a job, or a slice, stands for. */
 size_t job_qparams(const struct weight_job *job);
 uint64_t job_bytes(const struct weight_job *job);

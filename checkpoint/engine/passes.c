@@ -50,7 +50,7 @@ static int cut_rows(struct engine *e, struct weight_job *job, struct fail *f)
 static int cut_bytes(struct engine *e, struct weight_job *job, struct fail *f)
 {
     const struct weight *w = job->weight;
-    if (!weight_is_contiguous(w))
+    if (job_takes_rows(job))
         return cut_rows(e, job, f);
     for (uint64_t first = 0; first < w->bytes; first += COPY_BYTES) {
         const uint64_t left = w->bytes - first;
@@ -141,7 +141,7 @@ static int find_ranges(struct engine *e, struct weight_job *jobs, size_t count, 
 /* Returns true if a pass over slices has something to do with a job. */
 static bool has_slices(const struct weight_job *job)
 {
-    return job_left(job) & (WANTS_SCALES | WANTS_CODES | WANTS_NUMBERS | WANTS_COPY);
+    return job_left(job) & (WANTS_SCALES | WANTS_CODES | WANTS_NUMBERS | WANTS_COPY | WANTS_ROWS);
 }
 
 /* Finds what sets share, then optimal scales, and makes the quantizers. */

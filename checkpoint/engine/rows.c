@@ -31,6 +31,11 @@ size_t job_qparams(const struct weight_job *job)
     return (size_t)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
 }
 
+bool job_takes_rows(const struct weight_job *job)
+{
+    return job->wants & WANTS_ROWS || !weight_is_contiguous(job->weight);
+}
+
 uint64_t job_bytes(const struct weight_job *job)
 {
     const uint64_t source = job->weight->source->stored->end - job->weight->source->stored->begin;
@@ -40,7 +45,7 @@ uint64_t job_bytes(const struct weight_job *job)
 uint64_t slice_bytes(const struct row_slice *s)
 {
     const struct weight *w = s->job->weight;
-    const bool bytes = !s->job->group && weight_is_contiguous(w);
+    const bool bytes = !s->job->group && !job_takes_rows(s->job);
     const uint64_t whole = bytes ? w->bytes : (uint64_t)weight_rows(w);
     return whole ? (uint64_t)((double)job_bytes(s->job) * (double)s->count / (double)whole) : 0;
 }
@@ -87,6 +92,11 @@ int slice_copy(struct engine *e, struct row_slice *s, struct workspace *work, st
 {
     const struct weight *w = s->job->weight;
     struct sink *sink = e->sink;
+    if (s->job->wants & WANTS_ROWS) {
+        struct rows r;
+        RETURN_IF_NOT_OK(rows_open(&r, s, work, f));
+        return sink->functions->rows(sink, s, &r, work, f);
+    }
     if (weight_is_contiguous(w))
         return sink->functions->copy(sink, s->job, (uint64_t)s->first, w->data + s->first, (size_t)s->count, f);
     const size_t row = (size_t)weight_columns(w) * dtype_size(w->dtype), size = row * (size_t)s->count;

@@ -113,13 +113,14 @@ const struct quant_args *job_args(const struct weight_job *job);
 /* ---- Sinks ------------------------------------------------------------------------------------------------------- */
 
 enum sink_wants {
-    WANTS_SCALES = 1,      /* scales() */
-    WANTS_CODES = 2,       /* codes(); their error is in the result */
-    WANTS_NUMBERS = 4,     /* numbers(), in place of codes */
-    WANTS_COUNTS = 8,      /* counts() and searched() */
-    WANTS_RESULT = 16,     /* the result of searches and of codes by descent */
-    WANTS_COPY = 32,       /* copy(): the tensor as it is */
-    WANTS_FIRST_HALF = 64, /* searches see the first half of the recorded tokens; the sink measures with the other */
+    WANTS_SCALES = 1,       /* scales() */
+    WANTS_CODES = 2,        /* codes(); their error is in the result */
+    WANTS_NUMBERS = 4,      /* numbers(), in place of codes */
+    WANTS_COUNTS = 8,       /* counts() and searched() */
+    WANTS_RESULT = 16,      /* the result of searches and of codes by descent */
+    WANTS_COPY = 32,        /* copy(): the tensor as it is */
+    WANTS_ROWS = 64,        /* rows(): the numbers, and nothing is made of them; of weights without a group */
+    WANTS_FIRST_HALF = 128, /* searches see the first half of the recorded tokens; the sink measures with the other */
 };
 
 /* Functions return a status. Functions of slices are called from any thread, the others from one. Functions for what a
@@ -138,7 +139,7 @@ struct sink_functions {
                     const int32_t *steps, size_t count, struct fail *f);
 
     /* For slices: NaN and infinities; qparams; codes, packed as the format has them, `bytes` of them from offset on;
-     * dequantized numbers in C order; a tensor that stays, from offset on. */
+     * dequantized numbers in C order; a tensor that stays, from offset on; rows as they are read. */
     int (*counts)(struct sink *sink, const struct weight_job *job, const qobs_counts *counts, struct fail *f);
     int (*scales)(struct sink *sink, const struct row_slice *slice, const struct slice_qparams *qparams,
                   struct workspace *work, struct fail *f);
@@ -147,6 +148,8 @@ struct sink_functions {
     int (*numbers)(struct sink *sink, struct row_slice *slice, const struct rows *rows, const void *numbers,
                    struct workspace *work, struct fail *f);
     int (*copy)(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,
+                struct fail *f);
+    int (*rows)(struct sink *sink, struct row_slice *slice, const struct rows *rows, struct workspace *work,
                 struct fail *f);
 };
 

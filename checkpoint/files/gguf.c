@@ -244,6 +244,16 @@ void gguf_close(struct gguf_file *file)
     *file = (struct gguf_file){0};
 }
 
+size_t gguf_values_size(const struct gguf_key *key)
+{
+    if (key->kind != GGUF_STRING)
+        return (size_t)key->count * sizes[key->kind];
+    const unsigned char *at = key->at;
+    for (uint64_t i = 0; i < key->count; i++)
+        at += 8 + number_of_bytes(at, 8);
+    return (size_t)(at - key->at);
+}
+
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
 
 /* A whole number with its sign in all bits. */

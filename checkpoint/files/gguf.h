@@ -80,6 +80,23 @@ bool gguf_whole_number(const struct gguf_key *key, uint64_t *number);
 /* Writes the value at `at` as text that fits into `size` bytes, and returns where the next one begins. */
 const unsigned char *gguf_value_text(enum gguf_kind kind, const unsigned char *at, char *text, size_t size);
 
+/* Returns the bytes of a key's values in the file. */
+size_t gguf_values_size(const struct gguf_key *key);
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+/* All of a file before its data. */
+struct gguf_header {
+    unsigned char *data;
+    size_t size;         /* with the padding; the data of tensors begins here */
+    uint64_t file_bytes; /* of the whole file, with the padding of its last tensor */
+};
+
+/* Makes the header of a file of version 3 with these keys and tensors, and sets the offset of each tensor. Values may
+ * lie anywhere, as those of a file that is read. Free h->data also after a failure. */
+int gguf_header_make(struct gguf_header *h, const struct gguf_key *keys, size_t key_count, struct gguf_tensor *tensors,
+                     size_t count, struct fail *f);
+
 /* ---- Models ------------------------------------------------------------------------------------------------------ */
 
 /* A model: a file, or all parts of one that is split, NAME-00001-of-00003.gguf and so on. */

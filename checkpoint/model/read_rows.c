@@ -12,7 +12,7 @@
 
 bool weight_is_in_place(const struct weight *w)
 {
-    return !w->source_codes.format && w->column_bytes == (int64_t)dtype_size(w->dtype);
+    return !w->source_codes.format && !w->blocks && w->column_bytes == (int64_t)dtype_size(w->dtype);
 }
 
 bool weight_is_contiguous(const struct weight *w)
@@ -291,8 +291,26 @@ void weight_read_scales(const struct weight *w, int64_t first, int64_t count, fl
     }
 }
 
+/* The numbers of rows of blocks. Columns and sizes fit, for the file was checked. */
+static void read_blocks(const struct weight *w, int64_t first, int64_t count, float *out)
+{
+    const qobs_gguf_dequantize_args args = {.struct_size = sizeof args,
+                                            .type = w->blocks->name,
+                                            .rows = count,
+                                            .columns = w->shape[1],
+                                            .blocks = w->data + first * w->row_bytes,
+                                            .blocks_size = (size_t)(count * w->row_bytes),
+                                            .out = out,
+                                            .out_size = (size_t)(count * w->shape[1]) * sizeof *out};
+    qobs_gguf_dequantize(&args, NULL); /* fails for wrong arguments only */
+}
+
 bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out)
 {
+    if (w->blocks) {
+        read_blocks(w, first, count, out);
+        return true;
+    }
     if (!w->source_codes.format)
         return gather(w, first, count, out);
     if (w->ndim == 3)

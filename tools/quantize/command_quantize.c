@@ -15,6 +15,7 @@
 #include "program.h"
 #include "progress.h"
 #include "qobs/checkpoint.h"
+#include "quantize/quantize_gguf.h"
 #include "schemes.h"
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
@@ -24,6 +25,9 @@ struct quantize_options {
     qobs_checkpoint_quantize_args args;
     const char *finish;
     bool accept_unknown;
+    bool pure, dry_run; /* of GGUF files */
+    const char *const *tensor_types;
+    size_t tensor_type_count;
     struct table_run run;
 };
 
@@ -83,7 +87,12 @@ static const struct option_row rows[] = {
              "as-loaded (default): quantized if vLLM is known to load those of the architecture so, else kept; keep: "
              "as they are, in ignore; quantize: as other layers"),
     DIALECT_ROW,
-    OUT_ROW("DIR", args.out, "the output: a directory that is new or empty", NULL),
+    LIST_ROW("tensor-type", "PATTERN=TYPE", tensor_types, tensor_type_count, "the type of tensors of a GGUF file",
+             "a regular expression that is found in their names: ffn_down=Q6_K; the first that is found counts; may be "
+             "repeated"),
+    FLAG_ROW("pure", pure, "one type for all tensors of a GGUF file that are quantized", "no mixture"),
+    FLAG_ROW("dry-run", dry_run, "print types and sizes of a GGUF file and write nothing", NULL),
+    OUT_ROW("DIR", args.out, "the output: a directory that is new or empty; a file for a GGUF file", NULL),
     {.name = "part",
      .argument = "I/N",
      .kind = OPTION_CALL,
@@ -108,53 +117,71 @@ static const struct option_row convert_rows[] = {
     OUTPUT_ROWS,
 };
 
-/* Returns an option of the parts that --finish would not use; NULL: none. */
-static const char *option_of_parts(const qobs_checkpoint_quantize_args *a)
+/* Runs that do not use all options. */
+enum run_kind { RUN_FINISH = 1, RUN_GGUF = 2, RUN_SAFETENSORS = 4 };
+
+static const char *const kinds[] = {[RUN_FINISH] = "the parts were made with it or without",
+                                    [RUN_GGUF] = "the model is a GGUF file",
+                                    [RUN_SAFETENSORS] = "the model is no GGUF file"};
+
+/* Refuses an option that changes nothing in a run. */
+static int check_unused(const struct quantize_options *o, enum run_kind kind)
 {
+    enum { FINISH = RUN_FINISH, GGUF = RUN_GGUF, BOTH = RUN_FINISH | RUN_GGUF };
+    const qobs_checkpoint_quantize_args *a = &o->args;
     const struct {
         const char *name;
         bool given;
-    } options[] = {{"scheme", a->scheme},
-                   {"config", a->config},
-                   {"recipe", a->recipe},
-                   {"targets", a->target_count > 0},
-                   {"ignore", a->ignore_count > 0},
-                   {"preset", a->preset},
-                   {"set", a->setting_count > 0},
-                   {"activations", a->activation_count > 0},
-                   {"states", a->state_count > 0},
-                   {"importance", a->importance_count > 0},
-                   {"split-experts", a->split_experts},
-                   {"fill-experts", a->fill_experts != QOBS_FILL_REFUSE},
-                   {"dialect", a->dialect},
-                   {"compat", a->compat != QOBS_COMPAT_VLLM},
-                   {"part", a->part_count > 0},
-                   {"allow-mixed-sets", a->allow_mixed_sets},
-                   {"architectures", a->architectures}};
+        unsigned unused; /* in these runs */
+    } options[] = {{"scheme", a->scheme, FINISH},
+                   {"config", a->config, BOTH},
+                   {"recipe", a->recipe, BOTH},
+                   {"targets", a->target_count > 0, BOTH},
+                   {"ignore", a->ignore_count > 0, BOTH},
+                   {"preset", a->preset, BOTH},
+                   {"set", a->setting_count > 0, BOTH},
+                   {"activations", a->activation_count > 0, BOTH},
+                   {"states", a->state_count > 0, BOTH},
+                   {"importance", a->importance_count > 0, FINISH},
+                   {"split-experts", a->split_experts, BOTH},
+                   {"fill-experts", a->fill_experts != QOBS_FILL_REFUSE, BOTH},
+                   {"dialect", a->dialect, BOTH},
+                   {"compat", a->compat != QOBS_COMPAT_VLLM, BOTH},
+                   {"part", a->part_count > 0, BOTH},
+                   {"allow-mixed-sets", a->allow_mixed_sets, BOTH},
+                   {"architectures", a->architectures, BOTH},
+                   {"draft", a->draft != QOBS_DRAFT_AS_LOADED, GGUF},
+                   {"keep-findings", a->keep_findings, GGUF},
+                   {"accept-unknown", o->accept_unknown, GGUF},
+                   {"tensor-type", o->tensor_type_count > 0, RUN_FINISH | RUN_SAFETENSORS},
+                   {"pure", o->pure, RUN_FINISH | RUN_SAFETENSORS},
+                   {"dry-run", o->dry_run, RUN_FINISH | RUN_SAFETENSORS}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (options[i].given)
-            return options[i].name;
-    return NULL;
+        if (options[i].given && options[i].unused & kind)
+            return print_error(EXIT_USAGE, "%s--%s changes nothing here; %s", kind == RUN_FINISH ? "--finish: " : "",
+                               options[i].name, kinds[kind]);
+    return EXIT_OK;
 }
 
 static int check_finish(const struct quantize_options *o, int count)
 {
-    const char *other = option_of_parts(&o->args);
     if (count > 0 || o->args.out)
         return print_error(EXIT_USAGE, "--finish: the directory is its argument; a model and -o are not allowed");
-    return other ? print_error(EXIT_USAGE,
-                               "--finish: --%s changes nothing here; the parts were made with it or without", other)
-                 : EXIT_OK;
+    return check_unused(o, RUN_FINISH);
 }
 
-static int check_arguments(const struct quantize_options *o, int count)
+static int check_arguments(const struct quantize_options *o, int count, bool gguf)
 {
     const char *name = o->args.keep_numbers ? "convert" : "quantize";
     if (o->finish)
         return check_finish(o, count);
     if (count != 1)
         return print_error(EXIT_USAGE, "%s: expected one model, got %d (see qobs %s -h)", name, count, name);
-    return o->args.out ? EXIT_OK : print_error(EXIT_USAGE, "%s: -o OUT_DIR is missing", name);
+    RETURN_IF_NOT_OK(check_unused(o, gguf ? RUN_GGUF : RUN_SAFETENSORS));
+    if (gguf && o->dry_run)
+        return o->args.out ? print_error(EXIT_USAGE, "--dry-run: writes nothing; -o is not allowed") : EXIT_OK;
+    return o->args.out ? EXIT_OK
+                       : print_error(EXIT_USAGE, "%s: -o %s is missing", name, gguf ? "OUT.gguf" : "OUT_DIR");
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
@@ -264,10 +291,27 @@ static int quantize(struct quantize_options *o)
     return quantize_summary(text, o->finish ? 0 : seconds_now() - start, &summary);
 }
 
+static int run_gguf(struct quantize_options *o, const char *model, const struct threads *threads)
+{
+    struct gguf_quantize_args args = {.model = model,
+                                      .scheme = o->args.scheme,
+                                      .out = o->args.out,
+                                      .replace = o->args.replace,
+                                      .pure = o->pure,
+                                      .dry_run = o->dry_run,
+                                      .tensor_types = {o->tensor_types, o->tensor_type_count},
+                                      .importance = {o->args.importance, o->args.importance_count},
+                                      .runtime = &threads->runtime};
+    return quantize_gguf(&args, &o->run);
+}
+
 static int run(void *options, int count, char **models, struct threads *threads)
 {
     struct quantize_options *o = options;
-    RETURN_IF_NOT_OK(check_arguments(o, count));
+    const bool gguf = count == 1 && !o->args.keep_numbers && is_gguf_file(models[0]);
+    RETURN_IF_NOT_OK(check_arguments(o, count, gguf));
+    if (gguf)
+        return run_gguf(o, models[0], threads);
     o->args.struct_size = sizeof o->args;
     o->args.model = models[0];
     o->args.runtime = &threads->runtime;
@@ -278,6 +322,12 @@ static int run(void *options, int count, char **models, struct threads *threads)
     return code;
 }
 
+static void print_all_schemes(void)
+{
+    print_schemes();
+    print_gguf_schemes();
+}
+
 const struct command command_quantize = {
     .name = "quantize",
     .run = run,
@@ -285,15 +335,17 @@ const struct command command_quantize = {
     .threaded = true,
     .summary = "a quantized copy of a model, for vLLM and transformers",
     .usage = "MODEL --scheme NAME -o OUT_DIR [OPTION]...\n"
+             "IN.gguf --scheme NAME -o OUT.gguf [OPTION]...\n"
              "--finish OUT_DIR [OPTION]...",
     .description = "Writes a quantized copy of a model in the format of compressed-tensors. The summary says which "
                    "runtimes load the scheme. MODEL is the model's directory, its *.safetensors.index.json or its only "
                    ".safetensors in that. OUT_DIR appears when it is complete.\n"
+                   "If MODEL is a GGUF file, so is the output, with the types and the bytes of llama-quantize.\n"
                    "The output is audited first: if a fault is found, nothing is written and the exit status is 3. If "
                    "nothing was quantized, or nothing uses what is given, a warning says so and the exit status is 3.",
     OPTION_ROWS(rows),
     .example = "qobs quantize model --scheme W4A16 -o model-W4A16",
-    .print_more = print_schemes};
+    .print_more = print_all_schemes};
 
 static int run_convert(void *options, int count, char **models, struct threads *threads)
 {

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The steps in order: types, importance, keys, output. */
+#include "quantize/gguf_call.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "files/mapped.h"
+#include "files/status.h"
+
+/* ---- Types ------------------------------------------------------------------------------------------------------- */
+
+static int choose_types(struct gguf_call *call, struct fail *f)
+{
+    const struct gguf_quantize_args *a = call->args;
+    RETURN_IF_NOT_OK(gguf_scheme_find(&call->scheme, a->scheme, f));
+    const struct gguf_type_request request = {
+        .scheme = call->scheme, .patterns = a->tensor_types, .pure = a->pure, .importance = a->importance.count > 0};
+    RETURN_IF_NOT_OK(gguf_open_model(&call->model, a->model, f));
+    RETURN_IF_NOT_OK(gguf_choose_types(&call->choices, &call->model, &request, f));
+    RETURN_IF_NOT_OK(gguf_weights_make(&call->weights, call->choices, &call->model, f));
+    return call->weights.changed > 0
+               ? QOBS_OK
+               : INVALID(f, "scheme: %s changes no tensor of %s: those that are quantized have these types",
+                         call->scheme->name, a->model);
+}
+
+/* ---- Importance -------------------------------------------------------------------------------------------------- */
+
+/* Finds the entry of a tensor. Embeddings may have one that does not fit, which does not count. */
+static int find_entry(struct gguf_call *call, const struct gguf_tensor *t, struct gguf_importance *of, struct fail *f)
+{
+    for (size_t i = call->imatrix_count; i > 0 && !of->entry; i--) {
+        of->file = &call->imatrix[i - 1];
+        of->entry = imatrix_find(of->file, t->name);
+    }
+    const uint64_t columns = (uint64_t)t->shape[t->ndim - 1], needed = columns * gguf_matrices(t);
+    if (!of->entry || of->entry->value_count == needed)
+        return QOBS_OK;
+    if (!gguf_name_is_embedding(t->name))
+        return fail(f, "%s: '%.150s' has %llu values, the tensor needs %llu for %llu columns: it is of another model",
+                    of->file->map.path, t->name, (unsigned long long)of->entry->value_count, (unsigned long long)needed,
+                    (unsigned long long)columns);
+    of->entry = NULL;
+    return QOBS_OK;
+}
+
+static int open_imatrix(struct gguf_call *call, struct fail *f)
+{
+    const struct texts *paths = &call->args->importance;
+    call->imatrix = calloc(paths->count + 1, sizeof *call->imatrix);
+    if (!call->imatrix)
+        return NO_MEMORY(f, "importance");
+    for (; call->imatrix_count < paths->count; call->imatrix_count++) {
+        const char *path = paths->items[call->imatrix_count];
+        if (!imatrix_is(path))
+            return INVALID(f, "importance: %s: is no imatrix file, which GGUF files need", path);
+        RETURN_IF_NOT_OK(imatrix_open(&call->imatrix[call->imatrix_count], path, f));
+    }
+    return QOBS_OK;
+}
+
+static int find_importance(struct gguf_call *call, struct fail *f)
+{
+    size_t users = 0, found = 0;
+    RETURN_IF_NOT_OK(open_imatrix(call, f));
+    for (size_t i = 0; i < call->model.tensor_count; i++) {
+        const struct gguf_choice *c = &call->choices[i];
+        struct gguf_importance *of = &call->sink.importance[i];
+        if (!gguf_choice_changes(c))
+            continue;
+        if (c->type.uses_importance) {
+            users++;
+            RETURN_IF_NOT_OK(find_entry(call, c->tensor, of, f));
+            found += of->entry != NULL;
+        }
+        if (!of->entry && !call->args->dry_run && !gguf_name_is_embedding(c->tensor->name) &&
+            gguf_scheme_needs_importance(call->scheme, c->type.name))
+            return INVALID(f, "importance: %s of scheme %s needs it, and '%.150s' has none", c->type.name,
+                           call->scheme->name, c->tensor->name);
+    }
+    if (call->imatrix_count == 0 || found > 0)
+        return QOBS_OK;
+    if (users == 0)
+        return INVALID(f, "importance: changes nothing: no type of scheme %s uses it here", call->scheme->name);
+    return INVALID(f, "importance: has none of %zu tensors, whose names are those of %s", users, call->args->model);
+}
+
+/* ---- Keys -------------------------------------------------------------------------------------------------------- */
+
+/* Keys that are written anew, and those of parts. */
+static const char *const replaced[] = {"general.quantization_version",
+                                       "general.file_type",
+                                       "quantize.imatrix.file",
+                                       "quantize.imatrix.dataset",
+                                       "quantize.imatrix.entries_count",
+                                       "quantize.imatrix.chunks_count",
+                                       "split.no",
+                                       "split.count",
+                                       "split.tensors.count"};
+
+/* Little-endian bytes of a new key's value. */
+struct key_value {
+    unsigned char bytes[8];
+};
+
+static struct gguf_key whole_number(const char *name, uint64_t number, struct key_value *value)
+{
+    for (int i = 0; i < 4; i++)
+        value->bytes[i] = (unsigned char)(number >> 8 * i);
+    return (struct gguf_key){.name = (char *)(uintptr_t)name, .kind = GGUF_U32, .count = 1, .at = value->bytes};
+}
+
+static bool is_kept(const struct gguf_key *key)
+{
+    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
+        if (strcmp(key->name, replaced[i]) == 0)
+            return false;
+    return true;
+}
+
+/* Makes the text of a key: its length in 8 bytes, then its bytes. */
+static unsigned char *stored_text(const char *text)
+{
+    const size_t length = strlen(text);
+    unsigned char *stored = malloc(length + 9);
+    for (int i = 0; stored && i < 8; i++)
+        stored[i] = (unsigned char)((uint64_t)length >> 8 * i);
+    if (stored)
+        memcpy(stored + 8, text, length + 1);
+    return stored;
+}
+
+/* The keys of the output in the order of llama-quantize: those of the model, then those of the quantization. */
+static int make_header(struct gguf_call *call, struct fail *f)
+{
+    enum { NEW_KEYS = 4, BLOCKS_VERSION = 2 };
+    const struct gguf_file *first = &call->model.files[0];
+    const struct imatrix *imatrix = call->imatrix_count > 0 ? &call->imatrix[call->imatrix_count - 1] : NULL;
+    struct key_value values[NEW_KEYS];
+    OWNED unsigned char *path = imatrix ? stored_text(imatrix->map.path) : NULL;
+    OWNED struct gguf_key *keys = calloc(first->key_count + NEW_KEYS, sizeof *keys);
+    size_t count = 0;
+    if (!keys || (imatrix && !path))
+        return NO_MEMORY(f, "the keys of the output");
+    for (size_t i = 0; i < first->key_count; i++)
+        if (is_kept(&first->keys[i]))
+            keys[count++] = first->keys[i];
+    keys[count++] = whole_number("general.quantization_version", BLOCKS_VERSION, &values[0]);
+    keys[count++] = whole_number("general.file_type", call->scheme->file_type, &values[1]);
+    if (imatrix) {
+        keys[count++] = (struct gguf_key){
+            .name = (char *)(uintptr_t) "quantize.imatrix.file", .kind = GGUF_STRING, .count = 1, .at = path};
+        keys[count++] = whole_number("quantize.imatrix.entries_count", imatrix->count, &values[2]);
+    }
+    return gguf_header_make(&call->header, keys, count, call->tensors, call->model.tensor_count, f);
+}
+
+static int make_tensors(struct gguf_call *call, struct fail *f)
+{
+    const size_t count = call->model.tensor_count;
+    call->tensors = calloc(count + 1, sizeof *call->tensors);
+    call->sink.importance = calloc(count + 1, sizeof *call->sink.importance);
+    call->sink.errors = calloc(count + 1, sizeof *call->sink.errors);
+    if (!call->tensors || !call->sink.importance || !call->sink.errors)
+        return NO_MEMORY(f, "the list of tensors");
+    for (size_t i = 0; i < count; i++) {
+        call->tensors[i] = *call->choices[i].tensor;
+        call->tensors[i].type = call->choices[i].type;
+        call->tensors[i].bytes = gguf_choice_bytes(&call->choices[i]);
+    }
+    return QOBS_OK;
+}
+
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
+
+/* Fails if the output is an input, under any name, or a file that may not be replaced. */
+static int check_out(const struct gguf_call *call, struct fail *f)
+{
+    struct stat out, in;
+    if (stat(call->args->out, &out) != 0)
+        return QOBS_OK;
+    for (size_t i = 0; i < call->model.file_count + call->imatrix_count; i++) {
+        const char *path = i < call->model.file_count ? call->model.files[i].map.path
+                                                      : call->imatrix[i - call->model.file_count].map.path;
+        if (stat(path, &in) == 0 && is_same_file(&in, &out))
+            return INVALID(f, "out: %s: is an input; another name is needed", call->args->out);
+    }
+    if (S_ISREG(out.st_mode) && !call->args->replace)
+        return INVALID(f, "out: %s: is there already; --replace replaces it", call->args->out);
+    return QOBS_OK;
+}
+
+/* Writes the header, and the last byte of the file, so that it has its length. */
+static int write_frame(struct gguf_call *call, struct fail *f)
+{
+    const struct gguf_header *h = &call->header;
+    if (output_write(&call->out, h->data, h->size, 0) != 0 ||
+        (h->file_bytes > h->size && output_write(&call->out, "", 1, h->file_bytes - 1) != 0))
+        return SYSTEM_FAILURE(f, "%s: cannot write: %s", call->out.path, strerror(errno));
+    return QOBS_OK;
+}
+
+static int write_output(struct gguf_call *call, struct fail *f)
+{
+    const struct quant_config config = {.groups = NULL};
+    const struct importance_sources importance = {.files = NULL};
+    const struct engine_input in = {.weights = &call->weights.weights,
+                                    .config = &config,
+                                    .importance = &importance,
+                                    .runtime = call->args->runtime};
+    RETURN_IF_NOT_OK(check_out(call, f));
+    RETURN_IF_NOT_OK(argument_failure("out", output_open(&call->out, call->args->out, f), f));
+    RETURN_IF_NOT_OK(write_frame(call, f));
+    call->sink.choices = call->choices;
+    call->sink.tensors = call->tensors;
+    call->sink.out = &call->out;
+    call->sink.data_start = call->header.size;
+    gguf_sink_open(&call->sink);
+    RETURN_IF_NOT_OK(engine_open(&call->engine, &in, &call->sink.sink, &call->meter, f));
+    RETURN_IF_NOT_OK(engine_run(&call->engine, f));
+    return output_commit(&call->out, f);
+}
+
+static int quantize(struct gguf_call *call, struct fail *f)
+{
+    const struct gguf_quantize_args *a = call->args;
+    if (!a->scheme)
+        return INVALID(f, "scheme: is missing; Q4_K_M is a good first one");
+    if (!a->out && !a->dry_run)
+        return INVALID(f, "out: is NULL");
+    RETURN_IF_NOT_OK(choose_types(call, f));
+    RETURN_IF_NOT_OK(make_tensors(call, f));
+    RETURN_IF_NOT_OK(find_importance(call, f));
+    RETURN_IF_NOT_OK(make_header(call, f));
+    return a->dry_run ? QOBS_OK : write_output(call, f);
+}
+
+static void release(struct gguf_call *call)
+{
+    engine_close(&call->engine);
+    output_abort(&call->out);
+    for (size_t i = 0; call->sink.importance && i < call->model.tensor_count; i++)
+        free(call->sink.importance[i].means);
+    free(call->sink.importance);
+    free(call->sink.errors);
+    free(call->header.data);
+    free(call->tensors);
+    for (size_t i = 0; i < call->imatrix_count; i++)
+        imatrix_close(&call->imatrix[i]);
+    free(call->imatrix);
+    gguf_weights_free(&call->weights);
+    free(call->choices);
+    gguf_close_model(&call->model);
+    meter_close(&call->meter);
+}
+
+int gguf_quantize(const struct gguf_quantize_args *args, char **report, struct fail *f)
+{
+    RELEASED_BY(mapped_files_end) struct mapped_files files;
+    struct gguf_call call = {.args = args, .meter = {"quantize", args->progress, args->context}};
+    mapped_files_begin(&files);
+    meter_open(&call.meter);
+    int status = quantize(&call, f);
+    *report = status == QOBS_OK ? gguf_report(&call) : NULL;
+    if (status == QOBS_OK && !*report)
+        status = NO_MEMORY(f, "the report");
+    release(&call);
+    return status;
+}

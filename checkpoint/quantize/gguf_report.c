@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The report of a GGUF file as a tree of JSON. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/gguf_call.h"
+
+static void add_tensors(json_object *layers, const struct gguf_call *call)
+{
+    for (size_t i = 0; i < call->model.tensor_count; i++) {
+        const struct gguf_choice *c = &call->choices[i];
+        const struct gguf_error *error = &call->sink.errors[i];
+        if (!gguf_choice_changes(c))
+            continue;
+        json_object *layer = json_object_new_object();
+        json_put_text(layer, "name", c->tensor->name);
+        json_put_text(layer, "source", c->tensor->type.name);
+        json_put_text(layer, "format", c->type.name);
+        if (call->sink.importance[i].entry)
+            json_put_bool(layer, "importance", true);
+        if (c->fell_back)
+            json_put_bool(layer, "fell_back", true);
+        json_put_count(layer, "bytes_before", c->tensor->bytes);
+        json_put_count(layer, "bytes_after", gguf_choice_bytes(c));
+        if (!call->args->dry_run)
+            json_put(layer, "relative_error",
+                     json_number(error->energy > 0 ? sqrt(error->error / error->energy) : error->energy));
+        json_append_printed(layers, layer, JSON_INDENTED, 2);
+    }
+}
+
+/* Adds what each type takes in the output. */
+static void add_types(json_object *types, const struct gguf_call *call)
+{
+    const char *name;
+    for (size_t i = 0; (name = qobs_gguf_type_name(i)); i++) {
+        uint64_t tensors = 0, bytes = 0, elements = 0;
+        for (size_t t = 0; t < call->model.tensor_count; t++)
+            if (strcmp(call->choices[t].type.name, name) == 0) {
+                tensors++;
+                bytes += gguf_choice_bytes(&call->choices[t]);
+                elements += call->choices[t].tensor->elements;
+            }
+        if (tensors == 0)
+            continue;
+        json_object *item = json_object_new_object();
+        json_put_text(item, "type", name);
+        json_put_count(item, "tensors", tensors);
+        json_put_count(item, "bytes", bytes);
+        json_put_count(item, "elements", elements);
+        json_append(types, item);
+    }
+}
+
+static void warn(json_object *warnings, char *text)
+{
+    if (text) {
+        make_printable(text);
+        json_append_text(warnings, text);
+    }
+    free(text);
+}
+
+/* Counts tensors that get importance, and those whose types use it. */
+static void add_importance_warning(json_object *warnings, const struct gguf_call *call)
+{
+    size_t users = 0, found = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < call->model.tensor_count; i++) {
+        const struct gguf_choice *c = &call->choices[i];
+        if (!gguf_choice_changes(c) || !c->type.uses_importance || gguf_name_is_embedding(c->tensor->name))
+            continue;
+        users++;
+        if (call->sink.importance[i].entry)
+            found++;
+        else
+            first = first ? first : c->tensor->name;
+    }
+    if (call->imatrix_count > 0 && found < users)
+        warn(warnings,
+             text_format("importance: %zu of %zu tensors have none, such as '%.200s'", users - found, users, first));
+}
+
+static void add_requantized_warning(json_object *warnings, const struct gguf_call *call)
+{
+    if (call->weights.requantized == 0)
+        return;
+    const struct gguf_tensor *first = NULL;
+    for (size_t i = 0; !first && i < call->model.tensor_count; i++)
+        if (gguf_choice_changes(&call->choices[i]) && call->choices[i].tensor->type.block_elements > 1)
+            first = call->choices[i].tensor;
+    warn(warnings,
+         text_format(
+             "%zu tensors were quantized already, such as '%.200s' in %s: their errors stay and those shown here "
+             "come on top; F16 or BF16 of the same model costs nothing of this",
+             call->weights.requantized, first ? first->name : "", first ? first->type.name : ""));
+}
+
+static void add_fallback_warning(json_object *warnings, const struct gguf_call *call)
+{
+    size_t count = 0;
+    const struct gguf_choice *first = NULL;
+    for (size_t i = 0; i < call->model.tensor_count; i++)
+        if (call->choices[i].fell_back) {
+            first = count++ == 0 ? &call->choices[i] : first;
+        }
+    if (first)
+        warn(warnings,
+             text_format("%zu tensors have columns that do not fit their type, such as '%.200s', which gets %s", count,
+                         first->tensor->name, first->type.name));
+}
+
+char *gguf_report(const struct gguf_call *call)
+{
+    OWNED_JSON json_object *report = json_report();
+    json_put_text(report, "model", call->args->model);
+    json_put_text(report, "out", call->args->dry_run ? NULL : call->args->out);
+    json_put_text(report, "scheme", call->scheme->name);
+    uint64_t before = 0;
+    for (size_t i = 0; i < call->model.file_count; i++)
+        before += call->model.files[i].map.size;
+    json_put_count(report, "bytes_before", before);
+    json_put_count(report, "bytes_after", call->header.file_bytes);
+    json_put_count(report, "tensors", call->model.tensor_count);
+    add_types(json_put_array(report, "types"), call);
+    json_object *layers = json_put_array(report, "layers"), *warnings = json_put_array(report, "warnings");
+    if (!layers || !warnings)
+        return NULL;
+    add_tensors(layers, call);
+    add_requantized_warning(warnings, call);
+    add_fallback_warning(warnings, call);
+    add_importance_warning(warnings, call);
+    return json_print(report, JSON_INDENTED);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The sink that writes a GGUF file: rows become blocks, with the importance of their matrix. */
+#pragma once
+
+#include "engine/sink.h"
+#include "files/imatrix.h"
+#include "files/output.h"
+#include "schemes/gguf_types.h"
+
+/* The importance of one tensor. */
+struct gguf_importance {
+    const struct imatrix *file;
+    const struct imatrix_entry *entry; /* NULL: none */
+    float *means;                      /* of all its matrices, while it is in work */
+};
+
+/* The relative error of one tensor. */
+struct gguf_error {
+    double error, energy; /* sums of squares */
+};
+
+struct gguf_sink {
+    struct sink sink;
+    const struct gguf_choice *choices;
+    const struct gguf_tensor *tensors;  /* of the output, with their offsets */
+    struct gguf_importance *importance; /* of each tensor */
+    struct gguf_error *errors;          /* of each tensor that has another type */
+    const struct output *out;
+    uint64_t data_start; /* of the output */
+};
+
+void gguf_sink_open(struct gguf_sink *s);
+
+/* Returns the rows of one matrix of a tensor, such as one expert, and the number of matrices. */
+int64_t gguf_matrix_rows(const struct gguf_tensor *t);
+uint64_t gguf_matrices(const struct gguf_tensor *t);
