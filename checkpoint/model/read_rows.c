@@ -12,7 +12,7 @@
 
 bool weight_is_in_place(const struct weight *w)
 {
-    return !w->source_codes.format && !w->blocks && w->column_bytes == (int64_t)dtype_size(w->dtype);
+    return !w->source_codes.format && !w->source_codes.blocks && w->column_bytes == (int64_t)dtype_size(w->dtype);
 }
 
 bool weight_is_contiguous(const struct weight *w)
@@ -295,7 +295,7 @@ void weight_read_scales(const struct weight *w, int64_t first, int64_t count, fl
 static void read_blocks(const struct weight *w, int64_t first, int64_t count, float *out)
 {
     const qobs_gguf_dequantize_args args = {.struct_size = sizeof args,
-                                            .type = w->blocks->name,
+                                            .type = w->source_codes.blocks->name,
                                             .rows = count,
                                             .columns = w->shape[1],
                                             .blocks = w->data + first * w->row_bytes,
@@ -307,7 +307,7 @@ static void read_blocks(const struct weight *w, int64_t first, int64_t count, fl
 
 bool weight_read_rows(const struct weight *w, int64_t first, int64_t count, void *out)
 {
-    if (w->blocks) {
+    if (w->source_codes.blocks) {
         read_blocks(w, first, count, out);
         return true;
     }

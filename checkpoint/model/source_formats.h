@@ -7,12 +7,14 @@
 
 #include "model/model.h"
 #include "qobs/checkpoint.h"
+#include "qobs/gguf.h"
 #include "schemes/formats.h"
 
 /* Codes of a matrix with their scales: x = (code - zero point) * scale, where a global scale multiplies or divides the
  * scale in F32. */
 struct source_codes {
-    const struct quant_format_row *format;        /* NULL: the weight is not quantized */
+    const struct quant_format_row *format;        /* NULL: the weight is not quantized, or in blocks */
+    const qobs_gguf_type *blocks;                 /* of a GGUF file, with their scales; they are read as F32 */
     const struct st_tensor *scales, *zero_points; /* zero_points may be NULL */
     const struct st_tensor *group_index;          /* the group of each column; NULL: they lie in order */
     float global_scale;

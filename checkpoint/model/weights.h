@@ -6,7 +6,6 @@
 #pragma once
 
 #include "model/source_formats.h"
-#include "qobs/gguf.h"
 
 /* Why a tensor is not quantized. WEIGHT_TAKEN: it is. */
 enum weight_reason {
@@ -41,7 +40,6 @@ struct weight {
     size_t module; /* length of the module's name, before ".weight"; the length of the name for other tensors */
     const struct model_tensor *source;
     struct source_codes source_codes; /* of a weight that is quantized already; its format is NULL for others */
-    const qobs_gguf_type *blocks;     /* of a GGUF file whose numbers are read as F32; NULL: of other weights */
     enum file_dtype dtype;            /* of the numbers */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];

@@ -74,7 +74,7 @@ static int find_importance(struct gguf_call *call, struct fail *f)
         if (!gguf_choice_changes(c))
             continue;
         if (c->type.uses_importance) {
-            users++;
+            users += !gguf_name_is_embedding(c->tensor->name);
             RETURN_IF_NOT_OK(find_entry(call, c->tensor, of, f));
             found += of->entry != NULL;
         }
@@ -190,9 +190,10 @@ static int check_out(const struct gguf_call *call, struct fail *f)
         if (stat(path, &in) == 0 && is_same_file(&in, &out))
             return INVALID(f, "out: %s: is an input; another name is needed", call->args->out);
     }
-    if (S_ISREG(out.st_mode) && !call->args->replace)
-        return INVALID(f, "out: %s: is there already; --replace replaces it", call->args->out);
-    return QOBS_OK;
+    if (!S_ISREG(out.st_mode))
+        return INVALID(f, "out: %s: is no regular file; a new name is needed", call->args->out);
+    return call->args->replace ? QOBS_OK
+                               : INVALID(f, "out: %s: is there already; --replace replaces it", call->args->out);
 }
 
 /* Writes the header, and the last byte of the file, so that it has its length. */

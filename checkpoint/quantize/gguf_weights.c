@@ -41,7 +41,7 @@ static struct weight matrix(const struct gguf_tensor *t)
     const enum file_dtype plain = plain_dtype(&t->type), dtype = plain ? plain : FILE_F32;
     const int64_t columns = t->shape[t->ndim - 1], rows = columns > 0 ? (int64_t)t->elements / columns : 0;
     return (struct weight){.dtype = dtype,
-                           .blocks = plain ? NULL : &t->type,
+                           .source_codes.blocks = plain ? NULL : &t->type,
                            .ndim = 2,
                            .shape = {rows, columns},
                            .row_bytes = columns / t->type.block_elements * (int64_t)t->type.block_size,

@@ -29,11 +29,10 @@ bool is_gguf_file(const char *path)
 void print_gguf_schemes(void)
 {
     const struct gguf_scheme *scheme;
-    char text[512] = "Schemes of GGUF files: ";
+    char text[512] = "schemes of GGUF files: ";
     for (size_t i = 0; (scheme = gguf_scheme_at(i)); i++)
         text_append(text, sizeof text, "%s%s", i ? ", " : "", scheme->name);
-    putchar('\n');
-    print_wrapped(text, 0, 0);
+    print_wrapped(text, 0, 2);
 }
 
 /* ---- Summary ----------------------------------------------------------------------------------------------------- */
