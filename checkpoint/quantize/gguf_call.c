@@ -263,7 +263,8 @@ static void release(struct gguf_call *call)
 int gguf_quantize(const struct gguf_quantize_args *args, char **report, struct fail *f)
 {
     RELEASED_BY(mapped_files_end) struct mapped_files files;
-    struct gguf_call call = {.args = args, .meter = {"quantize", args->progress, args->context}};
+    struct gguf_call call = {.args = args,
+                             .meter = {.stage = "quantize", .report = args->progress, .context = args->context}};
     mapped_files_begin(&files);
     meter_open(&call.meter);
     int status = quantize(&call, f);

@@ -11,6 +11,7 @@
 #include "files/status.h"
 #include "files/text.h"
 #include "program.h"
+#include "schemes/gguf_mixtures.h"
 #include "schemes/quant_config.h"
 
 /* ---- A preset ---------------------------------------------------------------------------------------------------- */
@@ -133,10 +134,12 @@ static int list_named(const char *kind, const char *name)
         for (size_t i = 0; i < qobs_isa_count(); i++)
             if (qobs_isa_usable(i))
                 puts(qobs_isa_name(i));
-    } else if (strcmp(kind, "schemes") == 0)
+    } else if (strcmp(kind, "schemes") == 0) {
         for (size_t i = 0; scheme_preset_at(i); i++)
             puts(scheme_preset_at(i)->name);
-    else if (strcmp(kind, "formats") == 0) {
+        for (size_t i = 0; name && strcmp(name, "quantize") == 0 && gguf_scheme_at(i); i++)
+            puts(gguf_scheme_at(i)->name);
+    } else if (strcmp(kind, "formats") == 0) {
         for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i); i++)
             if (quant_format_name(i))
                 puts(quant_format_name(i));
