@@ -211,7 +211,7 @@ def test_refused():
     cli.refused("odd columns", ["'blk.0.attn_extra.weight'", "40 columns", "multiple of 32", "=F16"], *base, "Q8_0")
     cli.refused("an unknown scheme", ["'Q4_KM'", "Q4_K_M"], *base, "Q4_KM")
     cli.refused("a scheme of grids", ["'IQ2_XS'", "searched by ggml alone"], *base, "IQ2_XS")
-    cli.refused("a scheme of safetensors", ["'W4A16'", "none of GGUF files"], *base, "W4A16")
+    cli.refused("a scheme of safetensors", ["'W4A16'", "none of GGUF files of llama.cpp"], *base, "W4A16")
     cli.refused("a pattern without a type", ["'attn_v'", "PATTERN=TYPE"], *base, "Q4_K", "--tensor-type", "attn_v")
     cli.refused("a type of grids", ["'x=IQ1_S'", "not made here"], *base, "Q4_K", "--tensor-type", "x=IQ1_S")
     cli.refused("a bad pattern", ["tensor-type"], *base, "Q4_K", "--tensor-type", "(=Q8_0")

@@ -128,7 +128,7 @@ def test_numbers():
 
 def test_alignment_and_versions():
     for version in (2, 3):
-        for alignment in (8, 64):
+        for alignment in (1, 8, 64):
             path = source("a.gguf", KEYS + [("general.alignment", U32, alignment)], version=version, alignment=alignment)
             quantize(path, "--scheme", "Q8_0", "-o", "out.gguf", "--replace")
             out = Reader("out.gguf")
@@ -145,6 +145,8 @@ def test_parts():
     quantize(paths[0], "--scheme", "Q4_K_M", "-o", "parts.gguf")
     quantize(source(), "--scheme", "Q4_K_M", "-o", "whole.gguf")
     check(cli.read("parts.gguf") == cli.read("whole.gguf"), "parts become the file of the whole model")
+    cli.refused("the report is a part", [paths[1], "is an input"], "quantize", paths[0], "--scheme", "Q8_0", "--dry-run", "--json",
+                paths[1])
     for path in paths:
         cli.refused("the output is a part", [path, "is an input"], "quantize", paths[0], "--scheme", "Q8_0", "-o", path, "--replace")
 

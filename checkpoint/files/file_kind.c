@@ -33,7 +33,7 @@ static const struct {
     {0, 15, "entry not found", "the text 'Entry not found'" ANSWER, true},
     {0, 16, "invalid username", "the text 'Invalid username'" ANSWER, true},
     {0, 16, "access to model ", "a text about access to a model" ANSWER, true},
-    {0, 4, "GGUF", "GGUF of llama.cpp; quantize the model in safetensors that it was made of", false},
+    {0, 4, "GGUF", "GGUF of llama.cpp, which only qobs quantize and qobs info read; others need the model in safetensors", false},
     {0, 4, "PK\3\4", "a zip archive: " PICKLE, false},
     {0, 2, "\x80\2", "a pickle: " PICKLE, false},
     {0, 2, "\x80\3", "a pickle: " PICKLE, false},

@@ -35,10 +35,12 @@ static struct weight copied(const struct gguf_tensor *t)
                            .bytes = t->bytes};
 }
 
-/* A matrix whose numbers are read. Experts that lie in one tensor follow each other in its rows. */
+/* A matrix whose numbers are read. Those that are not aligned are read as blocks are, since kernels take plain ones in
+ * place. Experts that lie in one tensor follow each other in its rows. */
 static struct weight matrix(const struct gguf_tensor *t)
 {
-    const enum file_dtype plain = plain_dtype(&t->type), dtype = plain ? plain : FILE_F32;
+    const bool aligned = (uintptr_t)t->data % t->type.block_size == 0;
+    const enum file_dtype plain = aligned ? plain_dtype(&t->type) : FILE_NONE, dtype = plain ? plain : FILE_F32;
     const int64_t columns = t->shape[t->ndim - 1], rows = columns > 0 ? (int64_t)t->elements / columns : 0;
     return (struct weight){.dtype = dtype,
                            .source_codes.blocks = plain ? NULL : &t->type,

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "files/json.h"
 #include "files/status.h"
@@ -19,7 +20,8 @@ enum { WORST = 10 };
 bool is_gguf_file(const char *path)
 {
     char begin[4] = "";
-    FILE *file = fopen(path, "rb");
+    struct stat status;
+    FILE *file = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? fopen(path, "rb") : NULL;
     const bool found = file && fread(begin, 1, sizeof begin, file) == sizeof begin && is_gguf(begin, sizeof begin);
     if (file)
         fclose(file);
@@ -123,5 +125,7 @@ int quantize_gguf(struct gguf_quantize_args *args, struct table_run *run)
         give_error(&error, status, &f);
         return print_member_error(&words, "scheme tensor-type importance", &error);
     }
+    if (!run->started) /* nothing was in work, so that nothing is checked yet */
+        RETURN_IF_NOT_OK(table_run_check(run));
     return table_run_finish(run, &report, text, print_summary, warn);
 }
