@@ -81,7 +81,7 @@ int gguf_scheme_find(const struct gguf_scheme **scheme, const char *name, struct
             name);
     const char *near = suggest(name, suggest_scheme, NULL);
     return INVALID(f, "scheme: '%.60s' is none of GGUF files of llama.cpp; %s%s", name,
-                   near ? "near is " : "known are Q4_K_M, Q8_0", near ? near : " and those of qobs quantize -h");
+                   near ? "near is " : "known are Q4_K_M, Q8_0", near ? near : " and those of qobs quantize --help");
 }
 
 #define SCHEME(name) (UINT64_C(1) << INDEX_##name)
