@@ -153,8 +153,9 @@ static int make_header(struct gguf_call *call, struct fail *f)
     keys[count++] = whole_number("general.quantization_version", BLOCKS_VERSION, &values[0]);
     keys[count++] = whole_number("general.file_type", call->scheme->file_type, &values[1]);
     if (imatrix) {
-        keys[count++] = (struct gguf_key){
+        const struct gguf_key file = {
             .name = (char *)(uintptr_t) "quantize.imatrix.file", .kind = GGUF_STRING, .count = 1, .at = path};
+        keys[count++] = file;
         keys[count++] = whole_number("quantize.imatrix.entries_count", imatrix->count, &values[2]);
     }
     return gguf_header_make(&call->header, keys, count, call->tensors, call->model.tensor_count, f);
