@@ -4,7 +4,7 @@
 #include "schemes/gguf_mixtures.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -366,12 +366,22 @@ static unsigned conditions_of_place(uint64_t place, uint64_t count)
            (place < count / 16 ? SIXTEENTH : 0) | (more ? MORE_BITS : 0);
 }
 
+int64_t gguf_layer_of(const char *name)
+{
+    static const char prefix[] = "blk.";
+    const char *number = name + sizeof prefix - 1;
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 && *number >= '0' && *number <= '9' ? strtoll(number, NULL, 10)
+                                                                                             : -1;
+}
+
 /* Finds the place of a tensor: among experts its layer, else how many of its kind came before. */
 static int find_place(struct gguf_mixture *m, const char *name, enum category category, unsigned *holds, struct fail *f)
 {
     uint64_t place = category == VALUES ? m->values_seen++ : category == DOWN ? m->downs_seen++ : 0;
-    if (m->experts > 1 && category & (UP | GATE | DOWN) &&
-        (sscanf(name, "blk.%5" SCNu64 ".", &place) != 1 || place >= m->layers))
+    const bool by_layer = m->experts > 1 && category & (UP | GATE | DOWN);
+    if (by_layer)
+        place = (uint64_t)gguf_layer_of(name); /* -1 is far above all layers */
+    if (by_layer && place >= m->layers)
         return fail(f, "tensor '%.200s': has no layer below %" PRIu64 " in its name, on which the mixture depends",
                     name, m->layers);
     *holds |= conditions_of_place(place, category == VALUES ? m->values : m->layers);

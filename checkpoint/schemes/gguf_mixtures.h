@@ -29,6 +29,9 @@ bool gguf_name_is_quantized(const char *name);
 /* Returns true for the output and for embeddings, which have no importance. */
 bool gguf_name_is_embedding(const char *name);
 
+/* Returns the layer in a tensor's name, or -1: 3 of blk.3.attn_q.weight. */
+int64_t gguf_layer_of(const char *name);
+
 /* What mixtures depend on, and what they count while tensors pass in their order. */
 struct gguf_mixture {
     const struct gguf_scheme *scheme;

@@ -3,7 +3,6 @@
 
 #include "schemes/gguf_types.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,16 +82,10 @@ static int patterns_check(const struct patterns *p, const struct texts *texts, s
 
 /* ---- Order ------------------------------------------------------------------------------------------------------- */
 
-static long layer_of(const char *name)
-{
-    int layer;
-    return sscanf(name, "blk.%9d.", &layer) == 1 ? layer : -1;
-}
-
 static int compare(const void *a, const void *b)
 {
     const char *s = ((const struct gguf_choice *)a)->tensor->name, *t = ((const struct gguf_choice *)b)->tensor->name;
-    const long of_s = layer_of(s), of_t = layer_of(t);
+    const int64_t of_s = gguf_layer_of(s), of_t = gguf_layer_of(t);
     return of_s != of_t ? ORDER(of_s, of_t) : strcmp(s, t);
 }
 
