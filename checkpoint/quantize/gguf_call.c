@@ -209,11 +209,9 @@ static int write_frame(struct gguf_call *call, struct fail *f)
 
 static int write_output(struct gguf_call *call, struct fail *f)
 {
-    const struct quant_config config = {.groups = NULL};
-    const struct importance_sources importance = {.files = NULL};
     const struct engine_input in = {.weights = &call->weights.weights,
-                                    .config = &config,
-                                    .importance = &importance,
+                                    .config = &call->no_config,
+                                    .importance = &call->no_importance,
                                     .runtime = call->args->runtime};
     RETURN_IF_NOT_OK(check_out(call, f));
     RETURN_IF_NOT_OK(argument_failure("out", output_open(&call->out, call->args->out, f), f));

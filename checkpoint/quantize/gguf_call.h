@@ -42,6 +42,8 @@ struct gguf_call {
     struct gguf_header header;
     struct output out;
     struct gguf_sink sink;
+    struct quant_config no_config; /* the engine reads both until it is closed */
+    struct importance_sources no_importance;
     struct engine engine;
     struct meter meter;
 };
