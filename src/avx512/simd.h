@@ -207,10 +207,21 @@ typedef __mmask16 f32v_mask;
 DEEP_INLINE f32v_mask f32v_less(f32v a, f32v b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 DEEP_INLINE f32v_mask f32v_at_most(f32v a, f32v b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
 DEEP_INLINE f32v_mask f32v_equal(f32v a, f32v b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+DEEP_INLINE f32v_mask f32v_unequal(f32v a, f32v b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ); }
 DEEP_INLINE f32v f32v_if(f32v_mask k, f32v a) { return _mm512_maskz_mov_ps(k, a); }
 DEEP_INLINE f32v_mask f32v_signs(f32v a) { return _mm512_movepi32_mask(_mm512_castps_si512(a)); }
 DEEP_INLINE f32v f32v_choose(f32v_mask k, f32v a, f32v b) { return _mm512_mask_blend_ps(k, b, a); }
 DEEP_INLINE bool f32v_any(f32v_mask k) { return k != 0; }
+
+/* gcc 12 stores the 16 bits of a mask for which it has no register and reads 32 bits there, if the sanitizers take the
+ * registers; the general register ends that. */
+DEEP_INLINE uint32_t f32v_bits(f32v_mask k)
+{
+#ifdef SANITIZED
+    __asm__("" : "+r"(k));
+#endif
+    return k;
+}
 
 struct f32x16_table {
     __m512 low, high; /* for exponents 32 to 47 and 48 to 63; 0 for those below */
@@ -234,6 +245,8 @@ DEEP_INLINE f32v f32v_look_up(struct f32x16_table t, f32v a)
 }
 
 #include "templates/vectors.h"
+
+DEEP_INLINE f32v_mask u32v_unequal(u32v a, u32v b) { return _mm512_cmpneq_epi32_mask((__m512i)a, (__m512i)b); }
 
 /* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
 DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])

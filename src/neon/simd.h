@@ -94,6 +94,7 @@ typedef uint32x4_t f32v_mask;
 DEEP_INLINE f32v_mask f32v_signs(f32v a) { return vcltzq_s32((int32x4_t)a); }
 DEEP_INLINE f32v f32v_choose(f32v_mask k, f32v a, f32v b) { return vbslq_f32(k, a, b); }
 DEEP_INLINE bool f32v_any(f32v_mask k) { return vmaxvq_u32(k) != 0; }
+DEEP_INLINE uint32_t f32v_bits(f32v_mask k) { return vaddvq_u32(k & (uint32x4_t){1, 2, 4, 8}); }
 
 DEEP_INLINE f32v f32v_splat(float a) { return vdupq_n_f32(a); }
 DEEP_INLINE f32v f32v_fma(f32v a, f32v b, f32v c) { return vfmaq_f32(c, a, b); }

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The histogram over vectors. Included by src/ISA/histogram.c after tuning.h of that folder and after these building
- * blocks: LANES, ALL_LANES           floats in a vector; the mask of all lanes, bit i for lane i hist_vec, hist_index
- * floats; their bins hist_rule, hist_set_special(rule, binning)    the binning as vectors, and the members beside the
- * common ones hist_load_<dtype>(x)       LANES elements as floats with their signs hist_abs(rule, v)          |v| if
- * magnitudes are counted, otherwise v hist_place(rule, v) the position of v in bins; any value if v is out of range
- * hist_bins(rule, place)     the bins; any bin in lanes out of range hist_lanes, hist_all(), hist_is_all(lanes)   sets
- * of lanes; all of them; the test for that hist_all_countable(rule, lanes, v)   the lanes that are neither NaN nor
- * skipped hist_between(rule, min, max)  whether all of min are at least lo and all of max at most hi hist_inside,
- * hist_in_extrema, hist_special(v), hist_unlike(bins, bin)   masks: counted; part of the extrema; NaN and infinite; of
- * another bin hist_min, hist_max(v, w)   w if v is NaN hist_unequal(v, w)         mask; NaN is unequal hist_where(mask,
- * v, w)     v in the lanes of the mask, w in the others hist_splat(x), hist_store_floats(p, v), hist_store_wide(p,
- * bins) hist_store(p, bins)        in 16 bits each hist_left_pack(p, v, mask) stores the lanes of the mask, packed; may
- * write LANES hist_left_pack_bins(p, bins, mask)   the same in 16 bits each
+/* The histogram over vectors. Included by src/ISA/histogram.c after simd.h of that folder and after these functions:
+ *
+ *   f32v_differ(a, b)                    the lanes in which neither is NaN and a != b
+ *   f32v_truncate(v)                     integers; any in lanes that 31 bits do not hold
+ *   u32v_store_halves(p, a)              the low 16 bits of each lane
+ *   f32v_left_pack(p, a, lanes)          stores the lanes of a mask, packed; may write a vector
+ *   u32v_left_pack_halves(p, a, lanes)   the same, 16 bits of each lane
  *
  *   elements -> [filter] -> floats that remain -> binning -> pending bins -> counters
  *                  |                                 |
@@ -32,17 +26,61 @@
 #include "templates/histogram_elements.inl.h"
 #include "templates/inline.h"
 
-enum { LINE = 64 };
+enum { LINE = 64, LANES = VEC_BYTES / 4, ALL_LANES = (1 << LANES) - 1 };
 
-static inline hist_rule hist_rule_of(const struct binning *b)
+/* The binning as vectors. */
+struct rule {
+    f32v lo, hi, scale, from, bins, width;
+    f32v skipped;     /* 0, or NaN */
+    f32v uncountable; /* 0 if it is skipped, else infinity */
+    u32v magnitude;   /* the bits of an element that count */
+    u32v last;        /* bin */
+};
+
+static inline u32v u32v_splat(uint32_t a) { return (u32v){0} + a; }
+
+static inline struct rule rule_of(const struct binning *b)
 {
-    hist_rule r = {.lo = hist_splat(b->lo), .hi = hist_splat(b->hi), .scale = hist_splat(b->scale)};
-    r.from = hist_splat(b->from);
-    r.bins = hist_splat((float)b->bins);
-    r.width = hist_splat(b->width);
-    r.skipped = hist_splat(b->skip_zeros ? 0 : __builtin_nanf(""));
-    hist_set_special(&r, b);
+    struct rule r = {.lo = f32v_splat(b->lo), .hi = f32v_splat(b->hi), .scale = f32v_splat(b->scale)};
+    r.from = f32v_splat(b->from);
+    r.bins = f32v_splat((float)b->bins);
+    r.width = f32v_splat(b->width);
+    r.skipped = f32v_splat(b->skip_zeros ? 0 : __builtin_nanf(""));
+    r.uncountable = f32v_splat(b->skip_zeros ? 0 : __builtin_inff());
+    r.magnitude = u32v_splat(b->magnitude ? INT32_MAX : UINT32_MAX);
+    r.last = u32v_splat((uint32_t)b->bins - 1);
     return r;
+}
+
+static inline f32v f32v_load_f32(const void *p) { return *(const f32v_at *)p; }
+
+/* The magnitude if magnitudes are counted. */
+static inline f32v counted_value(const struct rule *r, f32v v) { return (f32v)((u32v)v & r->magnitude); }
+
+/* The position in bins; any value if v is out of range. */
+static inline f32v place_of(const struct rule *r, f32v v) { return (v * r->scale - r->from) * r->bins / r->width; }
+
+/* Any bin in lanes out of range. */
+static inline u32v bins_of(const struct rule *r, f32v place)
+{
+    return (u32v)vec_min_u32((vec)f32v_truncate(place), (vec)r->last);
+}
+
+/* The lanes that are neither infinite nor NaN. */
+static inline f32v_mask finite_lanes(f32v v)
+{
+    return f32v_less((f32v)((u32v)v & INT32_MAX), f32v_splat(__builtin_inff()));
+}
+
+/* The lanes that are counted. */
+static inline uint32_t lanes_inside(const struct rule *r, f32v v)
+{
+    return f32v_bits(f32v_at_most(r->lo, v) & f32v_at_most(v, r->hi) & f32v_unequal(v, r->skipped));
+}
+
+static inline bool all_between(const struct rule *r, f32v min, f32v max)
+{
+    return f32v_bits(f32v_at_most(r->lo, min) & f32v_at_most(max, r->hi)) == ALL_LANES;
 }
 
 /* Bins that are not yet counted. Aligned, because vector stores across two cache lines are slow. */
@@ -53,15 +91,15 @@ struct pending {
 
 struct state {
     const struct binning *binning;
-    hist_rule rule;
+    struct rule rule;
     uint32_t *even, *odd; /* counters of every other bin */
     struct extrema *extrema;
-    hist_vec min, max;
+    f32v min, max;
     struct pending *current, *previous;
     bool left_packing;
     uint32_t dominant_bin;
     bool filtering;
-    hist_vec dominant_value; /* the filtered value, in all lanes */
+    f32v dominant_value; /* the filtered value, in all lanes */
     uint32_t dominant_value_bin;
     size_t remaining; /* floats in the remainder */
     float *remainder; /* capacity: two chunks and a vector */
@@ -69,12 +107,12 @@ struct state {
 
 /* The elements of one dtype. */
 struct reader {
-    hist_vec (*load)(const unsigned char *x);
+    f32v (*load)(const void *x);
     float (*load_one)(const unsigned char *x);
     size_t size, ahead; /* bytes to prefetch; 0: in the cache */
 };
 
-#define READER(dtype, bytes, ahead) ((struct reader){hist_load_##dtype, load_##dtype, bytes, ahead})
+#define READER(dtype, bytes, ahead) ((struct reader){f32v_load_##dtype, load_##dtype, bytes, ahead})
 
 /* 64 bits: gcc does not know that the upper half of 32 is 0. */
 static inline void count(uint32_t *counters, uint64_t bin)
@@ -120,46 +158,44 @@ ALWAYS_INLINE void prefetch_vector(const struct reader *reader, const unsigned c
  * vector of counting hides. */
 ALWAYS_INLINE bool bin_full_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
-    const hist_rule rule = s->rule;
+    const struct rule rule = s->rule;
     uint32_t *const even = s->even, *const odd = s->odd;
     uint16_t *const current = s->current->bin;
     const uint16_t *const previous = s->previous->bin;
     const size_t size = reader->size;
-    hist_vec v = hist_abs(&rule, reader->load(x)), place = hist_place(&rule, v), min = v, max = v;
-    hist_lanes countable = hist_all_countable(&rule, hist_all(), v);
+    f32v v = counted_value(&rule, reader->load(x)), place = place_of(&rule, v), min = v, max = v;
+    f32v_mask countable = f32v_differ(v, rule.uncountable);
     for (size_t i = 0; i < HISTOGRAM_CHUNK - LANES; i += LANES) {
         prefetch_vector(reader, x + i * size);
-        const hist_index bins = hist_bins(&rule, place);
-        v = hist_abs(&rule, reader->load(x + (i + LANES) * size));
-        place = hist_place(&rule, v);
-        hist_store(current + i, bins);
-        countable = hist_all_countable(&rule, countable, v);
-        min = hist_min(v, min);
-        max = hist_max(v, max);
+        const u32v bins = bins_of(&rule, place);
+        v = counted_value(&rule, reader->load(x + (i + LANES) * size));
+        place = place_of(&rule, v);
+        u32v_store_halves(current + i, bins);
+        countable &= f32v_differ(v, rule.uncountable);
+        min = f32v_min(v, min);
+        max = f32v_max(v, max);
         count_pairs(even, odd, previous + i, LANES);
     }
     prefetch_vector(reader, x + (HISTOGRAM_CHUNK - LANES) * size);
-    hist_store(current + HISTOGRAM_CHUNK - LANES, hist_bins(&rule, place));
+    u32v_store_halves(current + HISTOGRAM_CHUNK - LANES, bins_of(&rule, place));
     count_pairs(even, odd, previous + HISTOGRAM_CHUNK - LANES, LANES);
     s->previous->n = 0;
-    if (!hist_is_all(countable) || !hist_between(&rule, min, max))
+    if (f32v_bits(countable) != ALL_LANES || !all_between(&rule, min, max))
         return false;
-    s->min = hist_min(min, s->min);
-    s->max = hist_max(max, s->max);
+    s->min = f32v_min(min, s->min);
+    s->max = f32v_max(max, s->max);
     s->current->n = HISTOGRAM_CHUNK;
     return true;
 }
 
 /* The same for lanes that may be NaN, infinite or skipped. */
-static inline void add_extrema_of_lanes(struct state *s, hist_vec v)
+static inline void add_extrema_of_lanes(struct state *s, f32v v)
 {
-    const uint32_t extrema = hist_in_extrema(&s->rule, v);
-    s->min = hist_min(hist_where(extrema, v, s->min), s->min);
-    s->max = hist_max(hist_where(extrema, v, s->max), s->max);
-    for (uint32_t special = hist_special(v); special; special &= special - 1) {
-        float x[LANES];
-        hist_store_floats(x, v);
-        const bool nan = isnan(x[__builtin_ctz(special)]);
+    const f32v_mask finite = finite_lanes(v), extrema = finite & f32v_unequal(v, s->rule.skipped);
+    s->min = f32v_min(f32v_choose(extrema, v, s->min), s->min);
+    s->max = f32v_max(f32v_choose(extrema, v, s->max), s->max);
+    for (uint32_t special = ALL_LANES ^ f32v_bits(finite); special; special &= special - 1) {
+        const bool nan = isnan(v[__builtin_ctz(special)]);
         s->extrema->nonfinite.nan += nan;
         s->extrema->nonfinite.inf += !nan;
     }
@@ -171,15 +207,16 @@ ALWAYS_INLINE void left_pack_chunk(struct state *s, const struct reader *reader,
     size_t inside = 0, packed = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
         prefetch_vector(reader, x + i * reader->size);
-        const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
-        const hist_index bins = hist_bins(&s->rule, hist_place(&s->rule, v));
-        const uint32_t in = hist_inside(&s->rule, v), others = in & hist_unlike(bins, s->dominant_bin);
-        hist_left_pack_bins(s->current->bin + packed, bins, others);
+        const f32v v = counted_value(&s->rule, reader->load(x + i * reader->size));
+        const u32v bins = bins_of(&s->rule, place_of(&s->rule, v));
+        const uint32_t in = lanes_inside(&s->rule, v);
+        const uint32_t others = in & f32v_bits(u32v_unequal(bins, u32v_splat(s->dominant_bin)));
+        u32v_left_pack_halves(s->current->bin + packed, bins, others);
         packed += (size_t)__builtin_popcount(others);
         if (in == ALL_LANES) {
             inside += LANES;
-            s->min = hist_min(v, s->min);
-            s->max = hist_max(v, s->max);
+            s->min = f32v_min(v, s->min);
+            s->max = f32v_max(v, s->max);
         } else {
             inside += (size_t)__builtin_popcount(in);
             add_extrema_of_lanes(s, v);
@@ -210,7 +247,7 @@ ALWAYS_INLINE void find_dominant(struct state *s, const struct reader *reader, c
         s->dominant_bin = bin[max_index * DISTANCE];
         s->left_packing = true;
     } else {
-        s->dominant_value = hist_abs(&s->rule, hist_splat(value));
+        s->dominant_value = counted_value(&s->rule, f32v_splat(value));
         s->dominant_value_bin = bin[max_index * DISTANCE];
         s->filtering = true;
     }
@@ -245,14 +282,14 @@ static __attribute__((noinline)) void add_remainder(struct state *s)
  * memory, and faster with the hardware prefetcher alone. */
 ALWAYS_INLINE void filter_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
-    const hist_rule rule = s->rule;
-    const hist_vec dominant_value = s->dominant_value;
+    const struct rule rule = s->rule;
+    const f32v dominant_value = s->dominant_value;
     float *const remainder = s->remainder;
     size_t remaining = s->remaining;
     for (size_t i = 0; i < HISTOGRAM_CHUNK; i += LANES) {
-        const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
-        const uint32_t others = hist_unequal(v, dominant_value);
-        hist_left_pack(remainder + remaining, v, others);
+        const f32v v = counted_value(&rule, reader->load(x + i * reader->size));
+        const uint32_t others = f32v_bits(f32v_unequal(v, dominant_value));
+        f32v_left_pack(remainder + remaining, v, others);
         remaining += (size_t)__builtin_popcount(others);
     }
     const size_t packed = remaining - s->remaining;
@@ -284,10 +321,11 @@ ALWAYS_INLINE void add_wide(struct state *s, const struct reader *reader, const 
 {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
+        const f32v v = counted_value(&s->rule, reader->load(x + i * reader->size));
+        const u32v bins = bins_of(&s->rule, place_of(&s->rule, v));
         uint32_t bin[LANES];
-        hist_store_wide(bin, hist_bins(&s->rule, hist_place(&s->rule, v)));
-        for (uint32_t inside = hist_inside(&s->rule, v); inside; inside &= inside - 1)
+        memcpy(bin, &bins, sizeof bin);
+        for (uint32_t inside = lanes_inside(&s->rule, v); inside; inside &= inside - 1)
             count(s->even, bin[__builtin_ctz(inside)]);
         add_extrema_of_lanes(s, v);
     }
@@ -302,12 +340,12 @@ ALWAYS_INLINE void add_runs(const struct reader reader, const struct binning *bi
     float remainder[2 * HISTOGRAM_CHUNK + LANES];
     one.n = other.n = 0;
     struct state s = {.binning = binning,
-                      .rule = hist_rule_of(binning),
+                      .rule = rule_of(binning),
                       .even = counters,
                       .odd = counters + qobs_counter_stride(binning->bins),
                       .extrema = extrema,
-                      .min = hist_splat(extrema->min),
-                      .max = hist_splat(extrema->max),
+                      .min = f32v_splat(extrema->min),
+                      .max = f32v_splat(extrema->max),
                       .remainder = remainder,
                       .current = &one,
                       .previous = &other};
@@ -319,11 +357,8 @@ ALWAYS_INLINE void add_runs(const struct reader reader, const struct binning *bi
     if (s.remaining > 0)
         add_remainder(&s);
     count_pending(&s, s.previous);
-    float min[LANES], max[LANES];
-    hist_store_floats(min, s.min);
-    hist_store_floats(max, s.max);
     for (size_t i = 0; i < LANES; i++)
-        add_extrema(extrema, min[i], max[i]);
+        add_extrema(extrema, s.min[i], s.max[i]);
 }
 
 #define HISTOGRAM_ENTRY(dtype, bytes)                                                                                  \

@@ -277,6 +277,8 @@ DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
 DEEP_INLINE f32v_mask f32v_less(f32v a, f32v b) { return (f32v_mask)(a < b); }
 DEEP_INLINE f32v_mask f32v_at_most(f32v a, f32v b) { return (f32v_mask)(a <= b); }
 DEEP_INLINE f32v_mask f32v_equal(f32v a, f32v b) { return (f32v_mask)(a == b); }
+DEEP_INLINE f32v_mask f32v_unequal(f32v a, f32v b) { return (f32v_mask)(a != b); }
+DEEP_INLINE f32v_mask u32v_unequal(u32v a, u32v b) { return (f32v_mask)(a != b); }
 DEEP_INLINE f32v f32v_if(f32v_mask k, f32v a) { return (f32v)((u32v)k & (u32v)a); }
 #endif
 
