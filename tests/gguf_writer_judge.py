@@ -24,8 +24,9 @@ QOBS = os.path.abspath(sys.argv[1])
 TYPES = gguf.GGMLQuantizationType
 # Sizes that fit all types, and one that makes K-quants fall back.
 LAYERS, EXPERTS = 9, 3
-SHAPES = {"attn_q": (40, 512), "attn_k": (16, 512), "attn_v": (16, 512), "attn_output": (24, 512), "ffn_gate": (33, 512),
-          "ffn_up_exps": (EXPERTS, 21, 512), "ffn_down_exps": (EXPERTS, 17, 256), "ffn_down": (20, 768), "narrow": (7, 96)}
+SHAPES = {"attn_q": (40, 512), "attn_k": (16, 512), "attn_v": (16, 512), "attn_output": (24, 512),
+          "ffn_gate": (33, 512), "ffn_up_exps": (EXPERTS, 21, 512), "ffn_down_exps": (EXPERTS, 17, 256),
+          "ffn_down": (20, 768), "narrow": (7, 96)}
 UNREAD = ("Q2_0",)  # PyPI's gguf 0.19 does not know the type; gguf_judge.py compares its blocks
 # What would have no effect, or what llama-quantize refuses, too.
 REFUSED = ("changes nothing", "changes no tensor", "of scheme Q2_K_S needs it")
@@ -49,7 +50,8 @@ class Ggml:
 
     def quantize(self, kind, rows, importance):
         rows = np.ascontiguousarray(rows, np.float32)
-        out = np.empty(rows.shape[0] * rows.shape[1] // gguf.GGML_QUANT_SIZES[kind][0] * gguf.GGML_QUANT_SIZES[kind][1], np.uint8)
+        block_elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+        out = np.empty(rows.size // block_elements * block_bytes, np.uint8)
         q = None if importance is None else np.ascontiguousarray(importance, np.float32).ctypes.data
         assert self.lib.ggml_quantize_chunk(kind, rows.ctypes.data, out.ctypes.data, 0, *rows.shape, q) == out.nbytes
         return out
@@ -125,7 +127,8 @@ def write_imatrix(path, seed, old):
         with open(path, "wb") as file:
             file.write(struct.pack("<i", len(entries)))
             for name, sums in entries:
-                file.write(struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", 7, sums.size) + sums.tobytes())
+                file.write(struct.pack("<i", len(name)) + name.encode())
+                file.write(struct.pack("<ii", 7, sums.size) + sums.tobytes())
     return means
 
 
@@ -170,7 +173,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         importance = {"none": {}, "gguf": write_imatrix("i.gguf", 5, False), "dat": write_imatrix("i.dat", 6, True)}
-        schemes = run("--help").stdout.split("schemes of GGUF files:")[1].split("example:")[0].replace("\n", " ").split(", ")
+        listed = run("--help").stdout.split("schemes of GGUF files:")[1].split("example:")[0]
+        schemes = listed.replace("\n", " ").split(", ")
         for kind in (TYPES.F32, TYPES.F16, TYPES.BF16, TYPES.Q8_0):
             numbers = write_model("in.gguf", kind, kind.value)
             for scheme in (s.strip() for s in schemes if s.strip() not in UNREAD):

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """Tests of files that are cut while a host program without the handler of bus errors reads them: an error and no
-output, or the whole output, and never a signal. cut_file.c cuts before an allocation; its numbers go through a whole call.
+output, or the whole output, and never a signal. cut_file.c cuts before an allocation; its numbers go through a whole
+call.
 
     CUT_FILE=PROGRAM test_cut_files.py QOBS
 """

@@ -378,7 +378,8 @@ def packed_numbers(path, bits):
 
 
 def test_parts():
-    """Parts, which processes of their own write, have the bytes of one run; experts of a mixture are layers as others."""
+    """Parts, which processes of their own write, have the bytes of one run; experts of a mixture are layers as
+    others."""
     layers = [f"model.layers.{i}.mlp.experts.{e}.{m}_proj" for i in (0, 1) for e in (0, 1)
               for m in ("gate", "up", "down")]
     make("in", {})

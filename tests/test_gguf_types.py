@@ -6,8 +6,8 @@
     test_gguf_types.py QOBS
 
 The expected types of MODELS are those of upstream's own snapshots, tests/snapshots of llama.cpp (commits a45da44f,
-a3ff1940, 343313bd), written as layers. Those of RULES follow src/llama-quant.cpp (commit 007dbbf3), for models that have
-no snapshot. Tensors have two rows, and columns that are a multiple of 256 where the model's are.
+a3ff1940, 343313bd), written as layers. Those of RULES follow src/llama-quant.cpp (commit 007dbbf3), for models that
+have no snapshot. Tensors have two rows, and columns that are a multiple of 256 where the model's are.
 """
 import json
 import struct
@@ -112,7 +112,8 @@ def test_gpt_oss():
         "Q2_K_S": ("Q2_K", {"output": "Q8_0", "attn_v": "Q4_K", "ffn_down_exps": {"Q4_K": {0, 1, 2, 3}}}),
         "Q3_K_M": ("Q3_K", {"output": "Q8_0", "attn_output": "Q4_K", "attn_v": {"Q4_K": ALL, "Q5_K": {0, 1}},
                             "ffn_down_exps": {"Q4_K": ALL, "Q5_K": {0, 1}}}),
-        "Q4_K_S": ("Q4_K", {"output": "Q8_0", "attn_v": {"Q5_K": {0, 1, 2, 3}}, "ffn_down_exps": {"Q5_K": {0, 1, 2, 3}}}),
+        "Q4_K_S": ("Q4_K", {"output": "Q8_0", "attn_v": {"Q5_K": {0, 1, 2, 3}},
+                            "ffn_down_exps": {"Q5_K": {0, 1, 2, 3}}}),
         "Q4_K_M": ("Q4_K", {"output": "Q8_0", "attn_v": {"Q6_K": more}, "ffn_down_exps": {"Q6_K": more}}),
         "Q5_K_M": ("Q5_K", {"output": "Q8_0", "attn_v": {"Q6_K": more}, "ffn_down_exps": {"Q6_K": more}}),
         "Q6_K": ("Q6_K", {"output": "Q8_0"})})
@@ -190,8 +191,9 @@ def test_without_and_with_importance():
 def test_pure_and_patterns():
     facts, tensors = dict(architecture="llama", layers=4, heads=8, keys=2), dense(4)
     compare("pure", facts, tensors, {"Q4_K_M": ("Q4_K", {}), "q3_k": ("Q3_K", {})}, "--pure")
-    compare("patterns", facts, tensors, {"Q5_K_S": ("Q5_K", {"output": "BF16", "attn_v": "Q8_0", "ffn_down": {"Q6_K": {1}}})},
-            "--tensor-type", "^output=bf16", "--tensor-type", "attn_v=Q8_0", "--tensor-type", r"blk\.1\..*down=Q6_K")
+    compare("patterns", facts, tensors,
+            {"Q5_K_S": ("Q5_K", {"output": "BF16", "attn_v": "Q8_0", "ffn_down": {"Q6_K": {1}}})}, "--tensor-type",
+            "^output=bf16", "--tensor-type", "attn_v=Q8_0", "--tensor-type", r"blk\.1\..*down=Q6_K")
 
 
 def test_staying():
@@ -216,12 +218,14 @@ def test_refused():
     cli.refused("a type of grids", ["'x=IQ1_S'", "not made here"], *base, "Q4_K", "--tensor-type", "x=IQ1_S")
     cli.refused("a bad pattern", ["tensor-type"], *base, "Q4_K", "--tensor-type", "(=Q8_0")
     cli.refused("a pattern of nothing", ["'attn_w=Q8_0'"], *base, "Q4_K", "--tensor-type", "attn_w=Q8_0")
-    cli.refused("a pattern behind another", ["'attn_v=Q8_0'"], *base, "Q4_K", "--tensor-type", "attn=Q6_K", "--tensor-type",
-                "attn_v=Q8_0")
+    cli.refused("a pattern behind another", ["'attn_v=Q8_0'"], *base, "Q4_K", "--tensor-type", "attn=Q6_K",
+                "--tensor-type", "attn_v=Q8_0")
     for option in (("--preset", "x"), ("--targets", "x"), ("--compat", "llm-compressor"), ("--split-experts",)):
         cli.refused(f"{option[0]}", [option[0], "GGUF"], *base, "Q4_K", *option)
-    bare = cli.write("b.gguf", gguf([("general.architecture", STRING, "llama")], {"a.weight": (F16, [2, 256], bytes(1024))}))
-    cli.refused("a mixture without facts", ["llama.block_count", "--pure"], "quantize", bare, "--dry-run", "--scheme", "Q4_K_M")
+    bare = cli.write("b.gguf",
+                     gguf([("general.architecture", STRING, "llama")], {"a.weight": (F16, [2, 256], bytes(1024))}))
+    cli.refused("a mixture without facts", ["llama.block_count", "--pure"], "quantize", bare, "--dry-run", "--scheme",
+                "Q4_K_M")
     equal(types(bare, "Q4_K_M", "--pure"), {"a.weight": "Q4_K"}, "one type needs no facts")
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Tests of GGUF files that the program writes: their form, what stays, what is refused. Blocks are compared with those of
-ggml by gguf_writer_judge.py, types by tensor by test_gguf_types.py.
+"""Tests of GGUF files that the program writes: their form, what stays, what is refused. Blocks are compared with those
+of ggml by gguf_writer_judge.py, types by tensor by test_gguf_types.py.
 
     test_gguf_writer.py QOBS
 """
@@ -19,10 +19,12 @@ import cli
 from cli import check, equal
 from gguf_files import ARRAY, BOOL, F32, I32, PACK, STRING, U16, U32, gguf
 
-SIZES = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34), 12: (256, 144), 14: (256, 210), 16: (256, 66)}  # types: block, bytes
+# Elements and bytes of a block of each type.
+SIZES = {0: (1, 4), 1: (1, 2), 30: (1, 2), 8: (32, 34), 12: (256, 144), 14: (256, 210), 16: (256, 66)}
 ARCHITECTURE = [("general.architecture", STRING, "llama"), ("llama.block_count", U32, 1),
                 ("llama.attention.head_count", U32, 8), ("llama.attention.head_count_kv", U32, 2)]
-KEYS = ARCHITECTURE + [("general.file_type", U32, 1), ("general.name", STRING, "a model"), ("x.numbers", I32, [1, -2, 3]),
+KEYS = ARCHITECTURE + [("general.file_type", U32, 1), ("general.name", STRING, "a model"),
+                       ("x.numbers", I32, [1, -2, 3]),
                        ("tokenizer.ggml.tokens", STRING, [f"token {i}" for i in range(300)]), ("x.flag", BOOL, True),
                        ("general.quantization_version", U32, 1), ("x.real", F32, 0.5)]
 
@@ -110,8 +112,8 @@ def test_form():
     end = max(offset for _, _, offset in out.tensors.values())
     last = [n for n, t in out.tensors.items() if t[2] == end][0]
     equal(len(out.data), out.start + end + -(-len(out.content(last)) // 32) * 32, "the size of the file, with padding")
-    check(["blk.0.ffn_up.weight", "Q4_K", "5x512"] in [line.split() for line in cli.fine("info", "info", "out.gguf").splitlines()],
-          "info reads it")
+    shown = [line.split() for line in cli.fine("info", "info", "out.gguf").splitlines()]
+    check(["blk.0.ffn_up.weight", "Q4_K", "5x512"] in shown, "info reads it")
 
 
 def test_numbers():
@@ -129,26 +131,29 @@ def test_numbers():
 def test_alignment_and_versions():
     for version in (2, 3):
         for alignment in (1, 8, 64):
-            path = source("a.gguf", KEYS + [("general.alignment", U32, alignment)], version=version, alignment=alignment)
+            path = source("a.gguf", KEYS + [("general.alignment", U32, alignment)], version=version,
+                          alignment=alignment)
             quantize(path, "--scheme", "Q8_0", "-o", "out.gguf", "--replace")
             out = Reader("out.gguf")
             equal((out.version, out.alignment), (3, alignment), "version and alignment")
-            check(out.content("blk.0.attn_q.bias") == bytes(12) and "attn_q.bias" in cli.fine("read", "info", "out.gguf"),
-                  f"alignment {alignment}")
+            check(out.content("blk.0.attn_q.bias") == bytes(12)
+                  and "attn_q.bias" in cli.fine("read", "info", "out.gguf"), f"alignment {alignment}")
 
 
 def test_parts():
     all_tensors, paths = tensors(), []
     for i, names in enumerate((list(all_tensors)[:2], list(all_tensors)[2:])):
-        keys = (KEYS if i == 0 else []) + [("split.no", U16, i), ("split.count", U16, 2), ("split.tensors.count", I32, 5)]
+        keys = (KEYS if i == 0 else []) + [("split.no", U16, i), ("split.count", U16, 2),
+                                           ("split.tensors.count", I32, 5)]
         paths.append(source(f"p-{i + 1:05}-of-00002.gguf", keys, {n: all_tensors[n] for n in names}))
     quantize(paths[0], "--scheme", "Q4_K_M", "-o", "parts.gguf")
     quantize(source(), "--scheme", "Q4_K_M", "-o", "whole.gguf")
     check(cli.read("parts.gguf") == cli.read("whole.gguf"), "parts become the file of the whole model")
-    cli.refused("the report is a part", [paths[1], "is an input"], "quantize", paths[0], "--scheme", "Q8_0", "--dry-run", "--json",
-                paths[1])
+    cli.refused("the report is a part", [paths[1], "is an input"], "quantize", paths[0], "--scheme", "Q8_0",
+                "--dry-run", "--json", paths[1])
     for path in paths:
-        cli.refused("the output is a part", [path, "is an input"], "quantize", paths[0], "--scheme", "Q8_0", "-o", path, "--replace")
+        cli.refused("the output is a part", [path, "is an input"], "quantize", paths[0], "--scheme", "Q8_0", "-o", path,
+                    "--replace")
 
 
 def test_threads():
@@ -169,10 +174,11 @@ def test_requantized():
     quantize("8.gguf", "--scheme", "F32", "-o", "32.gguf")
     quantize("32.gguf", "--scheme", "Q4_K_M", "-o", "4-32.gguf")
     check(cli.read("4.gguf") == cli.read("4-32.gguf"), "blocks of the numbers that Q8_0 means")
-    cli.refused("what changes nothing", ["Q8_0 changes no tensor"], "quantize", "8.gguf", "--scheme", "Q8_0", "-o", "x.gguf")
+    cli.refused("what changes nothing", ["Q8_0 changes no tensor"], "quantize", "8.gguf", "--scheme", "Q8_0", "-o",
+                "x.gguf")
     grid = source("g.gguf", content={"blk.0.attn_k.weight": (16, [2, 256], bytes(132))})
-    cli.refused("a source of grids", ["'blk.0.attn_k.weight'", "IQ2_XXS", "not read here"], "quantize", grid, "--scheme", "Q8_0",
-                "-o", "x.gguf")
+    cli.refused("a source of grids", ["'blk.0.attn_k.weight'", "IQ2_XXS", "not read here"], "quantize", grid,
+                "--scheme", "Q8_0", "-o", "x.gguf")
 
 
 def imatrix(entries):
@@ -190,20 +196,24 @@ def test_importance():
     run = quantize(path, "--scheme", "Q4_K_M", "--importance", "i.gguf", "-o", "out.gguf", "--json", "r.json")
     check(not run.stderr, "all tensors have importance, but the embeddings", run.stderr)
     out = Reader("out.gguf")
-    equal(out.keys[-2:], [("quantize.imatrix.file", STRING, "i.gguf"), ("quantize.imatrix.entries_count", U32, 1)], "keys")
+    equal(out.keys[-2:], [("quantize.imatrix.file", STRING, "i.gguf"), ("quantize.imatrix.entries_count", U32, 1)],
+          "keys")
     check(out.content("blk.0.ffn_up.weight") != Reader("plain.gguf").content("blk.0.ffn_up.weight"), "blocks change")
     with open("r.json", encoding="utf-8") as file:
-        equal([x["name"] for x in json.load(file)["layers"] if x.get("importance")], ["blk.0.ffn_up.weight"], "the report")
+        equal([x["name"] for x in json.load(file)["layers"] if x.get("importance")], ["blk.0.ffn_up.weight"],
+              "the report")
     cli.write("short.gguf", imatrix({"blk.0.ffn_up.weight": ([1, 256], ramp[:256], [3])}))
     cli.write("other.gguf", imatrix({"blk.9.ffn_up.weight": ([1, 512], ramp, [3])}))
     base = ("quantize", path, "-o", "x.gguf", "--scheme")
-    cli.refused("importance of other columns", ["short.gguf", "256 values", "needs 512"], *base, "Q4_K", "--importance", "short.gguf")
+    cli.refused("importance of other columns", ["short.gguf", "256 values", "needs 512"], *base, "Q4_K", "--importance",
+                "short.gguf")
     cli.refused("importance of another model", ["none of 1 tensors"], *base, "Q4_K", "--importance", "other.gguf")
     cli.refused("importance of no use", ["changes nothing"], *base, "Q8_0", "--importance", "i.gguf")
-    cli.refused("no imatrix", ["no imatrix file"], *base, "Q4_K", "--importance", cli.write("x.safetensors", cli.st_bytes({})))
+    cli.refused("no imatrix", ["no imatrix file"], *base, "Q4_K", "--importance",
+                cli.write("x.safetensors", cli.st_bytes({})))
     cli.refused("Q2_K_S without importance", ["Q2_K_S", "'blk.0.ffn_up.weight' has none"], *base, "Q2_K_S")
-    cli.refused("the output is the imatrix", ["i.gguf", "is an input"], "quantize", path, "-o", "i.gguf", "--replace", "--scheme",
-                "Q4_K", "--importance", "i.gguf")
+    cli.refused("the output is the imatrix", ["i.gguf", "is an input"], "quantize", path, "-o", "i.gguf", "--replace",
+                "--scheme", "Q4_K", "--importance", "i.gguf")
 
 
 def test_experts():
@@ -228,7 +238,8 @@ def test_dry_run():
     report = json.loads(quantize(path, "--scheme", "Q4_K_M", "--dry-run", "--json", "-").stdout)
     quantize(path, "--scheme", "Q4_K_M", "-o", "out.gguf")
     equal((report["bytes_after"], report["out"]), (os.path.getsize("out.gguf"), None), "the size is that of the file")
-    cli.refused("an output of a dry run", ["--dry-run", "-o"], "quantize", path, "--scheme", "Q4_K", "--dry-run", "-o", "x.gguf")
+    cli.refused("an output of a dry run", ["--dry-run", "-o"], "quantize", path, "--scheme", "Q4_K", "--dry-run", "-o",
+                "x.gguf")
 
 
 def test_refused():
@@ -250,10 +261,12 @@ def test_refused():
         bad = bytearray(f16(2560))
         bad[2 * 1025:2 * 1026] = struct.pack("<e", value)
         cli.refused(word, ["'blk.0.ffn_up.weight'", "row 2, column 1", word], "quantize",
-                    source("bad.gguf", content={"blk.0.ffn_up.weight": (1, [5, 512], bytes(bad))}), "--scheme", "Q4_K", "-o", "x.gguf")
+                    source("bad.gguf", content={"blk.0.ffn_up.weight": (1, [5, 512], bytes(bad))}), "--scheme", "Q4_K",
+                    "-o", "x.gguf")
     for option in ("--pure", "--dry-run"):
         run = cli.run("quantize", ".", "--scheme", "W4A16", "-o", "y", option)
-        check(run.returncode == 2 and option in run.stderr and "no GGUF file" in run.stderr, f"{option} of safetensors", run.stderr)
+        check(run.returncode == 2 and option in run.stderr and "no GGUF file" in run.stderr, f"{option} of safetensors",
+              run.stderr)
 
 
 def test_damaged():

@@ -307,7 +307,7 @@ class Calibration:
         _safetensors.write(_path(path, "path"), self.scales())
 
     def plan(self, model_dir: Any, schemes: Iterable[str], **options: Any) -> PlanReport:
-        """Foretells what schemes cost the model in a directory, with what was observed: libqobs.plan with states.
+        """Predicts what schemes cost the model in a directory, with what was observed: libqobs.plan with states.
 
         options: those of libqobs.plan; the default of preset is that of quantize. Errors: those of libqobs.plan,
         NoDataError."""

@@ -328,8 +328,8 @@ def handle_bus_errors() -> None:
 
     If an input file becomes shorter while it is read, the call that reads raises SystemFailure, names the file and
     writes nothing. Without the handler that holds on Linux, too, where the system copies what is read. Elsewhere the
-    process ends if bytes go missing while they are read. The handler saves the copies. Other SIGBUS go to the action that was there before. A second call does nothing. Errors: SystemFailure if the system
-    refuses the handler."""
+    process ends if bytes go missing while they are read. The handler saves the copies. Other SIGBUS go to the action
+    that was there before. A second call does nothing. Errors: SystemFailure if the system refuses the handler."""
     call(_lib().handle_bus_errors)
 
 
@@ -394,7 +394,7 @@ def plan(model_dir: Any, schemes: Iterable[str], *, out: Any = None, states: Ite
          settings: Mapping[str, Any] | None = None, targets: Iterable[str] | None = None,
          ignore: Iterable[str] | None = None, budget: float = 0, max_kl: float = 0, architectures: Any = None,
          threads: int | None = None, progress: Callable[[Progress], Any] | None = None) -> PlanReport:
-    """Foretells what schemes cost a model, and chooses a mixture of them, as `qobs plan` does. Nothing is quantized.
+    """Predicts what schemes cost a model, and chooses a mixture of them, as `qobs plan` does. Nothing is quantized.
 
     schemes: ["W4A16", "W8A16"]. states: directories with importance and sensitivity, of calibration(...,
     sensitivity=True).save. settings: "KEY" or "SCHEME.KEY" -> value: {"W4A16.group_size": 64}. budget: most bits an

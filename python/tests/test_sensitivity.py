@@ -172,7 +172,7 @@ def kl_of(model, quantized, batches):
     return (before.exp() * (before - after)).sum(-1).mean().item()
 
 
-def test_plan_foretells_and_chooses(tmp_path):
+def test_plan_predicts_and_chooses(tmp_path):
     torch.manual_seed(1)
     batches = [torch.randn(8, LENGTH, COLUMNS) for _ in range(32)]
     model = make_model()
