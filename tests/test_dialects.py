@@ -418,7 +418,7 @@ def test_zero_point_of_zero():
 
 
 def test_dialect_refusals():
-    """What a dialect cannot store, and what would change numbers."""
+    """Values that a dialect cannot store, and conversions that would change numbers, are refused."""
     m, other = Matrix("no"), {"model.layers.0.self_attn.q_proj.weight": tensor([128, 128], 1)}
     groups = [b % (COLUMNS // GROUP) for b in random_bytes("groups", COLUMNS)]
     plain = {MODULE + ".weight": tensor([64, 128], 1)}

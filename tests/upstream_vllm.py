@@ -136,7 +136,7 @@ def same(a, b):
 
 
 def difference(x, ours, theirs):
-    """What differs, or None."""
+    """Describes the first difference, or None."""
     for name, a, b in zip(("codes", "scale", "azp"), ours, theirs):
         if not same(a, b):
             at = (a != b).nonzero()[0].tolist()

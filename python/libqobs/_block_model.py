@@ -115,7 +115,7 @@ class BlockModel:
         return found
 
     def _add_dtype(self, key: str, dtype: str) -> None:
-        """Of a tensor, and of the modules that it is in unless they have that of another."""
+        """Notes the dtype of a tensor for it, and for the modules around it that have none yet."""
         self._dtypes[key] = dtype
         while key and dtype in _DTYPES:
             self._dtypes.setdefault(key, dtype)

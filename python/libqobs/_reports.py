@@ -21,7 +21,7 @@ class LeftOut(TypedDict):
 
 
 class Runtime(TypedDict, total=False):
-    """Where a group of layers runs. vllm: on which devices; None or "": it is not known to load it. packages: those
+    """The runtimes of a group of layers. vllm: on which devices; None or "": it is not known to load it. packages: those
     that transformers needs for the dialect."""
 
     group: str

@@ -69,7 +69,7 @@ def objectives_of(own, other, made, block, stage):
 
 
 def objectives(folder, out):
-    """Of each layer, with whole models in float64 sums."""
+    """The objective of each layer, with whole models in float64 sums."""
     (own, other), made, found = both(folder), quantized_matrices(out), {}
     for block in range(SMALL["num_hidden_layers"]):
         for stage in STAGES:
