@@ -119,17 +119,21 @@ sys.path.insert(0, sys.argv[1])
 import test_blocks as t
 import torch.distributed as dist
 torch.set_num_threads(1)
-folder, states, expected, rank, ranks, address, kind = sys.argv[2:]
+folder, rank, ranks, address = sys.argv[2:]
 rank, ranks = int(rank), int(ranks)
 dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
-mine, options = t.batches()[rank::ranks], t.OPTIONS[kind]
-qobs.calibrate_blocks(folder, mine, states=states, group=True, **options)
-observed = t.in_memory(folder, mine, **options)
-qobs.distributed.merge(observed.observers.values())
-if rank == 0:
-    observed.save(expected)
+mine = t.batches()[rank::ranks]
+for number, (_, kind) in enumerate(t.OF_RANKS):
+    model, options = f"{folder}/{number}", t.OPTIONS[kind]
+    qobs.calibrate_blocks(f"{model}/model", mine, states=f"{model}/states", group=True, **options)
+    observed = t.in_memory(f"{model}/model", mine, **options)
+    qobs.distributed.merge(observed.observers.values())
+    if rank == 0:
+        observed.save(f"{model}/expected")
 dist.destroy_process_group()
 """
+OF_RANKS = [*zip(MODELS, ("W8A8", "importance", "FP8", "W8A8", "Hessian", "KV cache")),
+            ("experts that are merged and renamed", "Hessian")]
 
 
 def address():
@@ -139,19 +143,20 @@ def address():
         return f"tcp://127.0.0.1:{s.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("kind", ["FP8", "Hessian"])
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_ranks(ranks, kind, tmp_path):
+def test_ranks(ranks, tmp_path):
     """Each has a share of the batches, and some experts get no token of one."""
-    folder = saved(MODELS["experts that are merged and renamed"](), tmp_path / "model")
+    for number, (kind, _) in enumerate(OF_RANKS):
+        saved(MODELS[kind](), tmp_path / str(number) / "model")
     where = address()
-    processes = [subprocess.Popen(
-        [sys.executable, "-c", WORKER, os.path.dirname(__file__), folder, tmp_path / "states", tmp_path / "expected",
-         str(rank), str(ranks), where, kind], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+    processes = [subprocess.Popen([sys.executable, "-c", WORKER, os.path.dirname(__file__), tmp_path, str(rank),
+                                   str(ranks), where], stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
     errors = [process.communicate()[1] for process in processes]
     assert not any(process.returncode for process in processes), errors
-    assert_same(tmp_path / "states", tmp_path / "expected")
-    assert sorted(os.listdir(tmp_path)) == ["expected", "model", "states"]
+    for number in range(len(OF_RANKS)):
+        folder = tmp_path / str(number)
+        assert_same(folder / "states", folder / "expected")
+        assert sorted(os.listdir(folder)) == ["expected", "model", "states"]
 
 
 # ---- Interruptions ---------------------------------------------------------------------------------------------------
