@@ -4,19 +4,24 @@
 """Measures time and memory of calibration block by block.
 
     blocks.py make DIRECTORY [--layers 32] [--hidden 4096] [--intermediate 14336] [--vocabulary 128256]
-    blocks.py run DIRECTORY [--scheme FP8] [--importance] [--samples 2] [--length 512] [--in-memory]
+    blocks.py run DIRECTORY [--scheme FP8] [--importance] [--samples 2] [--length 512] [--way blocks]
+    blocks.py ratio DIRECTORY [--repeat 5] [OPTION]...
 
 `make` writes a Llama of random weights in bfloat16, 8 B parameters by default, a file for each layer. `run` calibrates
 it with random tokens and prints seconds and resident memory: all of it by getrusage, in which pages of mapped files
-count, and the part that is no page of a file. --in-memory: with the whole model in memory, for comparison.
+count, and the part that is no page of a file. --way: blocks, or with the whole model in memory: memory, llm-compressor
+(by its sequential pipeline; the directory needs a tokenizer) or model-optimizer (FP8, layerwise). `ratio` runs both
+ways of the package in turns and prints medians.
 
-Needs torch and transformers 5, and the package on PYTHONPATH.
+Needs torch and transformers 5, the package on PYTHONPATH, and what --way names. --threads: of torch (default 1).
 """
 import argparse
+import importlib
 import json
 import os
 import resource
 import shutil
+import statistics
 import tempfile
 import threading
 import time
@@ -82,41 +87,103 @@ class Anonymous:
             self.most = max(self.most, int(lines["RssAnon"].split()[0]) * 1024)
 
 
-def run(args):
+# ---- Ways to calibrate -----------------------------------------------------------------------------------------------
+
+def whole_model(directory):
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype="auto")
+    model.config.use_cache = False
+    return model
+
+
+def by_blocks(args, batches, folder):
+    qobs.calibrate_blocks(args.directory, batches, states=os.path.join(folder, "states"), scheme=args.scheme,
+                          importance=args.importance)
+
+
+def in_memory(args, batches, folder):
+    qobs.calibrate(whole_model(args.directory), batches, args.scheme, importance=args.importance).save(
+        os.path.join(folder, "states"))
+
+
+def by_llmcompressor(args, batches, folder):
+    """Its sequential pipeline, on the whole model in memory."""
+    import datasets
+    from llmcompressor import oneshot
+    from llmcompressor.modifiers.quantization import QuantizationModifier
+    rows = [batch["input_ids"][0].tolist() for batch in batches]
+    samples = datasets.Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * args.length] * len(rows)})
+    recipe = QuantizationModifier(targets="Linear", scheme=args.scheme, ignore=["lm_head"])
+    oneshot(model=whole_model(args.directory), dataset=samples, recipe=recipe, max_seq_length=args.length,
+            num_calibration_samples=len(rows), pipeline="sequential")
+
+
+def by_modelopt(args, batches, folder):
+    """Its FP8, layer by layer, on the whole model in memory."""
+    import modelopt.torch.quantization as mtq
+
+    def loop(model):
+        with torch.no_grad():
+            for batch in batches:
+                model(**batch)
+    config = {**mtq.FP8_DEFAULT_CFG, "algorithm": {"method": "max", "layerwise": {"enable": True}}}
+    mtq.quantize(whole_model(args.directory), config, loop)
+
+
+WAYS = {"blocks": by_blocks, "memory": in_memory, "llm-compressor": by_llmcompressor, "model-optimizer": by_modelopt}
+MODULES = {"llm-compressor": "llmcompressor", "model-optimizer": "modelopt.torch.quantization"}  # no part of the time
+
+
+def samples_of(args):
     vocabulary = transformers.AutoConfig.from_pretrained(args.directory).vocab_size
     torch.manual_seed(1)
-    batches = [{"input_ids": torch.randint(vocabulary, (1, args.length))} for _ in range(args.samples)]
-    options = {"scheme": args.scheme, "importance": args.importance}
+    return [{"input_ids": torch.randint(vocabulary, (1, args.length))} for _ in range(args.samples)]
+
+
+def timed(args, way, batches):
+    """Seconds by the clock, and of the process."""
     folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(args.directory)))
-    begin = time.monotonic()
+    begin = time.monotonic(), time.process_time()
     try:
-        with Anonymous() as memory:
-            if args.in_memory:
-                model = transformers.AutoModelForCausalLM.from_pretrained(args.directory, dtype="auto")
-                model.config.use_cache = False
-                qobs.calibrate(model, batches, **options).save(os.path.join(folder, "states"))
-            else:
-                qobs.calibrate_blocks(args.directory, batches, states=os.path.join(folder, "states"), **options)
+        WAYS[way](args, batches, folder)
     finally:
         shutil.rmtree(folder)
-    seconds, resident = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"{args.scheme}{' importance' * args.importance}, {args.samples} x {args.length} tokens, "
-          f"{'in memory' if args.in_memory else 'block by block'}: {seconds:.1f} s, {resident / 1e9:.2f} GB resident, "
-          f"{memory.most / 1e9:.2f} GB without files")
+    return time.monotonic() - begin[0], time.process_time() - begin[1]
+
+
+def run(args):
+    if args.way in MODULES:
+        importlib.import_module(MODULES[args.way])
+    with Anonymous() as memory:
+        seconds, own = timed(args, args.way, samples_of(args))
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"{args.scheme}{' importance' * args.importance}, {args.samples} x {args.length} tokens, {args.way}: "
+          f"{seconds:.1f} s, {own:.1f} s of processors, {resident / 1e9:.2f} GB resident, {memory.most / 1e9:.2f} GB "
+          "without files")
+
+
+def ratio(args):
+    """In turns, so that other work on the machine meets both."""
+    batches = samples_of(args)
+    timed(args, "memory", batches)
+    runs = [[timed(args, way, batches) for way in ("memory", "blocks")] for _ in range(args.repeat)]
+    for i, name in enumerate(("seconds", "seconds of processors")):
+        memory, blocks = (statistics.median(run[way][i] for run in runs) for way in (0, 1))
+        print(f"{name}: {memory:.2f} in memory, {blocks:.2f} block by block, ratio {blocks / memory:.2f}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["make", "run"])
+    parser.add_argument("command", choices=["make", "run", "ratio"])
     parser.add_argument("directory")
     for name, value in (("layers", 32), ("hidden", 4096), ("intermediate", 14336), ("vocabulary", 128256),
-                        ("samples", 2), ("length", 512)):
+                        ("samples", 2), ("length", 512), ("repeat", 5), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--scheme", default="FP8")
     parser.add_argument("--importance", action="store_true")
-    parser.add_argument("--in-memory", action="store_true")
+    parser.add_argument("--way", choices=WAYS, default="blocks")
     args = parser.parse_args()
-    (make if args.command == "make" else run)(args)
+    torch.set_num_threads(args.threads)
+    {"make": make, "run": run, "ratio": ratio}[args.command](args)
 
 
 if __name__ == "__main__":
