@@ -135,7 +135,7 @@ static void put_read(void)
     puts("@read\n| format | groups | tensors of a module |\n|---|---|---|");
     for (int i = QUANT_FORMAT_NONE + 1; quant_format_row(i); i++) {
         const struct quant_format_row *row = quant_format_row(i);
-        if (!row->read.title)
+        if (!row->read.title || !row->read.scales)
             continue;
         printf("| %s | ", row->read.title);
         if (row->group_size > 0)
@@ -157,37 +157,58 @@ static void put_read(void)
     }
 }
 
-static void put_dialect(const struct dialect_row *d, int bits, bool symmetric)
+/* Writes the tensors of a module in a format that a dialect stores. */
+static void put_tensors(const struct quant_group *g)
+{
+    const struct quant_format_row *row = quant_format_row(g->stored);
+    put_codes(row);
+    printf(", `%s`", row->scale);
+    if (row->words)
+        printf(", `%s` I32", row->words->zero_points);
+    if (row->words && row->words->group_index)
+        printf(", `%s` I32", row->words->group_index);
+    if (row->global_scale)
+        printf(", `%s` F32", row->global_scale);
+    if (row->input_scale && g->has_inputs && g->inputs.dynamic != QUANT_DYNAMIC)
+        printf(", `%s` F32", row->input_scale);
+}
+
+/* Writes a row: a form of a dialect, and of integers their bits, without and with zero points. */
+static void put_dialect(const struct dialect_row *d, const struct dialect_form *form, int bits, bool symmetric)
 {
     struct fail f;
     struct device_words linear, experts;
-    const struct quant_format_row *row = quant_format_row(d->stored);
     struct quant_config config = {0};
-    if (quant_config_add_scheme(&config, "W4A16", NULL, 0, &f) != 0)
+    if (quant_config_add_scheme(&config, form->preset ? form->preset : "W4A16", NULL, 0, &f) != 0)
         stop(&f);
-    config.groups->weights.num_bits = bits;
-    config.groups->weights.symmetric = symmetric;
+    if (!form->preset) {
+        config.groups->weights.num_bits = bits;
+        config.groups->weights.symmetric = symmetric;
+    }
     if (quant_config_finish(&config, QOBS_COMPAT_VLLM, &f) != 0 || dialect_apply(&config, d, &f) != 0)
         stop(&f);
     const struct runtime_row *runtime = runtime_find(config.groups);
-    printf("| %s | int%d%s | ", d->name, bits, symmetric ? "" : " with zero points");
-    put_codes(row);
-    printf(", `%s`, `%s` I32", row->scale, row->words->zero_points);
-    if (row->words->group_index)
-        printf(", `%s` I32", row->words->group_index);
-    printf(" | %s | %s | with %s |\n", runtime && runtime->linear ? devices_describe(runtime->linear, &linear) : "no",
-           runtime && runtime->experts ? devices_describe(runtime->experts, &experts) : "no", d->needs);
+    if (form->preset)
+        printf("| %s | %s: %s | ", d->name, form->preset, form->algorithm);
+    else
+        printf("| %s | int%d%s | ", d->name, bits, symmetric ? "" : " with zero points");
+    put_tensors(config.groups);
+    printf(" | %s | %s | %s%s |\n", runtime && runtime->linear ? devices_describe(runtime->linear, &linear) : "no",
+           runtime && runtime->experts ? devices_describe(runtime->experts, &experts) : "no", d->needs ? "with " : "no",
+           d->needs ? d->needs : "");
     quant_config_free(&config);
 }
 
 static void put_dialects(void)
 {
-    puts("@dialects\n| dialect | codes | tensors of a module | vLLM " RUNTIMES_VLLM
+    puts("@dialects\n| dialect | codes or scheme | tensors of a module | vLLM " RUNTIMES_VLLM
          ", linear layers | experts | transformers |\n|---|---|---|---|---|---|");
     for (size_t i = 0; dialect_at(i); i++)
-        for (int bits = 2; bits <= 8; bits++)
-            for (int symmetric = 1; symmetric >= 0 && dialect_at(i)->bits >> bits & 1; symmetric--)
-                put_dialect(dialect_at(i), bits, symmetric);
+        for (const struct dialect_form *form = dialect_at(i)->forms; form->stored; form++)
+            for (int bits = form->preset ? 8 : 2; bits <= 8; bits++)
+                for (int symmetric = 1; symmetric >= !!form->preset && (form->preset || form->bits >> bits & 1);
+                     symmetric--)
+                    put_dialect(dialect_at(i), form, bits, symmetric);
 }
 
 static void put_manual(void)

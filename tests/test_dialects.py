@@ -417,6 +417,107 @@ def test_zero_point_of_zero():
         equal(convert(dialect, "--dialect", dialect), pack(m), f"a zero point of 0 in {dialect}")
 
 
+def floats(tensor):
+    """The numbers of a tensor, of one byte as e4m3."""
+    dtype, _, data = tensor
+    e4m3 = lambda b: (-1) ** (b >> 7) * ((8 + b % 8) * 2.0 ** ((b >> 3 & 15) - 10) if b & 120 else b % 8 * 2.0 ** -9)
+    return [e4m3(b) for b in data] if dtype == "F8_E4M3" else list(cli.unpack(dtype, data))
+
+
+F8, F4 = {"num_bits": 8, "type": "float"}, {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
+STATIC, MX = {"dynamic": False, **F8}, {**F8, "group_size": 32, "strategy": "group"}
+# Scheme: quant_algo, group_size, shape of weight_scale of 256 x 512, weights and inputs of the configuration, as
+# Model-Optimizer 0.48 writes them.
+MODELOPT = {
+    "FP8": ("FP8", None, [], STATIC, STATIC),
+    "FP8_DYNAMIC": ("FP8_PER_CHANNEL_PER_TOKEN", None, [256], {**STATIC, "strategy": "channel"},
+                    {"dynamic": True, **F8, "strategy": "token"}),
+    "FP8_BLOCK": ("FP8_PB_WO", 128, [2, 1, 4, 1], {**STATIC, "strategy": "block", "block_structure": [128, 128]}, None),
+    "NVFP4": ("NVFP4", 16, [256, 32], F4, F4),
+    "NVFP4A16": ("W4A16_NVFP4", 16, [256, 32], F4, None),
+    "MXFP8": ("MXFP8", 32, [256, 16], {"dynamic": False, **MX}, {"dynamic": True, **MX})}
+
+
+def modelopt_configuration(algorithm, size, weights, inputs, kv_cache):
+    """config.json's member and the contents of hf_quant_config.json."""
+    group = {**({"input_activations": inputs} if inputs else {}), "weights": weights, "targets": ["Linear"]}
+    sized = {"group_size": size} if size else {}
+    producer = {"producer": {"name": "modelopt", "version": "0.48.0"}}
+    return ({"config_groups": {"group_0": group}, "ignore": ["lm_head"], "quant_algo": algorithm, **sized, **producer,
+             "quant_method": "modelopt",
+             **({"kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}} if kv_cache else {})},
+            {**producer, "quantization": {"quant_algo": algorithm, **sized, "exclude_modules": ["lm_head"],
+                                          "kv_cache_quant_algo": "FP8" if kv_cache else None}})
+
+
+def check_modelopt(scheme, out, want):
+    """The tensors of a layer in ModelOpt's spelling and in compressed-tensors have the same numbers."""
+    part = lambda tensors, name: tensors.get(f"{MODULE}.{name}")
+    algorithm, _, shape, _, _ = MODELOPT[scheme]
+    dtype = {16: "F8_E4M3", 32: "U8"}.get(MODELOPT[scheme][1], "F32")
+    equal(part(out, "weight_scale")[:2], (dtype, shape), f"{scheme}: the shape of scales")
+    packed = "weight_packed" if "NVFP4" in scheme else "weight"
+    equal(part(out, "weight"), part(want, packed), f"{scheme}: codes")
+    equal(floats(part(out, "weight_scale")) if dtype != "U8" else part(out, "weight_scale")[2],
+          floats(part(want, "weight_scale")) if dtype != "U8" else part(want, "weight_scale")[2], f"{scheme}: scales")
+    names = {"weight", "weight_scale"}
+    if "NVFP4" in scheme:
+        names.add("weight_scale_2")
+        (divisor,), (factor,) = floats(part(want, "weight_global_scale")), floats(part(out, "weight_scale_2"))
+        equal(part(out, "weight_scale_2")[:2], ("F32", []), f"{scheme}: the global scale")
+        f32, bf16 = cli.ROUND["F32"], cli.ROUND["BF16"]
+        products = {(s, code) for s in floats(part(want, "weight_scale")) for code in (.5, 1, 1.5, 2, 3, 4, 6)}
+        check(all(bf16(f32(code * f32(s * factor))) == bf16(f32(code * f32(s / divisor))) for s, code in products),
+              f"{scheme}: numbers under the global scale", f"{divisor} {factor}")
+    if scheme in ("FP8", "NVFP4"):
+        names.add("input_scale")
+        (stored,) = floats(part(out, "input_scale"))
+        (scale,) = floats(part(want, "input_scale" if scheme == "FP8" else "input_global_scale"))
+        equal((part(out, "input_scale")[:2], stored),
+              (("F32", []), scale if scheme == "FP8" else cli.ROUND["F32"](1 / scale)), f"{scheme}: input_scale")
+    equal({n.rsplit(".", 1)[1] for n in out if n.startswith(MODULE)}, names, f"{scheme}: names of tensors")
+
+
+def test_modelopt():
+    """Each scheme that Model-Optimizer has: names, shapes, dtypes and configuration are its own, numbers those of
+    compressed-tensors."""
+    halves = lambda name, count: b"".join(struct.pack("<e", (b - 128) / 97) for b in random_bytes(name, count))
+    bf16 = lambda name, *shape: ("BF16", list(shape), b"".join(
+        struct.pack("<f", (b - 128) / 97)[2:] for b in random_bytes(name, shape[0] * shape[1])))
+    attention = "model.layers.0.self_attn"
+    model = {f"{MODULE}.weight": bf16("down", 256, 512), "lm_head.weight": ("BF16", [64, 512], bytes(65536)),
+             f"{attention}.k_proj.weight": bf16("k", 256, 512), f"{attention}.v_proj.weight": bf16("v", 256, 512)}
+    layers = (MODULE, f"{attention}.k_proj", f"{attention}.v_proj")
+    write("recorded.safetensors", cli.st_bytes(
+        {f"{m}.input": ("F16", [4, 512], halves(m, 2048)) for m in layers} |
+        {f"{attention}.{k}_states": ("F16", [1, 2, 4, 128], halves(k, 1024)) for k in "kv"}))
+    for scheme, (algorithm, size, _, weights, inputs) in MODELOPT.items():
+        make("in", model, torch_dtype="bfloat16")
+        recorded = ["--activations", "recorded.safetensors"] if scheme in ("FP8", "NVFP4") else []
+        for path, dialect in (("packed", "compressed-tensors"), ("out", "modelopt")):
+            p = quantize("in", "-o", path, "--replace", "--dialect", dialect, *recorded, scheme=scheme)
+            equal(p.returncode, 0, f"{scheme}, {dialect}: {p.stderr}")
+        out, want = st_raw("out/model.safetensors"), st_raw("packed/model.safetensors")
+        check_modelopt(scheme, out, want)
+        config = modelopt_configuration(algorithm, size, weights, inputs, bool(recorded))
+        equal(json.loads(cli.read("out/config.json"))["quantization_config"], config[0], f"{scheme}: config.json")
+        equal(json.loads(cli.read("out/hf_quant_config.json")), config[1], f"{scheme}: hf_quant_config.json")
+        for k in "kv" if recorded else "":
+            stored, scale = out[f"{attention}.{k}_proj.{k}_scale"], want[f"{attention}.{k}_scale"]
+            equal((stored[:2], floats(stored)), (("F32", []), floats(scale)), f"{scheme}: the scale of {k}")
+        p = cli.run("audit", "out")
+        check(p.returncode == 0 and " 0 findings" in p.stdout, f"{scheme}: the audit", p.stdout + p.stderr)
+    for path in ("first", "second", "third"):
+        shutil.rmtree(path, ignore_errors=True)
+    make("in", model, torch_dtype="bfloat16")
+    equal(quantize("in", "-o", "first", scheme="NVFP4A16").returncode, 0, "NVFP4A16")
+    for source, path, dialect in (("first", "second", "modelopt"), ("second", "third", "compressed-tensors")):
+        p = cli.run("convert", source, "--scheme", "NVFP4A16", "--dialect", dialect, "-o", path)
+        check(p.returncode == 0 and "24576 of 24576 blocks lossless" in p.stdout, f"NVFP4 to {dialect}",
+              p.stdout + p.stderr)
+    check_modelopt("NVFP4A16", st_raw("second/model.safetensors"), st_raw("third/model.safetensors"))
+
+
 def test_dialect_refusals():
     """Values that a dialect cannot store, and conversions that would change numbers, are refused."""
     m, other = Matrix("no"), {"model.layers.0.self_attn.q_proj.weight": tensor([128, 128], 1)}
@@ -424,11 +525,13 @@ def test_dialect_refusals():
     plain = {MODULE + ".weight": tensor([64, 128], 1)}
     for what, tensors, config, command, options, words in (
             ("an unknown dialect", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "aqw"),
-             ("dialect", "'aqw'", "compressed-tensors, awq, gptq, gptq-v2", "did you mean 'awq'")),
+             ("dialect", "'aqw'", "compressed-tensors, awq, gptq, gptq-v2, modelopt", "did you mean 'awq'")),
             ("FP8", plain, None, "quantize", ("--scheme", "FP8_DYNAMIC", "--dialect", "awq"), ("awq", "FP8_DYNAMIC")),
             ("activations", plain, None, "quantize", ("--scheme", "W4A8", "--dialect", "gptq"), ("gptq", "W4A8")),
             ("5 bits", plain, None, "quantize", ("--scheme", "W4A16", "--set", "num_bits=5", "--set", "group_size=32",
                                                  "--dialect", "gptq"), ("gptq", "2, 3, 4, 8")),
+            ("integers", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "modelopt"),
+             ("modelopt does not store W4A16", "FP8, FP8_DYNAMIC, FP8_BLOCK, NVFP4, NVFP4A16, MXFP8")),
             ("a release", plain, None, "quantize", ("--scheme", "W4A16", "--dialect", "awq", "--compat",
                                                     "llm-compressor"), ("awq", "llm-compressor")),
             ("uneven rows", {MODULE + ".weight": tensor([60, 128], 1)}, None, "quantize",

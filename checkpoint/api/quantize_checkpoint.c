@@ -93,6 +93,7 @@ static int select_weights(struct quantize_call *run, struct fail *f)
     RETURN_IF_NOT_OK(dialect_config_check(s, f));
     RETURN_IF_NOT_OK(runtime_support_check(s, a->allow_mixed_sets, a->keep_findings, f));
     RETURN_IF_NOT_OK(selection_find_activations(s, &run->activations, request, &run->meter, f));
+    RETURN_IF_NOT_OK(dialect_convert_activations(&run->activations, s, f));
     return layout_make(&run->layout, &run->inputs.model, &s->weights, &s->config, &run->activations, CONTENTS_MODEL, f);
 }
 

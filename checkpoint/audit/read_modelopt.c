@@ -11,17 +11,7 @@
 #include "audit/audit.h"
 #include "files/json.h"
 #include "files/text.h"
-
-/* Values of quant_algo, and the schemes of compressed-tensors with the same tensors. */
-static const char *const algorithms[][2] = {{"FP8", "FP8"},
-                                            {"FP8_PER_CHANNEL_PER_TOKEN", "FP8_DYNAMIC"},
-                                            {"FP8_PB_WO", "FP8_BLOCK"},
-                                            {"NVFP4", "NVFP4"},
-                                            {"NVFP4_AWQ", "NVFP4"},
-                                            {"W4A16_NVFP4", "NVFP4A16"},
-                                            {"MXFP4", "MXFP4"},
-                                            {"W4A8_MXFP4_FP8", "MXFP4"},
-                                            {"MXFP8", "MXFP8"}};
+#include "schemes/dialects.h"
 
 const char *audit_part_name(const struct audit *audit, const char *part)
 {
@@ -52,17 +42,17 @@ static int add_ignored(struct quant_config *config, const char *name, struct fai
 /* Returns the scheme of an algorithm, in any case; NULL: its tensors are not read. */
 static const char *scheme_of(const json_object *algorithm)
 {
-    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
-        if (json_is_string(algorithm) && strcasecmp(json_text(algorithm), algorithms[i][0]) == 0)
-            return algorithms[i][1];
+    for (const struct dialect_form *form = dialect_of_algorithms()->forms; form->scheme; form++)
+        if (json_is_string(algorithm) && strcasecmp(json_text(algorithm), form->algorithm) == 0)
+            return form->preset;
     return NULL;
 }
 
 static int unread(const json_object *algorithm, const char *where, const char *layer, struct fail *f)
 {
     struct fail known = {.message = ""};
-    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
-        text_append(known.message, sizeof known.message, "%s%s", i > 0 ? ", " : "", algorithms[i][0]);
+    for (const struct dialect_form *form = dialect_of_algorithms()->forms; form->scheme; form++)
+        text_append(known.message, sizeof known.message, "%s%s", *known.message ? ", " : "", form->algorithm);
     return INVALID(f, "%s: quant_algo of %.60s is %.40s; read are %s", where, layer, JSON_WORDS(algorithm),
                    known.message);
 }
@@ -79,15 +69,15 @@ static int read_layers(struct audit *audit, const json_object *layers, const cha
         if (!scheme_of(algorithm))
             return unread(algorithm, where, item.key, f);
     }
-    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+    for (const struct dialect_form *form = dialect_of_algorithms()->forms; form->scheme; form++) {
         size_t count = 0;
         json_each(item, layers)
         {
-            if (strcasecmp(json_text(json_get(item.value, "quant_algo")), algorithms[i][0]) == 0)
+            if (strcasecmp(json_text(json_get(item.value, "quant_algo")), form->algorithm) == 0)
                 targets[count++] = item.key;
         }
         if (count > 0)
-            RETURN_IF_NOT_OK(quant_config_add_scheme(&audit->config, algorithms[i][1], targets, count, f));
+            RETURN_IF_NOT_OK(quant_config_add_scheme(&audit->config, form->preset, targets, count, f));
     }
     return QOBS_OK;
 }

@@ -157,6 +157,7 @@ struct caster {
     const struct weight *weight;
     const qobs_format *grid, *dtype, *stored; /* of codes, of the weight, of scales; NULL: powers of two */
     float global_scale;                       /* divides scales */
+    float factor;                             /* multiplies them in the output; 0: global_scale divides them there */
 };
 
 static struct caster open_caster(const struct weight_job *job)
@@ -168,7 +169,8 @@ static struct caster open_caster(const struct weight_job *job)
                            .grid = qobs_format_find(quant_grid(job_args(job))),
                            .dtype = qobs_format_find("bf16"), /* of all sources whose scales have one byte */
                            .stored = global ? qobs_format_find("fp8_e4m3") : NULL,
-                           .global_scale = global ? job->range.global_scale : 1};
+                           .global_scale = global ? job->range.global_scale : 1,
+                           .factor = global ? job->range.global_factor : 0};
 }
 
 /* Returns true if each number of the grid is the same under both scales. */
@@ -204,7 +206,7 @@ static float cast_block(const struct caster *c, int64_t row, int64_t block, floa
 {
     const struct source_codes *source = &c->weight->source_codes;
     const float same = stored_scale(c, scale * c->global_scale);
-    *lossless = is_same(c, same / c->global_scale, scale);
+    *lossless = is_same(c, c->factor > 0 ? same * c->factor : same / c->global_scale, scale);
     if (*lossless || !is_power_of_two(source))
         return same;
     weight_read_codes(c->weight, row, 1, codes);

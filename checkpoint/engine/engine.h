@@ -121,6 +121,11 @@ int engine_find_casts(struct engine *engine, struct fail *f);
 bool job_keeps_codes(const struct weight_job *job);
 int cast_range(struct row_slice *slice, struct workspace *work, struct fail *f);
 float cast_global_scale(const struct weight_job *job, double largest);
+
+/* Returns what multiplies scales in the output in place of a global scale that divides them; 0: there is none
+ * (global_factor.c). */
+float job_global_factor(const struct weight_job *job, float global_scale);
+
 int cast_scales(struct row_slice *slice, const struct slice_qparams *qparams, struct workspace *work, struct fail *f);
 int cast_codes(const struct row_slice *slice, unsigned char *codes, struct workspace *work, struct fail *f);
 

@@ -26,6 +26,7 @@ struct job_range {
     void *lows, *highs; /* found by search, one for each qparam; NULL: no search */
     double set_amax;    /* the largest magnitude of its set, if there is a global scale */
     float global_scale;
+    float global_factor; /* in its place where the format stored multiplies; 0: it divides, too */
 };
 
 /* Scales and zero points of the complete weight; NULL: those of each slice are found from its rows. */

@@ -60,8 +60,10 @@ int set_share(const struct engine *e, struct weight_job *jobs, size_t count, str
         scale = cast_global_scale(first, max);
     else if (qobs_global_scale(first->group->config, dtype, min, max, &scale, &error) != QOBS_OK)
         return weight_failure(first, &error, f);
+    const float factor = job_global_factor(first, scale);
     for (size_t i = 0; i < count; i++) {
         jobs[i].range.global_scale = scale;
+        jobs[i].range.global_factor = factor;
         jobs[i].range.set_amax = fmax(-min, max);
     }
     return QOBS_OK;

@@ -172,6 +172,10 @@ size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, enum file_dt
         memcpy(out, scale, n * qobs_dtype_size(dtype));
         return n * qobs_dtype_size(dtype);
     }
+    if (stored == FILE_F32) {
+        floats_of(scale, dtype, 0, n, out);
+        return n * sizeof(float);
+    }
     return (stored == FILE_F8_E4M3 ? encode_e4m3 : encode_e8m0)(scale, dtype, n, out);
 }
 

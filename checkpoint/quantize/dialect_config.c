@@ -4,12 +4,16 @@
 /* The row of the dialect says which members there are. */
 #include "quantize/dialect_config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "files/json.h"
 #include "files/text.h"
+#include "model/stored_qparams.h"
 #include "schemes/dialects.h"
 #include "schemes/match.h"
+
+#define KV_CACHE "{\"dynamic\": false, \"num_bits\": 8, \"type\": \"float\"}"
 
 /* Returns true if a runtime would take the weight for a quantized layer if nothing excluded it. */
 static bool is_excluded(const struct selection *s, const struct matcher *ignore, const struct weight *w)
@@ -73,19 +77,19 @@ static void put_pattern(char *pattern, size_t size, const struct weight *w)
     memcpy(pattern + n, "$", 2);
 }
 
-static bool put_excluded(json_object *json, const struct dialect_row *d, const struct selection *s)
+static bool put_excluded(json_object *json, const char *key, const struct selection *s)
 {
     OWNED_MATCHER struct matcher *ignore = NULL;
     struct fail f;
-    json_object *list =
-        d->config.patterns ? json_put_object(json, d->config.excluded) : json_put_array(json, d->config.excluded);
+    const bool patterns = s->config.dialect->config.patterns;
+    json_object *list = patterns ? json_put_object(json, key) : json_put_array(json, key);
     bool complete = list && make_ignore(&ignore, &s->config, &f) == QOBS_OK;
     for (size_t i = 0; complete && i < s->weights.count; i++) {
         const struct weight *w = &s->weights.items[i];
         char pattern[2100];
         if (!is_excluded(s, ignore, w))
             continue;
-        if (d->config.patterns) {
+        if (patterns) {
             put_pattern(pattern, sizeof pattern, w);
             complete = json_put_object(list, pattern) != NULL;
         } else {
@@ -95,17 +99,110 @@ static bool put_excluded(json_object *json, const struct dialect_row *d, const s
     return complete;
 }
 
-json_object *dialect_config_json(const struct selection *s)
+/* Adds the members of a text of JSON. */
+static bool put_members(json_object *json, const char *members)
+{
+    OWNED_JSON json_object *from = NULL;
+    bool complete = !members || json_parse_value(&from, members) == 0;
+    json_each(item, from) complete = complete && json_put(json, item.key, json_object_get(item.value));
+    return complete;
+}
+
+static bool put_integers(json_object *json, const struct selection *s)
 {
     const struct dialect_row *d = s->config.dialect;
     const struct quant_args *a = &s->config.groups->weights;
-    json_object *json = NULL;
-    const bool complete =
-        json_parse_value(&json, d->config.members) == 0 && json_put_count(json, "bits", (uint64_t)a->num_bits) &&
-        json_put(json, "group_size", json_object_new_int64(a->strategy == QUANT_CHANNEL ? -1 : a->group_size)) &&
-        (!d->config.symmetric || json_put_bool(json, d->config.symmetric, a->symmetric)) && put_excluded(json, d, s);
-    if (complete)
+    return json_put_count(json, d->config.bits, (uint64_t)a->num_bits) &&
+           json_put(json, "group_size", json_object_new_int64(a->strategy == QUANT_CHANNEL ? -1 : a->group_size)) &&
+           (!d->config.symmetric || json_put_bool(json, d->config.symmetric, a->symmetric));
+}
+
+/* Adds the algorithm and its groups. */
+static bool put_algorithm(json_object *json, const struct dialect_form *form)
+{
+    return json_put_text(json, "quant_algo", form->algorithm) &&
+           (form->group_size == 0 || json_put_count(json, "group_size", (uint64_t)form->group_size));
+}
+
+json_object *dialect_config_json(const struct selection *s)
+{
+    const struct dialect_row *d = s->config.dialect;
+    const struct dialect_form *form = dialect_form(d, s->config.groups);
+    json_object *json = json_object_new_object();
+    if (json && put_members(json, form->members) && put_members(json, d->config.members) &&
+        (d->config.bits ? put_integers(json, s) : put_algorithm(json, form)) &&
+        (!s->config.has_kv_cache || put_members(json, "{\"kv_cache_scheme\": " KV_CACHE "}")) &&
+        put_excluded(json, d->config.excluded, s))
         return json;
     json_object_put(json);
     return NULL;
+}
+
+json_object *dialect_file_json(const struct selection *s)
+{
+    json_object *json = json_object_new_object();
+    json_object *quantization = NULL;
+    if (json && put_members(json, s->config.dialect->config.members)) {
+        json_object_object_del(json, "quant_method");
+        quantization = json_put_object(json, "quantization");
+    }
+    if (quantization && put_algorithm(quantization, dialect_form(s->config.dialect, s->config.groups)) &&
+        (s->config.has_kv_cache ? json_put_text(quantization, "kv_cache_quant_algo", "FP8")
+                                : json_put(quantization, "kv_cache_quant_algo", NULL)) &&
+        put_excluded(quantization, "exclude_modules", s))
+        return json;
+    json_object_put(json);
+    return NULL;
+}
+
+/* ---- Scales of activations --------------------------------------------------------------------------------------- */
+
+/* Returns the name of a scale: Model-Optimizer puts those of keys and values below their layers. */
+static char *name_of(const struct activation_scale *a, const struct activation_need *need, const struct weight *w,
+                     const char *part, const struct weights *all)
+{
+    if (need->kind == ACTIVATION_INPUT)
+        return text_format("%.*s.%s", (int)w->module, w->name, part);
+    const char *base = activation_bases[need->kind];
+    OWNED char *layer = text_format("%.*s.%s_proj.weight", (int)need->length, need->module, base);
+    return layer && weights_find(all, layer)
+               ? text_format("%.*s.%s_proj.%s_scale", (int)need->length, need->module, base, base)
+               : strdup(a->name);
+}
+
+/* Global scales of inputs divide, and these multiply. Takes the name. */
+static int convert(struct activation_scale *a, char *name, struct fail *f)
+{
+    const bool global = ends_with(a->name, "_global_scale");
+    const double number = number_of(a->data, dtype_in_library(a->dtype), 0);
+    const float stored = (float)(global ? 1 / number : number);
+    void *data = malloc(sizeof stored);
+    if (!name || !data) {
+        free(name);
+        free(data);
+        return NO_MEMORY(f, "the scales");
+    }
+    memcpy(data, &stored, sizeof stored);
+    free(a->name);
+    free(a->data);
+    a->name = name;
+    a->data = data;
+    a->dtype = FILE_F32;
+    a->bytes = sizeof stored;
+    a->ndim = 0;
+    return QOBS_OK;
+}
+
+int dialect_convert_activations(struct activation_scales *activations, const struct selection *s, struct fail *f)
+{
+    for (size_t i = 0; i < activations->count; i++) {
+        struct activation_scale *a = &activations->items[i];
+        const struct activation_need *need = &activations->needs.items[a->need];
+        const struct weight *w = &s->weights.items[a->weight];
+        const char *part =
+            w->reason == WEIGHT_TAKEN ? quant_format_row(s->config.groups[w->group].stored)->input_scale : NULL;
+        if (part || (s->config.dialect && s->config.dialect->config.kv_cache))
+            RETURN_IF_NOT_OK(convert(a, name_of(a, need, w, part, &s->weights), f));
+    }
+    return QOBS_OK;
 }

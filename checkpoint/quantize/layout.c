@@ -167,6 +167,18 @@ static int add_words(struct builder *b, size_t index, size_t shard, struct fail 
                               : QOBS_OK;
 }
 
+/* Gives scales Model-Optimizer's shape. Returns its dimensions. */
+static int make_bare(const struct quant_args *a, int ndim, int64_t *shape)
+{
+    if (a->strategy == QUANT_TENSOR || a->strategy == QUANT_CHANNEL)
+        return a->strategy == QUANT_CHANNEL;
+    if (a->strategy != QUANT_BLOCK)
+        return ndim;
+    shape[2] = shape[1];
+    shape[1] = shape[3] = 1;
+    return 4;
+}
+
 /* Adds the tensors of a quantized weight. */
 static int add_quantized(struct builder *b, size_t index, size_t shard, struct fail *f)
 {
@@ -175,13 +187,14 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     const struct quant_args *a = &group->weights;
     const struct group_storage s = group_storage(group, b->contents);
     static const int64_t one[1] = {1}, two[1] = {2};
-    int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
+    int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[4];
     if (s.format->words)
         return add_words(b, index, shard, f);
     const int word_bits = quant_word_bits(s.format);
     if (word_bits > 0)
         codes[1] = (codes[1] * a->num_bits + word_bits - 1) / word_bits;
-    const int ndim = scale_shape(a, w->shape, scale);
+    const int plain = scale_shape(a, w->shape, scale),
+              ndim = s.format->bare_scales ? make_bare(a, plain, scale) : plain;
     if (b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.format->codes, s.codes_dtype, 2, codes, shard, f));
     const enum file_dtype scale_dtype = s.format->scale_dtype ? s.format->scale_dtype : w->dtype;
@@ -194,7 +207,8 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     if (s.format->has_shape && b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", FILE_I64, 1, two, shard, f));
     if (s.format->global_scale)
-        RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, s.format->global_scale, FILE_F32, 1, one, shard, f));
+        RETURN_IF_NOT_OK(
+            add(b, index, PART_GLOBAL_SCALE, s.format->global_scale, FILE_F32, !s.format->bare_scales, one, shard, f));
     return QOBS_OK;
 }
 

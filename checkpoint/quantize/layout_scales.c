@@ -73,7 +73,7 @@ int layout_put_small(const struct layout_writer *w, const struct weight_job *job
     unsigned char numbers[16], global[4];
     for (int i = 0; i < 16; i++)
         numbers[i] = (unsigned char)((uint64_t)shape[i / 8] >> 8 * (i % 8));
-    memcpy(global, &job->range.global_scale, sizeof global);
+    memcpy(global, job->range.global_factor > 0 ? &job->range.global_factor : &job->range.global_scale, sizeof global);
     if (w->layout->parts[job->index][PART_SHAPE] != SIZE_MAX)
         RETURN_IF_NOT_OK(put(w, job, PART_SHAPE, 0, numbers, sizeof numbers, f));
     if (w->layout->parts[job->index][PART_GLOBAL_SCALE] != SIZE_MAX)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "schemes/dialects.h"
 #include "schemes/runtimes.h"
 
 #define SAY(text, ...) snprintf(text, sizeof(text), __VA_ARGS__)
@@ -130,6 +131,10 @@ void runtime_support_of_group(struct runtime_support *support, const struct sele
         support->devices = 0;
     if (architecture_lacks_transformers(&selection->inputs->architectures)) {
         SAY(transformers->why, "transformers %s does not have this architecture", TRANSFORMERS_OF(selection));
+    } else if (selection->config.dialect && !selection->config.dialect->needs) {
+        SAY(transformers->why, "transformers %s does not read %s", TRANSFORMERS_OF(selection),
+            selection->config.dialect->name);
+        transformers->always = true;
     } else if (has_embeddings(selection, group)) {
         SAY(transformers->why, "transformers %s loads no embeddings quantized", TRANSFORMERS_OF(selection));
         transformers->always = true;

@@ -304,7 +304,7 @@ int selection_find_activations(struct selection *selection, struct activation_sc
     struct inputs *in = selection->inputs;
     struct activation_report report = {meter, activations, in->model.bytes};
     request.progress = (struct activation_progress){report_activations, &report};
-    if (!config->states)
+    if (!config->states && (!config->dialect || config->dialect->config.kv_cache))
         activation_sources_add_kv_cache(&in->sources, &selection->weights, config);
     RETURN_IF_NOT_OK(activation_scales_find(activations, &in->sources, &selection->weights, config, &request, f));
     selection->weights.drops_attention_scales |= config->compat == QOBS_COMPAT_VLLM && config->has_kv_cache;

@@ -9,6 +9,7 @@
 #include "files/json.h"
 #include "files/text.h"
 #include "quantize/dialect_config.h"
+#include "schemes/dialects.h"
 
 int side_files_copy(struct quantize_call *run, struct fail *f)
 {
@@ -62,9 +63,20 @@ int side_files_write_index(struct quantize_call *run, struct fail *f)
                : NO_MEMORY(f, "the index");
 }
 
+/* Writes the file in which a dialect describes the quantization once more. */
+static int write_dialect_file(struct quantize_call *run, struct fail *f)
+{
+    const struct dialect_row *d = run->selection.config.dialect;
+    if (!d || !d->config.file)
+        return QOBS_OK;
+    OWNED_JSON json_object *json = dialect_file_json(&run->selection);
+    return write_json(run, HF_QUANT_CONFIG, json, f);
+}
+
 int side_files_write_config(struct quantize_call *run, struct fail *f)
 {
     static const char key[] = "quantization_config";
+    RETURN_IF_NOT_OK(write_dialect_file(run, f));
     if (!run->inputs.model.config)
         return QOBS_OK;
     json_object *quantization = run->selection.config.dialect

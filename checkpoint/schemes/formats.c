@@ -97,7 +97,9 @@ static const struct quant_format_row rows[] = {
                               .codes = "weight",
                               .word = FILE_U8,
                               .scale = "weight_scale",
-                              .global_scale = "weight_scale_2"},
+                              .global_scale = "weight_scale_2",
+                              .bare_scales = true,
+                              .input_scale = "input_scale"},
     [QUANT_MODELOPT_MXFP4] =
         {.read.title = "MXFP4 of ModelOpt", E2M1, MX, .codes = "weight", .word = FILE_U8, .scale = "weight_scale"},
     [QUANT_MXFP4_BLOCKS] =
@@ -105,6 +107,13 @@ static const struct quant_format_row rows[] = {
     [QUANT_AWQ] = {.read.title = "AWQ", .code.bits = 4, WORDS(awq)},
     [QUANT_GPTQ_V2] = {.read.title = "GPTQ v2", WORDS(gptq_v2)},
     [QUANT_GPTQ] = {.read.title = "GPTQ", WORDS(gptq)},
+    [QUANT_MODELOPT_FP8] = {.read.title = "FP8 of ModelOpt",
+                            E4M3,
+                            .codes = "weight",
+                            .scale = "weight_scale",
+                            .scale_dtype = FILE_F32,
+                            .bare_scales = true,
+                            .input_scale = "input_scale"},
 };
 
 enum { FORMATS = sizeof rows / sizeof *rows };

@@ -23,10 +23,10 @@ enum quant_format {
     QUANT_MODELOPT_NVFP4,
     QUANT_MODELOPT_MXFP4,
     QUANT_MXFP4_BLOCKS,
-    /* These are written in dialects, too. */
     QUANT_AWQ,
     QUANT_GPTQ_V2,
-    QUANT_GPTQ
+    QUANT_GPTQ,
+    QUANT_MODELOPT_FP8 /* is written alone: FLOAT_QUANTIZED reads it */
 };
 
 /* Codes in words that lie [columns, rows], as AWQ and GPTQ have them, with scales [groups, rows] and zero points that
@@ -58,9 +58,13 @@ struct quant_format_row {
     bool packs_zero_points;   /* in such words along the rows, if scales have rows; else an element each */
     const char *global_scale; /* last component of its name; NULL: there is none */
     bool global_divides;      /* scales are divided by it; else multiplied */
+    /* As Model-Optimizer shapes scales: [] of a tensor, [rows] of channels, [rows, 1, columns, 1] of blocks; else [1],
+     * [rows, 1] and [rows, columns]. */
+    bool bare_scales;
+    const char *input_scale; /* last component of scales of inputs, F32, which multiply; NULL: by the observer */
     const struct word_layout *words; /* NULL: codes lie [rows, columns] */
     struct {
-        const char *title;       /* of weights that are read; NULL: another row has the same tensors */
+        const char *title;       /* of weights that are read or in a dialect; NULL: another row has the same tensors */
         file_dtypes scales;      /* dtypes of weight_scale that are read */
         file_dtypes zero_points; /* of weight_zero_point; 0: there are none */
         bool upstream;           /* llm-compressor dequantizes it, too */

@@ -414,6 +414,12 @@ bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b
            args_alike(a->has_outputs, &a->outputs, b->has_outputs, &b->outputs);
 }
 
+bool quant_group_has_preset(const struct quant_group *g, const struct scheme_preset *preset)
+{
+    return args_alike(g->has_weights, &g->weights, true, preset->weights) &&
+           args_alike(g->has_inputs, &g->inputs, preset->inputs != NULL, preset->inputs) && !g->has_outputs;
+}
+
 /* ---- Release ----------------------------------------------------------------------------------------------------- */
 
 void quant_config_clear_ignore(struct quant_config *config)

@@ -130,6 +130,9 @@ int quant_config_finish(struct quant_config *config, qobs_compat compat, struct 
 /* Returns true if a runtime stores and runs modules of both groups alike; observers and targets may differ. */
 bool quant_groups_alike(const struct quant_group *a, const struct quant_group *b);
 
+/* Returns true if a group quantizes weights and inputs as a preset; observers may differ. */
+bool quant_group_has_preset(const struct quant_group *group, const struct scheme_preset *preset);
+
 /* Returns true if a weight has a scale of its complete tensor, which the members of its set share: the global scale of
  * NVFP4, and the scale of FP8, which vLLM makes the largest of the set before it quantizes the others again. */
 bool shares_scale(const struct quant_args *args, qobs_compat compat);

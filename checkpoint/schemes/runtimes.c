@@ -47,6 +47,10 @@ static const struct runtime_row rows[] = {
     {QUANT_GPTQ, 8, 8, BY_ROW, NO_INPUTS, false, GPU, GPU},
     {QUANT_GPTQ_V2, 4, 4, BY_ROW, NO_INPUTS, false, GPU_AVX512, GPU},
     {QUANT_GPTQ_V2, 8, 8, BY_ROW, NO_INPUTS, false, GPU, GPU},
+    {QUANT_MODELOPT_FP8, 8, 8, 1u << QUANT_TENSOR, FP8_TENSOR, false, GPU, GPU},
+    {QUANT_MODELOPT_FP8, 8, 8, 1u << QUANT_CHANNEL, FP8_TOKENS, false, GPU, 0},
+    {QUANT_MODELOPT_FP8, 8, 8, 1u << QUANT_BLOCK, FP8_GROUPS, false, GPU, 0},
+    {QUANT_MODELOPT_NVFP4, 4, 4, 1u << QUANT_TENSOR_GROUP, NO_INPUTS | FP4_INPUTS, false, GPU, GPU},
     {QUANT_MXFP8, 8, 8, BY_GROUP, NO_INPUTS | FP8_GROUPS, false, GPU, GPU},
 };
 
