@@ -13,7 +13,7 @@ static bool is_same(const qobs_format *grid, float global_scale, float factor)
 {
     const qobs_format *scales = qobs_format_find("fp8_e4m3"), *dtype = qobs_format_find("bf16");
     bool same = true;
-    for (uint32_t s = 1; same && s <= qobs_format_encode(scales, qobs_format_max(scales), true); s++)
+    for (uint32_t s = 1; same && s <= qobs_format_encode(scales, (float)qobs_format_max(scales), true); s++)
         for (uint32_t code = 1; same && code < 8; code++) {
             const float scale = qobs_format_decode(scales, s), number = qobs_format_decode(grid, code);
             same = qobs_format_round(dtype, number * (scale / global_scale), false) ==
