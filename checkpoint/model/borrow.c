@@ -9,8 +9,8 @@
 struct weight_span weight_span_of(const struct weight *w)
 {
     const struct st_tensor *stored = w->source->stored;
-    const bool part = w->ndim == 2 && !(w->source_codes.format && w->source_codes.format->words);
-    if (!part)
+    const bool words = w->source_codes.format && w->source_codes.format->words;
+    if (w->ndim != 2 || words || w->source_codes.blocks)
         return (struct weight_span){stored->data, (size_t)(stored->end - stored->begin)};
     const int64_t row =
         w->source_codes.format ? w->row_bytes : (w->shape[1] - 1) * w->column_bytes + (int64_t)dtype_size(w->dtype);
@@ -20,7 +20,8 @@ struct weight_span weight_span_of(const struct weight *w)
 
 static bool is_borrowed(const struct weight *w)
 {
-    return w->source_codes.format || (w->ndim == 2 && w->column_bytes != (int64_t)dtype_size(w->dtype));
+    return w->source_codes.format || w->source_codes.blocks ||
+           (w->ndim == 2 && w->column_bytes != (int64_t)dtype_size(w->dtype));
 }
 
 int source_codes_borrow(const struct source_codes *c, struct fail *f)

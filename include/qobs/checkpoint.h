@@ -290,7 +290,7 @@ QOBS_API int qobs_checkpoint_plan(const qobs_checkpoint_plan_args *args, qobs_er
 /** Installs a handler of SIGBUS for the whole process, as the program qobs has it. The other functions install none. If
  * an input file becomes shorter while it is read, the call fails with SYSTEM, names the file and writes nothing. With
  * the handler all files are read in place, and what is missing reads as zeros. Without it the system copies what is
- * read, on Linux, and tells of missing bytes: that takes 10 to 20 % more time. If the system copies nothing, files
+ * read, on Linux, and tells of missing bytes: that takes 5 to 40 % more time. If the system copies nothing, files
  * are read in place, and it sends SIGBUS if bytes go missing while they are read. A SIGBUS from other addresses goes to
  * the action that was there before. A second call does nothing. Call it before the other functions. Fails with SYSTEM.
  * @since 0.3.0 */
