@@ -288,6 +288,21 @@ def test_meson_subproject_of_tarball():
     print(f"Meson's subproject: {used:.0f} s of processor time")
 
 
+def system_package(conan, env, name, version, library, pkg_config, include=()):
+    """Makes a package of Conan of a library of the system, in place of that of a registry."""
+    os.mkdir(name)
+    write(f"{name}/conanfile.py", f"""from conan import ConanFile
+class System(ConanFile):
+    name, version = "{name}", "{version}"
+    settings = "os", "arch", "compiler", "build_type"
+    def package_info(self):
+        self.cpp_info.includedirs, self.cpp_info.libdirs, self.cpp_info.bindirs = {list(include)}, [], []
+        self.cpp_info.system_libs = ["{library}"]
+        self.cpp_info.set_property("pkg_config_name", "{pkg_config}")
+""")
+    sh(f"{conan} export {name}", env)
+
+
 def test_conan():
     conan = os.environ.get("CONAN") or shutil.which("conan")
     if not tarball() or not conan:
@@ -297,6 +312,11 @@ def test_conan():
     env = dict(PLAIN, CONAN_HOME=os.getcwd() + "/home", CCACHE_DISABLE="1")
     sh(f"{conan} profile detect && {conan} create qobs/packaging/conan -s build_type=MinSizeRel "
        "-o 'qobs/*:families=llmc' -o 'qobs/*:features=codes' -o 'qobs/*:isa=avx2' -o 'qobs/*:sleef=False'", env)
+    system_package(conan, env, "json-c", "0.16", "json-c", "json-c", ["/usr/include/json-c"])
+    system_package(conan, env, "pcre2", "10.42", "pcre2-8", "libpcre2-8")
+    system_package(conan, env, "libyaml", "0.2.5", "yaml", "yaml-0.1")
+    sh(f"{conan} create qobs/packaging/conan --no-remote --build=missing -s build_type=MinSizeRel "
+       "-o 'qobs/*:checkpoint=True'", env)
 
 
 def test_vcpkg_port():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Links a program with the package and runs it."""
+"""Links programs with the package and runs them."""
 import os
 
 from conan import ConanFile
@@ -25,4 +25,5 @@ class Program(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(os.path.join(self.cpp.build.bindir, "program"), env="conanrun")
+            for name in ["program"] + ["models"] * bool(self.dependencies["qobs"].options.checkpoint):
+                self.run(os.path.join(self.cpp.build.bindir, name), env="conanrun")
