@@ -152,6 +152,22 @@ def fine(what, *arguments):
     return p.stdout
 
 
+def on_terminal(*arguments):
+    """Returns what the program, which must end with success, writes to standard error if that is a terminal."""
+    terminal, side = os.openpty()
+    p = subprocess.Popen(QOBS + [str(a) for a in arguments], stderr=side)
+    os.close(side)
+    shown = b""
+    try:
+        while part := os.read(terminal, 4096):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    equal(p.wait(timeout=300), 0, "on a terminal: success")
+    os.close(terminal)
+    return shown
+
+
 def snapshot():
     """Returns every file below the working directory with its content; None for a pipe."""
     paths = [os.path.join(d, f) for d, _, files in os.walk(".") for f in files]

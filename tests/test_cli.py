@@ -223,19 +223,9 @@ def test_progress():
                                         "data_offsets": [0, 2 * rows * columns]}}).encode()
         f.write(struct.pack("<Q", len(text)) + text)
         f.truncate(8 + len(text) + 2 * rows * columns)
-    terminal, side = os.openpty()
     start = time.monotonic()
-    p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors", "--isa", "scalar", "--threads", "1"], stderr=side)
-    os.close(side)
-    shown = b""
-    try:
-        while part := os.read(terminal, 4096):
-            shown += part
-    except OSError:  # the other end is closed
-        pass
-    equal(p.wait(timeout=300), 0, "progress: success")
+    shown = on_terminal(*CALIBRATE, "model.safetensors", "--isa", "scalar", "--threads", "1")
     seconds, drawn = time.monotonic() - start, shown.count(b"%")
-    os.close(terminal)
     if seconds > 0.5:
         check(re.search(rb"\[#* *\] +\d+ %  +[\d.]+ [MG]B/s  \d+ s, \d[\d:]*( s)? left", shown) is not None,
               "progress: share, speed, elapsed time, time left", shown[:200])

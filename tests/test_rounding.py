@@ -338,17 +338,7 @@ def test_merged_states_with_weights():
 def test_progress():
     """On a terminal: the layer in work, no speed, and nothing of it stays."""
     make_model()
-    terminal, side = os.openpty()
-    p = subprocess.Popen(cli.QOBS + command("int4", "out"), stderr=side)
-    os.close(side)
-    shown = b""
-    try:
-        while part := os.read(terminal, 4096):
-            shown += part
-    except OSError:  # the other end is closed
-        pass
-    equal(p.wait(timeout=300), 0, "progress")
-    os.close(terminal)
+    shown = cli.on_terminal(*command("int4", "out"))
     check(re.match(rb"\r\[ {12}\]   0 %  model\S+_proj  0 s", shown) and b"B/s" not in shown
           and shown.endswith(b"\r\x1b[K"),
           "progress: the first layer", shown[:200])

@@ -94,7 +94,9 @@ static bool print_setting_error(const struct scheme_words *w, const qobs_error *
     return near != NULL;
 }
 
-bool print_suggestion(const struct scheme_words *w, const qobs_error *error)
+/* If the error calls a scheme, a preset or a setting unknown and a known one is near, prints an error that names that
+ * one and returns true. */
+static bool print_suggestion(const struct scheme_words *w, const qobs_error *error)
 {
     return print_scheme_error(w, error->message) || print_unknown_preset(w, error) || print_setting_error(w, error);
 }

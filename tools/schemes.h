@@ -26,10 +26,6 @@ struct scheme_words {
     size_t preset_count, setting_count;
 };
 
-/* If the error calls a scheme, a preset or a setting unknown and a known one is near, prints an error that names that
- * one and returns true. */
-bool print_suggestion(const struct scheme_words *words, const qobs_error *error);
-
 /* Prints the error, with the option in place of the member of the arguments that its message begins with, if that is
  * one of `members`. Returns an exit code. */
 int print_member_error(const struct scheme_words *words, const char *members, const qobs_error *error);

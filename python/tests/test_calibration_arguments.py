@@ -8,6 +8,7 @@ import warnings
 import pytest
 import libqobs as qobs
 from libqobs import record
+from two_blocks import batches, model  # noqa: F401, fixtures
 
 torch = pytest.importorskip("torch")
 
@@ -23,39 +24,6 @@ quant_stage:
       targets: Linear
       scheme: W8A8_STATIC
 """
-
-
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (torch.nn.Linear(64, 64, bias=False) for _ in range(4))
-
-    def forward(self, x):
-        return self.o_proj(torch.tanh(self.q_proj(x) * self.k_proj(x)) + self.v_proj(x))
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(Block() for _ in range(2))
-        self.lm_head = torch.nn.Linear(64, 8, bias=False)
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return self.lm_head(x)
-
-
-@pytest.fixture
-def model():
-    torch.manual_seed(0)
-    return Model().to(torch.bfloat16)
-
-
-@pytest.fixture
-def batches():
-    torch.manual_seed(1)
-    return [torch.randn(3, 5, 64, dtype=torch.bfloat16) for _ in range(4)]
 
 
 @pytest.fixture

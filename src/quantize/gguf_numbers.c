@@ -35,7 +35,8 @@ static void trits(const unsigned char *block, unsigned char *codes)
         }
 }
 
-void qobs_gguf_codes(const struct gguf_type *type, const unsigned char *block, unsigned char *codes)
+/* The codes of a block, a byte each. */
+static void codes_of(const struct gguf_type *type, const unsigned char *block, unsigned char *codes)
 {
     memset(codes, 0, type->elements);
     if (type->code == GGUF_CODE_TRITS)
@@ -75,7 +76,7 @@ void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block,
         return;
     }
     gguf_run_scales(type, block, scale, minimum);
-    qobs_gguf_codes(type, block, codes);
+    codes_of(type, block, codes);
     for (size_t c = 0; c < (type->plane[0].bits == 8 ? 256U : type->top + 1U); c++)
         numbers[c] = number(type, (unsigned char)c);
     for (size_t r = 0, i = 0; i < type->elements; r++)

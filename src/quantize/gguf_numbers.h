@@ -8,9 +8,6 @@
 
 #include "number/gguf_type.h"
 
-/* The codes of a block, a byte each. */
-void qobs_gguf_codes(const struct gguf_type *type, const unsigned char *block, unsigned char *codes);
-
 /* The numbers of a block. */
 void qobs_gguf_numbers(const struct gguf_type *type, const unsigned char *block, float *to);
 

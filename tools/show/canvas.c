@@ -25,7 +25,8 @@ double canvas_x(const struct canvas *c, double value)
     return c->left + (c->right - c->left) * (value - c->axis.low) / (c->axis.high - c->axis.low);
 }
 
-double canvas_y(const struct canvas *c, double share) { return c->bottom - (c->bottom - c->top) * share; }
+/* Returns the place of a share, 0 to 1, of the height. */
+static double canvas_y(const struct canvas *c, double share) { return c->bottom - (c->bottom - c->top) * share; }
 
 void canvas_colour(const struct canvas *c, struct colour colour)
 {

@@ -22,9 +22,8 @@ struct canvas {
     struct span axis;
 };
 
-/* Returns the place of a number of the axis, and that of a share, 0 to 1, of the height. */
+/* Returns the place of a number of the axis. */
 double canvas_x(const struct canvas *canvas, double value);
-double canvas_y(const struct canvas *canvas, double share);
 
 void canvas_colour(const struct canvas *canvas, struct colour colour);
 
