@@ -21,8 +21,8 @@ class LeftOut(TypedDict):
 
 
 class Runtime(TypedDict, total=False):
-    """The runtimes of a group of layers. vllm: on which devices; None or "": it is not known to load it. packages: those
-    that transformers needs for the dialect."""
+    """The runtimes of a group of layers. vllm: on which devices; None or "": it is not known to load it. packages:
+    those that transformers needs for the dialect."""
 
     group: str
     vllm: str | None
