@@ -100,7 +100,7 @@ class Args(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_size_t), ("type", ctypes.c_char_p), ("dtype", ctypes.c_int),
                 ("rows", ctypes.c_int64), ("columns", ctypes.c_int64), ("value", ctypes.c_void_p),
                 ("importance", ctypes.c_void_p), ("out", ctypes.c_void_p), ("out_size", ctypes.c_size_t),
-                ("runtime", ctypes.c_void_p)]
+                ("runtime", ctypes.c_void_p), ("search", ctypes.c_char_p)]
 
 
 class Numbers(ctypes.Structure):
@@ -142,11 +142,11 @@ class Qobs:
             yield described
             i += 1
 
-    def quantize(self, isa, of, dtype, x, q, out):
+    def quantize(self, isa, of, dtype, x, q, out, search=None):
         self.lib.qobs_isa_select(isa, None)
         columns = x.shape[1]
         args = Args(ctypes.sizeof(Args), of.name, dtype, x.shape[0], columns, address(x), address(q), address(out),
-                    out.nbytes)
+                    out.nbytes, None, search)
         return self.lib.qobs_gguf_quantize(ctypes.byref(args), ctypes.byref(self.error))
 
     def dequantize(self, of, blocks, shape):
@@ -232,6 +232,7 @@ class Judge:
                               (BF16,) if kind == 0 else (F16,))
                 if valid:
                     self.numbers(of, expected, shape, what)
+                    self.optimal(of, x, q, expected, what)
 
     def numbers(self, of, blocks, shape, what):
         """What ggml and PyPI's gguf make of blocks."""
@@ -247,6 +248,19 @@ class Judge:
             self.passed, self.failed = self.passed + same, self.failed + (not same)
             if not same:
                 print(f"FAIL {what}: {int((got != numbers).sum())} numbers are not those of {who}")
+
+    def optimal(self, of, x, q, theirs, what):
+        """No block of the search "optimal" has a larger error than ggml's."""
+        blocks = np.empty_like(theirs)
+        status = self.qobs.quantize(self.qobs.isas()[-1], of, F32, x, q, blocks, b"optimal")
+        weights = 1.0 if q is None else q.astype(float)
+        errors = [(e * e * weights).reshape(-1, of.elements).sum(1)
+                  for e in (self.qobs.dequantize(of, b, x.shape).astype(float) - x for b in (blocks, theirs))]
+        right = status == OK and bool((errors[0] <= errors[1] * (1 + 1e-13)).all()) and self.ggml.is_valid(of, blocks)
+        self.passed, self.failed = self.passed + right, self.failed + (not right)
+        if not right:
+            print(f"FAIL {what}: the search optimal has a larger error than ggml")
+        self.numbers(of, blocks, x.shape, what + " optimal")
 
     def many(self, of, millions):
         random = np.random.default_rng(of.number)

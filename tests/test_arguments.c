@@ -339,6 +339,7 @@ static void renew_structures(void)
                                                .columns = 32,
                                                .value = gguf_numbers,
                                                .importance = gguf_importance,
+                                               .search = "optimal",
                                                .out = gguf_bytes,
                                                .out_size = sizeof gguf_bytes,
                                                .runtime = &runtime_};

@@ -318,7 +318,7 @@ static const struct function functions[] = {
                           A("dtype", DTYPE, gguf_quantize_.dtype) PLAIN("rows") PLAIN("columns")
                           A("value", REQUIRED, gguf_quantize_.value) A("importance", OPTIONAL, gguf_quantize_.importance)
                           A("out", REQUIRED, gguf_quantize_.out) W("out_size", BYTES, gguf_quantize_.out_size, "out")
-                          A("runtime", MAY_IN, gguf_quantize_.runtime))
+                          A("runtime", MAY_IN, gguf_quantize_.runtime) A("search", OPTIONAL, gguf_quantize_.search))
     F(qobs_gguf_dequantize, ARGS(v.gguf_dequantize) A("type", REQUIRED, gguf_dequantize_.type) PLAIN("rows")
                             PLAIN("columns") A("blocks", REQUIRED, gguf_dequantize_.blocks)
                             W("blocks_size", BYTES, gguf_dequantize_.blocks_size, "blocks")

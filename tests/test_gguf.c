@@ -164,6 +164,10 @@ static void test_refusals(void **state)
     a = arguments("Q4_K");
     a.dtype = QOBS_F64;
     refused(&a, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is F64");
+    a = arguments("Q4_K");
+    a.search = "best";
+    refused(&a, QOBS_ERROR_INVALID_ARGUMENT, "search: is 'best', allowed are ggml and optimal");
+    a.search = NULL;
     a.type = "IQ2_XS";
     refused(&a, QOBS_ERROR_UNSUPPORTED, "type: IQ2_XS");
     a.type = "Q4";

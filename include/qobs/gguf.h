@@ -27,7 +27,7 @@ typedef struct qobs_gguf_type {
     size_t struct_size;     /**< sizeof(qobs_gguf_type) */
     const char *name;       /**< as qobs_gguf_type_name returns it */
     int number;             /**< of the type in files */
-    int uses_importance;    /**< 1: importance changes the bytes */
+    int uses_importance;    /**< 1: importance changes the bytes of the search "ggml" */
     int64_t block_elements; /**< of a row that go together: columns are a multiple */
     size_t block_size;      /**< bytes of a block */
     int made;               /**< 1: qobs_gguf_quantize makes it; 0: it is refused */
@@ -46,16 +46,26 @@ typedef struct qobs_gguf_quantize_args {
     int64_t columns;             /**< a multiple of the type's block_elements */
     const void *value;           /**< (rows, columns), finite */
     const float *importance;     /**< a number for each column, finite and not below 0, such as the mean square of its
-                                      activations; NULL: none. Types that do not use it ignore it */
+                                      activations; NULL: none. The search "ggml" ignores it for types that do not
+                                      use it */
     void *out;                   /**< receives the blocks; must not overlap value */
     size_t out_size;             /**< bytes of out: rows * columns / block_elements * block_size */
     const qobs_runtime *runtime; /**< NULL: the defaults. Its executor divides the rows */
+    const char *search;          /**< "ggml" or NULL: the bytes of ggml. "optimal": blocks of less error in their place,
+                                      see qobs_gguf_quantize */
 } qobs_gguf_quantize_args;
 
-/** Makes blocks of a matrix. Fails with UNSUPPORTED for types whose grids ggml searches (IQ1, IQ2, IQ3), and with
- * NONFINITE for NaN and infinity in value and for scales beyond F16, as upstream refuses these. The message names the
- * first row. It allocates nothing.
- * Reproduces ggml_quantize_chunk (ggml 0.21.0).
+/** Makes blocks of a matrix. The search "optimal" lowers the sum of importance * (element - number)^2 of each block,
+ * without importance the sum of squares; the sum of no block is above that of ggml's. Blocks with one scale for a run
+ * (Q4_0, Q5_0, Q8_0, IQ4_NL, NVFP4, MXFP4, TQ1_0, TQ2_0, Q1_0, Q2_0) get the best of all scales that can be stored.
+ * In Q6_K, Q3_K and IQ4_XS the integers for scales, and in Q4_K, Q5_K and Q2_K the pairs of integers, are the best for
+ * the F16 scales of the block, which are fitted in rounds. Q4_1 and Q5_1 are fitted from several ranges. Sums in float
+ * decide, so that a sum may be larger than the least by 2^-16 of it. Importance that is 0 in a whole block counts as 1
+ * there. Copies (F32, F16, BF16) have nothing to search.
+ * Fails with UNSUPPORTED for types whose grids ggml searches (IQ1, IQ2, IQ3), and with NONFINITE for NaN and infinity
+ * in value and for scales of ggml beyond F16, as upstream refuses these. The message names the first row. It allocates
+ * nothing.
+ * Reproduces ggml_quantize_chunk (ggml 0.21.0) with the search "ggml".
  * @since 0.3.0 */
 QOBS_API int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error);
 

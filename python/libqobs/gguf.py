@@ -21,7 +21,7 @@ class Type(NamedTuple):
     number: int  #: in files
     block_elements: int
     block_bytes: int
-    uses_importance: bool  #: importance changes the bytes
+    uses_importance: bool  #: importance changes the bytes of the search "ggml"
     made: bool  #: by quantize
 
 
@@ -49,10 +49,12 @@ def _contiguous(x: Any, name: str) -> View:
     return found
 
 
-def quantize(array: Any, type: str, importance: Any = None) -> Array:
+def quantize(array: Any, type: str, importance: Any = None, search: str = "ggml") -> Array:
     """Blocks of an array of shape (..., columns), float32, bfloat16 or float16, as uint8 of shape
     (..., bytes of a row). type: a name such as "Q4_K". importance: float32, a number from 0 on for each column, such as
-    the mean square of its activations; types that do not use it ignore it.
+    the mean square of its activations; with the search "ggml" types that do not use it ignore it.
+    search: "ggml" makes the bytes of ggml. "optimal" lowers the sum of importance * (element - number)**2 of each
+    block, without importance the sum of squares, for every type but F32, F16 and BF16; it takes longer (docs/gguf.md).
     Errors: InvalidArgumentError; UnsupportedError for types of grids; NonfiniteError for NaN, infinity and numbers
     whose scale is beyond float16."""
     value, of = _contiguous(array, "array"), _type(type)
@@ -68,7 +70,8 @@ def quantize(array: Any, type: str, importance: Any = None) -> Array:
     dtype = c.U8 if c.U8 in value.framework.dtypes_of_codes else c.I8
     out, result = value.framework.empty((*value.shape[:-1], row), dtype)
     args = c.GgufQuantizeArgs(sizeof(c.GgufQuantizeArgs), of.name.encode(), value.dtype, rows, columns,
-                              value.tensor.data, weights.tensor.data if weights else None, out, rows * row, c.runtime)
+                              value.tensor.data, weights.tensor.data if weights else None, out, rows * row, c.runtime,
+                              encoded(search, "search"))
     call(lib.gguf_quantize, byref(args), value="array", dtype="array")
     return result()
 

@@ -23,6 +23,19 @@ def test_blocks_and_back(of):
     assert (changed != blocks).any() == of.uses_importance
 
 
+@pytest.mark.parametrize("of", [of for of in qobs.gguf.types() if of.block_elements > 1], ids=lambda of: of.name)
+@pytest.mark.parametrize("importance", [None, np.linspace(0.01, 9, 512, dtype="float32")], ids=["plain", "importance"])
+def test_optimal(of, importance):
+    """No block has a larger error than that of ggml."""
+    def errors(search):
+        y = qobs.gguf.dequantize(qobs.gguf.quantize(X, of.name, importance, search), of.name)
+        e = (y.astype(float) - X)**2 * (1 if importance is None else importance.astype(float))
+        return e.reshape(-1, of.block_elements).sum(1)
+    ggml, optimal = errors("ggml"), errors("optimal")
+    assert (optimal <= ggml * (1 + 1e-13)).all()
+    assert optimal.sum() < ggml.sum() * (1 - 1e-4) or (of.name == "Q1_0" and importance is None)
+
+
 def test_names_and_halves():
     assert {"Q4_K", "Q6_K", "IQ4_XS", "NVFP4", "F16"} <= {of.name for of in qobs.gguf.types()}
     assert "IQ2_XS" not in {of.name for of in qobs.gguf.types()}
@@ -50,6 +63,10 @@ def test_refusals():
             qobs.gguf.quantize(X, "Q4_K", wrong)
     with pytest.raises(qobs.InvalidArgumentError, match=r"^importance: \[0\] is -1"):
         qobs.gguf.quantize(X, "Q4_K", -np.ones(512, "float32"))
+    with pytest.raises(qobs.InvalidArgumentError, match="^search: is 'best', allowed are ggml and optimal"):
+        qobs.gguf.quantize(X, "Q4_K", search="best")
+    with pytest.raises(TypeError, match="^search: "):
+        qobs.gguf.quantize(X, "Q4_K", search=None)
     with pytest.raises(qobs.NonfiniteError, match="^array: row 1, column 2 is NaN"):
         x = X.copy()
         x[0, 1, 2] = np.nan

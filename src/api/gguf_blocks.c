@@ -106,6 +106,7 @@ struct quantizing {
     struct block_matrix m;
     const struct kernel_table *kernels;
     enum kernel_dtype dtype;
+    bool improves; /* search "optimal" */
     size_t element_size;
     const unsigned char *value;
     const float *importance;
@@ -136,11 +137,31 @@ static bool row_is_finite(const struct quantizing *q, int64_t row, int64_t rows)
     return count.nan + count.inf == 0;
 }
 
-/* Stops at rows that are not finite. Rows whose scales overflow are written all the same. */
+typedef qobs_superblock_rows_fn rows_kernel;
+
+static void call_rows(const struct quantizing *q, rows_kernel *kernel, int64_t row, int64_t rows)
+{
+    kernel(q->m.type, q->dtype, q->value + (size_t)(row * q->m.columns) * q->element_size, (size_t)rows,
+           (size_t)q->m.columns, q->importance, q->out + (size_t)row * q->m.row_size);
+}
+
+/* Writes blocks of finite rows. Rows whose scales overflow are written all the same. */
+static void quantize_rows(struct quantizing *q, int64_t part, int64_t row, int64_t rows)
+{
+    call_rows(q, q->kernels->superblock_rows, row, rows);
+    for (int64_t r = row; r < row + rows && q->part[part].fault == NO_FAULT; r++)
+        if (row_overflows(q, r)) {
+            q->part[part].fault = OVERFLOWS;
+            q->part[part].row = r;
+        }
+    if (q->improves && q->part[part].fault == NO_FAULT)
+        call_rows(q, q->kernels->superblock_improve, row, rows);
+}
+
+/* Stops at rows that are not finite. */
 static void quantize_groups(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct quantizing *const q = argument;
-    const size_t row_bytes = (size_t)q->m.columns * q->element_size;
     for (int64_t group = from; group < to; group++) {
         const int64_t row = group * GROUP, left = q->m.rows - row, rows = left < GROUP ? left : GROUP;
         for (int64_t r = row; !row_is_finite(q, row, rows); r++)
@@ -149,13 +170,7 @@ static void quantize_groups(void *argument, int64_t part, int64_t from, int64_t 
                 q->part[part].row = r;
                 return;
             }
-        q->kernels->superblock_rows(q->m.type, q->dtype, q->value + (size_t)row * row_bytes, (size_t)rows,
-                                    (size_t)q->m.columns, q->importance, q->out + (size_t)row * q->m.row_size);
-        for (int64_t r = row; r < row + rows && q->part[part].fault == NO_FAULT; r++)
-            if (row_overflows(q, r)) {
-                q->part[part].fault = OVERFLOWS;
-                q->part[part].row = r;
-            }
+        quantize_rows(q, part, row, rows);
     }
 }
 
@@ -192,6 +207,14 @@ static int check_importance(const float *importance, int64_t columns, qobs_error
     return QOBS_OK;
 }
 
+static int check_search(const char *search, bool *optimal, qobs_error *error)
+{
+    *optimal = search && strcmp(search, "optimal") == 0;
+    if (search && !*optimal && strcmp(search, "ggml") != 0)
+        return qobs_invalid(error, "search: is '%.60s', allowed are ggml and optimal", search);
+    return QOBS_OK;
+}
+
 int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error)
 {
     qobs_gguf_quantize_args a;
@@ -203,6 +226,7 @@ int qobs_gguf_quantize(const qobs_gguf_quantize_args *args, qobs_error *error)
     RETURN_IF_FAILED(open_matrix(&q.m, a.type, a.rows, a.columns, error));
     if (!qobs_kernel_dtype_of(a.dtype, &q.dtype) || q.dtype == QOBS_KERNEL_F64)
         return qobs_invalid(error, "dtype: is %s, allowed are F32, BF16 and F16", qobs_dtype_name(a.dtype));
+    RETURN_IF_FAILED(check_search(a.search, &q.improves, error));
     RETURN_IF_FAILED(array_check("out", a.out, a.out_size, (size_t)a.rows * q.m.row_size, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     if (a.rows == 0)

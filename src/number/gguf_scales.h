@@ -7,7 +7,7 @@
 #include "number/gguf_type.h"
 #include "number/number.h"
 
-enum { GGUF_MOST_RUNS = 16, GGUF_MOST_ELEMENTS = 256 };
+enum { GGUF_MOST_RUNS = 16, GGUF_MOST_ELEMENTS = 256, GGUF_MOST_BYTES = 210 }; /* of a block */
 
 static inline uint16_t gguf_load16(const unsigned char *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static inline void gguf_store16(unsigned char *p, uint16_t v)
@@ -69,6 +69,9 @@ static inline float gguf_half_of_e8m0(uint8_t e)
     return float_of_bits(e < 2 ? UINT32_C(0x00200000) << e : (uint32_t)(e - 1) << 23);
 }
 
+/* Its inverse, for powers of 2 from 2^-126 on. */
+static inline uint8_t gguf_e8m0_of_half(float half) { return (uint8_t)((bits_of_float(half) >> 23) + 1); }
+
 /* The power of 2 below log2 of the magnitude, which is rounded to float, less 2: just below powers of 2 it is the next
  * one. */
 static inline uint8_t gguf_e8m0_of_largest(float largest)
@@ -87,6 +90,13 @@ static inline float gguf_half_of_e4m3(uint8_t code)
 {
     const float subnormal = (float)(code & 7) * 0x1p-10f;
     return code >> 3 ? float_of_bits((uint32_t)((code >> 3) + 119) << 23 | (uint32_t)(code & 7) << 20) : subnormal;
+}
+
+/* Its inverse. */
+static inline uint8_t gguf_e4m3_of_half(float half)
+{
+    const uint32_t bits = bits_of_float(half);
+    return (uint8_t)(half < 0x1p-7f ? (uint32_t)(half * 0x1p10f) : ((bits >> 23) - 119) << 3 | (bits >> 20 & 7));
 }
 
 /* The nearest one to a scale from 0 on; ties go up. In ggml all from 248 on are 448. */

@@ -9,7 +9,7 @@
  * Rows go in chunks of at most CHUNK elements. The scales of 32 runs are searched together, one a lane; then the
  * integers for the scales of 16 blocks, one a lane; codes are made with elements as lanes.
  *
- * Stack: 46 KB. Caller's duty: finite elements, round to nearest, no flushing of subnormals (base/fpenv.h). */
+ * Stack: 64 KB. Caller's duty: finite elements, round to nearest, no flushing of subnormals (base/fpenv.h). */
 
 #include <float.h>
 #include <math.h>
@@ -330,30 +330,48 @@ static void make_chunk(const struct job *j, struct chunk *c, const struct codebo
             make_block(j, c, book, b, out + b * type->bytes);
 }
 
-QOBS_SUPERBLOCK_ROWS(ENTRY(qobs_superblock_rows))
+#include "templates/superblock_optimal.inl.h"
+#include "templates/superblock_improve.inl.h"
+
+typedef void chunk_function(const struct job *j, struct chunk *c, const struct codebook *book, unsigned char *out);
+
+static void each_chunk(chunk_function *function, struct job *j, const void *x, size_t rows, unsigned char *out)
 {
-    CLEARS_UPPER_HALVES
-    struct job j = {type, &type->search[importance != NULL], importance, dtype, columns, ROWS_TOGETHER, {0}};
+    const size_t columns = j->columns;
     struct chunk c;
     const struct codebook book = codebook();
     memset(&c.found, 0, sizeof c.found);
     for (size_t r = 0; r < rows; r += ROWS_TOGETHER) {
-        const unsigned char *const from = (const unsigned char *)x + r * columns * size_of(dtype);
-        unsigned char *const to = out + r * columns / type->elements * type->bytes;
-        j.rows = rows - r < ROWS_TOGETHER ? rows - r : ROWS_TOGETHER;
-        if (j.search->weight == GGUF_WEIGHT_ROW && j.search->fit >= GGUF_FIT_AFFINE)
-            measure_rows(&j, from, c.flat);
-        for (c.first = 0; c.first < j.rows * columns; c.first += CHUNK) {
-            const unsigned char *const at = from + c.first * size_of(dtype);
-            const size_t left = j.rows * columns - c.first;
+        const unsigned char *const from = (const unsigned char *)x + r * columns * size_of(j->dtype);
+        unsigned char *const to = out + r * columns / j->type->elements * j->type->bytes;
+        j->rows = rows - r < ROWS_TOGETHER ? rows - r : ROWS_TOGETHER;
+        if (j->search->weight == GGUF_WEIGHT_ROW && j->search->fit >= GGUF_FIT_AFFINE && function == make_chunk)
+            measure_rows(j, from, c.flat);
+        for (c.first = 0; c.first < j->rows * columns; c.first += CHUNK) {
+            const unsigned char *const at = from + c.first * size_of(j->dtype);
+            const size_t left = j->rows * columns - c.first;
             c.elements = left < CHUNK ? left : CHUNK;
             c.x = c.flat;
-            if (dtype == QOBS_KERNEL_F32 && c.elements == CHUNK && (uintptr_t)at % sizeof(float) == 0)
+            if (j->dtype == QOBS_KERNEL_F32 && c.elements == CHUNK && (uintptr_t)at % sizeof(float) == 0)
                 c.x = (const float *)(const void *)at;
             else
-                load_floats(dtype, at, c.elements, c.flat);
+                load_floats(j->dtype, at, c.elements, c.flat);
             memset(c.flat + c.elements, 0, (CHUNK - c.elements) * sizeof *c.flat);
-            make_chunk(&j, &c, &book, to + c.first / type->elements * type->bytes);
+            function(j, &c, &book, to + c.first / j->type->elements * j->type->bytes);
         }
     }
+}
+
+QOBS_SUPERBLOCK_ROWS(ENTRY(qobs_superblock_rows))
+{
+    CLEARS_UPPER_HALVES
+    struct job j = {type, &type->search[importance != NULL], importance, dtype, columns, ROWS_TOGETHER, {0}};
+    each_chunk(make_chunk, &j, x, rows, out);
+}
+
+QOBS_SUPERBLOCK_IMPROVE(ENTRY(qobs_superblock_improve))
+{
+    CLEARS_UPPER_HALVES
+    struct job j = {type, &type->search[importance != NULL], importance, dtype, columns, ROWS_TOGETHER, {0}};
+    each_chunk(improve_chunk, &j, x, rows, out);
 }

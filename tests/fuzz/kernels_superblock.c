@@ -19,6 +19,25 @@ static bool has_finite_scales(const struct gguf_type *type, const unsigned char 
     return finite;
 }
 
+/* Improves the blocks of all tables. */
+static void fuzz_improve(const struct gguf_type *type, const float *from, size_t columns, const float *importance,
+                         const unsigned char *blocks)
+{
+    enum { MOST = 4 * 1024 };
+    static unsigned char expected[MOST];
+    const size_t size = columns / type->elements * type->bytes;
+    memcpy(expected, blocks, size);
+    qobs_kernels_scalar.superblock_improve(type, QOBS_KERNEL_F32, from, 1, columns, importance, expected);
+    const struct kernel_table *table;
+    for (size_t i = 0; (table = next_table(&i));) {
+        unsigned char *const got = arena_place(&first_output, size, true, 0);
+        memcpy(got, blocks, size);
+        table->superblock_improve(type, QOBS_KERNEL_F32, from, 1, columns, importance, got);
+        if (memcmp(got, expected, size) != 0)
+            finding("%s: better blocks of %s are not scalar's", table->isa, type->name);
+    }
+}
+
 void fuzz_superblock(struct bytes *b)
 {
     enum { TYPES = 21, MOST = 4096 };
@@ -48,4 +67,6 @@ void fuzz_superblock(struct bytes *b)
         if (has_finite_scales(type, expected, blocks) && memcmp(got, expected, blocks * type->bytes) != 0)
             finding("%s: blocks of %s are not scalar's", table->isa, type->name);
     }
+    if (columns <= 1024)
+        fuzz_improve(type, from, columns, weighted ? importance : NULL, expected);
 }
