@@ -263,10 +263,27 @@ def test_refused():
         cli.refused(word, ["'blk.0.ffn_up.weight'", "row 2, column 1", word], "quantize",
                     source("bad.gguf", content={"blk.0.ffn_up.weight": (1, [5, 512], bytes(bad))}), "--scheme", "Q4_K",
                     "-o", "x.gguf")
-    for option in ("--pure", "--dry-run"):
-        run = cli.run("quantize", ".", "--scheme", "W4A16", "-o", "y", option)
+    cli.refused("nothing to search", ["search", "changes nothing"], *base[:2], "--scheme", "BF16", "--search",
+                "optimal", "-o", "x.gguf")
+    cli.refused("an unknown search", ["--search", "'best'", "optimal"], *base, "--search", "best", "-o", "x.gguf")
+    for option in ("--pure", "--dry-run", "--search"):
+        run = cli.run("quantize", ".", "--scheme", "W4A16", "-o", "y", option, *["optimal"] * (option == "--search"))
         check(run.returncode == 2 and option in run.stderr and "no GGUF file" in run.stderr, f"{option} of safetensors",
               run.stderr)
+
+
+def test_search():
+    """The same file but for the blocks of tensors, whose errors are lower."""
+    path, errors, files = source(), {}, {}
+    for search in ("ggml", "optimal"):
+        quantize(path, "--scheme", "Q4_K_M", "--search", search, "-o", "s.gguf", "--replace", "--json", "s.json")
+        report = json.loads(cli.read("s.json"))
+        equal(report["search"], search, "the report has the search")
+        errors[search] = {layer["name"]: layer["relative_error"] for layer in report["layers"]}
+        files[search] = cli.read("s.gguf")
+    check(all(e <= errors["ggml"][name] for name, e in errors["optimal"].items()), "no error is larger", errors)
+    check(sum(errors["optimal"].values()) < 0.99 * sum(errors["ggml"].values()), "errors are lower", errors)
+    equal(len(files["optimal"]), len(files["ggml"]), "the size is the same")
 
 
 def test_damaged():

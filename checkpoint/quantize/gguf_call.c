@@ -73,7 +73,7 @@ static int find_importance(struct gguf_call *call, struct fail *f)
         struct gguf_importance *of = &call->sink.importance[i];
         if (!gguf_choice_changes(c))
             continue;
-        if (c->type.uses_importance) {
+        if (gguf_uses_importance(call, c)) {
             users += !gguf_name_is_embedding(c->tensor->name);
             RETURN_IF_NOT_OK(find_entry(call, c->tensor, of, f));
             found += of->entry != NULL;
@@ -88,6 +88,16 @@ static int find_importance(struct gguf_call *call, struct fail *f)
     if (users == 0)
         return INVALID(f, "importance: changes nothing: no type of scheme %s uses it here", call->scheme->name);
     return INVALID(f, "importance: has none of %zu tensors, whose names are those of %s", users, call->args->model);
+}
+
+/* Copies have no scales. */
+static int check_search(const struct gguf_call *call, struct fail *f)
+{
+    for (size_t i = 0; i < call->model.tensor_count; i++)
+        if (gguf_choice_changes(&call->choices[i]) && call->choices[i].type.block_elements > 1)
+            return QOBS_OK;
+    return call->args->optimal ? INVALID(f, "search: optimal changes nothing: no tensor becomes blocks with scales")
+                               : QOBS_OK;
 }
 
 /* ---- Keys -------------------------------------------------------------------------------------------------------- */
@@ -220,6 +230,7 @@ static int write_output(struct gguf_call *call, struct fail *f)
     call->sink.tensors = call->tensors;
     call->sink.out = &call->out;
     call->sink.data_start = call->header.size;
+    call->sink.optimal = call->args->optimal;
     gguf_sink_open(&call->sink);
     RETURN_IF_NOT_OK(engine_open(&call->engine, &in, &call->sink.sink, &call->meter, f));
     RETURN_IF_NOT_OK(engine_run(&call->engine, f));
@@ -235,6 +246,7 @@ static int quantize(struct gguf_call *call, struct fail *f)
         return INVALID(f, "out: is NULL");
     RETURN_IF_NOT_OK(choose_types(call, f));
     RETURN_IF_NOT_OK(make_tensors(call, f));
+    RETURN_IF_NOT_OK(check_search(call, f));
     RETURN_IF_NOT_OK(find_importance(call, f));
     RETURN_IF_NOT_OK(make_header(call, f));
     return a->dry_run ? QOBS_OK : write_output(call, f);

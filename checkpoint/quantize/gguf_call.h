@@ -18,6 +18,7 @@ struct gguf_quantize_args {
     bool pure, dry_run;        /* dry_run: types and sizes alone, nothing is written */
     struct texts tensor_types; /* "PATTERN=TYPE" */
     struct texts importance;   /* imatrix files; the last one that has a tensor counts */
+    bool optimal;              /* blocks of less error than those of ggml, whose bytes are the default */
     const qobs_runtime *runtime;
     int (*progress)(void *context, const qobs_progress *progress);
     void *context;
@@ -47,6 +48,12 @@ struct gguf_call {
     struct engine engine;
     struct meter meter;
 };
+
+/* Returns true if importance changes the blocks of a tensor. The search "optimal" weighs the errors of all types. */
+static inline bool gguf_uses_importance(const struct gguf_call *call, const struct gguf_choice *choice)
+{
+    return choice->type.uses_importance || (call->args->optimal && choice->type.block_elements > 1);
+}
 
 /* Returns a text, to be freed; NULL: no memory. */
 char *gguf_report(const struct gguf_call *call);

@@ -72,7 +72,7 @@ static void add_importance_warning(json_object *warnings, const struct gguf_call
     const char *first = NULL;
     for (size_t i = 0; i < call->model.tensor_count; i++) {
         const struct gguf_choice *c = &call->choices[i];
-        if (!gguf_choice_changes(c) || !c->type.uses_importance || gguf_name_is_embedding(c->tensor->name))
+        if (!gguf_choice_changes(c) || !gguf_uses_importance(call, c) || gguf_name_is_embedding(c->tensor->name))
             continue;
         users++;
         if (call->sink.importance[i].entry)
@@ -120,6 +120,7 @@ char *gguf_report(const struct gguf_call *call)
     json_put_text(report, "model", call->args->model);
     json_put_text(report, "out", call->args->dry_run ? NULL : call->args->out);
     json_put_text(report, "scheme", call->scheme->name);
+    json_put_text(report, "search", call->args->optimal ? "optimal" : "ggml");
     uint64_t before = 0;
     for (size_t i = 0; i < call->model.file_count; i++)
         before += call->model.files[i].map.size;

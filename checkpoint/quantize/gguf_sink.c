@@ -103,7 +103,8 @@ static int quantize(const struct gguf_sink *s, const struct weight_job *job, con
                                           .value = p->value,
                                           .importance = means ? means + matrix * p->columns : NULL,
                                           .out = p->blocks,
-                                          .out_size = p->block_bytes};
+                                          .out_size = p->block_bytes,
+                                          .search = s->optimal ? "optimal" : "ggml"};
     return qobs_gguf_quantize(&args, &error) == QOBS_OK ? QOBS_OK : failure(p, job, &error, f);
 }
 

@@ -29,6 +29,7 @@ struct gguf_sink {
     struct gguf_error *errors;          /* of each tensor that has another type */
     const struct output *out;
     uint64_t data_start; /* of the output */
+    bool optimal;        /* the search of blocks; else ggml's */
 };
 
 void gguf_sink_open(struct gguf_sink *s);

@@ -26,6 +26,7 @@ struct quantize_options {
     const char *finish;
     bool accept_unknown;
     bool pure, dry_run; /* of GGUF files */
+    int search;         /* of their blocks; index of a word */
     const char *const *tensor_types;
     size_t tensor_type_count;
     struct table_run run;
@@ -91,6 +92,8 @@ static const struct option_row rows[] = {
              "a regular expression that is found in their names: ffn_down=Q6_K; the first that is found counts; may be "
              "repeated"),
     FLAG_ROW("pure", pure, "one type for all tensors of a GGUF file that are quantized", "no mixture"),
+    WORD_ROW("search", search, "ggml optimal", "how blocks of a GGUF file are found",
+             "ggml (default): its bytes; optimal: less weighted error than those, in more time"),
     FLAG_ROW("dry-run", dry_run, "print types and sizes of a GGUF file and write nothing", NULL),
     OUT_ROW("DIR", args.out, "the output: a directory that is new or empty; a file for a GGUF file", NULL),
     {.name = "part",
@@ -155,6 +158,7 @@ static int check_unused(const struct quantize_options *o, enum run_kind kind)
                    {"accept-unknown", o->accept_unknown, GGUF},
                    {"tensor-type", o->tensor_type_count > 0, RUN_FINISH | RUN_SAFETENSORS},
                    {"pure", o->pure, RUN_FINISH | RUN_SAFETENSORS},
+                   {"search", o->search != 0, RUN_FINISH | RUN_SAFETENSORS},
                    {"dry-run", o->dry_run, RUN_FINISH | RUN_SAFETENSORS}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given && options[i].unused & kind)
@@ -301,6 +305,7 @@ static int run_gguf(struct quantize_options *o, const char *model, const struct 
                                       .dry_run = o->dry_run,
                                       .tensor_types = {o->tensor_types, o->tensor_type_count},
                                       .importance = {o->args.importance, o->args.importance_count},
+                                      .optimal = o->search != 0,
                                       .runtime = &threads->runtime};
     return quantize_gguf(&args, &o->run);
 }

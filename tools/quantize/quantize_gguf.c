@@ -123,7 +123,7 @@ int quantize_gguf(struct gguf_quantize_args *args, struct table_run *run)
         qobs_error error = {0};
         const struct scheme_words words = {.command = "quantize", .scheme = args->scheme};
         give_error(&error, status, &f);
-        return print_member_error(&words, "scheme tensor-type importance", &error);
+        return print_member_error(&words, "scheme tensor-type importance search", &error);
     }
     if (!run->started) /* nothing was in work, so that nothing is checked yet */
         RETURN_IF_NOT_OK(table_run_check(run));
