@@ -181,12 +181,12 @@ def test_requantized():
                 "--scheme", "Q8_0", "-o", "x.gguf")
 
 
-def imatrix(entries):
+def imatrix(entries, keys=()):
     out = {}
     for name, (shape, sums, counts) in entries.items():
         out[name + ".in_sum2"] = (0, shape, struct.pack(f"<{len(sums)}f", *sums))
         out[name + ".counts"] = (0, [len(counts), 1], struct.pack(f"<{len(counts)}f", *counts))
-    return gguf([], out)
+    return gguf(list(keys), out)
 
 
 def test_importance():
@@ -214,6 +214,23 @@ def test_importance():
     cli.refused("Q2_K_S without importance", ["Q2_K_S", "'blk.0.ffn_up.weight' has none"], *base, "Q2_K_S")
     cli.refused("the output is the imatrix", ["i.gguf", "is an input"], "quantize", path, "-o", "i.gguf", "--replace",
                 "--scheme", "Q4_K", "--importance", "i.gguf")
+
+
+def test_origin():
+    """Keys say where importance comes from, with texts of at most 127 bytes."""
+    entry, path = {"blk.0.ffn_up.weight": ([1, 512], [1.0] * 512, [3])}, source()
+    long = "x" * 130
+    cli.write("i.gguf", imatrix(entry, [("imatrix.datasets", STRING, [long, "y"]), ("imatrix.chunk_count", U32, 11)]))
+    old = struct.pack("<ii", 1, 19) + b"blk.0.ffn_up.weight" + struct.pack("<ii512f", 3, 512, *[3] * 512)
+    cli.write("long.dat", old + struct.pack("<ii", 7, 6) + b"a text")
+    cli.write("short.dat", old)
+    cli.write("cut.dat", old + struct.pack("<ii", 7, 6) + b"a")
+    names = ["quantize.imatrix." + n for n in ("file", "dataset", "entries_count", "chunks_count")]
+    for file, values in (("i.gguf", ["i.gguf", long[:127], 1, 11]), ("long.dat", ["long.dat", "a text", 1, 7]),
+                         ("short.dat", ["short.dat", None, 1, None]), ("cut.dat", ["cut.dat", None, 1, None])):
+        quantize(path, "--scheme", "Q4_K_M", "--importance", file, "-o", "out.gguf", "--replace")
+        wanted = [(n, STRING if isinstance(v, str) else U32, v) for n, v in zip(names, values) if v is not None]
+        equal([k for k in Reader("out.gguf").keys if k[0].startswith("quantize.")], wanted, f"keys of {file}")
 
 
 def test_experts():

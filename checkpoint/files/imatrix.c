@@ -69,6 +69,18 @@ static int read_entry(struct imatrix *im, struct byte_reader *r, struct fail *f)
     return 0;
 }
 
+/* Reads where the numbers come from, which old files do not say. */
+static void read_origin(struct imatrix *im, struct byte_reader *r)
+{
+    const uint64_t chunks = take_count(r), length = take_count(r);
+    const unsigned char *name = r->failed ? NULL : take_bytes(r, length);
+    if (r->failed)
+        return;
+    im->chunks = (uint32_t)chunks;
+    if (length > 0)
+        memcpy(im->dataset, name, (size_t)(length < IMATRIX_TEXT ? length : IMATRIX_TEXT));
+}
+
 static int read_old_form(struct imatrix *im, struct fail *f)
 {
     struct byte_reader r = {.map = &im->map};
@@ -77,6 +89,7 @@ static int read_old_form(struct imatrix *im, struct fail *f)
         return fail(f, "%s: is no importance matrix of llama.cpp: it has no entries", im->map.path);
     for (uint64_t i = 0; i < entries; i++)
         RETURN_IF_NOT_OK(read_entry(im, &r, f));
+    read_origin(im, &r);
     return 0;
 }
 

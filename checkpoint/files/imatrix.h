@@ -3,8 +3,9 @@
 
 /* Importance matrices of llama.cpp: for each weight the mean square of each column of its inputs. Files have the form
  * GGUF, with tensors NAME.in_sum2 and NAME.counts, or the older one: i32 number of entries, then for each i32 length of
- * the name, the name, i32 calls, i32 number of values, f32 values, which are means times calls; what follows is
- * ignored. Sources: tools/imatrix/imatrix.cpp and src/llama-quant.cpp of llama.cpp, gguf-py. */
+ * the name, the name, i32 calls, i32 number of values, f32 values, which are means times calls; then i32 chunks,
+ * i32 length of the dataset's name and the name, if they are there. Sources: tools/imatrix/imatrix.cpp and
+ * src/llama-quant.cpp of llama.cpp, gguf-py. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,9 +23,13 @@ struct imatrix_entry {
     int32_t calls;               /* of the older form */
 };
 
+enum { IMATRIX_TEXT = 127 }; /* bytes of texts that llama-quantize keeps */
+
 struct imatrix {
     struct mapped map;
-    struct imatrix_entry *entries; /* sorted by name with strcmp */
+    char dataset[IMATRIX_TEXT + 1]; /* what the first text was; empty: unknown */
+    uint32_t chunks;                /* of texts; 0: unknown */
+    struct imatrix_entry *entries;  /* sorted by name with strcmp */
     size_t count;
 };
 

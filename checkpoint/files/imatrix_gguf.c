@@ -44,6 +44,17 @@ static int add_entries(struct imatrix *im, const struct gguf_file *file, struct 
     return im->count > 0 ? QOBS_OK : fail(f, "%s: is no importance matrix: it has no tensor *.in_sum2", im->map.path);
 }
 
+static void read_origin(struct imatrix *im, const struct gguf_file *file)
+{
+    const struct gguf_key *datasets = gguf_find_key(file, "imatrix.datasets");
+    const struct gguf_key *chunks = gguf_find_key(file, "imatrix.chunk_count");
+    uint64_t count = 0;
+    if (datasets && datasets->kind == GGUF_STRING && datasets->count > 0)
+        gguf_value_text(GGUF_STRING, datasets->at, im->dataset, sizeof im->dataset);
+    if (chunks && gguf_whole_number(chunks, &count) && count <= INT32_MAX)
+        im->chunks = (uint32_t)count;
+}
+
 int imatrix_read_gguf(struct imatrix *im, struct fail *f)
 {
     struct gguf_file file;
@@ -51,6 +62,7 @@ int imatrix_read_gguf(struct imatrix *im, struct fail *f)
     im->map = file.map; /* the entries point into it */
     file.map = (struct mapped){0};
     const int status = add_entries(im, &file, f);
+    read_origin(im, &file);
     gguf_close(&file);
     return status;
 }

@@ -113,17 +113,12 @@ static const char *const replaced[] = {"general.quantization_version",
                                        "split.count",
                                        "split.tensors.count"};
 
-/* Little-endian bytes of a new key's value. */
-struct key_value {
-    unsigned char bytes[8];
+/* Keys with the values of new ones, as files store them: a number in 4 bytes; a text behind its length in 8 bytes. */
+struct key_list {
+    struct gguf_key *keys;
+    size_t count, new_count;
+    unsigned char values[6][8 + IMATRIX_TEXT];
 };
-
-static struct gguf_key whole_number(const char *name, uint64_t number, struct key_value *value)
-{
-    for (int i = 0; i < 4; i++)
-        value->bytes[i] = (unsigned char)(number >> 8 * i);
-    return (struct gguf_key){.name = (char *)(uintptr_t)name, .kind = GGUF_U32, .count = 1, .at = value->bytes};
-}
 
 static bool is_kept(const struct gguf_key *key)
 {
@@ -133,42 +128,50 @@ static bool is_kept(const struct gguf_key *key)
     return true;
 }
 
-/* Makes the text of a key: its length in 8 bytes, then its bytes. */
-static unsigned char *stored_text(const char *text)
+static unsigned char *add_key(struct key_list *list, const char *name, enum gguf_kind kind, size_t number)
 {
-    const size_t length = strlen(text);
-    unsigned char *stored = malloc(length + 9);
-    for (int i = 0; stored && i < 8; i++)
-        stored[i] = (unsigned char)((uint64_t)length >> 8 * i);
-    if (stored)
-        memcpy(stored + 8, text, length + 1);
-    return stored;
+    unsigned char *value = list->values[list->new_count++];
+    for (int i = 0; i < 8; i++)
+        value[i] = (unsigned char)((uint64_t)number >> 8 * i);
+    list->keys[list->count++] =
+        (struct gguf_key){.name = (char *)(uintptr_t)name, .kind = kind, .count = 1, .at = value};
+    return value;
+}
+
+static void add_text(struct key_list *list, const char *name, const char *text)
+{
+    const size_t length = strnlen(text, IMATRIX_TEXT);
+    memcpy(add_key(list, name, GGUF_STRING, length) + 8, text, length);
+}
+
+static void add_imatrix(struct key_list *list, const struct imatrix *imatrix)
+{
+    add_text(list, "quantize.imatrix.file", imatrix->map.path);
+    if (imatrix->dataset[0])
+        add_text(list, "quantize.imatrix.dataset", imatrix->dataset);
+    add_key(list, "quantize.imatrix.entries_count", GGUF_U32, imatrix->count);
+    if (imatrix->chunks > 0)
+        add_key(list, "quantize.imatrix.chunks_count", GGUF_U32, imatrix->chunks);
 }
 
 /* The keys of the output in the order of llama-quantize: those of the model, then those of the quantization. */
 static int make_header(struct gguf_call *call, struct fail *f)
 {
-    enum { NEW_KEYS = 4, BLOCKS_VERSION = 2 };
+    enum { BLOCKS_VERSION = 2 };
     const struct gguf_file *first = &call->model.files[0];
-    const struct imatrix *imatrix = call->imatrix_count > 0 ? &call->imatrix[call->imatrix_count - 1] : NULL;
-    struct key_value values[NEW_KEYS];
-    OWNED unsigned char *path = imatrix ? stored_text(imatrix->map.path) : NULL;
-    OWNED struct gguf_key *keys = calloc(first->key_count + NEW_KEYS, sizeof *keys);
-    size_t count = 0;
-    if (!keys || (imatrix && !path))
+    struct key_list list = {.keys = NULL};
+    OWNED struct gguf_key *keys = calloc(first->key_count + sizeof list.values / sizeof *list.values, sizeof *keys);
+    if (!keys)
         return NO_MEMORY(f, "the keys of the output");
+    list.keys = keys;
     for (size_t i = 0; i < first->key_count; i++)
         if (is_kept(&first->keys[i]))
-            keys[count++] = first->keys[i];
-    keys[count++] = whole_number("general.quantization_version", BLOCKS_VERSION, &values[0]);
-    keys[count++] = whole_number("general.file_type", call->scheme->file_type, &values[1]);
-    if (imatrix) {
-        const struct gguf_key file = {
-            .name = (char *)(uintptr_t) "quantize.imatrix.file", .kind = GGUF_STRING, .count = 1, .at = path};
-        keys[count++] = file;
-        keys[count++] = whole_number("quantize.imatrix.entries_count", imatrix->count, &values[2]);
-    }
-    return gguf_header_make(&call->header, keys, count, call->tensors, call->model.tensor_count, f);
+            keys[list.count++] = first->keys[i];
+    add_key(&list, "general.quantization_version", GGUF_U32, BLOCKS_VERSION);
+    add_key(&list, "general.file_type", GGUF_U32, call->scheme->file_type);
+    if (call->imatrix_count > 0)
+        add_imatrix(&list, &call->imatrix[call->imatrix_count - 1]);
+    return gguf_header_make(&call->header, keys, list.count, call->tensors, call->model.tensor_count, f);
 }
 
 static int make_tensors(struct gguf_call *call, struct fail *f)
@@ -278,7 +281,7 @@ int gguf_quantize(const struct gguf_quantize_args *args, char **report, struct f
                              .meter = {.stage = "quantize", .report = args->progress, .context = args->context}};
     mapped_files_begin(&files);
     meter_open(&call.meter);
-    int status = quantize(&call, f);
+    int status = mapped_cause(quantize(&call, f), f);
     *report = status == QOBS_OK ? gguf_report(&call) : NULL;
     if (status == QOBS_OK && !*report)
         status = NO_MEMORY(f, "the report");
