@@ -22,12 +22,16 @@ def key(name, kind, v):
     return text(name) + struct.pack("<I", kind) + value(kind, v)
 
 
+def tensor_info(name, kind, shape, offset):
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
+
+
 def gguf(keys, tensors, version=3, alignment=32):
     """keys: (name, kind, value). tensors: name to (number of the type, shape with columns last, bytes)."""
     out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(key(*k) for k in keys)
     data = b""
     for name, (kind, shape, content) in tensors.items():
         data += bytes(-len(data) % alignment)
-        out += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, len(data))
+        out += tensor_info(name, kind, shape, len(data))
         data += content
     return out + bytes(-len(out) % alignment) + data

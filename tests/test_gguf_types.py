@@ -8,12 +8,15 @@
 The expected types of MODELS are those of upstream's own snapshots, tests/snapshots of llama.cpp (commits a45da44f,
 a3ff1940, 343313bd), written as layers. Those of RULES follow src/llama-quant.cpp (commit 007dbbf3), for models that
 have no snapshot. Tensors have two rows, and columns that are a multiple of 256 where the model's are.
+golden/gguf_types.json has the types of larger ones.
 """
 import json
+import os
 import struct
 import sys
 
 import cli
+import gguf_headers
 from cli import check, equal
 from gguf_files import STRING, U32, gguf
 
@@ -186,6 +189,17 @@ def test_without_and_with_importance():
         "IQ4_XS": ("IQ4_XS", {"output": "Q6_K", "attn_v": "Q5_K"}),
         "Q4_0": ("Q4_0", {"output": "Q6_K", "ffn_down": {"Q4_1": {0, 1}}}),
         "Q5_0": ("Q5_0", {"output": "Q6_K", "ffn_down": {"Q5_1": {0, 1}}})}, "--importance", path)
+
+
+def test_large_models():
+    """The types that llama.cpp itself gave to 17 models of different rules, by their headers (gguf_llama_judge.py)."""
+    with open(os.path.join(os.path.dirname(__file__), "golden", "gguf_types.json"), encoding="utf-8") as file:
+        models = json.load(file)
+    equal(len(models), 17, "models")
+    for model, header in models.items():
+        gguf_headers.write("large.gguf", header)
+        for scheme in header["types"]:
+            equal(gguf_headers.fold(types("large.gguf", scheme)), header["types"][scheme], f"{model}, {scheme}")
 
 
 def test_pure_and_patterns():
