@@ -90,9 +90,9 @@ bool job_keeps_codes(const struct weight_job *job) { return job->cast && job->we
 /* Returns the global scale that a source brings with it, as it divides scales; 0: it has none. */
 static float own_global_scale(const struct source_codes *c)
 {
-    return !c->format || !c->format->global_scale ? 0
-           : c->format->global_divides            ? c->global_scale
-                                                  : 1 / c->global_scale;
+    return !c->format || !c->format->global.name ? 0
+           : c->format->global.divides           ? c->global_scale
+                                                 : 1 / c->global_scale;
 }
 
 /* Sets have one global scale, which their members bring with them or all get. */

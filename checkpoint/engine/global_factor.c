@@ -26,7 +26,7 @@ static bool is_same(const qobs_format *grid, float global_scale, float factor)
 static float own_factor(const struct weight_job *job)
 {
     const struct source_codes *c = &job->weight->source_codes;
-    return job->cast && c->format->global_scale && !c->format->global_divides ? c->global_scale : 0;
+    return job->cast && c->format->global.name && !c->format->global.divides ? c->global_scale : 0;
 }
 
 /* The first candidate is better if it has the global scale for its reciprocal: then the way back gives the same bytes.
@@ -34,7 +34,7 @@ static float own_factor(const struct weight_job *job)
 float job_global_factor(const struct weight_job *job, float global_scale)
 {
     const struct quant_format_row *row = quant_format_row(job->group->quant->stored);
-    if (!row->global_scale || row->global_divides)
+    if (!row->global.name || row->global.divides)
         return 0;
     if (own_factor(job) > 0)
         return own_factor(job);

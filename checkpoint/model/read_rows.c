@@ -63,8 +63,8 @@ static void open_reader(struct code_reader *reader, const struct source_codes *c
         reader->numbers[code] = qobs_format_decode(format, code);
     for (uint32_t code = 0; code < 256 && reader->scale_size == 1; code++) {
         const float number = qobs_format_decode(scale, code);
-        reader->scales[code] = !c->format->global_scale    ? number
-                               : c->format->global_divides ? number / c->global_scale
+        reader->scales[code] = !c->format->global.name     ? number
+                               : c->format->global.divides ? number / c->global_scale
                                                            : number * c->global_scale;
     }
 }

@@ -224,12 +224,12 @@ static int find_global_scale(struct source_codes *c, const struct model *model, 
                              struct fail *f)
 {
     c->global_scale = 1;
-    if (!c->format->global_scale)
+    if (!c->format->global.name)
         return QOBS_OK;
-    const struct st_tensor *global = beside(model, codes, c->format->global_scale);
+    const struct st_tensor *global = beside(model, codes, c->format->global.name);
     if (!global || global->dtype != FILE_F32 || elements(global) != 1)
         return INVALID(f, "tensor '%.150s': its %s, one number of F32, is not there", codes->name,
-                       c->format->global_scale);
+                       c->format->global.name);
     bus_errors_copy(&c->global_scale, global->data, sizeof c->global_scale);
     return QOBS_OK;
 }

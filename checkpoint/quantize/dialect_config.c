@@ -199,8 +199,9 @@ int dialect_convert_activations(struct activation_scales *activations, const str
         struct activation_scale *a = &activations->items[i];
         const struct activation_need *need = &activations->needs.items[a->need];
         const struct weight *w = &s->weights.items[a->weight];
-        const char *part =
-            w->reason == WEIGHT_TAKEN ? quant_format_row(s->config.groups[w->group].stored)->input_scale : NULL;
+        const char *part = w->reason == WEIGHT_TAKEN
+                               ? quant_format_row(s->config.groups[w->group].stored)->modelopt.input_scale
+                               : NULL;
         if (part || (s->config.dialect && s->config.dialect->config.kv_cache))
             RETURN_IF_NOT_OK(convert(a, name_of(a, need, w, part, &s->weights), f));
     }

@@ -194,7 +194,7 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
     if (word_bits > 0)
         codes[1] = (codes[1] * a->num_bits + word_bits - 1) / word_bits;
     const int plain = scale_shape(a, w->shape, scale),
-              ndim = s.format->bare_scales ? make_bare(a, plain, scale) : plain;
+              ndim = s.format->modelopt.bare_scales ? make_bare(a, plain, scale) : plain;
     if (b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.format->codes, s.codes_dtype, 2, codes, shard, f));
     const enum file_dtype scale_dtype = s.format->scale_dtype ? s.format->scale_dtype : w->dtype;
@@ -206,9 +206,9 @@ static int add_quantized(struct builder *b, size_t index, size_t shard, struct f
             add(b, index, PART_ZERO_POINT, "weight_zero_point", s.zero_point_dtype, ndim, scale, shard, f));
     if (s.format->has_shape && b->contents == CONTENTS_MODEL)
         RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", FILE_I64, 1, two, shard, f));
-    if (s.format->global_scale)
-        RETURN_IF_NOT_OK(
-            add(b, index, PART_GLOBAL_SCALE, s.format->global_scale, FILE_F32, !s.format->bare_scales, one, shard, f));
+    if (s.format->global.name)
+        RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, s.format->global.name, FILE_F32,
+                             !s.format->modelopt.bare_scales, one, shard, f));
     return QOBS_OK;
 }
 

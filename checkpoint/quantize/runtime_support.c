@@ -102,7 +102,7 @@ void runtime_support_of_group(struct runtime_support *support, const struct sele
     const bool packed = strcmp(format->codes, "weight") != 0;
     const bool whole = format->has_shape || format->words; /* its tensors are of the whole weight */
     /* A tensor has one element for the whole weight. */
-    const bool single = format->global_scale || group->weights.strategy == QUANT_TENSOR ||
+    const bool single = format->global.name || group->weights.strategy == QUANT_TENSOR ||
                         (group->has_inputs && group->inputs.dynamic == QUANT_STATIC);
     const char *keeps, *needs = NULL, *splits = NULL, *joins = NULL, *ties;
     bool stacked;

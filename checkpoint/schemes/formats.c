@@ -57,8 +57,8 @@ static const struct quant_format_row rows[] = {
                           .codes = "weight_packed",
                           .word = FILE_U8,
                           .scale = "weight_scale",
-                          .global_scale = "weight_global_scale",
-                          .global_divides = true},
+                          .global.name = "weight_global_scale",
+                          .global.divides = true},
     [QUANT_INT_QUANTIZED] = {.name = "int-quantized",
                              .read.title = "INT8",
                              .code.ints = true,
@@ -97,9 +97,9 @@ static const struct quant_format_row rows[] = {
                               .codes = "weight",
                               .word = FILE_U8,
                               .scale = "weight_scale",
-                              .global_scale = "weight_scale_2",
-                              .bare_scales = true,
-                              .input_scale = "input_scale"},
+                              .global.name = "weight_scale_2",
+                              .modelopt.bare_scales = true,
+                              .modelopt.input_scale = "input_scale"},
     [QUANT_MODELOPT_MXFP4] =
         {.read.title = "MXFP4 of ModelOpt", E2M1, MX, .codes = "weight", .word = FILE_U8, .scale = "weight_scale"},
     [QUANT_MXFP4_BLOCKS] =
@@ -112,8 +112,8 @@ static const struct quant_format_row rows[] = {
                             .codes = "weight",
                             .scale = "weight_scale",
                             .scale_dtype = FILE_F32,
-                            .bare_scales = true,
-                            .input_scale = "input_scale"},
+                            .modelopt.bare_scales = true,
+                            .modelopt.input_scale = "input_scale"},
 };
 
 enum { FORMATS = sizeof rows / sizeof *rows };

@@ -53,15 +53,19 @@ struct quant_format_row {
     enum file_dtype scale_dtype;  /* of the scheme and in the file; FILE_NONE: that of the weight */
     bool by_scale_dtype;          /* the scheme's scale_dtype tells it from a format of plain codes */
     const char *codes, *scale;    /* last components of the names of these tensors */
-    enum file_dtype word;     /* the codes of a row are a stream of bits in such words; FILE_NONE: an element each */
-    bool has_shape;           /* weight_shape has the shape of the weight; else codes fill the words */
-    bool packs_zero_points;   /* in such words along the rows, if scales have rows; else an element each */
-    const char *global_scale; /* last component of its name; NULL: there is none */
-    bool global_divides;      /* scales are divided by it; else multiplied */
-    /* As Model-Optimizer shapes scales: [] of a tensor, [rows] of channels, [rows, 1, columns, 1] of blocks; else [1],
-     * [rows, 1] and [rows, columns]. */
-    bool bare_scales;
-    const char *input_scale; /* last component of scales of inputs, F32, which multiply; NULL: by the observer */
+    enum file_dtype word;   /* the codes of a row are a stream of bits in such words; FILE_NONE: an element each */
+    bool has_shape;         /* weight_shape has the shape of the weight; else codes fill the words */
+    bool packs_zero_points; /* in such words along the rows, if scales have rows; else an element each */
+    struct {
+        const char *name; /* last component of the global scale's; NULL: there is none */
+        bool divides;     /* scales are divided by it; else multiplied */
+    } global;
+    struct {
+        /* Scales are [] of a tensor, [rows] of channels, [rows, 1, columns, 1] of blocks; else [1], [rows, 1] and
+         * [rows, columns]. */
+        bool bare_scales;
+        const char *input_scale; /* last component of scales of inputs, F32, which multiply; NULL: by the observer */
+    } modelopt;                  /* as Model-Optimizer writes them */
     const struct word_layout *words; /* NULL: codes lie [rows, columns] */
     struct {
         const char *title;       /* of weights that are read or in a dialect; NULL: another row has the same tensors */
