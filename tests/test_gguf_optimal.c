@@ -17,7 +17,7 @@
 #include "number/gguf_scales.h"
 #include "qobs/gguf.h"
 
-enum { ROWS = 2, COLUMNS = 512, ELEMENTS = ROWS * COLUMNS };
+enum { ROWS = 1, COLUMNS = 512, ELEMENTS = ROWS * COLUMNS };
 
 static float value[ELEMENTS], numbers[ELEMENTS], importance[COLUMNS];
 static unsigned char blocks[4 * ELEMENTS], other[4 * ELEMENTS];
