@@ -123,8 +123,8 @@ static void put_written(void)
                   stdout);
         if (row->has_shape)
             fputs(", `weight_shape` I64", stdout);
-        if (row->global_scale)
-            printf(", `%s` F32", row->global_scale);
+        if (row->global.name)
+            printf(", `%s` F32", row->global.name);
         puts(" |");
     }
 }
@@ -151,8 +151,8 @@ static void put_read(void)
             printf(", `%s` I32", row->words->group_index);
         if (row->has_shape)
             fputs(", `weight_shape`", stdout);
-        if (row->global_scale)
-            printf(", `%s`, which %s", row->global_scale, row->global_divides ? "divides" : "multiplies");
+        if (row->global.name)
+            printf(", `%s`, which %s", row->global.name, row->global.divides ? "divides" : "multiplies");
         puts(" |");
     }
 }
@@ -167,10 +167,10 @@ static void put_tensors(const struct quant_group *g)
         printf(", `%s` I32", row->words->zero_points);
     if (row->words && row->words->group_index)
         printf(", `%s` I32", row->words->group_index);
-    if (row->global_scale)
-        printf(", `%s` F32", row->global_scale);
-    if (row->input_scale && g->has_inputs && g->inputs.dynamic != QUANT_DYNAMIC)
-        printf(", `%s` F32", row->input_scale);
+    if (row->global.name)
+        printf(", `%s` F32", row->global.name);
+    if (row->modelopt.input_scale && g->has_inputs && g->inputs.dynamic != QUANT_DYNAMIC)
+        printf(", `%s` F32", row->modelopt.input_scale);
 }
 
 /* Writes a row: a form of a dialect, and of integers their bits, without and with zero points. */
