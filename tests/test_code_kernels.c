@@ -532,41 +532,46 @@ static void test_pairs(void **state)
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* The integer of x * (1 / scale) + zero point, in float. */
-static unsigned char slow_product(const struct quantizer *q, double x, float scale, const float *zero_point)
+/* x * (1 / scale) + zero point in float, which is rounded to a code. */
+static float slow_product(const struct quantizer *q, double x, float scale, const float *zero_point)
 {
     const float inverse = 1 / scale, product = (float)(x * (double)inverse);
-    const float v = !zero_point ? product
-                    : q->fused  ? multiply_add((float)x, inverse, *zero_point)
-                                : product + *zero_point;
+    return !zero_point ? product : q->fused ? multiply_add((float)x, inverse, *zero_point) : product + *zero_point;
+}
+
+static unsigned char slow_product_code(const struct quantizer *q, const struct code_way *way, float v)
+{
+    if (way->kind != QOBS_CODE_INTEGER) /* a scale of 1 rounds nothing */
+        return slow_code(way, QOBS_F32, (double)v, 1, NULL);
     return isnan(v) ? q->nan : (unsigned char)(int)nearbyint(v < -128 ? -128 : v > 127 ? 127 : (double)v);
 }
 
 /* bounded: scales and zero points are those of each run. */
-static void make_product_runs(qobs_dtype dtype, bool bounded, bool symmetric, size_t runs, size_t length,
-                              unsigned char *x, float *scale, float *zero_point)
+static void make_product_runs(const struct code_way *way, qobs_dtype dtype, bool bounded, bool symmetric, size_t runs,
+                              size_t length, unsigned char *x, float *scale, float *zero_point)
 {
-    static const struct code_way way = {QOBS_CODE_INTEGER, 8, true};
     for (size_t i = 0; i < runs; i++) {
         double low = INFINITY, high = -(double)INFINITY;
         const double shift = random_bits() & 1 ? uniform(-300, 300) : 0, size = exp2(uniform(-30, 10));
         scale[i] = (float)random_scale(QOBS_F32);
         zero_point[i] = (float)nearbyint(uniform(-140, 140));
         for (size_t j = 0; j < length; j++) {
-            const double free = random_x(&way, dtype, (double)scale[i]);
+            const double free = random_x(way, dtype, (double)scale[i]);
             const double v = bounded ? round_dtype(dtype, (uniform(-1, 1) + shift) * size) : free;
             put(dtype, x, (int64_t)(i * length + j), v);
             low = v < low ? v : low;
             high = v > high ? v : high;
         }
         if (bounded && length > 0) {
-            scale[i] = symmetric ? (float)fmax(fabs(low), fabs(high)) / 127 : ((float)high - (float)low) / 255;
+            scale[i] = symmetric ? (float)fmax(fabs(low), fabs(high)) / (float)most_of_codes(way)
+                                 : ((float)high - (float)low) / 255;
             zero_point[i] = rintf(-128 - (float)low / scale[i]);
         }
     }
 }
 
-static void check_products(qobs_dtype dtype, bool bounded, bool with_zero_points, bool fused, size_t length)
+static void check_products(const struct code_way *way, qobs_dtype dtype, bool bounded, bool with_zero_points,
+                           bool fused, size_t length)
 {
     enum { RUNS = 4, LONGEST = 200, GAP = 5 };
     static unsigned char x[RUNS * LONGEST * 4], codes[RUNS * (LONGEST + GAP)], expected[sizeof codes];
@@ -575,29 +580,31 @@ static void check_products(qobs_dtype dtype, bool bounded, bool with_zero_points
     struct quantizer q;
     enum kernel_dtype index;
     qobs_kernel_dtype_of(dtype, &index);
-    qobs_quantizer_for_integers(&q, -128, 127, false);
+    q = quantizer_of_codes(way);
     q.product = true;
     q.bounded = bounded;
     q.fused = fused;
     q.nan = random_bits() & 1 ? 0x80 : 0;
-    make_product_runs(dtype, bounded, !with_zero_points, RUNS, length, x, scale, zero_point);
+    make_product_runs(way, dtype, bounded, !with_zero_points, RUNS, length, x, scale, zero_point);
     memset(expected, 0x5a, sizeof expected);
     for (size_t i = 0; i < RUNS; i++)
         for (size_t j = 0; j < length; j++)
-            expected[i * (length + GAP) + j] = slow_product(&q, get(dtype, x, (int64_t)(i * length + j)), scale[i],
-                                                            with_zero_points ? &zero_point[i] : NULL);
+            expected[i * (length + GAP) + j] =
+                slow_product_code(&q, way,
+                                  slow_product(&q, get(dtype, x, (int64_t)(i * length + j)), scale[i],
+                                               with_zero_points ? &zero_point[i] : NULL));
     for (size_t t = 0; qobs_kernel_tables[t]; t++) {
         const struct kernel_table *table = qobs_kernel_tables[t];
         if (!table->usable())
             continue;
         memset(codes, 0x5a, sizeof codes);
         CALL(table, product_rows[index])
-        (&q, x, stride, codes, code_stride, RUNS, length, scale, with_zero_points ? zero_point : NULL, 1);
+        (&q, way->kind, x, stride, codes, code_stride, RUNS, length, scale, with_zero_points ? zero_point : NULL, 1);
         check_upper_halves(table->isa, "product_rows");
         for (size_t i = 0; i < sizeof codes; i++)
             if (codes[i] != expected[i])
-                fail_msg("%s %s, %zu elements, bounded %d, fused %d: code %zu is %#x, expected %#x", table->isa,
-                         qobs_dtype_name(dtype), length, bounded, with_zero_points ? fused : -1, i, codes[i],
+                fail_msg("%s %s kind %d, %zu elements, bounded %d, fused %d: code %zu is %#x, expected %#x", table->isa,
+                         qobs_dtype_name(dtype), way->kind, length, bounded, with_zero_points ? fused : -1, i, codes[i],
                          expected[i]);
     }
 }
@@ -605,10 +612,14 @@ static void check_products(qobs_dtype dtype, bool bounded, bool with_zero_points
 static void test_products(void **state)
 {
     (void)state;
+    static const struct code_way int8 = {QOBS_CODE_INTEGER, 8, true}, e4m3 = {QOBS_CODE_E4M3, 8, true};
     for (size_t d = 0; d < 3; d++) /* not F64 */
-        for (size_t length = 0; length < 200; length++)
+        for (size_t length = 0; length < 200; length++) {
             for (unsigned k = 0; k < 8; k++)
-                check_products(dtypes[d], k & 1, k & 2, k & 4, length);
+                check_products(&int8, dtypes[d], k & 1, k & 2, k & 4, length);
+            for (unsigned k = 0; k < 2; k++)
+                check_products(&e4m3, dtypes[d], k & 1, false, false, length);
+        }
 }
 
 /* Comes last. */

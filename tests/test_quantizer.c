@@ -62,6 +62,10 @@ static const struct kind {
     {"vllm.scaled_int8_quant symmetric=false", 1, 1, false},
     {"vllm.scaled_int8_quant symmetric=false build=avx2", 1, 1, false},
     {"vllm.scaled_int8_quant group_shape=PER_TENSOR build=avx2", 0, 1, false},
+    {"vllm.QuantFP8", 1, 1, false},
+    {"vllm.QuantFP8 group_shape=PER_TENSOR", 0, 1, false},
+    {"vllm.QuantFP8 group_size=16", 1, 16, false},
+    {"vllm.QuantFP8 group_size=8 use_ue8m0=true", 1, 8, false},
     {"num_bits=8 block_structure=[5,7] strategy=block version=2025-09", 5, 1, false},
     {"num_bits=8 group_size=20 version=2025-09", 1, 1, false},
     {"num_bits=8 strategy=tensor version=2025-09 symmetric=false", 0, 1, false},
@@ -734,7 +738,24 @@ static void test_refusals(void **state)
                        a.format = qobs_format_find("int8"));
 }
 
-/* Codes by products, whose operators take no F64 and have no other numbers. */
+static void test_fp8_zero_point(const struct matrix *m)
+{
+    struct given g = {.kind = &kinds[0], .text = "vllm.QuantFP8"};
+    int32_t zero_points[2] = {0};
+    assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
+    qobs_quantizer *q = make_quantizer(&g, m, false, NULL);
+    const qobs_quantized_layout l = layout_of(q, m->rows);
+    struct answer a = make_answer(&l);
+    qobs_quantizer_run_args run = run_of(m, &l, &a);
+    run.zero_point = zero_points;
+    run.zero_point_size = sizeof zero_points;
+    assert_refused(qobs_quantizer_run(q, &run, &error), QOBS_ERROR_INVALID_ARGUMENT, "zero_point|NULL");
+    release_answer(&a);
+    qobs_quantizer_destroy(q);
+    qobs_config_destroy(g.config);
+}
+
+/* Codes of a runtime, whose operators take no F64 and have no other numbers. */
 static void test_products_refused(void **state)
 {
     (void)state;
@@ -746,6 +767,7 @@ static void test_products_refused(void **state)
     assert_not_created(int8, QOBS_ERROR_INVALID_ARGUMENT, "packed|8 bits", a.packed = 1);
     assert_not_created("vllm.scaled_int8_quant group_shape=PER_TENSOR symmetric=false", QOBS_ERROR_INVALID_ARGUMENT,
                        "dynamic|PER_TENSOR", a.dynamic = 1);
+    assert_not_created("vllm.QuantFP8 group_size=16", QOBS_ERROR_INVALID_ARGUMENT, "dtype|F64|BF16", a.dtype = QOBS_F64);
 
     struct given g = {.kind = &kinds[0], .text = "vllm.scaled_int8_quant"};
     assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
@@ -757,6 +779,7 @@ static void test_products_refused(void **state)
     run.squared_error = &a.squared_error;
     assert_refused(qobs_quantizer_run(q, &run, &error), QOBS_ERROR_INVALID_ARGUMENT, "squared_error");
     run.squared_error = NULL;
+    test_fp8_zero_point(&m);
     const uint16_t infinity = 0x7f80;
     memcpy(m.data + m.stride, &infinity, sizeof infinity);
     assert_refused(qobs_quantizer_run(q, &run, &error), QOBS_ERROR_NONFINITE, "[1, 0]");

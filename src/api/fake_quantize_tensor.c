@@ -106,6 +106,7 @@ static int open_qparams(struct call *c, const qobs_tensor *scale, const qobs_ten
     RETURN_IF_FAILED(qobs_view_of_tensor(&scales, scale, "scale", error));
     RETURN_IF_FAILED(check_qparams(&scales, "scale", qparams, error));
     RETURN_IF_FAILED(check_scale(&scales, c->plan.value.dtype, torch, error));
+    RETURN_IF_FAILED(qobs_check_runtime_zero_point(&c->f.quantizer, c->f.kind, zero_point, error));
     if (zero_point) {
         RETURN_IF_FAILED(qobs_view_of_tensor(&zero_points, zero_point, "zero_point", error));
         RETURN_IF_FAILED(check_qparams(&zero_points, "zero_point", qparams, error));
@@ -164,7 +165,7 @@ static int quantize(struct call *c, const qobs_quantize_args *a, qobs_error *err
 {
     const struct view *v = &c->plan.value;
     int64_t strides[QOBS_MAX_NDIM], next = 1; /* of bytes in C order */
-    RETURN_IF_FAILED(qobs_check_products(&c->f.quantizer, v->dtype, a->squared_error || a->energy, error));
+    RETURN_IF_FAILED(qobs_check_runtime_codes(&c->f.quantizer, v->dtype, a->squared_error || a->energy, error));
     RETURN_IF_FAILED(choose_packing(c, a, error));
     if (v->elements == 0)
         return QOBS_OK;

@@ -119,7 +119,7 @@ int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *
     RETURN_IF_FAILED(qobs_config_check(a->config, error));
     RETURN_IF_FAILED(check_matrix(a, error));
     RETURN_IF_FAILED(qobs_resolve_quantize(a->config, a->format, !a->dequantized, &q->rule, error));
-    RETURN_IF_FAILED(qobs_check_products(&q->rule.quantizer, a->dtype, false, error));
+    RETURN_IF_FAILED(qobs_check_runtime_codes(&q->rule.quantizer, a->dtype, false, error));
     if (a->dynamic)
         RETURN_IF_FAILED(check_dynamic(a, &q->rule, error));
     else
@@ -301,6 +301,8 @@ static int check_codes(const struct row_quantizer *q, const qobs_quantizer_run_a
 static int check_qparams(const struct row_quantizer *q, const qobs_quantizer_run_args *a, qobs_error *error)
 {
     const size_t count = (size_t)qparams_of(q, a->rows);
+    if (!q->rule.finds_scales)
+        RETURN_IF_FAILED(qobs_check_runtime_zero_point(&q->rule.quantizer, q->rule.kind, a->zero_point, error));
     RETURN_IF_FAILED(array_check("scale", a->scale, a->scale_size, count * qobs_dtype_size(q->scale_dtype), error));
     if (a->zero_point || a->zero_point_size > 0 || (q->rule.finds_scales && has_zero_point(q)))
         RETURN_IF_FAILED(array_check("zero_point", a->zero_point, a->zero_point_size,
@@ -322,7 +324,7 @@ static int check_sums(const struct row_quantizer *q, const qobs_quantizer_run_ar
         return QOBS_OK;
     if (!a->codes)
         return qobs_invalid(error, "%s: is set, but codes is NULL", name);
-    RETURN_IF_FAILED(qobs_check_products(&q->rule.quantizer, q->dtype, true, error));
+    RETURN_IF_FAILED(qobs_check_runtime_codes(&q->rule.quantizer, q->dtype, true, error));
     return q->f.direction == TO_CODES
                ? QOBS_OK
                : qobs_invalid(error, "%s: is set, but dequantized is 1; it is that of codes", name);

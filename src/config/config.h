@@ -35,7 +35,8 @@ enum formula_kind {
     FORMULA_QUARK_TORCH, /* torch's observer with Quark's limits */
     FORMULA_AIEDGE,
     FORMULA_NNCF, /* by mode */
-    FORMULA_VLLM
+    FORMULA_VLLM_INT8,
+    FORMULA_VLLM_FP8
 };
 
 /* Settings of the grid search. */
@@ -197,6 +198,7 @@ struct nncf_settings {
 
 struct vllm_settings {
     int group_shape, build; /* enum vllm_group_shape, enum vllm_build */
+    bool use_ue8m0;
 };
 
 enum { MODELOPT_E4M3 = 0 }; /* num_bits of (4, 3) */

@@ -34,7 +34,7 @@ struct family_ops {
     const struct formula_ops *(*formula)(const qobs_config *config, struct formula_params *params);
     void (*traits)(const qobs_config *config, struct observer_traits *traits);
     /* Codes of its own, of one tensor and by given scales; NULL: those of a scheme, or none. */
-    void (*codes)(const qobs_config *config, struct quantizer *quantizer);
+    void (*codes)(const qobs_config *config, struct quantizer *quantizer, enum code_kind *kind);
     void (*amax_numbers)(const qobs_config *config, struct amax_numbers *numbers); /* of fake-quantize by an amax */
 };
 

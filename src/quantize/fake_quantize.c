@@ -25,7 +25,7 @@ static void product_columns(const struct quantization *job, const unsigned char 
                             const struct qparam_pair *qparams)
 {
     for (int64_t i = 0; i < rows; i++)
-        job->work->product_rows(quantizer_of(job), x + i * x_stride, (ptrdiff_t)job->work->element,
+        job->work->product_rows(quantizer_of(job), job->work->f->kind, x + i * x_stride, (ptrdiff_t)job->work->element,
                                 out + i * out_stride, 1, (size_t)columns, 1, qparams->scale, qparams->zero_point_sub,
                                 1);
 }
@@ -116,8 +116,8 @@ void qobs_quantize_runs(const struct quantization *job, const struct loop *inner
         const unsigned char *from = x + first * runs->in;
         unsigned char *to_run = out + first * runs->out;
         if (w->product_rows)
-            w->product_rows(quantizer_of(job), from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent,
-                            qparams.scale, qparams.zero_point_sub, runs->qparam != 0);
+            w->product_rows(quantizer_of(job), w->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
+                            (size_t)inner->extent, qparams.scale, qparams.zero_point_sub, runs->qparam != 0);
         else if (w->pack)
             pack_runs(job, from, runs, to_run, n, inner->extent, &qparams);
         else if (w->f->direction == TO_CODES)
@@ -412,14 +412,22 @@ static int quantize_to_pairs(struct quantization *job, struct quantize_work *wor
     return status;
 }
 
-int qobs_check_products(const struct quantizer *quantizer, qobs_dtype dtype, bool with_sums, qobs_error *error)
+int qobs_check_runtime_codes(const struct quantizer *quantizer, qobs_dtype dtype, bool with_sums, qobs_error *error)
 {
-    if (!quantizer->product)
+    if (!quantizer->in_runtime)
         return QOBS_OK;
     if (dtype == QOBS_F64)
         return qobs_invalid(error, "dtype: is F64, the preset's codes are those of F32, BF16 and F16");
     return with_sums ? qobs_invalid(error, "squared_error, energy: are set, but the preset's codes have no such sums")
                      : QOBS_OK;
+}
+
+int qobs_check_runtime_zero_point(const struct quantizer *quantizer, enum code_kind kind, const void *zero_point,
+                                  qobs_error *error)
+{
+    return quantizer->in_runtime && kind != QOBS_CODE_INTEGER && zero_point
+               ? qobs_invalid(error, "zero_point: is set, but the preset's codes have none; NULL leaves it out")
+               : QOBS_OK;
 }
 
 void qobs_quantization_open(struct quantization *job, struct quantize_work *work, const struct fake_quantize *f,
@@ -443,7 +451,8 @@ void qobs_quantization_open(struct quantization *job, struct quantize_work *work
     };
     if (f->direction == TO_CODES && f->quantizer.product)
         work->product_rows = f->kernels->product_rows[dtype];
-    work->quantizer.in_float = f->quantizer.product || f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
+    work->quantizer.in_float =
+        f->quantizer.in_runtime || f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
     work->bounded = work->quantizer;
     work->bounded.bounded = true;
     *job = (struct quantization){

@@ -48,8 +48,12 @@ struct fake_quantize {
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);
 
-/* Codes by products are those of narrow dtypes, and have no sums of errors. */
-int qobs_check_products(const struct quantizer *quantizer, qobs_dtype dtype, bool with_sums, qobs_error *error);
+/* Codes of a runtime are those of narrow dtypes, and have no sums of errors. */
+int qobs_check_runtime_codes(const struct quantizer *quantizer, qobs_dtype dtype, bool with_sums, qobs_error *error);
+
+/* Floats of a runtime have no zero points. */
+int qobs_check_runtime_zero_point(const struct quantizer *quantizer, enum code_kind kind, const void *zero_point,
+                                  qobs_error *error);
 
 /* ---- In steps ---------------------------------------------------------------------------------------------------- */
 

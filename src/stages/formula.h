@@ -100,6 +100,9 @@ struct formula_params {
             bool blocks; /* scales are rounded to bfloat16 and float16 */
             qobs_dtype zero_point_dtype;
         } aiedge;
+        struct {
+            bool ue8m0; /* scales are powers of two */
+        } vllm;
     };
 };
 
@@ -147,7 +150,7 @@ extern const struct formula_ops qobs_formula_ort;
 extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
 extern const struct formula_ops qobs_formula_torchao;
 extern const struct formula_ops qobs_formula_aiedge, qobs_formula_nncf;
-extern const struct formula_ops qobs_formula_vllm_int8;
+extern const struct formula_ops qobs_formula_vllm_int8, qobs_formula_vllm_fp8;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;

@@ -108,8 +108,10 @@ PRESET("aiedge.OSCAR", aiedge, searches, aiedge, minmax, last, oscar, AIEDGE, NU
 PRESET("nncf.WeightCompression", nncf, ranges, nncf, minmax, last, measured, NNCF, NULL, "range of the last tensor")
 PRESET("nncf.ScaleEstimation", nncf, optimal, nncf, minmax, last, scale_estimation, NNCF, NULL,
        "scale of the last tensor with the smallest squared error of the outputs on activations, among weighted means")
-PRESET("vllm.scaled_int8_quant", vllm, ranges, llmc_weight, minmax, last, measured, VLLM, NULL,
+PRESET("vllm.scaled_int8_quant", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_INT8, NULL,
        "int8 codes of activations, as vLLM's operator for CPUs computes them")
+PRESET("vllm.QuantFP8", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_FP8, NULL,
+       "e4m3 codes of activations, as vLLM's QuantFP8 computes them on CPUs")
 PRESET("qobs.mse_optimal", qobs, optimal, llmc_weight, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
        "scale and zero point with the smallest squared error of all, for weights")
 PRESET("qobs.imatrix_optimal", qobs, optimal, llmc_weight, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Integer codes by one product of F32, BF16 and F16; included by quantize_native.inl.h behind codes_lanes.inl.h, whose
- * vectors it uses. Each element has one product and at most one sum. Tails go through a buffer of 16. */
+/* Codes by one product of F32, BF16 and F16; included by quantize_native.inl.h behind codes_lanes.inl.h, whose vectors
+ * it uses. Each element has one product and at most one sum. Tails go through a buffer of 16. */
 
 struct NATIVE(product) {
     f32x16 inverse, zero_point, nan;
-    struct NATIVE(lane_constants) limits;
+    struct NATIVE(lane_constants) constants;
 };
 
 ALWAYS_INLINE f32x16 NATIVE(product_sum)(int how, f32x16 x, const struct NATIVE(product) * p)
@@ -17,8 +17,18 @@ ALWAYS_INLINE f32x16 NATIVE(product_sum)(int how, f32x16 x, const struct NATIVE(
     return how & ZERO_POINT ? f32x16_add(v, p->zero_point) : v;
 }
 
+/* The codes of v in the low bytes of the lanes. */
+ALWAYS_INLINE f32x16 NATIVE(product_code)(int kind, f32x16 v, const struct NATIVE(product) * p)
+{
+    const f32x16 limited = NATIVE(lanes_clamped)(&p->constants, v);
+    f32x16 number;
+    if (kind != QOBS_CODE_INTEGER)
+        return NATIVE(lanes_code)(&p->constants, kind, limited, &number);
+    return f32x16_add(f32x16_if_number(v, limited, p->nan), f32x16_splat(0x1.8p23f));
+}
+
 /* At most 16 elements. */
-REFERENCE_INLINE void NATIVE(product_step)(int how, const element *from, unsigned char *to, size_t left,
+REFERENCE_INLINE void NATIVE(product_step)(int how, int kind, const element *from, unsigned char *to, size_t left,
                                            const struct NATIVE(product) * p)
 {
     element few[16];
@@ -28,9 +38,7 @@ REFERENCE_INLINE void NATIVE(product_step)(int how, const element *from, unsigne
         memcpy(few, from, left * sizeof *few);
     }
     const f32x16 x = lanes_load(left < 16 ? few : from);
-    const f32x16 v = NATIVE(product_sum)(how, x, p), limited = NATIVE(lanes_clamped)(&p->limits, v);
-    const f32x16 number = f32x16_if_number(v, limited, p->nan);
-    f32x16_store_bytes(left < 16 ? bytes : to, f32x16_add(number, f32x16_splat(0x1.8p23f)));
+    f32x16_store_bytes(left < 16 ? bytes : to, NATIVE(product_code)(kind, NATIVE(product_sum)(how, x, p), p));
     if (left < 16)
         memcpy(to, bytes, left);
 }
@@ -55,8 +63,8 @@ ALWAYS_INLINE size_t NATIVE(product_nearest)(int how, const element *from, unsig
 #endif
 
 /* near: the sums are known to fit. */
-ALWAYS_INLINE void NATIVE(product_run)(int how, bool near, const element *from, unsigned char *to, size_t length,
-                                       const struct NATIVE(product) * p)
+ALWAYS_INLINE void NATIVE(product_run)(int how, int kind, bool near, const element *from, unsigned char *to,
+                                       size_t length, const struct NATIVE(product) * p)
 {
     size_t j = 0;
 #if MANTISSA_BITS == 7 && defined CODE_NEAREST
@@ -66,45 +74,45 @@ ALWAYS_INLINE void NATIVE(product_run)(int how, bool near, const element *from, 
     (void)near;
 #endif
     for (; j < length; j += 16)
-        NATIVE(product_step)(how, from + j, to + j, length - j, p);
+        NATIVE(product_step)(how, kind, from + j, to + j, length - j, p);
 }
 
 /* Runs of one scale each, as QOBS_PRODUCT_ROWS has them. */
-ALWAYS_INLINE void NATIVE(product_runs)(int how, const struct quantizer *quantizer, const unsigned char *x,
+ALWAYS_INLINE void NATIVE(product_runs)(int how, int kind, const struct quantizer *quantizer, const unsigned char *x,
                                         ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t runs,
                                         size_t length, const float *scale, const float *zero_point,
                                         ptrdiff_t qparam_stride)
 {
     const float normal = 0x1p-126f, most = 0x1p22f; /* of scales that have reciprocals, and of zero points */
-    struct NATIVE(product) p = {
-        .nan = f32x16_splat((float)(int8_t)quantizer->nan),
-        .limits = {.quant_min = f32x16_splat((float)quantizer->quant_min),
-                   .quant_max = f32x16_splat((float)quantizer->quant_max)},
-    };
-    const bool all = quantizer->bounded && quantizer->quant_min == -128 && quantizer->quant_max == 127;
+    const struct NATIVE(quantizer)
+        q = {.quant_min = (real)quantizer->quant_min, .quant_max = (real)quantizer->quant_max};
+    struct NATIVE(product)
+        p = {.nan = f32x16_splat((float)(int8_t)quantizer->nan), .constants = NATIVE(lanes_constants)(&q, kind)};
+    const bool all = kind == QOBS_CODE_INTEGER && quantizer->bounded && q.quant_min == -128 && q.quant_max == 127;
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const float s = scale[i * qparam_stride], z = how & ZERO_POINT ? zero_point[i * qparam_stride] : 0;
+        const element *from = (const element *)(x + i * x_stride);
         p.inverse = f32x16_splat(1 / s);
         p.zero_point = f32x16_splat(z);
-        const element *from = (const element *)(x + i * x_stride);
         NATIVE(product_run)
-        (how, all && s >= normal && fabsf(z) <= most, from, codes + i * code_stride, length, &p);
+        (how, kind, all && s >= normal && fabsf(z) <= most, from, codes + i * code_stride, length, &p);
     }
 }
 
 /* Each has functions of its own, which compilers optimise better than one with all loops. */
 #define EACH_PRODUCT(PRODUCT)                                                                                          \
-    PRODUCT(0, plain)                                                                                                  \
-    PRODUCT(ZERO_POINT, shifted)                                                                                       \
-    PRODUCT(ZERO_POINT | FUSED, fused)
-#define PRODUCT(how, name)                                                                                             \
+    PRODUCT(0, QOBS_CODE_INTEGER, integer)                                                                             \
+    PRODUCT(ZERO_POINT, QOBS_CODE_INTEGER, shifted)                                                                    \
+    PRODUCT(ZERO_POINT | FUSED, QOBS_CODE_INTEGER, fused)                                                              \
+    PRODUCT(0, QOBS_CODE_E4M3, e4m3)
+#define PRODUCT(how, kind, name)                                                                                       \
     static __attribute__((noinline)) void NATIVE(product_##name)(                                                      \
         const struct quantizer *quantizer, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,           \
         ptrdiff_t code_stride, size_t runs, size_t length, const float *scale, const float *zero_point,                \
         ptrdiff_t qparam_stride)                                                                                       \
     {                                                                                                                  \
         NATIVE(product_runs)                                                                                           \
-        (how, quantizer, x, x_stride, codes, code_stride, runs, length, scale, zero_point, qparam_stride);             \
+        (how, kind, quantizer, x, x_stride, codes, code_stride, runs, length, scale, zero_point, qparam_stride);       \
     }
 EACH_PRODUCT(PRODUCT)
 #undef PRODUCT
@@ -113,8 +121,8 @@ QOBS_PRODUCT_ROWS(ENTRY(NATIVE(qobs_product_rows)))
 {
     CLEARS_UPPER_HALVES
     const int variant = !zero_point ? 0 : quantizer->fused ? ZERO_POINT | FUSED : ZERO_POINT;
-#define PRODUCT(how, name)                                                                                             \
-    if (variant == (how))                                                                                              \
+#define PRODUCT(how, wanted, name)                                                                                     \
+    if (kind == (wanted) && variant == (how))                                                                          \
         NATIVE(product_##name)                                                                                         \
         (quantizer, x, x_stride, codes, code_stride, runs, length, scale, zero_point, qparam_stride);                  \
     else
