@@ -6,7 +6,7 @@
     test_gguf_types.py QOBS
 
 The expected types of MODELS are those of upstream's own snapshots, tests/snapshots of llama.cpp (commits a45da44f,
-a3ff1940, 343313bd), written as layers. Those of RULES follow src/llama-quant.cpp (commit 007dbbf3), for models that
+a3ff1940, 343313bd), written as layers. The types of RULES follow src/llama-quant.cpp (commit 007dbbf3), for models that
 have no snapshot. Tensors have two rows, and columns that are a multiple of 256 where the model's are.
 golden/gguf_types.json has the types of larger ones.
 """

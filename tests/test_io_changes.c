@@ -13,11 +13,12 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "test_io.h"
+
+#include "system_copies.h"
 
 static struct fail f;
 
@@ -346,25 +347,10 @@ static void hold_on_threads(void)
     mapped_files_end(&files);
 }
 
-/* Emulators and some sandboxes do not copy memory of a process. */
-static bool system_copies(void)
-{
-#ifdef __linux__
-    char from = 1, to = 0;
-    const struct iovec local = {&to, 1}, remote = {&from, 1};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
-#else
-    return false;
-#endif
-}
-
 static void test_held(void **state)
 {
     (void)state;
-    if (!system_copies()) {
-        print_message("skipped: this system does not copy memory of a process\n");
-        skip();
-    }
+    SKIP_WITHOUT_COPIES();
     ones("changed", 16);
     assert_int_equal(status_of(hold), 0);
     ones("changed", 16);

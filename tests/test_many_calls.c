@@ -17,13 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "qobs/checkpoint.h"
+#include "system_copies.h"
 #include "threads.h"
 
 enum { CALLS = 16, PATH = 512 };
@@ -259,26 +259,11 @@ static void test_file_that_becomes_shorter(void **state)
     expect_failure(0, "W4A16", true);
 }
 
-/* Returns true if the system copies memory of this process, which emulators and some sandboxes do not. */
-static bool system_copies(void)
-{
-#ifdef __linux__
-    char from = 1, to = 0;
-    const struct iovec local = {&to, 1}, remote = {&from, 1};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
-#else
-    return false;
-#endif
-}
-
 /* Weights are copied by the system in a process without the handler: no signal arrives. */
 static void test_file_that_becomes_shorter_without_the_handler(void **state)
 {
     (void)state;
-    if (!system_copies()) {
-        print_message("skipped: this system does not copy memory of a process\n");
-        skip();
-    }
+    SKIP_WITHOUT_COPIES();
     for (int i = 0; i < SCHEMES; i++)
         expect_failure(1 + i, schemes[i], false);
 }

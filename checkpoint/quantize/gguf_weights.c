@@ -35,7 +35,7 @@ static struct weight copied(const struct gguf_tensor *t)
                            .bytes = t->bytes};
 }
 
-/* A matrix whose numbers are read. Those that are not aligned are read as blocks are, since kernels take plain ones in
+/* A matrix whose numbers are read. Unaligned numbers are read as blocks are, since kernels take plain ones in
  * place. Experts that lie in one tensor follow each other in its rows. */
 static struct weight matrix(const struct gguf_tensor *t)
 {

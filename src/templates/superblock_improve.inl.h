@@ -480,7 +480,7 @@ static void store_best(const struct gguf_type *type, const struct block_pack *p,
     }
 }
 
-/* Replaces blocks by better ones. Where importance decides nothing, all elements count alike. */
+/* Replaces blocks by better ones. If importance decides nothing, all elements count alike. */
 static void replace_blocks(const struct job *j, const struct chunk *c, size_t first, const struct block_pack *p,
                            unsigned char *blocks)
 {

@@ -226,7 +226,7 @@ DEEP_INLINE f32v least_clipped(f32v span, f32v sides, f32v range)
     return sides * (beyond * beyond) * f32v_splat(1 - ROUNDING);
 }
 
-/* Tries all pairs of integers from `most` down for the units of scale and minimum. Those of 0 have the integer 0. */
+/* Tries all pairs of integers from `most` down for the units of scale and minimum. Units of 0 have the integer 0. */
 static __attribute__((noinline)) void search_pairs(const struct runs *r, const struct run_sums *sums, float most,
                                                    const float *scale_unit, const float *minimum_unit,
                                                    struct lane_best *best)
