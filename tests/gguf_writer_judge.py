@@ -190,7 +190,7 @@ def main():
                             judge.file(what, "in.gguf", numbers, means, "out.gguf")
                         else:
                             check(any(w in p.stderr for w in REFUSED), f"{what}: {p.stderr}")
-    print(f"{judge.quantized} tensors; {passed} passed, {failed} failed")
+    print(f"{judge.quantized} tensors\n{passed} passed, {failed} failed")
     return failed > 0 or judge.quantized < 1000
 
 

@@ -535,6 +535,26 @@ static void test_one_token(void **state)
     qobs_config_destroy(g.config);
 }
 
+/* Tokens of one element lie along a column, which a kernel call takes with a scale for each element. */
+static void test_one_column(void **state)
+{
+    (void)state;
+    uint16_t x[] = {0x3f80, 0xc000, 0x4040}; /* 1, -2 and 3 */
+    const struct matrix m = {.dtype = QOBS_BF16, .rows = 3, .columns = 1, .stride = sizeof *x, (unsigned char *)x, NULL};
+    const struct kind k = {"vllm.QuantFP8", 1, 1, false};
+    struct given g = {.kind = &k, .text = "vllm.QuantFP8"};
+    assert_ok(qobs_config_parse(&g.config, g.text, NULL, &error));
+    qobs_quantizer *q = make_quantizer(&g, &m, true, NULL);
+    const qobs_quantized_layout l = layout_of(q, m.rows);
+    struct answer expected = in_two_calls(&g, &m, &l);
+    assert_int_equal(expected.status, QOBS_OK);
+    assert_memory_equal(expected.codes, "\x7e\xfe\x7e", 3); /* 448, the largest number of e4m3 */
+    test_dynamic(&g, &m, &expected);
+    release_answer(&expected);
+    qobs_quantizer_destroy(q);
+    qobs_config_destroy(g.config);
+}
+
 /* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
 enum { THREADS = 16, RUNS = 20, WIDE = 512, TALL = 600 };
@@ -865,6 +885,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_one_token),
+        cmocka_unit_test(test_one_column),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_divided),
         cmocka_unit_test(test_memory),

@@ -24,10 +24,10 @@ static void product_columns(const struct quantization *job, const unsigned char 
                             unsigned char *out, int64_t out_stride, int64_t rows, int64_t columns,
                             const struct qparam_pair *qparams)
 {
+    const float *const zero_point = job->qparams.zero_point ? qparams->zero_point_sub : NULL;
     for (int64_t i = 0; i < rows; i++)
         job->work->product_rows(quantizer_of(job), job->work->f->kind, x + i * x_stride, (ptrdiff_t)job->work->element,
-                                out + i * out_stride, 1, (size_t)columns, 1, qparams->scale, qparams->zero_point_sub,
-                                1);
+                                out + i * out_stride, 1, (size_t)columns, 1, qparams->scale, zero_point, 1);
 }
 
 static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
