@@ -39,8 +39,9 @@ def test_calibration_of_the_page(root, tree):
 def test_page_of_gguf(root, tmp_path, monkeypatch):
     gguf = pytest.importorskip("gguf")
     monkeypatch.chdir(tmp_path)
+    page = {}  # its examples go on from one to the next
     for block in re.findall(r"```python\n(.*?)```", (root / "docs" / "gguf.md").read_text(), re.S):
-        exec(compile(block, "docs/gguf.md", "exec"), {})
+        exec(compile(block, "docs/gguf.md", "exec"), page)
     (tensor,) = gguf.GGUFReader("out.gguf").tensors
     assert tensor.tensor_type == gguf.GGMLQuantizationType.Q4_K and list(tensor.shape) == [512, 64]
 
