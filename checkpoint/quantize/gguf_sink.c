@@ -123,21 +123,18 @@ static int read_numbers(const char *type, const struct piece *p, const void *blo
     return qobs_gguf_dequantize(&args, &error) == QOBS_OK ? QOBS_OK : failure(p, job, &error, f);
 }
 
-/* Sums up squares in eight lanes, so that compilers use vectors and the order stays. */
-static void sum_squares(const float *x, const float *y, size_t count, struct row_slice *slice)
+static int add_error(const float *x, const float *y, struct row_slice *slice, const struct piece *p, struct fail *f)
 {
-    enum { LANES = 8 };
-    double error[LANES] = {0}, energy[LANES] = {0};
-    for (size_t i = 0; i < count; i += LANES)
-        for (size_t k = 0; k < LANES && i + k < count; k++) {
-            const double value = (double)x[i + k], difference = value - (double)y[i + k];
-            error[k] += difference * difference;
-            energy[k] += value * value;
-        }
-    for (int k = 0; k < LANES; k++) {
-        slice->error += error[k];
-        slice->energy += energy[k];
-    }
+    const int64_t shape[] = {p->count, p->columns};
+    const qobs_tensor value = {sizeof value, (void *)(uintptr_t)x, QOBS_F32, 2, shape, NULL};
+    const qobs_tensor other = {sizeof other, (void *)(uintptr_t)y, QOBS_F32, 2, shape, NULL};
+    double squared_error, energy;
+    qobs_error error = {0};
+    if (qobs_measure_error(&value, &other, &squared_error, &energy, &error) != QOBS_OK)
+        return failure(p, slice->job, &error, f);
+    slice->error += squared_error;
+    slice->energy += energy;
+    return QOBS_OK;
 }
 
 /* Adds up the error of what the blocks of a slice stand for. */
@@ -156,8 +153,7 @@ static int measure(const struct gguf_sink *s, struct row_slice *slice, const str
                                       count * qobs_dtype_size(p->dtype), numbers + count, slice->job, f));
         source = numbers + count;
     }
-    sum_squares(source, numbers, count, slice);
-    return QOBS_OK;
+    return add_error(source, numbers, slice, p, f);
 }
 
 static int rows(struct sink *sink, struct row_slice *slice, const struct rows *r, struct workspace *work,
