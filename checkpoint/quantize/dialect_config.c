@@ -64,17 +64,21 @@ int dialect_config_check(const struct selection *s, struct fail *f)
     return QOBS_OK;
 }
 
-/* Writes "-:^NAME$", with its characters as they are. */
-static void put_pattern(char *pattern, size_t size, const struct weight *w)
+/* Adds "-:^NAME$", with the characters of the name as they are. */
+static bool put_pattern(json_object *list, const struct weight *w)
 {
-    size_t n = 3;
-    memcpy(pattern, "-:^", n);
-    for (size_t i = 0; i < w->module && n + 4 < size; i++) {
+    OWNED char *pattern = malloc(2 * w->module + sizeof "-:^$");
+    if (!pattern)
+        return false;
+    char *to = pattern + sizeof "-:^" - 1;
+    memcpy(pattern, "-:^", sizeof "-:^");
+    for (size_t i = 0; i < w->module; i++) {
         if (strchr(".[]()+?^$|\\{}*", w->name[i]))
-            pattern[n++] = '\\';
-        pattern[n++] = w->name[i];
+            *to++ = '\\';
+        *to++ = w->name[i];
     }
-    memcpy(pattern + n, "$", 2);
+    memcpy(to, "$", sizeof "$");
+    return json_put_object(list, pattern) != NULL;
 }
 
 static bool put_excluded(json_object *json, const char *key, const struct selection *s)
@@ -86,15 +90,9 @@ static bool put_excluded(json_object *json, const char *key, const struct select
     bool complete = list && make_ignore(&ignore, &s->config, &f) == QOBS_OK;
     for (size_t i = 0; complete && i < s->weights.count; i++) {
         const struct weight *w = &s->weights.items[i];
-        char pattern[2100];
-        if (!is_excluded(s, ignore, w))
-            continue;
-        if (patterns) {
-            put_pattern(pattern, sizeof pattern, w);
-            complete = json_put_object(list, pattern) != NULL;
-        } else {
-            complete = json_append(list, json_object_new_string_len(w->name, (int)w->module));
-        }
+        if (is_excluded(s, ignore, w))
+            complete = patterns ? put_pattern(list, w)
+                                : json_append(list, json_object_new_string_len(w->name, (int)w->module));
     }
     return complete;
 }

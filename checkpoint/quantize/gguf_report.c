@@ -105,9 +105,8 @@ static void add_fallback_warning(json_object *warnings, const struct gguf_call *
     size_t count = 0;
     const struct gguf_choice *first = NULL;
     for (size_t i = 0; i < call->model.tensor_count; i++)
-        if (call->choices[i].fell_back) {
-            first = count++ == 0 ? &call->choices[i] : first;
-        }
+        if (call->choices[i].fell_back && count++ == 0)
+            first = &call->choices[i];
     if (first)
         warn(warnings,
              text_format("%zu tensors have columns that do not fit their type, such as '%.200s', which gets %s", count,
