@@ -255,8 +255,9 @@ def test_dry_run():
     report = json.loads(quantize(path, "--scheme", "Q4_K_M", "--dry-run", "--json", "-").stdout)
     quantize(path, "--scheme", "Q4_K_M", "-o", "out.gguf")
     equal((report["bytes_after"], report["out"]), (os.path.getsize("out.gguf"), None), "the size is that of the file")
-    cli.refused("an output of a dry run", ["--dry-run", "-o"], "quantize", path, "--scheme", "Q4_K", "--dry-run", "-o",
-                "x.gguf")
+    for option in (["-o", "x.gguf"], ["--replace"]):
+        cli.refused("an output of a dry run", ["--dry-run", option[0]], "quantize", path, "--scheme", "Q4_K", "--dry-run",
+                    *option)
 
 
 def test_refused():

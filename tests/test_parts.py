@@ -87,6 +87,7 @@ def test_report():
 def test_refusals():
     make_model("in", layers=4, shards=4)
     refused("no parts", quantize("--finish", "out"), 2, "out.parts", "--part")
+    refused("an option that parts have", quantize("--finish", "out", "--draft", "keep"), 2, "--draft", "changes nothing")
     make_parts(3, order=[1, 3])
     refused("a part is missing", quantize("--finish", "out"), 2, "1 of 3", "2")
     make_parts(3, scheme="W8A8", order=[2])

@@ -153,7 +153,7 @@ static int check_unused(const struct quantize_options *o, enum run_kind kind)
                    {"part", a->part_count > 0, BOTH},
                    {"allow-mixed-sets", a->allow_mixed_sets, BOTH},
                    {"architectures", a->architectures, BOTH},
-                   {"draft", a->draft != QOBS_DRAFT_AS_LOADED, GGUF},
+                   {"draft", a->draft != QOBS_DRAFT_AS_LOADED, BOTH},
                    {"keep-findings", a->keep_findings, GGUF},
                    {"accept-unknown", o->accept_unknown, GGUF},
                    {"tensor-type", o->tensor_type_count > 0, RUN_FINISH | RUN_SAFETENSORS},
@@ -183,7 +183,9 @@ static int check_arguments(const struct quantize_options *o, int count, bool ggu
         return print_error(EXIT_USAGE, "%s: expected one model, got %d (see qobs %s -h)", name, count, name);
     RETURN_IF_NOT_OK(check_unused(o, gguf ? RUN_GGUF : RUN_SAFETENSORS));
     if (gguf && o->dry_run)
-        return o->args.out ? print_error(EXIT_USAGE, "--dry-run: writes nothing; -o is not allowed") : EXIT_OK;
+        return o->args.out || o->args.replace
+                   ? print_error(EXIT_USAGE, "--dry-run: writes nothing; -o and --replace are not allowed")
+                   : EXIT_OK;
     return o->args.out ? EXIT_OK
                        : print_error(EXIT_USAGE, "%s: -o %s is missing", name, gguf ? "OUT.gguf" : "OUT_DIR");
 }
