@@ -162,7 +162,7 @@ def run(args):
 
 
 def ratio(args):
-    """In turns, so that other work on the machine meets both."""
+    """Runs both ways in turns, so that other work on the machine meets both."""
     batches = samples_of(args)
     timed(args, "memory", batches)
     runs = [[timed(args, way, batches) for way in ("memory", "blocks")] for _ in range(args.repeat)]

@@ -21,7 +21,9 @@ import tempfile
 import gguf
 import numpy as np
 
+import cli
 import gguf_headers
+from cli import check
 from gguf_headers import expand
 
 QOBS, LIBRARY = map(os.path.abspath, sys.argv[1:3])
@@ -29,8 +31,7 @@ TYPES = gguf.GGMLQuantizationType
 # Numbers of llama_ftype. NVFP4 is not among those that the release makes of a model; F32, F16, BF16 are plain.
 SCHEMES = {"Q4_K_M": 15, "Q4_K_S": 14, "Q5_K_M": 17, "Q5_K_S": 16, "Q6_K": 18, "Q8_0": 7, "Q3_K_L": 13, "Q3_K_M": 12,
            "Q3_K_S": 11, "Q2_K": 10, "Q2_K_S": 21, "Q4_0": 2, "Q4_1": 3, "Q5_0": 8, "Q5_1": 9, "IQ4_NL": 25,
-           "IQ4_XS": 30,
-           "MXFP4_MOE": 38, "TQ1_0": 36, "TQ2_0": 37, "Q1_0": 40, "Q2_0": 41, "BF16": 32, "F32": 0}
+           "IQ4_XS": 30, "MXFP4_MOE": 38, "TQ1_0": 36, "TQ2_0": 37, "Q1_0": 40, "Q2_0": 41, "BF16": 32, "F32": 0}
 SMALL = {"GQA": {"architecture": "llama", "heads": 8, "keys": 2},
          "one key a head": {"architecture": "llama", "heads": 8, "keys": 8},
          "tied": {"architecture": "llama", "heads": 8, "keys": 2, "tied": True},
@@ -39,15 +40,6 @@ SMALL = {"GQA": {"architecture": "llama", "heads": 8, "keys": 2},
          "odd columns": {"architecture": "llama", "heads": 8, "keys": 2, "columns": 288}}
 PATTERNS = (("attn_v", "Q8_0", TYPES.Q8_0), (r"blk\.[12]\.ffn_down", "Q6_K", TYPES.Q6_K))
 LINE = re.compile(r"\[\s*\d+/\s*\d+\]\s+(\S+)\s+- .*\((\w+)\)\s*$", re.M)
-failed = passed = 0
-
-
-def check(good, what):
-    global failed, passed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL", what)
-
 
 # ---- llama.cpp -------------------------------------------------------------------------------------------------------
 
@@ -219,9 +211,9 @@ def main():
         with open(target, "w", encoding="utf-8") as file:
             lines = (f"{json.dumps(name)}:{json.dumps(model, separators=(',', ':'))}" for name, model in golden.items())
             file.write("{\n" + ",\n".join(lines) + "\n}\n")
-    print(f"{files} files, {sum(len(m['types']) for m in golden.values())} schemes of {len(golden)} models; "
-          f"{passed} passed, {failed} failed")
-    return failed > 0 or files < 400
+    print(f"{files} files, {sum(len(m['types']) for m in golden.values())} schemes of {len(golden)} models\n"
+          f"{cli.passed} passed, {cli.failed} failed")
+    return cli.failed > 0 or files < 400
 
 
 if __name__ == "__main__":

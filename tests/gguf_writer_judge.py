@@ -20,6 +20,9 @@ import tempfile
 import gguf
 import numpy as np
 
+import cli
+from cli import check
+
 QOBS = os.path.abspath(sys.argv[1])
 TYPES = gguf.GGMLQuantizationType
 # Sizes that fit all types, and one that makes K-quants fall back.
@@ -28,16 +31,8 @@ SHAPES = {"attn_q": (40, 512), "attn_k": (16, 512), "attn_v": (16, 512), "attn_o
           "ffn_gate": (33, 512), "ffn_up_exps": (EXPERTS, 21, 512), "ffn_down_exps": (EXPERTS, 17, 256),
           "ffn_down": (20, 768), "narrow": (7, 96)}
 UNREAD = ("Q2_0",)  # PyPI's gguf 0.19 does not know the type; gguf_judge.py compares its blocks
-# What would have no effect, or what llama-quantize refuses, too.
+# Refused are runs without an effect, and those that llama-quantize refuses, too.
 REFUSED = ("changes nothing", "changes no tensor", "of scheme Q2_K_S needs it")
-failed = passed = 0
-
-
-def check(good, what):
-    global failed, passed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL", what)
 
 
 class Ggml:
@@ -190,8 +185,8 @@ def main():
                             judge.file(what, "in.gguf", numbers, means, "out.gguf")
                         else:
                             check(any(w in p.stderr for w in REFUSED), f"{what}: {p.stderr}")
-    print(f"{judge.quantized} tensors\n{passed} passed, {failed} failed")
-    return failed > 0 or judge.quantized < 1000
+    print(f"{judge.quantized} tensors\n{cli.passed} passed, {cli.failed} failed")
+    return cli.failed > 0 or judge.quantized < 1000
 
 
 if __name__ == "__main__":

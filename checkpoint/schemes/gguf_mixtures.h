@@ -32,7 +32,7 @@ bool gguf_name_is_embedding(const char *name);
 /* Returns the layer in a tensor's name, or -1: 3 of blk.3.attn_q.weight. */
 int64_t gguf_layer_of(const char *name);
 
-/* What mixtures depend on, and what they count while tensors pass in their order. */
+/* Facts that mixtures depend on, and counts of the tensors that have passed, in their order. */
 struct gguf_mixture {
     const struct gguf_scheme *scheme;
     unsigned conditions; /* of the model */

@@ -7,7 +7,7 @@
 #include "files/text.h"
 #include "schemes/gguf_mixtures.h"
 
-/* What the user wants. Patterns search names; the first that finds one gives its type, in place of the mixture. */
+/* The wishes of the user. Patterns search names; the first that finds one gives its type, in place of the mixture. */
 struct gguf_type_request {
     const struct gguf_scheme *scheme;
     struct texts patterns; /* "PATTERN=TYPE" */

@@ -58,8 +58,8 @@ typedef struct qobs_gguf_quantize_args {
 /** Makes blocks of a matrix. The search "optimal" lowers the sum of importance * (element - number)^2 of each block,
  * without importance the sum of squares; the sum of no block is above that of ggml's. Blocks with one scale for a run
  * (Q4_0, Q5_0, Q8_0, IQ4_NL, NVFP4, MXFP4, TQ1_0, TQ2_0, Q1_0, Q2_0) get the best of all scales that can be stored.
- * In Q6_K, Q3_K and IQ4_XS the integers for scales, and in Q4_K, Q5_K and Q2_K the pairs of integers, are the best for
- * the F16 scales of the block, which are fitted in rounds. Q4_1 and Q5_1 are fitted from several ranges. Sums in float
+ * Q6_K, Q3_K and IQ4_XS get the best integers for scales, and Q4_K, Q5_K and Q2_K the best pairs of integers, for the
+ * F16 scales of the block, which are fitted in rounds. Q4_1 and Q5_1 are fitted from several ranges. Sums in float
  * decide, so that a sum may be larger than the least by 2^-16 of it. Importance that is 0 in a whole block counts as 1
  * there. Copies (F32, F16, BF16) have nothing to search.
  * Fails with UNSUPPORTED for types whose grids ggml searches (IQ1, IQ2, IQ3), and with NONFINITE for NaN and infinity

@@ -384,7 +384,7 @@ static void find_integers(const struct gguf_type *type, const unsigned char *blo
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
-/* What a block stands for, and its errors: weighted, and all alike. */
+/* The codes of a block, and its errors: weighted, and with equal weights. */
 struct numbers_of_block {
     unsigned char code[GGUF_MOST_ELEMENTS];
     double weighted, plain;

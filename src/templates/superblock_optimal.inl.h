@@ -31,7 +31,7 @@ struct lattice {
     bool multiples;
 };
 
-/* What is best in a lane up to now: the error, and the scale and minimum that have it. */
+/* The least error of each lane up to now, and the scale and minimum that have it. */
 struct lane_best {
     float error[ROW], scale[ROW], minimum[ROW];
 };
@@ -42,7 +42,7 @@ struct lane_best {
 
 DEEP_INLINE f32v rounded(f32v v) { return (v + f32v_splat(ROUNDER)) - f32v_splat(ROUNDER); }
 
-/* Of numbers from 0 to 2^22. */
+/* Numbers are from 0 to 2^22. */
 DEEP_INLINE f32v floored(f32v v)
 {
     const f32v r = rounded(v);
