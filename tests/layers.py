@@ -19,6 +19,7 @@ Reads src/, include/, checkpoint/ and tools/, and scripts. Prints each violation
   cycles    files, a header and its sources of one stem taken as one, form no cycle of includes
   columns   lines have at most 120 columns, also those of shell scripts anywhere
   tools     checkpoint/ includes its own files, the public headers and the system only; tools/ those and its own
+  places    files and names under "Where to read" in CONTRIBUTING.md exist
   settings  nothing below config/ compares a statistic, family or version, or knows a configuration; nothing above it
             compares them or the functions of a stage, or reads the settings of one family
 """
@@ -59,6 +60,7 @@ DECISIONS = re.compile(r"\b(?:statistic|family|version)\s*[!=]=|[!=]=\s*&\s*qobs
                        r"\bpreset\s*(?:->|\.)\s*(?!name\b|ops\b)\w+|"
                        r"\bconfig\)?\s*(?:->|\.)\s*(?:scheme|torch|quark|ort|torchao|modelopt|aiedge|nncf|vllm|"
                        r"histogram)\b")
+PLACE = re.compile(r"`(\w[\w.-]*/[\w./-]+\.\w+)`(?: \(`(\w+)`\))?")
 SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
 
@@ -300,6 +302,23 @@ def check_tools(tree):
                 yield f"{path}:{line}: includes {name}: {top} knows {KNOWN[top]} only"
 
 
+def check_places(tree):
+    guide = os.path.join(tree.root, "CONTRIBUTING.md")
+    if not os.path.exists(guide):
+        return
+    with open(guide, encoding="utf-8") as file:
+        text = file.read()
+    section = text[text.find("## Where to read"):].split("\n## ")[0]
+    for path, name in PLACE.findall(section):
+        place = os.path.join(tree.root, path)
+        if not os.path.exists(place):
+            yield f"CONTRIBUTING.md: {path} is not in the tree"
+            continue
+        with open(place, encoding="utf-8") as file:
+            if not re.search(rf"\b{name}", file.read()):
+                yield f"CONTRIBUTING.md: {path} has no {name}"
+
+
 def check_settings(tree):
     for path, code in tree.code.items():
         if folder(path) in BELOW_CONFIG:
@@ -313,7 +332,7 @@ def check_settings(tree):
 RULES = {"order": check_order, "checkpoint": check_checkpoint, "sinks": check_sinks, "members": check_members,
          "loose": check_loose, "folders": check_folders,
          "names": check_names, "tags": check_tags, "cycles": check_cycles, "columns": check_columns,
-         "tools": check_tools, "settings": check_settings}
+         "tools": check_tools, "places": check_places, "settings": check_settings}
 
 
 def violations(root):

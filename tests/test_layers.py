@@ -192,6 +192,15 @@ class Layers(unittest.TestCase):
                            '#include "config/config.h"\n/* version == 1 */\n' + text + "; config.preset->name;\n")
                 self.expect("settings", "src/api/top.c:3", "above config/")
 
+    def test_places(self):
+        self.write("CONTRIBUTING.md",
+                   "`src/none.c`\n\n## Where to read\n\n`src/base/a.h` (`a`), `src/base/b.c`\n\n## More\n")
+        self.assertEqual(layers.violations(self.folder.name)["places"], [])
+        for text, words in (("`src/none.c`", "src/none.c is not"), ("`src/base/a.h` (`gone`)", "has no gone")):
+            with self.subTest(text=text):
+                self.write("CONTRIBUTING.md", f"## Where to read\n\n{text}\n")
+                self.expect("places", words)
+
     def test_program(self):
         run = [sys.executable, layers.__file__, self.folder.name]
         self.assertEqual(subprocess.run(run, capture_output=True, text=True).stdout,
