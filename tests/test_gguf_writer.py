@@ -25,7 +25,7 @@ ARCHITECTURE = [("general.architecture", STRING, "llama"), ("llama.block_count",
                 ("llama.attention.head_count", U32, 8), ("llama.attention.head_count_kv", U32, 2)]
 KEYS = ARCHITECTURE + [("general.file_type", U32, 1), ("general.name", STRING, "a model"),
                        ("x.numbers", I32, [1, -2, 3]),
-                       ("tokenizer.ggml.tokens", STRING, [f"token {i}" for i in range(300)]), ("x.flag", BOOL, True),
+                       ("tokenizer.ggml.merges", STRING, [f"token {i}" for i in range(300)]), ("x.flag", BOOL, True),
                        ("general.quantization_version", U32, 1), ("x.real", F32, 0.5)]
 
 

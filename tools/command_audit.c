@@ -24,7 +24,7 @@ struct audit_options {
 #define AT(member) offsetof(struct audit_options, member)
 static const struct option_row rows[] = {
     TEXT_ROW("against", "MODEL_DIR", args.against, "the model before it was quantized",
-             "prints the error of each layer, the largest first"),
+             "prints the error of each layer, the largest first; a GGUF file for a GGUF file"),
     ARCHITECTURES_ROW,
     JSON_ROW("the report", NULL),
     TABLE_ROW(table),
@@ -93,7 +93,7 @@ static int run(void *options, int count, char **directories, struct threads *thr
     OWNED char *report = NULL;
     size_t findings = 0;
     if (count != 1)
-        return print_error(EXIT_USAGE, "audit: expected one directory, got %d (see qobs audit -h)", count);
+        return print_error(EXIT_USAGE, "audit: expected one directory or file, got %d (see qobs audit -h)", count);
     o->args.struct_size = sizeof o->args;
     o->args.checkpoint = directories[0];
     o->args.runtime = &threads->runtime;
@@ -117,7 +117,8 @@ const struct command command_audit = {
     .size = sizeof(struct audit_options),
     .threaded = true,
     .summary = "what is wrong with a quantized model, and the error of its layers",
-    .usage = "DIR [OPTION]...",
+    .usage = "DIR [OPTION]...\n"
+             "FILE.gguf [OPTION]...",
     .description =
         "Checks a quantized checkpoint of anybody in the format of compressed-tensors, of Model-Optimizer (FP8, "
         "NVFP4), or in words of AWQ and GPTQ: tensors that are missing, unknown or do not fit the configuration, "
@@ -126,6 +127,9 @@ const struct command command_audit = {
         "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, and codes "
         "that use less than half of their range. With --against it finds errors that are not finite, or not below "
         "those of zeros.\n"
+        "In a GGUF file it checks scales and numbers that are not finite, types that general.file_type does not give, "
+        "and layers, experts, embeddings and tokens that keys count otherwise. With --against it finds tensors that "
+        "are missing, and tensors of the original's type whose bytes differ.\n"
         "Exit status: 0 nothing found, 3 something found, 1 system failure, 2 wrong options or input.",
     OPTION_ROWS(rows),
     .example = "qobs audit model-W4A16 --against model"};

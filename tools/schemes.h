@@ -74,6 +74,9 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
 /* Prints what the audit finds as warnings, at most ten. `report` may be NULL. */
 void quantize_print_findings(const char *report);
 
+/* The same of the member of a report. */
+void print_findings(const json_object *findings);
+
 /* calibrate: prints the ten layers that quantize worst, or all of them, and a summary to standard output. Returns an
  * exit code. */
 int calibrate_print(const json_object *report, bool all);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "files/gguf.h"
 #include "model/architecture.h"
 #include "model/findings.h"
 #include "quantize/layout.h"
@@ -31,11 +32,25 @@ struct audit_module {
     struct audit_difference difference;
 };
 
+/* A tensor of a GGUF file, and that of the one before; NULL: none of its shape. */
+struct audit_pair {
+    const char *name;
+    const struct gguf_tensor *stored, *original;
+};
+
+/* A GGUF file and the one before. Notes are no faults. */
+struct audit_gguf {
+    struct gguf_model file, original;
+    struct audit_pair *pairs; /* of the modules */
+    struct findings notes;
+};
+
 struct audit {
     const qobs_checkpoint_audit_args *args;
     bool is_output; /* of the run at hand: its codes are as written, and its mixed sets are asked for */
     bool modelopt;  /* tensors have the names of Model-Optimizer */
     struct model model, original;
+    struct audit_gguf gguf;             /* in their place */
     struct architecture_file given;     /* rows of the arguments */
     struct architectures architectures; /* of the model */
     struct weights originals[2];        /* experts split as the model says, and by rows as llm-compressor does */
@@ -87,6 +102,10 @@ bool audit_is_of_words(const struct audit *audit);
 int audit_list_words(struct audit *audit, struct fail *f);
 void audit_check_words(void *argument, size_t index);
 
+/* The same of a GGUF file: each tensor is a module. Keys and types are checked with the list. */
+int audit_list_gguf(struct audit *audit, struct fail *f);
+void audit_check_blocks(void *argument, size_t index);
+
 /* Returns the weight of a module before it was quantized, or NULL; reports one that is missing or of another shape. */
 const struct weight *audit_original_of(struct audit *audit, const struct audit_module *module);
 
@@ -102,6 +121,9 @@ const char *audit_part_name(const struct audit *audit, const char *part);
 /* Records a finding. Any thread may call it. */
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Adds a note to the report of a GGUF file. */
+void audit_note(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Returns the tensor <module>.<part>, or NULL. `part` has the name of compressed-tensors. */
 const struct st_tensor *audit_part(const struct audit *audit, const struct audit_module *module, const char *part);

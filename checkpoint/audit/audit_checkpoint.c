@@ -4,6 +4,7 @@
 /* qobs_checkpoint_audit: opens the checkpoint, runs the checks and makes the report. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "audit/audit.h"
@@ -13,7 +14,7 @@
 #include "schemes/runtimes.h"
 
 /* Says who loads embeddings that are quantized. That is no fault: upstream writes them. */
-static void add_notes(json_object *report, const struct audit *audit)
+static void add_embedding_note(json_object *report, const struct audit *audit)
 {
     const struct audit_module *first = NULL;
     bool loads = true;
@@ -34,25 +35,40 @@ static void add_notes(json_object *report, const struct audit *audit)
     json_append_text(json_put_array(report, "notes"), text);
 }
 
+static void add_gguf_notes(json_object *report, const struct findings *notes)
+{
+    json_object *array = notes->count > 0 ? json_put_array(report, "notes") : NULL;
+    for (size_t i = 0; i < notes->count; i++)
+        json_append_text(array, notes->items[i].text);
+}
+
+static void add_layer(json_object *layers, const struct audit *audit, const struct audit_module *m)
+{
+    const struct audit_pair *pair = m->group ? NULL : &audit->gguf.pairs[m - audit->modules];
+    json_object *layer = json_object_new_object();
+    json_put_text(layer, "name", m->name);
+    json_put_text(layer, "format", pair ? pair->stored->type.name : quant_format_title(m->group->format));
+    if (!pair)
+        json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
+    if (m->difference.known && m->difference.energy != 0)
+        json_put(layer, "relative_error",
+                 json_number(isfinite(m->difference.energy) ? sqrt(m->difference.error / m->difference.energy)
+                                                            : (double)NAN));
+    json_append(layers, layer);
+}
+
 /* Returns the JSON report, to be freed with free(). NULL: no memory. */
 static char *make_report(const struct audit *audit)
 {
     OWNED_JSON json_object *report = json_report();
     json_put_text(report, "checkpoint", audit->args->checkpoint);
     json_object *layers = json_put_array(report, "layers");
-    for (size_t i = 0; i < audit->module_count; i++) {
-        const struct audit_module *m = &audit->modules[i];
-        json_object *layer = json_object_new_object();
-        json_put_text(layer, "name", m->name);
-        json_put_text(layer, "format", quant_format_title(m->group->format));
-        json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
-        if (m->difference.known && m->difference.energy != 0)
-            json_put(layer, "relative_error",
-                     json_number(isfinite(m->difference.energy) ? sqrt(m->difference.error / m->difference.energy)
-                                                                : (double)NAN));
-        json_append(layers, layer);
-    }
-    add_notes(report, audit);
+    for (size_t i = 0; i < audit->module_count; i++)
+        if (audit->modules[i].quantized)
+            add_layer(layers, audit, &audit->modules[i]);
+    if (audit->gguf.file.file_count == 0)
+        add_embedding_note(report, audit);
+    add_gguf_notes(report, &audit->gguf.notes);
     return layers && findings_report(&audit->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }
 
@@ -106,7 +122,7 @@ static int check_modules(struct audit *audit, struct fail *f)
     return audit_check_sets(audit, false, f);
 }
 
-int audit_run(struct audit *audit, struct fail *f)
+static int run_directory(struct audit *audit, struct fail *f)
 {
     const qobs_checkpoint_audit_args *a = audit->args;
     RETURN_IF_NOT_OK(argument_failure("architectures", architecture_file_read(&audit->given, a->architectures, f), f));
@@ -122,7 +138,25 @@ int audit_run(struct audit *audit, struct fail *f)
             weights_list(&audit->originals[1], &audit->original, &found, QOBS_COMPAT_LLM_COMPRESSOR, false, f));
     }
     check_index(audit);
-    RETURN_IF_NOT_OK(check_modules(audit, f));
+    return check_modules(audit, f);
+}
+
+static int run_gguf(struct audit *audit, struct fail *f)
+{
+    const qobs_checkpoint_audit_args *a = audit->args;
+    if (a->architectures)
+        return INVALID(f, "architectures: changes nothing here; %s is a GGUF file", a->checkpoint);
+    RETURN_IF_NOT_OK(argument_failure("checkpoint", gguf_open_model(&audit->gguf.file, a->checkpoint, f), f));
+    if (a->against)
+        RETURN_IF_NOT_OK(argument_failure("against", gguf_open_model(&audit->gguf.original, a->against, f), f));
+    RETURN_IF_NOT_OK(audit_list_gguf(audit, f));
+    run_tasks(a->runtime, audit_check_blocks, audit, audit->module_count);
+    return QOBS_OK;
+}
+
+int audit_run(struct audit *audit, struct fail *f)
+{
+    RETURN_IF_NOT_OK(is_gguf_file(audit->args->checkpoint) ? run_gguf(audit, f) : run_directory(audit, f));
     RETURN_IF_NOT_OK(mapped_check(f));
     findings_sort(&audit->findings);
     return audit->failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
@@ -132,6 +166,10 @@ void audit_free(struct audit *audit)
 {
     named_free(audit->modules, audit->module_count, sizeof *audit->modules, 1);
     findings_free(&audit->findings);
+    findings_free(&audit->gguf.notes);
+    free(audit->gguf.pairs);
+    gguf_close_model(&audit->gguf.file);
+    gguf_close_model(&audit->gguf.original);
     weights_free(&audit->words);
     weights_free(&audit->originals[0]);
     weights_free(&audit->originals[1]);

@@ -20,6 +20,14 @@ void audit_find(struct audit *audit, const struct audit_module *module, const ch
     va_end(values);
 }
 
+void audit_note(struct audit *audit, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    audit->failed |= !findings_add(&audit->gguf.notes, "", format, values);
+    va_end(values);
+}
+
 /* ---- Tensors of a module ----------------------------------------------------------------------------------------- */
 
 const struct st_tensor *audit_part(const struct audit *audit, const struct audit_module *m, const char *part)

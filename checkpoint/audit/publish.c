@@ -6,11 +6,11 @@
 
 #include "audit/audit.h"
 
-static int audit_output(const char *directory, const struct publish_options *options, struct findings *findings,
+static int audit_output(const char *path, const struct publish_options *options, struct findings *findings,
                         struct fail *f)
 {
     const qobs_checkpoint_audit_args args = {.struct_size = sizeof args,
-                                             .checkpoint = directory,
+                                             .checkpoint = path,
                                              .runtime = options->runtime,
                                              .architectures = options->architectures};
     struct audit audit = {.args = &args, .is_output = true, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -27,15 +27,29 @@ static int audit_output(const char *directory, const struct publish_options *opt
     return status;
 }
 
-int publish(struct output_directory *out, const struct publish_options *options, struct findings *findings,
-            struct fail *f)
+/* Audits the output in `staged`, whose name will be `path`. Fails if findings stop the run. */
+static int check(const char *staged, const char *path, const struct publish_options *options, struct findings *findings,
+                 struct fail *f)
 {
-    RETURN_IF_NOT_OK(audit_output(out->staging, options, findings, f));
+    RETURN_IF_NOT_OK(audit_output(staged, options, findings, f));
     if (findings->count > 0 && !options->keep_findings && !options->compatible)
         return report_failure(f, QOBS_ERROR_FINDINGS,
                               "%.60s: the audit finds %zu fault%s in the output, which is not written "
                               "(--keep-findings writes it); %s%s%s",
-                              out->path, findings->count, findings->count == 1 ? "" : "s", findings->items[0].module,
+                              path, findings->count, findings->count == 1 ? "" : "s", findings->items[0].module,
                               *findings->items[0].module ? ": " : "", findings->items[0].text);
+    return QOBS_OK;
+}
+
+int publish(struct output_directory *out, const struct publish_options *options, struct findings *findings,
+            struct fail *f)
+{
+    RETURN_IF_NOT_OK(check(out->staging, out->path, options, findings, f));
     return output_directory_commit(out, f);
+}
+
+int publish_file(struct output *out, const struct publish_options *options, struct findings *findings, struct fail *f)
+{
+    RETURN_IF_NOT_OK(check(out->temporary, out->path, options, findings, f));
+    return output_commit(out, f);
 }

@@ -4,6 +4,7 @@
 /* The last step of a run: the output is audited, and only then gets its name. */
 #pragma once
 
+#include "files/output.h"
 #include "files/output_directory.h"
 #include "files/status.h"
 #include "model/findings.h"
@@ -19,3 +20,6 @@ struct publish_options {
  * found to *findings. Fails with FINDINGS, and leaves *out open, if that stops the run. */
 int publish(struct output_directory *out, const struct publish_options *options, struct findings *findings,
             struct fail *f);
+
+/* The same for the temporary file of a GGUF file. */
+int publish_file(struct output *out, const struct publish_options *options, struct findings *findings, struct fail *f);

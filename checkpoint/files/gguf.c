@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "files/byte_reader.h"
 #include "files/file_kind.h"
@@ -198,6 +199,17 @@ static int read_tensors(struct gguf_file *g, struct byte_reader *r, uint64_t cou
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 bool is_gguf(const void *data, size_t size) { return size >= 4 && memcmp(data, "GGUF", 4) == 0; }
+
+bool is_gguf_file(const char *path)
+{
+    char begin[4] = "";
+    struct stat status;
+    FILE *file = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? fopen(path, "rb") : NULL;
+    const bool found = file && fread(begin, 1, sizeof begin, file) == sizeof begin && is_gguf(begin, sizeof begin);
+    if (file)
+        fclose(file);
+    return found;
+}
 
 static int read_file(struct gguf_file *g, struct fail *f)
 {

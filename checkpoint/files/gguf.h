@@ -71,6 +71,9 @@ void gguf_close(struct gguf_file *file);
 /* Returns true if bytes begin as a GGUF file does. */
 bool is_gguf(const void *data, size_t size);
 
+/* Returns true if the path is a regular file that begins so. */
+bool is_gguf_file(const char *path);
+
 /* Returns the key of that name, or NULL. */
 const struct gguf_key *gguf_find_key(const struct gguf_file *file, const char *name);
 

@@ -236,11 +236,10 @@ static int write_output(struct gguf_call *call, struct fail *f)
     call->sink.optimal = call->args->optimal;
     gguf_sink_open(&call->sink);
     RETURN_IF_NOT_OK(engine_open(&call->engine, &in, &call->sink.sink, &call->meter, f));
-    RETURN_IF_NOT_OK(engine_run(&call->engine, f));
-    return output_commit(&call->out, f);
+    return engine_run(&call->engine, f);
 }
 
-static int quantize(struct gguf_call *call, struct fail *f)
+int gguf_call_run(struct gguf_call *call, struct fail *f)
 {
     const struct gguf_quantize_args *a = call->args;
     if (!a->scheme)
@@ -255,7 +254,7 @@ static int quantize(struct gguf_call *call, struct fail *f)
     return a->dry_run ? QOBS_OK : write_output(call, f);
 }
 
-static void release(struct gguf_call *call)
+void gguf_call_release(struct gguf_call *call)
 {
     engine_close(&call->engine);
     output_abort(&call->out);
@@ -272,19 +271,5 @@ static void release(struct gguf_call *call)
     free(call->choices);
     gguf_close_model(&call->model);
     meter_close(&call->meter);
-}
-
-int gguf_quantize(const struct gguf_quantize_args *args, char **report, struct fail *f)
-{
-    RELEASED_BY(mapped_files_end) struct mapped_files files;
-    struct gguf_call call = {.args = args,
-                             .meter = {.stage = "quantize", .report = args->progress, .context = args->context}};
-    mapped_files_begin(&files);
-    meter_open(&call.meter);
-    int status = mapped_cause(quantize(&call, f), f);
-    *report = status == QOBS_OK ? gguf_report(&call) : NULL;
-    if (status == QOBS_OK && !*report)
-        status = NO_MEMORY(f, "the report");
-    release(&call);
-    return status;
+    findings_free(&call->findings);
 }

@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "files/json.h"
+#include "model/findings.h"
 #include "quantize/gguf_sink.h"
 #include "quantize/gguf_weights.h"
 
@@ -19,16 +20,17 @@ struct gguf_quantize_args {
     struct texts tensor_types; /* "PATTERN=TYPE" */
     struct texts importance;   /* imatrix files; the last one that has a tensor counts */
     bool optimal;              /* blocks of less error than those of ggml, whose bytes are the default */
+    bool keep_findings;        /* findings of the audit stop nothing */
     const qobs_runtime *runtime;
     int (*progress)(void *context, const qobs_progress *progress);
     void *context;
 };
 
-/* Quantizes a file. *report receives a text in JSON, to be freed. Fails for input that would have no effect, and then
- * nothing is written. The output appears by its name when it is complete. */
+/* Quantizes a file. *report receives a text in JSON, to be freed, also after FINDINGS. Fails for input that would have
+ * no effect, and then nothing is written. The output is audited, and appears by its name when it is complete. */
 int gguf_quantize(const struct gguf_quantize_args *args, char **report, struct fail *f);
 
-/* ---- Between the files of this folder ---------------------------------------------------------------------------- */
+/* ---- Between the files of the library ---------------------------------------------------------------------------- */
 
 /* Zero-initialize it. */
 struct gguf_call {
@@ -47,7 +49,12 @@ struct gguf_call {
     struct importance_sources no_importance;
     struct engine engine;
     struct meter meter;
+    struct findings findings; /* of the audit */
 };
+
+/* Writes the output to its temporary file; a dry run stops before. gguf_call_release follows in any case. */
+int gguf_call_run(struct gguf_call *call, struct fail *f);
+void gguf_call_release(struct gguf_call *call);
 
 /* Returns true if importance changes the blocks of a tensor. The search "optimal" weighs the errors of all types. */
 static inline bool gguf_uses_importance(const struct gguf_call *call, const struct gguf_choice *choice)

@@ -134,5 +134,5 @@ char *gguf_report(const struct gguf_call *call)
     add_requantized_warning(warnings, call);
     add_fallback_warning(warnings, call);
     add_importance_warning(warnings, call);
-    return json_print(report, JSON_INDENTED);
+    return findings_report(&call->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }

@@ -123,18 +123,15 @@ static int read_numbers(const char *type, const struct piece *p, const void *blo
     return qobs_gguf_dequantize(&args, &error) == QOBS_OK ? QOBS_OK : failure(p, job, &error, f);
 }
 
-static int add_error(const float *x, const float *y, struct row_slice *slice, const struct piece *p, struct fail *f)
+int gguf_add_error(struct gguf_error *sums, const float *x, const float *y, int64_t count, qobs_error *error)
 {
-    const int64_t shape[] = {p->count, p->columns};
-    const qobs_tensor value = {sizeof value, (void *)(uintptr_t)x, QOBS_F32, 2, shape, NULL};
-    const qobs_tensor other = {sizeof other, (void *)(uintptr_t)y, QOBS_F32, 2, shape, NULL};
-    double squared_error, energy;
-    qobs_error error = {0};
-    if (qobs_measure_error(&value, &other, &squared_error, &energy, &error) != QOBS_OK)
-        return failure(p, slice->job, &error, f);
-    slice->error += squared_error;
-    slice->energy += energy;
-    return QOBS_OK;
+    const qobs_tensor value = {sizeof value, (void *)(uintptr_t)x, QOBS_F32, 1, &count, NULL};
+    const qobs_tensor other = {sizeof other, (void *)(uintptr_t)y, QOBS_F32, 1, &count, NULL};
+    double squared_error = 0, energy = 0;
+    const int status = qobs_measure_error(&value, &other, &squared_error, &energy, error);
+    sums->error += squared_error;
+    sums->energy += energy;
+    return status;
 }
 
 /* Adds up the error of what the blocks of a slice stand for. */
@@ -153,7 +150,13 @@ static int measure(const struct gguf_sink *s, struct row_slice *slice, const str
                                       count * qobs_dtype_size(p->dtype), numbers + count, slice->job, f));
         source = numbers + count;
     }
-    return add_error(source, numbers, slice, p, f);
+    struct gguf_error sums = {slice->error, slice->energy};
+    qobs_error error = {0};
+    if (gguf_add_error(&sums, source, numbers, (int64_t)count, &error) != QOBS_OK)
+        return failure(p, slice->job, &error, f);
+    slice->error = sums.error;
+    slice->energy = sums.energy;
+    return QOBS_OK;
 }
 
 static int rows(struct sink *sink, struct row_slice *slice, const struct rows *r, struct workspace *work,

@@ -32,6 +32,9 @@ struct gguf_sink {
     bool optimal;        /* the search of blocks; else ggml's */
 };
 
+/* Adds (x - y)^2 and x^2 of all elements. */
+int gguf_add_error(struct gguf_error *sums, const float *x, const float *y, int64_t count, qobs_error *error);
+
 void gguf_sink_open(struct gguf_sink *s);
 
 /* Returns the rows of one matrix of a tensor, such as one expert, and the number of matrices. */

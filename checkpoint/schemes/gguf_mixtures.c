@@ -56,6 +56,14 @@ static const struct {
 
 const struct gguf_scheme *gguf_scheme_at(size_t index) { return index < SCHEME_COUNT ? &schemes[index] : NULL; }
 
+const struct gguf_scheme *gguf_scheme_of(uint64_t file_type)
+{
+    for (size_t i = 0; i < SCHEME_COUNT; i++)
+        if (schemes[i].file_type == file_type)
+            return &schemes[i];
+    return NULL;
+}
+
 static const char *suggest_scheme(const void *context, size_t index)
 {
     (void)context;
@@ -301,8 +309,16 @@ static const struct {
     unsigned with, without;
 } named[] = {{"falcon", FALCON, NOT_FALCON}, {"bailingmoe3", 0, NOT_BAILING3}};
 
-/* Reads a whole number under the prefix of the architecture, of a list the first one. */
-static uint64_t number_of(const struct gguf_file *file, const char *architecture, const char *name, uint64_t otherwise)
+bool gguf_architecture(const struct gguf_file *file, char *text, size_t size)
+{
+    const struct gguf_key *key = gguf_find_key(file, "general.architecture");
+    const bool found = key && key->kind == GGUF_STRING && !key->is_array;
+    if (found)
+        gguf_value_text(GGUF_STRING, key->at, text, size);
+    return found;
+}
+
+uint64_t gguf_number_of(const struct gguf_file *file, const char *architecture, const char *name, uint64_t otherwise)
 {
     OWNED char *path = text_format("%s.%s", architecture, name);
     const struct gguf_key *found = path ? gguf_find_key(file, path) : NULL;
@@ -317,8 +333,8 @@ static uint64_t number_of(const struct gguf_file *file, const char *architecture
 
 static unsigned conditions_of(const struct gguf_file *file, const char *architecture, uint64_t layers, uint64_t experts)
 {
-    const uint64_t heads = number_of(file, architecture, "attention.head_count", 0);
-    const uint64_t keys = number_of(file, architecture, "attention.head_count_kv", heads);
+    const uint64_t heads = gguf_number_of(file, architecture, "attention.head_count", 0);
+    const uint64_t keys = gguf_number_of(file, architecture, "attention.head_count_kv", heads);
     unsigned holds = (keys > 0 && heads / keys >= 4 ? SHARED_KEYS : 0) | (experts == 8 ? EXPERTS_8 : 0);
     for (size_t i = 0; i < ARRAY_COUNT(named); i++)
         holds |= strcmp(architecture, named[i].architecture) == 0 ? named[i].with : named[i].without;
@@ -333,16 +349,14 @@ int gguf_mixture_open(struct gguf_mixture *m, const struct gguf_model *model, co
                       bool importance, struct fail *f)
 {
     const struct gguf_file *file = &model->files[0];
-    const struct gguf_key *key = gguf_find_key(file, "general.architecture");
     char architecture[64];
-    if (!key || key->kind != GGUF_STRING || key->is_array)
+    if (!gguf_architecture(file, architecture, sizeof architecture))
         return fail(f, "%s: has no general.architecture, on which the mixture depends; --pure makes one type of all",
                     file->map.path);
-    gguf_value_text(GGUF_STRING, key->at, architecture, sizeof architecture);
     *m = (struct gguf_mixture){.scheme = scheme,
                                .tied = true,
-                               .layers = number_of(file, architecture, "block_count", 0),
-                               .experts = number_of(file, architecture, "expert_count", 0)};
+                               .layers = gguf_number_of(file, architecture, "block_count", 0),
+                               .experts = gguf_number_of(file, architecture, "expert_count", 0)};
     if (m->layers == 0)
         return fail(f, "%s: has no %s.block_count, on which the mixture depends; --pure makes one type of all",
                     file->map.path, architecture);

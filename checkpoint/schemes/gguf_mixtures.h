@@ -17,6 +17,9 @@ struct gguf_scheme {
 /* Returns scheme `index`, or NULL. */
 const struct gguf_scheme *gguf_scheme_at(size_t index);
 
+/* Returns the scheme with that general.file_type, or NULL. */
+const struct gguf_scheme *gguf_scheme_of(uint64_t file_type);
+
 /* Finds the scheme of that name, in any case of letters. */
 int gguf_scheme_find(const struct gguf_scheme **scheme, const char *name, struct fail *f);
 
@@ -31,6 +34,12 @@ bool gguf_name_is_embedding(const char *name);
 
 /* Returns the layer in a tensor's name, or -1: 3 of blk.3.attn_q.weight. */
 int64_t gguf_layer_of(const char *name);
+
+/* Reads general.architecture, of which names of other keys begin. Returns false if there is none. */
+bool gguf_architecture(const struct gguf_file *file, char *text, size_t size);
+
+/* Returns the whole number under the prefix of the architecture, of a list the first one, or `otherwise`. */
+uint64_t gguf_number_of(const struct gguf_file *file, const char *architecture, const char *name, uint64_t otherwise);
 
 /* Facts that mixtures depend on, and counts of the tensors that have passed, in their order. */
 struct gguf_mixture {

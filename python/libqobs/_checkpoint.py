@@ -430,11 +430,11 @@ def finish(out_dir: Any, *, replace: bool = False, keep_findings: bool = False) 
 
 def audit(checkpoint_dir: Any, against: Any = None, *, architectures: Any = None,
           threads: int | None = None) -> AuditReport:
-    """Checks a quantized checkpoint of anybody in the format of compressed-tensors or of Model-Optimizer.
+    """Checks a quantized checkpoint of anybody, in the format of compressed-tensors or of Model-Optimizer, or in GGUF.
 
-    against: the model before it was quantized, for the error of each layer. architectures: as of quantize. Returns
-    {"findings": [{"module", "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors:
-    InvalidArgumentError if the directory is no such checkpoint."""
+    against: the model before it was quantized, for the error of each layer; for a GGUF file such a file. architectures:
+    as of quantize, not for a GGUF file. Returns {"findings": [{"module", "finding"}], "layers": [...]}; no finding
+    means that nothing is wrong. Errors: InvalidArgumentError if the directory or the file is no such checkpoint."""
     pool, report, findings = Threads(threads), _Text(), c_size_t()
     with _rows(checkpoint_dir, architectures) as rows:
         args = c.CheckpointAuditArgs(sizeof(c.CheckpointAuditArgs), _needed(checkpoint_dir, "checkpoint_dir"),

@@ -73,7 +73,8 @@ class QuantizeReport(TypedDict, total=False):
 
 
 class AuditedLayer(TypedDict, total=False):
-    """A layer of a quantized checkpoint; relative_error is there if the audit knows the model."""
+    """A layer of a quantized checkpoint; relative_error is there if the audit knows the model, codes_used if the
+    checkpoint is no GGUF file."""
 
     name: str
     format: str

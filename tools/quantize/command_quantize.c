@@ -154,7 +154,6 @@ static int check_unused(const struct quantize_options *o, enum run_kind kind)
                    {"allow-mixed-sets", a->allow_mixed_sets, BOTH},
                    {"architectures", a->architectures, BOTH},
                    {"draft", a->draft != QOBS_DRAFT_AS_LOADED, BOTH},
-                   {"keep-findings", a->keep_findings, GGUF},
                    {"accept-unknown", o->accept_unknown, GGUF},
                    {"tensor-type", o->tensor_type_count > 0, RUN_FINISH | RUN_SAFETENSORS},
                    {"pure", o->pure, RUN_FINISH | RUN_SAFETENSORS},
@@ -308,6 +307,7 @@ static int run_gguf(struct quantize_options *o, const char *model, const struct 
                                       .tensor_types = {o->tensor_types, o->tensor_type_count},
                                       .importance = {o->args.importance, o->args.importance_count},
                                       .optimal = o->search != 0,
+                                      .keep_findings = o->args.keep_findings,
                                       .runtime = &threads->runtime};
     return quantize_gguf(&args, &o->run);
 }

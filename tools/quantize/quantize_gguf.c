@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "files/json.h"
 #include "files/status.h"
@@ -16,17 +15,6 @@
 #include "program.h"
 
 enum { WORST = 10 };
-
-bool is_gguf_file(const char *path)
-{
-    char begin[4] = "";
-    struct stat status;
-    FILE *file = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? fopen(path, "rb") : NULL;
-    const bool found = file && fread(begin, 1, sizeof begin, file) == sizeof begin && is_gguf(begin, sizeof begin);
-    if (file)
-        fclose(file);
-    return found;
-}
 
 void print_gguf_schemes(void)
 {
@@ -89,8 +77,10 @@ static int print_summary(const json_object *report, bool all)
 
 static bool warn(const json_object *report)
 {
+    const json_object *findings = json_get(report, "findings");
+    print_findings(findings);
     print_warnings(report);
-    return true;
+    return json_count(findings) == 0;
 }
 
 /* ---- Run --------------------------------------------------------------------------------------------------------- */
@@ -122,6 +112,8 @@ int quantize_gguf(struct gguf_quantize_args *args, struct table_run *run)
     if (status != QOBS_OK) {
         qobs_error error = {0};
         const struct scheme_words words = {.command = "quantize", .scheme = args->scheme};
+        if (status == QOBS_ERROR_FINDINGS)
+            quantize_print_findings(text);
         give_error(&error, status, &f);
         return print_member_error(&words, "scheme tensor-type importance search", &error);
     }

@@ -8,9 +8,6 @@
 #include "quantize/gguf_call.h"
 #include "schemes.h"
 
-/* Returns true if the path is a file that begins as GGUF does. */
-bool is_gguf_file(const char *path);
-
 /* Quantizes a file, shows progress and prints the summary. Returns an exit code. */
 int quantize_gguf(struct gguf_quantize_args *args, struct table_run *run);
 

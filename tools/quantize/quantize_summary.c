@@ -123,7 +123,7 @@ static void warn_of_nothing(const json_object *json, bool hints)
                           : "");
 }
 
-static void print_findings(const json_object *findings)
+void print_findings(const json_object *findings)
 {
     size_t count = 0;
     json_each(item, findings)
