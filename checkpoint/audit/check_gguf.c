@@ -38,8 +38,8 @@ static const struct {
              {"token_embd.weight", ROWS, false, "tokenizer.ggml.tokens"},
              {"_exps.weight", MATRICES, true, "expert_count"}};
 
-/* Models of sound and drafts have embeddings of other sizes. */
-#define OTHER_SIZES "wavtokenizer-dec eagle3 dflash"
+/* Drafts whose embeddings may be those of their target. */
+#define OTHER_SIZES "eagle3 dflash"
 
 static bool is_named(const struct gguf_tensor *t, const char *name)
 {
@@ -85,13 +85,15 @@ static bool is_model(const struct gguf_file *file)
 }
 
 /* Reports tensors above the layers that a key counts, and layers without any. A model that names layers in another way
- * has none here. */
+ * has none here. Files of drafts begin at a later layer; those of models may lack the layers of drafts. */
 static void check_layers(struct audit *audit, const char *architecture)
 {
-    const uint64_t layers = gguf_number_of(&audit->gguf.file.files[0], architecture, "block_count", 0);
+    const struct gguf_file *file = &audit->gguf.file.files[0];
+    const uint64_t layers = gguf_number_of(file, architecture, "block_count", 0);
+    const uint64_t drafts = gguf_number_of(file, architecture, "nextn_predict_layers", 0);
     const struct audit_module *above = NULL;
-    size_t beyond = 0, found = 0;
-    if (layers == 0 || layers > GGUF_MOST_TENSORS || !is_model(&audit->gguf.file.files[0]))
+    size_t beyond = 0;
+    if (layers == 0 || layers > GGUF_MOST_TENSORS || !is_model(file))
         return;
     OWNED bool *seen = calloc((size_t)layers, sizeof *seen);
     audit->failed = audit->failed || !seen;
@@ -99,13 +101,13 @@ static void check_layers(struct audit *audit, const char *architecture)
         const int64_t layer = gguf_layer_of(audit->modules[i].name);
         if (layer >= (int64_t)layers)
             above = beyond++ == 0 ? &audit->modules[i] : above;
-        else if (layer >= 0 && !seen[layer])
-            seen[layer] = ++found > 0;
+        else if (layer >= 0)
+            seen[layer] = true;
     }
     if (above)
         audit_find(audit, above, "is one of %zu tensors of other layers: %s.block_count says %" PRIu64, beyond,
                    architecture, layers);
-    for (size_t i = 0; seen && found > 0 && i < layers; i++)
+    for (size_t i = 0; seen && seen[0] && i + drafts < layers; i++)
         if (!seen[i])
             audit_find(audit, NULL, "layer %zu has no tensor: %s.block_count says %" PRIu64 " layers", i, architecture,
                        layers);
