@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """libqobs.gguf. The bytes are compared with upstream's by tests/test_gguf.c and tests/gguf_judge.py."""
+import struct
+
 import pytest
 import libqobs as qobs
 
@@ -75,3 +77,27 @@ def test_refusals():
         qobs.gguf.quantize(X * np.float32(1e9), "Q8_0")
     with pytest.raises(qobs.InvalidArgumentError, match="^blocks: is uint8 with rows of 143"):
         qobs.gguf.dequantize(np.zeros(143, "uint8"), "Q4_K")
+
+
+def write(path, number, data):
+    """A file with one matrix of 6 rows and 512 columns."""
+    def text(s):
+        return struct.pack("<Q", len(s)) + s
+
+    keys = text(b"general.architecture") + struct.pack("<I", 8) + text(b"llama")
+    keys += text(b"general.quantization_version") + struct.pack("<II", 4, 2)
+    tensor = text(b"blk.0.ffn_up.weight") + struct.pack("<IQQIQ", 2, 512, 6, number, 0)
+    header = b"GGUF" + struct.pack("<IQQ", 3, 1, 2) + keys + tensor
+    path.write_bytes(header + bytes(-len(header) % 32) + data)
+    return path
+
+
+def test_audit(tmp_path):
+    blocks = qobs.gguf.quantize(X, "Q8_0").tobytes()
+    original, sound = write(tmp_path / "in.gguf", 0, X.tobytes()), write(tmp_path / "out.gguf", 8, blocks)
+    report = qobs.audit(sound, original)
+    assert report["findings"] == [] and report["layers"][0]["format"] == "Q8_0"
+    assert 0 < report["layers"][0]["relative_error"] < 0.01
+    wrong = write(tmp_path / "bad.gguf", 8, b"\0\x7e" + blocks[2:])
+    (finding,) = qobs.audit(wrong)["findings"]
+    assert finding["module"] == "blk.0.ffn_up.weight" and "1 of 96 scales are not finite" in finding["finding"]
