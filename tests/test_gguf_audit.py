@@ -304,30 +304,75 @@ def test_parts():
     cli.refused("a part is missing", ["p-00002-of-00002.gguf"], "audit", "p-00001-of-00002.gguf")
 
 
+def quantized(data, scheme="Q8_0", *words):
+    cli.write("bad.gguf", data)
+    return cli.run("quantize", "bad.gguf", "--scheme", scheme, "-o", "new.gguf", "--json", "r.json", *words)
+
+
 def test_publish():
-    """A fault of the output keeps it from its name, unless it is asked for."""
+    """A fault of the blocks keeps an output from its name, unless it is asked for."""
     make_sound()
-    keys, tensors = parts("in.gguf")
-    set_key("tokenizer.ggml.tokens", STRING, list("abcdefghi"))(keys, tensors)
-    cli.write("bad.gguf", gguf(keys, tensors))
-    base = ("quantize", "bad.gguf", "--scheme", "Q8_0", "-o", "new.gguf")
-    before = cli.snapshot()
-    run = cli.run(*base)
-    equal((run.returncode, run.stdout), (3, ""), "a fault: exit status")
-    check("token_embd.weight" in run.stderr and "--keep-findings" in run.stderr, "a fault: the message", run.stderr)
-    equal(cli.snapshot(), before, "a fault: nothing is left")
-    run = cli.run(*base, "--keep-findings", "--json", "r.json")
-    equal(run.returncode, 3, "--keep-findings: exit status")
-    check("warning" in run.stderr and "token_embd.weight" in run.stderr, "--keep-findings: a warning", run.stderr)
+    keys, tensors = parts("out.gguf")
+    put(K, 0, HALF_NAN)(keys, tensors)
+    data = gguf(keys, tensors)
+    for words in (["--tensor-type", "attn_k=Q4_K"], ["--tensor-type", "attn_k=Q4_K", "--keep-findings"]):
+        keep = len(words) > 2
+        run = quantized(data, "Q8_0", *words)
+        equal(run.returncode, 3, f"{words}: exit status")
+        check(K in run.stderr and "1 of 8 scales" in run.stderr, f"{words}: the message", run.stderr)
+        check(keep or "--keep-findings" in run.stderr, "the way out", run.stderr)
+        equal(os.path.exists("new.gguf"), keep, f"{words}: the output")
     with open("r.json", encoding="utf-8") as file:
-        equal([f["module"] for f in json.load(file)["findings"]], ["token_embd.weight"], "--keep-findings: the report")
-    found = audit("new.gguf", status=3)[1]["findings"]
-    equal([f["module"] for f in found], ["token_embd.weight"], "the audit of the output finds the same")
+        equal([f["module"] for f in json.load(file)["findings"]], [K], "--keep-findings: the report")
+    equal([f["module"] for f in audit("new.gguf", status=3)[1]["findings"]], [K], "the audit of the output")
     cli.write("old.gguf", b"old")
-    run = cli.run(*base[:-1], "old.gguf", "--replace")
+    run = cli.run("quantize", "bad.gguf", "--scheme", "Q8_0", *words[:2], "-o", "old.gguf", "--replace")
     equal((run.returncode, cli.read("old.gguf")), (3, b"old"), "--replace: the old file stays")
     cli.fine("types as they were chosen", "quantize", "in.gguf", "--scheme", "Q4_K_M", "--tensor-type", ".=Q8_0", "-o",
              "types.gguf")
+
+
+# What an input has stays in its output, and a warning says it: keys and copies.
+DOUBTS = {name: FAULTS[name] for name in (
+    "a norm has NaN", "a bias is infinite", "a layer is missing", "block_count is larger", "block_count is smaller",
+    "an expert is missing", "there are more tokens than embeddings", "the embeddings have another width",
+    "a bias is in blocks")}
+
+
+def test_doubts():
+    make_sound()
+    for what, (module, text, change) in DOUBTS.items():
+        keys, tensors = parts("in.gguf")
+        change(keys, tensors)
+        run = quantized(gguf(keys, tensors), "Q4_K_M", "--pure", "--replace")
+        equal(run.returncode, 0, f"{what}: exit status {run.stderr}")
+        with open("r.json", encoding="utf-8") as file:
+            report = json.load(file)
+        words = f"{module}: " if module else ""
+        check(report["findings"] == [] and any(w.startswith(words) and text in w for w in report["warnings"]),
+              f"{what}: a warning", report)
+        check(f"warning: {words}" in run.stderr and text in run.stderr, f"{what}: it is printed", run.stderr)
+        found = audit("new.gguf", status=3)[1]["findings"]
+        check([f["module"] for f in found] == [module] and text in found[0]["finding"], f"{what}: its audit", found)
+
+
+def test_odd_shapes():
+    """Models whose columns no block divides, of one dimension, tied, of experts: nothing is found in their outputs."""
+    odd = {"token_embd.weight": (0, [8, 160], f32(1280)), "output_norm.weight": (0, [160], f32(160)),
+           "blk.0.attn_q.weight": (1, [7, 100], f16(700)), "blk.0.ffn_down.weight": (1, [160, 96], f16(15360)),
+           "blk.0.ffn_up_exps.weight": (1, [4, 3, 160], f16(1920)), "blk.0.ssm_a": (0, [8], f32(8)),
+           "blk.0.ssm_conv1d.weight": (0, [5, 4], f32(20)), "blk.0.shortconv.conv.weight": (1, [5, 3], f16(15)),
+           "rope_freqs.weight": (0, [16], f32(16)), "cls.bias": (0, [3], f32(3))}
+    keys = [("general.architecture", STRING, "llama"), ("llama.block_count", U32, 1), ("llama.expert_count", U32, 4),
+            ("llama.embedding_length", U32, 160), ("llama.attention.head_count", U32, [4])]
+    for tied in (True, False):
+        cli.write("odd.gguf", gguf(keys, odd if tied else odd | {"output.weight": (1, [8, 160], f16(1280))}))
+        for scheme in ("Q4_K_M", "Q4_0", "Q8_0", "Q6_K", "IQ4_XS", "MXFP4_MOE", "Q3_K_S", "BF16"):
+            name = f"{scheme}, {'tied' if tied else 'untied'}"
+            run = cli.run("quantize", "odd.gguf", "--scheme", scheme, "-o", "new.gguf", "--replace",
+                          *([] if scheme == "BF16" else ["--tensor-type", "attn_q=F16"]))
+            equal(run.returncode, 0, f"{name}: {run.stderr}")
+            equal(audit("new.gguf", "--against", "odd.gguf", status=0)[1]["findings"], [], name)
 
 
 def test_refused():

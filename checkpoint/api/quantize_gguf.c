@@ -10,7 +10,7 @@ static int quantize(struct gguf_call *call, struct fail *f)
 {
     const struct publish_options options = {.runtime = call->args->runtime, .keep_findings = call->args->keep_findings};
     RETURN_IF_NOT_OK(gguf_call_run(call, f));
-    return call->args->dry_run ? QOBS_OK : publish_file(&call->out, &options, &call->findings, f);
+    return call->args->dry_run ? QOBS_OK : publish_file(&call->out, &options, &call->audited, f);
 }
 
 int gguf_quantize(const struct gguf_quantize_args *args, char **report, struct fail *f)

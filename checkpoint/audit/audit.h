@@ -122,6 +122,10 @@ const char *audit_part_name(const struct audit *audit, const char *part);
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same of what an output has from its input, in keys and in copies: there it is a note that stops nothing. */
+void audit_doubt(struct audit *audit, const struct audit_module *module, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Adds a note to the report of a GGUF file. */
 void audit_note(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

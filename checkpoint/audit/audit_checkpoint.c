@@ -159,6 +159,7 @@ int audit_run(struct audit *audit, struct fail *f)
     RETURN_IF_NOT_OK(is_gguf_file(audit->args->checkpoint) ? run_gguf(audit, f) : run_directory(audit, f));
     RETURN_IF_NOT_OK(mapped_check(f));
     findings_sort(&audit->findings);
+    findings_sort(&audit->gguf.notes);
     return audit->failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
 }
 

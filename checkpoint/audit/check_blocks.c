@@ -182,10 +182,12 @@ static void report(struct audit *audit, struct audit_module *m, const struct ten
     const struct gguf_tensor *t = c->pair->stored, *of = c->pair->original;
     const bool plain = t->type.block_elements == 1;
     const uint64_t blocks = t->elements / (uint64_t)t->type.block_elements;
-    if (c->wrong > 0)
-        audit_find(audit, m, "%" PRIu64 " of %" PRIu64 " %s are not finite, the first in %s %" PRIu64, c->wrong,
-                   blocks * c->scales->count, plain ? "numbers" : "scales", plain ? "element" : "block",
-                   c->first_wrong);
+    if (c->wrong > 0 && plain)
+        audit_doubt(audit, m, "%" PRIu64 " of %" PRIu64 " numbers are not finite, the first in element %" PRIu64,
+                    c->wrong, blocks, c->first_wrong);
+    else if (c->wrong > 0)
+        audit_find(audit, m, "%" PRIu64 " of %" PRIu64 " scales are not finite, the first in block %" PRIu64, c->wrong,
+                   blocks * c->scales->count, c->first_wrong);
     if (of && c->changed && of->type.number == t->type.number)
         audit_find(audit, m, "is %s as in the original, but its bytes differ", t->type.name);
     if (!c->numbers)

@@ -60,8 +60,8 @@ static void check_size(struct audit *audit, const struct audit_module *m, size_t
     audit->failed = audit->failed || !name;
     if (key && (wanted > 0 || gguf_whole_number(key, &wanted)) && wanted > 0 &&
         (uint64_t)t->shape[t->ndim - 1 - from_last] != wanted)
-        audit_find(audit, m, "has %" PRId64 " %s, but %s says %" PRIu64, t->shape[t->ndim - 1 - from_last],
-                   words[from_last], name, wanted);
+        audit_doubt(audit, m, "has %" PRId64 " %s, but %s says %" PRIu64, t->shape[t->ndim - 1 - from_last],
+                    words[from_last], name, wanted);
 }
 
 static void check_sizes(struct audit *audit, const char *architecture)
@@ -105,12 +105,12 @@ static void check_layers(struct audit *audit, const char *architecture)
             seen[layer] = true;
     }
     if (above)
-        audit_find(audit, above, "is one of %zu tensors of other layers: %s.block_count says %" PRIu64, beyond,
-                   architecture, layers);
+        audit_doubt(audit, above, "is one of %zu tensors of other layers: %s.block_count says %" PRIu64, beyond,
+                    architecture, layers);
     for (size_t i = 0; seen && seen[0] && i + drafts < layers; i++)
         if (!seen[i])
-            audit_find(audit, NULL, "layer %zu has no tensor: %s.block_count says %" PRIu64 " layers", i, architecture,
-                       layers);
+            audit_doubt(audit, NULL, "layer %zu has no tensor: %s.block_count says %" PRIu64 " layers", i, architecture,
+                        layers);
 }
 
 /* ---- Types ------------------------------------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static void check_staying(struct audit *audit)
     for (size_t i = 0; i < audit->module_count; i++) {
         const struct audit_module *m = &audit->modules[i];
         if (in_blocks(audit, m) && (ends_with(m->name, ".bias") || ends_with(m->name, "_norm.weight")))
-            audit_find(audit, m, "is %s; no scheme makes blocks of biases and norms", tensor_of(audit, m)->type.name);
+            audit_doubt(audit, m, "is %s; no scheme makes blocks of biases and norms", tensor_of(audit, m)->type.name);
     }
 }
 
@@ -217,7 +217,7 @@ static void check_keys(struct audit *audit)
     if (!audit->is_output) /* its types are as they were chosen */
         check_types(audit);
     if (!gguf_architecture(&audit->gguf.file.files[0], architecture, sizeof architecture)) {
-        audit_find(audit, NULL, "has no general.architecture, without which no runtime loads it");
+        audit_doubt(audit, NULL, "has no general.architecture, without which no runtime loads it");
         return;
     }
     check_layers(audit, architecture);

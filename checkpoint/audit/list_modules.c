@@ -10,13 +10,27 @@
 #include "schemes/match.h"
 #include "files/text.h"
 
+static void add(struct audit *audit, struct findings *list, const struct audit_module *module, const char *format,
+                va_list values)
+{
+    pthread_mutex_lock(&audit->lock);
+    audit->failed |= !findings_add(list, module ? module->name : "", format, values);
+    pthread_mutex_unlock(&audit->lock);
+}
+
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    pthread_mutex_lock(&audit->lock);
-    audit->failed |= !findings_add(&audit->findings, module ? module->name : "", format, values);
-    pthread_mutex_unlock(&audit->lock);
+    add(audit, &audit->findings, module, format, values);
+    va_end(values);
+}
+
+void audit_doubt(struct audit *audit, const struct audit_module *module, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    add(audit, audit->is_output ? &audit->gguf.notes : &audit->findings, module, format, values);
     va_end(values);
 }
 
@@ -24,7 +38,7 @@ void audit_note(struct audit *audit, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    audit->failed |= !findings_add(&audit->gguf.notes, "", format, values);
+    add(audit, &audit->gguf.notes, NULL, format, values);
     va_end(values);
 }
 

@@ -6,7 +6,7 @@
 
 #include "audit/audit.h"
 
-static int audit_output(const char *path, const struct publish_options *options, struct findings *findings,
+static int audit_output(const char *path, const struct publish_options *options, struct audited *audited,
                         struct fail *f)
 {
     const qobs_checkpoint_audit_args args = {.struct_size = sizeof args,
@@ -21,17 +21,18 @@ static int audit_output(const char *path, const struct publish_options *options,
             audit_find(&audit, NULL, "cannot be audited: %s", f->message);
         status = audit.failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
     }
-    *findings = audit.findings;
-    audit.findings = (struct findings){0};
+    *audited = (struct audited){audit.findings, audit.gguf.notes};
+    audit.findings = audit.gguf.notes = (struct findings){0};
     audit_free(&audit);
     return status;
 }
 
 /* Audits the output in `staged`, whose name will be `path`. Fails if findings stop the run. */
-static int check(const char *staged, const char *path, const struct publish_options *options, struct findings *findings,
+static int check(const char *staged, const char *path, const struct publish_options *options, struct audited *audited,
                  struct fail *f)
 {
-    RETURN_IF_NOT_OK(audit_output(staged, options, findings, f));
+    RETURN_IF_NOT_OK(audit_output(staged, options, audited, f));
+    const struct findings *findings = &audited->findings;
     if (findings->count > 0 && !options->keep_findings && !options->compatible)
         return report_failure(f, QOBS_ERROR_FINDINGS,
                               "%.60s: the audit finds %zu fault%s in the output, which is not written "
@@ -44,12 +45,14 @@ static int check(const char *staged, const char *path, const struct publish_opti
 int publish(struct output_directory *out, const struct publish_options *options, struct findings *findings,
             struct fail *f)
 {
-    RETURN_IF_NOT_OK(check(out->staging, out->path, options, findings, f));
-    return output_directory_commit(out, f);
+    struct audited audited = {.findings = {0}}; /* directories have none */
+    const int status = check(out->staging, out->path, options, &audited, f);
+    *findings = audited.findings;
+    return status == QOBS_OK ? output_directory_commit(out, f) : status;
 }
 
-int publish_file(struct output *out, const struct publish_options *options, struct findings *findings, struct fail *f)
+int publish_file(struct output *out, const struct publish_options *options, struct audited *audited, struct fail *f)
 {
-    RETURN_IF_NOT_OK(check(out->temporary, out->path, options, findings, f));
+    RETURN_IF_NOT_OK(check(out->temporary, out->path, options, audited, f));
     return output_commit(out, f);
 }

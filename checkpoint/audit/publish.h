@@ -21,5 +21,5 @@ struct publish_options {
 int publish(struct output_directory *out, const struct publish_options *options, struct findings *findings,
             struct fail *f);
 
-/* The same for the temporary file of a GGUF file. */
-int publish_file(struct output *out, const struct publish_options *options, struct findings *findings, struct fail *f);
+/* The same for the temporary file of a GGUF file. Doubts stop nothing. */
+int publish_file(struct output *out, const struct publish_options *options, struct audited *audited, struct fail *f);

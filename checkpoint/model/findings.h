@@ -21,6 +21,11 @@ struct findings {
     size_t count;
 };
 
+/* Faults of an output, and doubts: those that its input has, too. Zero-initialize it. */
+struct audited {
+    struct findings findings, doubts;
+};
+
 /* Adds a finding whose text is printable. Returns false if there is no memory. */
 bool findings_add(struct findings *findings, const char *module, const char *format, va_list values);
 

@@ -271,5 +271,6 @@ void gguf_call_release(struct gguf_call *call)
     free(call->choices);
     gguf_close_model(&call->model);
     meter_close(&call->meter);
-    findings_free(&call->findings);
+    findings_free(&call->audited.findings);
+    findings_free(&call->audited.doubts);
 }

@@ -49,7 +49,7 @@ struct gguf_call {
     struct importance_sources no_importance;
     struct engine engine;
     struct meter meter;
-    struct findings findings; /* of the audit */
+    struct audited audited;
 };
 
 /* Writes the output to its temporary file; a dry run stops before. gguf_call_release follows in any case. */

@@ -113,6 +113,13 @@ static void add_fallback_warning(json_object *warnings, const struct gguf_call *
                          first->tensor->name, first->type.name));
 }
 
+static void add_doubts(json_object *warnings, const struct findings *doubts)
+{
+    for (size_t i = 0; i < doubts->count; i++)
+        warn(warnings, text_format("%s%s%s", doubts->items[i].module, *doubts->items[i].module ? ": " : "",
+                                   doubts->items[i].text));
+}
+
 char *gguf_report(const struct gguf_call *call)
 {
     OWNED_JSON json_object *report = json_report();
@@ -134,5 +141,6 @@ char *gguf_report(const struct gguf_call *call)
     add_requantized_warning(warnings, call);
     add_fallback_warning(warnings, call);
     add_importance_warning(warnings, call);
-    return findings_report(&call->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
+    add_doubts(warnings, &call->audited.doubts);
+    return findings_report(&call->audited.findings, report) ? json_print(report, JSON_INDENTED) : NULL;
 }

@@ -182,11 +182,11 @@ static int check_arguments(const struct quantize_options *o, int count, bool ggu
         return print_error(EXIT_USAGE, "%s: expected one model, got %d (see qobs %s -h)", name, count, name);
     RETURN_IF_NOT_OK(check_unused(o, gguf ? RUN_GGUF : RUN_SAFETENSORS));
     if (gguf && o->dry_run)
-        return o->args.out || o->args.replace
-                   ? print_error(EXIT_USAGE, "--dry-run: writes nothing; -o and --replace are not allowed")
+        return o->args.out || o->args.replace || o->args.keep_findings
+                   ? print_error(EXIT_USAGE,
+                                 "--dry-run: writes nothing; -o, --replace and --keep-findings are not allowed")
                    : EXIT_OK;
-    return o->args.out ? EXIT_OK
-                       : print_error(EXIT_USAGE, "%s: -o %s is missing", name, gguf ? "OUT.gguf" : "OUT_DIR");
+    return o->args.out ? EXIT_OK : print_error(EXIT_USAGE, "%s: -o %s is missing", name, gguf ? "OUT.gguf" : "OUT_DIR");
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
