@@ -4,7 +4,9 @@
 /* qobs_checkpoint_quantize: the steps in order. */
 #include <stdlib.h>
 
+#include "api/compare.h"
 #include "audit/publish.h"
+#include "files/output_compare.h"
 #include "files/mapped.h"
 #include "files/text.h"
 #include "parts/parts.h"
@@ -115,6 +117,8 @@ static int open_engine(struct quantize_call *run, struct fail *f)
 static int open_output(struct quantize_call *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
+    if (run->compares)
+        return argument_failure("out", output_compare_start(&run->out, a->out, f), f);
     if (a->part_count > 0)
         return part_open(run, f);
     return argument_failure("out", output_directory_open(&run->out, a->out, run->inputs.model.tree.root, a->replace, f),
@@ -142,6 +146,8 @@ static int quantize(struct quantize_call *run, struct fail *f)
     if (a->keep_numbers)
         RETURN_IF_NOT_OK(source_schemes_check_numbers(run, f));
     RETURN_IF_NOT_OK(write_side_files(run, f));
+    if (run->compares)
+        return mapped_check(f);
     if (a->part_count > 0)
         return part_publish(run, f);
     const struct publish_options options = {.runtime = a->runtime,
@@ -180,4 +186,16 @@ int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_err
         *args->report = report_make(&run);
     release(&run);
     return give_error(error, status, &f);
+}
+
+int quantize_compare(const qobs_checkpoint_quantize_args *args, struct fail *f)
+{
+    RELEASED_BY(mapped_files_end) struct mapped_files files;
+    mapped_files_begin(&files);
+    struct quantize_call run = {.args = args, .compares = true};
+    meter_open(&run.meter);
+    take_args(&run);
+    const int status = mapped_cause(quantize(&run, f), f);
+    release(&run);
+    return status;
 }

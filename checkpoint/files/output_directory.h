@@ -20,6 +20,7 @@ struct output_directory {
     char *staging; /* path of the staging directory */
     int lock;      /* descriptor of the staging directory */
     bool replace;
+    bool compares;     /* nothing is written: the files are compared (output_compare.h) */
     bool inside;       /* the staging directory lies in the final one */
     const char *below; /* folder of the staging directory that gets the files; NULL: the directory itself */
 };

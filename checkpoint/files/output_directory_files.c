@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "files/output.h"
+#include "files/output_compare.h"
 #include "files/output_directory.h"
 #include "files/text.h"
 
@@ -30,6 +31,8 @@ static int make_path(char **made, const struct output_directory *d, const char *
 int output_directory_create(struct output_directory *d, const char *relative, uint64_t bytes, int *fd, struct fail *f)
 {
     OWNED char *path = NULL;
+    if (d->compares)
+        return output_compare_open(d, relative, bytes, fd, f);
     RETURN_IF_NOT_OK(make_path(&path, d, relative, f));
     *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (*fd < 0)
@@ -45,6 +48,8 @@ int output_directory_put(const struct output_directory *d, int fd, const void *d
                          struct fail *f)
 {
     const struct output file = {.fd = fd};
+    if (d->compares)
+        return output_compare_put(fd, data, bytes, offset, f);
     return output_write(&file, data, bytes, offset) == 0
                ? 0
                : SYSTEM_FAILURE(f, "%s: cannot write: %s", d->path, strerror(errno));
@@ -52,7 +57,7 @@ int output_directory_put(const struct output_directory *d, int fd, const void *d
 
 int output_directory_close(const struct output_directory *d, int fd, struct fail *f)
 {
-    const int flushed = fsync(fd), reason = errno;
+    const int flushed = d->compares ? 0 : fsync(fd), reason = errno;
     /* Some file systems cannot flush; they report EINVAL. */
     const bool failed = flushed != 0 && reason != EINVAL;
     if (close(fd) != 0 && !failed)
@@ -64,8 +69,8 @@ int output_directory_write(struct output_directory *d, const char *relative, con
                            struct fail *f)
 {
     int fd;
-    RETURN_IF_NOT_OK(output_directory_create(d, relative, 0, &fd, f));
-    const int result = output_directory_put(d, fd, data, bytes, 0, f);
+    RETURN_IF_NOT_OK(output_directory_create(d, relative, bytes, &fd, f));
+    const int result = output_compare_name(relative, output_directory_put(d, fd, data, bytes, 0, f), f);
     const int closed = output_directory_close(d, fd, result == 0 ? f : NULL);
     return result == 0 ? closed : result;
 }
@@ -81,7 +86,8 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
     if (!chunk)
         return fail_system(f, "%s: no memory for a copy of %s", d->path, relative);
     RETURN_IF_NOT_OK(output_directory_create(d, relative, 0, &to, f));
-    for (uint64_t at = 0; result == 0;) {
+    uint64_t at = 0;
+    while (result == 0) {
         const ssize_t done = read(from, chunk, CHUNK);
         if (done < 0 && errno == EINTR)
             continue;
@@ -89,9 +95,11 @@ int output_directory_copy(struct output_directory *d, const char *relative, cons
             result = SYSTEM_FAILURE(f, "%s: cannot be read: %s", source, strerror(errno));
         if (done <= 0)
             break;
-        result = output_directory_put(d, to, chunk, (size_t)done, at, f);
+        result = output_compare_name(relative, output_directory_put(d, to, chunk, (size_t)done, at, f), f);
         at += (uint64_t)done;
     }
+    if (result == 0 && d->compares)
+        result = output_compare_size(relative, to, at, f);
     const int closed = output_directory_close(d, to, result == 0 ? f : NULL);
     return result == 0 ? closed : result;
 }

@@ -6,12 +6,15 @@
 
 #include <stdlib.h>
 
+#include "files/output_compare.h"
+
 static int put(void *context, const struct output_tensor *t, uint64_t offset, const void *data, size_t bytes,
                struct fail *f)
 {
     struct model_sink *m = context;
     struct output_file *file = &m->files[t->shard];
-    RETURN_IF_NOT_OK(output_directory_put(m->out, file->fd, data, bytes, t->offset + offset, f));
+    const int status = output_directory_put(m->out, file->fd, data, bytes, t->offset + offset, f);
+    RETURN_IF_NOT_OK(output_compare_name(t->name, status, f));
     atomic_fetch_sub(&file->left, bytes);
     return QOBS_OK;
 }
@@ -49,9 +52,9 @@ static int open_file(const struct model_sink *m, size_t shard, struct fail *f)
     struct output_shard *s = &m->layout->shards[shard];
     if (file->fd >= 0 || file->done)
         return QOBS_OK;
-    if (output_directory_create(m->out, s->path, s->bytes, &file->fd, f) != 0 ||
-        output_directory_put(m->out, file->fd, s->header, s->header_bytes, 0, f) != 0)
-        return QOBS_ERROR_SYSTEM;
+    RETURN_IF_NOT_OK(output_directory_create(m->out, s->path, s->bytes, &file->fd, f));
+    const int status = output_directory_put(m->out, file->fd, s->header, s->header_bytes, 0, f);
+    RETURN_IF_NOT_OK(output_compare_name(s->path, status, f));
     atomic_fetch_sub(&file->left, s->header_bytes);
     if (!m->part_of_shard) { /* the fingerprint of a part covers headers */
         free(s->header);

@@ -13,6 +13,7 @@ enum { MAX_PARTS = 100000 }; /* of one model */
 
 struct quantize_call {
     const qobs_checkpoint_quantize_args *args;
+    bool compares; /* nothing is written: args->out is compared with what would be */
     struct input_paths paths;
     struct scheme_choice choice;
     struct inputs inputs;
