@@ -5,8 +5,9 @@
 
     same_program.py [--isas NAME,NAME] QOBS OTHER
 
-OTHER may be a command, such as an emulator and the program. Both compute the scales of the example model. With --isas
-OTHER calls these instruction sets usable, uses the last and refuses avx512. Exit status 0: all of that is so.
+OTHER may be a command, such as an emulator and the program. Both compute the scales of the example model. OTHER says of
+models that QOBS quantizes that it reproduces them. With --isas OTHER calls these instruction sets usable, uses the last
+and refuses avx512. Exit status 0: all of that is so.
 """
 import argparse
 import pathlib
@@ -26,6 +27,11 @@ def scales(qobs, path):
     options = ["--scheme", "W4A16", "--preset", "llmc.memoryless_minmax", "--quiet", "-o", str(path)]
     output([*qobs, "calibrate", str(EXAMPLE), *options])
     return path.read_bytes()
+
+
+def reproduced(qobs, other, path, *scheme):
+    output([*qobs, "quantize", str(EXAMPLE), "--quiet", "-o", str(path), "--scheme", *scheme])
+    return "\nreproduced: yes\n" in output([*other, "audit", str(path), "--against", str(EXAMPLE)])
 
 
 def instruction_sets(qobs):
@@ -52,6 +58,9 @@ def main():
         top = pathlib.Path(directory)
         if scales(options.qobs, top / "a.safetensors") != scales(options.other, top / "b.safetensors"):
             problems.append("the scales differ")
+        for scheme in ("W4A16", "--preset", "qobs.mse_optimal"), ("FP8_DYNAMIC",), ("NVFP4A16",):
+            if not reproduced(options.qobs, options.other, top / scheme[0], *scheme):
+                problems.append(f"{scheme[0]} is not reproduced")
     print("\n".join(problems) or "the same")
     return 1 if problems else 0
 

@@ -24,7 +24,10 @@ struct audit_options {
 #define AT(member) offsetof(struct audit_options, member)
 static const struct option_row rows[] = {
     TEXT_ROW("against", "MODEL_DIR", args.against, "the model before it was quantized",
-             "prints the error of each layer, the largest first; a GGUF file for a GGUF file"),
+             "prints the error of each layer, the largest first, and whether quantize makes the same files; a GGUF "
+             "file for a GGUF file"),
+    TEXT_ROW("attest", "FILE", args.attest, "a statement of in-toto about the files, for --against",
+             "has their SHA-256, those of the model before it was quantized, and the results"),
     ARCHITECTURES_ROW,
     JSON_ROW("the report", NULL),
     TABLE_ROW(table),
@@ -58,6 +61,29 @@ static int print_layers(const json_object *layers, bool all)
     return EXIT_OK;
 }
 
+static void print_nearest(const json_object *report)
+{
+    if (json_has(report, "codes_compared"))
+        printf("codes that are not nearest: %.0f of %.0f\n", json_number_of(report, "codes_not_nearest", 0),
+               json_number_of(report, "codes_compared", 0));
+}
+
+/* Says whether quantize makes the same files of the original. */
+static void print_reproduced(const json_object *report)
+{
+    char why[1024];
+    if (!json_has(report, "reproduced"))
+        return;
+    const json_object *reproduced = json_get(report, "reproduced");
+    const bool yes = json_is_true(reproduced);
+    snprintf(why, sizeof why, "%s", json_text_of(report, yes ? "reproduced_options" : "reproduced_why"));
+    make_printable(why);
+    if (yes)
+        printf("reproduced: yes%s%s\n", *why ? ", with" : "", why);
+    else
+        printf("reproduced: %s: %s\n", reproduced ? "no" : "unknown", why);
+}
+
 static int print_report(const char *report, bool all)
 {
     OWNED_JSON json_object *json = NULL;
@@ -81,7 +107,10 @@ static int print_report(const char *report, bool all)
         make_printable(line);
         printf("%s\n", line);
     }
-    return print_layers(layers, all);
+    const int code = print_layers(layers, all);
+    print_nearest(json);
+    print_reproduced(json);
+    return code;
 }
 
 /* ---- Run --------------------------------------------------------------------------------------------------------- */
@@ -126,7 +155,7 @@ const struct command command_audit = {
         "schemes and global scales that differ within what vLLM runs as one matrix, modules and tied heads that are "
         "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, and codes "
         "that use less than half of their range. With --against it finds errors that are not finite, or not below "
-        "those of zeros.\n"
+        "those of zeros, counts codes that are not the nearest, and says whether quantize makes the same files.\n"
         "In a GGUF file it checks scales and numbers that are not finite, types that general.file_type does not give, "
         "and layers, experts, embeddings and tokens that keys count otherwise. With --against it finds tensors that "
         "are missing, and tensors of the original's type whose bytes differ.\n"

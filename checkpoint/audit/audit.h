@@ -12,10 +12,12 @@
 #include "model/findings.h"
 #include "quantize/layout.h"
 
-/* The difference to the original: sums of its squares, and of those of the original. */
+/* The difference to the original: sums of its squares, and of those of the original; codes that were compared with the
+ * nearest ones, and those that are further away. */
 struct audit_difference {
     bool known;
     double error, energy;
+    uint64_t codes, further;
 };
 
 /* A quantized module, or one that the configuration claims. Tensors are NULL if they are missing. */
@@ -141,6 +143,9 @@ size_t audit_count_wrong(const struct st_tensor *t, size_t count, bool with_sign
 
 /* Returns scale i of a tensor with scales: BF16, F16, F32, F8_E4M3, or U8 as exponents of powers of two. */
 float audit_scale_number(const struct st_tensor *t, size_t i);
+
+/* Returns the report. NULL: no memory. */
+json_object *audit_report(const struct audit *audit);
 
 /* Opens the checkpoint of `args` and runs the checks. Fails if it cannot be read. audit_free follows in any case. */
 int audit_run(struct audit *audit, struct fail *f);

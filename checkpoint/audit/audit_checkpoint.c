@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_checkpoint_audit: opens the checkpoint, runs the checks and makes the report. */
+/* Opens the checkpoint, runs the checks and makes the report. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,22 +54,40 @@ static void add_layer(json_object *layers, const struct audit *audit, const stru
         json_put(layer, "relative_error",
                  json_number(isfinite(m->difference.energy) ? sqrt(m->difference.error / m->difference.energy)
                                                             : (double)NAN));
+    if (m->difference.codes > 0)
+        json_put_count(layer, "codes_not_nearest", m->difference.further);
     json_append(layers, layer);
 }
 
-/* Returns the JSON report, to be freed with free(). NULL: no memory. */
-static char *make_report(const struct audit *audit)
+static void add_nearest(json_object *report, const struct audit *audit)
 {
-    OWNED_JSON json_object *report = json_report();
+    uint64_t codes = 0, further = 0;
+    for (size_t i = 0; i < audit->module_count; i++) {
+        codes += audit->modules[i].difference.codes;
+        further += audit->modules[i].difference.further;
+    }
+    if (codes == 0)
+        return;
+    json_put_count(report, "codes_compared", codes);
+    json_put_count(report, "codes_not_nearest", further);
+}
+
+json_object *audit_report(const struct audit *audit)
+{
+    json_object *report = json_report();
     json_put_text(report, "checkpoint", audit->args->checkpoint);
     json_object *layers = json_put_array(report, "layers");
     for (size_t i = 0; i < audit->module_count; i++)
         if (audit->modules[i].quantized)
             add_layer(layers, audit, &audit->modules[i]);
+    add_nearest(report, audit);
     if (audit->gguf.file.file_count == 0)
         add_embedding_note(report, audit);
     add_gguf_notes(report, &audit->gguf.notes);
-    return layers && findings_report(&audit->findings, report) ? json_print(report, JSON_INDENTED) : NULL;
+    if (layers && findings_report(&audit->findings, report))
+        return report;
+    json_object_put(report);
+    return NULL;
 }
 
 static int read_configuration(struct audit *audit, struct fail *f)
@@ -179,23 +197,4 @@ void audit_free(struct audit *audit)
     model_close(&audit->model);
     architecture_file_free(&audit->given);
     pthread_mutex_destroy(&audit->lock);
-}
-
-int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error)
-{
-    RELEASED_BY(mapped_files_end) struct mapped_files files;
-    mapped_files_begin(&files);
-    struct audit audit = {.args = args, .lock = PTHREAD_MUTEX_INITIALIZER};
-    struct fail f = {.message = ""};
-    int status = CHECK_STRUCT(args, &f);
-    if (status == QOBS_OK)
-        status = args->checkpoint ? check_runtime(args->runtime, &f) : INVALID(&f, "checkpoint: is NULL");
-    if (status == QOBS_OK)
-        status = mapped_cause(audit_run(&audit, &f), &f);
-    if (status == QOBS_OK && args->findings)
-        *args->findings = audit.findings.count;
-    if (status == QOBS_OK && args->report)
-        *args->report = make_report(&audit);
-    audit_free(&audit);
-    return give_error(error, status, &f);
 }

@@ -192,7 +192,8 @@ static void report(struct audit *audit, struct audit_module *m, const struct ten
         audit_find(audit, m, "is %s as in the original, but its bytes differ", t->type.name);
     if (!c->numbers)
         return;
-    m->difference = (struct audit_difference){true, c->difference.error, c->difference.energy};
+    m->difference =
+        (struct audit_difference){.known = true, .error = c->difference.error, .energy = c->difference.energy};
     audit_check_error(audit, m);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "audit/nearest_codes.h"
 #include "files/bus_errors.h"
 #include "files/mapped.h"
 #include "qobs/format.h"
@@ -246,6 +247,32 @@ static void measure_codes(struct audit_module *m, const unsigned char *codes, si
     }
 }
 
+/* The numbers of the rows are used up: their memory takes codes. Columns in another order are not compared. */
+static int count_nearest(struct audit *audit, struct audit_module *m, const struct audit_values *v,
+                         const qobs_dequantize_args *stored, const qobs_tensor *original)
+{
+    const struct quant_args *a = &m->group->weights;
+    const char *grid = quant_grid(a);
+    const int64_t width = a->strategy == QUANT_BLOCK ? a->block_structure[1]
+                          : v->unit_qparams > 1      ? a->group_size
+                                                     : m->columns;
+    const struct nearest_rows rows = {.args = a,
+                                      .grid = grid ? qobs_format_find(grid) : NULL,
+                                      .stored = stored,
+                                      .original = original,
+                                      .block = {v->unit, width},
+                                      .block_qparams = v->unit_qparams,
+                                      .codes = v->numbers};
+    qobs_error error = {0};
+    if (audit_part(audit, m, "weight_g_idx"))
+        return 0;
+    m->difference.codes += (uint64_t)(original->shape[0] * original->shape[1]);
+    if (nearest_codes_count(&rows, &m->difference.further, &error) == QOBS_OK)
+        return 0;
+    audit_find(audit, m, "cannot be compared: %s", error.message);
+    return -1;
+}
+
 static int compare_rows(struct audit *audit, struct audit_module *m, const struct audit_values *v, int64_t first,
                         int64_t rows)
 {
@@ -284,7 +311,7 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
     }
     m->difference.error += squared_error;
     m->difference.energy += energy;
-    return 0;
+    return count_nearest(audit, m, v, &args, &original);
 }
 
 const struct weight *audit_original_of(struct audit *audit, const struct audit_module *m)

@@ -168,14 +168,19 @@ QOBS_API int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qob
 
 /** Arguments of qobs_checkpoint_audit. Members that are not described as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_audit_args {
-    size_t struct_size;          /**< sizeof(qobs_checkpoint_audit_args) */
-    const char *checkpoint;      /**< needed: directory of a quantized model, or a GGUF file */
-    const char *against;         /**< directory of the model before it was quantized, for the error of each layer; for a
-                                      GGUF file such a file */
+    size_t struct_size;     /**< sizeof(qobs_checkpoint_audit_args) */
+    const char *checkpoint; /**< needed: directory of a quantized model, or a GGUF file */
+    /** Directory of the model before it was quantized: for the error of each layer, for codes that are not the nearest
+     * to its numbers, and to make the files again with the settings of config.json. For a GGUF file such a file, for
+     * the error of each layer. */
+    const char *against;
     const qobs_runtime *runtime; /**< NULL: the calling thread */
     size_t *findings;            /**< receives the number of findings */
     char **report;               /**< receives a JSON text with layers and findings; the caller frees it with free() */
     const char *architectures;   /**< as in qobs_checkpoint_quantize_args; not for a GGUF file */
+    /** Path of a file to write, a statement of in-toto: SHA-256 of each file of `checkpoint` and of `against`, which is
+     * needed then, and what the report says of codes, of reproduction and of findings. */
+    const char *attest;
 } qobs_checkpoint_audit_args;
 
 /** Checks a quantized checkpoint of anybody, in the format of compressed-tensors, with the names of Model-Optimizer
@@ -183,7 +188,10 @@ typedef struct qobs_checkpoint_audit_args {
  * configuration says, scales that are 0, negative, infinite or NaN, schemes and global scales that differ between
  * layers that vLLM runs as one matrix, modules and tied heads that the configuration claims and that are not quantized,
  * experts that are quantized in part, sizes that config.json contradicts, and codes that use less than half of their
- * range. Reads every quantized weight once.
+ * range. Reads every quantized weight once, with `against` twice. The report of a comparison has "codes_compared",
+ * "codes_not_nearest", and "reproduced": true if quantizing `against` gives the bytes of each file that it would write,
+ * false with "reproduced_why", null if config.json does not tell enough. Neither is a finding: others round codes in
+ * other ways.
  * Checks a GGUF file, or all parts of one that is named by its first: scales and numbers that are not finite, types
  * that general.file_type does not give, layers, experts, embeddings and tokens that keys count otherwise; with
  * `against` tensors that are missing or new, and those of the original's type whose bytes differ.

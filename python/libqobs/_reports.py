@@ -73,13 +73,14 @@ class QuantizeReport(TypedDict, total=False):
 
 
 class AuditedLayer(TypedDict, total=False):
-    """A layer of a quantized checkpoint; relative_error is there if the audit knows the model, codes_used if the
+    """A layer of a quantized checkpoint. What compares is there if the audit knows the model, codes_used if the
     checkpoint is no GGUF file."""
 
     name: str
     format: str
     codes_used: float
     relative_error: float | None
+    codes_not_nearest: int
 
 
 class AuditReport(TypedDict, total=False):
@@ -88,6 +89,11 @@ class AuditReport(TypedDict, total=False):
     report_version: int
     checkpoint: str
     layers: list[AuditedLayer]
+    codes_compared: int
+    codes_not_nearest: int
+    reproduced: bool | None
+    reproduced_options: str
+    reproduced_why: str
     findings: list[Finding]
 
 

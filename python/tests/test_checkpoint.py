@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 """quantize, finish and audit on a small model."""
+import hashlib
 import json
 import os
 import struct
@@ -57,8 +58,12 @@ def test_quantize_and_audit(model, tmp_path):
     assert seen[-1].bytes_done == seen[-1].bytes_total > 0 and seen[-1].stage == "quantize"
     assert {p.layer for p in seen} >= set(MODULES) and not any(p.searches for p in seen)
     assert [p.share for p in seen] == sorted(p.share for p in seen) and seen[-1].share == 1
-    found = qobs.audit(tmp_path / "out", model)
+    found = qobs.audit(tmp_path / "out", model, attest=tmp_path / "statement")
     assert found["findings"] == [] and len(found["layers"]) == len(MODULES)
+    assert found["codes_not_nearest"] == 0 < found["codes_compared"] and found["reproduced"] is True
+    statement = json.loads((tmp_path / "statement").read_text())
+    hashes = {s["name"]: s["digest"]["sha256"] for s in statement["subject"]}
+    assert hashes == {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in (tmp_path / "out").iterdir()}
     config = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]
     assert config["format"] == "pack-quantized" and config["ignore"] == ["lm_head"]
 
