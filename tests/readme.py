@@ -42,7 +42,7 @@ documents = [root + "/docs/qobs.1"]
 for pattern in ["*.md", "docs/*.md", "docs/presets/*.md", "bench/**/*.md", "examples/**/*.md", "tests/**/*.md"]:
     documents += glob.glob(f"{root}/{pattern}", recursive=True)
 for path in documents:
-    text = read(path)
+    text = re.sub(r"\n## Where to read\n.*?(?=\n## )", "", read(path), flags=re.S)  # layers.py compares these names
     for name in re.findall(r"(?<![\w/-])qobs_[a-z0-9_]*[a-z0-9]\b", text):
         seen += 1
         if name not in c and not (name in old and path.endswith(("/NEWS.md", "/docs/versions.md"))):
