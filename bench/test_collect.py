@@ -169,7 +169,7 @@ class Collect(unittest.TestCase):
         found = readme.blocks(results)
         self.assertIn("| `model_free_ptq`, W4A16 | llmcompressor 0.14.0 | 25 | 20 | 30 |", found["measured"])
         self.assertIn("| model-free W4A16 | auto-round 0.16.1 | 28 | 28 | 28 |", found["measured"])
-        self.assertIn("| `qobs quantize --scheme W4A16`, two threads | `cat` | 0.6 | 0.5 | 0.7 |", found["measured"])
+        self.assertIn("| `qobs quantize --scheme W4A16`, two threads | `cat` into a file | 0.6 | 0.5 | 0.7 |", found["measured"])
 
 
 if __name__ == "__main__":

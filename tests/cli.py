@@ -152,10 +152,12 @@ def fine(what, *arguments):
     return p.stdout
 
 
-def on_terminal(*arguments):
-    """Returns what the program, which must end with success, writes to standard error if that is a terminal."""
+def on_terminal(*arguments, status=0, **variables):
+    """Returns what the program writes to standard error if that is a terminal. variables: of the environment, whose
+    TERM and NO_COLOR it gets only from here. status: that it must end with."""
     terminal, side = os.openpty()
-    p = subprocess.Popen(QOBS + [str(a) for a in arguments], stderr=side)
+    environment = {k: v for k, v in os.environ.items() if k not in ("TERM", "NO_COLOR")} | variables
+    p = subprocess.Popen(QOBS + [str(a) for a in arguments], stderr=side, stdout=subprocess.DEVNULL, env=environment)
     os.close(side)
     shown = b""
     try:
@@ -163,7 +165,7 @@ def on_terminal(*arguments):
             shown += part
     except OSError:  # the other end is closed
         pass
-    equal(p.wait(timeout=300), 0, "on a terminal: success")
+    equal(p.wait(timeout=300), status, "on a terminal: exit status")
     os.close(terminal)
     return shown
 

@@ -149,7 +149,8 @@ def test_errors():
             equal((len(errors), errors[layer] is None), (6, words == "not finite"),
                   f"{what}: every layer has its error")
             table = cli.run("audit", "out", "--against", "in").stdout.splitlines()
-            check(table[2].endswith(layer) and words.split()[0] in table[2], f"{what}: the table begins with it",
+            check(table[2].split() == ["error", "of", "weights", "layer"] and table[3].endswith(layer)
+                  and words.split()[0] in table[3], f"{what}: the table begins with it",
                   "\n".join(table))
     quantize("W2A16")
     equal(audit("--against", "in")[0], 0, "two bits, whose errors are large")
@@ -167,7 +168,7 @@ def test_large_originals():
     status, report = audit("--against", "in")
     equal((status, report["findings"]), (0, []), "no finding")
     equal([e["relative_error"] for e in report["layers"] if e["name"] == name], [None], "no error")
-    check(f"not finite {name}" in cli.run("audit", "out", "--against", "in").stdout, "the table")
+    check(f"not finite  {name}" in cli.run("audit", "out", "--against", "in").stdout, "the table")
 
 
 def test_codes_used():

@@ -233,6 +233,22 @@ def test_progress():
     check(not drawn or shown.endswith(b"\r\x1b[K"), "progress: the bar is removed", shown[-60:])
 
 
+def test_colours():
+    """Errors and warnings stand out on a terminal, unless the user or the terminal wants no colours."""
+    write("x.safetensors", st_bytes({f"x{i}": ("F32", [2], pack("F32", [1.0, 2.0])) for i in range(2)}))
+    ignored = ("observe", "--preset", "llmc.static_minmax", "--base-name", "weight", "x.safetensors:x0",
+               "x.safetensors:x1")
+    for command, status, words, number in ((ignored, 0, b"qobs: warning:", b"33"), (("prune",), 2, b"qobs:", b"31")):
+        coloured = b"\x1b[1;%sm%s\x1b[0m " % (number, words)
+        for variables, start in (({"TERM": "xterm"}, coloured), ({"TERM": "xterm", "NO_COLOR": ""}, coloured),
+                                 ({"TERM": "xterm", "NO_COLOR": "1"}, words + b" "), ({"TERM": "dumb"}, words + b" "),
+                                 ({}, words + b" ")):
+            shown = on_terminal(*command, status=status, **variables)
+            check(shown.startswith(start) and shown.count(b"\x1b") == start.count(b"\x1b"), f"colours of {variables}",
+                  shown)
+        check("\x1b" not in run(*command, env={**os.environ, "TERM": "xterm"}).stderr, "a pipe has no colours")
+
+
 CALIBRATE = ("calibrate", "--quiet", "--scheme", "W8A8", "-o", "out.safetensors")
 
 
@@ -723,6 +739,9 @@ def test_observe():
     text = fine("a table", *arguments[:-1], *specs)
     equal([line.split()[0] for line in text.splitlines()], ["min_vals", "max_vals", "scale", "zero_point"],
           "a table without --out")
+    said = fine("--state", *arguments[:-1], "--state", "all.state", *specs).splitlines()
+    equal(said[:4], text.splitlines(), "--state: the same table")
+    check("all.state" in said[4] and "3 tensors observed" in said[4], "--state: says what it has saved", said[4:])
     for preset in ("static_minmax", "minmax", "mse"):
         counted = fine(f"{preset}: input by default", "observe", "--preset", "llmc." + preset, "--json", *specs)
         equal(counted, fine("input", "observe", "--preset", "llmc." + preset, "--base-name", "input", "--json", *specs),

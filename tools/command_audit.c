@@ -12,6 +12,7 @@
 #include "names.h"
 #include "program.h"
 #include "qobs/checkpoint.h"
+#include "schemes.h"
 
 enum { AUDIT_WORST = 10 };
 
@@ -47,17 +48,27 @@ static int print_layers(const json_object *layers, bool all)
 {
     OWNED struct ranked *sorted = rank(layers, "name", error_of);
     const size_t n = json_count(layers);
+    size_t compared = 0;
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    for (size_t i = 0; i < n && sorted[i].badness >= 0 && (all || i < AUDIT_WORST); i++) {
-        char name[1024];
-        snprintf(name, sizeof name, "%s", sorted[i].name.text);
-        make_printable(name);
+    while (compared < n && sorted[compared].badness >= 0)
+        compared++;
+    if (compared == 0)
+        return EXIT_OK;
+    const size_t shown = all || compared < AUDIT_WORST ? compared : AUDIT_WORST;
+    const int width = fit_ranked(sorted, shown, 18, all);
+    printf("error of weights  layer\n");
+    for (size_t i = 0; i < shown; i++) {
+        char name[MAX_NAME + 1];
+        clean_name(sorted[i].name, width, name);
         if (isinf(sorted[i].badness))
-            printf("not finite %s\n", name);
+            printf("%16s  %s\n", "not finite", name);
         else
-            printf("%7.3f %%  %s\n", 100 * sorted[i].badness, name);
+            printf("%14.3f %%  %s\n", 100 * sorted[i].badness, name);
     }
+    if (shown < compared)
+        printf("... %zu more layers; --table lists all\n", compared - shown);
+    explain_error_of_weights();
     return EXIT_OK;
 }
 

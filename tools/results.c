@@ -210,6 +210,14 @@ static int begin_safetensors(struct st_writer *w, const struct results *results,
     return ok ? EXIT_OK : print_error(EXIT_SYSTEM, "%s", f.message);
 }
 
+static void print_state(const qobs_observer *observer, const char *path)
+{
+    qobs_counts counts = {.struct_size = sizeof counts};
+    qobs_observer_counts(observer, &counts, NULL);
+    printf("-> %s: state, %llu tensors observed; qobs merge and info read it\n", path,
+           (unsigned long long)counts.batches);
+}
+
 int results_write(const struct results *results, const qobs_observer *observer, const struct result_files *files)
 {
     const struct output_option outputs[] = {{"--out", files->out, false}, {"--state", files->state, false}};
@@ -225,8 +233,10 @@ int results_write(const struct results *results, const qobs_observer *observer, 
         return print_error(EXIT_SYSTEM, "%s", f.message);
     if (files->json)
         return results_print_json(results);
-    if (!files->out && !files->state)
+    if (!files->out)
         results_print(results);
+    if (files->state)
+        print_state(observer, files->state);
     return EXIT_OK;
 }
 

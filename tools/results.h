@@ -46,7 +46,7 @@ struct result_files {
     bool json;
 };
 
-/* Writes the files, both or none, and prints JSON; without any of them a table. */
+/* Writes the files, both or none. Prints JSON; else a table, unless `out` has the results, and what the state is. */
 int results_write(const struct results *results, const qobs_observer *observer, const struct result_files *files);
 
 void results_print(const struct results *results);

@@ -139,6 +139,11 @@ void print_warnings(const json_object *report)
     json_each(item, json_get(report, "warnings")) print_text(json_text(item.value));
 }
 
+void explain_error_of_weights(void)
+{
+    printf("\nerror of weights: root of their squared error over the root of their squares\n");
+}
+
 bool print_unused(const json_object *report)
 {
     const json_object *unused = json_get(report, "unused");

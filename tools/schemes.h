@@ -33,6 +33,9 @@ int print_member_error(const struct scheme_words *words, const char *members, co
 /* Prints the warnings of a report, with options in place of members. */
 void print_warnings(const json_object *report);
 
+/* Prints what the column "error of weights" of a table is. */
+void explain_error_of_weights(void);
+
 /* Prints as warnings what nothing has used, with the option in place of the member. Returns false if there is any. */
 bool print_unused(const json_object *report);
 

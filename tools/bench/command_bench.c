@@ -190,7 +190,7 @@ static int print_as_json(const struct measured *m, size_t bytes, size_t threads)
 {
     char cpu[64];
     cpu_name(cpu, sizeof cpu);
-    json_object *root = json_object_new_object(), *isas = json_put_array(root, "instruction_sets");
+    json_object *root = json_report(), *isas = json_put_array(root, "instruction_sets");
     json_put_text(root, "version", qobs_version());
     json_put_text(root, "cpu", cpu);
     json_put_count(root, "threads", (uint64_t)threads);

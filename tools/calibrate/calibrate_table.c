@@ -68,7 +68,7 @@ static const char *shape_text(const json_object *shape, char *text, size_t size)
 static void print_weights(struct ranked *ranked, size_t shown, bool all)
 {
     const int width = fit_ranked(ranked, shown, 45, all);
-    printf("%-*s  %-13s %-5s %11s %11s\n", width, "module", "weight", "dtype", "smallest", "largest");
+    printf("%-*s  %-13s %-5s %11s %11s\n", width, "module", "weight", "dtype", "scales from", "to");
     for (size_t i = 0; i < shown; i++) {
         const json_object *l = ranked[i].item;
         char shape[96], module[MAX_NAME + 1];
@@ -117,9 +117,10 @@ static void print_searches(const json_object *report, struct ranked *ranked, siz
         print_nonfinite(ranked[i].item);
     }
     printf("%-*s  %12.6g %12.6g %7.1f%%\n", width, "total", before, after, change(before, after));
-    if (optimal)
-        printf("error: what the search makes small, at the scales of the range and at those\nfound; no measure of the "
-               "model's quality\n");
+    printf("error: what the search makes small, at the scales of the range and at those\nfound; no measure of the "
+           "model's quality\n");
+    if (!optimal)
+        printf("candidate: the median of those chosen, and how many there are\n");
 }
 
 /* Prints how much was done, how long it took, and what was found. */
@@ -183,7 +184,7 @@ static int print_targets(const json_object *modules, bool all)
         global |= json_has(ranked[i].item, "global_scale");
     printf("\n");
     const int width = fit_ranked(ranked, shown, 52, all);
-    printf("%-*s  %-6s %7s %11s %11s%s\n", width, "module", "base", "batches", "smallest", "largest",
+    printf("%-*s  %-6s %7s %11s %11s%s\n", width, "module", "base", "batches", "scales from", "to",
            global ? "      global" : "");
     for (size_t i = 0; i < shown; i++)
         print_target(&ranked[i], width);

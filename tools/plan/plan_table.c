@@ -13,7 +13,7 @@
 #include "program.h"
 #include "schemes.h"
 
-enum { WORST = 10, ROOM = 55, LEAST = 11 }; /* ROOM: columns of the schemes of a layer */
+enum { WORST = 10, ROOM = 55, LEAST = 11, COST = 13 }; /* ROOM: columns of the schemes of a layer; COST: of a sum */
 
 /* The KL divergence, else the error. */
 static double badness_of(const json_object *item)
@@ -27,11 +27,11 @@ static void print_cost(const json_object *report, const json_object *cost)
     const double kl = json_number_of(cost, "kl", (double)NAN), most = json_number_of(report, "prediction_limit", 0);
     printf("%10.1f %7.3f ", json_number_of(cost, "bytes", 0) / 1e6, json_number_of(cost, "bits", 0));
     if (isnan(kl))
-        printf("%11.5g\n", json_number_of(cost, "error", (double)NAN));
+        printf("%*.5g\n", COST, json_number_of(cost, "error", (double)NAN));
     else if (kl > most)
-        printf("%9s %g\n", "above", most);
+        printf("%*s %g\n", COST - 2, "above", most);
     else
-        printf("%11.5f\n", kl);
+        printf("%*.5f\n", COST, kl);
 }
 
 static bool predicts_kl(const json_object *report)
@@ -43,7 +43,7 @@ static bool predicts_kl(const json_object *report)
 static void print_schemes_of(const json_object *report)
 {
     const json_object *mixture = json_get(report, "mixture");
-    printf("%-16s %10s %7s %11s\n", "scheme", "MB", "bits", predicts_kl(report) ? "KL" : "error");
+    printf("%-16s %10s %7s %*s\n", "scheme", "MB", "bits", COST, predicts_kl(report) ? "KL" : "squared error");
     json_each(item, json_get(report, "schemes"))
     {
         printf("%-16s ", json_text_of(item.value, "scheme"));
@@ -79,8 +79,10 @@ static int print_layers(const json_object *report, bool all)
     char name[MAX_NAME + 1];
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
+    printf("\n%s of layers, the largest under %s first:\n", predicts_kl(report) ? "KL" : "squared errors",
+           json_text_of(json_at(schemes, 0), "scheme"));
     const int width = fit_ranked(sorted, shown, (int)columns * column, all);
-    printf("\n%-*s", width, predicts_kl(report) ? "layer, KL" : "layer, error");
+    printf("%-*s", width, "layer");
     for (size_t k = 0; k < columns; k++)
         printf("%*s", column, json_text_of(json_at(schemes, k), "scheme"));
     putchar('\n');
@@ -113,13 +115,23 @@ static void print_mixture(const json_object *report)
     printf(" of %zu layers\n", json_count(json_get(mixture, "layers")));
 }
 
+static void print_legend(const json_object *report)
+{
+    if (predicts_kl(report))
+        printf("\nKL: of the next token, in nats a token, by the errors of the weights alone\n");
+    else
+        printf("\nsquared error: the sum over the weights; importance, if given, weighs columns\n");
+}
+
 int plan_print(const json_object *report, bool all)
 {
     print_schemes_of(report);
     const int code = print_layers(report, all);
-    if (code == EXIT_OK)
-        print_mixture(report);
-    return code;
+    if (code != EXIT_OK)
+        return code;
+    print_mixture(report);
+    print_legend(report);
+    return EXIT_OK;
 }
 
 bool plan_warn(const json_object *report)

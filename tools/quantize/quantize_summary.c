@@ -264,7 +264,7 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
         print_knowledge(json_get(json, "knowledge"));
         print_runtimes(json_get(json, "runtimes"), json_text_of(json_get(json, "knowledge"), "transformers"));
         code = print_layers(layers, options->all_layers);
-        printf("\nerror of weights: root of their squared error over the root of their squares\n");
+        explain_error_of_weights();
         if (json_has(json_at(layers, 0), "search"))
             printf("searched: change of the error that the observer makes small, from the scales of\n"
                    "the range to those found; no measure of the model's quality\n");
