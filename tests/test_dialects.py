@@ -298,6 +298,31 @@ def test_there_and_back():
             equal(convert(f"{what} from {dialect}"), first, f"{what}, {dialect}: there and back")
 
 
+def test_many_words():
+    """A matrix of several tiles and slices, with rests: each source becomes each dialect, code by code, and back."""
+    rows, columns, group = 808, 2304, 128
+    groups, width = columns // group, rows // 8
+    of = lambda name, *shape: ("I32", list(shape), random_bytes(name, 4 * shape[0] * shape[1]))
+    scales = b"".join(struct.pack("<e", (b + 1) / 997) for b in random_bytes("many scales", groups * rows))
+    source = {f"{MODULE}.qweight": of("many", columns, width), f"{MODULE}.scales": ("F16", [groups, rows], scales),
+              f"{MODULE}.qzeros": of("many zeros", groups, width)}
+    words = {"awq": struct.unpack(f"<{columns * width}I", source[f"{MODULE}.qweight"][2])}
+    codes = {"awq": lambda r, c: words["awq"][c * width + r // 8] >> 4 * ORDER.index(r % 8) & 15,
+             "gptq-v2": lambda r, c: words["gptq-v2"][c // 8 * rows + r] >> 4 * (c % 8) & 15,
+             "compressed-tensors": lambda r, c: words["compressed-tensors"][(r * columns + c) // 8] >> 4 * (c % 8) & 15}
+    make("in", source, quantization_config={**AWQ, "group_size": group})
+    for dialect in ("gptq-v2", "awq", "compressed-tensors", "gptq-v2", "compressed-tensors", "awq"):
+        out = convert(f"many words to {dialect}", "--dialect", dialect)
+        part = "weight_packed" if dialect == "compressed-tensors" else "qweight"
+        words[dialect] = struct.unpack(f"<{columns * width}I", out[f"{MODULE}.{part}"][2])
+        places = [(i % rows, i % columns) for i in range(0, rows * columns, 89)]
+        equal([codes[dialect](r, c) for r, c in places], [codes["awq"](r, c) for r, c in places],
+              f"many words to {dialect}: codes")
+        shutil.rmtree("in")
+        shutil.move("out", "in")
+    equal(st_raw("in/model.safetensors"), source, "many words: there and back")
+
+
 def read_words(tensors, module, bits, dialect):
     """The numbers of a module, by its tensors alone."""
     _, (groups, rows), data = tensors[f"{module}.scales"]

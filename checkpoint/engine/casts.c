@@ -12,6 +12,8 @@
 
 #include "engine/engine.h"
 #include "files/text.h"
+#include "model/qparam_facts.h"
+#include "model/stored_qparams.h"
 #include "qobs/format.h"
 
 /* The exponents of the largest and the smallest power of two of e4m3. */
@@ -45,21 +47,12 @@ static bool widens(const struct source_codes *c, const struct quant_group *g)
  * codes around: (q - z) s = (~q - ~z) |s|. */
 static bool holds_qparams(const struct weight *w, const struct quant_args *a)
 {
-    const int64_t columns = w->source_codes.scale_columns;
-    const float low = a->symmetric ? 0 : -ldexpf(1, a->num_bits - 1), high = a->symmetric ? 0 : -low - 1;
-    OWNED float *scales = malloc((size_t)columns * sizeof *scales);
-    OWNED float *zero_points = malloc((size_t)columns * sizeof *zero_points);
-    bool held = scales && zero_points && source_codes_borrow(&w->source_codes, NULL) == QOBS_OK;
-    const bool borrowed = held;
-    for (int64_t r = 0; held && r < w->shape[0]; r++) {
-        weight_read_scales(w, r, 1, scales, zero_points);
-        for (int64_t b = 0; b < columns; b++)
-            held = held && isfinite(scales[b]) && (a->symmetric ? scales[b] > 0 : scales[b] != 0) &&
-                   zero_points[b] >= low && zero_points[b] <= high;
-    }
-    if (borrowed)
-        source_codes_release(&w->source_codes);
-    return held;
+    const int half = 1 << (a->num_bits - 1);
+    struct qparam_facts facts;
+    if (weight_qparam_facts(w, &facts, NULL) != QOBS_OK || !facts.usable)
+        return false;
+    return a->symmetric ? !facts.negative && facts.low == 0 && facts.high == 0
+                        : facts.low >= -half && facts.high < half;
 }
 
 /* Returns true if the scheme has the source's integers, and its scales in the dtype of the weight. */
@@ -83,6 +76,17 @@ static bool is_castable(const struct weight *w, const struct quant_config *confi
     if (a->observer || json_count(a->observer_kwargs) > 0 || c->block[1] * c->scale_columns != w->shape[1])
         return false;
     return widens(c, g) || (group > 0 && c->block[1] % group == 0 && (holds_floats(c, g) || holds_integers(w, a)));
+}
+
+/* Words of 32 bits of both have codes of one number of bits, which no sign of a scale turns around. */
+bool job_moves_words(const struct weight_job *job)
+{
+    const struct source_codes *c = &job->weight->source_codes;
+    struct qparam_facts facts;
+    return job->cast && c->format->code.ints && c->format->word == FILE_I32 &&
+           quant_format_row(job->group->quant->stored)->word == FILE_I32 && c->bits == job_args(job)->num_bits &&
+           job->weight->shape[1] * c->bits % 32 == 0 && weight_qparam_facts(job->weight, &facts, NULL) == QOBS_OK &&
+           !facts.negative;
 }
 
 bool job_keeps_codes(const struct weight_job *job) { return job->cast && job->weight->source_codes.format->code.ints; }
@@ -290,12 +294,26 @@ static int widen_scales(struct row_slice *s, const struct slice_qparams *q, stru
     return QOBS_OK;
 }
 
+static void move_qparams(struct row_slice *s, const struct slice_qparams *q)
+{
+    const int64_t blocks = s->job->weight->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
+    weight_move_scales(s->job->weight, s->first, s->count, repeats, q->scale);
+    if (q->has_zero_point)
+        weight_move_zero_points(s->job->weight, s->first, s->count, repeats, q->zero_point);
+    s->blocks += (uint64_t)(s->count * blocks);
+    s->lossless += (uint64_t)(s->count * blocks);
+}
+
 int cast_scales(struct row_slice *s, const struct slice_qparams *q, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
     const bool kept = job_keeps_codes(s->job);
     if (widens(&w->source_codes, s->job->group->quant))
         return widen_scales(s, q, work, f);
+    if (s->job->moved && q->scale_dtype == dtype_in_library(w->source_codes.scales->dtype)) {
+        move_qparams(s, q);
+        return QOBS_OK;
+    }
     const struct caster c = open_caster(s->job);
     const int64_t blocks = w->source_codes.scale_columns, repeats = s->job->unit_qparams / blocks;
     const float *scales = read_scales(s, work);

@@ -129,6 +129,9 @@ float job_global_factor(const struct weight_job *job, float global_scale);
 int cast_scales(struct row_slice *slice, const struct slice_qparams *qparams, struct workspace *work, struct fail *f);
 int cast_codes(const struct row_slice *slice, unsigned char *codes, struct workspace *work, struct fail *f);
 
+/* Returns true if codes of a job lie in words of the source as the words of its format need them. */
+bool job_moves_words(const struct weight_job *job);
+
 /* Makes the quantizer of the slices, once the set has its ranges and its global scale. */
 int job_prepare(struct weight_job *job, struct fail *f);
 

@@ -75,7 +75,9 @@ static int fill_job(struct weight_job *job, const struct engine *e, size_t index
         job->unit_rows = ndim == 1 ? w->shape[0] : a->strategy == QUANT_BLOCK ? a->block_structure[0] : 1;
         job->unit_qparams = ndim == 1 ? 1 : shape[1];
     }
-    return e->sink->functions->wants(e->sink, job, &job->wants, f);
+    RETURN_IF_NOT_OK(e->sink->functions->wants(e->sink, job, &job->wants, f));
+    job->moved = e->sink->functions->move && job->wants & WANTS_CODES && job_moves_words(job);
+    return QOBS_OK;
 }
 
 /* Place of a weight in the input, to read it in order; a set stays together at its first member. */

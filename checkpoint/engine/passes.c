@@ -10,7 +10,7 @@
 #include "files/text.h"
 
 /* Bytes of a slice, which with its codes fits L2. */
-enum { SLICE_BYTES = 1 << 18, COPY_BYTES = 1 << 22 };
+enum { SLICE_BYTES = 1 << 18, MOVED_BYTES = 1 << 20, COPY_BYTES = 1 << 22 };
 
 /* Files of the model that a batch reads, and a sink may write beside them, if sets do not need more. */
 enum { MAX_SHARDS = 4 };
@@ -40,7 +40,8 @@ static int cut_rows(struct engine *e, struct weight_job *job, struct fail *f)
     const bool global = job->unit_rows == rows && job->unit_qparams == 1;
     const int64_t row_bytes = weight_columns(job->weight) * (int64_t)dtype_size(job->weight->dtype);
     const int64_t unit = global ? 1 : packs_rows(job) ? 32 : job->unit_rows;
-    int64_t count = SLICE_BYTES / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
+    const int64_t bytes = job->moved ? MOVED_BYTES : SLICE_BYTES;
+    int64_t count = bytes / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
     count = count > 0 ? count : unit;
     for (int64_t first = 0; first < rows; first += count)
         RETURN_IF_NOT_OK(add_slice(e, job, first, rows - first < count ? rows - first : count, f));

@@ -61,6 +61,7 @@ struct weight_job {
     int64_t unit_rows;                /* rows that cannot be separated */
     int64_t unit_qparams;             /* qparams of a unit */
     bool cast;                        /* it is in codes that the scheme holds (casts.c) */
+    bool moved;                       /* the sink moves its words: move() in place of codes() */
     bool borrowed;                    /* its bytes are safe to read in place (weight_borrow) */
     bool weighted;                    /* the search weighs columns by importance */
     struct importance_found importance;
@@ -139,13 +140,16 @@ struct sink_functions {
     int (*searched)(struct sink *sink, const struct weight_job *job, const qobs_search_report *report,
                     const int32_t *steps, size_t count, struct fail *f);
 
-    /* For slices: NaN and infinities; qparams; codes, packed as the format has them, `bytes` of them from offset on;
-     * dequantized numbers in C order; a tensor that stays, from offset on; rows as they are read. */
+    /* For slices: NaN and infinities; qparams; codes, packed as the format has them, `bytes` of them from offset on; in
+     * their place, if the sink has the function, the share of a source's words that a slice stands for, which the sink
+     * reads itself (weight_job.moved); dequantized numbers in C order; a tensor that stays, from offset on; rows as
+     * they are read. */
     int (*counts)(struct sink *sink, const struct weight_job *job, const qobs_counts *counts, struct fail *f);
     int (*scales)(struct sink *sink, const struct row_slice *slice, const struct slice_qparams *qparams,
                   struct workspace *work, struct fail *f);
     int (*codes)(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *codes, size_t bytes,
                  struct fail *f);
+    int (*move)(struct sink *sink, const struct row_slice *slice, struct workspace *work, struct fail *f);
     int (*numbers)(struct sink *sink, struct row_slice *slice, const struct rows *rows, const void *numbers,
                    struct workspace *work, struct fail *f);
     int (*copy)(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,

@@ -322,7 +322,7 @@ int slice_quantize(struct engine *e, struct row_slice *s, struct workspace *work
     if (qobs_quantizer_layout(job->quantizer, s->count, &layout, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
     RETURN_IF_NOT_OK(open_qparams(&q, s, &layout, work, f));
-    const bool coded = wants & (WANTS_CODES | WANTS_NUMBERS);
+    const bool coded = wants & (WANTS_CODES | WANTS_NUMBERS) && !job->moved;
     void *codes = coded ? workspace_reserve(work, WORK_CODES, layout.codes_size) : NULL;
     if (coded && !codes)
         return NO_MEMORY(f, "codes");
@@ -330,7 +330,9 @@ int slice_quantize(struct engine *e, struct row_slice *s, struct workspace *work
         RETURN_IF_NOT_OK(cast_codes(s, codes, work, f));
     else if (coded || !(job->qparams.scale || job->cast))
         RETURN_IF_NOT_OK(quantize_rows(e, &r, s, &q, &layout, codes, f));
-    if (wants & WANTS_CODES)
+    if (job->moved)
+        RETURN_IF_NOT_OK(e->sink->functions->move(e->sink, s, work, f));
+    else if (wants & WANTS_CODES)
         RETURN_IF_NOT_OK(put_codes(e, s, codes, work, f));
     if (wants & WANTS_NUMBERS)
         RETURN_IF_NOT_OK(e->sink->functions->numbers(e->sink, s, &r, codes, work, f));

@@ -119,27 +119,15 @@ static float scale_of(const struct code_reader *reader, int64_t row, int64_t col
     return scale_at(reader, c->format->words ? column * c->scales->shape[1] + row : row * c->scale_columns + column);
 }
 
-/* Returns the zero point of row `row` of the scales. Packed ones lie along the rows, a stream of bits a column. */
+/* Returns the zero point of row `row` of the scales. */
 static float zero_point_at(const struct code_reader *reader, int64_t row, int64_t column)
 {
     const struct source_codes *c = reader->codes;
-    const struct st_tensor *z = c->zero_points;
-    if (c->format->words)
-        return (float)words_zero_point(c, row, column);
-    const unsigned char *data = z->data;
-    const int64_t i = row * c->scale_columns + column;
-    if (z->dtype == FILE_F8_E4M3)
-        return reader->numbers[data[i]];
-    if (z->dtype == FILE_I8)
-        return ((const signed char *)data)[i];
-    const int word_bits = quant_word_bits(c->format);
-    int code = 0;
-    for (int b = 0; b < c->bits; b++) {
-        const int64_t bit = row * c->bits + b, word = bit / word_bits * c->scale_columns + column;
-        const int64_t byte = word * (word_bits / 8) + bit % word_bits / 8;
-        code |= (data[byte] >> bit % 8 & 1) << b;
-    }
-    return (float)(code - (1 << (c->bits - 1)));
+    int16_t zero_point;
+    if (c->zero_points->dtype == FILE_F8_E4M3)
+        return reader->numbers[((const unsigned char *)c->zero_points->data)[row * c->scale_columns + column]];
+    source_zero_points(c, row, 1, column, &zero_point);
+    return zero_point;
 }
 
 /* x -= zero point. Integers are exact; floats round to the dtype of the scales. */

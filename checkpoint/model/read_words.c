@@ -95,15 +95,28 @@ void words_read(const struct source_codes *c, const unsigned char *data, const s
                                   : read_streams)(c, data, t, codes, stride);
 }
 
-int words_zero_point(const struct source_codes *c, int64_t row, int64_t group)
+/* Packed ones lie along the rows: [groups, words], or [words, groups] in pack-quantized. */
+static struct word_stream zero_point_stream(const struct source_codes *c, int64_t group)
 {
-    if (!c->zero_points)
-        return 0;
     const struct word_layout *words = c->format->words;
-    const struct word_stream s = {.data = c->zero_points->data,
-                                  .first = group * c->zero_points->shape[1],
-                                  .step = 1,
-                                  .bits = c->bits,
-                                  .places = words->places};
-    return (int)code_of(&s, row) + words->zero_offset - (1 << (c->bits - 1));
+    return (struct word_stream){.data = c->zero_points->data,
+                                .first = words ? group * c->zero_points->shape[1] : group,
+                                .step = words ? 1 : c->scale_columns,
+                                .bits = c->bits,
+                                .places = words ? words->places : NULL};
+}
+
+void source_zero_points(const struct source_codes *c, int64_t row, int64_t count, int64_t group, int16_t *zero_points)
+{
+    const struct st_tensor *z = c->zero_points;
+    const signed char *elements = z->data;
+    if (z->dtype == FILE_I8) {
+        for (int64_t r = 0; r < count; r++)
+            zero_points[r] = elements[(row + r) * c->scale_columns + group];
+        return;
+    }
+    const struct word_stream s = zero_point_stream(c, group);
+    const int offset = (c->format->words ? c->format->words->zero_offset : 0) - (1 << (c->bits - 1));
+    for (int64_t r = 0; r < count; r++)
+        zero_points[r] = (int16_t)((int)code_of(&s, row + r) + offset);
 }

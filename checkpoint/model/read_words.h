@@ -15,5 +15,6 @@ struct word_tile {
 void words_read(const struct source_codes *c, const unsigned char *data, const struct word_tile *tile,
                 signed char *codes, int64_t stride);
 
-/* Returns the zero point of a row and a group as it is subtracted from such codes. */
-int words_zero_point(const struct source_codes *c, int64_t row, int64_t group);
+/* Writes the zero points of integers of `count` rows and a group as they are subtracted from codes: those in words
+ * along the rows, of any format, or of an element each. One of GPTQ may be 128. */
+void source_zero_points(const struct source_codes *c, int64_t row, int64_t count, int64_t group, int16_t *zero_points);

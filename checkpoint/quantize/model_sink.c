@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "files/output_compare.h"
+#include "quantize/move_words.h"
 
 static int put(void *context, const struct output_tensor *t, uint64_t offset, const void *data, size_t bytes,
                struct fail *f)
@@ -109,6 +110,13 @@ static int codes(struct sink *sink, const struct weight_job *job, uint64_t offse
     return QOBS_OK;
 }
 
+static int move(struct sink *sink, const struct row_slice *slice, struct workspace *work, struct fail *f)
+{
+    struct moved_words moved;
+    RETURN_IF_NOT_OK(move_words(&moved, slice, work, f));
+    return put_part((struct model_sink *)sink, slice->job, PART_CODES, moved.offset, moved.data, moved.size, f);
+}
+
 static int copy(struct sink *sink, const struct weight_job *job, uint64_t offset, const void *data, size_t bytes,
                 struct fail *f)
 {
@@ -127,7 +135,7 @@ int model_sink_open(struct model_sink *m, struct output_layout *layout, size_t w
                     const struct activation_scales *activations, struct output_directory *out, struct fail *f)
 {
     static const struct sink_functions functions = {
-        .wants = wants, .begin = begin, .done = done, .scales = scales, .codes = codes, .copy = copy};
+        .wants = wants, .begin = begin, .done = done, .scales = scales, .codes = codes, .move = move, .copy = copy};
     *m = (struct model_sink){.sink.functions = &functions,
                              .writer = {layout, activations, CONTENTS_MODEL, put, m},
                              .layout = layout,

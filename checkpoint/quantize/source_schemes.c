@@ -10,22 +10,9 @@
 #include <string.h>
 
 #include "files/text.h"
+#include "model/qparam_facts.h"
 
 /* ---- Schemes ----------------------------------------------------------------------------------------------------- */
-
-/* Returns false if a weight has zero points, or negative scales, which become some. */
-static bool is_symmetric(const struct weight *w)
-{
-    const int64_t count = w->source_codes.scale_columns;
-    OWNED float *scales = malloc(2 * (size_t)count * sizeof *scales);
-    bool symmetric = scales != NULL;
-    for (int64_t r = 0; symmetric && r < w->shape[0]; r++) {
-        weight_read_scales(w, r, 1, scales, scales + count);
-        for (int64_t i = 0; i < count; i++)
-            symmetric = symmetric && scales[i] > 0 && scales[count + i] == 0;
-    }
-    return symmetric;
-}
 
 static int refuse(const struct weight *w, struct fail *f)
 {
@@ -75,7 +62,10 @@ static int add_weight(struct quant_config *config, const struct weight *w, struc
         g->weights.strategy = c->scale_columns == 1 ? QUANT_CHANNEL : QUANT_GROUP;
         g->weights.group_size = c->scale_columns == 1 ? 0 : c->block[1];
     }
-    g->weights.symmetric = g->weights.symmetric && is_symmetric(w);
+    /* Negative scales become zero points. */
+    struct qparam_facts facts;
+    RETURN_IF_NOT_OK(weight_qparam_facts(w, &facts, f));
+    g->weights.symmetric = g->weights.symmetric && !facts.negative && facts.low == 0 && facts.high == 0;
     return QOBS_OK;
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/stored_qparams.h"
 #include "qobs/quantizer.h"
 
 enum { WORD_BITS = 32, WORD_BYTES = 4, PLACES = 8 };
@@ -44,7 +43,7 @@ int word_buffers_open(struct word_buffers *b, const struct output_layout *layout
                       struct fail *f)
 {
     for (int part = 0; part < OUTPUT_PARTS; part++) {
-        const size_t tensor = layout->parts[job->index][part];
+        const size_t tensor = job->moved && part == PART_CODES ? SIZE_MAX : layout->parts[job->index][part];
         if (tensor != SIZE_MAX && !(b->parts[part] = calloc(1, layout->tensors[tensor].bytes)))
             return NO_MEMORY(f, "the codes of a weight");
     }
@@ -138,13 +137,14 @@ static int put_zero_points(struct word_buffers *b, const struct row_slice *s, co
                            struct fail *f)
 {
     const struct word_layout *layout = row_of(s->job)->words;
+    const signed char *zero_points = q->zero_point; /* of integers */
     const int bits = job_args(s->job)->num_bits;
     const int64_t rows = s->job->weight->shape[0], groups = q->count / s->count;
     for (int64_t g = 0; g < groups; g++) {
         unsigned char *stream = b->parts[PART_ZERO_POINT] + g * rows * bits / WORD_BITS * WORD_BYTES;
         for (int64_t r = 0; r < s->count; r++) {
             const size_t i = (size_t)(r * groups + g);
-            const int zero_point = q->has_zero_point ? (int)number_of(q->zero_point, q->zero_point_dtype, i) : 0;
+            const int zero_point = q->has_zero_point ? zero_points[i] : 0;
             const int code = zero_point + (1 << (bits - 1)) - layout->zero_offset;
             const int64_t row = s->first + r;
             if (code < 0)
@@ -156,15 +156,21 @@ static int put_zero_points(struct word_buffers *b, const struct row_slice *s, co
     return QOBS_OK;
 }
 
+static void put_scale(unsigned char *to, int64_t i, const struct slice_qparams *q, int64_t k)
+{
+    if (q->scale_dtype == QOBS_F32)
+        memcpy(to + 4 * i, (const unsigned char *)q->scale + 4 * k, 4);
+    else
+        memcpy(to + 2 * i, (const unsigned char *)q->scale + 2 * k, 2);
+}
+
 int word_buffers_put_scales(struct word_buffers *b, const struct row_slice *s, const struct slice_qparams *q,
                             struct fail *f)
 {
-    const size_t size = qobs_dtype_size(q->scale_dtype);
     const int64_t rows = s->job->weight->shape[0], groups = q->count / s->count;
-    const unsigned char *from = q->scale;
-    for (int64_t g = 0; g < groups; g++)
-        for (int64_t r = 0; r < s->count; r++)
-            memcpy(b->parts[PART_SCALE] + (size_t)(g * rows + s->first + r) * size,
-                   from + (size_t)(r * groups + g) * size, size);
+    unsigned char *to = b->parts[PART_SCALE];
+    for (int64_t r = 0; r < s->count; r++)
+        for (int64_t g = 0; g < groups; g++)
+            put_scale(to, g * rows + s->first + r, q, r * groups + g);
     return put_zero_points(b, s, q, f);
 }

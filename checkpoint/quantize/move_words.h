@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Codes of integers move from the words of a source to those of the output: no code is unpacked. */
+#pragma once
+
+#include "quantize/layout.h"
+
+/* Bytes [offset, offset + size) of the tensor of codes. */
+struct moved_words {
+    const void *data;
+    uint64_t offset;
+    size_t size;
+};
+
+/* Makes the part of a job's codes that a slice stands for: as large a share of the tensor as its rows are of the
+ * weight's. It may be empty. The bytes are those of the source or in the workspace. */
+int move_words(struct moved_words *moved, const struct row_slice *slice, struct workspace *work, struct fail *f);
