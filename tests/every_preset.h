@@ -79,6 +79,8 @@ static const struct every_preset {
     {"vllm.QuantFP8", ""},
     {"vllm.QuantFP8", "group_shape=PER_TENSOR"},
     {"vllm.QuantFP8", "group_size=16;use_ue8m0=true"},
+    {"ggml.q8_0", ""},
+    {"ggml.q8_K", "build=arm64"},
     {"modelopt.MaxCalibrator", "axis=1"},
     {"modelopt.HistogramCalibrator", "method=percentile"},
     {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},

@@ -58,7 +58,7 @@ SETTINGS = re.compile(r"\b(?:statistic|family|version)\s*[!=]=|\bqobs_config\b")
 # Above config/: a comparison of these or of a stage's functions, a stage of a preset, a setting but the common ones.
 DECISIONS = re.compile(r"\b(?:statistic|family|version)\s*[!=]=|[!=]=\s*&\s*qobs_\w+|\bFAMILY_\w+|"
                        r"\bpreset\s*(?:->|\.)\s*(?!name\b|ops\b)\w+|"
-                       r"\bconfig\)?\s*(?:->|\.)\s*(?:scheme|torch|quark|ort|torchao|modelopt|aiedge|nncf|vllm|"
+                       r"\bconfig\)?\s*(?:->|\.)\s*(?:scheme|torch|quark|ort|torchao|modelopt|aiedge|nncf|vllm|ggml|"
                        r"histogram)\b")
 PLACE = re.compile(r"`(\w[\w.-]*/[\w./-]+\.\w+)`(?: \(`(\w+)`\))?")
 SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)

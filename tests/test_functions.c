@@ -325,7 +325,7 @@ static void test_calculate_in_every_dtype(void **state)
             const double scale = scale_of(preset_at(i), dtypes[k].dtype);
             if (scale == 0 || expected == 0)
                 continue;
-            if (fabs(scale - expected) > 3 * dtypes[k].rounding * expected)
+            if (fabs(scale - expected) > 3 * dtypes[k].rounding * fabs(expected))
                 fail_msg("%s, %s: scale is %g, in F32 %g", preset_at(i)->preset, qobs_dtype_name(dtypes[k].dtype),
                          scale, expected);
             compared++;

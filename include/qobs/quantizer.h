@@ -30,12 +30,14 @@ typedef struct qobs_quantizer qobs_quantizer;
 /** Arguments of qobs_quantizer_create. */
 typedef struct qobs_quantizer_args {
     size_t struct_size;          /**< sizeof(qobs_quantizer_args) */
-    const qobs_config *config;   /**< granularity and format; it is copied. Codes: an llmc, qobs or vllm preset */
+    const qobs_config *config;   /**< granularity and format; it is copied. Codes: an llmc, qobs, vllm or ggml
+                                      preset */
     const qobs_format *format;   /**< static: as in qobs_quantize; NULL: the format of config */
     qobs_dtype dtype;            /**< of the matrix: F32, BF16, F16 or F64 */
     int64_t columns;             /**< of the matrix, 1 to 2^40 */
     int dynamic;                 /**< 1: qobs_quantizer_run finds the scales; 0: they are given. 1 needs one_tensor of
-                                      qobs_config_needs, which llmc.*minmax and vllm.* have */
+                                      qobs_config_needs, which llmc.*minmax, vllm.* and ggml.*
+                                      have */
     int packed;                  /**< 1: two codes of 4 bits in a byte; columns is a multiple of 8, groups are even */
     int dequantized;             /**< 1: the output has the numbers of qobs_fake_quantize, in dtype; 0: codes */
     qobs_dtype scale_dtype;      /**< static: of the scales, F32 or dtype; 0: that of qobs_config_qparam_dtypes, F32
@@ -68,7 +70,8 @@ typedef struct qobs_quantized_layout {
     size_t struct_size;          /**< sizeof(qobs_quantized_layout) */
     size_t row_size;             /**< bytes of the codes or numbers of a row */
     size_t codes_size;           /**< bytes of all rows without gaps */
-    size_t count;                /**< number of scales; their shape is (qparam_rows, qparam_columns) */
+    size_t count;                /**< number of scales; their shape is (qparam_rows, qparam_columns). 0: ggml.*, whose
+                                      blocks hold them */
     int64_t qparam_rows;         /**< rows of scales */
     int64_t qparam_columns;      /**< columns of scales */
     qobs_dtype scale_dtype;      /**< dtype of scale */
@@ -77,8 +80,8 @@ typedef struct qobs_quantized_layout {
     size_t zero_point_size;      /**< bytes of zero_point */
     bool has_zero_point;         /**< dynamic: zero points must be received, too; else they may be NULL */
     bool has_global_scale;       /**< the scales are divided by a global scale, which must be given */
-    qobs_dtype codes_dtype;      /**< of codes: I8 for integers, F8_E4M3, U8 for fp4, fp6 and packed codes; dequantized:
-                                      that of the matrix */
+    qobs_dtype codes_dtype;      /**< of codes: I8 for integers, F8_E4M3, U8 for fp4, fp6, packed codes and blocks;
+                                      dequantized: that of the matrix */
 } qobs_quantized_layout;
 
 /** Describes a run of `rows` rows.

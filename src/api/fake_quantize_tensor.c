@@ -82,6 +82,17 @@ static int check_out(const void *out, const int64_t *strides, size_t size, const
     return QOBS_OK;
 }
 
+/* Codes that follow each other without scales between them. */
+static int resolve_codes(const qobs_config *config, const qobs_format *format, struct quantize_rule *rule,
+                         qobs_error *error)
+{
+    RETURN_IF_FAILED(qobs_resolve_quantize(config, format, true, rule, error));
+    return rule->quantizer.block
+               ? qobs_invalid(error, "config: is %s, whose codes lie in blocks; qobs_quantizer_run makes them",
+                              rule->formula.params.name)
+               : QOBS_OK;
+}
+
 /* The three functions have these in common. */
 struct call {
     struct runtime runtime;
@@ -187,7 +198,7 @@ int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
     RETURN_IF_FAILED(ARGS_READ(qobs_quantize_args, &a, args, runtime, error));
     RETURN_IF_FAILED(qobs_check_global_scale(a.global_scale, error));
     RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
-    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &c.rule, error));
+    RETURN_IF_FAILED(resolve_codes(a.config, a.format, &c.rule, error));
     RETURN_IF_FAILED(qobs_plan_make(&c.plan, &c.rule.granularity, a.value, a.g_idx, &c.runtime, error));
     c.f.quantizer = c.rule.quantizer;
     c.f.kind = c.rule.kind;
@@ -233,7 +244,7 @@ int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
     RETURN_IF_FAILED(qobs_view_of_tensor(&codes, a.codes, "codes", error));
     RETURN_IF_FAILED(check_code_dtypes(&codes, a.dtype, error));
     RETURN_IF_FAILED(open_call(&c, a.config, a.runtime, error));
-    RETURN_IF_FAILED(qobs_resolve_quantize(a.config, a.format, true, &c.rule, error));
+    RETURN_IF_FAILED(resolve_codes(a.config, a.format, &c.rule, error));
     const qobs_tensor bytes = {sizeof bytes, codes.data, a.dtype, codes.ndim, codes.shape, codes.strides};
     RETURN_IF_FAILED(qobs_plan_make(&c.plan, &c.rule.granularity, &bytes, a.g_idx, &c.runtime, error));
     c.f.kind = c.rule.kind;

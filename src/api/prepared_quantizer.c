@@ -98,6 +98,20 @@ static int open_dtypes(struct row_quantizer *q, const qobs_quantizer_args *a, qo
     return QOBS_OK;
 }
 
+/* Blocks have scales of their own, and all of their elements. */
+static int check_blocks(const qobs_quantizer_args *a, const struct quantize_rule *rule, qobs_error *error)
+{
+    const char *name = rule->formula.params.name;
+    const int64_t elements = q8_elements(rule->quantizer.block);
+    if (!rule->quantizer.block)
+        return QOBS_OK;
+    if (!a->dynamic)
+        return qobs_invalid(error, "dynamic: is 0, but blocks of %s hold their scales; 1 finds them", name);
+    return a->columns % elements == 0 ? QOBS_OK
+                                      : qobs_invalid(error, "columns: is %lld, blocks of %s need a multiple of %lld",
+                                                     (long long)a->columns, name, (long long)elements);
+}
+
 static int check_dynamic(const qobs_quantizer_args *a, const struct quantize_rule *rule, qobs_error *error)
 {
     if (a->format)
@@ -108,7 +122,8 @@ static int check_dynamic(const qobs_quantizer_args *a, const struct quantize_rul
     if (rule->finds_scales)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
-                     "dynamic: is 1, but %s searches; the presets llmc.*minmax and vllm.* measure a range",
+                     "dynamic: is 1, but %s searches; the presets llmc.*minmax, vllm.* and ggml.* measure a "
+                     "range",
                      rule->formula.params.name);
 }
 
@@ -120,6 +135,7 @@ int qobs_row_quantizer_open(struct row_quantizer *q, const qobs_quantizer_args *
     RETURN_IF_FAILED(check_matrix(a, error));
     RETURN_IF_FAILED(qobs_resolve_quantize(a->config, a->format, !a->dequantized, &q->rule, error));
     RETURN_IF_FAILED(qobs_check_runtime_codes(&q->rule.quantizer, a->dtype, false, error));
+    RETURN_IF_FAILED(check_blocks(a, &q->rule, error));
     if (a->dynamic)
         RETURN_IF_FAILED(check_dynamic(a, &q->rule, error));
     else
@@ -211,15 +227,19 @@ void qobs_quantizer_destroy(qobs_quantizer *quantizer)
 
 static inline int64_t row_size(const struct row_quantizer *q)
 {
-    return q->work.pack ? q->geometry.columns / 2 : q->geometry.columns * q->work.out_element;
+    return qobs_row_quantizer_bytes(q, q->geometry.columns);
 }
 
+/* Blocks hold their scales. */
 static inline int64_t qparams_of(const struct row_quantizer *q, int64_t rows)
 {
-    return rows == 0 ? 0 : qobs_geometry_units(&q->geometry, rows) * q->geometry.per_unit;
+    return rows == 0 || q->rule.quantizer.block ? 0 : qobs_geometry_units(&q->geometry, rows) * q->geometry.per_unit;
 }
 
-static inline bool has_zero_point(const struct row_quantizer *q) { return !q->rule.symmetric; }
+static inline bool has_zero_point(const struct row_quantizer *q)
+{
+    return !q->rule.symmetric && !q->rule.quantizer.block;
+}
 
 /* The limits of tensors: 2^48 elements. */
 static int check_rows(const struct row_quantizer *q, int64_t rows, qobs_error *error)
@@ -238,9 +258,10 @@ static qobs_dtype codes_dtype(const struct row_quantizer *q)
 {
     if (q->f.direction == FAKE_QUANTIZE)
         return q->dtype;
-    return q->rule.kind == QOBS_CODE_INTEGER && !q->work.pack ? QOBS_I8
-           : q->rule.kind == QOBS_CODE_E4M3                   ? QOBS_F8_E4M3
-                                                              : QOBS_U8;
+    return q->rule.quantizer.block                              ? QOBS_U8
+           : q->rule.kind == QOBS_CODE_INTEGER && !q->work.pack ? QOBS_I8
+           : q->rule.kind == QOBS_CODE_E4M3                     ? QOBS_F8_E4M3
+                                                                : QOBS_U8;
 }
 
 int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_quantized_layout *layout,
@@ -257,7 +278,7 @@ int qobs_quantizer_layout(const qobs_quantizer *quantizer, int64_t rows, qobs_qu
     own.codes_size = (size_t)(row_size(q) * rows);
     own.count = count;
     own.qparam_rows = (int64_t)count / q->geometry.per_unit;
-    own.qparam_columns = q->geometry.per_unit;
+    own.qparam_columns = q->rule.quantizer.block ? 0 : q->geometry.per_unit;
     own.scale_dtype = q->scale_dtype;
     own.zero_point_dtype = q->zero_point_dtype;
     own.scale_size = count * qobs_dtype_size(q->scale_dtype);
@@ -286,7 +307,7 @@ static int read_stride(const char *name, int64_t given, int64_t size, int64_t ro
 static int check_codes(const struct row_quantizer *q, const qobs_quantizer_run_args *a, struct row_call *c,
                        qobs_error *error)
 {
-    if (!a->codes && !q->rule.finds_scales)
+    if (!a->codes && (!q->rule.finds_scales || q->rule.quantizer.block))
         return qobs_invalid(error, "codes: is NULL");
     if (!a->codes)
         return QOBS_OK;

@@ -36,7 +36,9 @@ enum formula_kind {
     FORMULA_AIEDGE,
     FORMULA_NNCF, /* by mode */
     FORMULA_VLLM_INT8,
-    FORMULA_VLLM_FP8
+    FORMULA_VLLM_FP8,
+    FORMULA_GGML_Q8_0,
+    FORMULA_GGML_Q8_K
 };
 
 /* Settings of the grid search. */
@@ -201,6 +203,10 @@ struct vllm_settings {
     bool use_ue8m0;
 };
 
+struct ggml_settings {
+    int build; /* enum ggml_build */
+};
+
 enum { MODELOPT_E4M3 = 0 }; /* num_bits of (4, 3) */
 
 struct modelopt_settings {
@@ -255,6 +261,7 @@ struct qobs_config {
         struct aiedge_settings aiedge;
         struct nncf_settings nncf;
         struct vllm_settings vllm;
+        struct ggml_settings ggml;
     };
 };
 

@@ -41,7 +41,8 @@ struct family_ops {
 #define SETTINGS_OF(rows) .settings = (rows), .setting_count = sizeof(rows) / sizeof *(rows)
 
 extern const struct family_ops qobs_family_llmc, qobs_family_qobs, qobs_family_torch, qobs_family_quark,
-    qobs_family_modelopt, qobs_family_ort, qobs_family_torchao, qobs_family_aiedge, qobs_family_nncf, qobs_family_vllm;
+    qobs_family_modelopt, qobs_family_ort, qobs_family_torchao, qobs_family_aiedge, qobs_family_nncf, qobs_family_vllm,
+    qobs_family_ggml;
 
 /* How a release of llm-compressor differs from others. */
 struct llmc_release {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/slot.h"
+#include "number/q8_block.h"
 #include "number/quantizer.h"
 
 /* One entry per qparam, in float, for F64 in double. The zero point is there twice because upstream converts it
@@ -68,6 +69,11 @@ enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
               unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length, const float *scale,             \
               const float *zero_point, ptrdiff_t qparam_stride)
 
+/* Blocks of ggml's activations of finite elements without gaps. peak: of each block the largest magnitude (q8_0) or the
+ * first element that has it (q8_K); up to 15 more are read and not used. */
+#define QOBS_Q8_BLOCKS(name)                                                                                           \
+    void name(enum q8_block block, const void *x, size_t blocks, const void *peak, unsigned char *out)
+
 /* The way back: each code of one byte becomes an element. Only zero_point_sub is used; it may be NULL in both forms.
  * The high 4 bits of E2M1 and 2 of E2M3 are ignored. codes must not overlap out. */
 #define QOBS_DEQUANTIZE_ROWS(name)                                                                                     \
@@ -93,6 +99,7 @@ enum { QOBS_PAIR_CODES = 16384 }; /* they stay in L1 until they are pairs */
     EACH(SCALAR_F64, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)                                                    \
     EACH(SCALAR_F64, quantize_pairs, QOBS_QUANTIZE_PAIRS, with)                                                        \
     EACH(EACH_NARROW, product_rows, QOBS_PRODUCT_ROWS, with)                                                           \
+    EACH(EACH_NARROW, q8_blocks, QOBS_Q8_BLOCKS, with)                                                                 \
     EACH(SCALAR_F64, dequantize_rows, QOBS_DEQUANTIZE_ROWS, with)                                                      \
     EACH(SCALAR_F64, dequantize_columns, QOBS_DEQUANTIZE_COLUMNS, with)                                                \
     EACH(ONE, pack_pairs, QOBS_PACK_PAIRS, with)

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "number/q8_block.h"
+
 struct quantizer {
     double quant_min, quant_max; /* limits of quantized numbers */
     float min_normal;            /* grid_float of the numbers between the limits */
@@ -24,4 +26,5 @@ struct quantizer {
     bool product;       /* in_runtime: codes are those of kernel product_rows: no quotient, one product */
     bool fused;         /* product: the zero point is added to the exact product */
     unsigned char nan;  /* product: the code of NaN */
+    enum q8_block block; /* in_runtime: codes lie in blocks with their scales, those of kernel q8_blocks */
 };

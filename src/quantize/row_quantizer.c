@@ -11,6 +11,7 @@
 #include "plan/make_plan.h"
 #include "measure/accumulators.h"
 #include "measure/reduce.h"
+#include "quantize/q8_rows.h"
 
 enum { CELL_BYTES = 1 << 14 }; /* of x; with its codes it stays in L1 until it has been read twice */
 
@@ -290,6 +291,16 @@ static void quantize_found(const struct rows_job *j, const struct cell *c, unsig
     quantize_cell(&job, &q->geometry, c, out, j->call->out_stride, real ? 0 : qparam);
 }
 
+/* Writes the blocks of a cell, whose ranges are known. */
+static void write_blocks(const struct row_quantizer *q, const struct row_call *call, const struct cell *c,
+                         struct range_panel *ranges, unsigned char *out)
+{
+    const struct q8_rows rows = {q->rule.quantizer.block, q->dtype, q->work.element,
+                                 q->f.kernels->q8_blocks[q->kernel_dtype]};
+    const struct q8_matrix m = {c->x, out, c->units, c->runs, c->stride, call->out_stride};
+    qobs_q8_rows(&rows, &m, (const unsigned char *)&ranges->min, (unsigned char *)&ranges->max);
+}
+
 /* False: there is an element that the rule refuses. */
 static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigned char *out, int64_t qparam,
                          struct nonfinite_count *counted)
@@ -306,18 +317,16 @@ static bool quantize_one(const struct rows_job *j, const struct cell *c, unsigne
         counted->inf += nonfinite.inf;
         again = true;
     }
+    if (q->rule.quantizer.block) {
+        write_blocks(q, j->call, c, &ranges, out);
+        return true;
+    }
     const int64_t count = c->units * c->runs;
     float panel[PANEL], *real = q->rule.formula.ops->real_zero_points && !q->rule.symmetric ? panel : NULL;
     find_qparams(j, &ranges, !q->rule.symmetric || again, qparam, count, real);
     if (QOBS_HAS(codes) && out)
         quantize_found(j, c, out, qparam, real, !again && is_bounded(j, &ranges, qparam, count));
     return true;
-}
-
-/* Bytes of out before column `first` of a row. */
-static int64_t out_before(const struct quantization *job, int64_t first)
-{
-    return job->work->pack ? first / 2 : first * job->work->out_element;
 }
 
 static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to, struct nonfinite_count *counted)
@@ -332,7 +341,7 @@ static bool quantize_units(const struct rows_job *j, int64_t from, int64_t to, s
         for (int64_t r = 0; r < g->per_unit; r += runs) {
             const struct cell c = cell_at(q, call, row, n, unit, r, runs);
             unsigned char *const out =
-                call->out ? call->out + row * call->out_stride + out_before(j->job, r * g->run) : NULL;
+                call->out ? call->out + row * call->out_stride + qobs_row_quantizer_bytes(q, r * g->run) : NULL;
             if (!quantize_one(j, &c, out, u * g->per_unit + r, counted))
                 return false;
         }

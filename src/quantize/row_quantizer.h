@@ -49,6 +49,15 @@ struct row_call {
     double *sum; /* as in struct fake_quantize */
 };
 
+/* Bytes of the output of the first columns of a row, whole blocks or pairs. */
+static inline int64_t qobs_row_quantizer_bytes(const struct row_quantizer *q, int64_t columns)
+{
+    const enum q8_block block = q->rule.quantizer.block;
+    return block          ? columns / q8_elements(block) * q8_bytes(block)
+           : q->work.pack ? columns / 2
+                          : columns * q->work.out_element;
+}
+
 /* Sets what follows from the other members. */
 void qobs_row_quantizer_finish(struct row_quantizer *quantizer);
 

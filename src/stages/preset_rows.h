@@ -112,6 +112,10 @@ PRESET("vllm.scaled_int8_quant", vllm, ranges, llmc_weight, minmax, last, measur
        "int8 codes of activations, as vLLM's operator for CPUs computes them")
 PRESET("vllm.QuantFP8", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_FP8, NULL,
        "e4m3 codes of activations, as vLLM's QuantFP8 computes them on CPUs")
+PRESET("ggml.q8_0", ggml, ranges, llmc_weight, minmax, last, measured, GGML_Q8_0, NULL,
+       "blocks of 32 codes of activations, as ggml-cpu makes them for products with Q4_0, Q8_0, MXFP4 and others")
+PRESET("ggml.q8_K", ggml, ranges, llmc_weight, minmax, last, measured, GGML_Q8_K, NULL,
+       "blocks of 256 codes of activations, as ggml-cpu makes them for products with Q4_K, Q6_K and others")
 PRESET("qobs.mse_optimal", qobs, optimal, llmc_weight, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
        "scale and zero point with the smallest squared error of all, for weights")
 PRESET("qobs.imatrix_optimal", qobs, optimal, llmc_weight, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,

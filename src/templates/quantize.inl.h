@@ -15,6 +15,7 @@
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). scale, and for BF16 and F16 unless
  *   in_float the zero points, are numbers of the dtype. In torch's arithmetic zero points lie between quant_min and
  *   quant_max. */
+#include <float.h>
 #include <math.h>
 
 #include "number/grid.h"
@@ -39,6 +40,8 @@ enum {
 #define NO_VARIANT __builtin_trap()
 
 enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops with this much work need */
+
+enum { Q8_PREFETCH_BYTES = 1 << 14 /* rows that a caller measures next */, Q8_WRITE_PREFETCH_BYTES = 2048 };
 
 /* A kind of codes of floats. least: the exponent field that the smallest normal number has as a float, less 1. nan: the
  * code of NaN, also of integers. */

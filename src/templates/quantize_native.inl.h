@@ -205,6 +205,7 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 #if MANTISSA_BITS != 52
 #include "templates/codes_lanes.inl.h"
 #include "templates/codes_product.inl.h"
+#include "templates/q8_blocks.inl.h"
 #undef lanes_load
 #undef lanes_round
 #endif
