@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "files/text.h"
 #include "model/qparam_facts.h"
 #include "model/stored_qparams.h"

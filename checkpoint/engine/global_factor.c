@@ -5,7 +5,7 @@
  * The reciprocal of a float is seldom exact: of the candidates that one counts which gives the same numbers in BF16. */
 #include <math.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "qobs/format.h"
 
 /* Returns true if all scales give the same numbers both ways. */

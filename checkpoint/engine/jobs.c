@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "files/text.h"
 #include "model/fused.h"
 

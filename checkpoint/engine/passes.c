@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "files/status.h"
 #include "files/text.h"
 

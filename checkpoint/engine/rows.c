@@ -4,7 +4,7 @@
 /* Rows of a weight as the library takes them, and memory for what is made of them. */
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "files/bus_errors.h"
 #include "files/text.h"
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 
 /* Figures of one thread of a server CPU with AVX-512 or AVX2, which takes about a nanosecond to quantize a byte; see
  * "Data and cost" and "Rounding" in docs/choosing.md. */

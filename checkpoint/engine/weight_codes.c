@@ -4,7 +4,7 @@
 /* Codes of slices: the quantizer, packing, rounding by descent. */
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "files/status.h"
 #include "files/text.h"
 #include "model/stored_qparams.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "files/text.h"
 
 /* Returns true if no qparam of a group spans rows. */

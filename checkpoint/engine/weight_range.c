@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/engine_steps.h"
 #include "files/mapped.h"
 #include "files/text.h"
 #include "model/stored_qparams.h"
