@@ -83,6 +83,11 @@ def test_did_you_mean():
             ("a setting of observe", "num_bits", ("observe", "--preset", "llmc.minmax", "--set", "numbits=4", "x.npy")),
             ("a preset of info", "llmc.minmax", ("info", "llmc.minimax"))):
         refused(what, [f"did you mean '{near}'?"], *arguments)
+    for given, words in (("int4", "near it is W4A16"), ("nv-fp4", "'NVFP4'"), ("FP-4", "near it is NVFP4A16"),
+                         ("q4_k_m", "quantize takes it for a .gguf")):
+        refused(f"a scheme as {given}", [words], *quantize, "--scheme", given)
+    refused("quantize without a scheme", ["--scheme: is missing", "W4A16_ASYM"], *quantize)
+    refused("tensors for merge", ["is a safetensors file", "observe --state writes"], "merge", "model.safetensors")
     for owner, arguments in (("llmc.memoryless_mse", (*quantize, "--scheme", "W8A8", "--set", "norm=2")),
                              ("qobs.local_hessian", (*quantize, "--scheme", "W8A8", "--set", "hessian_block_size=64")),
                              ("torch.HistogramObserver",
@@ -163,6 +168,7 @@ def test_info_file():
     scales = [qparams(LINEAR[name][0], row, 8, True)[0] for row in rows[name]]
     check(f"{min(scales):.5g} to {max(scales):.5g}" in text and f"{scales[0]:.9g}" in text, "a tensor: its numbers",
           text)
+    check(max(map(len, text.splitlines()[1:])) <= 80, "a tensor: first numbers in 80 columns", text)
     refused("a tensor that is not there", ["'no'", "--table"], "info", "s.safetensors:no")
     write("bad.safetensors", b"no tensors in here, only words")
     refused("info of another file", ["bad.safetensors"], "info", "bad.safetensors")

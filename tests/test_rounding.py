@@ -363,6 +363,8 @@ def test_refusals():
         for words in ("--preset qobs.local_hessian --set rounding=descent --states DIR", "c.save(DIR)",
                       'libqobs.calibration(model, "W4A16", importance="qobs.local_hessian") as c'):
             check(p.returncode == 2 and words in p.stderr, f"{options}: the whole way", p.stderr)
+        dialect = options[1].removeprefix("W4A16_").lower() if options[0] == "--scheme" else ""
+        check(dialect not in ("gptq", "awq") or f"--dialect {dialect}" in p.stderr, f"{options}: the dialect", p.stderr)
 
 
 if __name__ == "__main__":

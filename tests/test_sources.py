@@ -148,6 +148,7 @@ def test_summary():
     make("in", {f"{Q}.weight": CODES, f"{Q}.weight_scale": SCALE, "a_proj.weight": tensor([128, 128], 1)})
     p = cli.run("quantize", "in", "--scheme", "W8A16", "-o", "out")
     check(p.returncode == 0 and "dequantized first, FP8: 1\n" in p.stdout, "the summary", p.stdout + p.stderr)
+    check("weights: those of the input, dequantized" in p.stdout, "the summary says what errors are of", p.stdout)
 
 
 def test_modelopt_file():

@@ -25,6 +25,7 @@ int info_tensor(const char *path, const char *name);
 /* The same for GGUF. */
 int info_gguf(const char *path, bool all);
 int info_gguf_tensor(const char *path, const char *name);
+void print_first_numbers(const double *numbers, size_t count);
 
 /* Prints names alone, a line each: what may stand in a command line. words[0] is the kind. */
 int info_list(const char *const *words, size_t count);

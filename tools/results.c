@@ -267,7 +267,7 @@ int state_read(qobs_observer **observer, const char *path, const qobs_runtime *r
     if (mapped_open(&map, path, &f) != 0)
         return print_failure(&f, "");
     if ((map.size < 4 || memcmp(map.data, "qobs", 4) != 0) && file_kind_refuse(path, map.data, map.size, &f) != 0)
-        return print_failure(&f, "");
+        return print_error(EXIT_USAGE, "%s; observe --state writes the states that merge and info read", f.message);
     return qobs_observer_load(observer, map.data, map.size, runtime, &error) == QOBS_OK
                ? EXIT_OK
                : print_status_error(&error, path);

@@ -4,7 +4,6 @@
 /* Reads and completes quantization_config. quant_config_json.c writes it. */
 #include "schemes/quant_config.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include "files/json.h"
 #include "files/suggest.h"
 #include "files/text.h"
+#include "schemes/gguf_mixtures.h"
 #include "schemes/match.h"
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
@@ -71,16 +71,43 @@ static bool has_word(const char *text, const char *word)
     return *text;
 }
 
+/* What users write for a scheme, without '-' and '_', and the scheme that has it. */
+static const struct {
+    const char *word, *scheme;
+} OTHER_NAMES[] = {
+    {"INT4", "W4A16"}, {"4BIT", "W4A16"}, {"UINT4", "W4A16_ASYM"}, {"FP4", "NVFP4A16"}, {"E4M3", "FP8_DYNAMIC"}};
+
+static const char *scheme_called(const char *text)
+{
+    char word[16];
+    size_t length = 0;
+    for (; *text && length < sizeof word - 1; text++)
+        if (*text != '-' && *text != '_')
+            word[length++] = *text;
+    word[length] = '\0';
+    for (size_t i = 0; i < sizeof OTHER_NAMES / sizeof *OTHER_NAMES; i++)
+        if (strcasecmp(word, OTHER_NAMES[i].word) == 0)
+            return OTHER_NAMES[i].scheme;
+    return NULL;
+}
+
 static int unknown_scheme(const char *scheme, struct fail *f)
 {
+    const struct gguf_scheme *gguf;
     char known[120] = ""; /* messages of the library have 256 bytes */
     for (size_t i = 0; scheme_preset_at(i) && strlen(known) < sizeof known - 20; i++)
         text_append(known, sizeof known, "%s, ", scheme_preset_at(i)->name);
     if (has_word(scheme, "GPTQ") || has_word(scheme, "AWQ"))
-        return fail(f, "scheme: '%.40s' does not exist here; near it is --scheme W4A16 " DESCENT_WAY, scheme);
-    const char *hint =
-        scheme[0] == 'Q' && isdigit((unsigned char)scheme[1]) ? " (GGUF types are those of llama.cpp)" : "";
-    return fail(f, "scheme: '%.40s' is unknown%s; known are %s...", scheme, hint, known);
+        return fail(f, "scheme: '%.20s': its format is --dialect %s; near it is --scheme W4A16 " DESCENT_WAY, scheme,
+                    has_word(scheme, "GPTQ") ? "gptq" : "awq");
+    if (gguf_scheme_find(&gguf, scheme, NULL) == 0)
+        return fail(f,
+                    "scheme: '%.40s' is one of GGUF files: quantize takes it for a .gguf, which convert_hf_to_gguf.py "
+                    "of llama.cpp makes of a model",
+                    scheme);
+    if (scheme_called(scheme))
+        return fail(f, "scheme: '%.40s' does not exist here; near it is %s", scheme, scheme_called(scheme));
+    return fail(f, "scheme: '%.40s' is unknown; known are %s...", scheme, known);
 }
 
 /* Copies a preset into a group. */

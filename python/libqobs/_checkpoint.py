@@ -70,6 +70,12 @@ def _encoded(value: Any, name: str) -> bytes | None:
     return raw
 
 
+def _scheme(value: Any) -> bytes | None:
+    if isinstance(value, Mapping):
+        raise wrong_kind(value, "scheme", "a text (config takes a dictionary)")
+    return _encoded(value, "scheme")
+
+
 def _needed(value: Any, name: str) -> bytes | None:
     if value is None:
         raise wrong_kind(value, name, "a text or a path")
@@ -293,7 +299,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     with _Files(config, recipe) as described, _rows(model_dir, architectures) as rows:
         args = c.CheckpointQuantizeArgs(
             struct_size=sizeof(c.CheckpointQuantizeArgs), model=_needed(model_dir, "model_dir"),
-            out=_needed(out_dir, "out_dir"), scheme=_encoded(scheme, "scheme"), config=described.config,
+            out=_needed(out_dir, "out_dir"), scheme=_scheme(scheme), config=described.config,
             recipe=described.recipe, preset=_encoded(preset, "preset"),
             split_experts=flag(split_experts, "split_experts"),
             fill_experts=choice(fill_experts, "fill_experts", _FILL_EXPERTS), compat=choice(compat, "compat", _COMPAT),
@@ -371,7 +377,7 @@ def calibrate_checkpoint(model: Any, out: Any, scheme: str | None = None, *, con
     with _Files(config, recipe) as described, _rows(model, architectures) as rows:
         args = c.CheckpointCalibrateArgs(
             struct_size=sizeof(c.CheckpointCalibrateArgs), model=_needed(model, "model"), out=_needed(out, "out"),
-            scheme=_encoded(scheme, "scheme"), config=described.config,
+            scheme=_scheme(scheme), config=described.config,
             recipe=described.recipe, fill_experts=choice(fill_experts, "fill_experts", _FILL_EXPERTS),
             runtime=pool.address, progress=_ProgressCall(progress, pool, signals).address,
             missing=ctypes.addressof(missing), report=report.address, architectures=rows, **_members(lists))

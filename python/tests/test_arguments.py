@@ -126,6 +126,12 @@ def test_wrong_kinds_are_refused_by_name(name):
             fails(lambda: call(value), name)
 
 
+def test_a_dictionary_as_scheme_names_config():
+    for function in (qobs.quantize, qobs.calibrate_checkpoint):
+        with pytest.raises(TypeError, match="scheme: .*config takes a dictionary"):
+            function("m", "o", {"config_groups": {}})
+
+
 OF_MODELS = ("calibration", "calibrate", "calibrate_blocks", "quantize_blocks")
 
 

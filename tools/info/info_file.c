@@ -229,6 +229,16 @@ static int print_tensors(const char *path, bool all)
     return check_inputs();
 }
 
+void print_first_numbers(const double *numbers, size_t count)
+{
+    char text[512] = "first numbers:";
+    const int indent = (int)strlen(text) + 1;
+    for (size_t i = 0; i < count; i++)
+        text_append(text, sizeof text, " %.9g", numbers[i]);
+    if (count > 0)
+        print_wrapped(text, 0, indent);
+}
+
 int info_tensor(const char *path, const char *name)
 {
     if (begins_with(path, "GGUF"))
@@ -242,9 +252,11 @@ int info_tensor(const char *path, const char *name)
         return print_error(EXIT_USAGE, "info: %s: has no tensor '%s'; --table lists all", path, name);
     const uint64_t count = dtype_size(ref->dtype) > 0 ? ref->bytes / dtype_size(ref->dtype) : 0;
     print_tensor(ref, (struct label){ref->name, strlen(ref->name)}, (int)strlen(ref->name), true);
-    for (uint64_t i = 0; i < count && i < FIRST_TENSORS; i++)
-        printf("%s%.9g", i ? " " : "first numbers: ", element(ref, i));
-    printf("%s", count > 0 ? "\n" : "");
+    double first[FIRST_TENSORS];
+    const size_t shown = count < FIRST_TENSORS ? (size_t)count : FIRST_TENSORS;
+    for (size_t i = 0; i < shown; i++)
+        first[i] = element(ref, i);
+    print_first_numbers(first, shown);
     return EXIT_OK;
 }
 

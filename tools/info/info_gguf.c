@@ -105,7 +105,8 @@ int info_gguf(const char *path, bool all)
 static int print_numbers(const struct gguf_tensor *tensor)
 {
     enum { PIECE = 8192 };
-    float numbers[PIECE] = {0}, first[FIRST_NUMBERS] = {0}, smallest = INFINITY, largest = -INFINITY;
+    float numbers[PIECE] = {0}, smallest = INFINITY, largest = -INFINITY;
+    double first[FIRST_NUMBERS] = {0};
     const uint64_t block = (uint64_t)tensor->type.block_elements;
     qobs_error error;
     for (uint64_t from = 0; from < tensor->elements; from += PIECE) {
@@ -125,14 +126,12 @@ static int print_numbers(const struct gguf_tensor *tensor)
             smallest = fminf(smallest, numbers[i]);
             largest = fmaxf(largest, numbers[i]);
         }
-        if (from == 0)
-            memcpy(first, numbers, sizeof first);
+        for (uint64_t i = 0; from == 0 && i < FIRST_NUMBERS; i++)
+            first[i] = (double)numbers[i];
     }
     if (smallest <= largest)
         printf("%.5g to %.5g\n", (double)smallest, (double)largest);
-    for (uint64_t i = 0; i < tensor->elements && i < FIRST_NUMBERS; i++)
-        printf("%s%.9g", i ? " " : "first numbers: ", (double)first[i]);
-    printf("%s", tensor->elements > 0 ? "\n" : "");
+    print_first_numbers(first, tensor->elements < FIRST_NUMBERS ? (size_t)tensor->elements : FIRST_NUMBERS);
     return check_inputs();
 }
 

@@ -186,7 +186,11 @@ static int check_arguments(const struct quantize_options *o, int count, bool ggu
                    ? print_error(EXIT_USAGE,
                                  "--dry-run: writes nothing; -o, --replace and --keep-findings are not allowed")
                    : EXIT_OK;
-    return o->args.out ? EXIT_OK : print_error(EXIT_USAGE, "%s: -o %s is missing", name, gguf ? "OUT.gguf" : "OUT_DIR");
+    if (!o->args.out)
+        return print_error(EXIT_USAGE, "%s: -o %s is missing", name, gguf ? "OUT.gguf" : "OUT_DIR");
+    const bool needs_scheme = !gguf && !o->args.keep_numbers;
+    return needs_scheme && !o->args.scheme && !o->args.config && !o->args.recipe ? print_missing_scheme("--scheme")
+                                                                                 : EXIT_OK;
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */

@@ -265,6 +265,8 @@ int quantize_summary(const char *report, double seconds, const struct summary_op
         print_runtimes(json_get(json, "runtimes"), json_text_of(json_get(json, "knowledge"), "transformers"));
         code = print_layers(layers, options->all_layers);
         explain_error_of_weights();
+        if (json_count(json_get(json, "dequantized")) > 0)
+            printf("weights: those of the input, dequantized; its own error comes on top\n");
         if (json_has(json_at(layers, 0), "search"))
             printf("searched: change of the error that the observer makes small, from the scales of\n"
                    "the range to those found; no measure of the model's quality\n");
