@@ -104,9 +104,10 @@ class Report:
             bound = f"{sign} {t.bound:.3g} {t.unit}".strip()
             figure = "-" if median is None else f"{median:.3g} {t.unit}".strip()
             interval = "-" if median is None else f"{low:.3g} to {high:.3g}"
-            rows.append(
-                [t.what, bound, figure, interval, "yes" if answer else "**no**", where if where != t.source else ""]
-            )
+            notes = [where] if where != t.source else []
+            if median is not None and not answer:
+                notes.append(targets.reason(t.what) or "nobody has looked for the reason")
+            rows.append([t.what, bound, figure, interval, "yes" if answer else "**no**", "; ".join(notes)])
             if median is None:
                 rows[-1][-2] = "not measured"
                 unmeasured += 1
@@ -119,7 +120,7 @@ class Report:
             f"{len(rows) - len(missed) - unmeasured} of {len(rows)} are reached, {len(missed)} are not, "
             f"{unmeasured} were not measured.",
         )
-        self.table(["target", "wanted", "measured", "interval", "reached", "where"], rows)
+        self.table(["target", "wanted", "measured", "interval", "reached", "where, and why not"], rows)
         print("\n".join(missed), f"{len(missed)} targets are not reached, {unmeasured} were not measured", sep="\n")
 
     def upstream(self):

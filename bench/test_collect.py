@@ -3,6 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Tests collect.py, which targets exist, which are reached, and the tables of README."""
 
+import glob
 import json
 import os
 import subprocess
@@ -145,6 +146,21 @@ class Collect(unittest.TestCase):
             rows = {t.what: answer for t, _, _, _, answer, _ in targets.measured(results)}
             self.assertEqual(any("AVX-512: of AVX2" in what for what in rows), isa == "avx512")
             self.assertEqual(rows["memoryless_mse, int4, groups of 128, f32, norm 2: times llm-compressor"], reached)
+
+    def test_missed_targets_of_kept_reports_have_reasons(self):
+        reports = glob.glob(os.path.join(HERE, "results", "*.md"))
+        self.assertTrue(reports)
+        for path in reports:
+            with open(path) as file:
+                rows = [[cell.strip() for cell in line.split("|")] for line in file if "**no**" in line]
+            for row in rows:
+                self.assertTrue(targets.reason(row[1]), row[1])
+                self.assertTrue(row[6].endswith(targets.reason(row[1])), row)
+
+    def test_notes_of_reasons_are_there(self):
+        for _, _, note in targets.REASONS:
+            self.assertTrue(os.path.exists(os.path.join(HERE, "notes", f"{note}.md")), note)
+        self.assertEqual(targets.reason("a target of tomorrow"), "")
 
     def test_readme_has_rows_of_checkpoints_and_short_lines(self):
         pairs = {
