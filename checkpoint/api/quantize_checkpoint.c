@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "api/compare.h"
+#include "api/quantize_fetched.h"
 #include "audit/publish.h"
 #include "files/output_compare.h"
 #include "files/mapped.h"
@@ -170,15 +171,12 @@ static void release(struct quantize_call *run)
     meter_close(&run->meter);
 }
 
-int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)
+static int quantize_model(const qobs_checkpoint_quantize_args *args, qobs_error *error)
 {
     RELEASED_BY(mapped_files_end) struct mapped_files files;
     mapped_files_begin(&files);
     struct fail f = {.message = ""};
     struct quantize_call run = {.args = args};
-    const int usable = CHECK_STRUCT(args, &f);
-    if (usable != QOBS_OK)
-        return give_error(error, usable, &f);
     meter_open(&run.meter);
     take_args(&run);
     const int status = mapped_cause(quantize(&run, &f), &f);
@@ -198,4 +196,28 @@ int quantize_compare(const qobs_checkpoint_quantize_args *args, struct fail *f)
     const int status = mapped_cause(quantize(&run, f), f);
     release(&run);
     return status;
+}
+
+/* Checks what needs no model. */
+static int check_first(const qobs_checkpoint_quantize_args *args, struct fail *f)
+{
+    struct quantize_call run = {.args = args};
+    RETURN_IF_NOT_OK(CHECK_STRUCT(args, f));
+    if (!args->fetch)
+        return QOBS_OK;
+    take_args(&run);
+    int status = check_args(&run, f);
+    if (status == QOBS_OK && !run.choice.by_source)
+        status = selection_read_config(&run.selection, f);
+    selection_free(&run.selection);
+    return status;
+}
+
+int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)
+{
+    struct fail f = {.message = ""};
+    const int usable = check_first(args, &f);
+    if (usable != QOBS_OK)
+        return give_error(error, usable, &f);
+    return args->fetch ? quantize_fetched(args, quantize_model, error) : quantize_model(args, error);
 }

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "files/deferred.h"
 #include "files/text.h"
 
 /* Addresses of whole pages. */
@@ -181,13 +182,16 @@ static enum copied copy_by_system(void *out, const void *from, size_t size)
 
 bool bus_errors_copy(void *out, const void *from, size_t size)
 {
+    const bool held = deferred_hold(from, size, READ_OFTEN, NULL) == QOBS_OK;
     const enum copied copied = bus_errors_are_handled() ? REFUSED : copy_by_system(out, from, size);
     struct bus_range *r = copied == MISSING ? range_at((uintptr_t)from) : NULL;
     if (r)
         atomic_store(&r->missing, true);
     if (copied == REFUSED)
         memcpy(out, from, size);
-    return copied != MISSING;
+    if (held)
+        deferred_release(from, size);
+    return held && copied != MISSING;
 }
 
 /* ---- Bytes that are held ----------------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "files/bus_errors.h"
+#include "files/deferred.h"
 #include "files/file_kind.h"
 #include "files/text.h"
 
@@ -123,10 +124,15 @@ int mapped_hold(const struct mapped *map, size_t at, size_t size, struct fail *f
 
 int mapped_borrow(const void *at, size_t size, struct fail *f)
 {
+    RETURN_IF_NOT_OK(deferred_hold(at, size, READ_OFTEN, f));
     return bus_errors_hold(at, size) ? QOBS_OK : NO_MEMORY(f, "bytes of a file");
 }
 
-void mapped_release(const void *at, size_t size) { bus_errors_release(at, size); }
+void mapped_release(const void *at, size_t size)
+{
+    bus_errors_release(at, size);
+    deferred_release(at, size);
+}
 
 void mapped_files_begin(struct mapped_files *files)
 {
@@ -203,6 +209,8 @@ static int map_descriptor(struct mapped *map, int fd, const char *path, struct f
         if (data == MAP_FAILED)
             return fail_system(f, "%s: cannot map %zu bytes: %s", path, map->size, strerror(errno));
         map->data = data;
+        if (deferred_map(&status, data, map->size))
+            return QOBS_OK;
         const int result = watch_map(map, &status, fd, f);
         if (result != 0)
             munmap(data, map->size);
@@ -248,8 +256,10 @@ void mapped_close(struct mapped *map)
 {
     if (map->watch)
         unwatch_map(map);
-    if (map->data && map->size > 0)
+    if (map->data && map->size > 0) {
+        deferred_unmap(map->data);
         munmap((void *)(uintptr_t)map->data, map->size);
+    }
     free(map->path);
     *map = (struct mapped){0};
 }

@@ -38,30 +38,11 @@ static int read_manifest(struct finish *run, size_t part, struct fail *f)
     return path ? json_read(&run->manifests[part - 1], path, "description of a part", f) : NO_MEMORY(f, "the parts");
 }
 
-/* Reads "part-I-of-N". Returns false for other names. */
-static bool parse_name(const char *name, size_t *part, size_t *count)
-{
-    static const char first[] = "part-", second[] = "-of-";
-    char again[80], *end;
-    if (strncmp(name, first, sizeof first - 1) != 0)
-        return false;
-    const unsigned long i = strtoul(name + sizeof first - 1, &end, 10);
-    if (strncmp(end, second, sizeof second - 1) != 0)
-        return false;
-    const unsigned long n = strtoul(end + sizeof second - 1, NULL, 10);
-    if (i < 1 || i > n || n > MAX_PARTS)
-        return false;
-    snprintf(again, sizeof again, "part-%lu-of-%lu", i, n);
-    *part = i;
-    *count = n;
-    return strcmp(name, again) == 0;
-}
-
 static int read_directory(struct finish *run, DIR *directory, struct fail *f)
 {
     for (const struct dirent *entry; (entry = readdir(directory));) {
         size_t part, count;
-        if (!parse_name(entry->d_name, &part, &count))
+        if (!part_parse_name(entry->d_name, &part, &count))
             continue;
         if (run->count == 0) {
             run->manifests = calloc(count, sizeof(json_object *));

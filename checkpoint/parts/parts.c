@@ -8,6 +8,7 @@
 
 #include "parts/parts.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,6 +47,10 @@ int parts_assign(const struct output_layout *layout, size_t count, size_t *part,
     OWNED uint64_t *load = calloc(count, sizeof *load);
     if (!sorted || !load)
         return NO_MEMORY(f, "the parts");
+    for (size_t i = 0; count >= layout->shard_count && i < layout->shard_count; i++)
+        part[i] = i + 1;
+    if (count >= layout->shard_count)
+        return QOBS_OK;
     for (size_t i = 0; i < layout->shard_count; i++)
         sorted[i] = (struct sized){layout->shards[i].bytes, i};
     qsort(sorted, layout->shard_count, sizeof *sorted, compare_sizes);
@@ -111,6 +116,51 @@ static int make_fingerprint(const struct quantize_call *run, char *text, size_t 
     return QOBS_OK;
 }
 
+/* ---- Other parts ------------------------------------------------------------------------------------------------- */
+
+bool part_parse_name(const char *name, size_t *part, size_t *count)
+{
+    static const char first[] = "part-", second[] = "-of-";
+    char again[80], *end;
+    if (strncmp(name, first, sizeof first - 1) != 0)
+        return false;
+    const unsigned long i = strtoul(name + sizeof first - 1, &end, 10);
+    if (strncmp(end, second, sizeof second - 1) != 0)
+        return false;
+    const unsigned long n = strtoul(end + sizeof second - 1, NULL, 10);
+    if (i < 1 || i > n || n > MAX_PARTS)
+        return false;
+    snprintf(again, sizeof again, "part-%lu-of-%lu", i, n);
+    *part = i;
+    *count = n;
+    return strcmp(name, again) == 0;
+}
+
+/* Fails if a part that is there does not fit this one: nobody asks for parts that a run of --fetch makes. */
+static int check_others(const struct quantize_call *run, const char *parts, struct fail *f)
+{
+    char fingerprint[24];
+    OWNED_DIRECTORY DIR *directory = opendir(parts);
+    RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
+    for (const struct dirent *entry; directory && (entry = readdir(directory));) {
+        size_t part, count;
+        OWNED_JSON json_object *manifest = NULL;
+        if (!part_parse_name(entry->d_name, &part, &count))
+            continue;
+        if (count != run->args->part_count)
+            return INVALID(f, "%s: holds parts of %zu; this run has %zu; remove %s", parts, count,
+                           run->args->part_count, parts);
+        OWNED char *path = text_format("%s/%s/" PART_MANIFEST, parts, entry->d_name);
+        RETURN_IF_NOT_OK(path ? json_read(&manifest, path, "description of a part", f) : NO_MEMORY(f, "the parts"));
+        if (strcmp(json_text_of(manifest, "fingerprint"), fingerprint) != 0)
+            return INVALID(f,
+                           "%s: part %zu was made of another model, with other options or another version; give those, "
+                           "or remove %s to begin anew",
+                           parts, part, parts);
+    }
+    return QOBS_OK;
+}
+
 /* ---- Directory --------------------------------------------------------------------------------------------------- */
 
 int part_open(struct quantize_call *run, struct fail *f)
@@ -123,6 +173,8 @@ int part_open(struct quantize_call *run, struct fail *f)
         return NO_MEMORY(f, "the part");
     if (mkdir(parts, 0777) != 0 && errno != EEXIST)
         return SYSTEM_FAILURE(f, "%s: cannot be created: %s", parts, strerror(errno));
+    if (a->fetch && !a->replace)
+        RETURN_IF_NOT_OK(check_others(run, parts, f));
     RETURN_IF_NOT_OK(output_directory_open(&run->out, path, run->inputs.model.tree.root, a->replace, f));
     run->out.below = PART_FILES;
     return QOBS_OK;

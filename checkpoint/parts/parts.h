@@ -14,8 +14,11 @@
 /* Returns "OUT.parts", to be freed. NULL: no memory. */
 char *parts_directory(const char *out);
 
-/* Writes to part[i] the part from 1 to `count` that writes shard i: the largest shard first, each to the part with the
- * fewest bytes. Fails if there is no memory. */
+/* Reads "part-I-of-N". Returns false for other names. */
+bool part_parse_name(const char *name, size_t *part, size_t *count);
+
+/* Writes to part[i] the part from 1 to `count` that writes shard i: the part of its number, if there are enough, else
+ * the largest shard first, each to the part with the fewest bytes. Fails if there is no memory. */
 int parts_assign(const struct output_layout *layout, size_t count, size_t *part, struct fail *f);
 
 /* Opens the output of part args->part of args->part_count and checks that the final directory could be made. */

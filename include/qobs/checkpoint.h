@@ -120,6 +120,11 @@ typedef struct qobs_checkpoint_quantize_args {
     /** Fail unless the output has all numbers of the model: each quantized layer is in codes already, which the scheme
      * holds. Without scheme, config and recipe the scheme is that of these codes. */
     bool keep_numbers;
+    /** A command for /bin/sh that fetches a file of the model, whose name it gets in place of each {}: the shards of
+     * the index that the directory `model` lacks, index and config.json among them. It runs in a directory of its own,
+     * where it leaves the file, and $OLDPWD is that of the caller. At most two shards are on the disk. Each shard is a
+     * part (part_count) that stays if the run fails, and the same call goes on from there. Not beside keep_numbers. */
+    const char *fetch;
 } qobs_checkpoint_quantize_args;
 
 /** Quantizes a whole model: reads the safetensors files and the index of `model`, quantizes the weights that the scheme

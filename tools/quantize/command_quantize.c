@@ -103,6 +103,10 @@ static const struct option_row rows[] = {
      .help = "write part I of N to OUT_DIR.parts",
      .more = "N processes or machines share the model"},
     TEXT_ROW("finish", "OUT_DIR", finish, "join the parts to the bytes of one run", NULL),
+    TEXT_ROW(
+        "fetch", "COMMAND", args.fetch, "fetch the shards that MODEL lacks, quantize and remove them one by one",
+        "for /bin/sh, which runs it in a folder where it leaves the file {}: 'hf download ORG/NAME {} --local-dir .'; "
+        "a run that stops goes on if it is started again"),
     FLAG_ROW("allow-mixed-sets", args.allow_mixed_sets, "write fused layers with several schemes",
              "vLLM runs q_proj, k_proj and v_proj, or gate_proj and up_proj, as one matrix and cannot load them then"),
     OUTPUT_ROWS,
@@ -151,6 +155,7 @@ static int check_unused(const struct quantize_options *o, enum run_kind kind)
                    {"dialect", a->dialect, BOTH},
                    {"compat", a->compat != QOBS_COMPAT_VLLM, BOTH},
                    {"part", a->part_count > 0, BOTH},
+                   {"fetch", a->fetch, BOTH},
                    {"allow-mixed-sets", a->allow_mixed_sets, BOTH},
                    {"architectures", a->architectures, BOTH},
                    {"draft", a->draft != QOBS_DRAFT_AS_LOADED, BOTH},
