@@ -258,7 +258,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
              fill_experts: str = "refuse", compat: str = "vllm", part: tuple[int, int] | None = None,
              replace: bool = False, keep_findings: bool = False, allow_mixed_sets: bool = False,
              architectures: Any = None, draft: str = "as-loaded", dialect: str | None = None,
-             keep_numbers: bool = False, threads: int | None = None,
+             keep_numbers: bool = False, fetch: str | None = None, threads: int | None = None,
              progress: Callable[[Progress], Any] | None = None) -> QuantizeReport:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
@@ -282,7 +282,9 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     speculative decoding (MTP, nextn) are quantized if vLLM is known to load those of the architecture so
     ("as-loaded"), never ("keep") or always ("quantize"). dialect: "awq", "gptq", "gptq-v2" or "modelopt" in place of
     compressed-tensors. keep_numbers: the model is quantized already, and the output has its numbers or there is none;
-    without scheme, config and recipe the scheme is that of its codes. threads: None is one for each processor.
+    without scheme, config and recipe the scheme is that of its codes. fetch: a command for /bin/sh that fetches the
+    file {} of the model to the folder in which it runs, for the shards that model_dir lacks; at most two of them are on
+    the disk, and a call that fails goes on when it is made again. threads: None is one for each processor.
     progress: called with Progress, by one thread at a time; an exception in it stops the run, and so does Ctrl-C.
 
     Returns the report: knowledge (the source of the facts about the architecture, and "unknown" if there are none),
@@ -308,7 +310,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
             allow_mixed_sets=flag(allow_mixed_sets, "allow_mixed_sets"), runtime=pool.address,
             progress=_ProgressCall(progress, pool, signals).address, report=report.address,
             architectures=rows, draft=choice(draft, "draft", _DRAFT), dialect=_encoded(dialect, "dialect"),
-            keep_numbers=flag(keep_numbers, "keep_numbers"),
+            keep_numbers=flag(keep_numbers, "keep_numbers"), fetch=_encoded(fetch, "fetch"),
             **_members(lists))
         return _run("quantize", args, report, signals, pool, described.named)
 

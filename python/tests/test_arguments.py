@@ -106,6 +106,7 @@ CALLS = {  # name of the argument -> call, wrong values
     "compat": [(run("compat"), [3, None, "vlm"])],
     "draft": [(run("draft"), [1, None, "kept"])],
     "dialect": [(run("dialect"), [3, []])],
+    "fetch": [(run("fetch"), [3, ["cp {} {}"]])],
     "fill_experts": [(run("fill_experts"), [3, None, "maximum"]),
                      (run("fill_experts", qobs.calibrate_checkpoint), [True])],
     "progress": [(run("progress"), [3, "a", True])],

@@ -98,6 +98,29 @@ def test_threads_and_parts_give_the_same_bytes(model, tmp_path):
     assert files(tmp_path / "one") == files(tmp_path / "seven") == files(tmp_path / "parts")
 
 
+def test_a_model_that_is_fetched(model, tmp_path):
+    """Members of a set lie in three shards; two are there at a time."""
+    generator, where = np.random.default_rng(1), {}
+    (model / "model.safetensors").unlink()
+    for shard in range(3):
+        weights = {f"{m}.weight": generator.standard_normal((64, 128), dtype=np.float32) for m in MODULES[shard::3]}
+        write_tensors(model / f"model-{shard}.safetensors", weights)
+        where.update(dict.fromkeys(weights, f"model-{shard}.safetensors"))
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    (tmp_path / "none").mkdir()
+    qobs.quantize(model, tmp_path / "one", "NVFP4A16")
+    command, seen = f"set -- *.safetensors; test $# -lt 3 && cp '{model}'/{{}} .", []
+    report = qobs.quantize(tmp_path / "none", tmp_path / "two", "NVFP4A16", fetch=command, progress=seen.append)
+    assert len(report["layers"]) == len(MODULES) and files(tmp_path / "one") == files(tmp_path / "two")
+    assert {"fetch", "quantize"} == {p.stage for p in seen} and not list((tmp_path / "none").iterdir())
+    shares = [p.share for p in seen]
+    assert shares == sorted(shares) and abs(shares[-1] - 1) < 1e-9
+    with pytest.raises(qobs.SystemFailure, match="fetch: model-0.safetensors.*3 times"):
+        qobs.quantize(tmp_path / "none", tmp_path / "three", "NVFP4A16",
+                      fetch=f"test {{}} != model-0.safetensors || exit 1; {command}")
+    assert not (tmp_path / "three").exists()
+
+
 def test_targets_and_ignore(model, tmp_path):
     report = qobs.quantize(model, tmp_path / "out", "W8A8", targets=["re:.*q_proj", "re:.*k_proj"],
                            ignore="re:.*1.*k_proj", allow_mixed_sets=True)
