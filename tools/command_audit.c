@@ -161,11 +161,13 @@ const struct command command_audit = {
              "FILE.gguf [OPTION]...",
     .description =
         "Checks a quantized checkpoint of anybody in the format of compressed-tensors, of Model-Optimizer (FP8, "
-        "NVFP4), or in words of AWQ and GPTQ: tensors that are missing, unknown or do not fit the configuration, "
+        "NVFP4), of Quark (FP8, MXFP4), or in words of AWQ and GPTQ: tensors that are missing, unknown or do not fit "
+        "the configuration, "
         "scales that are no scales, "
         "schemes and global scales that differ within what vLLM runs as one matrix, modules and tied heads that are "
-        "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, and codes "
-        "that use less than half of their range. With --against it finds errors that are not finite, or not below "
+        "claimed but not quantized, experts that are quantized in part, sizes that config.json contradicts, codes and "
+        "scales that do not vary, codes that use less than half of their range, and typing errors in names. With "
+        "--against it finds errors that are not finite, or not below "
         "those of zeros, counts codes that are not the nearest, and says whether quantize makes the same files.\n"
         "In a GGUF file it checks scales and numbers that are not finite, types that general.file_type does not give, "
         "and layers, experts, embeddings and tokens that keys count otherwise. With --against it finds tensors that "

@@ -20,6 +20,15 @@ struct audit_difference {
     uint64_t codes, further;
 };
 
+/* How a module uses its codes and scales. */
+struct audit_use {
+    int used, range;       /* largest magnitude of the codes, and of those there could be */
+    unsigned char pair[2]; /* the first codes, if any were seen */
+    bool seen, varied;     /* codes are not that pair again and again */
+    bool one_scale;        /* all are `scale` */
+    float scale;
+};
+
 /* A quantized module, or one that the configuration claims. Tensors are NULL if they are missing. */
 struct audit_module {
     char *name;
@@ -30,7 +39,7 @@ struct audit_module {
     bool quantized;                /* it is checked as a quantized module */
     bool sound;                    /* dtypes and shapes are as they should be */
     int64_t rows, columns;
-    int used, range; /* largest magnitude of the codes, and of those there could be */
+    struct audit_use use;
     struct audit_difference difference;
 };
 
@@ -49,8 +58,8 @@ struct audit_gguf {
 
 struct audit {
     const qobs_checkpoint_audit_args *args;
-    bool is_output; /* of the run at hand: its codes are as written, and its mixed sets are asked for */
-    bool modelopt;  /* tensors have the names of Model-Optimizer */
+    bool is_output;    /* of the run at hand: its codes are as written, and its mixed sets are asked for */
+    const char *maker; /* whose names the tensors have, Model-Optimizer's or Quark's; NULL: compressed-tensors' */
     struct model model, original;
     struct audit_gguf gguf;             /* in their place */
     struct architecture_file given;     /* rows of the arguments */
@@ -114,8 +123,25 @@ const struct weight *audit_original_of(struct audit *audit, const struct audit_m
 /* Reports a module that holds nothing of its original. */
 void audit_check_error(struct audit *audit, const struct audit_module *module);
 
-/* Reads a configuration of Model-Optimizer. *found: there is one. */
+/* Reads a configuration of Model-Optimizer or of Quark. *found: there is one. */
 int audit_read_modelopt(struct audit *audit, bool *found, struct fail *f);
+int audit_read_quark(struct audit *audit, bool *found, struct fail *f);
+
+/* Adds a name with `*` for any text to the ignored ones. */
+int audit_add_ignored(struct audit *audit, const char *name, struct fail *f);
+
+/* Reports entries of `ignore`, targets and members of extra_config with a word that no tensor has and that is nearly
+ * one that tensors have. */
+void audit_check_entries(struct audit *audit);
+
+/* Looks at codes or at the scales of a module for what does not vary. */
+void audit_see_codes(struct audit_module *module, const unsigned char *codes, size_t count);
+void audit_see_scales(struct audit_module *module);
+
+/* Reports a module whose codes do not vary; a model whose scales do not; keys and values whose scales are all 1. */
+void audit_check_constant(struct audit *audit, const struct audit_module *module);
+void audit_check_same_scales(struct audit *audit);
+void audit_check_cache_scales(struct audit *audit);
 
 /* Returns the name of a part in the files: that of compressed-tensors, or Model-Optimizer's for it. */
 const char *audit_part_name(const struct audit *audit, const char *part);

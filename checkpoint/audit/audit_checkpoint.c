@@ -49,7 +49,7 @@ static void add_layer(json_object *layers, const struct audit *audit, const stru
     json_put_text(layer, "name", m->name);
     json_put_text(layer, "format", pair ? pair->stored->type.name : quant_format_title(m->group->format));
     if (!pair)
-        json_put(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
+        json_put(layer, "codes_used", json_number(m->use.range > 0 ? (double)m->use.used / m->use.range : 0));
     if (m->difference.known && m->difference.energy != 0)
         json_put(layer, "relative_error",
                  json_number(isfinite(m->difference.energy) ? sqrt(m->difference.error / m->difference.energy)
@@ -97,19 +97,21 @@ static int read_configuration(struct audit *audit, struct fail *f)
         return INVALID(f, "%s: has no config.json, which says how a model is quantized", m->tree.root);
     const json_object *config = json_get(m->config, "quantization_config");
     const json_object *method = json_get(config, "quant_method");
-    bool modelopt;
+    bool others;
     if (audit_is_of_words(audit))
         return QOBS_OK;
-    RETURN_IF_NOT_OK(audit_read_modelopt(audit, &modelopt, f));
-    if (!modelopt && !model_is_described(m))
+    RETURN_IF_NOT_OK(audit_read_quark(audit, &others, f));
+    if (!others)
+        RETURN_IF_NOT_OK(audit_read_modelopt(audit, &others, f));
+    if (!others && !model_is_described(m))
         return INVALID(f, "%s: is not quantized: %s has no quantization_config; audit reads what quantize writes",
                        m->tree.root, m->config_path);
-    if (!modelopt && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0))
+    if (!others && (!json_is_string(method) || strcmp(json_text(method), "compressed-tensors") != 0))
         return INVALID(f,
-                       "%s/%s: quantization_config: quant_method is %s; compressed-tensors, modelopt, awq, gptq and "
-                       "auto-round are read",
+                       "%s/%s: quantization_config: quant_method is %s; compressed-tensors, modelopt, quark, awq, gptq "
+                       "and auto-round are read",
                        m->tree.root, m->config_path, JSON_WORDS(method));
-    if (!modelopt)
+    if (!others)
         RETURN_IF_NOT_OK(quant_config_parse(&audit->config, config, m->config_path, f));
     return quant_config_finish(&audit->config, QOBS_COMPAT_VLLM, f);
 }
@@ -134,6 +136,8 @@ static int check_modules(struct audit *audit, struct fail *f)
     const bool words = audit_is_of_words(audit);
     RETURN_IF_NOT_OK(words ? audit_list_words(audit, f) : audit_list_modules(audit, f));
     run_tasks(audit->args->runtime, words ? audit_check_words : audit_check_module, audit, audit->module_count);
+    if (!audit->is_output)
+        audit_check_same_scales(audit);
     if (words)
         return QOBS_OK;
     audit_check_activations(audit);

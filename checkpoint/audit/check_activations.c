@@ -98,4 +98,5 @@ void audit_check_activations(struct audit *audit)
     }
     if (config->has_kv_cache)
         check_kv_cache(audit);
+    audit_check_cache_scales(audit);
 }

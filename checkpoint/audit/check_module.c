@@ -46,7 +46,7 @@ static bool check_part(struct audit *audit, const struct audit_module *m, const 
         audit_find(audit, m, "has no %s", part);
         return false;
     }
-    if (dtype_is_in(t->dtype, dtypes) && has_shape(t, ndim, shape, audit->modelopt))
+    if (dtype_is_in(t->dtype, dtypes) && has_shape(t, ndim, shape, audit->maker != NULL))
         return true;
     audit_find(audit, m, "%s is %s %s, expected %s %s", part, dtype_name(t->dtype), SHAPE_WORDS(t->ndim, t->shape),
                DTYPE_WORDS(dtypes), SHAPE_WORDS(ndim, shape));
@@ -180,12 +180,19 @@ static bool has_signed_scales(const struct quant_args *args)
 }
 
 /* Reports the scales of weights that are no scales. Every runtime multiplies codes and scales, so that a negative scale
- * is right; but who does not search for it writes it by mistake. The setting in config.json says who does. */
+ * is right; but who does not search for it writes it by mistake. The setting in config.json says who does. AutoRound
+ * names no observer, and about half of the scales of its integers are negative. */
 static void check_scales(struct audit *audit, const struct audit_module *m)
 {
     size_t first;
-    const bool with_sign = has_signed_scales(&m->group->weights);
-    const size_t count = audit_element_count(m->scale), wrong = audit_count_wrong(m->scale, count, with_sign, &first);
+    const struct quant_args *a = &m->group->weights;
+    bool with_sign = has_signed_scales(a);
+    const size_t count = audit_element_count(m->scale);
+    size_t wrong = audit_count_wrong(m->scale, count, with_sign, &first);
+    if (!with_sign && wrong > count / 4 && a->type == QUANT_INT && !a->observer) {
+        with_sign = true;
+        wrong = audit_count_wrong(m->scale, count, with_sign, &first);
+    }
     if (wrong > 0)
         audit_find(audit, m, "%zu of %zu scales are not %s and finite; the first, %zu, is %g", wrong, count,
                    with_sign ? "other than 0" : "above 0", first, (double)audit_scale_number(m->scale, first));
@@ -233,17 +240,17 @@ static int unpack(const struct audit_module *m, int64_t first, int64_t rows, uns
     return status;
 }
 
-/* Raises m->used to the largest magnitude of the codes. */
+/* Raises m->use.used to the largest magnitude of the codes. */
 static void measure_codes(struct audit_module *m, const unsigned char *codes, size_t n)
 {
     const struct quant_args *a = &m->group->weights;
     const int mask = (1 << (a->num_bits - 1)) - 1;
     const char *grid = quant_grid(a);
-    m->range =
+    m->use.range =
         mask - (grid && isnan(qobs_format_decode(qobs_format_find(grid), (uint32_t)mask))); /* e4m3 ends with NaN */
     for (size_t i = 0; i < n; i++) {
         const int value = a->type == QUANT_INT ? abs((signed char)codes[i]) : codes[i] & mask;
-        m->used = value > m->used && value <= m->range + 1 ? value : m->used;
+        m->use.used = value > m->use.used && value <= m->use.range + 1 ? value : m->use.used;
     }
 }
 
@@ -365,7 +372,7 @@ static bool open_values(struct audit *audit, const struct audit_module *m, struc
     v->original = audit_original_of(audit, m);
     if (m->global_scale)
         bus_errors_copy(&v->global_scale, m->global_scale->data, sizeof v->global_scale);
-    if (audit->modelopt) /* it multiplies there */
+    if (audit->maker) /* it multiplies there */
         v->global_scale = 1 / v->global_scale;
     if (v->original && !read_zero_points(m, audit_element_count(m->scale), v))
         v->original = NULL;
@@ -441,14 +448,19 @@ static void check_values(struct audit *audit, struct audit_module *m)
     for (int64_t first = 0; good && first < m->rows; first += v.count) {
         const int64_t rows = m->rows - first < v.count ? m->rows - first : v.count;
         good = unpack(m, first, rows, v.codes) == QOBS_OK;
-        if (good)
+        if (good) {
             measure_codes(m, v.codes, (size_t)(rows * m->columns));
+            audit_see_codes(m, v.codes, (size_t)(rows * m->columns));
+        }
         if (good && v.original && divides)
             m->difference.known = good = compare_rows(audit, m, &v, first, rows) == 0;
     }
+    audit_see_scales(m);
     audit_check_error(audit, m);
-    if (good && m->used > 0 && 2 * m->used < m->range && !is_smallest(m)) /* zeros have codes of zero */
-        audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->used, m->range);
+    if (good)
+        audit_check_constant(audit, m);
+    if (good && m->use.used > 0 && 2 * m->use.used < m->use.range && !is_smallest(m)) /* zeros have codes of zero */
+        audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->use.used, m->use.range);
     free_values(&v);
 }
 

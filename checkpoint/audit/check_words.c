@@ -38,6 +38,16 @@ static bool is_by_module(const struct audit *audit)
     return found;
 }
 
+/* Returns true if modules that are quantized have bits or groups of their own. Members that exclude do not say that. */
+static bool is_mixed(const struct audit *audit)
+{
+    bool found = false;
+    json_each(item, json_get(quantization_of(audit), "dynamic")) found |= strncmp(item.key, "-:", 2) != 0;
+    json_each(item, json_get(quantization_of(audit), "extra_config")) found |=
+        json_number_of(item.value, "bits", 0) < 16;
+    return found;
+}
+
 /* Reports entries of modules_to_not_convert that are in no name of a tensor. A tied head has none. */
 static void check_exclusions(struct audit *audit)
 {
@@ -93,6 +103,23 @@ static void check_plain(struct audit *audit, const struct weight *w)
         audit_find(audit, &module, "is not quantized (%s), but the configuration claims it", dtype_name(w->dtype));
 }
 
+/* Reports scales without codes beside them. */
+static void check_orphans(struct audit *audit)
+{
+    static const char part[] = ".scales";
+    for (size_t i = 0; i < audit->model.count; i++) {
+        const char *name = audit->model.tensors[i].stored->name;
+        if (!ends_with(name, part))
+            continue;
+        const size_t length = strlen(name) - strlen(part);
+        OWNED char *module = strndup(name, length), *codes = module ? text_format("%s.qweight", module) : NULL;
+        const struct audit_module m = {.name = module, .length = length};
+        audit->failed = audit->failed || !codes;
+        if (codes && !model_find(&audit->model, codes))
+            audit_find(audit, &m, "has scales, but no qweight");
+    }
+}
+
 static int add_module(struct audit *audit, const struct weight *w, struct fail *f)
 {
     const struct source_codes *c = &w->source_codes;
@@ -139,6 +166,8 @@ int audit_list_words(struct audit *audit, struct fail *f)
     RETURN_IF_NOT_OK(source_check_configs(&audit->model, f));
     const int status = weights_list(&audit->words, &audit->model, &audit->architectures, QOBS_COMPAT_VLLM, false, f);
     check_exclusions(audit);
+    audit_check_entries(audit);
+    check_orphans(audit);
     if (status == QOBS_ERROR_INVALID_ARGUMENT) {
         audit_find(audit, NULL, "%s", f->message);
         return QOBS_OK;
@@ -155,10 +184,10 @@ static void check_described(struct audit *audit, const struct audit_module *m, c
     const json_object *quantization = quantization_of(audit);
     const json_object *group = json_get(quantization, "group_size");
     uint64_t bits;
-    if (json_integer(json_get(quantization, "bits"), &bits) == 0 && bits != (uint64_t)c->bits && !is_by_module(audit))
+    if (json_integer(json_get(quantization, "bits"), &bits) == 0 && bits != (uint64_t)c->bits && !is_mixed(audit))
         audit_find(audit, m, "has codes of %d bits, but the configuration says %" PRIu64, c->bits, bits);
     const int64_t size = json_is_number(group) ? json_object_get_int64(group) : 0;
-    if (json_is_number(group) && c->block[1] != (size > 0 ? size : w->shape[1]) && !is_by_module(audit))
+    if (json_is_number(group) && c->block[1] != (size > 0 ? size : w->shape[1]) && !is_mixed(audit))
         audit_find(audit, m, "has groups of %" PRId64 " columns, but the configuration says %" PRId64, c->block[1],
                    size);
     if (c->group_index && !json_is_true(json_get(quantization, "desc_act")))
@@ -216,7 +245,7 @@ static void measure_codes(struct audit_module *m, const unsigned char *codes, si
         *low = code < *low ? code : *low;
         *high = code > *high ? code : *high;
     }
-    m->used = abs(*low) > *high ? abs(*low) : *high;
+    m->use.used = abs(*low) > *high ? abs(*low) : *high;
 }
 
 static void compare_rows(struct audit_module *m, const struct word_values *v, const struct weight *w, int64_t first,
@@ -241,7 +270,7 @@ static void check_values(struct audit *audit, struct audit_module *m, const stru
                          const struct word_values *v)
 {
     int low = 127, high = -128;
-    m->range = (1 << (w->source_codes.bits - 1)) - 1;
+    m->use.range = (1 << (w->source_codes.bits - 1)) - 1;
     for (int64_t first = 0; first < m->rows; first += ROWS) {
         const int64_t rows = m->rows - first < ROWS ? m->rows - first : ROWS;
         weight_read_codes(w, first, rows, v->codes);
@@ -249,10 +278,11 @@ static void check_values(struct audit *audit, struct audit_module *m, const stru
         if (v->original)
             compare_rows(m, v, w, first, rows);
     }
+    audit_see_scales(m);
     if (low == high)
-        audit_find(audit, m, "all codes are %d", low + m->range + 1);
-    else if (m->used > 0 && 2 * m->used < m->range)
-        audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->used, m->range);
+        audit_find(audit, m, "all codes are %d", low + m->use.range + 1);
+    else if (m->use.used > 0 && 2 * m->use.used < m->use.range)
+        audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->use.used, m->use.range);
     audit_check_error(audit, m);
 }
 

@@ -134,6 +134,8 @@ static bool is_linear(const struct audit *audit, const struct audit_module *m)
     return kind == MODULE_LINEAR || (kind == MODULE_HEAD && ends_with(m->name, "lm_head"));
 }
 
+static const char *last_part(const char *name) { return name + component_start(name, strlen(name)); }
+
 /* Keeps the modules that are quantized or should be. Returns false for the others. */
 static bool belongs(struct audit *audit, const struct quant_matchers *t, struct audit_module *m)
 {
@@ -150,13 +152,15 @@ static bool belongs(struct audit *audit, const struct quant_matchers *t, struct 
     }
     if (claimed && m->plain && m->plain->ndim == 2)
         audit_find(audit, m, "is not quantized (%s), but the configuration claims it", dtype_name(m->plain->dtype));
+    if (m->scale && !m->codes && !m->plain)
+        audit_find(audit, m, "has %s, but no weight", last_part(m->scale->name));
     return false;
 }
 
 /* Reports tensors of quantized modules that no loader of compressed-tensors reads. */
 static void check_names(struct audit *audit)
 {
-    const char *known = audit->modelopt
+    const char *known = audit->maker
                             ? "weight weight_scale weight_scale_2 input_scale output_scale"
                             : "weight weight_packed weight_scale weight_zero_point weight_global_scale weight_shape "
                               "weight_g_idx input_scale input_zero_point input_global_scale output_scale "
@@ -173,7 +177,7 @@ static void check_names(struct audit *audit)
                 (strncmp(part, "weight", 6) == 0 || strncmp(part, "input_", 6) == 0 ||
                  strncmp(part, "output_", 7) == 0 || is_one_of(part, "qweight qzeros scales g_idx")))
                 audit_find(audit, m, "has %s, which no loader of %s reads", part,
-                           audit->modelopt ? "Model-Optimizer" : "compressed-tensors");
+                           audit->maker ? audit->maker : "compressed-tensors");
         }
     }
 }
@@ -191,8 +195,10 @@ int audit_list_modules(struct audit *audit, struct fail *f)
     for (size_t i = 0; i < audit->module_count; i++)
         audit->modules[i].quantized = belongs(audit, &targets, &audit->modules[i]);
     audit_check_sizes(audit);
-    if (!audit->is_output)
+    if (!audit->is_output) { /* a run has said what names nothing */
+        audit_check_entries(audit);
         RETURN_IF_NOT_OK(audit_check_sets(audit, true, f));
+    }
     size_t kept = 0;
     for (size_t i = 0; i < audit->module_count; i++)
         if (audit->modules[i].quantized)

@@ -17,14 +17,13 @@ const char *audit_part_name(const struct audit *audit, const char *part)
 {
     static const char *const names[][2] = {
         {"weight_packed", "weight"}, {"weight_global_scale", "weight_scale_2"}, {"input_global_scale", "input_scale"}};
-    for (size_t i = 0; audit->modelopt && i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; audit->maker && i < sizeof names / sizeof *names; i++)
         if (strcmp(part, names[i][0]) == 0)
             return names[i][1];
     return part;
 }
 
-/* Adds a name with `*` for any text to the ignored ones. */
-static int add_ignored(struct quant_config *config, const char *name, struct fail *f)
+int audit_add_ignored(struct audit *audit, const char *name, struct fail *f)
 {
     char pattern[1024] = "re:";
     size_t n = 3;
@@ -36,7 +35,7 @@ static int add_ignored(struct quant_config *config, const char *name, struct fai
         pattern[n++] = *p;
     }
     snprintf(pattern + n, sizeof pattern - n, "$");
-    return quant_config_add_ignore(config, strchr(name, '*') ? pattern : name, f);
+    return quant_config_add_ignore(&audit->config, strchr(name, '*') ? pattern : name, f);
 }
 
 /* Returns the scheme of an algorithm, in any case; NULL: its tensors are not read. */
@@ -95,8 +94,8 @@ static int read_algorithm(struct audit *audit, const json_object *quantization, 
     static const char *const keys[] = {"ignore", "exclude_modules"};
     for (size_t k = 0; k < 2; k++)
         json_each(item, json_get(quantization, keys[k])) if (json_is_string(item.value))
-            RETURN_IF_NOT_OK(add_ignored(&audit->config, json_text(item.value), f));
-    audit->modelopt = true;
+            RETURN_IF_NOT_OK(audit_add_ignored(audit, json_text(item.value), f));
+    audit->maker = "Model-Optimizer";
     return QOBS_OK;
 }
 

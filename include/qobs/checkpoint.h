@@ -189,14 +189,14 @@ typedef struct qobs_checkpoint_audit_args {
 } qobs_checkpoint_audit_args;
 
 /** Checks a quantized checkpoint of anybody, in the format of compressed-tensors, with the names of Model-Optimizer
- * (FP8, NVFP4), or in words of AWQ and GPTQ: tensors that are missing, unknown or have other dtypes and shapes than the
- * configuration says, scales that are 0, negative, infinite or NaN, schemes and global scales that differ between
- * layers that vLLM runs as one matrix, modules and tied heads that the configuration claims and that are not quantized,
- * experts that are quantized in part, sizes that config.json contradicts, and codes that use less than half of their
- * range. Reads every quantized weight once, with `against` twice. The report of a comparison has "codes_compared",
- * "codes_not_nearest", and "reproduced": true if quantizing `against` gives the bytes of each file that it would write,
- * false with "reproduced_why", null if config.json does not tell enough. Neither is a finding: others round codes in
- * other ways.
+ * (FP8, NVFP4) or Quark (FP8, MXFP4), or in words of AWQ and GPTQ: tensors that are missing, unknown or have other
+ * dtypes and shapes than the configuration says, scales that are 0, negative, infinite or NaN, schemes and global
+ * scales that differ between layers that vLLM runs as one matrix, modules and tied heads that the configuration claims
+ * and that are not quantized, experts that are quantized in part, sizes that config.json contradicts, codes and scales
+ * that do not vary, codes that use less than half of their range, and typing errors in names. Reads every quantized
+ * weight once, with `against` twice. The report of a comparison has "codes_compared", "codes_not_nearest", and
+ * "reproduced": true if quantizing `against` gives the bytes of each file that it would write, false with
+ * "reproduced_why", null if config.json does not tell enough. Neither is a finding: others round codes in other ways.
  * Checks a GGUF file, or all parts of one that is named by its first: scales and numbers that are not finite, types
  * that general.file_type does not give, layers, experts, embeddings and tokens that keys count otherwise; with
  * `against` tensors that are missing or new, and those of the original's type whose bytes differ.
