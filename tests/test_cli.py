@@ -129,10 +129,14 @@ def test_info_file():
     write("in/model.safetensors", st_bytes(tensors))
     write("in/config.json", json.dumps({"quantization_config": {
         "quant_method": "compressed-tensors", "format": "pack-quantized",
-        "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}}).encode())
+        "config_groups": {"group_0": {"weights": {
+            "num_bits": 4, "symmetric": True, "actorder": None, "block_structure": [128, 128],
+            "observer_kwargs": {"norm": 2.4}, "scale_dtype": "torch.float8_e4m3fn"}}}}}).encode())
     text = fine("a checkpoint", "info", "in")
-    for word in (f"{len(tensors)} tensors in 1 files", "compressed-tensors", "pack-quantized", '"num_bits":4', "BF16"):
-        check(word in text, f"info of a checkpoint says {word}", text)
+    for word in (f"{len(tensors)} tensors in 1 file, ", "compressed-tensors", "pack-quantized", "BF16",
+                 "num_bits=4 symmetric=true block_structure=[128,128]", 'observer_kwargs={"norm":2.4}'):
+        check(word in " ".join(text.split()), f"info of a checkpoint says {word}", text)
+    check("actorder" not in text and max(map(len, text.splitlines())) <= 80, "info of a checkpoint, 80 columns", text)
     for what, file, described, words in (
             ("block FP8", "config.json",
              {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 64],

@@ -118,6 +118,7 @@ def run(what, tensors, config, scheme, *options):
     shutil.rmtree("out", ignore_errors=True)
     p = cli.run("quantize", "in", "--scheme", scheme, "-o", "out", "--json", "report.json", *options)
     equal(p.returncode, 0, f"{what}: exit status {p.stderr}")
+    check(max(map(len, p.stdout.splitlines())) <= 80, f"{what}: the summary in 80 columns", p.stdout)
     return st_raw("out/model.safetensors"), json.loads(cli.read("report.json")), p.stdout
 
 

@@ -128,6 +128,20 @@ static void print_metadata(const char *path)
     }
 }
 
+/* Adds key=value for members that are no null, no list of texts and no empty object; `objects`: also for full ones. */
+static void add_members(char *line, size_t size, const char *between, const json_object *from, bool objects)
+{
+    json_each(item, from)
+    {
+        const bool list = json_is_array(item.value), object = json_is_object(item.value);
+        const bool shown = item.value && (!object || (objects && json_count(item.value) > 0)) &&
+                           (!list || json_is_number(json_at(item.value, 0)));
+        OWNED char *text = shown && !json_is_string(item.value) ? json_print(item.value, JSON_LINE) : NULL;
+        if (shown && strcmp(item.key, "quant_method") != 0)
+            text_append(line, size, "%s%s=%s", between, item.key, text ? text : json_text_of(from, item.key));
+    }
+}
+
 /* Writes the method and the format; without one what else the description says in single values and numbers. */
 static void describe(char *line, size_t size, const json_object *quantization)
 {
@@ -136,14 +150,8 @@ static void describe(char *line, size_t size, const json_object *quantization)
     const bool has_format = json_is_string(json_get(quantization, "format"));
     if (has_format)
         text_append(line, size, ", format %s", json_text_of(quantization, "format"));
-    json_each(item, has_format ? NULL : quantization)
-    {
-        const bool list = json_is_array(item.value), numbers = json_is_number(json_at(item.value, 0));
-        const bool shown = item.value && !json_is_object(item.value) && (!list || numbers);
-        OWNED char *text = shown && !json_is_string(item.value) ? json_print(item.value, JSON_LINE) : NULL;
-        if (shown && strcmp(item.key, "quant_method") != 0)
-            text_append(line, size, ", %s=%s", item.key, text ? text : json_text_of(quantization, item.key));
-    }
+    if (!has_format)
+        add_members(line, size, ", ", quantization, false);
     make_printable(line);
 }
 
@@ -156,8 +164,9 @@ static void print_quantization(const json_object *quantization)
     json_each(group, json_get(quantization, "config_groups"))
     {
         const json_object *weights = json_get(group.value, "weights");
-        OWNED char *text = json_is_object(weights) ? json_print(weights, JSON_LINE) : NULL;
-        snprintf(line, sizeof line, "%s: weights %s", group.key ? group.key : "group", text ? text : "none");
+        snprintf(line, sizeof line, "%s: weights%s", group.key ? group.key : "group",
+                 json_is_object(weights) ? "" : " none");
+        add_members(line, sizeof line, " ", json_is_object(weights) ? weights : NULL, true);
         make_printable(line);
         printf("  ");
         print_wrapped(line, 2, 6);
@@ -219,8 +228,12 @@ static int print_tensors(const char *path, bool all)
         scales += is_scale(&set.refs[i]);
         bytes += set.refs[i].bytes;
     }
-    printf("%s: %zu tensors in %zu files, %.3f MB, %zu of them scales and zero points\n", set.path, set.count,
-           set.file_count, (double)bytes * 1e-6, scales);
+    OWNED char *line =
+        text_format("%s: %zu tensors in %zu file%s, %.3f MB, %zu of them scales and zero points", set.path, set.count,
+                    set.file_count, set.file_count == 1 ? "" : "s", (double)bytes * 1e-6, scales);
+    if (!line)
+        return print_error(EXIT_SYSTEM, "no memory for %zu names", set.count);
+    print_wrapped(line, 0, 2);
     print_metadata(set.path);
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         print_config(path);

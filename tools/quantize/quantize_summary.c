@@ -11,6 +11,7 @@
 
 #include "files/text.h"
 #include "names.h"
+#include "options.h"
 #include "program.h"
 
 enum { WORST = 10, MAX_CASTS = 16 };
@@ -175,17 +176,19 @@ static void print_runtimes(const json_object *runtimes, const char *transformers
         const char *version = json_text(json_get(item.value, "compressed_tensors"));
         const char *packages = json_text(json_get(item.value, "packages"));
         const bool transformers = json_is_true(json_get(item.value, "transformers"));
-        printf("%.40s: vLLM %.20s %s%s; transformers %.*s%s%s\n", group, json_text_of(item.value, "vllm_version"),
-               vllm ? vllm : "is not known to load it", on_cpus && !here ? " (this one has none)" : "", length,
-               transformers_version,
-               !transformers ? " does not load it"
-               : packages    ? " with "
-               : version     ? " with compressed-tensors from "
-                             : "",
-               !transformers ? ""
-               : packages    ? packages
-               : version     ? version
-                             : "");
+        char line[400];
+        snprintf(line, sizeof line, "%.40s: vLLM %.20s %.100s%s; transformers %.*s%s%.100s", group,
+                 json_text_of(item.value, "vllm_version"), vllm ? vllm : "is not known to load it",
+                 on_cpus && !here ? " (this one has none)" : "", length, transformers_version,
+                 !transformers ? " does not load it"
+                 : packages    ? " with "
+                 : version     ? " with compressed-tensors from "
+                               : "",
+                 !transformers ? ""
+                 : packages    ? packages
+                 : version     ? version
+                               : "");
+        print_wrapped(line, 0, 2);
         if (vllm && !on_cpus)
             printf("%.40s: no runtime has kernels for it on CPUs%s\n", group,
                    transformers ? "; transformers dequantizes it there" : "");
