@@ -73,10 +73,11 @@ def settings_of(args, schemes):
     return [w for s in schemes if s.startswith(GROUPED) for w in ("--set", f"{s}.group_size={args.group}")]
 
 
-def options_of(args):
-    """What plan and quantize share."""
+def options_of(args, command):
+    """What plan and quantize share. quantize takes what its search weighs errors by; plan needs sensitivity, too."""
     importance = ["--importance", args.inputs] if "hessian" in args.preset else []
-    return ["--states", args.states, *importance, "--threads", "1", *(w for s in args.set for w in ("--set", s))]
+    states = ["--states", args.states] if command == "plan" or not importance else []
+    return [*states, *importance, "--threads", "1", *(w for s in args.set for w in ("--set", s))]
 
 
 def run(command):
@@ -88,7 +89,7 @@ def run(command):
 
 def plan(args, schemes, *options):
     return json.loads(run([args.qobs, "plan", args.model, "--schemes", ",".join(schemes), "--preset", args.preset,
-                           *options_of(args), "--json", "-", *settings_of(args, schemes), *options]))
+                           *options_of(args, "plan"), "--json", "-", *settings_of(args, schemes), *options]))
 
 
 def bits_of(scheme):
@@ -99,7 +100,7 @@ def measure(args, model, reference, held_out, scheme_of, options):
     """KL of the checkpoint that `qobs quantize` makes. scheme_of: scheme of each module."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        run([args.qobs, "quantize", args.model, "-o", out, "--quiet", *options_of(args), *options])
+        run([args.qobs, "quantize", args.model, "-o", out, "--quiet", *options_of(args, "quantize"), *options])
         tensors = load_file(os.path.join(out, "model.safetensors"))
     weights = {k: kl.dequantized(tensors, k, w.shape, bits_of(scheme_of[k.removesuffix(".weight")]))
                if kl.is_chosen(k, 1) else w for k, w in model.weights.items()}
