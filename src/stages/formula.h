@@ -100,8 +100,12 @@ struct formula_params {
             bool blocks; /* scales are rounded to bfloat16 and float16 */
             qobs_dtype zero_point_dtype;
         } aiedge;
-        struct {
-            bool ue8m0; /* scales are powers of two */
+        struct vllm_scale {
+            bool ue8m0;            /* scales are powers of two */
+            bool by_reciprocal;    /* magnitudes times 1 / 448, not over 448 */
+            double least_amax;     /* of magnitudes */
+            double least_quotient; /* of what a power of two is made of */
+            double least;          /* of scales */
         } vllm;
     };
 };

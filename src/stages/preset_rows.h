@@ -112,6 +112,8 @@ PRESET("vllm.scaled_int8_quant", vllm, ranges, llmc_weight, minmax, last, measur
        "int8 codes of activations, as vLLM's operator for CPUs computes them")
 PRESET("vllm.QuantFP8", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_FP8, NULL,
        "e4m3 codes of activations, as vLLM's QuantFP8 computes them on CPUs")
+PRESET("vllm.per_token_group_quant_fp8", vllm, ranges, llmc_weight, minmax, last, measured, VLLM_GROUP_FP8, NULL,
+       "e4m3 codes of groups of activations, as vLLM computes them on GPUs")
 PRESET("ggml.q8_0", ggml, ranges, llmc_weight, minmax, last, measured, GGML_Q8_0, NULL,
        "blocks of 32 codes of activations, as ggml-cpu makes them for products with Q4_0, Q8_0, MXFP4 and others")
 PRESET("ggml.q8_K", ggml, ranges, llmc_weight, minmax, last, measured, GGML_Q8_K, NULL,
